@@ -1,0 +1,257 @@
+//! The fabric as data: what `firstlight fabric show --json` prints and what every judgement about
+//! PCIe is made from (schema `firstlight.fabric/1`). Pure: reading fills it, judging takes it.
+
+use crate::finding::Finding;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// A PCI function's address, written `dddd:bb:dd.f` in hexadecimal as Linux does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bdf {
+    /// PCI domain (segment); more than 16 bits exist behind Intel VMD.
+    pub domain: u32,
+    /// Bus number.
+    pub bus: u8,
+    /// Device number, 0 to 31.
+    pub device: u8,
+    /// Function number, 0 to 7.
+    pub function: u8,
+}
+
+impl fmt::Display for Bdf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+/// What was given where an address was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a PCI address; it looks like 0000:41:00.0")]
+pub struct BadBdf(pub String);
+
+impl FromStr for Bdf {
+    type Err = BadBdf;
+
+    fn from_str(s: &str) -> Result<Self, BadBdf> {
+        let parse = || {
+            let (domain, rest) = s.split_once(':')?;
+            let (bus, rest) = rest.split_once(':')?;
+            let (device, function) = rest.split_once('.')?;
+            let hex = |t: &str, max_len| {
+                (!t.is_empty() && t.len() <= max_len && t.bytes().all(|b| b.is_ascii_hexdigit()))
+                    .then(|| u32::from_str_radix(t, 16).ok())
+                    .flatten()
+            };
+            Some(Self {
+                domain: hex(domain, 8)?,
+                bus: u8::try_from(hex(bus, 2)?).ok()?,
+                device: u8::try_from(hex(device, 2)?).ok().filter(|d| *d < 32)?,
+                function: u8::try_from(hex(function, 1)?).ok().filter(|f| *f < 8)?,
+            })
+        };
+        parse().ok_or_else(|| BadBdf(s.to_owned()))
+    }
+}
+
+impl Serialize for Bdf {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bdf {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Everything that was read about one machine's fabric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fabric {
+    /// `firstlight.fabric/1`.
+    pub schema: String,
+    /// The root that it was read from.
+    pub root: String,
+    /// What the witnesses of the IOMMU say together.
+    pub iommu: Iommu,
+    /// Processor counts.
+    pub cpus: Cpus,
+    /// Every PCI function, sorted by address.
+    pub devices: Vec<Device>,
+    /// NVIDIA GPUs (class 03xx, or 0302), sorted by address.
+    pub gpus: Vec<Bdf>,
+    /// Network and InfiniBand functions (class 02xx), sorted by address.
+    pub nics: Vec<Bdf>,
+    /// Every unordered GPU-GPU and GPU-NIC pair.
+    pub paths: Vec<Path>,
+    /// What reading itself brought up: malformed configuration space, no ECAM, quirks.
+    pub findings: Vec<Finding>,
+}
+
+/// How DMA addresses are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IommuMode {
+    /// No IOMMU class device and no group: bus addresses are physical addresses.
+    Off,
+    /// Groups exist and every one of type `identity`.
+    Identity,
+    /// At least one group translates.
+    Translated,
+}
+
+/// The IOMMU's witnesses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iommu {
+    /// What they come to together.
+    pub mode: IommuMode,
+    /// Names in `/sys/class/iommu`.
+    pub classes: Vec<String>,
+    /// How many folders `/sys/kernel/iommu_groups` holds.
+    pub groups: usize,
+    /// ACPI tables by which the firmware describes an IOMMU: `DMAR`, `IVRS`.
+    pub firmware_tables: Vec<String>,
+}
+
+/// Logical processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// `/sys/devices/system/cpu/possible`.
+    pub possible: usize,
+    /// `/sys/devices/system/cpu/present`.
+    pub present: usize,
+    /// `/sys/devices/system/cpu/online`.
+    pub online: usize,
+}
+
+/// What part of the fabric a function is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// PCIe root port.
+    RootPort,
+    /// Upstream port of a switch.
+    Upstream,
+    /// Downstream port of a switch.
+    Downstream,
+    /// PCIe endpoint, legacy or root-complex integrated.
+    Endpoint,
+    /// Another bridge (PCI, PCIe to PCI, host).
+    Bridge,
+    /// Anything without a PCIe capability that is no bridge.
+    Other,
+}
+
+/// One PCI function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Vendor id as in `0x10de`.
+    pub vendor: String,
+    /// Device id as in `0x2684`.
+    pub device: String,
+    /// Class code with subclass and interface as in `0x030000`.
+    pub class: String,
+    /// What part of the fabric it is.
+    pub kind: Kind,
+    /// The bridge directly above; `null` on a root bus.
+    pub parent: Option<Bdf>,
+    /// NUMA node; `null` when the firmware names none.
+    pub numa: Option<u32>,
+    /// The bound kernel driver.
+    pub driver: Option<String>,
+    /// The firmware's boot display is on it.
+    pub boot_vga: bool,
+    /// Access Control Services, where the function has the capability.
+    pub acs: Option<Acs>,
+    /// Resizable BARs.
+    pub rebar: Vec<Rebar>,
+    /// Base address registers with a size, as the kernel assigned them.
+    pub bars: Vec<Bar>,
+    /// Link state, where the function has a link.
+    pub link: Option<Link>,
+}
+
+/// PCIe extended capability 0x000D.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acs {
+    /// Where the capability starts in configuration space, bytes.
+    pub offset: u16,
+    /// ACS Capability register (offset + 4).
+    pub cap: u16,
+    /// ACS Control register (offset + 6; offset + 8 on the Intel PCH ports of `ACS-QUIRK`).
+    pub ctrl: u16,
+    /// Names of the control bits that are set: SV TB RR CR UF EC DT.
+    pub enabled: Vec<String>,
+}
+
+/// One resizable BAR of PCIe extended capability 0x0015.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rebar {
+    /// BAR index.
+    pub bar: u8,
+    /// Size in force, bytes.
+    pub current_bytes: u64,
+    /// Sizes that the device offers, bytes, ascending.
+    pub supported_bytes: Vec<u64>,
+}
+
+/// One base address register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bar {
+    /// BAR index.
+    pub index: u8,
+    /// Physical address; 0 when unassigned.
+    pub start: u64,
+    /// Size, bytes.
+    pub bytes: u64,
+    /// The kernel's resource flags.
+    pub flags: u64,
+}
+
+/// A PCIe link as trained and as it could be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    /// Transfer rate in force, GT/s per lane.
+    pub gts: f64,
+    /// Lanes in use.
+    pub width: u32,
+    /// The function's fastest rate, GT/s per lane.
+    pub max_gts: f64,
+    /// The function's widest link, lanes.
+    pub max_width: u32,
+}
+
+/// How two devices reach each other, in the letters of `nvidia-smi topo -m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PathKind {
+    /// At most one PCIe bridge (one switch).
+    Pix,
+    /// Several bridges, not the host bridge.
+    Pxb,
+    /// Through one host bridge.
+    Phb,
+    /// Between host bridges of one NUMA node.
+    Node,
+    /// Between NUMA nodes.
+    Sys,
+}
+
+/// The way between two devices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Path {
+    /// One end, a GPU.
+    pub a: Bdf,
+    /// The other end, a GPU or a NIC.
+    pub b: Bdf,
+    /// How far apart.
+    pub kind: PathKind,
+    /// Every bridge on the way, from `a` up and down to `b`.
+    pub ports: Vec<Bdf>,
+    /// What the narrowest link on the way can carry in one direction, GB/s (10^9), encoding
+    /// counted, packet overhead not.
+    pub raw_gb_s: f64,
+}
