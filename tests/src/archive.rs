@@ -37,6 +37,12 @@ impl Entry {
         Self { path: path.trim_matches('/').to_owned(), mode: FOLDER | 0o755, data: Vec::new() }
     }
 
+    /// A symbolic link.
+    #[must_use]
+    pub fn link(path: &str, target: &str) -> Self {
+        Self { path: path.trim_start_matches('/').to_owned(), mode: LINK | 0o777, data: target.into() }
+    }
+
     /// True for an ordinary file.
     #[must_use]
     pub fn is_file(&self) -> bool {

@@ -108,6 +108,22 @@ impl Boot {
         boot
     }
 
+    /// Hands over to the workload whatever the verdict is, so that the files come back.
+    pub fn whatever_the_verdict(self) -> Self {
+        let all = ["pass", "degraded", "fail", "error"].map(|v| format!("on_{v} = \"workload\"\n"));
+        self.overlay(|o| o.config("45-policy", &format!("[policy]\n{}", all.concat())))
+    }
+
+    /// Puts a script in the validator's place; it finds the real one at /t/firstlight.
+    ///
+    /// # Errors
+    /// When the image has no validator.
+    pub fn validator(self, script: &str) -> Result<Self> {
+        let real = self.image.file(VALIDATOR)?.data;
+        let script = format!("#!/bin/sh\n{script}\n");
+        Ok(self.overlay(|o| o.program("t/firstlight", real).program(VALIDATOR, script)))
+    }
+
     /// Puts a fake PCI domain into the machine.
     ///
     /// # Errors
@@ -222,6 +238,9 @@ impl Boot {
         ])
     }
 }
+
+/// Where the image has the validator.
+pub const VALIDATOR: &str = "usr/bin/firstlight";
 
 /// Debian's `ovmf` package.
 const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";

@@ -1,6 +1,8 @@
 //! What came of a boot: the console, how the machine ended, and the files that came back.
 
 use crate::archive::Entry;
+use crate::config_space;
+use crate::report::Report;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -114,6 +116,36 @@ impl Booted {
     pub fn json(&self, path: &str) -> Value {
         let text = self.text(path);
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}\n{text}"))
+    }
+
+    /// The validator's report.
+    ///
+    /// # Panics
+    /// When it did not come back or is no JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn report(&self) -> Report {
+        Report(self.json("firstlight/report.json"))
+    }
+
+    /// ACS Control of a port, from the configuration space that [`config_space::KEEP`] saved.
+    ///
+    /// # Panics
+    /// When that did not come back or has no ACS.
+    #[must_use]
+    #[track_caller]
+    pub fn acs_control(&self, bdf: &str) -> u16 {
+        let Some(space) = self.find(&format!("kept/config.{bdf}")) else { panic!("no {bdf}\n{self}") };
+        config_space::acs_control(space).unwrap_or_else(|| panic!("{bdf} shows no ACS\n{self}"))
+    }
+
+    /// Every port of which [`config_space::KEEP`] saved a configuration space with ACS, with its
+    /// ACS Control.
+    #[must_use]
+    pub fn acs_ports(&self) -> Vec<(&str, u16)> {
+        let port = |f: &'_ Entry| config_space::acs_control(&f.data);
+        let named = self.files.iter().filter_map(|f| Some((f.path.strip_prefix("kept/config.")?, port(f)?)));
+        named.collect()
     }
 
     /// Fails the test unless the console holds `text`.

@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod boot;
 pub mod booted;
+pub mod config_space;
 pub mod error;
 pub mod fakepci;
 pub mod image;
@@ -12,6 +13,7 @@ pub mod overlay;
 mod qemu;
 mod qmp;
 mod recover;
+pub mod report;
 mod slot;
 pub mod switch_root;
 
@@ -20,3 +22,4 @@ pub use booted::{Booted, End, Verdict};
 pub use error::{Error, Result};
 pub use image::{Image, workspace};
 pub use overlay::Overlay;
+pub use report::Report;

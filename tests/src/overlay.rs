@@ -27,6 +27,11 @@ impl Overlay {
         self.with(Entry::file(path, 0o755, data))
     }
 
+    /// A symbolic link.
+    pub fn link(self, path: &str, target: &str) -> Self {
+        self.with(Entry::link(path, target))
+    }
+
     /// A layer of configuration, read after the image's own.
     pub fn config(self, name: &str, toml: &str) -> Self {
         self.file(&format!("etc/firstlight/config.d/{name}.toml"), toml)
