@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Renews image/inputs.lock from image/packages/*.list: asks the host's own archive for the newest
-# trixie version of every package, and for the tools tree also for what those depend on.
+# trixie version of every package, and for the two tool trees also for what those depend on.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
@@ -25,6 +25,7 @@ new=$(mktemp); trap 'rm -f "$new"' EXIT
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
     lines source download $(names source)
     lines image download $(names image)
+    lines compiler install $(names compiler)
     lines tools install $(names tools)
 } > "$new"
 awk '!/^#/ && (NF != 6 || length($6) != 64) { exit 1 }' "$new" || die "the archive gave an incomplete answer" "run it again"

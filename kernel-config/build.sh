@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../image/lib/common.sh"
 here=$REPO/kernel-config
-key=$( { locked source | grep '^linux-source-'; locked tools; echo "$SOURCE_DATE_EPOCH"
+key=$( { locked source | grep '^linux-source-'; locked compiler; echo "$SOURCE_DATE_EPOCH"
          cat "$here"/fragments/* "$here"/flavours/* "$here"/*.sh; } | hash_of -)
 result=$CACHE/kernel/$key
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
@@ -19,7 +19,7 @@ rm -rf "$result"; mkdir -p "$result"/{source,build,modules,off,pt}
 "$here/source.sh" "$result/source"
 
 in_tools() {
-    "$REPO/image/in-tools.sh" --bind "$result/source:/build/source" --bind "$result/build:/build/out" \
+    "$REPO/image/in-tools.sh" compiler --bind "$result/source:/build/source" --bind "$result/build:/build/out" \
         --bind "$result/modules:/build/modules" --bind "$here:/build/kernel-config" \
         KBUILD_BUILD_TIMESTAMP="$(date -u -d "@$SOURCE_DATE_EPOCH")" KBUILD_BUILD_VERSION=1 \
         KBUILD_BUILD_USER=firstlight KBUILD_BUILD_HOST=firstlight "$@"
