@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# boot.sh [--pt] [KERNEL-WORD..]: boots the built image in QEMU on a machine of root ports and
+# switches, shows the console as it comes, and exits with the verdict's code: 0 PASS, 1 FAIL,
+# 2 ERROR or no verdict, 3 DEGRADED. KVM is used when a guest really starts with it.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+out=$REPO/target/image/out
+deadline=600   # seconds, against a guest that hangs; under emulation a boot takes ten
+
+kernel=$out/firstlight.vmlinuz
+[ "${1:-}" != --pt ] || { kernel=$out/firstlight-pt.vmlinuz; shift; }
+[ -e "$kernel" ] || die "there is no image in $out" "just image"
+
+# /dev/kvm may exist and be writable while guests do not run. Asked once per host boot and kernel.
+kvm_works() {
+    [ -w /dev/kvm ] || return 1
+    local known; known=$CACHE/kvm-$(hash_of /proc/sys/kernel/random/boot_id "$kernel")
+    if [ ! -e "$known" ]; then
+        say "trying KVM (once; up to 10 s)"
+        if timeout 10 qemu-system-x86_64 -accel kvm -machine q35 -cpu host -m 256 -display none -nodefaults -no-reboot \
+            -serial stdio -kernel "$kernel" -append "console=ttyS0 panic=-1" < /dev/null 2> /dev/null | grep -q 'Kernel panic'
+        then echo yes > "$known"; else echo no > "$known"; fi
+    fi
+    [ "$(cat "$known")" = yes ]
+}
+if kvm_works; then accel=(-accel kvm -cpu host); else accel=(-accel tcg -cpu max); fi
+
+# Two root ports; behind one of them a switch with two downstream ports; a disk and a NIC at the ends.
+machine=(
+    -machine q35 -smp 2 -m 1024 -nodefaults -display none -no-reboot
+    -device pcie-root-port,id=rp1,chassis=1,slot=1 -device pcie-root-port,id=rp2,chassis=2,slot=2
+    -device x3130-upstream,id=up,bus=rp1
+    -device xio3130-downstream,id=dn1,bus=up,chassis=3,slot=1 -device xio3130-downstream,id=dn2,bus=up,chassis=4,slot=2
+    -netdev user,id=net,restrict=on -device virtio-net-pci,netdev=net,bus=dn1,romfile=
+    -device virtio-rng-pci,bus=dn2
+)
+log=$REPO/target/image/boot.log
+say "booting $(basename "$kernel"): qemu ${accel[*]}, console also in ${log#"$REPO/"}"
+timeout --foreground "$deadline" qemu-system-x86_64 "${accel[@]}" "${machine[@]}" -serial stdio -monitor none \
+    -kernel "$kernel" -initrd "$out/firstlight.initrd" \
+    -append "$(cat "$out/firstlight.cmdline") firstlight.expect.gpus=0 $*" | tee "$log" ||
+    say "QEMU ended with status $? (124: the guest hung for $deadline s)"
+
+verdict=$(tr -d '\r' < "$log" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
+case $verdict in
+    PASS) exit 0 ;;
+    FAIL) exit 1 ;;
+    ERROR) exit 2 ;;
+    DEGRADED) exit 3 ;;
+    *) say "error: the console shows no verdict"; exit 2 ;;
+esac

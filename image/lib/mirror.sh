@@ -1,0 +1,30 @@
+# A private apt state for Debian trixie: the archive is the one that gives this host its own
+# packages, so no mirror is named in the project, and the host's apt state is not touched.
+# Sourced; sets APT_OPTIONS. Needs: CACHE (folder). Works on Debian 12 and 13.
+
+mirror_uri() {
+    apt-get indextargets --format '$(CREATED_BY) $(REPO_URI) $(COMPONENT) $(CODENAME)' |
+        awk '$1 == "Packages" && $3 == "main" && $2 !~ /security|debug/ { print $2 }' |
+        sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
+}
+
+mirror_setup() {
+    local state=$CACHE/apt uri key
+    uri=$(mirror_uri)
+    [ -n "$uri" ] || die "no Debian archive among this host's apt sources" \
+        "add one to /etc/apt/sources.list.d and run 'apt-get update'"
+    for key in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do [ -e "$key" ] && break; done
+    [ -e "$key" ] || die "Debian's archive keys are missing" "apt-get install debian-archive-keyring"
+    mkdir -p "$state"/lists/partial "$state"/cache/archives/partial
+    : > "$state/empty-status"
+    echo "deb [signed-by=$key] $uri trixie main" > "$state/sources.list"
+    APT_OPTIONS=(
+        -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/nonexistent
+        -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache"
+        -o "Dir::State::status=$state/empty-status"
+        -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3
+        -o APT::Architecture=amd64 -o APT::Architectures::=amd64
+    )
+    apt-get "${APT_OPTIONS[@]}" -qq update || die "the archive's package lists cannot be read" \
+        "check the network and 'apt-get update'"
+}

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# rust.sh: builds init (static) and the validator inside the tools tree: linked by its linker against
+# its libc, at paths that are the same on every host. Prints the folder that holds both.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+target=$REPO/target/image/rust
+mkdir -p "$target"
+cd "$REPO"
+sysroot=$(rustc --print sysroot)
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+cargo fetch --locked --quiet
+
+in_tools() {
+    "$REPO/image/in-tools.sh" compiler --bind "$REPO:/build/firstlight" --bind "$target:/build/target" \
+        --bind "$sysroot:/build/rust" --bind "$cargo_home/registry:/build/cargo/registry" --cwd /build/firstlight \
+        PATH=/build/rust/bin:/usr/sbin:/usr/bin CARGO_HOME=/build/cargo CARGO_TARGET_DIR=/build/target "$@"
+}
+cargo_build=(cargo build --release --locked --offline --target x86_64-unknown-linux-gnu)
+# One address for a program that is alone in its address space; and no loader before it.
+in_tools RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
+    CARGO_TARGET_DIR=/build/target/static "${cargo_build[@]}" -p firstlight-init >&2
+in_tools "${cargo_build[@]}" -p firstlight >&2
+out=$target/bin
+mkdir -p "$out"
+install -m 0755 "$target/static/x86_64-unknown-linux-gnu/release/init" "$out/init"
+install -m 0755 "$target/x86_64-unknown-linux-gnu/release/firstlight" "$out/firstlight"
+echo "$out"

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# tools.sh compiler|tools: makes one of the two pinned trees in the cache if it is not there, and
+# prints where it is. A tree is the locked trixie packages, unpacked; no maintainer script runs, so that it is the
+# same on every host. What the scripts would have made is made below, with the reason.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+
+use=$1
+tree=$CACHE/trees/$( { locked "$use"; cat "$0"; } | hash_of -)
+if [ ! -e "$tree/.complete" ]; then
+    exec 9> "$CACHE/tools.lock"; flock 9
+fi
+if [ ! -e "$tree/.complete" ]; then
+    "$REPO/image/fetch.sh" "$use"
+    say "unpacking the $use tree ($(locked "$use" | wc -l) packages)"
+    rm -rf "$tree"; mkdir -p "$tree"
+    for dir in bin sbin lib lib64; do mkdir -p "$tree/usr/$dir"; ln -s "usr/$dir" "$tree/$dir"; done
+    while read -r name version arch _; do
+        dpkg-deb --fsys-tarfile "$(deb_path "$name" "$version" "$arch")" |
+            tar -x -C "$tree" --keep-directory-symlink --no-same-owner
+    done < <(locked "$use")
+    # alternatives
+    ln -sf gawk "$tree/usr/bin/awk"
+    mkdir -p "$tree/etc"
+    echo 'root:x:0:0:root:/root:/usr/bin/bash' > "$tree/etc/passwd"
+    echo 'root:x:0:' > "$tree/etc/group"
+    # mkosi looks for these
+    : > "$tree/etc/resolv.conf"; : > "$tree/etc/machine-id"
+    # where in-tools.sh binds things
+    mkdir -p "$tree"/{proc,dev,tmp,build,run,root}
+    touch "$tree/.complete"
+fi
+echo "$tree"

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# build.sh: builds both flavours of the kernel with the pinned compiler and prints the cache folder:
+#   off/vmlinuz pt/vmlinuz   the two kernels: one build, linked twice, other command line
+#   modules/                 usr/lib/modules/VERSION, stripped, with depmod's indexes
+#   source/ build/           what building modules against this kernel needs
+# Done once for each set of inputs; the folder's name is their hash.
+set -euo pipefail
+source "$(dirname "$0")/../image/lib/common.sh"
+here=$REPO/kernel-config
+key=$( { locked source | grep '^linux-source-'; locked compiler; echo "$SOURCE_DATE_EPOCH"
+         cat "$here"/fragments/* "$here"/flavours/* "$here"/*.sh; } | hash_of -)
+result=$CACHE/kernel/$key
+[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+
+exec 9> "$CACHE/kernel.lock"; flock 9
+[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+began=$(date +%s)
+rm -rf "$result"; mkdir -p "$result"/{source,build,modules,off,pt}
+"$here/source.sh" "$result/source"
+
+in_tools() {
+    "$REPO/image/in-tools.sh" compiler --bind "$result/source:/build/source" --bind "$result/build:/build/out" \
+        --bind "$result/modules:/build/modules" --bind "$here:/build/kernel-config" \
+        KBUILD_BUILD_TIMESTAMP="$(date -u -d "@$SOURCE_DATE_EPOCH")" KBUILD_BUILD_VERSION=1 \
+        KBUILD_BUILD_USER=firstlight KBUILD_BUILD_HOST=firstlight "$@"
+}
+# Shows that it is alive; keeps the whole log for the case that it is needed.
+progress() {
+    awk -v log_file="$result/build.log" -v began="$began" '
+        { print > log_file }
+        /^  (CC|AS|LD|AR)/ && ++files % 200 == 0 {
+            printf "firstlight: kernel: %d files of about 3300, %d s\n", files, systime() - began > "/dev/stderr" }'
+}
+build() { in_tools make -C /build/source O=/build/out -j"$(nproc)" "$@" 2>&1 | progress || {
+    tail -20 "$result/build.log" >&2; die "the kernel does not build" "the whole log: $result/build.log"; }; }
+
+in_tools /build/kernel-config/resolve.sh /build/source /build/out off
+diff -u "$here/resolved.config" "$result/build/.config" >&2 ||
+    die "the fragments resolve to something else than kernel-config/resolved.config" "look at the difference; 'just kernel-resolve' takes it over"
+say "building the kernel (once, about 15 minutes on 2 cores; 1.5 GB while it runs)"
+build bzImage modules
+cp "$result/build/arch/x86/boot/bzImage" "$result/off/vmlinuz"
+build INSTALL_MOD_PATH=/build/modules/usr INSTALL_MOD_STRIP=1 DEPMOD=true modules_install
+release=$(cat "$result/build/include/config/kernel.release")
+rm -f "$result/modules/usr/lib/modules/$release"/{build,source}
+in_tools depmod -b /build/modules/usr "$release"
+
+say "linking flavour pt"
+cp "$result/build/.config" "$result/off.config"
+in_tools /build/kernel-config/resolve.sh /build/source /build/out pt
+build bzImage
+cp "$result/build/arch/x86/boot/bzImage" "$result/pt/vmlinuz"
+cp "$result/off.config" "$result/build/.config"
+build modules_prepare
+
+# What modules are built against stays; the rest of 3 GB goes.
+find "$result/build" -name '*.o' -not -path '*/scripts/*' -delete
+find "$result/build" \( -name '.*.cmd' -o -name '*.a' -o -name '*.ko' -o -name '*.mod*' \) -not -path '*/scripts/*' -not -name modules.\* -delete
+rm -f "$result/build"/vmlinux* "$result/build/arch/x86/boot/compressed"/vmlinux*
+find "$result/source" -mindepth 1 -maxdepth 1 \
+    -not -name arch -not -name include -not -name scripts -not -name tools -not -name Makefile -not -name Kconfig -not -name Kbuild \
+    -exec rm -rf {} +
+echo "$release" > "$result/release"
+touch "$result/.complete"
+say "kernel $release built in $(( $(date +%s) - began )) s"
+echo "$result"

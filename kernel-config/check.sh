@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# check.sh RESOLVED FRAGMENT..: fails when a requested option did not survive into RESOLVED, naming
+# each: kconfig drops what depends on something that is off without a word.
+set -euo pipefail
+resolved=$1; shift
+awk -v resolved="$resolved" '
+    BEGIN {
+        while ((getline line < resolved) > 0)
+            if (match(line, /^CONFIG_[A-Za-z0-9_]+=/)) have[substr(line, 1, RLENGTH - 1)] = substr(line, RLENGTH + 1)
+        if (!length(have)) { print resolved ": no kernel configuration" > "/dev/stderr"; bad = 1; exit 1 }
+    }
+    /^CONFIG_[A-Za-z0-9_]+=/ {
+        name = substr($0, 1, index($0, "=") - 1); want = substr($0, index($0, "=") + 1)
+        got = (name in have) ? have[name] : "not set"
+        if (got != want) { printf "%s:%d: %s: asked for %s, resolved to %s\n", FILENAME, FNR, name, want, got > "/dev/stderr"; bad = 1 }
+    }
+    /^# CONFIG_[A-Za-z0-9_]+ is not set$/ && ($2 in have) {
+        printf "%s:%d: %s: asked for not set, resolved to %s\n", FILENAME, FNR, $2, have[$2] > "/dev/stderr"; bad = 1
+    }
+    END { exit bad }
+' "$@"
