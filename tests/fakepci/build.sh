@@ -1,28 +1,27 @@
-#!/bin/sh
-# Builds what a boot with fake PCI devices brings along: OUTDIR/t/fakepci.ko for
-# the appliance's own kernel, and the static OUTDIR/t/init that loads it.
-#
-#   tests/fakepci/build.sh OUTDIR
-#
-# target/image/kernel-tree names the built kernel; the compiler is that of the
-# image's pinned tools (image/in-tools.sh), so that it is the kernel's own.
-# FAKEPCI_KERNEL and FAKEPCI_RUN put another kernel and another runner in place.
-set -eu
+#!/usr/bin/env bash
+# Builds what a boot with fake PCI devices brings along: OUTDIR/t/fakepci.ko for the image's own
+# kernel, and the static OUTDIR/t/init that loads it. OUTDIR is target/fakepci unless given.
+# target/image/kernel-tree names the kernel's source and build folders; the compiler is the one that
+# built that kernel. Nothing is done when nothing changed.
+set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-top=$(cd "$here/../.." && pwd)
-[ $# -eq 1 ] || { echo "usage: $0 OUTDIR" >&2; exit 64; }
-mkdir -p "$1"
-out=$(cd "$1" && pwd)
-kernel=${FAKEPCI_KERNEL:-$(cat "$top/target/image/kernel-tree")}
-run=${FAKEPCI_RUN-$top/image/in-tools.sh}
-[ -e "$kernel/.config" ] || { echo "$0: $kernel is no built kernel" >&2; exit 1; }
+repo=$(cd "$here/../.." && pwd)
+out=${1:-$repo/target/fakepci}
+read -r source build < "$repo/target/image/kernel-tree"
 
-# kbuild writes beside its sources: give it a copy.
 work=$out/build
-rm -rf "$work" "$out/t"
-mkdir -p "$work" "$out/t"
+key=$(cat "$here"/* <(echo "$build") | sha256sum)
+if [ "$(cat "$out/.key" 2> /dev/null)" = "$key" ]; then exit 0; fi
+# kbuild writes beside its sources: it gets a copy
+rm -rf "$out"; mkdir -p "$work" "$out/t"
 cp "$here"/Kbuild "$here"/*.[ch] "$work"
-$run make -s -C "$kernel" M="$work" modules
-$run gcc -static -Os -s -Wall -Wextra -o "$out/t/init" "$work/init.c"
-cp "$work/fakepci.ko" "$out/t/"
-$run strip --strip-debug "$out/t/fakepci.ko"
+in_tools() {
+    "$repo/image/in-tools.sh" compiler --bind "$source:/build/source" --bind "$build:/build/out" \
+        --bind "$work:/build/fakepci" --cwd /build/fakepci "$@"
+}
+in_tools make -s -C /build/source O=/build/out M=/build/fakepci modules
+in_tools gcc -static -Os -s -Wall -Wextra -o init init.c
+in_tools strip --strip-debug fakepci.ko
+mv "$work/init" "$work/fakepci.ko" "$out/t/"
+rm -rf "$work"
+echo "$key" > "$out/.key"

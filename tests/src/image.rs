@@ -47,6 +47,24 @@ impl Image {
         self.part("firstlight.efi")
     }
 
+    /// The kernel words that the unified image carries besides the kernel's built-in ones.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or why it could not be read.
+    pub fn words(&self) -> Result<String> {
+        let path = self.part("firstlight.cmdline")?;
+        Ok(fs::read_to_string(&path).map_err(Error::file("read", path))?.trim().to_owned())
+    }
+
+    /// Every file of the initrd with its hash, path, package and version.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or why it could not be read.
+    pub fn file_list(&self) -> Result<String> {
+        let path = self.part("firstlight.files")?;
+        fs::read_to_string(&path).map_err(Error::file("read", path))
+    }
+
     /// What the initrd holds.
     ///
     /// # Errors
@@ -66,6 +84,7 @@ impl Image {
             .ok_or_else(|| Error::Archive { what: "initrd", why: format!("holds no {path}") })
     }
 
+    /// One of the image's outputs.
     fn part(&self, name: &str) -> Result<PathBuf> {
         built(self.0.join(name), "image")
     }

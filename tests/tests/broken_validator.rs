@@ -6,7 +6,7 @@ use harness::{Boot, Booted, End};
 
 fn boot(on_error: &str) -> Boot {
     let words = format!("firstlight.expect.gpus=0 firstlight.policy.on_error={on_error}");
-    Boot::shipped().workload("echo the workload ran > /dev/kmsg").append(&words)
+    Boot::shipped().workload("echo the workload ran").append(&words)
 }
 
 /// Runs the real validator for everything but `validate`, and for that `instead`.

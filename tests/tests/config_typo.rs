@@ -4,7 +4,7 @@
 use harness::{Boot, Booted, End};
 use std::time::Duration;
 
-const WORKLOAD: &str = "echo the workload ran > /dev/kmsg";
+const WORKLOAD: &str = "echo the workload ran";
 
 /// Exactly one line of the console holds all of `parts`.
 #[track_caller]

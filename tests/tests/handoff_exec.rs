@@ -63,6 +63,6 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
 fn the_unified_image_boots_through_uefi_firmware() {
     let booted = Boot::shipped().through_firmware().memory(2048);
     let booted = booted.stop_after("FIRSTLIGHT verdict=", std::time::Duration::from_secs(1)).run().unwrap();
-    booted.says("EFI");
-    assert_eq!(booted.verdict().failed.iter().filter(|id| *id == "validator").count(), 0, "{booted}");
+    // Nobody told it that no GPU is expected: what it carries says nothing about the machine.
+    assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");
 }

@@ -7,13 +7,13 @@ use tempfile::TempDir;
 const INIT: &str = "#!/bin/busybox sh
 export PATH=/bin
 /bin/busybox --install -s /bin
-echo \"new root pid $$ label $(cat /label)\" > /dev/kmsg
-echo \"new root files $(ls /run/firstlight | tr '\\n' ' ')\" > /dev/kmsg
-echo \"new root verdict $(tr -d '\\n ' < /run/firstlight/verdict.json | cut -c 1-64)\" > /dev/kmsg
-echo \"new root mounts $(cut -d ' ' -f 2 /proc/self/mounts | sort | tr '\\n' ' ')\" > /dev/kmsg
-echo \"new root old $(ls /usr/bin/firstlight 2>&1)\" > /dev/kmsg
-echo \"new root modules $(cat /proc/sys/kernel/modules_disabled)\" > /dev/kmsg
-echo \"new root kind $(sed -n 's/^[^ ]* \\/ //p' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 1)\" > /dev/kmsg
+echo \"new root pid $$ label $(cat /label)\"
+echo \"new root files $(ls /run/firstlight | tr '\\n' ' ')\"
+echo \"new root verdict $(tr -d '\\n ' < /run/firstlight/verdict.json | cut -c 1-64)\"
+echo \"new root mounts $(cut -d ' ' -f 2 /proc/self/mounts | sort | tr '\\n' ' ')\"
+echo \"new root old $(ls /usr/bin/firstlight 2>&1)\"
+echo \"new root modules $(cat /proc/sys/kernel/modules_disabled)\"
+echo \"new root kind $(sed -n 's/^[^ ]* \\/ //p' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 1)\"
 sleep 1
 poweroff -f
 ";

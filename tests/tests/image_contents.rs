@@ -71,18 +71,17 @@ fn the_kernels_built_in_command_line_keeps_iommu_and_acs_off() {
 }
 
 #[test]
-fn the_file_list_names_every_file_with_its_hash() {
+fn the_file_list_names_every_file_with_its_hash_and_where_it_is_from() {
+    // These two are made from the list.
+    const AFTER: [&str; 2] = ["usr/lib/firstlight/files", "etc/firstlight/image.json"];
     let image = Image::shipped();
-    let list = image.kernel().unwrap().with_file_name("firstlight.files");
-    let list = fs::read_to_string(&list).unwrap_or_else(|e| panic!("{}: {e}", list.display()));
-    let listed: Vec<_> = list.lines().map(|l| l.split_whitespace().collect::<Vec<_>>()).collect();
-    assert!(listed.iter().all(|l| l.len() >= 3 && l[0].len() == 64), "hash, path, package and version");
-    let files = image.files().unwrap();
-    for file in files.iter().filter(|f| f.is_file()) {
-        assert!(
-            listed.iter().any(|l| l[1].trim_start_matches('/') == file.path),
-            "{} is not listed",
-            file.path
-        );
+    let list = image.file_list().unwrap();
+    let listed: Vec<Vec<_>> = list.lines().map(|l| l.split('\t').collect()).collect();
+    assert!(listed.iter().all(|l| l.len() == 3 && !l[2].is_empty()), "hash, path, origin");
+    for file in image.files().unwrap().iter().filter(|f| f.is_file() && !AFTER.contains(&f.path.as_str())) {
+        let line = listed.iter().find(|l| l[1].trim_start_matches('/') == file.path);
+        let line = line.unwrap_or_else(|| panic!("{} is not listed", file.path));
+        assert_eq!(line[0].len(), 64, "{line:?}");
     }
+    assert_eq!(image.file("usr/lib/firstlight/files").unwrap().data, list.as_bytes());
 }

@@ -3,7 +3,7 @@
 use harness::{Boot, End};
 use std::time::Duration;
 
-const WORKLOAD: &str = "echo the workload ran > /dev/kmsg
+const WORKLOAD: &str = "echo the workload ran
 env > /run/kept/env
 cat /etc/nccl.conf > /run/kept/nccl.conf";
 /// No GPU and none expected: PASS. One expected: FAIL. Nothing said: ERROR.
