@@ -1,0 +1,17 @@
+//! The validator's configuration: files and words of any content become a configuration or an error of
+//! one line that names its place.
+#![no_main]
+
+use firstlight::config::Config;
+use libfuzzer_sys::fuzz_target;
+use std::path::PathBuf;
+
+fuzz_target!(|input: (&str, &str)| {
+    let files = [(PathBuf::from("/etc/firstlight/config.toml"), input.0.to_owned())];
+    let words: Vec<_> = input.1.lines().map(str::to_owned).collect();
+    if let Err(error) = Config::merge(&files, &words) {
+        let line = error.to_string();
+        assert!(!line.contains('\n'), "{line:?}");
+        assert!(line.contains("config.toml") || line.contains("--set"), "{line:?}");
+    }
+});
