@@ -83,7 +83,9 @@ fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
     let classes = classes.unwrap_or_default().join(" ");
     let grouped = grouped.unwrap_or("none");
     let message = "there is no IOMMU group, yet another witness says that there is an IOMMU".to_owned();
-    doubt(message).seen(format!("/{CLASS}: {classes}")).seen(format!("function with an iommu_group: {grouped}"))
+    doubt(message)
+        .seen(format!("/{CLASS}: {classes}"))
+        .seen(format!("function with an iommu_group: {grouped}"))
 }
 
 #[cfg(test)]

@@ -82,7 +82,9 @@ pub fn state(device: &Device) -> State<'_> {
         _ if config.gone || config.bytes < super::config_space::CONVENTIONAL_BYTES => State::Unknown,
         Some(acs) => State::Known(acs),
         None if !config.faults.is_empty() => State::Unknown,
-        None if is_port(device.kind) && config.bytes == super::config_space::CONVENTIONAL_BYTES => State::NoEcam,
+        None if is_port(device.kind) && config.bytes == super::config_space::CONVENTIONAL_BYTES => {
+            State::NoEcam
+        }
         None => State::Absent,
     }
 }
@@ -132,8 +134,10 @@ fn redirects(port: &Device, acs: &Acs) -> Finding {
 /// A port without extended configuration space: on a GPU path nobody can show that ACS is off.
 pub(super) fn no_ecam(port: &Device, severity: Severity) -> Finding {
     let bytes = port.config.bytes;
-    let message =
-        format!("{} shows {bytes} bytes of configuration space, expected 4096: its ACS cannot be seen", port.bdf);
+    let message = format!(
+        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS cannot be seen",
+        port.bdf
+    );
     codes::NO_ECAM.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
 }
 

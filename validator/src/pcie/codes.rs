@@ -16,8 +16,23 @@ pub struct Code {
 
 /// Every code of this part, in the order of the README.
 pub const ALL: [Code; 17] = [
-    ACS_REDIRECT, ACS_STUCK, ACS_REVERTED, ACS_REFUSED, ACS_QUIRK, ACS_UNKNOWN, ACS_KEPT, LOCKDOWN, NO_ECAM,
-    PCI_MALFORMED, PCI_UNREADABLE, PCI_GONE, GPU_GONE, LINK_NARROW, LINK_SLOW, LINK_DISAGREES, IOMMU_UNKNOWN,
+    ACS_REDIRECT,
+    ACS_STUCK,
+    ACS_REVERTED,
+    ACS_REFUSED,
+    ACS_QUIRK,
+    ACS_UNKNOWN,
+    ACS_KEPT,
+    LOCKDOWN,
+    NO_ECAM,
+    PCI_MALFORMED,
+    PCI_UNREADABLE,
+    PCI_GONE,
+    GPU_GONE,
+    LINK_NARROW,
+    LINK_SLOW,
+    LINK_DISAGREES,
+    IOMMU_UNKNOWN,
 ];
 
 /// A port sends peer traffic up to the root complex, or blocks it.

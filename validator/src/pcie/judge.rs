@@ -58,9 +58,11 @@ fn harmless_no_ecam(device: &Device) -> Finding {
 /// The links of GPUs, NICs and the switches above GPUs, each once, seen from its lower end.
 pub fn links(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
-    let switches = fabric.devices.iter().filter(|d| d.kind == Kind::Upstream).filter(|s| {
-        fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf))
-    });
+    let switches = fabric
+        .devices
+        .iter()
+        .filter(|d| d.kind == Kind::Upstream)
+        .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
     let ends = fabric.gpus.iter().chain(&fabric.nics).filter_map(|b| tree.get(*b));
     ends.chain(switches).filter(|d| !d.config.gone).flat_map(|d| link(&tree, d)).collect()
 }
@@ -76,8 +78,10 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     let mut findings = Vec::new();
     if link.width < link.max_width {
         let slot = if width < link.max_width { format!(" (the slot offers {width})") } else { String::new() };
-        let message =
-            format!("{bdf} uses {} lanes of its {}, expected {}{slot}", link.width, link.max_width, link.max_width);
+        let message = format!(
+            "{bdf} uses {} lanes of its {}, expected {}{slot}",
+            link.width, link.max_width, link.max_width
+        );
         let finding = codes::LINK_NARROW.finding(Severity::Warn, &bdf, message);
         findings.push(finding.values(link.width, link.max_width, Some("lanes")));
     }

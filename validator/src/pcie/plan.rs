@@ -141,7 +141,10 @@ fn kept(fabric: &Fabric) -> Option<Finding> {
     let direct = |d: &&Device| (d.vendor.as_str(), d.device.as_str()) == DATA_DIRECT;
     let (device, why) = [
         (fabric.devices.iter().find(passed), "is given to a virtual machine by vfio-pci"),
-        (fabric.devices.iter().find(direct), "is a ConnectX-8 Data Direct function, which needs ACS as it is set"),
+        (
+            fabric.devices.iter().find(direct),
+            "is a ConnectX-8 Data Direct function, which needs ACS as it is set",
+        ),
     ]
     .into_iter()
     .find_map(|(device, why)| Some((device?, why)))?;

@@ -91,8 +91,7 @@ impl Topology {
     #[must_use]
     pub fn from(fabric: &Fabric, nvlinks: &NvLinks) -> Self {
         let tree = Tree::of(fabric);
-        let ends: Vec<Bdf> =
-            fabric.gpus.iter().copied().chain(fabric.rdma.iter().map(|r| r.bdf)).collect();
+        let ends: Vec<Bdf> = fabric.gpus.iter().copied().chain(fabric.rdma.iter().map(|r| r.bdf)).collect();
         let cell = |(row, a): (usize, Bdf), (column, b): (usize, Bdf)| {
             if row == column { Some(Cell::Same) } else { pair(&tree, nvlinks, a, b) }
         };
@@ -109,8 +108,12 @@ impl Topology {
     /// The table as `nvidia-smi topo -m` prints it, with tabs between the columns.
     #[must_use]
     pub fn text(&self) -> String {
-        let names: Vec<&str> =
-            self.gpus.iter().map(|g| g.name.as_str()).chain(self.nics.iter().map(|n| n.name.as_str())).collect();
+        let names: Vec<&str> = self
+            .gpus
+            .iter()
+            .map(|g| g.name.as_str())
+            .chain(self.nics.iter().map(|n| n.name.as_str()))
+            .collect();
         let mut text = format!("\t{}\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n", names.join("\t"));
         let affinities = self.gpus.iter().map(affinity).chain(std::iter::repeat(String::new()));
         for ((name, row), affinity) in names.iter().zip(&self.matrix).zip(affinities) {

@@ -7,7 +7,12 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 
 /// A file that some functions do not have: absent is `None`, unreadable is a finding as well.
-pub(super) fn optional(root: &Root, file: &str, subject: &str, findings: &mut Vec<Finding>) -> Option<String> {
+pub(super) fn optional(
+    root: &Root,
+    file: &str,
+    subject: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<String> {
     match root.text(file) {
         Ok(text) => Some(text),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
@@ -19,7 +24,12 @@ pub(super) fn optional(root: &Root, file: &str, subject: &str, findings: &mut Ve
 }
 
 /// A file that every function has: absent and unreadable are findings.
-pub(super) fn required(root: &Root, file: &str, subject: &str, findings: &mut Vec<Finding>) -> Option<String> {
+pub(super) fn required(
+    root: &Root,
+    file: &str,
+    subject: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<String> {
     root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
 }
 

@@ -65,7 +65,10 @@ impl Folder<'_> {
         match self.root.read(self.file("config")) {
             Ok(bytes) => {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
-                    self.complain("config", &format!("only {} bytes are shown, root sees 256 or 4096", bytes.len()));
+                    self.complain(
+                        "config",
+                        &format!("only {} bytes are shown, root sees 256 or 4096", bytes.len()),
+                    );
                 }
                 Some(config_space::parse(&bytes))
             }
@@ -173,7 +176,8 @@ fn from_registers(express: &Express) -> Option<Link> {
 }
 
 fn disagree(subject: &str, sysfs: &Link, registers: &Link) -> Finding {
-    let words = |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
+    let words =
+        |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
     let (sysfs, registers) = (words(sysfs), words(registers));
     codes::LINK_DISAGREES
         .finding(Severity::Warn, subject, format!("{subject}: sysfs says {sysfs}, registers say {registers}"))

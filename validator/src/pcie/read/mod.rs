@@ -91,7 +91,8 @@ fn is_nic(device: &Device) -> bool {
 fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     const FILE: &str = "sys/kernel/security/lockdown";
     let text = attributes::optional(root, FILE, "machine", findings)?;
-    let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode.to_owned());
+    let mode =
+        text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode.to_owned());
     if mode.is_none() {
         findings.push(attributes::unreadable(FILE, "machine", &format!("no mode in brackets in '{text}'")));
     }

@@ -61,10 +61,7 @@ mod tests {
     #[test]
     fn behind_vmd_the_inner_root_bus_counts() {
         let link = "../../../devices/pci0000:5d/0000:5d:05.5/pci10000:00/10000:00:02.0/10000:01:00.0";
-        assert_eq!(
-            place(link, "10000:01:00.0"),
-            Some((Some("10000:00:02.0".into()), "pci10000:00".into()))
-        );
+        assert_eq!(place(link, "10000:01:00.0"), Some((Some("10000:00:02.0".into()), "pci10000:00".into())));
         assert_eq!(
             place("../../../devices/pci0000:5d/0000:5d:05.5/pci10000:00/10000:00:02.0", "10000:00:02.0"),
             Some((None, "pci10000:00".into()))

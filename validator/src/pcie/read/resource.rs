@@ -21,7 +21,8 @@ fn bar(index: u8, line: &str) -> Result<Option<Bar>, String> {
         return Ok(None);
     }
     let bytes = end.checked_sub(*start).and_then(|b| b.checked_add(1));
-    let bytes = bytes.ok_or_else(|| format!("line {} is '{line}': the end is before the start", index + 1))?;
+    let bytes =
+        bytes.ok_or_else(|| format!("line {} is '{line}': the end is before the start", index + 1))?;
     Ok(Some(Bar { index, start: *start, bytes, flags: *flags }))
 }
 

@@ -46,7 +46,8 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied) -> String {
 pub fn restored(root: &str, restored: &Restored) -> String {
     let mut text = headline("fabric restore", root);
     let done = restored.steps.iter().filter(|s| s.is_done()).count();
-    let _ = writeln!(text, "{done} of {} registers hold what they held before the pass", restored.steps.len());
+    let _ =
+        writeln!(text, "{done} of {} registers hold what they held before the pass", restored.steps.len());
     for step in &restored.steps {
         text.push_str(&wrapped("  ", "    ", &step.to_string()));
     }

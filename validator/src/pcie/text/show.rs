@@ -17,10 +17,17 @@ pub fn show(fabric: &Fabric) -> String {
     let mut text = headline("fabric show", &fabric.root);
     text.push_str(&wrapped("  iommu    ", "           ", &iommu(fabric)));
     let cpus = fabric.cpus;
-    let _ = writeln!(text, "  cpus     {} possible, {} present, {} online", cpus.possible, cpus.present, cpus.online);
+    let _ = writeln!(
+        text,
+        "  cpus     {} possible, {} present, {} online",
+        cpus.possible, cpus.present, cpus.online
+    );
     let (gpus, nics) = (fabric.gpus.len(), fabric.nics.len());
     let (functions, crossed) = (fabric.devices.len(), ports.len());
-    let _ = writeln!(text, "  devices  {functions} functions: {gpus} GPUs, {nics} NICs, {crossed} ports on GPU paths");
+    let _ = writeln!(
+        text,
+        "  devices  {functions} functions: {gpus} GPUs, {nics} NICs, {crossed} ports on GPU paths"
+    );
     for (title, ends) in [("GPU", &fabric.gpus), ("NIC", &fabric.nics)] {
         section(&mut text, &format!("{title:<12}  id         link"), &tree, ends.iter(), end);
     }
@@ -112,7 +119,6 @@ fn paths(fabric: &Fabric) -> String {
         let slowest = paths.iter().map(|p| p.raw_gb_s).reduce(f64::min)?;
         Some(format!("{title}  {}; slowest {slowest:.1} GB/s raw\n", kinds.join(", ")))
     };
-    let lines: String =
-        [line("GPU-GPU", &peers), line("GPU-NIC", &network)].into_iter().flatten().collect();
+    let lines: String = [line("GPU-GPU", &peers), line("GPU-NIC", &network)].into_iter().flatten().collect();
     if lines.is_empty() { lines } else { format!("\npaths\n{lines}") }
 }
