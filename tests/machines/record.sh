@@ -45,6 +45,7 @@ for device in /sys/bus/pci/devices/*; do
         keep "$real/$name"
     done
     point "$real/driver" "$real/iommu_group"
+    if [ -L "$real/driver" ]; then folder "$(readlink -f "$real/driver")"; fi
 done
 for class in iommu infiniband; do
     for member in /sys/class/$class/*; do

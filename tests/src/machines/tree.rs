@@ -61,6 +61,8 @@ fn write_function(f: &Function, place: &str, to: &Path) -> io::Result<()> {
     }
     if let Some(driver) = f.driver {
         link(to, &format!("{folder}/driver"), &format!("{up}bus/pci/drivers/{driver}"))?;
+        let bound = format!("sys/bus/pci/drivers/{driver}/{}", f.bdf);
+        link(to, &bound, &format!("../../../../devices/{place}"))?;
     }
     if let Some(group) = f.group {
         link(to, &format!("{folder}/iommu_group"), &format!("{up}kernel/iommu_groups/{group}"))?;

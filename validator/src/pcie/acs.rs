@@ -111,15 +111,29 @@ pub fn judge(fabric: &Fabric) -> Vec<Finding> {
 #[must_use]
 pub fn judge_port(port: &Device) -> Option<Finding> {
     match state(port) {
-        State::Known(acs) if acs.ctrl & REDIRECT != 0 => Some(redirects(port, acs)),
-        State::Known(_) | State::Absent => None,
+        State::Known(acs) if acs.ctrl & REDIRECT == 0 => None,
+        State::Known(acs) if acs.quirk => Some(quirk(port, acs, Severity::Fail)),
+        State::Known(acs) => Some(redirects(port, acs)),
+        State::Absent => None,
         State::NoEcam => Some(no_ecam(port, Severity::Fail)),
         State::Unknown => Some(unknown(port)),
     }
 }
 
+/// A port that is never written: harmful where it redirects on a GPU path.
+pub(super) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
+    let (bdf, ctrl) = (port.bdf, acs.ctrl);
+    let message = format!(
+        "{bdf} is an Intel chipset port with 32-bit ACS registers: its control {ctrl:#06x} is not written, expected 0x0000"
+    );
+    codes::ACS_QUIRK
+        .finding(severity, &bdf, message)
+        .values(ctrl, 0, None)
+        .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
+        .at(&bdf)
+}
+
 fn redirects(port: &Device, acs: &Acs) -> Finding {
-    let expected = acs.ctrl & !REDIRECT;
     let bits = acs.enabled.join(" ");
     let message = format!(
         "{} takes peer traffic off its way: ACS control is {:#06x} ({bits}), expected 0x0000",
@@ -127,7 +141,7 @@ fn redirects(port: &Device, acs: &Acs) -> Finding {
     );
     codes::ACS_REDIRECT
         .finding(Severity::Fail, &port.bdf, message)
-        .values(acs.ctrl, expected, None)
+        .values(acs.ctrl, 0, None)
         .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
 }
 

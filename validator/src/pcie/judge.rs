@@ -2,7 +2,7 @@
 //! unreachable configuration space, ports that redirect, links with fewer lanes than they could
 //! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
 
-use super::acs::{self, State};
+use super::acs::{self, REDIRECT, State};
 use super::codes::{self, Evidence};
 use super::model::{Device, Fabric, Kind};
 use super::tree::Tree;
@@ -15,7 +15,7 @@ pub fn all(fabric: &Fabric) -> Vec<Finding> {
     let off_path = fabric.devices.iter().filter(|d| !on_path.contains(&d.bdf));
     let mut findings: Vec<Finding> = fabric.devices.iter().filter_map(|d| gone(fabric, d)).collect();
     findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d)));
-    findings.extend(fabric.devices.iter().filter_map(quirk));
+    findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, on_path.contains(&d.bdf))));
     findings.extend(off_path.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
     findings.extend(acs::judge(fabric));
     findings.extend(links(fabric));
@@ -42,13 +42,11 @@ fn malformed(fabric: &Fabric, device: &Device) -> Option<Finding> {
     Some(finding)
 }
 
-fn quirk(device: &Device) -> Option<Finding> {
+/// A quirk port that does no harm here; one that does is among the ports of GPU paths.
+fn quirk(device: &Device, on_path: bool) -> Option<Finding> {
     let acs = device.acs.as_ref().filter(|a| a.quirk)?;
-    let message = format!(
-        "{} is an Intel chipset port with 32-bit ACS registers (control {:#06x}): it is never written",
-        device.bdf, acs.ctrl
-    );
-    Some(codes::ACS_QUIRK.finding(Severity::Info, &device.bdf, message).at(&device.bdf))
+    let harmless = !on_path || acs.ctrl & REDIRECT == 0;
+    harmless.then(|| acs::quirk(device, acs, Severity::Info))
 }
 
 fn harmless_no_ecam(device: &Device) -> Finding {

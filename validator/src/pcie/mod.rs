@@ -17,3 +17,6 @@ pub mod restore;
 pub mod text;
 pub mod topo;
 pub mod tree;
+
+#[cfg(test)]
+mod sample;

@@ -65,13 +65,15 @@ fn apart(from: &Device, to: &Device) -> PathKind {
     }
 }
 
-/// GB/s of the narrowest link; a link is seen at both of its ends, which does no harm here.
+/// GB/s of the narrowest link, to the MB/s: a number that JSON keeps. A link is seen at both of
+/// its ends, which does no harm here.
 fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
     if from.config.gone || to.config.gone {
         return 0.0;
     }
     let links = ports.iter().copied().chain([from, to]).filter_map(|d| d.link.as_ref());
-    links.map(|l| raw_gb_s(l.gts, l.width)).reduce(f64::min).unwrap_or(0.0)
+    let narrowest = links.map(|l| raw_gb_s(l.gts, l.width)).reduce(f64::min).unwrap_or(0.0);
+    (narrowest * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -98,7 +98,11 @@ fn step(device: &Device, on_path: bool) -> Step {
     match acs::state(device) {
         State::Absent => Step::Nothing,
         State::Known(acs) if acs.ctrl == 0 => Step::Clear,
-        State::Known(acs) if acs.quirk => Step::Leave(refuse_quirk(device, acs, on_path)),
+        State::Known(acs) if acs.quirk => {
+            let harmful = on_path && acs.ctrl & REDIRECT != 0;
+            let severity = if harmful { Severity::Fail } else { Severity::Info };
+            Step::Leave(acs::quirk(device, acs, severity))
+        }
         State::Known(acs) => Step::Write(clear(device.bdf, acs)),
         State::NoEcam if !on_path => Step::Blind(acs::no_ecam(device, Severity::Info)),
         State::Unknown if !on_path => Step::Nothing,
@@ -109,16 +113,6 @@ fn step(device: &Device, on_path: bool) -> Step {
 fn clear(bdf: Bdf, acs: &Acs) -> Action {
     let offset = acs.offset.saturating_add(ACS_CONTROL);
     Action { bdf, register: ACS_CONTROL_NAME.to_owned(), offset, before: acs.ctrl, after: 0 }
-}
-
-fn refuse_quirk(device: &Device, acs: &Acs, on_path: bool) -> Finding {
-    let harmful = on_path && acs.ctrl & REDIRECT != 0;
-    let severity = if harmful { Severity::Fail } else { Severity::Info };
-    let message = format!(
-        "{} is an Intel chipset port with 32-bit ACS registers: its control {:#06x} is not written, expected 0x0000",
-        device.bdf, acs.ctrl
-    );
-    codes::ACS_QUIRK.finding(severity, &device.bdf, message).values(acs.ctrl, 0, None).at(&device.bdf)
 }
 
 /// What forbids every write on this machine.

@@ -27,18 +27,24 @@ pub(super) fn wrapped(first: &str, rest: &str, text: &str) -> String {
     lines + &line + "\n"
 }
 
-/// A finding with its cause and its remedy.
-pub(super) fn finding(finding: &Finding) -> String {
+/// Below a finding's code.
+const INDENT: &str = "         ";
+
+/// A finding's severity, code and sentence.
+pub(super) fn message(finding: &Finding) -> String {
     let severity = match finding.severity {
         Severity::Info => "INFO ",
         Severity::Warn => "WARN ",
         Severity::Fail => "FAIL ",
         Severity::Error => "ERROR",
     };
-    let rest = "         ";
-    wrapped(&format!("  {severity}  "), rest, &format!("{}: {}", finding.code, finding.message))
-        + &wrapped(rest, rest, &format!("cause: {}", finding.cause))
-        + &wrapped(rest, rest, &format!("remedy: {}", finding.remedy))
+    wrapped(&format!("  {severity}  "), INDENT, &format!("{}: {}", finding.code, finding.message))
+}
+
+/// What to think of a finding and what to do.
+pub(super) fn cause_and_remedy(finding: &Finding) -> String {
+    wrapped(INDENT, INDENT, &format!("cause: {}", finding.cause))
+        + &wrapped(INDENT, INDENT, &format!("remedy: {}", finding.remedy))
 }
 
 /// A size in the largest binary unit that it fills: `256 MiB`.
@@ -47,7 +53,7 @@ pub(super) fn size(bytes: u64) -> String {
     let mut value = bytes;
     let mut units = units.iter();
     let mut unit = units.next();
-    while value >= 1024 && value % 1024 == 0 {
+    while value >= 1024 && value.is_multiple_of(1024) {
         let Some(next) = units.next() else { break };
         (value, unit) = (value / 1024, Some(next));
     }

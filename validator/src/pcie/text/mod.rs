@@ -11,7 +11,7 @@ use super::model::Fabric;
 use super::plan::Plan;
 use super::restore::Restored;
 use crate::finding::Finding;
-use layout::{finding, wrapped};
+use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
 
 /// What the pass would do.
@@ -79,8 +79,15 @@ fn resizable(fabric: &Fabric) -> String {
     wrapped("", "  ", &format!("Resizable BARs are checked, not changed: {sizes}"))
 }
 
+/// Findings of one kind that follow each other share the lines with cause and remedy.
 fn findings(findings: &[Finding]) -> String {
-    findings.iter().map(finding).collect()
+    let advice = |f: &Finding| (f.cause.clone(), f.remedy.clone());
+    let groups = findings.chunk_by(|a, b| advice(a) == advice(b));
+    let said = |group: &[Finding]| {
+        let messages: String = group.iter().map(message).collect();
+        messages + &group.last().map_or_else(String::new, cause_and_remedy)
+    };
+    groups.map(said).collect()
 }
 
 #[cfg(test)]

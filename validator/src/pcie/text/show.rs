@@ -26,7 +26,7 @@ pub fn show(fabric: &Fabric) -> String {
     let (functions, crossed) = (fabric.devices.len(), ports.len());
     let _ = writeln!(
         text,
-        "  devices  {functions} functions: {gpus} GPUs, {nics} NICs, {crossed} ports on GPU paths"
+        "  devices  functions {functions}, GPUs {gpus}, NICs {nics}, ports on GPU paths {crossed}"
     );
     for (title, ends) in [("GPU", &fabric.gpus), ("NIC", &fabric.nics)] {
         section(&mut text, &format!("{title:<12}  id         link"), &tree, ends.iter(), end);
