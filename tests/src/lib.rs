@@ -1,1 +1,3 @@
 //! The harness.
+
+pub mod machines;

@@ -53,13 +53,15 @@ impl Root {
         Ok(fs::read_to_string(self.join(rel))?.trim().to_owned())
     }
 
-    /// The names in a folder, sorted.
+    /// The names in a folder, sorted. Hidden names are left out: sysfs has none, and a recorded
+    /// machine kept in git needs one to keep an empty folder.
     ///
     /// # Errors
     /// Whatever the read came back with; a missing folder is `NotFound`, never an empty list.
     pub fn names(&self, rel: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let mut names =
             fs::read_dir(self.join(rel))?.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
         names.sort();
         Ok(names)
     }

@@ -1,1 +1,4 @@
-//! host
+//! The machine around the fabric: what its kernel and firmware say about themselves.
+
+pub mod cpu;
+pub mod iommu;
