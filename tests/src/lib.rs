@@ -1,3 +1,26 @@
-//! The harness.
+//! Boots the image that ships, in QEMU, and hands back what it said and left behind. Nothing here
+//! knows how the appliance works inside: a test states a machine, kernel words and extra files,
+//! and judges the console, the end and the files that come back.
 
+pub mod archive;
+pub mod boot;
+pub mod booted;
+pub mod config_space;
+pub mod error;
+pub mod fakepci;
+pub mod image;
 pub mod machines;
+pub mod overlay;
+mod qemu;
+mod qmp;
+mod recover;
+pub mod report;
+mod slot;
+pub mod switch_root;
+
+pub use boot::Boot;
+pub use booted::{Booted, End, Verdict};
+pub use error::{Error, Result};
+pub use image::{Image, workspace};
+pub use overlay::Overlay;
+pub use report::Report;

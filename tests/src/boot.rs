@@ -1,0 +1,347 @@
+//! States a machine and boots the image on it: kernel words, devices, extra files, what to press when
+//! the console says what, and when to stop. `run` gives what came of it, or why nothing came.
+
+use crate::archive::pad;
+use crate::booted::{Booted, End};
+use crate::error::{Error, Result};
+use crate::fakepci::Topology;
+use crate::image::Image;
+use crate::overlay::Overlay;
+use crate::qemu::{Event, Qemu};
+use crate::recover;
+use crate::slot::Slot;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+/// Far beyond what a boot takes on two busy cores without hardware virtualization: this only keeps a
+/// hung machine from hanging the tests.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+/// Something a person does to the machine.
+#[derive(Debug, Clone)]
+enum Act {
+    CtrlAltDel,
+    PowerButton,
+    Type(String),
+    /// Let it run on so long, then stop it.
+    StopAfter(Duration),
+}
+
+/// A boot that has not happened yet.
+#[derive(Debug, Clone)]
+#[must_use = "a boot does nothing until `run`"]
+pub struct Boot {
+    image: Image,
+    words: Vec<String>,
+    args: Vec<OsString>,
+    overlay: Overlay,
+    memory_mib: u32,
+    cpus: u32,
+    uki: bool,
+    recover: bool,
+    acts: Vec<(String, Act)>,
+    deadline: Duration,
+}
+
+impl Boot {
+    /// The shipped image on a q35 machine with 1 GiB and one processor, with the words that ship. A
+    /// kernel that panics ends the machine at once.
+    pub fn shipped() -> Self {
+        Self {
+            image: Image::shipped(),
+            words: vec!["panic=-1".to_owned()],
+            args: ["-machine", "q35"].map(OsString::from).to_vec(),
+            overlay: Overlay::new(),
+            memory_mib: 1024,
+            cpus: 1,
+            uki: false,
+            recover: false,
+            acts: Vec::new(),
+            deadline: DEADLINE,
+        }
+    }
+
+    /// Adds words to the kernel's command line.
+    pub fn append(mut self, words: &str) -> Self {
+        self.words.extend(words.split_whitespace().map(str::to_owned));
+        self
+    }
+
+    /// Adds a device, as QEMU's `-device` takes it.
+    pub fn device(self, device: &str) -> Self {
+        self.qemu(&["-device", device])
+    }
+
+    /// Adds any words to QEMU's command line.
+    pub fn qemu(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(OsString::from));
+        self
+    }
+
+    /// Adds an ext4 or other image file as a virtio disk.
+    pub fn disk(self, file: &Path) -> Self {
+        let id = format!("disk{}", self.args.len());
+        let drive = format!("if=none,id={id},format=raw,file={}", file.display());
+        self.qemu(&["-drive", &drive, "-device", &format!("virtio-blk-pci,drive={id}")])
+    }
+
+    /// Adds files over the image's own; called again, it adds to what is there.
+    pub fn overlay(mut self, change: impl FnOnce(Overlay) -> Overlay) -> Self {
+        self.overlay = change(self.overlay);
+        self
+    }
+
+    /// A configuration layer of the test's own.
+    pub fn config(self, toml: &str) -> Self {
+        self.overlay(|o| o.config("50-test", toml))
+    }
+
+    /// Runs `script` as the workload. What it leaves in /run/kept comes back, and with it all of
+    /// /run/firstlight; its exit status is the workload's.
+    pub fn workload(self, script: &str) -> Self {
+        let text = recover::workload(script);
+        let exec = format!("[workload]\nmode = \"exec\"\nexec = [\"/{}\"]\n", recover::WORKLOAD);
+        let mut boot = self.overlay(|o| o.program(recover::WORKLOAD, text).config("40-workload", &exec));
+        boot.recover = true;
+        boot
+    }
+
+    /// Hands over to the workload whatever the verdict is, so that the files come back.
+    pub fn whatever_the_verdict(self) -> Self {
+        let all = ["pass", "degraded", "fail", "error"].map(|v| format!("on_{v} = \"workload\"\n"));
+        self.overlay(|o| o.config("45-policy", &format!("[policy]\n{}", all.concat())))
+    }
+
+    /// Puts a script in the validator's place; it finds the real one at /t/firstlight.
+    ///
+    /// # Errors
+    /// When the image has no validator.
+    pub fn validator(self, script: &str) -> Result<Self> {
+        let real = self.image.file(VALIDATOR)?.data;
+        let script = format!("#!/bin/sh\n{script}\n");
+        Ok(self.overlay(|o| o.program("t/firstlight", real).program(VALIDATOR, script)))
+    }
+
+    /// Puts a fake PCI domain into the machine.
+    ///
+    /// # Errors
+    /// When the module has not been built.
+    pub fn fakepci(mut self, topology: &Topology) -> Result<Self> {
+        self.overlay = self.overlay.fakepci()?;
+        Ok(self.append(&format!("rdinit=/t/init {}", topology.word())))
+    }
+
+    /// Boots the unified image through UEFI firmware instead of kernel and initrd. Words and overlay
+    /// cannot be given to it.
+    pub fn through_firmware(mut self) -> Self {
+        self.uki = true;
+        self
+    }
+
+    /// Memory in MiB.
+    pub fn memory(mut self, mib: u32) -> Self {
+        self.memory_mib = mib;
+        self
+    }
+
+    /// Processors.
+    pub fn cpus(mut self, n: u32) -> Self {
+        self.cpus = n;
+        self
+    }
+
+    /// Presses Ctrl-Alt-Del once the console says `text`.
+    pub fn ctrl_alt_del_at(self, text: &str) -> Self {
+        self.act(text, Act::CtrlAltDel)
+    }
+
+    /// Presses the power button once the console says `text`.
+    pub fn power_button_at(self, text: &str) -> Self {
+        self.act(text, Act::PowerButton)
+    }
+
+    /// Types `line` and Enter on the serial console once it says `text`.
+    pub fn type_at(self, text: &str, line: &str) -> Self {
+        self.act(text, Act::Type(format!("{line}\n")))
+    }
+
+    /// Stops the machine, unless it ended before, `linger` after the console says `text`.
+    pub fn stop_after(self, text: &str, linger: Duration) -> Self {
+        self.act(text, Act::StopAfter(linger))
+    }
+
+    fn act(mut self, text: &str, act: Act) -> Self {
+        self.acts.push((text.to_owned(), act));
+        self
+    }
+
+    /// Boots, and waits for the end.
+    ///
+    /// # Errors
+    /// When the image is not built, QEMU does not run, or the machine neither ends nor says what the
+    /// acts wait for within three minutes.
+    pub fn run(self) -> Result<Booted> {
+        let scratch = tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))?;
+        let disk = scratch.path().join("recover");
+        let mut args = self.args.clone();
+        args.extend(["-m".into(), self.memory_mib.to_string().into()]);
+        args.extend(["-smp".into(), self.cpus.to_string().into()]);
+        args.extend(if self.uki { self.firmware(scratch.path())? } else { self.direct(scratch.path())? });
+        if self.recover {
+            args.extend(recover::disk(&disk)?.map(OsString::from));
+        }
+        let _slot = Slot::take()?;
+        let started = Instant::now();
+        let qemu = Qemu::start(scratch.path(), &args)?;
+        let (end, console) = Watch::new(self.acts, self.deadline).follow(qemu, scratch.path())?;
+        let files = if self.recover { recover::read(&disk)? } else { Vec::new() };
+        Ok(Booted::new(console, end, files, started.elapsed()))
+    }
+
+    fn direct(&self, dir: &Path) -> Result<Vec<OsString>> {
+        let source = self.image.initrd()?;
+        let mut initrd = fs::read(&source).map_err(Error::file("read", source))?;
+        pad(&mut initrd, 512);
+        initrd.extend(self.overlay.cpio());
+        let path = dir.join("initrd");
+        fs::write(&path, initrd).map_err(Error::file("write", &path))?;
+        let kernel = self.image.kernel()?;
+        Ok(vec![
+            "-kernel".into(),
+            kernel.into(),
+            "-initrd".into(),
+            path.into(),
+            "-append".into(),
+            format!("{} {}", self.image.words()?, self.words.join(" ")).into(),
+        ])
+    }
+
+    fn firmware(&self, dir: &Path) -> Result<Vec<OsString>> {
+        let boot = dir.join("esp/EFI/BOOT");
+        fs::create_dir_all(&boot).map_err(Error::file("create", &boot))?;
+        let (uki, place) = (self.image.uki()?, boot.join("BOOTX64.EFI"));
+        fs::copy(&uki, &place).map_err(Error::file("copy", uki))?;
+        let variables = dir.join("variables");
+        fs::copy(FIRMWARE_VARIABLES, &variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
+        let flash = |unit: u8, rest: String| format!("if=pflash,format=raw,unit={unit},{rest}").into();
+        Ok(vec![
+            "-drive".into(),
+            flash(0, format!("readonly=on,file={FIRMWARE}")),
+            "-drive".into(),
+            flash(1, format!("file={}", variables.display())),
+            "-drive".into(),
+            format!("if=none,id=esp,format=raw,file=fat:{}", dir.join("esp").display()).into(),
+            "-device".into(),
+            "virtio-blk-pci,drive=esp,bootindex=1".into(),
+        ])
+    }
+}
+
+/// Where the image has the validator.
+pub const VALIDATOR: &str = "usr/bin/firstlight";
+
+/// Debian's `ovmf` package.
+const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
+const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
+/// Follows a running machine: collects the console, acts on it, notices the end.
+struct Watch {
+    console: Vec<u8>,
+    /// Where the search for the next act's text goes on.
+    searched: usize,
+    acts: std::collections::VecDeque<(String, Act)>,
+    end: Option<End>,
+    stop_at: Option<Instant>,
+    started: Instant,
+    deadline: Duration,
+}
+
+impl Watch {
+    fn new(acts: Vec<(String, Act)>, deadline: Duration) -> Self {
+        Self {
+            console: Vec::new(),
+            searched: 0,
+            acts: acts.into(),
+            end: None,
+            stop_at: None,
+            started: Instant::now(),
+            deadline,
+        }
+    }
+
+    fn follow(mut self, mut qemu: Qemu, dir: &Path) -> Result<(End, String)> {
+        let monitor =
+            |e: std::io::Error| Error::Program { program: "QEMU's monitor".into(), why: e.to_string() };
+        loop {
+            let until = self.stop_at.unwrap_or(self.started + self.deadline);
+            match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Serial(bytes)) => {
+                    self.console.extend(bytes);
+                    self.act(&mut qemu).map_err(monitor)?;
+                }
+                // `quit` is an end too, by QEMU's own reckoning: only the first one counts.
+                Ok(Event::Ended(why)) if self.end.is_none() => {
+                    self.end = Some(End::from_reason(&why));
+                    qemu.monitor.quit().map_err(monitor)?;
+                }
+                Ok(Event::Ended(_)) => {}
+                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return self.closed(dir),
+                Err(RecvTimeoutError::Timeout) if self.stop_at.is_some() => {
+                    return Ok((End::StillRunning, self.text()));
+                }
+                Err(RecvTimeoutError::Timeout) => return Err(self.late()),
+            }
+        }
+    }
+
+    /// Does every act whose text has come, in order; each looks behind the one before it.
+    fn act(&mut self, qemu: &mut Qemu) -> std::io::Result<()> {
+        while let Some((text, _)) = self.acts.front() {
+            let Some(at) = find(&self.console[self.searched..], text.as_bytes()) else { return Ok(()) };
+            self.searched += at + text.len();
+            match self.acts.pop_front() {
+                Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
+                Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
+                Some((_, Act::Type(line))) => qemu.type_text(&line)?,
+                Some((_, Act::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(self, dir: &Path) -> Result<(End, String)> {
+        let console = self.text();
+        match self.end {
+            Some(_) if !self.acts.is_empty() => Err(Error::Deadline {
+                after: self.started.elapsed(),
+                missing: format!("ended without saying {:?}", self.acts[0].0),
+                console,
+            }),
+            Some(end) => Ok((end, console)),
+            None => {
+                let stderr = fs::read_to_string(dir.join("stderr")).unwrap_or_else(|e| e.to_string());
+                Err(Error::QemuDied { stderr, console })
+            }
+        }
+    }
+
+    fn late(self) -> Error {
+        let missing = self
+            .acts
+            .front()
+            .map_or_else(|| "has not ended".to_owned(), |(text, _)| format!("has not said {text:?}"));
+        Error::Deadline { after: self.started.elapsed(), missing, console: self.text() }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.console).replace('\r', "")
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}

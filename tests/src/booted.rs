@@ -1,0 +1,221 @@
+//! What came of a boot: the console, how the machine ended, and the files that came back.
+
+use crate::archive::Entry;
+use crate::config_space;
+use crate::report::Report;
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+
+/// How a machine ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It switched itself off.
+    PowerOff,
+    /// It reset itself; so does a kernel that panics.
+    Reboot,
+    /// It was still up when the test stopped it.
+    StillRunning,
+    /// Something else; QEMU's word for it.
+    Other(String),
+}
+
+impl End {
+    pub(crate) fn from_reason(reason: &str) -> Self {
+        match reason {
+            "guest-shutdown" => Self::PowerOff,
+            "guest-reset" => Self::Reboot,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// The boot's last word for serial scrapers: `FIRSTLIGHT verdict=.. failed=.. seconds=..`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// `PASS`, `DEGRADED`, `FAIL` or `ERROR`.
+    pub verdict: String,
+    /// The tests that failed or could not be run; empty for `none`.
+    pub failed: Vec<String>,
+    /// How long the validation took.
+    pub seconds: f64,
+}
+
+impl Verdict {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_prefix("FIRSTLIGHT ")?.split_whitespace();
+        let mut value = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=').map(str::to_owned);
+        let (verdict, failed, seconds) = (value("verdict")?, value("failed")?, value("seconds")?);
+        let failed = failed.split(',').filter(|id| *id != "none").map(str::to_owned).collect();
+        Some(Self { verdict, failed, seconds: seconds.parse().ok()? })
+    }
+}
+
+/// A boot that has been.
+#[derive(Debug)]
+pub struct Booted {
+    /// Everything on the serial line, kernel messages too.
+    pub console: String,
+    /// How it ended.
+    pub end: End,
+    /// From QEMU's start to its end.
+    pub took: Duration,
+    files: Vec<Entry>,
+}
+
+impl Booted {
+    pub(crate) fn new(console: String, end: End, files: Vec<Entry>, took: Duration) -> Self {
+        Self { console, end, took, files }
+    }
+
+    /// The console's lines, kernel messages among them without their time stamp.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.console.lines().map(unstamped)
+    }
+
+    /// The one verdict line of this boot.
+    ///
+    /// # Panics
+    /// When there is none, more than one, or one that cannot be read.
+    #[must_use]
+    #[track_caller]
+    pub fn verdict(&self) -> Verdict {
+        let lines: Vec<_> = self.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect();
+        match lines[..] {
+            [line] => Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}")),
+            _ => panic!("{} verdict lines instead of one\n{self}", lines.len()),
+        }
+    }
+
+    /// A file that came back: `firstlight/..` from /run/firstlight, `kept/..` from /run/kept.
+    #[must_use]
+    pub fn find(&self, path: &str) -> Option<&[u8]> {
+        self.files.iter().find(|f| f.path == path).map(|f| f.data.as_slice())
+    }
+
+    /// A file that came back, as text without the white space around it.
+    ///
+    /// # Panics
+    /// When it did not come back.
+    #[must_use]
+    #[track_caller]
+    pub fn text(&self, path: &str) -> String {
+        let Some(data) = self.find(path) else {
+            let names: Vec<_> = self.files.iter().map(|f| &f.path).collect();
+            panic!("{path} did not come back, only {names:?}\n{self}");
+        };
+        String::from_utf8_lossy(data).trim().to_owned()
+    }
+
+    /// A file that came back, as JSON.
+    ///
+    /// # Panics
+    /// When it did not come back or is no JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self, path: &str) -> Value {
+        let text = self.text(path);
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}\n{text}"))
+    }
+
+    /// The validator's report.
+    ///
+    /// # Panics
+    /// When it did not come back or is no JSON.
+    #[must_use]
+    #[track_caller]
+    pub fn report(&self) -> Report {
+        Report(self.json("firstlight/report.json"))
+    }
+
+    /// ACS Control of a port, from the configuration space that [`config_space::KEEP`] saved.
+    ///
+    /// # Panics
+    /// When that did not come back or has no ACS.
+    #[must_use]
+    #[track_caller]
+    pub fn acs_control(&self, bdf: &str) -> u16 {
+        let Some(space) = self.find(&format!("kept/config.{bdf}")) else { panic!("no {bdf}\n{self}") };
+        config_space::acs_control(space).unwrap_or_else(|| panic!("{bdf} shows no ACS\n{self}"))
+    }
+
+    /// Every port of which [`config_space::KEEP`] saved a configuration space with ACS, with its
+    /// ACS Control.
+    #[must_use]
+    pub fn acs_ports(&self) -> Vec<(&str, u16)> {
+        let port = |f: &'_ Entry| config_space::acs_control(&f.data);
+        let named = self.files.iter().filter_map(|f| Some((f.path.strip_prefix("kept/config.")?, port(f)?)));
+        named.collect()
+    }
+
+    /// Fails the test unless the console holds `text`.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn says(&self, text: &str) {
+        assert!(self.console.contains(text), "the console does not say {text:?}\n{self}");
+    }
+
+    /// Fails the test if the console holds `text`.
+    ///
+    /// # Panics
+    /// When it does.
+    #[track_caller]
+    pub fn never_says(&self, text: &str) {
+        assert!(!self.console.contains(text), "the console says {text:?}\n{self}");
+    }
+
+    /// Fails the test unless the machine ended as `end`.
+    ///
+    /// # Panics
+    /// When it ended otherwise.
+    #[track_caller]
+    pub fn ended(&self, end: &End) {
+        assert_eq!(&self.end, end, "{self}");
+    }
+}
+
+impl fmt::Display for Booted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "--- console, {:.1} s, {:?}", self.took.as_secs_f64(), self.end)?;
+        writeln!(f, "{}", self.console)
+    }
+}
+
+/// A line without the kernel's `[    1.234567] ` before it.
+fn unstamped(line: &str) -> &str {
+    let stamped = || {
+        let (stamp, rest) = line.strip_prefix('[')?.split_once("] ")?;
+        stamp.trim_start().bytes().all(|b| b.is_ascii_digit() || b == b'.').then_some(rest)
+    };
+    stamped().unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn booted(console: &str) -> Booted {
+        Booted::new(console.to_owned(), End::PowerOff, Vec::new(), Duration::ZERO)
+    }
+
+    #[test]
+    fn the_verdict_line_is_read_also_from_the_kernel_log() {
+        let verdict = booted("x\n[    3.1] FIRSTLIGHT verdict=FAIL failed=acs,iommu seconds=0.4\n").verdict();
+        assert_eq!(verdict.failed, ["acs", "iommu"]);
+        assert_eq!((verdict.verdict.as_str(), verdict.seconds), ("FAIL", 0.4));
+    }
+
+    #[test]
+    fn none_is_no_failed_test() {
+        assert!(booted("FIRSTLIGHT verdict=PASS failed=none seconds=1\n").verdict().failed.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "2 verdict lines")]
+    fn two_verdicts_are_one_too_many() {
+        let line = "FIRSTLIGHT verdict=PASS failed=none seconds=1\n";
+        let _ = booted(&line.repeat(2)).verdict();
+    }
+}

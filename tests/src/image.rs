@@ -1,0 +1,103 @@
+//! Where the image lies that the tests boot: what `./run image` left in the output folder, and the
+//! fake PCI domain that `./run fakepci` built for its kernel.
+
+use crate::archive::{self, Entry};
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// The repository's top folder.
+#[must_use]
+pub fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// One built image.
+#[derive(Debug, Clone)]
+pub struct Image(PathBuf);
+
+impl Image {
+    /// The image that ships. `FIRSTLIGHT_IMAGE` names another output folder.
+    #[must_use]
+    pub fn shipped() -> Self {
+        Self(env::var_os("FIRSTLIGHT_IMAGE").map_or_else(|| workspace().join("target/image/out"), Into::into))
+    }
+
+    /// The kernel, as network boot gets it.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn kernel(&self) -> Result<PathBuf> {
+        self.part("firstlight.vmlinuz")
+    }
+
+    /// The initrd, as network boot gets it.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn initrd(&self) -> Result<PathBuf> {
+        self.part("firstlight.initrd")
+    }
+
+    /// The unified kernel image, as a stick or UEFI's network boot gets it.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn uki(&self) -> Result<PathBuf> {
+        self.part("firstlight.efi")
+    }
+
+    /// The kernel words that the unified image carries besides the kernel's built-in ones.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or why it could not be read.
+    pub fn words(&self) -> Result<String> {
+        let path = self.part("firstlight.cmdline")?;
+        Ok(fs::read_to_string(&path).map_err(Error::file("read", path))?.trim().to_owned())
+    }
+
+    /// Every file of the initrd with its hash, path, package and version.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or why it could not be read.
+    pub fn file_list(&self) -> Result<String> {
+        let path = self.part("firstlight.files")?;
+        fs::read_to_string(&path).map_err(Error::file("read", path))
+    }
+
+    /// What the initrd holds.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or what is wrong with the archive.
+    pub fn files(&self) -> Result<Vec<Entry>> {
+        archive::read_initrd(&self.initrd()?)
+    }
+
+    /// One file of the initrd, by its path without the first `/`.
+    ///
+    /// # Errors
+    /// As [`Image::files`]; [`Error::Archive`] when it is not in there.
+    pub fn file(&self, path: &str) -> Result<Entry> {
+        self.files()?
+            .into_iter()
+            .find(|entry| entry.path == path)
+            .ok_or_else(|| Error::Archive { what: "initrd", why: format!("holds no {path}") })
+    }
+
+    /// One of the image's outputs.
+    fn part(&self, name: &str) -> Result<PathBuf> {
+        built(self.0.join(name), "image")
+    }
+}
+
+/// A file of the fake PCI domain: `init` or `fakepci.ko`.
+pub(crate) fn fakepci_part(name: &str) -> Result<Vec<u8>> {
+    let dir =
+        env::var_os("FIRSTLIGHT_FAKEPCI").map_or_else(|| workspace().join("target/fakepci"), PathBuf::from);
+    let path = built(dir.join("t").join(name), "fakepci")?;
+    fs::read(&path).map_err(Error::file("read", path))
+}
+
+fn built(path: PathBuf, recipe: &'static str) -> Result<PathBuf> {
+    if path.exists() { Ok(path) } else { Err(Error::NotBuilt { path, recipe }) }
+}

@@ -1,0 +1,53 @@
+//! Does a mistake in the configuration stop the boot with one line that names the place, the key,
+//! what was read and what is allowed? Never a guess, never a workload.
+
+use harness::{Boot, Booted, End};
+use std::time::Duration;
+
+const WORKLOAD: &str = "echo the workload ran";
+
+/// Exactly one line of the console holds all of `parts`.
+#[track_caller]
+fn one_line(booted: &Booted, parts: &[&str]) {
+    let lines = booted.lines().filter(|line| parts.iter().all(|p| line.contains(p)));
+    let lines: Vec<_> = lines.filter(|line| !line.contains("ommand line:")).collect();
+    assert_eq!(lines.len(), 1, "{parts:?} in {lines:#?}\n{booted}");
+}
+
+#[track_caller]
+fn stopped(booted: &Booted) {
+    assert_eq!(booted.verdict().verdict, "ERROR", "{booted}");
+    booted.never_says("the workload ran");
+    booted.never_says("panic");
+}
+
+#[test]
+fn a_misspelt_kernel_word_of_the_validators() {
+    let boot = Boot::shipped().workload(WORKLOAD);
+    let boot = boot.append("firstlight.expect.gpus=0 firstlight.policy.on_error=poweroff");
+    let booted = boot.append("firstlight.validate.levle=quick").run().unwrap();
+    stopped(&booted);
+    one_line(&booted, &["validate.levle", "quick", "level"]);
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn a_misspelt_key_in_a_file() {
+    let boot = Boot::shipped().workload(WORKLOAD).append("firstlight.expect.gpus=0");
+    let config = "[policy]\non_error = \"poweroff\"\n[driver]\nlaod = false\n";
+    let booted = boot.config(config).run().unwrap();
+    stopped(&booted);
+    one_line(&booted, &["/etc/firstlight/config.d/50-test.toml", "driver.laod", "load", "false"]);
+    booted.ended(&End::PowerOff);
+}
+
+/// Nobody knows what to do on an error when that very key cannot be read: the machine stays.
+#[test]
+fn an_impossible_value_of_the_policy_itself_holds_the_machine() {
+    let boot = Boot::shipped().workload(WORKLOAD).append("firstlight.expect.gpus=0");
+    let boot = boot.config("[policy]\non_error = \"explode\"\n");
+    let booted = boot.stop_after("FIRSTLIGHT verdict", Duration::from_secs(4)).run().unwrap();
+    stopped(&booted);
+    one_line(&booted, &["50-test.toml", "policy.on_error", "\"explode\"", "hold", "poweroff"]);
+    booted.ended(&End::StillRunning);
+}

@@ -1,0 +1,68 @@
+//! Does the workload get the machine as promised when process 1 stays to look after it?
+
+use harness::{Boot, End};
+
+#[test]
+fn the_shipped_demo_runs_and_powers_off() {
+    let booted = Boot::shipped().append("firstlight.expect.gpus=0").run().unwrap();
+    let verdict = booted.verdict();
+    assert_eq!((verdict.verdict.as_str(), verdict.failed.len()), ("PASS", 0), "{booted}");
+    let after = booted.lines().skip_while(|line| !line.starts_with("FIRSTLIGHT verdict"));
+    let after: Vec<_> = after.collect();
+    assert!(after.iter().any(|l| l.contains("workload")), "{booted}");
+    assert!(after.iter().any(|l| l.contains("FIRSTLIGHT_VERDICT=PASS")), "{booted}");
+    booted.ended(&End::PowerOff);
+    // What a person sees fits a screen.
+    for line in booted.console.lines().filter(|l| l.starts_with("  ") && l.contains(" PASS ")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn the_workload_sees_the_verdict_a_clean_environment_and_a_locked_kernel() {
+    let script = "
+env > /run/kept/env
+readlink /proc/1/exe > /run/kept/init
+echo $PPID > /run/kept/parent
+cat /proc/sys/kernel/modules_disabled > /run/kept/locked
+cat /etc/nccl.conf > /run/kept/nccl.conf
+ls /proc/$$/fd > /run/kept/fds
+cat /sys/class/net/lo/operstate /sys/class/net/lo/flags > /run/kept/lo
+hostname > /run/kept/hostname
+touch /run/firstlight/mark && echo yes > /run/kept/writable";
+    let booted = Boot::shipped().append("firstlight.expect.gpus=0").workload(script).run().unwrap();
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+
+    let verdict = booted.json("firstlight/verdict.json");
+    assert_eq!((&verdict["verdict"], &verdict["exit_status"]), (&"PASS".into(), &0.into()));
+    assert_eq!(verdict["schema"], "firstlight.verdict/1");
+    let report = booted.report();
+    assert_eq!(report.0["schema"], "firstlight.report/1");
+    assert_eq!((&report.0["root"], &report.0["verdict"]), (&"/".into(), &"PASS".into()));
+    assert_eq!(verdict["fingerprint"], report.0["machine"]["fingerprint"]);
+    assert_eq!(verdict["fingerprint"].as_str().unwrap().len(), 64, "{verdict}");
+    assert!(booted.find("firstlight/validated").is_some());
+    assert!(booted.find("firstlight/boot.log").is_some());
+
+    let env = booted.text("kept/env");
+    for line in booted.text("firstlight/env").lines() {
+        assert!(env.lines().any(|l| l == line), "{line} is not in the workload's environment:\n{env}");
+    }
+    assert!(!booted.text("kept/nccl.conf").contains("P2P_DISABLE"));
+    assert!(booted.text("kept/init").ends_with("init"), "{}", booted.text("kept/init"));
+    assert_eq!(booted.text("kept/parent"), "1");
+    assert_eq!(booted.text("kept/locked"), "1", "modules can still be loaded");
+    assert_eq!(booted.text("kept/writable"), "yes");
+    assert!(booted.text("kept/lo").contains("0x9"), "loopback is not up: {}", booted.text("kept/lo"));
+    // Standard input, output and error, and the folder that `ls` reads.
+    assert_eq!(booted.text("kept/fds").lines().count(), 4, "{}", booted.text("kept/fds"));
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn the_unified_image_boots_through_uefi_firmware() {
+    let booted = Boot::shipped().through_firmware().memory(2048);
+    let booted = booted.stop_after("FIRSTLIGHT verdict=", std::time::Duration::from_secs(1)).run().unwrap();
+    // Nobody told it that no GPU is expected: what it carries says nothing about the machine.
+    assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");
+}

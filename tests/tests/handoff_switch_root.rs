@@ -1,0 +1,78 @@
+//! Does the machine end up in the workload's own root, with everything it was promised moved along?
+
+use harness::{Boot, Booted, End, Image, switch_root};
+use tempfile::TempDir;
+
+/// The new root's process 1: says what it finds and switches the machine off.
+const INIT: &str = "#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+echo \"new root pid $$ label $(cat /label)\"
+echo \"new root files $(ls /run/firstlight | tr '\\n' ' ')\"
+echo \"new root verdict $(tr -d '\\n ' < /run/firstlight/verdict.json | cut -c 1-64)\"
+echo \"new root mounts $(cut -d ' ' -f 2 /proc/self/mounts | sort | tr '\\n' ' ')\"
+echo \"new root old $(ls /usr/bin/firstlight 2>&1)\"
+echo \"new root modules $(cat /proc/sys/kernel/modules_disabled)\"
+echo \"new root kind $(sed -n 's/^[^ ]* \\/ //p' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 1)\"
+sleep 1
+poweroff -f
+";
+
+fn tree(image: &Image, label: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    switch_root::tree(image, dir.path(), INIT).unwrap();
+    std::fs::write(dir.path().join("label"), label).unwrap();
+    dir
+}
+
+#[track_caller]
+fn arrived(booted: &Booted, label: &str, kind: &str) {
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says(&format!("new root pid 1 label {label}"));
+    let files = booted.lines().find(|l| l.contains("new root files")).unwrap_or_else(|| panic!("{booted}"));
+    for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
+        assert!(files.contains(file), "no {file} in {files:?}");
+    }
+    booted.says("\"verdict\":\"PASS\"");
+    let mounts = booted.lines().find(|l| l.contains("new root mounts")).unwrap();
+    for mount in ["/ ", "/dev ", "/proc ", "/run ", "/sys "] {
+        assert!(mounts.contains(mount), "{mount:?} not in {mounts:?}");
+    }
+    booted.says("new root old ls: /usr/bin/firstlight: No such file or directory");
+    booted.says(&format!("new root kind {kind}"));
+    booted.ended(&End::PowerOff);
+}
+
+fn boot(root: &str) -> Boot {
+    let config = format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\n");
+    Boot::shipped().append("firstlight.expect.gpus=0").config(&config)
+}
+
+#[test]
+fn into_an_ext4_partition_by_label() {
+    let image = Image::shipped();
+    let dir = tree(&image, "ROOTDISK");
+    let scratch = tempfile::tempdir().unwrap();
+    let disk = switch_root::ext4(dir.path(), "ROOTDISK", 16, scratch.path().join("disk")).unwrap();
+    arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
+}
+
+#[test]
+fn into_a_squashfs_file_on_a_disk() {
+    let image = Image::shipped();
+    let inner = tree(&image, "INNER");
+    let outer = tempfile::tempdir().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    switch_root::squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
+    let disk = switch_root::ext4(outer.path(), "IMAGES", 16, scratch.path().join("disk")).unwrap();
+    arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "squashfs");
+}
+
+#[test]
+fn a_root_that_is_not_there_is_named_and_follows_on_error() {
+    let boot = boot("LABEL=NOWHERE").append("firstlight.policy.on_error=poweroff");
+    let booted = boot.run().unwrap();
+    booted.says("LABEL=NOWHERE");
+    booted.never_says("panic");
+    booted.ended(&End::PowerOff);
+}

@@ -1,0 +1,268 @@
+//! Is the house still built as ARCHITECTURE.md says? Each test reads the repository's own files and
+//! holds one invariant; the message of a failure names the file that breaks it.
+
+use harness::workspace;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Every file that is or would be checked in, by its path from the top.
+fn files() -> Vec<String> {
+    let listing = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
+    let output = Command::new("git").args(listing).current_dir(workspace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let there = |name: &&str| workspace().join(name).is_file();
+    names.split('\0').filter(|n| !n.is_empty()).filter(there).map(str::to_owned).collect()
+}
+
+fn rust_files(under: &str) -> Vec<String> {
+    let found: Vec<_> = files().into_iter().filter(|f| f.starts_with(under) && f.ends_with(".rs")).collect();
+    assert!(!found.is_empty(), "no Rust file under {under}");
+    found
+}
+
+fn text(file: &str) -> String {
+    let bytes = fs::read(workspace().join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// True for a file that only a test build compiles.
+fn is_test(file: &str) -> bool {
+    let name = Path::new(file).file_stem().unwrap().to_string_lossy();
+    file.contains("/tests/") || name == "tests" || name.ends_with("_tests") || name == "fixture"
+}
+
+/// A product file's lines without its comments and without the tests at its end.
+fn code(file: &str) -> Vec<String> {
+    let all = text(file);
+    let product = all.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines = product.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned());
+    lines.collect()
+}
+
+/// Files of `under`, tests aside, with code that names one of `words`.
+fn naming(under: &str, words: &[&str]) -> BTreeSet<String> {
+    let names = |file: &String| code(file).iter().any(|line| words.iter().any(|w| line.contains(w)));
+    rust_files(under).into_iter().filter(|f| !is_test(f)).filter(names).collect()
+}
+
+fn manifest(path: &str) -> toml::Table {
+    toml::from_str(&text(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn dependencies(path: &str) -> Vec<String> {
+    let manifest = manifest(path);
+    let tables = ["dependencies", "dev-dependencies", "build-dependencies"];
+    let found = tables.iter().filter_map(|t| manifest.get(*t)?.as_table());
+    found.flat_map(|t| t.keys().cloned()).collect()
+}
+
+#[test]
+fn init_and_validator_share_no_crate_of_the_house() {
+    for (path, other) in [("init/Cargo.toml", "firstlight"), ("validator/Cargo.toml", "firstlight-init")] {
+        let all = dependencies(path);
+        assert!(!all.is_empty(), "{path}");
+        assert!(!all.iter().any(|d| d == other), "{path} depends on {other}");
+    }
+    for file in rust_files("init/src").iter().chain(&rust_files("validator/src")) {
+        assert!(!text(file).contains("#[path = \"../.."), "{file} takes a file from elsewhere");
+    }
+}
+
+/// `sys.rs`, or the folder that it has grown into.
+#[test]
+fn system_calls_and_unsafe_stand_behind_one_door() {
+    let outside = naming("init/src", &["unsafe ", "unsafe{", "rustix::", "nix::", "libc::"]);
+    let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("init/src/sys")).collect();
+    assert!(outside.is_empty(), "{outside:?}");
+    assert!(naming("validator/src", &["unsafe ", "unsafe{"]).is_empty());
+}
+
+/// Files of the validator that open files: the root, and what is not the machine's: configuration,
+/// journal and reports that a person names.
+const DOORS: &[&str] = &[
+    "validator/src/root.rs",
+    "validator/src/config/layer.rs",
+    "validator/src/pcie/journal.rs",
+    "validator/src/cmd/",
+    "validator/src/run/",
+];
+
+#[test]
+fn the_machine_is_read_through_the_root_alone() {
+    let opening =
+        naming("validator/src", &["std::fs", "fs::read", "fs::write", "File::open", "File::create"]);
+    let others: Vec<_> = opening.iter().filter(|f| !DOORS.iter().any(|d| f.starts_with(d))).collect();
+    assert!(others.is_empty(), "{others:?}");
+    assert!(opening.contains("validator/src/root.rs"), "the search finds nothing: {opening:?}");
+}
+
+#[test]
+fn tests_of_the_suite_judge_and_open_nothing() {
+    let opening = naming("validator/src/suite", &["std::fs", "std::env", "cudarc", "std::process"]);
+    assert!(opening.is_empty(), "{opening:?}");
+}
+
+#[test]
+fn process_one_opens_no_connection() {
+    let connecting = naming("init/src", &["TcpStream", "TcpListener", "UdpSocket", "std::net"]);
+    assert!(connecting.is_empty(), "{connecting:?}");
+}
+
+/// Simulation is other files, never another program.
+#[test]
+fn nothing_in_the_product_selects_a_simulation() {
+    let selecting = ["init/src", "validator/src"].map(|under| {
+        let words = ["cfg(feature", "cfg!(", "option_env!", "simulat"];
+        naming(under, &words)
+    });
+    assert!(selecting.iter().all(BTreeSet::is_empty), "{selecting:?}");
+    for path in ["init/Cargo.toml", "validator/Cargo.toml"] {
+        assert!(!manifest(path).contains_key("features"), "{path}");
+    }
+}
+
+#[test]
+fn no_test_is_ignored_and_nothing_is_left_to_do() {
+    // Put together here, so that this file does not name them.
+    let words = [["TO", "DO"], ["FIX", "ME"], ["#[ig", "nore"], ["todo", "!("], ["unimplemented", "!("]];
+    let words = words.map(|w| w.concat());
+    for file in files().iter().filter(|f| !is_data(f)) {
+        let text = text(file);
+        for word in &words {
+            assert!(!text.contains(word.as_str()), "{file} has {word}");
+        }
+    }
+}
+
+/// Recorded machines, locks, licences, the kernel's own configuration: not written by hand.
+fn is_data(file: &str) -> bool {
+    let made = ["tests/machines/", "kernel-config/resolved.config", "LICENSE", "Cargo.lock"];
+    made.iter().any(|m| file.starts_with(m)) || file.ends_with(".lock")
+}
+
+#[test]
+fn the_top_level_holds_what_it_should() {
+    let allowed = [
+        "Cargo.toml",
+        "Cargo.lock",
+        "Justfile",
+        "run",
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+        "clippy.toml",
+        "deny.toml",
+        "rustfmt.toml",
+        "rust-toolchain.toml",
+        "init",
+        "validator",
+        "image",
+        "kernel-config",
+        "tests",
+    ];
+    let top: BTreeSet<_> = files().iter().map(|f| f.split('/').next().unwrap().to_owned()).collect();
+    let strange: Vec<_> =
+        top.iter().filter(|n| !n.starts_with('.') && !allowed.contains(&n.as_str())).collect();
+    assert!(strange.is_empty(), "{strange:?}");
+    let missing: Vec<_> = allowed.iter().filter(|n| !top.contains(**n)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn no_file_names_a_package_mirror_or_a_place_on_somebodys_machine() {
+    // Put together here, so that this file does not name them.
+    let hosts = [
+        ["debian", ".org"],
+        ["debian", ".net"],
+        ["kernel", ".org/pub"],
+        ["ubuntu", ".com"],
+        ["crates", ".io/api"],
+    ];
+    let places = [["/wo", "rk/"], ["/ho", "me/"], ["/Us", "ers/"]];
+    let words: Vec<_> = hosts.iter().chain(&places).map(|w| w.concat()).collect();
+    for file in files().iter().filter(|f| *f != "Cargo.lock" && !f.starts_with("LICENSE")) {
+        let text = text(file);
+        for word in &words {
+            let place = text.lines().position(|l| l.contains(word.as_str()));
+            assert!(place.is_none(), "{file}:{} names {word}", place.unwrap_or_default() + 1);
+        }
+    }
+}
+
+#[test]
+fn product_files_are_small_and_open_with_what_they_are_for() {
+    let product = || rust_files("init/src").into_iter().chain(rust_files("validator/src"));
+    let mut sizes: Vec<_> =
+        product().filter(|f| !is_test(f)).map(|f| (text(&f).lines().count(), f)).collect();
+    for (lines, file) in &sizes {
+        assert!(*lines <= 300, "{file} has {lines} lines");
+    }
+    sizes.sort();
+    let (median, _) = sizes[sizes.len() / 2];
+    assert!(median <= 130, "the median file has {median} lines");
+    for file in product().chain(rust_files("tests")) {
+        assert!(text(&file).starts_with("//!"), "{file} does not open with its paragraph");
+    }
+}
+
+#[test]
+fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
+    let scripts = files().into_iter().filter(|f| text(f).starts_with("#!/") && !is_data(f));
+    for file in scripts {
+        let text = text(&file);
+        let second = text.lines().nth(1).unwrap_or_default();
+        assert!(second.starts_with("# "), "{file} does not open with its paragraph");
+        let guest = file.starts_with("image/files/");
+        assert!(guest || text.lines().any(|l| l.starts_with("set -eu")), "{file} goes on after an error");
+    }
+}
+
+/// The README shows every finding, as the validator itself lists them.
+#[test]
+fn the_readme_shows_the_table_of_findings() {
+    let arguments = ["run", "--quiet", "--locked", "-p", "firstlight", "--", "list", "--findings"];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(workspace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.lines().count() > 10, "{table}");
+    let readme = text("README.md");
+    for line in table.lines() {
+        assert!(
+            readme.lines().any(|l| l == line),
+            "README.md lacks this line; run `firstlight list --findings`:\n{line}"
+        );
+    }
+    let in_readme = readme.lines().filter(|l| l.starts_with("| `") && l.matches(" | ").count() == 3).count();
+    let listed = table.lines().filter(|l| l.starts_with("| `")).count();
+    assert_eq!(in_readme, listed, "README.md has findings that do not exist");
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let text = text("Cargo.toml");
+    let section = text.split("[workspace.dependencies]").nth(1).unwrap();
+    let lines = section.lines().skip(1).take_while(|l| !l.starts_with('['));
+    let bare: Vec<_> =
+        lines.filter(|l| l.contains(" = ") && !l.starts_with('#') && !l.contains(" # ")).collect();
+    assert!(bare.is_empty(), "{bare:?}");
+}
+
+#[test]
+fn every_parser_of_hostile_input_has_a_fuzz_target() {
+    let targets: BTreeSet<PathBuf> =
+        rust_files("tests/fuzz/targets").into_iter().map(PathBuf::from).collect();
+    let names: Vec<_> =
+        targets.iter().map(|t| t.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+    for parser in ["config_space", "cmdline", "toml", "kmsg", "modules_dep"] {
+        assert!(names.iter().any(|n| n.starts_with(parser)), "no target for {parser} among {names:?}");
+    }
+    let manifest = text("tests/fuzz/Cargo.toml");
+    for name in names {
+        assert!(manifest.contains(&format!("targets/{name}.rs")), "{name} is not in tests/fuzz/Cargo.toml");
+    }
+}

@@ -1,0 +1,73 @@
+//! Does each verdict lead to the action that the policy names for it, and to no other?
+
+use harness::{Boot, End};
+use std::time::Duration;
+
+const WORKLOAD: &str = "echo the workload ran
+env > /run/kept/env
+cat /etc/nccl.conf > /run/kept/nccl.conf";
+/// No GPU and none expected: PASS. One expected: FAIL. Nothing said: ERROR.
+const PASS: &str = "firstlight.expect.gpus=0";
+const FAIL: &str = "firstlight.expect.gpus=1";
+
+fn boot(words: &str) -> Boot {
+    Boot::shipped().workload(WORKLOAD).append(words)
+}
+
+#[test]
+fn an_error_holds_the_machine_unless_told_otherwise() {
+    let booted = boot("").stop_after("FIRSTLIGHT verdict=ERROR", Duration::from_secs(4)).run().unwrap();
+    assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");
+    booted.says("GPU-NONE");
+    booted.never_says("the workload ran");
+    booted.ended(&End::StillRunning);
+}
+
+#[test]
+fn a_pass_can_reboot() {
+    let booted = boot(PASS).append("firstlight.policy.on_pass=reboot").run().unwrap();
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.never_says("the workload ran");
+    booted.ended(&End::Reboot);
+}
+
+#[test]
+fn a_failure_can_power_off() {
+    let booted = boot(FAIL).append("firstlight.policy.on_fail=poweroff").run().unwrap();
+    assert_eq!(booted.verdict().verdict, "FAIL", "{booted}");
+    booted.never_says("the workload ran");
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn a_failure_can_open_a_shell_on_the_console() {
+    let boot = boot(FAIL).append("firstlight.policy.on_fail=shell");
+    let booted = boot
+        .type_at("# ", "echo answer $((6 * 7)); test -e /run/firstlight/validated || echo not validated")
+        .type_at("not validated\n", "poweroff -f")
+        .run()
+        .unwrap();
+    booted.says("answer 42");
+    booted.never_says("the workload ran");
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn a_failure_can_hand_over_with_peer_to_peer_switched_off() {
+    let booted = boot(FAIL).append("firstlight.policy.on_fail=workload-without-p2p").run().unwrap();
+    assert_eq!(booted.verdict().verdict, "FAIL", "{booted}");
+    assert!(booted.text("kept/env").lines().any(|l| l == "NCCL_P2P_DISABLE=1"), "{booted}");
+    assert!(booted.text("kept/nccl.conf").lines().any(|l| l == "NCCL_P2P_DISABLE=1"), "{booted}");
+    assert!(booted.find("firstlight/validated").is_none());
+    assert_eq!(booted.json("firstlight/verdict.json")["verdict"], "FAIL");
+}
+
+/// The workload's environment and its files come from this verdict, not from hope.
+#[test]
+fn an_error_can_hand_over_but_never_looks_validated() {
+    let booted = boot("firstlight.policy.on_error=workload").run().unwrap();
+    booted.says("the workload ran");
+    assert!(booted.find("firstlight/validated").is_none());
+    assert_eq!(booted.json("firstlight/verdict.json")["verdict"], "ERROR");
+    assert!(!booted.text("kept/env").contains("NCCL_P2P_DISABLE"), "{booted}");
+}
