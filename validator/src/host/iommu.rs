@@ -1,8 +1,7 @@
 //! The IOMMU's witnesses: the class devices, the groups and their types, and what the firmware
 //! describes. Off is only what every witness calls off; what cannot be read is unknown.
 
-use crate::finding::{Finding, Severity};
-use crate::pcie::codes::{self, Evidence};
+use crate::finding::{Code, Finding, Severity};
 use crate::pcie::model::{Iommu, IommuMode};
 use crate::root::Root;
 use std::io::{self, ErrorKind};
@@ -76,7 +75,7 @@ fn names(root: &Root, folder: &str) -> io::Result<Vec<String>> {
 }
 
 fn doubt(message: String) -> Finding {
-    codes::IOMMU_UNKNOWN.finding(Severity::Error, "machine", message)
+    Code::IommuUnknown.finding(Severity::Error, "machine", message)
 }
 
 fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {

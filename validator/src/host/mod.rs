@@ -1,4 +1,13 @@
-//! The machine around the fabric: what its kernel and firmware say about themselves.
+//! The host around the GPUs: processors, IOMMU, kernel, log, modules, screen. Reading and parsing
+//! are separate functions; parsers are pure.
 
+pub mod cmdline;
 pub mod cpu;
+pub mod dma_groups;
+pub mod gpu_names;
+pub mod identity;
 pub mod iommu;
+pub mod kmsg;
+pub mod madt;
+pub mod modules;
+pub mod screen;

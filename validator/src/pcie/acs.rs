@@ -1,9 +1,8 @@
 //! Access Control Services: what the bits mean, what a port's state is, and which ports matter.
 //! Redirect and egress control take peer traffic off its way; the other bits only check it.
 
-use super::codes::{self, Evidence};
 use super::model::{Acs, Bdf, Device, Fabric, Kind};
-use crate::finding::{Finding, Severity};
+use crate::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -126,7 +125,7 @@ pub(super) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
     let message = format!(
         "{bdf} is an Intel chipset port with 32-bit ACS registers: its control {ctrl:#06x} is not written, expected 0x0000"
     );
-    codes::ACS_QUIRK
+    Code::AcsQuirk
         .finding(severity, &bdf, message)
         .values(ctrl, 0, None)
         .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
@@ -139,7 +138,7 @@ fn redirects(port: &Device, acs: &Acs) -> Finding {
         "{} takes peer traffic off its way: ACS control is {:#06x} ({bits}), expected 0x0000",
         port.bdf, acs.ctrl
     );
-    codes::ACS_REDIRECT
+    Code::AcsRedirect
         .finding(Severity::Fail, &port.bdf, message)
         .values(acs.ctrl, 0, None)
         .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
@@ -152,7 +151,7 @@ pub(super) fn no_ecam(port: &Device, severity: Severity) -> Finding {
         "{} shows {bytes} bytes of configuration space, expected 4096: its ACS cannot be seen",
         port.bdf
     );
-    codes::NO_ECAM.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
+    Code::NoEcam.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
 }
 
 fn unknown(port: &Device) -> Finding {
@@ -162,7 +161,7 @@ fn unknown(port: &Device) -> Finding {
         c => c.faults.join("; "),
     };
     let message = format!("{} is on a GPU path and its ACS cannot be told: {why}", port.bdf);
-    codes::ACS_UNKNOWN.finding(Severity::Error, &port.bdf, message).at(&port.bdf)
+    Code::AcsUnknown.finding(Severity::Error, &port.bdf, message).at(&port.bdf)
 }
 
 #[cfg(test)]

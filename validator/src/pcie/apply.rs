@@ -2,11 +2,10 @@
 //! them again when every one is written, because a port may take a write and undo it.
 
 use super::acs::REDIRECT;
-use super::codes::{self, Evidence};
 use super::journal::{Entry, Journal, JournalError};
 use super::plan::{Action, Plan};
 use super::register;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Code, Finding, Severity};
 use crate::root::Root;
 use serde::Serialize;
 use std::path::Path;
@@ -70,7 +69,7 @@ fn write(root: &Root, action: &Action, findings: &mut Vec<Finding>) -> Option<u1
         Ok(value) => Some(value),
         Err(e) => {
             let message = format!("{action}: {e}");
-            let finding = codes::ACS_REFUSED.finding(severity(*before), bdf, message);
+            let finding = Code::AcsRefused.finding(severity(*before), bdf, message);
             findings.push(finding.values(Option::<u16>::None, *after, None));
             None
         }
@@ -84,7 +83,7 @@ fn look_again(root: &Root, entry: &Entry, first: u16, findings: &mut Vec<Finding
         Ok(last) => last,
         Err(e) => {
             let message = format!("{} {} cannot be read again: {e}", entry.bdf, entry.register);
-            findings.push(codes::ACS_REFUSED.finding(Severity::Error, &entry.bdf, message));
+            findings.push(Code::AcsRefused.finding(Severity::Error, &entry.bdf, message));
             return None;
         }
     };
@@ -101,9 +100,9 @@ fn lasting(entry: &Entry, first: u16, last: u16) -> Option<Finding> {
         return None;
     }
     let (code, value, what) = if first == *after {
-        (codes::ACS_REVERTED, last, "took the write and then went back")
+        (Code::AcsReverted, last, "took the write and then went back")
     } else {
-        (codes::ACS_STUCK, first, "does not take the write")
+        (Code::AcsStuck, first, "does not take the write")
     };
     let message = format!("{bdf} {register} {what}: holds {value:#06x}, expected {after:#06x}");
     let seen = format!("wrote {after:#06x}, read {first:#06x}, after all writes {last:#06x}");

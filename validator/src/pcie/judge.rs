@@ -3,10 +3,9 @@
 //! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
 
 use super::acs::{self, REDIRECT, State};
-use super::codes::{self, Evidence};
 use super::model::{Device, Fabric, Kind};
 use super::tree::Tree;
-use crate::finding::{Finding, Severity};
+use crate::finding::{Code, Finding, Severity};
 
 /// Every finding about `fabric`, in the order of the devices.
 #[must_use]
@@ -24,7 +23,7 @@ pub fn all(fabric: &Fabric) -> Vec<Finding> {
 
 fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
     let gpu = fabric.gpus.contains(&device.bdf);
-    let (code, what) = if gpu { (codes::GPU_GONE, "GPU") } else { (codes::PCI_GONE, "function") };
+    let (code, what) = if gpu { (Code::GpuGone, "GPU") } else { (Code::PciGone, "function") };
     let message = format!("{what} {} does not answer: its registers read as ones", device.bdf);
     let severity = if gpu { Severity::Fail } else { Severity::Warn };
     device.config.gone.then(|| {
@@ -37,7 +36,7 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
 fn malformed(fabric: &Fabric, device: &Device) -> Option<Finding> {
     let first = device.config.faults.first()?;
     let severity = if fabric.gpus.contains(&device.bdf) { Severity::Error } else { Severity::Warn };
-    let mut finding = codes::PCI_MALFORMED.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
+    let mut finding = Code::PciMalformed.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
     finding.evidence.extend(device.config.faults.iter().cloned());
     Some(finding)
 }
@@ -80,12 +79,12 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
             "{bdf} uses {} lanes of its {}, expected {}{slot}",
             link.width, link.max_width, link.max_width
         );
-        let finding = codes::LINK_NARROW.finding(Severity::Warn, &bdf, message);
+        let finding = Code::LinkNarrow.finding(Severity::Warn, &bdf, message);
         findings.push(finding.values(link.width, link.max_width, Some("lanes")));
     }
     if link.gts < gts {
         let message = format!("{bdf} runs at {} GT/s now, both ends can do {gts} GT/s", link.gts);
-        let finding = codes::LINK_SLOW.finding(Severity::Info, &bdf, message);
+        let finding = Code::LinkSlow.finding(Severity::Info, &bdf, message);
         findings.push(finding.values(link.gts, gts, Some("GT/s")));
     }
     findings

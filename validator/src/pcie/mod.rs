@@ -3,7 +3,6 @@
 
 pub mod acs;
 pub mod apply;
-pub mod codes;
 pub mod config_space;
 pub mod journal;
 pub mod judge;

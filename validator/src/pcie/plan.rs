@@ -2,9 +2,8 @@
 //! what it leaves alone and why. Pure; doing it is left to `pcie::apply`.
 
 use super::acs::{self, AcsPolicy, REDIRECT, State};
-use super::codes::{self, Evidence};
 use super::model::{Acs, Bdf, Device, Fabric};
-use crate::finding::{Finding, Severity};
+use crate::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -123,7 +122,7 @@ fn forbidden(fabric: &Fabric) -> Option<Finding> {
 
 fn locked_down(mode: &str) -> Finding {
     let message = format!("the kernel is locked down ({mode}): it refuses writes to configuration space");
-    codes::LOCKDOWN
+    Code::Lockdown
         .finding(Severity::Fail, "machine", message)
         .values(mode, "none", None)
         .seen(format!("/sys/kernel/security/lockdown: {mode}"))
@@ -143,7 +142,7 @@ fn kept(fabric: &Fabric) -> Option<Finding> {
     .into_iter()
     .find_map(|(device, why)| Some((device?, why)))?;
     let message = format!("ACS is left as it is: {} {why}", device.bdf);
-    Some(codes::ACS_KEPT.finding(Severity::Warn, &device.bdf, message))
+    Some(Code::AcsKept.finding(Severity::Warn, &device.bdf, message))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Single files of sysfs: absent where that means something, otherwise read or told about.
 
-use crate::finding::{Finding, Severity};
-use crate::pcie::codes::{self, Evidence};
+use crate::finding::{Code, Finding, Severity};
 use crate::root::Root;
 use std::fmt::Display;
 use std::io::ErrorKind;
@@ -35,7 +34,7 @@ pub(super) fn required(
 
 /// A file that was read and makes no sense is as bad as one that was not.
 pub(super) fn unreadable(file: &str, subject: &str, why: &impl Display) -> Finding {
-    codes::PCI_UNREADABLE
+    Code::PciUnreadable
         .finding(Severity::Error, subject, format!("{subject}: /{file} cannot be read: {why}"))
         .seen(format!("/{file}: {why}"))
 }

@@ -2,8 +2,7 @@
 
 use super::attributes::{optional, required, unreadable};
 use super::{DEVICES, place, resource};
-use crate::finding::{Finding, Severity};
-use crate::pcie::codes::{self, Evidence};
+use crate::finding::{Code, Finding, Severity};
 use crate::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use crate::pcie::link;
 use crate::pcie::model::{Bdf, ConfigState, Device, Kind, Link};
@@ -179,7 +178,7 @@ fn disagree(subject: &str, sysfs: &Link, registers: &Link) -> Finding {
     let words =
         |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
     let (sysfs, registers) = (words(sysfs), words(registers));
-    codes::LINK_DISAGREES
+    Code::LinkDisagrees
         .finding(Severity::Warn, subject, format!("{subject}: sysfs says {sysfs}, registers say {registers}"))
         .values(sysfs, registers, None)
 }

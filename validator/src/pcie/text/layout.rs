@@ -6,7 +6,7 @@ const COLUMNS: usize = 80;
 
 /// `text` broken between words; the first line starts with `first`, the others with `rest`. A word
 /// that is too long stands alone on its line.
-pub(super) fn wrapped(first: &str, rest: &str, text: &str) -> String {
+pub(crate) fn wrapped(first: &str, rest: &str, text: &str) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();
     let mut empty = true;

@@ -1,7 +1,7 @@
 //! What `firstlight fabric` says to people: 80 columns, no colour, pure functions that return the
 //! whole text.
 
-mod layout;
+pub(crate) mod layout;
 mod show;
 
 pub use show::show;
