@@ -3,5 +3,17 @@
 
 pub mod child;
 pub mod config;
+pub mod console;
+pub mod disk;
+pub mod environment;
+pub mod fault;
+pub mod handoff;
+pub mod helper;
+pub mod machine;
+pub mod modules;
 pub mod netlink;
+pub mod paths;
+pub mod stages;
 pub mod sys;
+pub mod verdict;
+pub mod write;

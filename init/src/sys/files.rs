@@ -1,12 +1,12 @@
 //! System calls about mounts, block devices and descriptors.
 
-use rustix::fs::{Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags};
 use rustix::ioctl;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 pub use rustix::mount::MountFlags as Flags;
@@ -40,14 +40,6 @@ pub fn move_mount(from: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount_move(from, to)?)
 }
 
-/// Shows a file or folder in a second place.
-///
-/// # Errors
-/// As mount(2) with `MS_BIND`.
-pub fn bind(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(rustix::mount::mount_bind(from, to)?)
-}
-
 /// Unmounts.
 ///
 /// # Errors
@@ -75,17 +67,9 @@ pub fn own_mounts() -> io::Result<()> {
 /// # Errors
 /// As statx(2); the folder is missing.
 pub fn is_mount_point(at: &Path) -> io::Result<bool> {
-    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(rustix::fs::CWD, at, flags, StatxFlags::BASIC_STATS)?;
     Ok(stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
-}
-
-/// The magic number of the file system a path lies on.
-///
-/// # Errors
-/// As statfs(2).
-pub fn file_system_magic(at: &Path) -> io::Result<u64> {
-    Ok(rustix::fs::statfs(at)?.f_type.unsigned_abs())
 }
 
 /// Makes the current folder this process's root.
@@ -163,4 +147,87 @@ fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
 /// Writes all cached data of all file systems out. May take as long as the slowest disk.
 pub fn sync() {
     rustix::fs::sync();
+}
+
+/// Major and minor of a device number as `st_rdev` has it.
+#[must_use]
+pub fn device_number(device: u64) -> (u32, u32) {
+    (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// Opens a terminal to be written to: never waiting, never becoming ours, always at the end of what
+/// is a plain file.
+///
+/// # Errors
+/// As open(2); `EIO` for a serial port that is not there.
+pub fn open_terminal(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a terminal to be read and written, without waiting for a carrier.
+///
+/// # Errors
+/// As open(2).
+pub fn open_terminal_both_ways(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a folder, to reach it when it has no name any more.
+///
+/// # Errors
+/// As open(2).
+pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Whether `path` is a file that may be executed, with `root` as `/` for it and for every symbolic
+/// link on the way.
+#[must_use]
+pub fn is_program_in(root: &Path, path: &str) -> bool {
+    let Ok(root) = open_folder(root) else { return false };
+    let file = rustix::fs::openat2(
+        &root,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT,
+    );
+    let mode = file.and_then(|file| rustix::fs::fstat(&file)).map(|stat| stat.st_mode);
+    mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
+}
+
+/// Removes everything in the folder, if it lies in memory (rootfs or tmpfs) and so would go on
+/// using it; never what is mounted on something in it. Best effort: memory is all that is at stake.
+pub fn empty_memory_root(folder: &OwnedFd) {
+    const RAMFS: u64 = 0x8584_58F6;
+    const TMPFS: u64 = 0x0102_1994;
+    let magic = rustix::fs::fstatfs(folder).map(|fs| fs.f_type.unsigned_abs());
+    let device = rustix::fs::fstat(folder).map(|stat| stat.st_dev);
+    if let (Ok(RAMFS | TMPFS), Ok(device)) = (magic, device) {
+        empty(folder.as_fd(), device);
+    }
+}
+
+fn empty(folder: BorrowedFd<'_>, device: u64) {
+    let Ok(entries) = Dir::read_from(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let below = rustix::fs::openat(folder, name, flags, Mode::empty());
+        let flags = match below {
+            Ok(below) if rustix::fs::fstat(&below).is_ok_and(|stat| stat.st_dev == device) => {
+                empty(below.as_fd(), device);
+                AtFlags::REMOVEDIR
+            }
+            Ok(_) => continue,
+            Err(_) => AtFlags::empty(),
+        };
+        let _best_effort = rustix::fs::unlinkat(folder, name, flags);
+    }
 }

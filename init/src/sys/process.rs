@@ -112,11 +112,6 @@ pub fn kill_group(group: Pid, signal: Signal) {
     let _nobody_left = rustix::process::kill_process_group(group, signal);
 }
 
-/// Sends a signal to one process.
-pub fn kill(pid: Pid, signal: Signal) {
-    let _already_gone = rustix::process::kill_process(pid, signal);
-}
-
 /// As process 1: sends a signal to every other process. Else nothing.
 pub fn kill_all(signal: Signal) {
     if is_process_one() {
@@ -153,4 +148,11 @@ pub fn raise_limits() -> io::Result<()> {
     let most = rustix::process::getrlimit(Resource::Stack).maximum;
     rustix::process::setrlimit(Resource::Stack, Rlimit { current: stack, maximum: most })?;
     Ok(())
+}
+
+/// As process 1: whether any child or orphan is left; collects one that has ended. Kernel threads
+/// are nobody's children here.
+#[must_use]
+pub fn others_live() -> bool {
+    is_process_one() && !matches!(rustix::process::wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD))
 }
