@@ -25,7 +25,7 @@ const NAMED_PARTITION: Duration = Duration::from_secs(10);
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let partition = if self.report.config_read { ", one from the data partition" } else { "" };
-        write!(f, "{} layers{partition}", self.layers)
+        write!(f, "layers: {}{partition}", self.layers)
     }
 }
 

@@ -96,7 +96,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     // Refused in a process id namespace, where no keyboard is ours.
     let _in_namespace = machine::catch_ctrl_alt_del();
     if let Err(e) = process::raise_limits() {
-        info!("warning: the limits of locked memory and stack: {e}");
+        info!("warning: memlock and stack limits stay: {e}");
     }
     Ok(mounted)
 }
