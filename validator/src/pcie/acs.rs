@@ -167,12 +167,30 @@ fn unknown(port: &Device) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pcie::sample::{device, with_acs};
 
     #[test]
     fn the_kernels_standard_enable_is_named_bit_by_bit() {
         assert_eq!(names(0x001d), ["SV", "RR", "CR", "UF"]);
         assert_eq!(names(0x007f), NAMES);
         assert_eq!(names(0x0000), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_bits_that_take_traffic_off_its_way_are_findings() {
+        let port = device("0000:00:01.0", Kind::RootPort, None);
+        let judged = |ctrl| judge_port(&with_acs(port.clone(), ctrl)).is_some();
+        for (bit, harmful) in [
+            (0x01, false),
+            (0x02, false),
+            (0x04, true),
+            (0x08, true),
+            (0x10, false),
+            (0x20, true),
+            (0x40, false),
+        ] {
+            assert_eq!(judged(bit), harmful, "{bit:#x}");
+        }
     }
 
     #[test]

@@ -208,6 +208,23 @@ fn an_intel_chipset_port_is_never_written() {
 }
 
 #[test]
+fn not_even_a_journal_that_asks_for_it_has_an_intel_chipset_port_written() {
+    let copy = Copy::of("intel-pch");
+    let asked = Copy::of("switch-acs");
+    fixed(&asked, AcsPolicy::Path);
+    let mut forged = Journal::load(&journal(&asked), asked.root().path()).unwrap().unwrap();
+    forged.root = copy.root().path().display().to_string();
+    forged.entries.truncate(1);
+    forged.entries[0].bdf = bdf("0000:00:1c.0");
+    forged.entries[0].after = 0x001d;
+    forged.save(&journal(&copy)).unwrap();
+    let before = configs(&copy);
+    let restored = restore(&copy.root(), &journal(&copy)).unwrap();
+    assert!(matches!(restored.steps[0].outcome, Outcome::Unreachable { .. }), "{restored:?}");
+    assert_eq!(changes(&before, &copy), []);
+}
+
+#[test]
 fn a_function_that_vanished_since_the_plan_is_refused_and_the_others_are_written() {
     let copy = Copy::of("switch-acs");
     let plan = plan(&copy.fabric(), AcsPolicy::Path);
