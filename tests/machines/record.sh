@@ -36,7 +36,7 @@ folder() {
     done
 }
 
-folder /sys/bus/pci/devices /sys/class/iommu /sys/kernel/iommu_groups /sys/class/infiniband
+folder /sys/bus/pci/devices /sys/class/iommu /sys/kernel/iommu_groups /sys/class/infiniband /sys/module/*
 for device in /sys/bus/pci/devices/*; do
     point "$device"
     real=$(readlink -f "$device")
@@ -56,6 +56,10 @@ for class in iommu infiniband; do
         point "$real/device"
     done
 done
+for screen in /sys/class/graphics/fb[0-9]*; do
+    point "$screen"
+    if [ -d "$screen" ]; then folder "$(readlink -f "$screen")"; fi
+done
 for group in /sys/kernel/iommu_groups/*; do keep "$group/type"; done
 # Names only: the tables themselves hold serial numbers and licence keys.
 for table in /sys/firmware/acpi/tables/*; do
@@ -65,5 +69,6 @@ for table in /sys/firmware/acpi/tables/*; do
 done
 keep /sys/devices/system/cpu/possible /sys/devices/system/cpu/present /sys/devices/system/cpu/online \
     /sys/kernel/security/lockdown /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name \
-    /sys/class/dmi/id/bios_version /proc/cmdline /proc/sys/kernel/osrelease
+    /sys/class/dmi/id/bios_version /sys/module/nvidia/version /proc/driver/nvidia/gpus/*/information \
+    /proc/cmdline /proc/sys/kernel/osrelease
 echo "recorded in $to"

@@ -69,7 +69,8 @@ impl Machine {
             iommu: Vec::new(),
             group_type: "identity",
             tables: Vec::new(),
-            cmdline: "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0",
+            cmdline: "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0 \
+                pcie_aspm.policy=performance",
             dmi: ["Example", "Workstation", "1.0"],
         }
     }

@@ -2,7 +2,7 @@
 
 use super::config::Link;
 use super::machine::{Function, Machine};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -24,6 +24,8 @@ pub fn write(machine: &Machine, to: &Path) -> io::Result<()> {
         link(to, &format!("sys/class/infiniband/{name}"), &format!("../../devices/{under}"))?;
     }
     write_iommu(machine, to)?;
+    write_modules(machine, to)?;
+    write_screen(machine, &places, to)?;
     write_host(machine, to)
 }
 
@@ -116,6 +118,31 @@ fn write_iommu(machine: &Machine, to: &Path) -> io::Result<()> {
     }
     for table in ["APIC", "MCFG"].iter().chain(&machine.tables) {
         file(to, &format!("sys/firmware/acpi/tables/{table}"), "")?;
+    }
+    Ok(())
+}
+
+/// The modules of the bound drivers; the port driver is built in.
+fn write_modules(machine: &Machine, to: &Path) -> io::Result<()> {
+    let drivers = machine.functions.iter().filter_map(|f| f.driver).filter(|d| *d != "pcieport");
+    let drivers: BTreeSet<&str> = drivers.collect();
+    folder(to, "sys/module", drivers.is_empty())?;
+    for driver in drivers {
+        file(to, &format!("sys/module/{driver}/initstate"), "live\n")?;
+        if driver == "nvidia" {
+            file(to, "sys/module/nvidia/version", "550.163.01\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// The firmware's framebuffer, where the firmware's display is.
+fn write_screen(machine: &Machine, places: &BTreeMap<String, String>, to: &Path) -> io::Result<()> {
+    let displays = machine.functions.iter().filter(|f| f.boot_vga == Some(true));
+    for (n, display) in displays.enumerate() {
+        let place = format!("{}/simple-framebuffer.0/graphics/fb{n}", places[&display.bdf]);
+        folder(to, &format!("sys/devices/{place}"), true)?;
+        link(to, &format!("sys/class/graphics/fb{n}"), &format!("../../devices/{place}"))?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ codes! {
     PciMalformed "PCI-MALFORMED"
         means "a function's configuration space contradicts itself"
         cause "the device or an emulation of it is defective, or the recording is damaged"
-        remedy "compare with `lspci -xxxx -s ADDRESS`; reseat or replace the device"
+        remedy "compare with `lspci -xxxx` of the function; reseat or replace the device"
     PciUnreadable "PCI-UNREADABLE"
         means "a file of a PCI function could not be read"
         cause "not run as root, or the machine was recorded without this file"

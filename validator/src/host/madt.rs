@@ -1,6 +1,7 @@
 //! How many processors the firmware says are there: the ACPI table MADT ("APIC"). It is the
 //! witness for processors that the kernel left out before it counted.
 
+use crate::host::modules::absent_is_none;
 use crate::root::Root;
 use std::collections::BTreeSet;
 use std::io;
@@ -34,13 +35,15 @@ fn word(entry: &[u8], at: usize) -> Option<u32> {
     entry.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Reads and counts; only root may read it on a live machine.
+/// Reads and counts; only root may read it on a live machine. `None` where there is no table, and
+/// where a recording kept only its name: tables hold what their owners may not give away.
 ///
 /// # Errors
 /// As the read; `InvalidData` for a damaged table.
-pub fn read(root: &Root) -> io::Result<usize> {
-    enabled_cpus(&root.read("sys/firmware/acpi/tables/APIC")?)
-        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+pub fn read(root: &Root) -> io::Result<Option<usize>> {
+    let table = absent_is_none(root.read("sys/firmware/acpi/tables/APIC"))?.filter(|t| !t.is_empty());
+    let count = |table: Vec<u8>| enabled_cpus(&table).ok_or_else(|| io::ErrorKind::InvalidData.into());
+    table.map(count).transpose()
 }
 
 #[cfg(test)]

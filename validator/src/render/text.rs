@@ -98,36 +98,59 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
-/// Every finding worse than `info`; the same about several subjects is told once.
+/// Every finding worse than `info`; those with one cause and one remedy are told together.
 fn details(report: &Report) -> String {
-    let mut groups: Vec<(Vec<&str>, &Finding)> = Vec::new();
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
     for finding in bad {
-        let same = |other: &Finding| {
-            (&other.code, &other.message, &other.cause) == (&finding.code, &finding.message, &finding.cause)
-        };
-        match groups.iter_mut().find(|(_, f)| same(f)) {
-            Some((subjects, _)) if !subjects.contains(&finding.subject.as_str()) => {
-                subjects.push(&finding.subject);
-            }
-            Some(_) => {}
-            None => groups.push((vec![&finding.subject], finding)),
+        let key = |f: &Finding| (f.code.clone(), f.severity, f.cause.clone(), f.remedy.clone());
+        match groups.iter_mut().find(|g| g.first().is_some_and(|f| key(f) == key(finding))) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
         }
     }
-    groups.iter().map(|(subjects, finding)| detail(subjects, finding)).collect()
+    groups.iter().filter_map(|group| Some(detail(group.first()?, group))).collect()
 }
 
-fn detail(subjects: &[&str], finding: &Finding) -> String {
-    let first = format!("\n  {:<6} {:<19}", severity(finding.severity), finding.code);
+/// How many messages and pieces of evidence a group shows; the JSON has all.
+const SHOWN: usize = 8;
+
+fn detail(first: &Finding, group: &[&Finding]) -> String {
     let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
-    let mut text = wrapped(&first, &" ".repeat(28), &subjects.join(", "));
-    text += &wrapped("         ", "         ", &finding.message);
-    for evidence in finding.evidence.iter().take(8) {
-        text += &labelled("seen", evidence);
+    let subjects = distinct(group.iter().map(|f| f.subject.as_str()));
+    let head = format!("  {:<6} {:<19}", severity(first.severity), first.code);
+    let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &subjects.join(", ")));
+    let messages = distinct(group.iter().map(|f| f.message.as_str()));
+    for message in messages.iter().take(SHOWN) {
+        text += &wrapped("         ", "           ", message);
     }
-    text += &labelled("cause", &finding.cause);
-    text += &labelled("remedy", &finding.remedy);
+    text += &more(messages.len());
+    // With several messages each says what was seen.
+    let evidence = if messages.len() > 1 { &[][..] } else { &first.evidence[..] };
+    for seen in evidence.iter().take(SHOWN) {
+        text += &labelled("seen", seen);
+    }
+    text += &more(evidence.len());
+    text += &labelled("cause", &first.cause);
+    text += &labelled("remedy", &first.remedy);
     text
+}
+
+fn more(all: usize) -> String {
+    match all.saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!("         and {n} more in the JSON report\n"),
+    }
+}
+
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    texts.for_each(|t| {
+        if !seen.contains(&t) {
+            seen.push(t);
+        }
+    });
+    seen
 }
 
 const fn severity(severity: Severity) -> &'static str {
@@ -152,7 +175,7 @@ fn verdict(report: &Report, path: Option<&str>) -> String {
     let counts: Vec<_> = counts.into_iter().flatten().collect();
     let counts = if counts.is_empty() { "no test ran".to_owned() } else { counts.join(", ") };
     let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
-    format!("VERDICT  {:<6} {counts}{path}\n", report.verdict.to_string())
+    format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
 }
 
 fn last_line(report: &Report) -> String {

@@ -96,6 +96,16 @@ fn the_same_finding_about_several_subjects_is_told_once() {
 }
 
 #[test]
+fn findings_with_one_cause_are_told_together_and_a_long_list_is_cut() {
+    let port =
+        |n| Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"));
+    let text = tail(&report(vec![test("acs", Outcome::Fail, "", (1..=10).map(port).collect())]), None);
+    assert_eq!(text.matches("ACS-REDIRECT").count(), 1);
+    assert!(text.contains("         port 8 redirects\n         and 2 more in the JSON report\n"), "{text}");
+    assert!(text.contains("port 9, port 10") && text.matches("cause").count() == 1, "{text}");
+}
+
+#[test]
 fn harmless_findings_stay_in_the_json() {
     let info = Code::LinkSlow.finding(Severity::Info, "0000:01:00.0", "idle");
     assert!(
