@@ -20,7 +20,8 @@ if [ ! -e "$tree/.complete" ]; then
             tar -x -C "$tree" --keep-directory-symlink --no-same-owner
     done < <(locked "$use")
     # alternatives
-    ln -sf gawk "$tree/usr/bin/awk"
+    [ ! -e "$tree/usr/bin/gawk" ] || ln -sf gawk "$tree/usr/bin/awk"
+    [ ! -e "$tree/usr/bin/gcc" ] || ln -sf gcc "$tree/usr/bin/cc"
     mkdir -p "$tree/etc"
     echo 'root:x:0:0:root:/root:/usr/bin/bash' > "$tree/etc/passwd"
     echo 'root:x:0:' > "$tree/etc/group"

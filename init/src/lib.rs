@@ -1,1 +1,19 @@
-//! Process 1.
+//! firstlight's process 1 as a library: everything but the order of the boot, which stands in
+//! `main.rs`. It knows Linux and nothing of CUDA or PCI registers.
+
+pub mod child;
+pub mod config;
+pub mod console;
+pub mod disk;
+pub mod environment;
+pub mod fault;
+pub mod handoff;
+pub mod helper;
+pub mod machine;
+pub mod modules;
+pub mod netlink;
+pub mod paths;
+pub mod stages;
+pub mod sys;
+pub mod verdict;
+pub mod write;

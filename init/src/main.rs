@@ -1,1 +1,105 @@
-fn main() {}
+//! Process 1 of the appliance. `boot()` reads as the order of the boot; each stage is one file and
+//! returns what a later one needs.
+
+#![no_main]
+
+use firstlight_init::child::Request;
+use firstlight_init::console::Console;
+use firstlight_init::fault::{self, Fault};
+use firstlight_init::handoff::{self, After, last};
+use firstlight_init::helper;
+use firstlight_init::machine::Machine;
+use firstlight_init::stages::{
+    config, decide, driver, fabric, lock_down, mounts, network, publish, screen, validate,
+};
+use firstlight_init::sys::process::is_process_one;
+use firstlight_init::verdict::Judgement;
+use log::info;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Wrong use, as sysexits.h has it.
+const USAGE: i32 = 64;
+
+/// The program's entry, before std's: std's own aborts when descriptors 0 to 2 are closed and there
+/// is no /dev/null, which is how a kernel without a console starts process 1.
+#[expect(unsafe_code, reason = "the C library looks for this name")]
+// SAFETY: no other item of the program is called main.
+#[unsafe(no_mangle)]
+pub extern "C" fn main() -> i32 {
+    fault::record_panics();
+    if is_process_one() {
+        process_one();
+    }
+    let args: Vec<String> =
+        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    helper::dispatch(&args).unwrap_or_else(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        let _nobody_reads = writeln!(std::io::stdout(), "firstlight-init {version}: runs as process 1 only");
+        USAGE
+    })
+}
+
+/// Boots, and never returns.
+fn process_one() -> ! {
+    let console = Console::default();
+    // Refused only when there is a logger, and this is the first.
+    let _first = console.serve_log();
+    let mut machine = loop {
+        match Machine::new(console.clone()) {
+            Ok(machine) => break machine,
+            // Without signals nothing can be supervised; the kernel may yet find the memory.
+            Err(fault) => {
+                fault::say(&console, &fault);
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
+        }
+    };
+    let m = &mut machine;
+    let booted = guarded(|| boot(m));
+    let after = booted.unwrap_or_else(|fault| guarded(|| Ok(after_fault(m, &fault))).unwrap_or(After::Hold));
+    loop {
+        let _panicked = guarded::<()>(|| last::finish(m, after));
+    }
+}
+
+/// The boot.
+fn boot(m: &mut Machine) -> Result<After, Fault> {
+    m.stage("mounts", mounts::prepare)?;
+    let config = m.stage("config", config::load)?;
+    m.stage("screen", |m| screen::settle(m, &config))?;
+    let fabric = m.stage("fabric", |m| fabric::fix(m, &config.validator))?;
+    let driver = m.stage("driver", |m| driver::load(m, &config.driver))?;
+    m.stage("network", |m| network::start(m, &config.network))?;
+    let proof = m.stage("validate", |m| validate::prove(m, &config.validator))?;
+    let troubles: Vec<_> = [fabric.trouble(), driver.trouble()].into_iter().flatten().collect();
+    let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles)))?;
+    let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
+    m.announce(&published.decision.judgement);
+    let action = published.decision.action;
+    m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
+    let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;
+    handoff::go(m, plan, &config.workload, &published.variables)
+}
+
+/// A fault of init: last words, ERROR if no verdict was told yet, then what the policy says.
+fn after_fault(m: &mut Machine, fault: &Fault) -> After {
+    fault::say(&m.console, fault);
+    if !m.announced {
+        let cause = fault.to_string().lines().next().unwrap_or_default().to_owned();
+        let judgement = Judgement::error(fault.failed(), format!("{}: {cause}", fault.code()), m.seconds());
+        publish::withdraw(&judgement);
+        m.announce(&judgement);
+    }
+    match fault {
+        Fault::Asked(Request::Reboot) => return After::Reboot,
+        Fault::Asked(Request::PowerOff) => return After::PowerOff,
+        _ => info!("policy    on_error = {}", m.on_fault),
+    }
+    handoff::fallback(m.on_fault).go(m)
+}
+
+/// Runs something; a panic in it is a fault.
+fn guarded<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(fault::of_panic()))
+}

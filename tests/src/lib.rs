@@ -9,6 +9,7 @@ pub mod config_space;
 pub mod error;
 pub mod fakepci;
 pub mod image;
+pub mod machines;
 pub mod overlay;
 mod qemu;
 mod qmp;

@@ -1,1 +1,54 @@
-fn main() {}
+//! The program: reads the command line, runs one command, ends with its status. A fault in it is
+//! an ERROR with a line, never a pass.
+
+use firstlight::args::{NoArgs, parse};
+use firstlight::cmd::{self, FINE, UNDONE, WRONG_USE};
+use std::io::{self, Write};
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    start_log();
+    // The panic hook has written what and where before this line follows.
+    let status = catch_unwind(run).unwrap_or_else(|_| {
+        complain("internal fault; this is a defect of firstlight, please report it with the lines above");
+        UNDONE
+    });
+    ExitCode::from(status)
+}
+
+fn run() -> u8 {
+    let args = match parse(std::env::args_os()) {
+        Ok(args) => args,
+        Err(NoArgs::Asked(text)) => {
+            // Whoever asked for help and closed the pipe has read enough.
+            let _ = io::stdout().write_all(text.as_bytes());
+            return FINE;
+        }
+        Err(NoArgs::Wrong(why)) => {
+            complain(&why);
+            return WRONG_USE;
+        }
+    };
+    cmd::run(args).unwrap_or_else(|error| {
+        complain(&error.to_string());
+        error.exit_status()
+    })
+}
+
+fn complain(line: &str) {
+    // Nothing is left to be told to when standard error is gone.
+    let _ = writeln!(io::stderr(), "firstlight: {line}");
+}
+
+/// Logs and progress to standard error; standard output is for results.
+fn start_log() {
+    use simplelog::{ConfigBuilder, LevelFilter, WriteLogger};
+    let config = ConfigBuilder::new()
+        .set_time_level(LevelFilter::Off)
+        .set_thread_level(LevelFilter::Off)
+        .set_target_level(LevelFilter::Off)
+        .build();
+    // It fails only when a logger is set already, and then that one serves.
+    let _ = WriteLogger::init(LevelFilter::Info, config, io::stderr());
+}

@@ -1,23 +1,82 @@
 //! How a test ends, and what all tests together come to. There is no default outcome: absence of
 //! evidence is never a pass.
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How one test ended.
-#[derive(Debug, Clone, PartialEq)]
+/// How one test ended, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Proven.
     Pass,
     /// Proven, with something that makes the machine less than it could be.
-    Warn(Vec<Finding>),
+    Warn,
     /// Disproven.
-    Fail(Vec<Finding>),
+    Fail,
     /// It could not be found out.
-    Error(Vec<Finding>),
-    /// There is nothing of the kind on this machine; says why.
-    NotApplicable(String),
+    Error,
+    /// There is nothing of the kind on this machine.
+    NotApplicable,
+}
+
+/// What a judge says: the outcome follows from the findings, so none can be without its reason.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    outcome: Outcome,
+    /// One line for the console, measured and expected in the same sentence.
+    pub summary: String,
+    /// Everything found on the way, the harmless included.
+    pub findings: Vec<Finding>,
+}
+
+impl Judgement {
+    /// As bad as the worst finding; a pass when there is none worse than `Info`.
+    #[must_use]
+    pub fn of(summary: impl Into<String>, findings: Vec<Finding>) -> Self {
+        let worst = findings.iter().map(|f| f.severity).max();
+        let outcome = match worst {
+            None | Some(Severity::Info) => Outcome::Pass,
+            Some(Severity::Warn) => Outcome::Warn,
+            Some(Severity::Fail) => Outcome::Fail,
+            Some(Severity::Error) => Outcome::Error,
+        };
+        Self { outcome, summary: summary.into(), findings }
+    }
+
+    /// One finding says it all.
+    #[must_use]
+    pub fn by(finding: Finding) -> Self {
+        Self::of(finding.message.clone(), vec![finding])
+    }
+
+    /// There is nothing of the kind on this machine; `why` says so.
+    #[must_use]
+    pub fn not_applicable(why: impl Into<String>) -> Self {
+        Self { outcome: Outcome::NotApplicable, summary: why.into(), findings: Vec::new() }
+    }
+
+    /// How the test ended.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Adds findings that came from elsewhere (the kernel's log); the outcome can only get worse.
+    #[must_use]
+    pub fn with(self, more: Vec<Finding>) -> Self {
+        if more.is_empty() {
+            return self;
+        }
+        let only_info = more.iter().all(|f| f.severity == Severity::Info);
+        if self.outcome == Outcome::NotApplicable && only_info {
+            return Self { findings: more, ..self };
+        }
+        let mut findings = self.findings;
+        findings.extend(more);
+        Self::of(self.summary, findings)
+    }
 }
 
 /// What all outcomes together say about the machine.
@@ -35,6 +94,22 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// The worst of all outcomes. What could not be found out weighs more than what is known to
+    /// be broken, and nothing at all is an error: a machine of which nothing is known is not good.
+    #[must_use]
+    pub fn of(outcomes: &[Outcome]) -> Self {
+        let any = |wanted| outcomes.contains(&wanted);
+        if any(Outcome::Error) || !outcomes.iter().any(|o| *o != Outcome::NotApplicable) {
+            Self::Error
+        } else if any(Outcome::Fail) {
+            Self::Fail
+        } else if any(Outcome::Warn) {
+            Self::Degraded
+        } else {
+            Self::Pass
+        }
+    }
+
     /// The exit status of `firstlight validate` for this verdict.
     #[must_use]
     pub const fn exit_status(self) -> u8 {
@@ -55,5 +130,55 @@ impl fmt::Display for Verdict {
             Self::Fail => "FAIL",
             Self::Error => "ERROR",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Code;
+
+    fn found(severity: Severity) -> Finding {
+        Code::LinkNarrow.finding(severity, "machine", "seen")
+    }
+
+    #[test]
+    fn a_judgement_is_as_bad_as_its_worst_finding() {
+        let judge = |s: &[Severity]| Judgement::of("x", s.iter().map(|s| found(*s)).collect()).outcome();
+        assert_eq!(judge(&[]), Outcome::Pass);
+        assert_eq!(judge(&[Severity::Info]), Outcome::Pass);
+        assert_eq!(judge(&[Severity::Warn, Severity::Info]), Outcome::Warn);
+        assert_eq!(judge(&[Severity::Fail, Severity::Warn]), Outcome::Fail);
+        assert_eq!(judge(&[Severity::Fail, Severity::Error]), Outcome::Error);
+    }
+
+    #[test]
+    fn findings_from_the_kernels_log_can_only_make_it_worse() {
+        let pass = Judgement::of("fine", vec![]).with(vec![found(Severity::Fail)]);
+        assert_eq!(pass.outcome(), Outcome::Fail);
+        let fail = Judgement::by(found(Severity::Fail)).with(vec![found(Severity::Info)]);
+        assert_eq!((fail.outcome(), fail.findings.len()), (Outcome::Fail, 2));
+        let absent = Judgement::not_applicable("no GPU");
+        assert_eq!(absent.clone().with(vec![found(Severity::Info)]).outcome(), Outcome::NotApplicable);
+        assert_eq!(absent.with(vec![found(Severity::Warn)]).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn the_verdict_is_the_worst_outcome() {
+        use Outcome::{Error, Fail, NotApplicable, Pass, Warn};
+        for (outcomes, verdict) in [
+            (&[Pass, NotApplicable][..], Verdict::Pass),
+            (&[Pass, Warn], Verdict::Degraded),
+            (&[Warn, Fail, Pass], Verdict::Fail),
+            (&[Fail, Error, Pass], Verdict::Error),
+        ] {
+            assert_eq!(Verdict::of(outcomes), verdict, "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_ran_is_an_error_not_a_pass() {
+        assert_eq!(Verdict::of(&[]), Verdict::Error);
+        assert_eq!(Verdict::of(&[Outcome::NotApplicable]), Verdict::Error);
     }
 }

@@ -1,1 +1,195 @@
-//! The report.
+//! The report: everything that one run of `validate` found out, as `firstlight.report/1`. Every
+//! key is always there; what does not exist on the machine is `null`. Renderers only read it.
+
+mod fingerprint;
+mod read;
+
+pub use fingerprint::{BoundTo, fingerprint};
+pub use read::{BadReport, from_json};
+
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::host::identity::Appliance;
+use crate::outcome::{Outcome, Verdict};
+use crate::pcie::model::{Bdf, Fabric, Link};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The name of this format.
+pub const SCHEMA: &str = "firstlight.report/1";
+
+/// One run's report.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// [`SCHEMA`]
+    pub schema: String,
+    /// What all tests come to.
+    pub verdict: Verdict,
+    /// The level that was asked for.
+    pub level: Level,
+    /// The root that was read; `/` for the machine itself.
+    pub root: String,
+    /// When the run began, UTC, as in `2026-11-20T12:00:00Z`.
+    pub started: String,
+    /// How long it took, seconds.
+    pub seconds: f64,
+    /// The image; `null` when the worker that reads the machine never told.
+    pub appliance: Option<Appliance>,
+    /// The machine.
+    pub machine: MachineEntry,
+    /// Versions of the GPU software.
+    pub driver: Driver,
+    /// NVIDIA GPUs.
+    pub gpus: Vec<Gpu>,
+    /// The fabric; `null` when it could not be read.
+    pub fabric: Option<Fabric>,
+    /// Every test that ran, and every mandatory one that did not.
+    pub tests: Vec<TestEntry>,
+    /// What switching something on brought, by name: ratios.
+    pub effects: BTreeMap<String, Option<f64>>,
+    /// NAME and value for the workload's environment.
+    pub workload_env: BTreeMap<String, String>,
+}
+
+/// Which machine this was, and what the verdict stands on.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineEntry {
+    /// The firmware's names for it, without serial numbers.
+    pub dmi: BTreeMap<String, Option<String>>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Kernel command line.
+    pub cmdline: Option<String>,
+    /// SHA-256 of `bound_to`, in hexadecimal.
+    pub fingerprint: Option<String>,
+    /// What the verdict is bound to: when one of these changes it says nothing any more.
+    pub bound_to: Option<BoundTo>,
+}
+
+/// Versions of the GPU software; `null` where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Driver {
+    /// The loaded kernel module.
+    pub module: Option<String>,
+    /// The driver's libraries.
+    pub userspace: Option<String>,
+    /// The GPU's firmware.
+    pub gsp: Option<String>,
+    /// NCCL.
+    pub nccl: Option<String>,
+    /// CUDA as the driver offers it.
+    pub cuda: Option<String>,
+}
+
+/// One NVIDIA GPU; what only a driver can tell is `null` without one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gpu {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Device id as in `0x2684`.
+    pub device: String,
+    /// The model as the driver names it.
+    pub name: Option<String>,
+    /// The GPU's own id.
+    pub uuid: Option<String>,
+    /// Version of its firmware.
+    pub vbios: Option<String>,
+    /// Size of BAR1, bytes; `null` when it has no address.
+    pub bar1_bytes: Option<u64>,
+    /// NUMA node.
+    pub numa: Option<u32>,
+    /// The bound kernel driver.
+    pub driver: Option<String>,
+    /// Its link.
+    pub link: Option<Link>,
+}
+
+/// One test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TestEntry {
+    /// Short and stable.
+    pub id: String,
+    /// For people.
+    pub title: String,
+    /// What a pass proves.
+    pub proves: String,
+    /// The first level that runs it.
+    pub level: Level,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took, seconds.
+    pub seconds: f64,
+    /// One line.
+    pub summary: String,
+    /// Everything found.
+    pub findings: Vec<Finding>,
+    /// Measurements by pair.
+    pub matrices: Vec<Matrix>,
+    /// Measurements by size.
+    pub tables: Vec<Value>,
+    /// Last lines of the worker where it did not end well.
+    pub log_tail: Vec<String>,
+}
+
+/// Measurements by row and column.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// What was measured.
+    pub name: String,
+    /// In what.
+    pub unit: String,
+    /// Labels of the rows.
+    pub rows: Vec<String>,
+    /// Labels of the columns.
+    pub columns: Vec<String>,
+    /// Values by row; `null` where there is none.
+    pub values: Vec<Vec<Option<f64>>>,
+}
+
+impl Gpu {
+    /// The GPUs of a fabric, as far as they are known without a driver.
+    #[must_use]
+    pub fn all(fabric: &Fabric) -> Vec<Self> {
+        let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+        gpus.map(|d| Self {
+            bdf: d.bdf,
+            device: d.device.clone(),
+            name: None,
+            uuid: None,
+            vbios: None,
+            bar1_bytes: d.bars.iter().find(|b| b.index == 1 && b.start != 0).map(|b| b.bytes),
+            numa: d.numa,
+            driver: d.driver.clone(),
+            link: d.link.clone(),
+        })
+        .collect()
+    }
+}
+
+impl Report {
+    /// The ids of the tests that failed or could not be told, in order.
+    #[must_use]
+    pub fn failed(&self) -> Vec<&str> {
+        let bad = self.tests.iter().filter(|t| matches!(t.outcome, Outcome::Fail | Outcome::Error));
+        bad.map(|t| t.id.as_str()).collect()
+    }
+
+    /// True when this report is about a recorded machine.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.root != "/"
+    }
+
+    /// Adds an entry; the verdict follows from all of them.
+    pub fn push(&mut self, entry: TestEntry) {
+        self.tests.push(entry);
+        self.verdict = Verdict::of(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
+    }
+}

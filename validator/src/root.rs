@@ -1,10 +1,11 @@
 //! The one door to the machine's files. Every read of /sys, /proc and /dev goes through a `Root`,
 //! so that a recorded machine can be examined anywhere and a report can say what it was made from.
 
+use rustix::fs::OFlags;
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A folder that stands for `/`.
@@ -53,13 +54,15 @@ impl Root {
         Ok(fs::read_to_string(self.join(rel))?.trim().to_owned())
     }
 
-    /// The names in a folder, sorted.
+    /// The names in a folder, sorted. Hidden names are left out: sysfs has none, and a recorded
+    /// machine kept in git needs one to keep an empty folder.
     ///
     /// # Errors
     /// Whatever the read came back with; a missing folder is `NotFound`, never an empty list.
     pub fn names(&self, rel: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let mut names =
             fs::read_dir(self.join(rel))?.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
         names.sort();
         Ok(names)
     }
@@ -70,6 +73,16 @@ impl Root {
     /// As the kernel says; `InvalidInput` when it is not a link.
     pub fn link(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
         fs::read_link(self.join(rel))
+    }
+
+    /// Opens a file for reads that never wait: /dev/kmsg ends where the log ends at this moment,
+    /// and a pipe in a recorded machine cannot block.
+    ///
+    /// # Errors
+    /// Whatever the open came back with.
+    pub fn open_nonblocking(&self, rel: impl AsRef<Path>) -> io::Result<File> {
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+        OpenOptions::new().read(true).custom_flags(flags).open(self.join(rel))
     }
 
     /// Writes `bytes` at `offset` of an existing file in one system call: to a `config` file in

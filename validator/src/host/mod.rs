@@ -1,1 +1,13 @@
-//! host
+//! The host around the GPUs: processors, IOMMU, kernel, log, modules, screen. Reading and parsing
+//! are separate functions; parsers are pure.
+
+pub mod cmdline;
+pub mod cpu;
+pub mod dma_groups;
+pub mod gpu_names;
+pub mod identity;
+pub mod iommu;
+pub mod kmsg;
+pub mod madt;
+pub mod modules;
+pub mod screen;

@@ -1,4 +1,21 @@
 //! The PCIe fabric: what stands in configuration space, how devices reach each other, and what
 //! the fabric pass changes about it.
 
+pub mod acs;
+pub mod apply;
+pub mod config_space;
+pub mod journal;
+pub mod judge;
+pub mod link;
 pub mod model;
+pub mod path;
+pub mod plan;
+pub mod read;
+pub mod register;
+pub mod restore;
+pub mod text;
+pub mod topo;
+pub mod tree;
+
+#[cfg(test)]
+mod sample;

@@ -79,6 +79,11 @@ pub struct Fabric {
     pub cpus: Cpus,
     /// Every PCI function, sorted by address.
     pub devices: Vec<Device>,
+    /// RDMA devices (`/sys/class/infiniband`) that stand on a PCI function, sorted by address.
+    pub rdma: Vec<Rdma>,
+    /// The kernel's lockdown mode: `none`, `integrity`, `confidentiality`; `null` in a kernel
+    /// without lockdown.
+    pub lockdown: Option<String>,
     /// NVIDIA GPUs (class 03xx, or 0302), sorted by address.
     pub gpus: Vec<Bdf>,
     /// Network and InfiniBand functions (class 02xx), sorted by address.
@@ -99,6 +104,8 @@ pub enum IommuMode {
     Identity,
     /// At least one group translates.
     Translated,
+    /// The witnesses are missing or contradict each other; a finding says how.
+    Unknown,
 }
 
 /// The IOMMU's witnesses.
@@ -158,10 +165,16 @@ pub struct Device {
     pub kind: Kind,
     /// The bridge directly above; `null` on a root bus.
     pub parent: Option<Bdf>,
+    /// The host bridge's root bus as sysfs names it, `pci0000:c0`; `null` when it cannot be read.
+    pub root_bus: Option<String>,
     /// NUMA node; `null` when the firmware names none.
     pub numa: Option<u32>,
+    /// Processors near it, as sysfs lists them (`24-31,88-95`).
+    pub local_cpus: Option<String>,
     /// The bound kernel driver.
     pub driver: Option<String>,
+    /// How much of its configuration space could be read, and what was wrong there.
+    pub config: ConfigState,
     /// The firmware's boot display is on it.
     pub boot_vga: bool,
     /// Access Control Services, where the function has the capability.
@@ -174,6 +187,26 @@ pub struct Device {
     pub link: Option<Link>,
 }
 
+/// How far a function's configuration space can be believed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigState {
+    /// Bytes that could be read: 4096, 256 (no ECAM), 64 (not root), 0 (unreadable).
+    pub bytes: usize,
+    /// Every register reads as ones: the function does not answer.
+    pub gone: bool,
+    /// What is malformed, each with its offset.
+    pub faults: Vec<String>,
+}
+
+/// One RDMA device, what `nvidia-smi topo -m` calls a NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rdma {
+    /// The name in `/sys/class/infiniband`, e.g. `mlx5_0`.
+    pub name: String,
+    /// The PCI function that it stands on.
+    pub bdf: Bdf,
+}
+
 /// PCIe extended capability 0x000D.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acs {
@@ -183,6 +216,8 @@ pub struct Acs {
     pub cap: u16,
     /// ACS Control register (offset + 6; offset + 8 on the Intel PCH ports of `ACS-QUIRK`).
     pub ctrl: u16,
+    /// True on the Intel PCH ports whose registers are 32 bits wide; they are never written.
+    pub quirk: bool,
     /// Names of the control bits that are set: SV TB RR CR UF EC DT.
     pub enabled: Vec<String>,
 }
@@ -214,9 +249,9 @@ pub struct Bar {
 /// A PCIe link as trained and as it could be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Transfer rate in force, GT/s per lane.
+    /// Transfer rate in force, GT/s per lane; 0 when the link is down.
     pub gts: f64,
-    /// Lanes in use.
+    /// Lanes in use; 0 when the link is down.
     pub width: u32,
     /// The function's fastest rate, GT/s per lane.
     pub max_gts: f64,
@@ -249,9 +284,10 @@ pub struct Path {
     pub b: Bdf,
     /// How far apart.
     pub kind: PathKind,
-    /// Every bridge on the way, from `a` up and down to `b`.
+    /// Every bridge that the traffic crosses, from `a` up and down to `b`. Inside one switch it
+    /// turns between two downstream ports, so the upstream port above both is not on the way.
     pub ports: Vec<Bdf>,
     /// What the narrowest link on the way can carry in one direction, GB/s (10^9), encoding
-    /// counted, packet overhead not.
+    /// counted, packet overhead not. 0 when that cannot be told: a link is down or an end is gone.
     pub raw_gb_s: f64,
 }

@@ -1,1 +1,5 @@
-//! render
+//! Views of one report. Each is a pure function of it; none keeps books of its own.
+
+pub mod json;
+pub mod list;
+pub mod text;

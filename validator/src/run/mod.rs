@@ -1,1 +1,159 @@
-//! run
+//! Running the tests: which, in what order, each group in a child process with a deadline. A child
+//! that crashes, hangs or talks nonsense makes its test an error and the others go on.
+
+mod group;
+mod plan;
+mod protocol;
+mod supervise;
+mod watch;
+pub mod worker;
+
+pub use plan::{Plan, plan};
+pub use protocol::{Facts, Message, Request};
+
+use crate::config::Config;
+use crate::finding::{Code, Severity};
+use crate::outcome::{Judgement, Verdict};
+use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
+use crate::root::Root;
+use crate::suite::Test;
+use crate::time::utc;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+use watch::Watch;
+
+/// Who is told as things happen; the console is one.
+pub trait Audience {
+    /// What is known of the machine, once, before the first test's end.
+    fn machine(&mut self, report: &Report);
+    /// A test has ended.
+    fn ended(&mut self, test: &TestEntry);
+}
+
+/// Runs what the configuration asks for and reports it.
+pub fn validate(root: &Root, config: &Config, audience: &mut impl Audience) -> Report {
+    let start = Instant::now();
+    let plan = plan(&config.validate);
+    let mut run = Run {
+        report: empty(root, config),
+        audience,
+        introduced: false,
+        watch: Watch::begin(root),
+        until: start + Duration::from_secs(config.validate.timeout_s),
+        limit_s: config.validate.timeout_s,
+    };
+    for tests in plan.groups() {
+        group::run(&mut run, root, config, tests);
+    }
+    run.introduce();
+    for (test, why) in &plan.left_out {
+        run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
+    }
+    let mut report = run.report;
+    report.seconds = seconds(start.elapsed());
+    report.workload_env = environment(&report);
+    report
+}
+
+/// One run in progress.
+struct Run<'a, A: Audience> {
+    report: Report,
+    audience: &'a mut A,
+    introduced: bool,
+    watch: Watch,
+    until: Instant,
+    limit_s: u64,
+}
+
+impl<A: Audience> Run<'_, A> {
+    fn introduce(&mut self) {
+        if !self.introduced {
+            self.introduced = true;
+            self.audience.machine(&self.report);
+        }
+    }
+
+    fn learn(&mut self, facts: Facts) {
+        if !self.introduced {
+            learn(&mut self.report, facts);
+        }
+        self.introduce();
+    }
+
+    fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
+        self.introduce();
+        let said = said.with(self.watch.news());
+        let entry = TestEntry {
+            id: test.id.to_owned(),
+            title: test.title.to_owned(),
+            proves: test.proves.to_owned(),
+            level: test.level,
+            outcome: said.outcome(),
+            seconds: seconds(took),
+            summary: said.summary,
+            findings: said.findings,
+            matrices: Vec::new(),
+            tables: Vec::new(),
+            log_tail,
+        };
+        self.audience.ended(&entry);
+        self.report.push(entry);
+    }
+}
+
+fn empty(root: &Root, config: &Config) -> Report {
+    Report {
+        schema: SCHEMA.to_owned(),
+        verdict: Verdict::Error,
+        level: config.validate.level,
+        root: root.path().display().to_string(),
+        started: utc(SystemTime::now()),
+        seconds: 0.0,
+        appliance: None,
+        machine: MachineEntry::default(),
+        driver: Driver::default(),
+        gpus: Vec::new(),
+        fabric: None,
+        tests: Vec::new(),
+        effects: BTreeMap::new(),
+        workload_env: BTreeMap::new(),
+    }
+}
+
+fn learn(report: &mut Report, facts: Facts) {
+    let Facts { identity, fabric } = facts;
+    report.driver.module.clone_from(&identity.driver);
+    report.gpus = fabric.as_ref().map(Gpu::all).unwrap_or_default();
+    let bound = fabric.as_ref().map(|f| BoundTo::of(&identity, &report.driver, &report.gpus, f));
+    report.machine = MachineEntry {
+        fingerprint: bound.as_ref().and_then(|b| fingerprint(b).ok()),
+        bound_to: bound,
+        dmi: identity.dmi,
+        kernel: identity.kernel,
+        cmdline: identity.cmdline,
+    };
+    report.appliance = Some(identity.appliance);
+    report.fabric = fabric;
+}
+
+fn not_run(test: &Test, why: &str) -> Judgement {
+    let message = format!("mandatory, and left out {why}");
+    Judgement::by(
+        Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("left out {why}")),
+    )
+}
+
+/// What a workload may want to know without reading JSON.
+fn environment(report: &Report) -> BTreeMap<String, String> {
+    let mut env = BTreeMap::from([
+        ("FIRSTLIGHT_VERDICT".to_owned(), report.verdict.to_string()),
+        ("FIRSTLIGHT_GPUS".to_owned(), report.gpus.len().to_string()),
+    ]);
+    env.extend(report.machine.fingerprint.clone().map(|f| ("FIRSTLIGHT_FINGERPRINT".to_owned(), f)));
+    env
+}
+
+/// Seconds with three decimals: what a person reads and a clock under load can promise.
+fn seconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1000.0).round() / 1000.0
+}

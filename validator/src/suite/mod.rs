@@ -1,1 +1,108 @@
-//! suite
+//! The tests. Each is one file: what it is (id, what a pass proves, deadline) and a pure judge over
+//! a typed input; reading that input is a few lines. `ALL` is the one ordered list: the console,
+//! the report, `firstlight list` and the README follow from it.
+
+mod acs;
+mod cmdline;
+mod cpus;
+mod display;
+mod drivers;
+mod fabric;
+#[cfg(test)]
+mod fixture;
+mod gpus;
+mod iommu;
+mod links;
+mod machine;
+
+pub use machine::Machine;
+
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::outcome::Judgement;
+use std::time::Duration;
+
+/// Tests that share a worker process: a fault in one group cannot take another with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// What can be said without a driver: kernel, processors, fabric.
+    Host,
+}
+
+/// One test.
+#[derive(Debug)]
+pub struct Test {
+    /// Short and stable; what `--only` and the report call it.
+    pub id: &'static str,
+    /// For people.
+    pub title: &'static str,
+    /// What a pass proves, as a sentence.
+    pub proves: &'static str,
+    /// The first level that runs it.
+    pub level: Level,
+    /// After this it is stopped and an error.
+    pub deadline: Duration,
+    /// Without it there is no verdict but ERROR.
+    pub mandatory: bool,
+    /// Whose worker runs it.
+    pub group: Group,
+    /// Reads and judges. A finding instead of a judgement says why it could not (boxed: it is large).
+    pub run: fn(&Machine) -> Result<Judgement, Box<Finding>>,
+}
+
+/// Every test, in the order in which they run and are shown.
+pub const ALL: &[&Test] = &[
+    &fabric::TEST,
+    &cmdline::TEST,
+    &iommu::TEST,
+    &cpus::TEST,
+    &gpus::TEST,
+    &drivers::TEST,
+    &acs::TEST,
+    &links::TEST,
+    &display::TEST,
+];
+
+/// A test that only reads files: ten seconds are a hundred times what it takes on a large machine.
+const READING: Duration = Duration::from_secs(10);
+
+/// The ids of all tests, in order.
+#[must_use]
+pub fn ids() -> Vec<&'static str> {
+    ALL.iter().map(|t| t.id).collect()
+}
+
+/// The test of that id.
+#[must_use]
+pub fn by_id(id: &str) -> Option<&'static Test> {
+    ALL.iter().copied().find(|t| t.id == id)
+}
+
+/// The first of `given` that is no test's id.
+#[must_use]
+pub fn unknown(given: &[String]) -> Option<&String> {
+    given.iter().find(|id| by_id(id).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ids_are_unique_and_fit_the_console() {
+        assert_eq!(ids().iter().collect::<BTreeSet<_>>().len(), ALL.len());
+        for test in ALL {
+            assert!(test.id.len() <= 15, "{}", test.id);
+            assert!(test.id.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", test.id);
+        }
+    }
+
+    #[test]
+    fn every_test_says_what_a_pass_proves() {
+        for test in ALL {
+            assert!(test.proves.len() > 20 && !test.proves.ends_with('.'), "{}", test.id);
+            assert!(!test.title.is_empty() && !test.deadline.is_zero());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Bytes of a child's output to lines that may be shown: bounded in length, UTF-8, without control
+//! characters, so that no child can move a cursor or fill the memory.
+
+use std::collections::VecDeque;
+
+/// Bytes after which a line is broken.
+const LONGEST: usize = 4096;
+
+/// Cuts a stream into lines.
+#[derive(Debug, Default)]
+pub struct Splitter(Vec<u8>);
+
+impl Splitter {
+    /// Adds bytes; the lines that they complete.
+    #[must_use]
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for &byte in bytes {
+            if byte == b'\n' || self.0.len() >= LONGEST {
+                lines.push(printable(&std::mem::take(&mut self.0)));
+            }
+            if byte != b'\n' {
+                self.0.push(byte);
+            }
+        }
+        lines
+    }
+
+    /// The end of the stream: a last line without a line feed.
+    #[must_use]
+    pub fn finish(&mut self) -> Option<String> {
+        let rest = std::mem::take(&mut self.0);
+        (!rest.is_empty()).then(|| printable(&rest))
+    }
+}
+
+/// What of a line may be shown.
+#[must_use]
+pub fn printable(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let text = text.strip_suffix('\r').unwrap_or(&text);
+    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+}
+
+/// The last lines of something.
+#[derive(Debug, Default)]
+pub struct Tail(VecDeque<String>);
+
+impl Tail {
+    /// How many lines are kept.
+    pub const LINES: usize = 20;
+
+    /// Adds a line and drops the oldest one too many.
+    pub fn push(&mut self, line: String) {
+        if self.0.len() == Self::LINES {
+            self.0.pop_front();
+        }
+        self.0.push_back(line);
+    }
+
+    /// The lines, oldest first.
+    #[must_use]
+    pub fn into_lines(self) -> Vec<String> {
+        self.0.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_wherever_the_bytes_were() {
+        let mut s = Splitter::default();
+        assert_eq!(s.feed(b"a\nb"), ["a"]);
+        assert_eq!(s.feed(b"c\n\n"), ["bc", ""]);
+        assert_eq!(s.feed(b"end"), [""; 0]);
+        assert_eq!(s.finish().as_deref(), Some("end"));
+        assert_eq!(s.finish(), None);
+    }
+
+    #[test]
+    fn an_endless_line_is_broken() {
+        let mut s = Splitter::default();
+        let lines = s.feed(&vec![b'x'; 3 * LONGEST]);
+        assert_eq!(lines.len(), 2);
+        assert!(lines.iter().all(|l| l.len() == LONGEST));
+    }
+
+    #[test]
+    fn escape_sequences_and_bad_utf8_are_made_harmless() {
+        assert_eq!(printable(b"\x1b[2Jhi\x07\t\xff\r"), "?[2Jhi?\t\u{fffd}");
+    }
+
+    #[test]
+    fn a_tail_keeps_the_last_lines() {
+        let mut tail = Tail::default();
+        (0..25).for_each(|n| tail.push(n.to_string()));
+        let lines = tail.into_lines();
+        assert_eq!((lines.len(), lines[0].as_str()), (20, "5"));
+    }
+}

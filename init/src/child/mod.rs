@@ -1,0 +1,192 @@
+//! Runs a program with a clean environment, a deadline and captured output. Whatever can hang or
+//! crash runs through here: process 1 gets an [`End`] back within a bounded time in every case,
+//! also when the child cannot even be killed.
+
+mod lines;
+pub(crate) mod watch;
+
+pub use lines::{Splitter, Tail, printable};
+
+use crate::sys::process::{Pid, Signals};
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The environment that every child gets, before what its stage adds.
+pub const ENVIRONMENT: [(&str, &str); 3] =
+    [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/"), ("TERM", "linux")];
+
+/// How long a child may take between SIGTERM and SIGKILL, and after SIGKILL.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Absolute path.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables besides [`ENVIRONMENT`].
+    pub env: Vec<(String, String)>,
+    /// After this it is ended.
+    pub deadline: Duration,
+}
+
+impl Spec {
+    /// A program with arguments and a deadline.
+    #[must_use]
+    pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Self { program: program.to_owned(), args, env: Vec::new(), deadline }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).env_clear().envs(ENVIRONMENT).envs(self.env.iter().cloned());
+        command.current_dir("/").process_group(0).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+/// Which stream a line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// What the machine was asked to do while waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Ctrl-Alt-Del (SIGINT).
+    Reboot,
+    /// SIGTERM, SIGUSR1 or SIGUSR2.
+    PowerOff,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By a signal that init did not send.
+    Signalled(i32),
+    /// It did not end in time and was ended.
+    TimedOut(Duration),
+    /// It did not even end by SIGKILL and is left behind.
+    Unkillable(Duration),
+    /// It could not be started, with the system's error number.
+    NotStarted(i32),
+    /// It was ended because the machine was asked to go down.
+    Interrupted(Request),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => write!(f, "exited with status {status}"),
+            Self::Signalled(signal) => write!(f, "was killed by signal {signal}"),
+            Self::TimedOut(limit) => write!(f, "did not end within {} s and was killed", limit.as_secs()),
+            Self::Unkillable(limit) => {
+                write!(f, "did not end within {} s and cannot be killed", limit.as_secs())
+            }
+            Self::NotStarted(code) => {
+                write!(f, "could not be started: {}", io::Error::from_raw_os_error(*code))
+            }
+            Self::Interrupted(_) => f.write_str("was interrupted"),
+        }
+    }
+}
+
+/// What is left of a child.
+#[derive(Debug)]
+pub struct Done {
+    /// How it ended.
+    pub end: End,
+    /// The last lines that nobody wanted while it ran.
+    pub tail: Vec<String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Done {
+    /// The last line, as the reason of a failure; how it ended when it said nothing.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let last = self.tail.iter().rev().find(|line| !line.trim().is_empty());
+        last.map_or_else(|| self.end.to_string(), Clone::clone)
+    }
+}
+
+/// Starts children, one at a time, and keeps the books of the time spent waiting for them.
+#[derive(Debug)]
+pub struct Children {
+    /// Where signals arrive.
+    pub signals: Signals,
+    waited: Cell<Duration>,
+}
+
+impl Children {
+    /// Takes the signals over.
+    ///
+    /// # Errors
+    /// As [`Signals::take`].
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { signals: Signals::take()?, waited: Cell::new(Duration::ZERO) })
+    }
+
+    /// How long init waited for children so far.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited.get()
+    }
+
+    /// Runs a child to its end. `line` sees every line as it comes and says whether it has dealt
+    /// with it; what it has not is kept for [`Done::tail`].
+    pub fn run(&self, spec: &Spec, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
+        let started = Instant::now();
+        let (end, tail) = match spec.command().spawn() {
+            Ok(child) => watch::Watch::new(&self.signals, child, spec.deadline, line).until_end(),
+            Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
+        };
+        let took = started.elapsed();
+        self.waited.set(self.waited.get().saturating_add(took));
+        Done { end, tail, took }
+    }
+
+    /// As [`Children::run`], nobody watching.
+    pub fn run_quietly(&self, spec: &Spec) -> Done {
+        self.run(spec, &mut |_, _| false)
+    }
+
+    /// As [`Children::run`], returning what stood on standard output (64 KiB at most).
+    pub fn run_for_output(&self, spec: &Spec) -> (Done, Vec<String>) {
+        let mut lines = Vec::new();
+        let mut size = 0;
+        let done = self.run(spec, &mut |stream, line| {
+            size += line.len() + 1;
+            let wanted = stream == Stream::Out && size <= 65536;
+            if wanted {
+                lines.push(line.to_owned());
+            }
+            wanted
+        });
+        (done, lines)
+    }
+}
+
+/// The process id of a child that was just started.
+#[must_use]
+pub fn pid_of(child: &std::process::Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

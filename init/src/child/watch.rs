@@ -1,0 +1,204 @@
+//! Watches one running child: its output, its end, its deadline, and signals to process 1.
+
+use super::lines::{Splitter, Tail};
+use super::{End, GRACE, Request, Stream, pid_of};
+use crate::sys::process::{self, Pid, Signal, Signals};
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, ChildStderr, ChildStdout};
+use std::time::{Duration, Instant};
+
+/// How far the ending of a child has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It may run.
+    Running,
+    /// It was sent SIGTERM.
+    Asked,
+    /// It was sent SIGKILL.
+    Killed,
+}
+
+/// What a child ended by itself leaves open may be open in a grandchild: this long it is waited for.
+const LEFTOVERS: Duration = Duration::from_millis(200);
+
+pub(super) struct Watch<'a> {
+    signals: &'a Signals,
+    pid: Option<Pid>,
+    pidfd: Option<OwnedFd>,
+    out: Option<ChildStdout>,
+    err: Option<ChildStderr>,
+    out_lines: Splitter,
+    err_lines: Splitter,
+    line: &'a mut dyn FnMut(Stream, &str) -> bool,
+    tail: Tail,
+    limit: Duration,
+    phase: Phase,
+    until: Instant,
+    why: Option<End>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(
+        signals: &'a Signals,
+        mut child: Child,
+        limit: Duration,
+        line: &'a mut dyn FnMut(Stream, &str) -> bool,
+    ) -> Self {
+        let pid = pid_of(&child);
+        Self {
+            signals,
+            pid,
+            pidfd: pid.and_then(|pid| process::pidfd(pid).ok()),
+            out: child.stdout.take(),
+            err: child.stderr.take(),
+            out_lines: Splitter::default(),
+            err_lines: Splitter::default(),
+            line,
+            tail: Tail::default(),
+            limit,
+            phase: Phase::Running,
+            until: Instant::now() + limit,
+            why: None,
+        }
+    }
+
+    /// Returns how the child ended and its last lines; nothing of its group is left running.
+    pub(super) fn until_end(mut self) -> (End, Vec<String>) {
+        let ended = loop {
+            if let Some(status) = process::reap(self.pid) {
+                break status
+                    .exit_status()
+                    .map(End::Exited)
+                    .or(status.terminating_signal().map(End::Signalled));
+            }
+            if let Some(request) = request_of(self.signals) {
+                self.why = Some(End::Interrupted(request));
+                self.until = Instant::now();
+            }
+            if Instant::now() >= self.until && !self.next_phase() {
+                break Some(End::Unkillable(self.limit));
+            }
+            self.wait_once(self.until.saturating_duration_since(Instant::now()));
+        };
+        let end = self.why.or(ended).unwrap_or(End::NotStarted(0));
+        let end = if matches!(ended, Some(End::Unkillable(_))) { End::Unkillable(self.limit) } else { end };
+        self.drain();
+        if let Some(pid) = self.pid {
+            process::kill_group(pid, Signal::KILL);
+        }
+        (end, self.finish())
+    }
+
+    /// The time of a phase is over. False when there is nothing left to try.
+    fn next_phase(&mut self) -> bool {
+        let (phase, signal) = match self.phase {
+            Phase::Running => (Phase::Asked, Signal::TERM),
+            Phase::Asked => (Phase::Killed, Signal::KILL),
+            Phase::Killed => return false,
+        };
+        self.why.get_or_insert(End::TimedOut(self.limit));
+        self.phase = phase;
+        self.until = Instant::now() + GRACE;
+        if let Some(pid) = self.pid {
+            process::kill_group(pid, signal);
+        }
+        true
+    }
+
+    /// Waits for output, the end, a signal or the time, and takes what came.
+    fn wait_once(&mut self, limit: Duration) {
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
+        let out_at = self.out.as_ref().map(|out| (fds.push(out.as_fd()), fds.len() - 1).1);
+        let err_at = self.err.as_ref().map(|err| (fds.push(err.as_fd()), fds.len() - 1).1);
+        let mut limit = limit;
+        match &self.pidfd {
+            Some(pidfd) => fds.push(pidfd.as_fd()),
+            None => limit = limit.min(Duration::from_millis(50)),
+        }
+        let ready = process::readable(&fds, Some(limit));
+        let is_ready = |at: Option<usize>| at.and_then(|at| ready.get(at)).copied().unwrap_or(false);
+        let (out_ready, err_ready) = (is_ready(out_at), is_ready(err_at));
+        if out_ready {
+            self.take_out();
+        }
+        if err_ready {
+            self.take_err();
+        }
+    }
+
+    fn take_out(&mut self) {
+        let (bytes, open) = chunk(self.out.as_mut());
+        if !open {
+            self.out = None;
+        }
+        for line in self.out_lines.feed(&bytes) {
+            self.seen(Stream::Out, line);
+        }
+    }
+
+    fn take_err(&mut self) {
+        let (bytes, open) = chunk(self.err.as_mut());
+        if !open {
+            self.err = None;
+        }
+        for line in self.err_lines.feed(&bytes) {
+            self.seen(Stream::Err, line);
+        }
+    }
+
+    fn seen(&mut self, stream: Stream, line: String) {
+        if !(self.line)(stream, &line) {
+            self.tail.push(line);
+        }
+    }
+
+    /// Takes what the ended child left in its pipes.
+    fn drain(&mut self) {
+        let until = Instant::now() + LEFTOVERS;
+        while self.out.is_some() || self.err.is_some() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.pidfd = None; // it has ended: this would always be ready
+            self.wait_once(left);
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        if let Some(line) = self.out_lines.finish() {
+            self.seen(Stream::Out, line);
+        }
+        if let Some(line) = self.err_lines.finish() {
+            self.seen(Stream::Err, line);
+        }
+        self.tail.into_lines()
+    }
+}
+
+/// One read; false when the stream has ended.
+fn chunk<R: Read>(stream: Option<&mut R>) -> (Vec<u8>, bool) {
+    let mut bytes = vec![0; 4096];
+    match stream.map(|stream| stream.read(&mut bytes)) {
+        Some(Ok(n)) if n > 0 => {
+            bytes.truncate(n);
+            (bytes, true)
+        }
+        Some(Err(e)) if e.kind() == ErrorKind::Interrupted => (Vec::new(), true),
+        _ => (Vec::new(), false),
+    }
+}
+
+/// What signals to process 1 ask for; the others say nothing.
+pub(crate) fn request_of(signals: &Signals) -> Option<Request> {
+    let mut asked = None;
+    while let Some(signal) = signals.next() {
+        if signal == Signal::INT {
+            asked = Some(Request::Reboot);
+        } else if [Signal::TERM, Signal::USR1, Signal::USR2].contains(&signal) {
+            asked = Some(Request::PowerOff);
+        }
+    }
+    asked
+}

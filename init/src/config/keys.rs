@@ -1,0 +1,161 @@
+//! The list of all configuration keys that init owns: name, kind of value, what an error says is
+//! allowed. The types that the values become stand in `types`, with their meaning and defaults.
+
+use toml::Value;
+
+/// What kind of value a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A string, taken as it is.
+    Text,
+    /// `true` or `false`.
+    Flag,
+    /// An integer from the first to the second, both included.
+    Number(i64, i64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// An array of strings; on the command line also words with commas between them.
+    List,
+    /// A table of strings; on the command line one entry a word, `SECTION.KEY.ENTRY=VALUE`.
+    Pairs,
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// `SECTION.KEY`
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What an error message says is allowed.
+    pub allowed: &'static str,
+}
+
+const ACTIONS: &[&str] = &["workload", "workload-without-p2p", "hold", "shell", "reboot", "poweroff"];
+const ACTIONS_TEXT: &str = "workload, workload-without-p2p, hold, shell, reboot, poweroff";
+const SECONDS: Kind = Kind::Number(1, 86400);
+const SECONDS_TEXT: &str = "1 to 86400 seconds";
+const FLAG_TEXT: &str = "true, false";
+
+const fn key(name: &'static str, kind: Kind, allowed: &'static str) -> Key {
+    Key { name, kind, allowed }
+}
+
+/// Every key of init's sections.
+pub const KEYS: &[Key] = &[
+    key("driver.load", Kind::Flag, FLAG_TEXT),
+    key("driver.modules", Kind::List, "an array of module names"),
+    key("driver.parameters", Kind::Pairs, "a table of module = \"parameters\""),
+    key("driver.timeout_s", SECONDS, SECONDS_TEXT),
+    key("network.mode", Kind::OneOf(&["none", "dhcp", "static"]), "none, dhcp, static"),
+    key("network.hostname", Kind::Text, "1 to 64 of a-z A-Z 0-9 . -"),
+    key("network.interface", Kind::Text, "an interface name of at most 15 characters"),
+    key("network.address", Kind::Text, "ADDRESS/PREFIX, e.g. 10.0.0.2/24"),
+    key("network.gateway", Kind::Text, "an address of the same family as network.address"),
+    key("network.timeout_s", SECONDS, SECONDS_TEXT),
+    key("policy.on_pass", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
+    key("policy.on_degraded", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
+    key("policy.on_fail", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
+    key("policy.on_error", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
+    key("workload.mode", Kind::OneOf(&["none", "exec", "switch-root"]), "none, exec, switch-root"),
+    key("workload.exec", Kind::List, "an array whose first word is an absolute path"),
+    key("workload.root", Kind::Text, "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it"),
+    key("workload.on_exit", Kind::OneOf(&["poweroff", "reboot", "hold"]), "poweroff, reboot, hold"),
+    key("workload.lock_modules", Kind::Flag, FLAG_TEXT),
+    key("report.partition", Kind::Text, "LABEL=.., UUID=.., /dev/.., or \"\" for none"),
+    key("report.url", Kind::Text, "\"\" (this version cannot publish to a URL)"),
+    key("report.keep", Kind::Number(1, 1000), "1 to 1000 reports"),
+    key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
+    key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
+];
+
+/// The sections that init owns.
+pub const SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
+
+/// The validator's sections: init knows their names and passes their content on.
+pub const FOREIGN: &[&str] = &["fabric", "validate", "expect"];
+
+/// What an error says of an unknown section.
+pub const SECTIONS_TEXT: &str =
+    "fabric, driver, network, validate, expect, policy, workload, report, console";
+
+/// The key of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The keys of a section, for an error message.
+#[must_use]
+pub fn of_section(section: &str) -> String {
+    let keys = KEYS.iter().filter_map(|key| key.name.strip_prefix(section)?.strip_prefix('.'));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+impl Kind {
+    /// Whether a TOML value is of this kind and within its range.
+    #[must_use]
+    pub fn takes(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Text, Value::String(_)) | (Self::Flag, Value::Boolean(_)) => true,
+            (Self::Number(low, high), Value::Integer(n)) => (low..=high).contains(n),
+            (Self::OneOf(words), Value::String(word)) => words.contains(&word.as_str()),
+            (Self::List, Value::Array(items)) => items.iter().all(Value::is_str),
+            (Self::Pairs, Value::Table(table)) => table.values().all(Value::is_str),
+            _ => false,
+        }
+    }
+
+    /// Reads the text of a kernel word as this kind; `None` when it cannot be one. `Pairs` come
+    /// entry by entry and are not read here.
+    #[must_use]
+    pub fn from_word(self, text: &str) -> Option<Value> {
+        let value = match self {
+            Self::Text | Self::OneOf(_) => Value::String(text.to_owned()),
+            Self::Flag => Value::Boolean(text.parse().ok()?),
+            Self::Number(..) => Value::Integer(text.parse().ok()?),
+            Self::List if text.trim_start().starts_with('[') => {
+                let mut table = toml::from_str::<toml::Table>(&format!("list = {text}")).ok()?;
+                (table.len() == 1).then(|| table.remove("list"))??
+            }
+            Self::List if text.is_empty() => Value::Array(Vec::new()),
+            Self::List => Value::Array(text.split(',').map(|item| item.trim().into()).collect()),
+            Self::Pairs => return None,
+        };
+        self.takes(&value).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_lies_in_a_section_that_init_owns() {
+        for key in KEYS {
+            let section = key.name.split('.').next().unwrap();
+            assert!(SECTIONS.contains(&section), "{}", key.name);
+            assert!(!FOREIGN.contains(&section), "{}", key.name);
+        }
+        for section in SECTIONS.iter().chain(FOREIGN) {
+            assert!(SECTIONS_TEXT.split(", ").any(|s| s == *section), "{section}");
+        }
+    }
+
+    #[test]
+    fn a_list_word_is_a_toml_array_or_words_with_commas() {
+        let both = [Kind::List.from_word("a,b"), Kind::List.from_word(r#"["a", "b"]"#)];
+        assert_eq!(both[0], both[1]);
+        assert_eq!(Kind::List.from_word("").unwrap(), Value::Array(vec![]));
+        assert_eq!(Kind::List.from_word("[1]"), None);
+        assert_eq!(Kind::List.from_word("[\"a\"]\nx = 1"), None);
+    }
+
+    #[test]
+    fn numbers_and_flags_out_of_their_range_are_refused() {
+        assert_eq!(Kind::Number(1, 5).from_word("6"), None);
+        assert_eq!(Kind::Number(1, 5).from_word("five"), None);
+        assert_eq!(Kind::Flag.from_word("yes"), None);
+        assert_eq!(Kind::Flag.from_word("false"), Some(Value::Boolean(false)));
+    }
+}

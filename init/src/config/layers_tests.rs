@@ -1,0 +1,102 @@
+//! What the layers make of good and bad input.
+
+use super::*;
+use crate::config::cmdline::words;
+
+fn merged(files: &[(&str, &str)], line: &str) -> Merged {
+    let mut merged = Merged::default();
+    for (place, text) in files {
+        merged.add_file(place, text);
+    }
+    words(line).iter().for_each(|word| merged.add_word(word));
+    merged
+}
+
+fn lines(merged: &Merged) -> Vec<String> {
+    merged.wrong.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_later_layer_wins_and_a_word_wins_over_files() {
+    let m = merged(
+        &[("a", "[report]\nkeep = 1\n"), ("b", "[report]\nkeep = 2\n")],
+        "quiet firstlight.report.keep=3",
+    );
+    assert_eq!(m.get("report.keep").unwrap().value, Value::Integer(3));
+    assert_eq!(lines(&m), [""; 0]);
+}
+
+#[test]
+fn parameters_of_different_layers_stand_side_by_side() {
+    let m = merged(
+        &[("a", "[driver]\nparameters = { nvidia = \"A=1\", nvidia-uvm = \"B=2\" }")],
+        "firstlight.driver.parameters.nvidia=NVreg_X=1",
+    );
+    let table = m.get("driver.parameters").unwrap().value.as_table().unwrap();
+    assert_eq!(table["nvidia"].as_str(), Some("NVreg_X=1"));
+    assert_eq!(table["nvidia-uvm"].as_str(), Some("B=2"));
+}
+
+#[test]
+fn an_error_names_place_key_value_and_what_is_allowed() {
+    let m = merged(&[("f.toml", "[policy]\non_pass = \"workloda\"\n")], "firstlight.report.keep=0");
+    assert_eq!(
+        lines(&m),
+        [
+            "f.toml: policy.on_pass: read \"workloda\", allowed: workload, workload-without-p2p, hold, shell, \
+             reboot, poweroff",
+            "kernel word firstlight.report.keep: report.keep: read \"0\", allowed: 1 to 1000 reports",
+        ]
+    );
+}
+
+#[test]
+fn unknown_sections_keys_and_top_level_scalars_are_errors() {
+    for (text, line) in [
+        ("[polcy]\n", ""),
+        ("keep = 1\n", ""),
+        ("report = 1\n", ""),
+        ("validate = 1\n", ""),
+        ("[report]\nkep = 1\n", ""),
+        ("", "firstlight.polcy.on_pass=hold"),
+        ("", "firstlight.report.kep=1"),
+        ("", "firstlight.report=1"),
+        ("", "firstlight.validate=1"),
+        ("", "firstlight.driver.load"),
+        ("", "firstlight.driver.parameters.=1"),
+        ("", "firstlight."),
+    ] {
+        let m = merged(&[("f", text)], line);
+        assert_eq!(m.wrong.len(), 1, "{text}{line}: {:?}", lines(&m));
+    }
+}
+
+#[test]
+fn a_broken_file_names_its_line() {
+    let m = merged(&[("f", "[report]\nkeep = \n")], "");
+    assert!(lines(&m)[0].starts_with("f: line 2: "), "{:?}", lines(&m));
+}
+
+#[test]
+fn the_validators_sections_are_passed_on_unread() {
+    let m = merged(
+        &[("f", "[validate]\ntimeout_s = 60\nwhatever = 1\n[expect]\ngpus = 8\n")],
+        "firstlight.fabric.acs=path firstlight.validate.only=a,b",
+    );
+    assert_eq!(lines(&m), [""; 0]);
+    assert_eq!(m.set, ["fabric.acs=path", "validate.only=a,b"]);
+    assert_eq!(m.validate_timeout_s, Some(60));
+}
+
+#[test]
+fn an_unusable_validate_timeout_is_left_to_the_validator() {
+    let m = merged(&[("f", "[validate]\ntimeout_s = 0\n")], "firstlight.validate.timeout_s=soon");
+    assert_eq!(m.validate_timeout_s, None);
+    assert_eq!(m.set, ["validate.timeout_s=soon"]);
+}
+
+#[test]
+fn a_value_cannot_break_the_line_it_is_reported_on() {
+    let m = merged(&[("f", "[network]\nmode = \"a\\nb\"\n")], "");
+    assert_eq!(lines(&m)[0].lines().count(), 1);
+}

@@ -1,0 +1,180 @@
+//! Builds the typed configuration from the merged layers, with the defaults. What is impossible
+//! only together with something else (a mode without what it needs) is found here.
+
+use super::keys;
+use super::layers::Merged;
+use super::types::{
+    Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
+    Workload, WorkloadMode,
+};
+use super::values;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toml::Value;
+
+impl Merged {
+    fn text(&self, key: &str) -> Option<&str> {
+        self.get(key)?.value.as_str()
+    }
+
+    fn flag(&self, key: &str) -> Option<bool> {
+        self.get(key)?.value.as_bool()
+    }
+
+    fn seconds(&self, key: &str, default: u64) -> Duration {
+        let read = self.get(key).and_then(|e| u64::try_from(e.value.as_integer()?).ok());
+        Duration::from_secs(read.unwrap_or(default))
+    }
+
+    fn list(&self, key: &str) -> Option<Vec<String>> {
+        let items = self.get(key)?.value.as_array()?;
+        Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
+    /// Reads a text by `read`; absent or empty is `None`, impossible is reported.
+    fn parsed<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let text = self.text(key).filter(|text| !text.is_empty())?;
+        let value = read(text);
+        if value.is_none() {
+            self.refuse_entry(key);
+        }
+        value
+    }
+
+    /// Reports that `key` must be given because of `because`.
+    fn missing(&mut self, key: &str, because: &str) {
+        let place = self.get(because).map_or_else(|| "defaults".to_owned(), |e| e.place.clone());
+        let allowed = keys::find(key).map_or("", |k| k.allowed);
+        let why = self.text(because).unwrap_or("").to_owned();
+        self.refuse(&place, key, "nothing", &format!("with {because} = \"{why}\" {allowed}"));
+    }
+}
+
+/// `[driver]`
+pub(super) fn driver(m: &mut Merged) -> Driver {
+    let named = m.list("driver.modules");
+    let plain = |name: &String| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    if named.as_ref().is_some_and(|names| !names.iter().all(plain)) {
+        m.refuse_entry("driver.modules");
+    }
+    let table = m.get("driver.parameters").and_then(|e| e.value.as_table());
+    let pairs = table.into_iter().flatten().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())));
+    let parameters: BTreeMap<String, String> = pairs.collect();
+    Driver {
+        load: m.flag("driver.load").unwrap_or(true),
+        modules: named.unwrap_or_else(|| vec!["nvidia".to_owned(), "nvidia-uvm".to_owned()]),
+        parameters,
+        timeout: m.seconds("driver.timeout_s", 300),
+    }
+}
+
+/// `[network]`; `word` is the kernel word `hostname=`.
+pub(super) fn network(m: &mut Merged, word: Option<&str>) -> Network {
+    let address = m.parsed("network.address", values::address);
+    let gateway = m.parsed("network.gateway", |text| text.parse::<std::net::IpAddr>().ok());
+    let mode = match (m.text("network.mode"), address) {
+        (Some("dhcp"), _) => NetworkMode::Dhcp,
+        (Some("static"), Some((address, prefix))) => {
+            if gateway.is_some_and(|g| g.is_ipv4() != address.is_ipv4()) {
+                m.refuse_entry("network.gateway");
+            }
+            NetworkMode::Static { address, prefix, gateway }
+        }
+        (Some("static"), None) => {
+            m.missing("network.address", "network.mode");
+            NetworkMode::None
+        }
+        _ => NetworkMode::None,
+    };
+    let hostname = m.parsed("network.hostname", values::hostname);
+    Network {
+        mode,
+        hostname: hostname
+            .or_else(|| word.and_then(values::hostname))
+            .unwrap_or_else(|| "firstlight".to_owned()),
+        interface: m.parsed("network.interface", values::interface),
+        timeout: m.seconds("network.timeout_s", 30),
+    }
+}
+
+fn action(word: &str) -> Option<Action> {
+    Some(match word {
+        "workload" => Action::Workload,
+        "workload-without-p2p" => Action::WorkloadWithoutP2p,
+        "hold" => Action::Hold,
+        "shell" => Action::Shell,
+        "reboot" => Action::Reboot,
+        "poweroff" => Action::PowerOff,
+        _ => return None,
+    })
+}
+
+/// `[policy]`
+pub(super) fn policy(m: &Merged) -> Policy {
+    let read = |key: &str, default| m.text(key).and_then(action).unwrap_or(default);
+    Policy {
+        on_pass: read("policy.on_pass", Action::Workload),
+        on_degraded: read("policy.on_degraded", Action::Workload),
+        on_fail: read("policy.on_fail", Action::Hold),
+        on_error: read("policy.on_error", Action::Hold),
+    }
+}
+
+/// `[workload]`
+pub(super) fn workload(m: &mut Merged) -> Workload {
+    let exec = m.list("workload.exec").unwrap_or_default();
+    if exec.first().is_some_and(|program| !program.starts_with('/')) {
+        m.refuse_entry("workload.exec");
+    }
+    let root: Option<RootSource> = m.parsed("workload.root", values::root_source);
+    let mode = match (m.text("workload.mode"), root) {
+        (Some("exec"), _) if exec.is_empty() => {
+            m.missing("workload.exec", "workload.mode");
+            WorkloadMode::None
+        }
+        (Some("exec"), _) => WorkloadMode::Exec(exec),
+        (Some("switch-root"), Some(root)) => WorkloadMode::SwitchRoot { root, exec },
+        (Some("switch-root"), None) => {
+            m.missing("workload.root", "workload.mode");
+            WorkloadMode::None
+        }
+        _ => WorkloadMode::None,
+    };
+    let on_exit = match m.text("workload.on_exit") {
+        Some("reboot") => OnExit::Reboot,
+        Some("hold") => OnExit::Hold,
+        _ => OnExit::PowerOff,
+    };
+    let lock = m.flag("workload.lock_modules");
+    Workload { lock_modules: lock.unwrap_or(matches!(mode, WorkloadMode::Exec(_))), mode, on_exit }
+}
+
+/// `[report]`
+pub(super) fn report(m: &mut Merged) -> Report {
+    if m.text("report.url").is_some_and(|url| !url.is_empty()) {
+        m.refuse_entry("report.url");
+    }
+    let named = m.get("report.partition").is_some();
+    let partition = m.parsed("report.partition", values::place);
+    let default = || (!named).then(|| super::types::Place::Label("FIRSTLIGHT".to_owned()));
+    let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
+    Report { partition: partition.or_else(default), named, keep: keep.unwrap_or(20), config_read: false }
+}
+
+/// `[console]`
+pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
+    let named = m.list("console.serial");
+    let lines = named.clone().unwrap_or_else(|| vec!["ttyS0,115200".to_owned()]);
+    let serial: Vec<_> = lines.iter().filter_map(|line| values::serial(line)).collect();
+    if serial.len() < lines.len() {
+        m.refuse_entry("console.serial");
+    }
+    let screen = match m.text("console.screen") {
+        Some("keep") => Screen::Keep,
+        Some("release") => Screen::Release,
+        _ => Screen::Auto,
+    };
+    Console { serial, serial_named: named.is_some(), screen, booted_from }
+}

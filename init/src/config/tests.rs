@@ -1,0 +1,99 @@
+//! The configuration as a whole.
+
+use super::types::{NetworkMode, OnExit, Place, Screen, WorkloadMode};
+use super::*;
+use cmdline::words;
+
+fn built(text: &str, line: &str) -> Result<Config, Refused> {
+    build(&[File { path: "/etc/firstlight/config.toml".into(), text: text.into() }], &words(line))
+}
+
+fn errors(text: &str, line: &str) -> Vec<String> {
+    built(text, line).unwrap_err().wrong.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn an_empty_file_gives_the_documented_defaults() {
+    let c = built("", "").unwrap();
+    assert!(c.driver.load);
+    assert_eq!(c.driver.modules, ["nvidia", "nvidia-uvm"]);
+    assert_eq!(c.driver.timeout.as_secs(), 300);
+    assert_eq!((&c.network.mode, c.network.hostname.as_str()), (&NetworkMode::None, "firstlight"));
+    assert_eq!((c.policy.on_pass, c.policy.on_degraded), (Action::Workload, Action::Workload));
+    assert_eq!((c.policy.on_fail, c.policy.on_error), (Action::Hold, Action::Hold));
+    assert_eq!((&c.workload.mode, c.workload.on_exit), (&WorkloadMode::None, OnExit::PowerOff));
+    assert_eq!(c.report.partition, Some(Place::Label("FIRSTLIGHT".into())));
+    assert!(!c.report.named);
+    assert_eq!(c.report.keep, 20);
+    assert_eq!(c.console.screen, Screen::Auto);
+    assert_eq!(c.validator.timeout.as_secs(), 900);
+    assert_eq!(c.validator.files, ["/etc/firstlight/config.toml"]);
+}
+
+#[test]
+fn modules_are_locked_by_default_only_for_exec() {
+    let exec = "[workload]\nmode = \"exec\"\nexec = [\"/bin/x\"]\n";
+    assert!(built(exec, "").unwrap().workload.lock_modules);
+    assert!(!built(exec, "firstlight.workload.lock_modules=false").unwrap().workload.lock_modules);
+    let switch = "[workload]\nmode = \"switch-root\"\nroot = \"LABEL=R\"\n";
+    assert!(!built(switch, "").unwrap().workload.lock_modules);
+}
+
+#[test]
+fn a_mode_without_what_it_needs_is_refused() {
+    for (text, key) in [
+        ("[workload]\nmode = \"exec\"\n", "workload.exec"),
+        ("[workload]\nmode = \"switch-root\"\n", "workload.root"),
+        ("[workload]\nmode = \"exec\"\nexec = [\"bin/x\"]\n", "workload.exec"),
+        ("[workload]\nmode = \"switch-root\"\nroot = \"http://h/r.squashfs\"\n", "workload.root"),
+        ("[network]\nmode = \"static\"\n", "network.address"),
+        ("[network]\nmode = \"static\"\naddress = \"10.0.0.2\"\n", "network.address"),
+        (
+            "[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\ngateway = \"fd00::1\"\n",
+            "network.gateway",
+        ),
+        ("[report]\nurl = \"http://h/\"\n", "report.url"),
+        ("[report]\npartition = \"sda1\"\n", "report.partition"),
+        ("[console]\nserial = [\"tty S0\"]\n", "console.serial"),
+        ("[driver]\nmodules = [\"../evil\"]\n", "driver.modules"),
+    ] {
+        let lines = errors(text, "");
+        assert!(lines[0].contains(&format!(": {key}: read ")), "{text}: {lines:?}");
+    }
+}
+
+#[test]
+fn all_errors_are_reported_not_only_the_first() {
+    assert_eq!(errors("[report]\nkeep = 0\nkep = 1\n", "firstlight.x.y=1").len(), 3);
+}
+
+#[test]
+fn after_an_error_the_valid_layers_policy_counts() {
+    let reboot = "[policy]\non_error = \"reboot\"\n";
+    assert_eq!(built(reboot, "firstlight.report.keep=0").unwrap_err().on_error, Action::Reboot);
+}
+
+#[test]
+fn after_an_error_in_the_policy_itself_the_machine_holds() {
+    let reboot = "[policy]\non_error = \"reboot\"\n";
+    assert_eq!(built(reboot, "firstlight.policy.on_pass=go").unwrap_err().on_error, Action::Hold);
+}
+
+#[test]
+fn a_broken_configuration_never_starts_the_workload() {
+    let text = "[policy]\non_error = \"workload\"\n";
+    assert_eq!(built(text, "firstlight.report.keep=0").unwrap_err().on_error, Action::Hold);
+}
+
+#[test]
+fn an_empty_partition_means_none_and_no_error() {
+    let c = built("[report]\npartition = \"\"\n", "").unwrap();
+    assert_eq!(c.report.partition, None);
+}
+
+#[test]
+fn the_kernels_hostname_counts_when_the_key_is_absent() {
+    assert_eq!(built("", "hostname=node7").unwrap().network.hostname, "node7");
+    let c = built("[network]\nhostname = \"a\"\n", "hostname=node7").unwrap();
+    assert_eq!(c.network.hostname, "a");
+}

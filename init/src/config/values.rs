@@ -1,0 +1,114 @@
+//! Texts inside configuration values that mean something: places, addresses, serial lines, names.
+
+use super::types::{Place, RootSource, Serial};
+use std::net::IpAddr;
+
+/// `LABEL=..`, `UUID=..` or `/dev/..`.
+#[must_use]
+pub fn place(text: &str) -> Option<Place> {
+    let named = |rest: &str| (!rest.is_empty()).then(|| rest.to_owned());
+    if let Some(label) = text.strip_prefix("LABEL=") {
+        return named(label).map(Place::Label);
+    }
+    if let Some(uuid) = text.strip_prefix("UUID=") {
+        return named(uuid).map(Place::Uuid);
+    }
+    let device = text.strip_prefix("/dev/").filter(|rest| !rest.is_empty() && !rest.contains(".."));
+    device.map(|_| Place::Device(text.to_owned()))
+}
+
+/// A place, or `PLACE:/FILE`.
+#[must_use]
+pub fn root_source(text: &str) -> Option<RootSource> {
+    let (device, image) = match text.split_once(":/") {
+        Some((device, file)) if !file.is_empty() && !file.split('/').any(|part| part == "..") => {
+            (device, Some(format!("/{file}")))
+        }
+        Some(_) => return None,
+        None => (text, None),
+    };
+    Some(RootSource { place: place(device)?, image })
+}
+
+/// `ADDRESS/PREFIX`.
+#[must_use]
+pub fn address(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let prefix: u8 = prefix.parse().ok()?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    (1..=most).contains(&prefix).then_some((address, prefix))
+}
+
+/// `NAME` or `NAME,RATE`, where the rate may be followed by `n8` as in `console=`.
+#[must_use]
+pub fn serial(text: &str) -> Option<Serial> {
+    let (name, rate) = text.split_once(',').map_or((text, None), |(name, rate)| (name, Some(rate)));
+    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    let rate = match rate {
+        Some(rate) => {
+            let number: u32 = rate.strip_suffix("n8").unwrap_or(rate).parse().ok()?;
+            Some(number).filter(|n| (300..=4_000_000).contains(n))?.into()
+        }
+        None => None,
+    };
+    plain.then(|| Serial { name: name.to_owned(), rate })
+}
+
+/// A name for the machine.
+#[must_use]
+pub fn hostname(text: &str) -> Option<String> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'-';
+    ((1..=64).contains(&text.len()) && text.bytes().all(fine)).then(|| text.to_owned())
+}
+
+/// An interface's name.
+#[must_use]
+pub fn interface(text: &str) -> Option<String> {
+    let fine = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';
+    ((1..=15).contains(&text.len()) && text.bytes().all(fine) && text != "." && text != "..")
+        .then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_labels_uuids_or_devices() {
+        assert_eq!(place("LABEL=FIRSTLIGHT"), Some(Place::Label("FIRSTLIGHT".into())));
+        assert_eq!(place("UUID=12AB-34CD"), Some(Place::Uuid("12AB-34CD".into())));
+        assert_eq!(place("/dev/sda1"), Some(Place::Device("/dev/sda1".into())));
+        for bad in ["", "LABEL=", "UUID=", "/dev/", "sda1", "/dev/../etc/passwd", "http://x/y"] {
+            assert_eq!(place(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_root_may_be_an_image_on_a_place() {
+        let root = root_source("LABEL=X:/a/b.squashfs").unwrap();
+        assert_eq!((root.place, root.image.as_deref()), (Place::Label("X".into()), Some("/a/b.squashfs")));
+        assert_eq!(root_source("/dev/vda").unwrap().image, None);
+        for bad in ["http://host/root.squashfs", "LABEL=X:/", "LABEL=X:/../x", ":/x"] {
+            assert_eq!(root_source(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_need_a_prefix_that_fits() {
+        assert!(address("10.0.0.2/24").is_some());
+        assert!(address("fd00::2/64").is_some());
+        for bad in ["10.0.0.2", "10.0.0.2/33", "10.0.0.2/0", "10.0.0/8", "fd00::2/129", "/24"] {
+            assert_eq!(address(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn serial_lines_are_read_as_in_console_words() {
+        assert_eq!(serial("ttyS0,115200n8"), Some(Serial { name: "ttyS0".into(), rate: Some(115_200) }));
+        assert_eq!(serial("ttyS1"), Some(Serial { name: "ttyS1".into(), rate: None }));
+        for bad in ["", ",9600", "ttyS0,", "ttyS0,fast", "../mem", "ttyS0,1"] {
+            assert_eq!(serial(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Where init's lines appear: serial lines, the screen, /dev/console, the kernel's log and
+//! /run/firstlight/boot.log. All of it is reached through `log`; `simplelog` formats.
+
+pub mod kernel_log;
+pub mod pick;
+pub mod screen;
+pub mod sink;
+
+use crate::config::types::Serial;
+use crate::sys::files;
+use kernel_log::{KernelLog, Shown};
+use log::LevelFilter;
+use simplelog::{CombinedLogger, ConfigBuilder, SharedLogger, WriteLogger};
+use sink::Sink;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+/// All places together.
+#[derive(Debug, Default)]
+struct Places {
+    sinks: Vec<Sink>,
+    kernel: KernelLog,
+    log_file: Option<File>,
+    /// What /sys/class/tty/console/active said.
+    active: String,
+}
+
+/// The handle to all places; the logger holds another.
+#[derive(Debug, Clone, Default)]
+pub struct Console(Arc<Mutex<Places>>);
+
+/// Which of the places a writer serves.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Consoles,
+    KernelLog,
+    LogFile,
+}
+
+/// Collects what the logger writes piecemeal and passes whole lines on.
+struct Lines {
+    console: Console,
+    part: Part,
+    buffer: Vec<u8>,
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for &byte in bytes {
+            if byte == b'\n' {
+                let line = std::mem::take(&mut self.buffer);
+                self.console.put(self.part, &String::from_utf8_lossy(&line));
+            } else {
+                self.buffer.push(byte);
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Console {
+    /// Makes `log` write to the places of this console. Debug lines stay off the consoles.
+    ///
+    /// # Errors
+    /// There is a logger already.
+    pub fn serve_log(&self) -> Result<(), log::SetLoggerError> {
+        let logger = |level, part| -> Box<dyn SharedLogger> {
+            let mut plain = ConfigBuilder::new();
+            plain.set_time_level(LevelFilter::Off).set_thread_level(LevelFilter::Off);
+            plain.set_target_level(LevelFilter::Off).set_max_level(LevelFilter::Off);
+            let lines = Lines { console: self.clone(), part, buffer: Vec::new() };
+            WriteLogger::new(level, plain.build(), lines)
+        };
+        // The consoles first: when one of them stalls, the kernel is told to show the very line.
+        CombinedLogger::init(vec![
+            logger(LevelFilter::Info, Part::Consoles),
+            logger(LevelFilter::Debug, Part::KernelLog),
+            logger(LevelFilter::Debug, Part::LogFile),
+        ])
+    }
+
+    /// Opens what there is before the configuration is known: the kernel's log, the screen, the
+    /// console. Without any console the kernel's log remains, which the kernel then shows.
+    pub fn open(&self) {
+        self.with(|places| {
+            places.kernel = KernelLog::open();
+            places.active =
+                fs::read_to_string("/sys/class/tty/console/active").unwrap_or_else(|_| String::new());
+            places.choose(&["tty0", "console"]);
+            kernel_log::show(if places.sinks.is_empty() { Shown::OursToo } else { Shown::NotOurs });
+        });
+    }
+
+    /// Adds serial lines and sets their rates. `named` says whether a person asked for them: then
+    /// an absent one is reported; else a rate that the kernel already set is left alone.
+    #[must_use]
+    pub fn add_serial(&self, lines: &[Serial], named: bool) -> Vec<String> {
+        let mut troubles = Vec::new();
+        self.with(|places| {
+            let mut wanted: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+            wanted.extend(["tty0", "console"]);
+            places.choose(&wanted);
+            for line in lines {
+                let sink = places.sinks.iter().find(|sink| sink.name == line.name);
+                let by_kernel = places.active.split_whitespace().any(|name| name == line.name);
+                match (sink, line.rate) {
+                    (None, _) if named => {
+                        troubles.push(format!("console.serial: {} cannot be opened", line.name));
+                    }
+                    (Some(sink), Some(rate)) if named || !by_kernel => {
+                        if let Err(e) = sink.set_rate(rate) {
+                            troubles.push(format!("console.serial: {}: rate {rate}: {e}", line.name));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        });
+        troubles
+    }
+
+    /// Keeps all lines from now on in a file as well.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn keep_in(&self, path: &Path) -> io::Result<()> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        self.with(|places| places.log_file = Some(file));
+        Ok(())
+    }
+
+    /// Writes to the screen no more: it is about to go.
+    pub fn leave_screen(&self) {
+        self.with(|places| places.sinks.retain(|sink| places_real(sink, &places.active) != "tty0"));
+    }
+
+    /// The consoles' names, for a person who looks for the verdict.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.with(|places| names = places.sinks.iter().map(|sink| sink.name.clone()).collect());
+        names
+    }
+
+    /// Writes a line everywhere, not through `log`: for last words after a panic.
+    pub fn last_words(&self, line: &str) {
+        [Part::Consoles, Part::KernelLog, Part::LogFile].into_iter().for_each(|part| self.put(part, line));
+    }
+
+    /// Waits until the consoles have sent everything, `limit` at most for all together.
+    pub fn drain(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        self.with(|places| {
+            places.sinks.iter().for_each(|s| s.drain(until.saturating_duration_since(Instant::now())));
+        });
+    }
+
+    fn put(&self, part: Part, line: &str) {
+        self.with(|places| places.put(part, line));
+    }
+
+    /// Never waits for the lock: the only other holder can be ourselves, in a panic.
+    fn with(&self, act: impl FnOnce(&mut Places)) {
+        match self.0.try_lock() {
+            Ok(mut places) => act(&mut places),
+            Err(TryLockError::Poisoned(poisoned)) => act(&mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+}
+
+/// The device a sink really is: `console` stands for the last active one.
+fn places_real<'a>(sink: &'a Sink, active: &'a str) -> &'a str {
+    match active.split_whitespace().last() {
+        Some(last) if sink.name == "console" => last,
+        _ => &sink.name,
+    }
+}
+
+impl Places {
+    /// Opens the devices of these names that are there, each physical one once, and keeps those
+    /// already open.
+    fn choose(&mut self, names: &[&str]) {
+        let mut there = Vec::new();
+        for name in names {
+            let Ok(meta) = fs::metadata(Path::new("/dev").join(name)) else { continue };
+            let number = files::device_number(meta.rdev());
+            if self.sinks.iter().all(|sink| sink.name != *name) {
+                match Sink::open(name, &Path::new("/dev").join(name)) {
+                    Ok(sink) => self.sinks.push(sink),
+                    Err(_) => continue,
+                }
+            }
+            there.push(pick::Candidate { name: (*name).to_owned(), number });
+        }
+        let kept = pick::pick(&there, &self.active);
+        self.sinks.retain(|sink| kept.contains(&sink.name));
+    }
+
+    fn put(&mut self, part: Part, line: &str) {
+        match part {
+            Part::Consoles => {
+                let stalled = |sinks: &[Sink]| sinks.iter().filter(|sink| sink.is_stalled()).count();
+                let before = stalled(&self.sinks);
+                self.sinks.iter_mut().for_each(|sink| sink.line(line));
+                if stalled(&self.sinks) > before {
+                    kernel_log::show(Shown::OursToo);
+                }
+            }
+            Part::KernelLog => self.kernel.line(line),
+            Part::LogFile => {
+                if let Some(file) = &mut self.log_file {
+                    // A full /run is told by the publish stage, which needs it more.
+                    let _full = writeln!(file, "{line}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `console.screen`: whether a firmware framebuffer on an NVIDIA GPU stays or goes. Planning reads
+//! sysfs and gives the writes as data; a child does them, for a driver may take its time to let go.
+
+use crate::config::types::{Console as Settings, Origin, Screen};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// NVIDIA's PCI vendor number.
+const NVIDIA: &str = "0x10de";
+
+/// Drivers that show a framebuffer which the firmware set up; simpledrm calls itself
+/// `simple-framebuffer`, as simplefb does.
+const FIRMWARE_DRIVERS: [&str; 4] =
+    ["simple-framebuffer", "efi-framebuffer", "vesa-framebuffer", "simpledrm"];
+
+/// One write into sysfs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The file.
+    pub file: PathBuf,
+    /// What to write.
+    pub value: String,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}", self.value, self.file.display())
+    }
+}
+
+/// What the configuration means for this boot.
+#[must_use]
+pub fn wanted(settings: &Settings) -> Screen {
+    match (settings.screen, settings.booted_from) {
+        (Screen::Auto, Origin::Stick) => Screen::Keep,
+        (Screen::Auto, Origin::Network) => Screen::Release,
+        (given, _) => given,
+    }
+}
+
+/// The NVIDIA GPUs that the firmware made its display, by sysfs alone.
+#[must_use]
+pub fn gpus_with_display(sys: &Path) -> Vec<String> {
+    let says = |device: &Path, file: &str, what: &str| {
+        fs::read_to_string(device.join(file)).is_ok_and(|text| text.trim() == what)
+    };
+    let devices = sys.join("bus/pci/devices");
+    let names = names(&devices).into_iter();
+    names
+        .filter(|name| says(&devices.join(name), "vendor", NVIDIA))
+        .filter(|name| says(&devices.join(name), "boot_vga", "1"))
+        .collect()
+}
+
+/// The writes that free the firmware's framebuffer: first the text consoles that use one, then the
+/// drivers that own one.
+#[must_use]
+pub fn plan(sys: &Path) -> Vec<Step> {
+    let consoles = sys.join("class/vtconsole");
+    let uses_one = |name: &String| {
+        let text = fs::read_to_string(consoles.join(name).join("name"));
+        text.is_ok_and(|text| text.contains("frame buffer"))
+    };
+    let mut steps: Vec<_> = names(&consoles)
+        .into_iter()
+        .filter(uses_one)
+        .map(|name| Step { file: consoles.join(name).join("bind"), value: "0".to_owned() })
+        .collect();
+    for driver in FIRMWARE_DRIVERS {
+        let dir = sys.join("bus/platform/drivers").join(driver);
+        let devices = names(&dir).into_iter().filter(|name| name.contains('.') && dir.join(name).is_dir());
+        steps.extend(devices.map(|name| Step { file: dir.join("unbind"), value: name }));
+    }
+    steps
+}
+
+/// Does the plan.
+///
+/// # Errors
+/// The step that failed, and how.
+pub fn act(steps: &[Step]) -> Result<(), String> {
+    steps.iter().try_for_each(|step| fs::write(&step.file, &step.value).map_err(|e| format!("{step}: {e}")))
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let sys = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        sys
+    }
+
+    #[test]
+    fn only_an_nvidia_gpu_with_the_firmwares_display_counts() {
+        let sys = machine(&[
+            ("bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"),
+            ("bus/pci/devices/0000:01:00.0/boot_vga", "1\n"),
+            ("bus/pci/devices/0000:02:00.0/vendor", "0x10de\n"),
+            ("bus/pci/devices/0000:02:00.0/boot_vga", "0\n"),
+            ("bus/pci/devices/0000:03:00.0/vendor", "0x1a03\n"),
+            ("bus/pci/devices/0000:03:00.0/boot_vga", "1\n"),
+        ]);
+        assert_eq!(gpus_with_display(sys.path()), ["0000:01:00.0"]);
+    }
+
+    #[test]
+    fn text_consoles_are_freed_before_the_driver() {
+        let sys = machine(&[
+            ("class/vtconsole/vtcon0/name", "(S) dummy device\n"),
+            ("class/vtconsole/vtcon1/name", "(M) frame buffer device\n"),
+            ("class/vtconsole/vtcon1/bind", "1\n"),
+            ("bus/platform/drivers/simple-framebuffer/unbind", ""),
+            ("bus/platform/drivers/simple-framebuffer/simple-framebuffer.0/x", ""),
+        ]);
+        let steps = plan(sys.path());
+        let text: Vec<_> =
+            steps.iter().map(|s| s.to_string().replace(sys.path().to_str().unwrap(), "")).collect();
+        assert_eq!(
+            text,
+            [
+                "0 > /class/vtconsole/vtcon1/bind",
+                "simple-framebuffer.0 > /bus/platform/drivers/simple-framebuffer/unbind"
+            ]
+        );
+        act(&steps).unwrap();
+        let bind = fs::read_to_string(sys.path().join("class/vtconsole/vtcon1/bind")).unwrap();
+        assert_eq!(bind, "0");
+    }
+
+    #[test]
+    fn auto_keeps_the_screen_of_a_stick_and_releases_that_of_the_network() {
+        let settings =
+            |screen, booted_from| Settings { serial: vec![], serial_named: false, screen, booted_from };
+        assert_eq!(wanted(&settings(Screen::Auto, Origin::Stick)), Screen::Keep);
+        assert_eq!(wanted(&settings(Screen::Auto, Origin::Network)), Screen::Release);
+        assert_eq!(wanted(&settings(Screen::Keep, Origin::Network)), Screen::Keep);
+    }
+}

@@ -1,0 +1,4 @@
+//! Disks: what is on them and which one a place means.
+
+pub mod find;
+pub mod superblock;

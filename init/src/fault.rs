@@ -1,0 +1,131 @@
+//! What can go wrong in init itself, with a stable code that a person can quote, and the last words
+//! about it. What is done afterwards is the policy's.
+
+use crate::child::Request;
+use crate::console::Console;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use thiserror::Error;
+
+/// A fault of init. Anything wrong with the machine or the validator is no fault: it is a verdict.
+#[derive(Debug, Error)]
+pub enum Fault {
+    /// A mandatory mount failed.
+    #[error("{what} on {at}: {source}")]
+    Mount {
+        /// File system.
+        what: &'static str,
+        /// Folder.
+        at: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Signals cannot be received.
+    #[error("signalfd: {0}")]
+    Signals(io::Error),
+    /// The configuration is wrong; each a line.
+    #[error("{}", .0.join("\n"))]
+    Config(Vec<String>),
+    /// The machine could not be handed over.
+    #[error("{0}")]
+    HandOff(String),
+    /// Somebody asked for the end of the boot.
+    #[error("asked to {} before the hand-over", .0.word())]
+    Asked(Request),
+    /// A panic was caught.
+    #[error("{0}")]
+    Panic(String),
+}
+
+impl Request {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Reboot => "reboot",
+            Self::PowerOff => "power off",
+        }
+    }
+}
+
+impl Fault {
+    /// The stable code.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Mount { .. } => "INIT-MOUNT",
+            Self::Signals(_) => "INIT-SIGNALS",
+            Self::Config(_) => "INIT-CONFIG",
+            Self::HandOff(_) => "INIT-HANDOFF",
+            Self::Asked(_) => "INIT-ASKED",
+            Self::Panic(_) => "INIT-PANIC",
+        }
+    }
+
+    /// What the verdict names as failed.
+    #[must_use]
+    pub const fn failed(&self) -> &'static str {
+        match self {
+            Self::Mount { .. } => "mounts",
+            Self::Config(_) => "config",
+            Self::HandOff(_) => "hand-off",
+            Self::Asked(_) => "interrupted",
+            Self::Signals(_) | Self::Panic(_) => "init",
+        }
+    }
+
+    /// The last words, a line each.
+    #[must_use]
+    pub fn last_words(&self) -> Vec<String> {
+        self.to_string().lines().map(|line| format!("ERROR     {}: {line}", self.code())).collect()
+    }
+}
+
+/// Says the last words everywhere they may survive: consoles, kernel log, boot.log, and the
+/// firmware's store by /dev/pmsg0.
+pub fn say(console: &Console, fault: &Fault) {
+    let pmsg = OpenOptions::new().write(true).open("/dev/pmsg0");
+    for line in fault.last_words() {
+        console.last_words(&line);
+        if let Ok(mut pmsg) = pmsg.as_ref() {
+            let _full = writeln!(pmsg, "firstlight: {line}");
+        }
+    }
+}
+
+static PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Makes a panic leave its message here instead of on standard error, which can block.
+pub fn record_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let message = info.payload_as_str().unwrap_or("no message");
+        let place = info.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
+        *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{message}{place}"));
+    }));
+}
+
+/// The fault that a caught panic is.
+#[must_use]
+pub fn of_panic() -> Fault {
+    let message = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Fault::Panic(message.unwrap_or_else(|| "a panic without a message".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_a_fault_carries_its_code() {
+        let fault = Fault::Config(vec!["a: b".into(), "c: d".into()]);
+        assert_eq!(fault.last_words(), ["ERROR     INIT-CONFIG: a: b", "ERROR     INIT-CONFIG: c: d"]);
+    }
+
+    #[test]
+    fn a_panic_becomes_a_fault_with_its_place() {
+        record_panics();
+        let caught = std::panic::catch_unwind(|| panic!("on purpose"));
+        assert!(caught.is_err());
+        let text = of_panic().to_string();
+        assert!(text.starts_with("on purpose at ") && text.contains("fault.rs:"), "{text}");
+    }
+}

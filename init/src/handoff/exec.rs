@@ -1,0 +1,128 @@
+//! Hand-over by exec: init stays process 1, supervises the workload, forwards signals, reaps
+//! orphans, and does at its end what `workload.on_exit` says.
+
+use super::After;
+use crate::child::{ENVIRONMENT, End, pid_of};
+use crate::config::types::OnExit;
+use crate::environment::Variable;
+use crate::fault::Fault;
+use crate::machine::Machine;
+use crate::paths;
+use crate::sys::machine;
+use crate::sys::process::{self, Pid, Signal};
+use log::info;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a workload may take to stop when asked, and to vanish when killed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Starts the workload and waits for its end.
+///
+/// # Errors
+/// [`Fault::HandOff`] when it cannot be started.
+pub fn supervise(
+    m: &mut Machine,
+    words: &[String],
+    on_exit: OnExit,
+    variables: &[Variable],
+) -> Result<After, Fault> {
+    let started = Instant::now();
+    let program = words.first().map_or("", String::as_str);
+    let pid = start(words, variables).map_err(|e| Fault::HandOff(format!("workload.exec {program}: {e}")))?;
+    let (end, asked) = Watch { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end();
+    info!("workload  {} {} after {:.1} s", program, end, started.elapsed().as_secs_f64());
+    Ok(asked.unwrap_or(match on_exit {
+        OnExit::PowerOff => After::PowerOff,
+        OnExit::Reboot => After::Reboot,
+        OnExit::Hold => After::Hold,
+    }))
+}
+
+/// Starts a program on the console, in a session of its own.
+///
+/// # Errors
+/// As execve(2).
+pub fn start(words: &[String], variables: &[Variable]) -> io::Result<Pid> {
+    let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(ENVIRONMENT);
+    command.envs(variables.iter().map(|v| (&v.name, &v.value))).current_dir("/");
+    let [input, output, errors] = console();
+    command.stdin(input).stdout(output).stderr(errors);
+    process::own_session(&mut command);
+    pid_of(&command.spawn()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// The console three times; without one nothing as input and the kernel's log as output.
+fn console() -> [Stdio; 3] {
+    let all = terminal().and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
+    all.unwrap_or_else(|_| {
+        let log =
+            || OpenOptions::new().write(true).open("/dev/kmsg").map_or_else(|_| Stdio::null(), Stdio::from);
+        [Stdio::null(), log(), log()]
+    })
+}
+
+/// Opened without waiting for a carrier, then made to wait for bytes as programs expect.
+pub(super) fn terminal() -> io::Result<File> {
+    let file = crate::sys::files::open_terminal_both_ways(Path::new(paths::CONSOLE))?;
+    machine::set_blocking(&file)?;
+    Ok(file)
+}
+
+struct Watch<'a> {
+    m: &'a Machine,
+    pid: Pid,
+    asked: Option<After>,
+    kill_at: Option<Instant>,
+    give_up_at: Option<Instant>,
+}
+
+impl Watch<'_> {
+    fn until_end(mut self) -> (End, Option<After>) {
+        loop {
+            if let Some(status) = process::reap(Some(self.pid)) {
+                process::kill_group(self.pid, Signal::HUP);
+                let end = status.exit_status().map(End::Exited);
+                let end = end.or(status.terminating_signal().map(End::Signalled));
+                return (end.unwrap_or(End::Exited(0)), self.asked);
+            }
+            while let Some(signal) = self.m.children.signals.next() {
+                self.forward(signal);
+            }
+            let now = Instant::now();
+            if self.kill_at.is_some_and(|at| now >= at) {
+                process::kill_group(self.pid, Signal::KILL);
+                self.kill_at = None;
+                self.give_up_at = Some(now + GRACE);
+            }
+            if self.give_up_at.is_some_and(|at| now >= at) {
+                return (End::Unkillable(GRACE), self.asked);
+            }
+            let next = [self.kill_at, self.give_up_at].into_iter().flatten().min();
+            let limit = next.map(|at| at.saturating_duration_since(now));
+            let _something_came = process::readable(&[self.m.children.signals.as_fd()], limit);
+        }
+    }
+
+    /// SIGINT (Ctrl-Alt-Del) and SIGTERM end the workload and then the machine; the rest is its own.
+    fn forward(&mut self, signal: Signal) {
+        let after = match signal {
+            Signal::CHILD | Signal::PIPE => return,
+            Signal::INT => After::Reboot,
+            Signal::TERM => After::PowerOff,
+            other => return process::kill_group(self.pid, other),
+        };
+        if self.asked.is_none() {
+            info!("workload  is asked to stop, {} s", GRACE.as_secs());
+            self.kill_at = Some(Instant::now() + GRACE);
+        }
+        self.asked = Some(after);
+        process::kill_group(self.pid, Signal::TERM);
+    }
+}

@@ -1,0 +1,65 @@
+//! The end of everything: hold until somebody asks for more, then stop what runs, write the caches
+//! out, let the consoles finish, and turn the machine off or restart it.
+
+use super::After;
+use crate::child::Request;
+use crate::child::watch::request_of;
+use crate::helper;
+use crate::machine::Machine;
+use crate::sys::process::Signal;
+use crate::sys::{machine, process};
+use log::info;
+use std::os::fd::AsFd;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long processes may take to stop, and consoles to finish.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Never returns: process 1 must not.
+pub fn finish(m: &mut Machine, mut after: After) -> ! {
+    loop {
+        if after == After::Hold {
+            info!("HOLD      Ctrl-Alt-Del reboots, SIGTERM powers off");
+            m.console.drain(GRACE);
+            after = hold(m);
+        }
+        stop_everything(m);
+        info!("{}", if after == After::Reboot { "REBOOT" } else { "POWEROFF" });
+        m.console.drain(GRACE);
+        let refused = if after == After::Reboot { machine::restart() } else { machine::power_off() };
+        let why = refused.map_or_else(|| "no reason".to_owned(), |e| e.to_string());
+        info!(
+            "warning: the kernel does not {}: {why}",
+            if after == After::Reboot { "restart" } else { "power off" }
+        );
+        after = After::Hold;
+    }
+}
+
+/// Reaps and waits for a request; the one place besides the workload where init waits for good.
+fn hold(m: &Machine) -> After {
+    loop {
+        let _orphans = process::reap(None);
+        match request_of(&m.children.signals) {
+            Some(Request::Reboot) => return After::Reboot,
+            Some(Request::PowerOff) => return After::PowerOff,
+            None => {}
+        }
+        let _something_came = process::readable(&[m.children.signals.as_fd()], None);
+    }
+}
+
+fn stop_everything(m: &Machine) {
+    process::kill_all(Signal::TERM);
+    let until = Instant::now() + GRACE;
+    while process::others_live() && Instant::now() < until {
+        let _orphans = process::reap(None);
+        sleep(Duration::from_millis(10));
+    }
+    process::kill_all(Signal::KILL);
+    let done = m.children.run_quietly(&helper::sync());
+    if done.end != crate::child::End::Exited(helper::FINE) {
+        info!("warning: writing the caches out: {}", done.end);
+    }
+}

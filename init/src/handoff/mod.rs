@@ -1,0 +1,143 @@
+//! Stage 10: one action, planned as data and done. An action that hands the machine over and
+//! cannot is a fault; the others always come to an [`After`].
+
+pub mod exec;
+pub mod last;
+pub mod root;
+pub mod shell;
+mod switch_root;
+
+use crate::config::types::{Action, RootSource, Workload, WorkloadMode};
+use crate::environment::Variable;
+use crate::fault::Fault;
+use crate::machine::Machine;
+use std::fmt;
+
+/// What comes after everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// Stay.
+    Hold,
+    /// Restart the machine.
+    Reboot,
+    /// Turn it off.
+    PowerOff,
+}
+
+/// What is to be done with the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plan {
+    /// Start the workload and supervise it.
+    Exec(Vec<String>),
+    /// Make another root `/` and its init process 1.
+    SwitchRoot(RootSource, Vec<String>),
+    /// A shell on the console.
+    Shell,
+    /// Nothing more.
+    After(After),
+    /// Hold, for there is no workload to start.
+    NoWorkload,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exec(words) => write!(f, "exec {}", words.join(" ")),
+            Self::SwitchRoot(root, _) => write!(f, "switch root to {root}"),
+            Self::Shell => f.write_str("a shell on the console"),
+            Self::After(After::Hold) => f.write_str("hold"),
+            Self::After(After::Reboot) => f.write_str("reboot"),
+            Self::After(After::PowerOff) => f.write_str("power off"),
+            Self::NoWorkload => f.write_str("hold: workload.mode = none"),
+        }
+    }
+}
+
+impl fmt::Display for RootSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let image = self.image.as_ref().map_or_else(String::new, |image| format!(":{image}"));
+        write!(f, "{}{image}", self.place.text())
+    }
+}
+
+/// Plans an action.
+#[must_use]
+pub fn plan(action: Action, workload: &Workload) -> Plan {
+    match (action, &workload.mode) {
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::None) => Plan::NoWorkload,
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::Exec(words)) => {
+            Plan::Exec(words.clone())
+        }
+        (Action::Workload | Action::WorkloadWithoutP2p, WorkloadMode::SwitchRoot { root, exec }) => {
+            Plan::SwitchRoot(root.clone(), exec.clone())
+        }
+        (Action::Hold, _) => Plan::After(After::Hold),
+        (Action::Shell, _) => Plan::Shell,
+        (Action::Reboot, _) => Plan::After(After::Reboot),
+        (Action::PowerOff, _) => Plan::After(After::PowerOff),
+    }
+}
+
+/// What is left to do after a fault: the workload's own actions hold.
+#[must_use]
+pub const fn fallback(action: Action) -> Fallback {
+    match action {
+        Action::Shell => Fallback::Shell,
+        Action::Reboot => Fallback::After(After::Reboot),
+        Action::PowerOff => Fallback::After(After::PowerOff),
+        Action::Workload | Action::WorkloadWithoutP2p | Action::Hold => Fallback::After(After::Hold),
+    }
+}
+
+/// What can follow a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// A shell on the console.
+    Shell,
+    /// Nothing more.
+    After(After),
+}
+
+impl Fallback {
+    /// Does it.
+    pub fn go(self, m: &mut Machine) -> After {
+        match self {
+            Self::Shell => shell::run(m),
+            Self::After(after) => after,
+        }
+    }
+}
+
+/// Does it; returns when there is something to do after it.
+///
+/// # Errors
+/// [`Fault::HandOff`] when the machine could not be handed over.
+pub fn go(m: &mut Machine, plan: Plan, workload: &Workload, variables: &[Variable]) -> Result<After, Fault> {
+    match plan {
+        Plan::Exec(words) => exec::supervise(m, &words, workload.on_exit, variables),
+        Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, variables)),
+        Plan::Shell => Ok(shell::run(m)),
+        Plan::After(after) => Ok(after),
+        Plan::NoWorkload => Ok(After::Hold),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::types::OnExit;
+
+    #[test]
+    fn a_fault_is_never_followed_by_the_workload() {
+        for action in [Action::Workload, Action::WorkloadWithoutP2p, Action::Hold] {
+            assert_eq!(fallback(action), Fallback::After(After::Hold));
+        }
+    }
+
+    #[test]
+    fn the_workload_without_one_configured_holds() {
+        let none = Workload { mode: WorkloadMode::None, on_exit: OnExit::PowerOff, lock_modules: false };
+        assert_eq!(plan(Action::Workload, &none), Plan::NoWorkload);
+        assert_eq!(plan(Action::PowerOff, &none), Plan::After(After::PowerOff));
+    }
+}

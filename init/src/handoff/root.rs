@@ -1,0 +1,92 @@
+//! Mounts a new root where it can be looked at before it becomes `/`. Runs in a child (disks can
+//! hang) in the mounts of process 1. What cannot be written gets a writable layer in memory.
+
+use crate::config::types::RootSource;
+use crate::disk::find::{Found, find_waiting};
+use crate::disk::superblock::{HEAD, Kind, Superblock, probe};
+use crate::sys::files::{self, Flags};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long the disk may take to appear.
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Where the parts of a root lie; `/run` goes along into the new root.
+const MEDIUM: &str = "/run/firstlight/root/medium";
+const LOWER: &str = "/run/firstlight/root/lower";
+const MEMORY: &str = "/run/firstlight/root/memory";
+
+/// Mounts `source` at `target`.
+///
+/// # Errors
+/// A line naming the step and what went wrong. What was mounted until then stays: nobody goes on
+/// with it.
+pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
+    let Found { device, kind } = find_waiting(&source.place, WAIT).map_err(|e| e.to_string())?;
+    let (device, kind) = match &source.image {
+        None => (device, kind),
+        Some(image) => {
+            attach(&device, kind, MEDIUM, Flags::RDONLY)?;
+            image_device(&format!("{MEDIUM}{image}"))?
+        }
+    };
+    if !kind.is_read_only() {
+        return attach(&device, kind, &target.to_string_lossy(), Flags::empty());
+    }
+    attach(&device, kind, LOWER, Flags::RDONLY)?;
+    folder(MEMORY)?;
+    files::mount("tmpfs", Path::new(MEMORY), "tmpfs", Flags::empty(), "mode=0755")
+        .map_err(|e| format!("tmpfs: {e}"))?;
+    let (upper, work) = (format!("{MEMORY}/upper"), format!("{MEMORY}/work"));
+    folder(&upper)?;
+    folder(&work)?;
+    folder(&target.to_string_lossy())?;
+    let data = format!("lowerdir={LOWER},upperdir={upper},workdir={work}");
+    files::mount("overlay", target, "overlay", Flags::empty(), &data).map_err(|e| format!("overlay: {e}"))
+}
+
+fn attach(device: &str, kind: Kind, at: &str, flags: Flags) -> Result<(), String> {
+    folder(at)?;
+    let name = kind.name();
+    files::mount(device, Path::new(at), name, flags, "")
+        .map_err(|e| format!("{device} as {name} on {at}: {e}"))
+}
+
+fn folder(path: &str) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"))
+}
+
+/// A loop device of an image file.
+fn image_device(path: &str) -> Result<(String, Kind), String> {
+    let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
+    let mut head = vec![0; HEAD];
+    let length = file.read_at(&mut head, 0).map_err(|e| format!("{path}: {e}"))?;
+    head.truncate(length);
+    match probe(&head) {
+        Some(Superblock { kind, .. }) if kind.is_read_only() => {
+            files::loop_device(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
+        }
+        Some(other) => Err(format!("{path}: is {}, allowed: squashfs, erofs", other.kind.name())),
+        None => Err(format!("{path}: is no file system, allowed: squashfs, erofs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_no_squashfs_or_erofs_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("root.img");
+        fs::write(&path, vec![0; HEAD]).unwrap();
+        let path = path.to_str().unwrap();
+        assert!(image_device(path).unwrap_err().ends_with("is no file system, allowed: squashfs, erofs"));
+        fs::write(path, "XFSB".to_owned() + &"\0".repeat(HEAD)).unwrap();
+        assert!(image_device(path).unwrap_err().ends_with("is xfs, allowed: squashfs, erofs"));
+        fs::write(path, "").unwrap();
+        assert!(image_device(path).is_err());
+    }
+}

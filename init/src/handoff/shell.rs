@@ -1,0 +1,20 @@
+//! The action `shell`: busybox sh on the console, once; after it the machine holds.
+
+use super::{After, exec};
+use crate::config::types::OnExit;
+use crate::machine::Machine;
+use crate::paths;
+use log::info;
+
+/// Runs the shell. That there is none is no fault: holding is all that is left.
+pub fn run(m: &mut Machine) -> After {
+    info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
+    let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];
+    match exec::supervise(m, &words, OnExit::Hold, &[]) {
+        Ok(after) => after,
+        Err(fault) => {
+            info!("warning: {fault}");
+            After::Hold
+        }
+    }
+}

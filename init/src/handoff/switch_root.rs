@@ -1,0 +1,128 @@
+//! Hand-over by switch-root: another root becomes `/` and its init process 1. Everything that can
+//! be found wrong is found before the point of no return.
+
+use crate::child::{ENVIRONMENT, End};
+use crate::config::types::RootSource;
+use crate::console::kernel_log::{self, Shown};
+use crate::environment::{self, Variable};
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use crate::stages::publish::P2P_OFF;
+use crate::sys::files;
+use crate::write::write_atomically;
+use log::info;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::exec::terminal;
+
+/// What is moved along.
+const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
+
+/// The inits that are looked for, in this order.
+const INITS: [&str; 3] = ["/sbin/init", "/usr/lib/systemd/systemd", "/init"];
+
+/// Switches; returns only the fault that kept it from doing so.
+pub(super) fn switch(m: &mut Machine, root: &RootSource, exec: &[String], variables: &[Variable]) -> Fault {
+    match prepare(m, root, exec, variables) {
+        Ok(words) => {
+            info!("switch    {} becomes process 1 of {root}", words.join(" "));
+            m.console.drain(crate::child::GRACE);
+            Fault::HandOff(format!("workload.root {root}: {}", commit(&words, variables)))
+        }
+        Err(fault) => fault,
+    }
+}
+
+/// All that can be undone: mounts the root, looks for its init, writes nccl.conf.
+fn prepare(
+    m: &Machine,
+    root: &RootSource,
+    exec: &[String],
+    variables: &[Variable],
+) -> Result<Vec<String>, Fault> {
+    let failed = |why: String| Fault::HandOff(format!("workload.root {root}: {why}"));
+    let done = m.run(&helper::mount_root(&root.to_string()), &mut |_, _| false, |_| true)?;
+    if done.end != End::Exited(helper::FINE) {
+        return Err(failed(done.reason()));
+    }
+    let new_root = Path::new(paths::NEW_ROOT);
+    let words = if exec.is_empty() {
+        let found = INITS.iter().find(|init| files::is_program_in(new_root, init));
+        vec![
+            found
+                .map(|init| (*init).to_owned())
+                .ok_or_else(|| failed(format!("has none of {}", INITS.join(", "))))?,
+        ]
+    } else {
+        exec.to_vec()
+    };
+    let program = words.first().map_or("", String::as_str);
+    if !files::is_program_in(new_root, program) {
+        return Err(failed(format!("has no program {program}")));
+    }
+    if let Err(e) = write_nccl_conf(new_root, variables) {
+        if variables.iter().any(|v| v.name == P2P_OFF) {
+            return Err(failed(format!("{}: {e}", paths::NCCL_CONF)));
+        }
+        info!("warning: {} of the new root: {e}", paths::NCCL_CONF);
+    }
+    Ok(words)
+}
+
+fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
+    if !variables.iter().any(|v| v.name.starts_with("NCCL_")) {
+        return Ok(());
+    }
+    let path = new_root.join(paths::NCCL_CONF.trim_start_matches('/'));
+    fs::create_dir_all(path.parent().unwrap_or(new_root))?;
+    let old = match fs::read_to_string(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+        other => other?,
+    };
+    write_atomically(&path, environment::nccl_conf(&old, variables).as_bytes())
+}
+
+/// Moves over and starts the new init; returns only the step that failed.
+fn commit(words: &[String], variables: &[Variable]) -> String {
+    match move_over() {
+        Ok(()) => start(words, variables),
+        Err(why) => why,
+    }
+}
+
+/// Moves the mounts, makes the root `/`, frees what the old one holds.
+fn move_over() -> Result<(), String> {
+    let step = |what: &str, result: io::Result<()>| result.map_err(|e| format!("{what}: {e}"));
+    let new_root = Path::new(paths::NEW_ROOT);
+    let old_root = files::open_folder(Path::new("/")).map_err(|e| format!("/: {e}"))?;
+    for at in MOVED {
+        let to = new_root.join(at.trim_start_matches('/'));
+        step(at, fs::create_dir_all(&to))?;
+        step(at, files::move_mount(Path::new(at), &to))?;
+    }
+    step("the new root", std::env::set_current_dir(new_root))?;
+    step("moving it to /", files::move_mount(new_root, Path::new("/")))?;
+    step("chroot", files::enter_root_here())?;
+    kernel_log::show(Shown::OursToo);
+    files::empty_memory_root(&old_root);
+    Ok(())
+}
+
+/// Becomes the new init.
+fn start(words: &[String], variables: &[Variable]) -> String {
+    let Some((program, args)) = words.split_first() else { return "nothing to start".to_owned() };
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(ENVIRONMENT).envs(variables.iter().map(|v| (&v.name, &v.value)));
+    if let Ok(console) = terminal()
+        && let (Ok(output), Ok(errors)) = (console.try_clone(), console.try_clone())
+    {
+        command.stdin(console).stdout(output).stderr(errors);
+    }
+    format!("{program}: {}", command.exec())
+}

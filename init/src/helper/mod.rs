@@ -1,0 +1,176 @@
+//! What process 1 has done by a child of its own binary, `init helper NAME ..`, because it touches
+//! disks, drivers or links that can hang. This file says how to start each; `dispatch` is the child.
+
+mod disk;
+mod network;
+
+use crate::child::Spec;
+use crate::config::types::{Driver, Place, Validator};
+use crate::config::values;
+use crate::console::screen;
+use crate::modules::Tree;
+use crate::paths;
+use crate::sys::files;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Exit status: done.
+pub const FINE: i32 = 0;
+/// Exit status: not done; standard error says why.
+pub const FAILED: i32 = 1;
+/// Exit status: the disk is not there.
+pub const ABSENT: i32 = 3;
+/// Exit status: the disk is there, the file is not.
+pub const NO_FILE: i32 = 4;
+/// What `keep-report` prints when the disk has a config.toml.
+pub const HAS_CONFIG: &str = "config.toml";
+
+/// This program, whatever its name is.
+const OURSELVES: &str = "/proc/self/exe";
+/// Disks answer within this or not at all.
+const DISK: Duration = Duration::from_secs(30);
+
+fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
+    let mut all = vec!["helper", name];
+    all.extend(args);
+    Spec::new(OURSELVES, &all, deadline)
+}
+
+/// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`].
+#[must_use]
+pub fn fetch_config(place: &Place, wait: Duration) -> Spec {
+    let wait_s = wait.as_secs();
+    helper("fetch-config", &[&place.text(), &wait_s.to_string()], DISK + wait)
+}
+
+/// Keeps a file as `reports/NUMBER-NAME.json` on the data partition and removes the oldest ones.
+#[must_use]
+pub fn keep_report(place: &Place, file: &str, name: &str, keep: u16) -> Spec {
+    helper("keep-report", &[&place.text(), file, name, &keep.to_string()], DISK)
+}
+
+/// Mounts a new root.
+#[must_use]
+pub fn mount_root(text: &str) -> Spec {
+    helper("mount-root", &[text, paths::NEW_ROOT], DISK + Duration::from_secs(10))
+}
+
+/// Frees the firmware's framebuffers.
+#[must_use]
+pub fn release_screen() -> Spec {
+    helper("release-screen", &[], Duration::from_secs(10))
+}
+
+/// Writes all caches out.
+#[must_use]
+pub fn sync() -> Spec {
+    helper("sync", &[], Duration::from_secs(20))
+}
+
+/// Loads the driver's modules, printing each one's name.
+#[must_use]
+pub fn load_modules(driver: &Driver) -> Spec {
+    let mut args = driver.modules.clone();
+    args.extend(driver.parameters.iter().map(|(module, words)| format!("{module}={words}")));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    helper("load-modules", &args, driver.timeout)
+}
+
+/// Loads what the network cards need, waits for a carrier, and prints the interface.
+#[must_use]
+pub fn find_interface(name: Option<&str>, timeout: Duration) -> Spec {
+    let timeout_s = timeout.as_secs().to_string();
+    helper("find-interface", &[name.unwrap_or(""), &timeout_s], timeout + Duration::from_secs(5))
+}
+
+/// A command of the validator with the configuration that is its.
+#[must_use]
+pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Spec {
+    let files = config.files.iter().flat_map(|file| ["--config".to_owned(), file.clone()]);
+    let words = config.set.iter().flat_map(|word| ["--set".to_owned(), word.clone()]);
+    let command = command.iter().map(|word| (*word).to_owned());
+    let mut spec = Spec::new(paths::VALIDATOR, &[], deadline);
+    spec.args = files.chain(words).chain(command).collect();
+    spec
+}
+
+/// The validator's `env` of this boot's report.
+#[must_use]
+pub fn environment() -> Spec {
+    Spec::new(paths::VALIDATOR, &["env", paths::REPORT], Duration::from_secs(20))
+}
+
+/// Acts as the helper that the words name; the exit status, or `None` when they name none.
+pub fn dispatch(args: &[String]) -> Option<i32> {
+    let (first, rest) = args.split_first()?;
+    let (name, rest) = rest.split_first()?;
+    if first != "helper" {
+        return None;
+    }
+    let words: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let result = match (name.as_str(), words.as_slice()) {
+        ("fetch-config", [place, wait_s]) => disk::fetch_config(place, wait_s),
+        ("keep-report", [place, file, name, keep]) => disk::keep_report(place, file, name, keep),
+        ("mount-root", [root, target]) => mount_root_here(root, target),
+        ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
+        ("load-modules", words) => done(load_modules_here(words)),
+        ("find-interface", [name, timeout_s]) => done(network::find_interface(name, timeout_s)),
+        ("sync", []) => {
+            files::sync();
+            Ok(FINE)
+        }
+        _ => Err(format!("no helper {name} of {} words", words.len())),
+    };
+    Some(result.unwrap_or_else(|why| {
+        let _nobody_reads = writeln!(io::stderr(), "{why}");
+        FAILED
+    }))
+}
+
+fn done(result: Result<(), String>) -> Result<i32, String> {
+    result.map(|()| FINE)
+}
+
+/// Prints a line for process 1; that it no longer listens is no matter.
+fn say(line: &str) {
+    let _nobody_reads = writeln!(io::stdout(), "{line}");
+}
+
+fn mount_root_here(root: &str, target: &str) -> Result<i32, String> {
+    let source = values::root_source(root).ok_or_else(|| format!("{root}: no root"))?;
+    done(crate::handoff::root::mount(&source, Path::new(target)))
+}
+
+/// Words with `=` are parameters, the others modules.
+fn load_modules_here(words: &[&str]) -> Result<(), String> {
+    let modules: Vec<_> = words.iter().filter(|w| !w.contains('=')).map(|w| (*w).to_owned()).collect();
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
+    Tree::open(&Tree::of_this_kernel())?.load(&modules, &parameters, &mut say)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_words_are_no_helper() {
+        assert_eq!(dispatch(&[]), None);
+        assert_eq!(dispatch(&["helper".into()]), None);
+        assert_eq!(dispatch(&["single".into(), "sync".into()]), None);
+        assert_eq!(dispatch(&["helper".into(), "reboot".into()]), Some(FAILED));
+    }
+
+    #[test]
+    fn the_validator_gets_files_then_words_then_the_command() {
+        let config = Validator {
+            files: vec!["a".into(), "b".into()],
+            set: vec!["x.y=1".into()],
+            timeout: Duration::ZERO,
+        };
+        let spec = validator(&config, &["validate"], Duration::ZERO);
+        assert_eq!(spec.args, ["--config", "a", "--config", "b", "--set", "x.y=1", "validate"]);
+    }
+}

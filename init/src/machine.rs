@@ -1,0 +1,111 @@
+//! What the whole boot shares: consoles, children, times. And the one wrapper around a stage, which
+//! prints one uniform line: its name, what it did, milliseconds.
+
+use crate::child::{Children, Done, End, Spec, Stream};
+use crate::config::types::Action;
+use crate::console::Console;
+use crate::fault::Fault;
+use crate::sys::machine::since_boot;
+use crate::verdict::Judgement;
+use log::info;
+use std::fmt::Display;
+use std::time::Duration;
+
+/// The boot's shared state.
+#[derive(Debug)]
+pub struct Machine {
+    /// Where lines appear.
+    pub console: Console,
+    /// Who waits for children.
+    pub children: Children,
+    /// What a fault is followed by; known once the policy is.
+    pub on_fault: Action,
+    /// Whether the verdict was told: it is told once.
+    pub announced: bool,
+    started: Duration,
+}
+
+impl Machine {
+    /// Starts the clock and takes the signals.
+    ///
+    /// # Errors
+    /// [`Fault::Signals`]
+    pub fn new(console: Console) -> Result<Self, Fault> {
+        let started = since_boot();
+        let children = Children::new().map_err(Fault::Signals)?;
+        Ok(Self { console, children, on_fault: Action::Hold, announced: false, started })
+    }
+
+    /// Runs a stage and prints its line.
+    ///
+    /// # Errors
+    /// The stage's.
+    pub fn stage<T: Display>(
+        &mut self,
+        name: &str,
+        stage: impl FnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let began = since_boot();
+        let result = stage(self);
+        let took = since_boot().saturating_sub(began).as_millis();
+        match &result {
+            Ok(value) => info!("{}", stage_line(name, &value.to_string(), took)),
+            Err(fault) => info!("{}", stage_line(name, &format!("stopped by {}", fault.code()), took)),
+        }
+        result
+    }
+
+    /// Runs a child and shows its last lines when it ended otherwise than `fine` says.
+    ///
+    /// # Errors
+    /// [`Fault::Asked`] when the machine was asked to go down meanwhile.
+    pub fn run(
+        &self,
+        spec: &Spec,
+        line: &mut dyn FnMut(Stream, &str) -> bool,
+        fine: impl Fn(End) -> bool,
+    ) -> Result<Done, Fault> {
+        let done = self.children.run(spec, line);
+        if let End::Interrupted(request) = done.end {
+            return Err(Fault::Asked(request));
+        }
+        if !fine(done.end) {
+            let name = spec.program.rsplit('/').next().unwrap_or(&spec.program);
+            done.tail.iter().for_each(|line| info!("  {name}: {line}"));
+        }
+        Ok(done)
+    }
+
+    /// Tells the verdict, once a boot, after the times that led to it.
+    pub fn announce(&mut self, judgement: &Judgement) {
+        if std::mem::replace(&mut self.announced, true) {
+            return;
+        }
+        let init = since_boot().saturating_sub(self.started);
+        let own = init.saturating_sub(self.children.waited()).as_millis();
+        let (kernel, init) = (self.started.as_secs_f64(), init.as_secs_f64());
+        info!("boot      kernel {kernel:.2} s, init to verdict {init:.2} s, init's own {own} ms");
+        judgement.announcement().iter().for_each(|line| info!("{line}"));
+    }
+
+    /// Seconds since init started.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        since_boot().saturating_sub(self.started).as_secs_f64()
+    }
+}
+
+fn stage_line(name: &str, did: &str, milliseconds: u128) -> String {
+    format!("{name:<9} {did:<58} {milliseconds:>7} ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_line_fits_80_columns() {
+        assert_eq!(stage_line("lock down", "modules locked", 3).len(), 79);
+        assert!(stage_line("mounts", "x", 1).ends_with("      1 ms"));
+    }
+}

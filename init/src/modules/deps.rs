@@ -1,0 +1,93 @@
+//! Module dependencies: `modules.dep` to the order in which files are loaded.
+
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// What `modules.dep` says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Deps(BTreeMap<String, Vec<String>>);
+
+/// A module that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("module {0} is not in modules.dep and not built into the kernel")]
+pub struct Missing(pub String);
+
+/// A module's name from its file or from any spelling: `-` and `_` are the same.
+#[must_use]
+pub fn name_of(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let stem = file.split(".ko").next().unwrap_or(file);
+    stem.replace('-', "_")
+}
+
+impl Deps {
+    /// Reads `path: dependency dependency ..` lines; lines without a colon are nothing.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let lines = text.lines().filter_map(|line| line.split_once(':'));
+        let pairs = lines.map(|(path, needs)| {
+            let files = std::iter::once(path).chain(needs.split_whitespace());
+            (name_of(path.trim()), files.map(|file| file.trim().to_owned()).collect())
+        });
+        Self(pairs.collect())
+    }
+
+    /// The files to load for `modules`, in order, each once. A file's line in modules.dep has all
+    /// it needs, the most basic last. What is in `builtin` needs nothing.
+    ///
+    /// # Errors
+    /// The first module that is nowhere.
+    pub fn order(&self, modules: &[String], builtin: &[String]) -> Result<Vec<String>, Missing> {
+        let mut files: Vec<String> = Vec::new();
+        for module in modules {
+            let name = name_of(module);
+            let needed = match self.0.get(&name) {
+                Some(needed) => needed.as_slice(),
+                None if builtin.contains(&name) => &[],
+                None => return Err(Missing(module.clone())),
+            };
+            for file in needed.iter().rev().filter(|file| !file.is_empty()) {
+                if !files.contains(file) {
+                    files.push(file.clone());
+                }
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The names in `modules.builtin`.
+#[must_use]
+pub fn builtin(text: &str) -> Vec<String> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(name_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEP: &str = "kernel/a.ko.zst: kernel/b.ko.zst kernel/c-d.ko.zst\nkernel/b.ko.zst: kernel/c-d.ko.zst\n\
+                       kernel/c-d.ko.zst:\nextra/nvidia-uvm.ko: extra/nvidia.ko\nextra/nvidia.ko:\n";
+
+    fn order(names: &[&str]) -> Result<Vec<String>, Missing> {
+        let names: Vec<_> = names.iter().map(|n| (*n).to_owned()).collect();
+        Deps::parse(DEP).order(&names, &builtin("kernel/x-y.ko\n"))
+    }
+
+    #[test]
+    fn dependencies_come_first_and_once() {
+        assert_eq!(order(&["a"]).unwrap(), ["kernel/c-d.ko.zst", "kernel/b.ko.zst", "kernel/a.ko.zst"]);
+        assert_eq!(order(&["nvidia", "nvidia-uvm"]).unwrap(), ["extra/nvidia.ko", "extra/nvidia-uvm.ko"]);
+    }
+
+    #[test]
+    fn dashes_and_underscores_are_the_same() {
+        assert_eq!(order(&["nvidia_uvm"]), order(&["nvidia-uvm"]));
+    }
+
+    #[test]
+    fn a_built_in_module_needs_no_file_and_an_unknown_one_is_named() {
+        assert_eq!(order(&["x_y"]).unwrap(), [""; 0]);
+        assert_eq!(order(&["a", "nvidai"]), Err(Missing("nvidai".to_owned())));
+    }
+}

@@ -1,0 +1,34 @@
+//! The paths that init, the validator and the workload agree on.
+
+/// What is written in a boot and read by the workload.
+pub const RUN: &str = "/run/firstlight";
+/// The validator's report.
+pub const REPORT: &str = "/run/firstlight/report.json";
+/// init's verdict, `firstlight.verdict/1`.
+pub const VERDICT: &str = "/run/firstlight/verdict.json";
+/// NAME=value lines for the workload.
+pub const ENV: &str = "/run/firstlight/env";
+/// Is there after PASS and DEGRADED only.
+pub const VALIDATED: &str = "/run/firstlight/validated";
+/// What the fabric pass changed.
+pub const JOURNAL: &str = "/run/firstlight/fabric.json";
+/// Every console line of this boot.
+pub const BOOT_LOG: &str = "/run/firstlight/boot.log";
+/// A copy of the data partition's config.toml.
+pub const PARTITION_CONFIG: &str = "/run/firstlight/partition-config.toml";
+/// The first configuration layer.
+pub const CONFIG: &str = "/etc/firstlight/config.toml";
+/// The folder of the second.
+pub const CONFIG_D: &str = "/etc/firstlight/config.d";
+/// NCCL's own configuration.
+pub const NCCL_CONF: &str = "/etc/nccl.conf";
+/// The validator.
+pub const VALIDATOR: &str = "/usr/bin/firstlight";
+/// Shell and DHCP client.
+pub const BUSYBOX: &str = "/usr/bin/busybox";
+/// What udhcpc calls to apply a lease.
+pub const DHCP_SCRIPT: &str = "/usr/lib/firstlight/udhcpc.script";
+/// The console that a workload and a shell talk to.
+pub const CONSOLE: &str = "/dev/console";
+/// Where a new root is mounted before it becomes `/`.
+pub const NEW_ROOT: &str = "/newroot";

@@ -1,0 +1,105 @@
+//! Stage 7: from the proof and the troubles on the way to a verdict, and from the verdict and the
+//! policy to one action. Pure.
+
+use crate::config::types::{Action, Policy};
+use crate::verdict::{Judgement, Proof, Trouble, Verdict, judge};
+use std::fmt;
+
+/// The verdict and what follows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The verdict with its grounds.
+    pub judgement: Judgement,
+    /// What the policy says to it.
+    pub action: Action,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = self.judgement.verdict;
+        write!(f, "{verdict}: policy.{} = {}", key(verdict), self.action)
+    }
+}
+
+const fn key(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "on_pass",
+        Verdict::Degraded => "on_degraded",
+        Verdict::Fail => "on_fail",
+        Verdict::Error => "on_error",
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Workload => "workload",
+            Self::WorkloadWithoutP2p => "workload-without-p2p",
+            Self::Hold => "hold",
+            Self::Shell => "shell",
+            Self::Reboot => "reboot",
+            Self::PowerOff => "poweroff",
+        })
+    }
+}
+
+impl Policy {
+    /// The action after a verdict.
+    #[must_use]
+    pub const fn after(&self, verdict: Verdict) -> Action {
+        match verdict {
+            Verdict::Pass => self.on_pass,
+            Verdict::Degraded => self.on_degraded,
+            Verdict::Fail => self.on_fail,
+            Verdict::Error => self.on_error,
+        }
+    }
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(policy: &Policy, proof: &Proof, troubles: &[Trouble]) -> Decision {
+    let judgement = judge(proof, troubles);
+    let action = policy.after(judgement.verdict);
+    Decision { judgement, action }
+}
+
+impl Decision {
+    /// Makes it ERROR because of something that came up after the decision.
+    pub fn worsen(&mut self, policy: &Policy, trouble: &Trouble) {
+        self.judgement.worsen(trouble);
+        self.action = policy.after(Verdict::Error);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::End;
+
+    const POLICY: Policy = Policy {
+        on_pass: Action::Workload,
+        on_degraded: Action::WorkloadWithoutP2p,
+        on_fail: Action::Shell,
+        on_error: Action::PowerOff,
+    };
+
+    #[test]
+    fn each_verdict_has_its_own_action() {
+        let actions =
+            [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error].map(|v| POLICY.after(v));
+        assert_eq!(actions, [Action::Workload, Action::WorkloadWithoutP2p, Action::Shell, Action::PowerOff]);
+    }
+
+    #[test]
+    fn a_crash_is_followed_by_on_error_and_said_so() {
+        let proof = Proof {
+            end: End::Signalled(11),
+            reason: String::new(),
+            report: Err(String::new()),
+            lines: vec![],
+            seconds: 0.0,
+        };
+        assert_eq!(decide(&POLICY, &proof, &[]).to_string(), "ERROR: policy.on_error = poweroff");
+    }
+}

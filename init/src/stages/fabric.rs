@@ -1,0 +1,80 @@
+//! Stage 3: the fabric pass, `firstlight fabric fix`, in a child before the driver is there. Its own
+//! findings are the validator's to repeat; that it could not do its work is trouble.
+
+use crate::child::{End, Stream};
+use crate::config::types::Validator;
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use crate::verdict::Trouble;
+use log::debug;
+use std::fmt;
+use std::time::Duration;
+
+/// The pass reads and writes a few hundred registers; a wedged device makes each take long.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How the pass ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fixed {
+    /// It did what the policy asks.
+    Done(String),
+    /// Something is left that the validator will name.
+    Left(String),
+    /// It could not be done.
+    Failed(String),
+}
+
+impl fmt::Display for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(said) => f.write_str(said),
+            Self::Left(said) => write!(f, "warning: not all mended: {said}"),
+            Self::Failed(why) => write!(f, "ERROR: {why}"),
+        }
+    }
+}
+
+impl Fixed {
+    /// What it means for the verdict.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        match self {
+            Self::Failed(cause) => Some(Trouble { stage: "fabric", cause: cause.clone() }),
+            Self::Done(_) | Self::Left(_) => None,
+        }
+    }
+}
+
+/// Runs the pass.
+///
+/// # Errors
+/// [`Fault::Config`] when the validator refuses its sections (status 64), or an interruption.
+pub fn fix(m: &mut Machine, config: &Validator) -> Result<Fixed, Fault> {
+    let spec = helper::validator(config, &["fabric", "fix", "--journal", paths::JOURNAL], DEADLINE);
+    let mut last = String::new();
+    let mut line = |stream: Stream, line: &str| {
+        debug!("fabric: {line}");
+        if stream == Stream::Out && !line.trim().is_empty() {
+            line.trim().clone_into(&mut last);
+        }
+        stream == Stream::Out
+    };
+    let done = m.run(&spec, &mut line, |end| matches!(end, End::Exited(0 | 1 | 64)))?;
+    if done.end == End::Exited(64) {
+        return Err(Fault::Config(refusal(&done.tail)));
+    }
+    if last.is_empty() {
+        last = "nothing said".to_owned();
+    }
+    Ok(match done.end {
+        End::Exited(0) => Fixed::Done(last),
+        End::Exited(1) => Fixed::Left(last),
+        _ => Fixed::Failed(format!("firstlight fabric fix {}", done.end)),
+    })
+}
+
+fn refusal(tail: &[String]) -> Vec<String> {
+    if tail.is_empty() { vec!["the validator refused its configuration".to_owned()] } else { tail.to_vec() }
+}

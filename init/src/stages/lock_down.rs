@@ -1,0 +1,49 @@
+//! Stage 9: once the machine is handed over, no module can be loaded any more, if that is wanted.
+
+use crate::config::types::{Action, Workload, WorkloadMode};
+use std::fmt;
+use std::fs;
+
+const FILE: &str = "/proc/sys/kernel/modules_disabled";
+
+/// What became of it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// No module can be loaded until the next boot.
+    Yes,
+    /// Nothing is handed over.
+    NoWorkload,
+    /// `workload.lock_modules = false`
+    NotWanted,
+    /// The kernel refused.
+    Refused(String),
+}
+
+impl fmt::Display for Locked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Yes => f.write_str("no more modules can be loaded"),
+            Self::NoWorkload => f.write_str("nothing: no workload follows"),
+            Self::NotWanted => f.write_str("workload.lock_modules = false: modules may be loaded"),
+            Self::Refused(why) => write!(f, "warning: modules are not locked: {why}"),
+        }
+    }
+}
+
+/// Locks what is to be locked.
+#[must_use]
+pub fn lock(action: Action, workload: &Workload) -> Locked {
+    let handed_over = matches!(action, Action::Workload | Action::WorkloadWithoutP2p);
+    if !handed_over || workload.mode == WorkloadMode::None {
+        return Locked::NoWorkload;
+    }
+    if !workload.lock_modules {
+        return Locked::NotWanted;
+    }
+    match fs::write(FILE, "1") {
+        Ok(()) => Locked::Yes,
+        // A kernel without modules has no such file and nothing to lock.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Locked::Yes,
+        Err(e) => Locked::Refused(format!("{FILE}: {e}")),
+    }
+}

@@ -1,0 +1,13 @@
+//! The stages of the boot, one file each. Each returns a typed value whose `Display` is what the
+//! stage did; their order stands in `main.rs`.
+
+pub mod config;
+pub mod decide;
+pub mod driver;
+pub mod fabric;
+pub mod lock_down;
+pub mod mounts;
+pub mod network;
+pub mod publish;
+pub mod screen;
+pub mod validate;

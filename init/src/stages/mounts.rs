@@ -1,0 +1,149 @@
+//! Stage 1: the kernel's own file systems. One table; the first mandatory mount that fails stops
+//! the boot with its own error. What is already mounted stays.
+
+use crate::fault::Fault;
+use crate::machine::Machine;
+use crate::paths;
+use crate::sys::files::{self, Flags};
+use crate::sys::{machine, process};
+use log::info;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+/// Whether the boot can go on without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// It stops without it.
+    Must,
+    /// It is taken when the kernel and the firmware have it.
+    May,
+}
+
+/// One mount: file system, folder, flags, data, need.
+struct Mount(&'static str, &'static str, Flags, &'static str, Need);
+
+const SAFE: Flags = Flags::NOSUID.union(Flags::NODEV).union(Flags::NOEXEC);
+
+const TABLE: &[Mount] = &[
+    Mount("proc", "/proc", SAFE, "", Need::Must),
+    Mount("sysfs", "/sys", SAFE, "", Need::Must),
+    Mount("devtmpfs", "/dev", Flags::NOSUID, "mode=0755", Need::Must),
+    Mount(
+        "devpts",
+        "/dev/pts",
+        Flags::NOSUID.union(Flags::NOEXEC),
+        "mode=0620,gid=5,ptmxmode=0666",
+        Need::Must,
+    ),
+    Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
+    Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
+    Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
+    Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
+    Mount("debugfs", "/sys/kernel/debug", SAFE, "mode=0700", Need::May),
+    Mount("efivarfs", "/sys/firmware/efi/efivars", SAFE, "", Need::May),
+    Mount("pstore", "/sys/fs/pstore", SAFE, "", Need::May),
+];
+
+/// What shells and programs expect beside what devtmpfs has.
+const LINKS: &[(&str, &str)] = &[
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+];
+
+/// What became of the table.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Mounted {
+    mounted: usize,
+    kept: usize,
+    absent: Vec<&'static str>,
+}
+
+impl fmt::Display for Mounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} mounted", self.mounted)?;
+        if self.kept > 0 {
+            write!(f, ", {} were already", self.kept)?;
+        }
+        if !self.absent.is_empty() {
+            write!(f, ", no {}", self.absent.join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Mounts everything, then opens the consoles and the boot log, which need it.
+///
+/// # Errors
+/// [`Fault::Mount`] for the first mandatory one that fails. The consoles are opened even then.
+pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
+    files::fill_standard_descriptors();
+    let mounted = mount_all();
+    m.console.open();
+    info!("firstlight-init {}", env!("CARGO_PKG_VERSION"));
+    let mounted = mounted?;
+    for (target, link) in LINKS {
+        let _there = symlink(target, link);
+    }
+    let log = fs::create_dir_all(paths::RUN).and_then(|()| m.console.keep_in(Path::new(paths::BOOT_LOG)));
+    if let Err(e) = log {
+        info!("warning: {}: {e}", paths::BOOT_LOG);
+    }
+    // Refused in a process id namespace, where no keyboard is ours.
+    let _in_namespace = machine::catch_ctrl_alt_del();
+    if let Err(e) = process::raise_limits() {
+        info!("warning: memlock and stack limits stay: {e}");
+    }
+    Ok(mounted)
+}
+
+fn mount_all() -> Result<Mounted, Fault> {
+    let mut done = Mounted::default();
+    for Mount(what, at, flags, data, need) in TABLE {
+        match mount(what, at, *flags, data, *need) {
+            Ok(true) => done.mounted += 1,
+            Ok(false) => done.kept += 1,
+            Err(_) if *need == Need::May => done.absent.push(what),
+            Err(source) => return Err(Fault::Mount { what, at, source }),
+        }
+    }
+    Ok(done)
+}
+
+/// False when something was mounted there already.
+fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Result<bool> {
+    let at = Path::new(at);
+    if need == Need::Must && !at.exists() {
+        fs::create_dir_all(at)?;
+    }
+    if files::is_mount_point(at)? {
+        return Ok(false);
+    }
+    match files::mount(what, at, what, flags, data) {
+        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_mounted_before_what_lies_in_it() {
+        for (n, Mount(_, at, ..)) in TABLE.iter().enumerate() {
+            let later = TABLE.iter().skip(n + 1);
+            assert_eq!(later.filter(|m| at.starts_with(&format!("{}/", m.1))).count(), 0, "{at}");
+        }
+    }
+
+    #[test]
+    fn the_line_says_what_is_absent() {
+        let done = Mounted { mounted: 8, kept: 1, absent: vec!["pstore", "efivarfs"] };
+        assert_eq!(done.to_string(), "8 mounted, 1 were already, no pstore efivarfs");
+    }
+}

@@ -1,0 +1,204 @@
+//! Stage 8: writes down what the workload reads, and keeps the report on the data partition. What
+//! cannot be written makes the verdict ERROR: a workload cannot obey what it cannot read.
+
+use crate::child::{End, Stream};
+use crate::config::types::{Action, Config, Report};
+use crate::environment::{self, Variable};
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use crate::stages::decide::Decision;
+use crate::verdict::{Judgement, Trouble};
+use crate::write::write_atomically;
+use log::info;
+use serde_json::json;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// NCCL's switch against peer-to-peer.
+pub const P2P_OFF: &str = "NCCL_P2P_DISABLE";
+
+/// The decision as it was written down, and what the workload gets.
+#[derive(Debug)]
+pub struct Published {
+    /// The decision; ERROR if it could not be written down.
+    pub decision: Decision,
+    /// The workload's variables.
+    pub variables: Vec<Variable>,
+    kept: String,
+}
+
+impl fmt::Display for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", paths::VERDICT, self.kept)
+    }
+}
+
+/// Publishes.
+///
+/// # Errors
+/// Only an interruption.
+pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Result<Published, Fault> {
+    if let Some(root) = &decision.judgement.recorded {
+        info!("warning: the report is about the recorded machine {root}, not about this one");
+    }
+    let mut variables = match variables(m, &decision)? {
+        Ok(variables) => variables,
+        Err(trouble) => {
+            decision.worsen(&config.policy, &trouble);
+            Vec::new()
+        }
+    };
+    apply_action(&decision, &mut variables);
+    if let Err(trouble) = write_down(&decision, &variables) {
+        rewrite(&mut decision, config, &mut variables, &trouble);
+    }
+    let (kept, trouble) = keep(m, &config.report, &decision.judgement)?;
+    if let Some(trouble) = trouble {
+        rewrite(&mut decision, config, &mut variables, &trouble);
+    }
+    Ok(Published { decision, variables, kept })
+}
+
+/// Writes everything again after trouble made the verdict ERROR. What cannot be written even then
+/// does not stand there from before, and a workload that must be told to leave P2P alone is not
+/// started.
+fn rewrite(decision: &mut Decision, config: &Config, variables: &mut Vec<Variable>, trouble: &Trouble) {
+    decision.worsen(&config.policy, trouble);
+    apply_action(decision, variables);
+    withdraw(&decision.judgement);
+    if write_down(decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
+        decision.action = Action::Hold;
+    }
+}
+
+/// Writes a verdict about which nothing else is to be believed, as well as it can be.
+pub fn withdraw(judgement: &Judgement) {
+    let _not_there = fs::remove_file(paths::VALIDATED);
+    if let Err(trouble) = write(paths::VERDICT, &verdict_json(judgement)) {
+        // An old verdict must not be read in its place.
+        let _not_there = fs::remove_file(paths::VERDICT);
+        info!("warning: {}", trouble.cause);
+    }
+}
+
+/// What the validator says that the workload's environment is.
+fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, Trouble>, Fault> {
+    if !decision.judgement.has_report {
+        return Ok(Ok(Vec::new()));
+    }
+    let mut lines = Vec::new();
+    let mut line = |stream: Stream, line: &str| {
+        if stream == Stream::Out && lines.len() < 1000 {
+            lines.push(line.to_owned());
+        }
+        stream == Stream::Out
+    };
+    let spec = helper::environment();
+    let done = m.run(&spec, &mut line, |end| end == End::Exited(0))?;
+    let trouble = |cause| Trouble { stage: "publish", cause };
+    if done.end != End::Exited(0) {
+        return Ok(Err(trouble(format!("firstlight env {}", done.end))));
+    }
+    Ok(environment::parse(&lines).map_err(trouble))
+}
+
+/// Adds what the action itself wants the workload to be told.
+fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
+    if decision.action == Action::WorkloadWithoutP2p {
+        variables.retain(|v| v.name != P2P_OFF);
+        variables.push(Variable { name: P2P_OFF.to_owned(), value: "1".to_owned() });
+    }
+}
+
+fn write_down(decision: &Decision, variables: &[Variable]) -> Result<(), Trouble> {
+    write(paths::ENV, &environment::lines(variables))?;
+    let old = fs::read_to_string(paths::NCCL_CONF).unwrap_or_else(|_| String::new());
+    write(paths::NCCL_CONF, &environment::nccl_conf(&old, variables))?;
+    write(paths::VERDICT, &verdict_json(&decision.judgement))?;
+    if decision.judgement.verdict.is_good() {
+        write(paths::VALIDATED, "")?;
+    }
+    Ok(())
+}
+
+fn write(path: &str, text: &str) -> Result<(), Trouble> {
+    write_atomically(Path::new(path), text.as_bytes())
+        .map_err(|e| Trouble { stage: "publish", cause: format!("{path}: {e}") })
+}
+
+/// `firstlight.verdict/1`
+fn verdict_json(judgement: &Judgement) -> String {
+    let value = json!({
+        "schema": "firstlight.verdict/1",
+        "verdict": judgement.verdict,
+        "cause": judgement.cause,
+        "failed": judgement.failed,
+        "exit_status": judgement.exit_status,
+        "fingerprint": judgement.fingerprint,
+        "bound_to": judgement.bound_to,
+        "report": judgement.has_report.then_some(paths::REPORT),
+        "seconds": judgement.seconds,
+    });
+    format!("{value:#}\n")
+}
+
+/// Keeps the report on the data partition: what was done, and whether a configuration turned up
+/// there too late to count, which makes every judgement one of the wrong rules.
+fn keep(m: &Machine, report: &Report, judgement: &Judgement) -> Result<(String, Option<Trouble>), Fault> {
+    let Some(place) = &report.partition else { return Ok(("no data partition".to_owned(), None)) };
+    let (mut kept, mut late) = (String::new(), false);
+    let mut line = |stream: Stream, line: &str| {
+        match line {
+            _ if stream == Stream::Err => return false,
+            helper::HAS_CONFIG => late = !report.config_read,
+            _ => line.clone_into(&mut kept),
+        }
+        true
+    };
+    let file = if judgement.has_report { paths::REPORT } else { paths::VERDICT };
+    let spec = helper::keep_report(place, file, &report_name(judgement), report.keep);
+    let done = m.run(&spec, &mut line, |_| true)?;
+    let cause = format!("{} came after the configuration was read and has a config.toml", place.text());
+    let trouble = late.then_some(Trouble { stage: "config", cause });
+    Ok(match done.end {
+        End::Exited(helper::FINE) => (format!("kept as {kept}"), trouble),
+        End::Exited(helper::ABSENT) if !report.named => {
+            (format!("no {} to keep it on", place.text()), trouble)
+        }
+        _ => (format!("warning: not kept: {}", done.reason()), trouble),
+    })
+}
+
+/// `20261120T100000Z-PASS`: the rest of a report's file name, after its number.
+fn report_name(judgement: &Judgement) -> String {
+    let started = judgement.started.as_deref().unwrap_or("unknown");
+    let plain: String = started.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
+    format!("{plain}-{}", judgement.verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_file_has_every_key_of_its_schema() {
+        let judgement = Judgement::error("config", "why".to_owned(), 0.5);
+        let value: serde_json::Value = serde_json::from_str(&verdict_json(&judgement)).unwrap();
+        assert_eq!(
+            value,
+            json!({ "schema": "firstlight.verdict/1", "verdict": "ERROR", "cause": "why", "failed": ["config"],
+                "exit_status": null, "fingerprint": null, "bound_to": null, "report": null, "seconds": 0.5 })
+        );
+    }
+
+    #[test]
+    fn a_report_is_named_by_its_start_and_verdict_in_plain_letters() {
+        let mut judgement = Judgement::error("config", String::new(), 0.5);
+        assert_eq!(report_name(&judgement), "unknown-ERROR");
+        judgement.started = Some("../2026-11-20T10:00:00Z".to_owned());
+        assert_eq!(report_name(&judgement), "20261120T100000Z-ERROR");
+    }
+}

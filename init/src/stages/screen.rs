@@ -1,0 +1,65 @@
+//! Between config and fabric: a firmware framebuffer on an NVIDIA GPU stays or goes, before the
+//! fabric pass touches that GPU's windows and before its driver loads.
+
+use crate::child::End;
+use crate::config::types::{Config, Place, Screen};
+use crate::console::screen::{gpus_with_display, wanted};
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use log::info;
+use std::fmt;
+use std::path::Path;
+
+/// What became of the screen.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// No GPU of NVIDIA's is the firmware's display.
+    NotOnGpu,
+    /// It stays on these GPUs.
+    Kept(Vec<String>),
+    /// It was freed from these GPUs.
+    Released(Vec<String>),
+    /// It could not be freed.
+    Stuck(String),
+}
+
+impl fmt::Display for Settled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOnGpu => f.write_str("no firmware display on an NVIDIA GPU"),
+            Self::Kept(gpus) => write!(f, "kept on {}", gpus.join(" ")),
+            Self::Released(gpus) => write!(f, "released from {}", gpus.join(" ")),
+            Self::Stuck(why) => write!(f, "warning: not released: {why}"),
+        }
+    }
+}
+
+/// Settles it. A framebuffer that does not go is no fault of the boot: the validator sees it and
+/// measures what it does.
+///
+/// # Errors
+/// Only an interruption.
+pub fn settle(m: &mut Machine, config: &Config) -> Result<Settled, Fault> {
+    let gpus = gpus_with_display(Path::new("/sys"));
+    if gpus.is_empty() {
+        return Ok(Settled::NotOnGpu);
+    }
+    if wanted(&config.console) == Screen::Keep {
+        return Ok(Settled::Kept(gpus));
+    }
+    info!("This screen goes dark now: it sits on GPU {}.", gpus.join(" "));
+    info!("The verdict will be on: {}", where_the_verdict_is(m, config));
+    m.console.leave_screen();
+    let done = m.run(&helper::release_screen(), &mut |_, _| false, |_| true)?;
+    Ok(match done.end {
+        End::Exited(helper::FINE) => Settled::Released(gpus),
+        _ => Settled::Stuck(done.reason()),
+    })
+}
+
+fn where_the_verdict_is(m: &Machine, config: &Config) -> String {
+    let mut places: Vec<_> = m.console.names().into_iter().filter(|name| name != "tty0").collect();
+    places.extend(config.report.partition.as_ref().map(Place::text));
+    if places.is_empty() { "/run/firstlight of this machine only".to_owned() } else { places.join(", ") }
+}

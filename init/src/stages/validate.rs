@@ -1,0 +1,101 @@
+//! Stage 6: `firstlight validate` in a child. Its lines are shown as they come; its verdict lines
+//! are held back until `decide` has seen that its exit status and its report say the same.
+
+use crate::child::{End, Stream};
+use crate::config::types::Validator;
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use crate::sys::process::{self, Signal};
+use crate::verdict::Proof;
+use log::{debug, info};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::time::Duration;
+
+/// What the validator may take beyond its own deadline, to write its report.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// No report is larger.
+const LARGEST: u64 = 64 << 20;
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the validator {}", self.end)
+    }
+}
+
+/// Has the machine validated.
+///
+/// # Errors
+/// Only an interruption; everything else is a proof of a kind.
+pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
+    forget_old_report();
+    let args = ["validate", "--json", paths::REPORT, "--text", "-"];
+    let spec = helper::validator(config, &args, config.timeout + GRACE);
+    let mut held = Vec::new();
+    let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
+    let done = m.run(&spec, &mut line, |end| matches!(end, End::Exited(0 | 1 | 3)))?;
+    if !matches!(done.end, End::Exited(_)) {
+        // Workers of a validator that died may still hold the GPUs.
+        process::kill_all(Signal::KILL);
+    }
+    Ok(Proof {
+        end: done.end,
+        reason: done.reason(),
+        report: read_report(),
+        lines: held,
+        seconds: done.took.as_secs_f64(),
+    })
+}
+
+/// Whether the line was dealt with; what is not is shown only if the validator ends badly.
+fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
+    match stream {
+        Stream::Err => debug!("validator: {line}"),
+        Stream::Out if is_verdict(line) => held.push(line.to_owned()),
+        Stream::Out => info!("{line}"),
+    }
+    stream == Stream::Out
+}
+
+fn is_verdict(line: &str) -> bool {
+    line.starts_with("VERDICT") || line.starts_with("FIRSTLIGHT ")
+}
+
+/// Only a report of this run counts.
+fn forget_old_report() {
+    for path in [paths::REPORT, paths::VERDICT, paths::VALIDATED, paths::ENV] {
+        let _not_there = fs::remove_file(path);
+    }
+}
+
+fn read_report() -> Result<Vec<u8>, String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(paths::REPORT)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|e| format!("{}: {e}", paths::REPORT))?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(format!("{}: larger than {LARGEST} bytes", paths::REPORT));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdict_lines_are_held_back_and_errors_kept_for_a_bad_end() {
+        let mut held = Vec::new();
+        assert!(show(Stream::Out, "VERDICT  PASS", &mut held));
+        assert!(show(Stream::Out, "FIRSTLIGHT verdict=PASS failed=none seconds=1.0", &mut held));
+        assert!(show(Stream::Out, "firstlight 0.1.0   level standard", &mut held));
+        assert!(!show(Stream::Err, "VERDICT on the wrong stream", &mut held));
+        assert_eq!(held.len(), 2);
+    }
+}

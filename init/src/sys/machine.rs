@@ -1,0 +1,111 @@
+//! System calls about the machine: its clock, terminals, modules, name, network and power.
+
+use super::process::readable;
+use rustix::fs::OFlags;
+use rustix::ioctl;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
+use rustix::system::RebootCommand;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+/// Time since the kernel started.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // The clock cannot be negative and its nanoseconds stay below 10^9; a kernel that says
+    // otherwise only spoils the times we print.
+    Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
+}
+
+/// How many bytes a terminal has still to send; `None` for what is no terminal.
+#[must_use]
+pub fn unsent(terminal: BorrowedFd<'_>) -> Option<usize> {
+    const OUTPUT_QUEUE: ioctl::Opcode = 0x5411; // TIOCOUTQ
+    #[expect(unsafe_code, reason = "rustix has no TIOCOUTQ")]
+    // SAFETY: TIOCOUTQ writes one int.
+    let count = unsafe { ioctl::ioctl(terminal, ioctl::Getter::<OUTPUT_QUEUE, i32>::new()) };
+    usize::try_from(count.ok()?).ok()
+}
+
+/// Sets a serial line's rate.
+///
+/// # Errors
+/// As tcsetattr(3).
+pub fn set_rate(line: BorrowedFd<'_>, rate: u32) -> io::Result<()> {
+    let mut settings = tcgetattr(line)?;
+    settings.set_speed(rate)?;
+    Ok(tcsetattr(line, OptionalActions::Now, &settings)?)
+}
+
+/// Takes O_NONBLOCK off, for a descriptor that a child gets.
+///
+/// # Errors
+/// As fcntl(2).
+pub fn set_blocking(file: &File) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::NONBLOCK)?)
+}
+
+/// Loads a module from a file, which the kernel unpacks itself when `compressed`.
+///
+/// # Errors
+/// As finit_module(2).
+pub fn load_module(file: &File, parameters: &str, compressed: bool) -> io::Result<()> {
+    const COMPRESSED_FILE: i32 = 4; // MODULE_INIT_COMPRESSED_FILE
+    let parameters = CString::new(parameters)?;
+    let flags = if compressed { COMPRESSED_FILE } else { 0 };
+    Ok(rustix::system::finit_module(file, &parameters, flags)?)
+}
+
+/// The running kernel's release, as in /lib/modules.
+#[must_use]
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Names the machine.
+///
+/// # Errors
+/// As sethostname(2).
+pub fn set_hostname(name: &str) -> io::Result<()> {
+    Ok(rustix::system::sethostname(name.as_bytes())?)
+}
+
+/// Sends one rtnetlink request and reads its acknowledgement.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn route_request(message: &[u8]) -> io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    rustix::net::send(&socket, message, SendFlags::empty())?;
+    if !readable(&[socket.as_fd()], Some(Duration::from_secs(2))).contains(&true) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut answer = [0; 4096];
+    let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
+    crate::netlink::acknowledged(answer.get(..length).unwrap_or(&[]))
+}
+
+/// Makes Ctrl-Alt-Del a SIGINT to process 1 instead of a reset.
+///
+/// # Errors
+/// As reboot(2); in a process id namespace it is refused.
+pub fn catch_ctrl_alt_del() -> io::Result<()> {
+    Ok(rustix::system::reboot(RebootCommand::CadOff)?)
+}
+
+/// Turns the machine off; returns only when that was refused.
+#[must_use]
+pub fn power_off() -> Option<io::Error> {
+    rustix::system::reboot(RebootCommand::PowerOff).err().map(Into::into)
+}
+
+/// Restarts the machine; returns only when that was refused.
+#[must_use]
+pub fn restart() -> Option<io::Error> {
+    rustix::system::reboot(RebootCommand::Restart).err().map(Into::into)
+}

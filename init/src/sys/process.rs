@@ -1,0 +1,158 @@
+//! System calls about processes: signals, waiting, ending, sessions, limits.
+
+use nix::sys::signal::{SigSet, Signal as Masked};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Resource, Rlimit, WaitOptions, WaitStatus};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+pub use rustix::process::{Pid, Signal};
+
+/// Whether this is process 1 (of the machine or of a process id namespace).
+#[must_use]
+pub fn is_process_one() -> bool {
+    rustix::process::getpid().is_init()
+}
+
+/// The signals that process 1 acts on, received through a descriptor and never by interruption.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// Blocks the signals and opens the descriptor. Children get an empty mask from std.
+    ///
+    /// # Errors
+    /// As signalfd(2).
+    pub fn take() -> io::Result<Self> {
+        let mut mask = SigSet::empty();
+        for signal in [
+            Masked::SIGCHLD,
+            Masked::SIGTERM,
+            Masked::SIGINT,
+            Masked::SIGHUP,
+            Masked::SIGQUIT,
+            Masked::SIGUSR1,
+            Masked::SIGUSR2,
+            Masked::SIGPIPE,
+        ] {
+            mask.add(signal);
+        }
+        mask.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// The next signal that came, if any.
+    #[must_use]
+    pub fn next(&self) -> Option<Signal> {
+        let info = self.0.read_signal().ok().flatten()?;
+        Signal::from_named_raw(i32::try_from(info.ssi_signo).ok()?)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of `fds` can be read (or has ended) or the time is over; which are ready.
+/// Without a limit it waits for good.
+#[must_use]
+pub fn readable(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> Vec<bool> {
+    ready(fds, PollFlags::IN, limit)
+}
+
+/// Waits until `fd` takes bytes or the time is over.
+#[must_use]
+pub fn writable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
+    ready(&[fd], PollFlags::OUT, Some(limit)).contains(&true)
+}
+
+fn ready(fds: &[BorrowedFd<'_>], flags: PollFlags, limit: Option<Duration>) -> Vec<bool> {
+    let mut set: Vec<_> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, flags)).collect();
+    let limit = limit.and_then(|d| Timespec::try_from(d).ok());
+    match poll(&mut set, limit.as_ref()) {
+        Ok(_) => set.iter().map(|fd| !fd.revents().is_empty()).collect(),
+        Err(_) => vec![false; fds.len()],
+    }
+}
+
+/// A descriptor that becomes readable when the child ends.
+///
+/// # Errors
+/// As pidfd_open(2).
+pub fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Collects ended children. As process 1 all of them, orphans too; else only `ours`, so that the
+/// library can be tested inside a process with other children. Returns how `ours` ended.
+#[must_use]
+pub fn reap(ours: Option<Pid>) -> Option<WaitStatus> {
+    if !is_process_one() {
+        return ours
+            .and_then(|pid| rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).ok()?)
+            .map(|e| e.1);
+    }
+    let mut found = None;
+    while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+        if Some(pid) == ours {
+            found = Some(status);
+        }
+    }
+    found
+}
+
+/// Sends a signal to a child's whole process group. That nobody is left there is no fault.
+pub fn kill_group(group: Pid, signal: Signal) {
+    let _nobody_left = rustix::process::kill_process_group(group, signal);
+}
+
+/// As process 1: sends a signal to every other process. Else nothing.
+pub fn kill_all(signal: Signal) {
+    if is_process_one() {
+        let signal = Masked::try_from(signal.as_raw()).ok();
+        let _nobody_left = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), signal);
+    }
+}
+
+/// Makes the command start in a session of its own, with `terminal` (its standard input) as the
+/// controlling terminal when that is one.
+pub fn own_session(command: &mut Command) {
+    let setup = || {
+        rustix::process::setsid()?;
+        // A file or a pipe as the console is fine; it only has no job control.
+        let _no_terminal = rustix::process::ioctl_tiocsctty(rustix::stdio::stdin());
+        Ok(())
+    };
+    #[expect(unsafe_code, reason = "std has no safe way to start a child in its own session")]
+    // SAFETY: between fork and exec the closure makes two system calls and touches no memory that
+    // another thread could have locked; init has no other thread.
+    unsafe {
+        command.pre_exec(setup);
+    }
+}
+
+/// Lets this process and its children lock memory without limit and use 64 MiB of stack: what
+/// CUDA, RDMA and MPI programs ask for.
+///
+/// # Errors
+/// As setrlimit(2).
+pub fn raise_limits() -> io::Result<()> {
+    let stack = Some(64 << 20);
+    rustix::process::setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
+    let most = rustix::process::getrlimit(Resource::Stack).maximum;
+    rustix::process::setrlimit(Resource::Stack, Rlimit { current: stack, maximum: most })?;
+    Ok(())
+}
+
+/// As process 1: whether any child or orphan is left; collects one that has ended. Kernel threads
+/// are nobody's children here.
+#[must_use]
+pub fn others_live() -> bool {
+    is_process_one() && !matches!(rustix::process::wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD))
+}

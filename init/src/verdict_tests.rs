@@ -1,0 +1,143 @@
+//! Every combination of what a validator can leave behind; only one way leads to PASS.
+
+use super::*;
+use crate::child::Request;
+use serde_json::json;
+use std::time::Duration;
+
+fn report(verdict: &str, outcomes: &[&str]) -> Value {
+    let tests: Vec<_> =
+        outcomes.iter().enumerate().map(|(n, o)| json!({ "id": format!("t{n}"), "outcome": o })).collect();
+    json!({ "schema": "firstlight.report/1", "verdict": verdict, "root": "/", "started": "2026-11-20T10:00:00Z",
+        "machine": { "fingerprint": "ab".repeat(32), "bound_to": { "kernel": "6.12" } }, "tests": tests })
+}
+
+fn proof(end: End, report: Result<Value, &str>) -> Proof {
+    Proof {
+        end,
+        reason: "some words".into(),
+        report: report.map(|v| v.to_string().into_bytes()).map_err(str::to_owned),
+        lines: vec![],
+        seconds: 1.25,
+    }
+}
+
+fn verdict(end: End, verdict: &str, outcomes: &[&str]) -> Verdict {
+    judge(&proof(end, Ok(report(verdict, outcomes))), &[]).verdict
+}
+
+#[test]
+fn status_and_report_that_agree_are_believed() {
+    for (status, word, outcomes, want) in [
+        (0, "PASS", ["pass", "not-applicable"], Verdict::Pass),
+        (1, "FAIL", ["pass", "fail"], Verdict::Fail),
+        (2, "ERROR", ["pass", "error"], Verdict::Error),
+        (3, "DEGRADED", ["pass", "warn"], Verdict::Degraded),
+    ] {
+        let judged = judge(&proof(End::Exited(status), Ok(report(word, &outcomes))), &[]);
+        assert_eq!((judged.verdict, judged.exit_status, judged.has_report), (want, Some(status), true));
+        assert_eq!(judged.fingerprint.as_deref(), Some("ab".repeat(32).as_str()));
+    }
+}
+
+#[test]
+fn any_disagreement_is_an_error() {
+    for status in [-1, 0, 1, 2, 3, 4, 64, 101, 127, 255] {
+        for word in ["PASS", "FAIL", "ERROR", "DEGRADED", "pass", ""] {
+            let agree = Verdict::of_status(status).is_some_and(|v| v.to_string() == word);
+            if !agree {
+                assert_eq!(verdict(End::Exited(status), word, &["pass"]), Verdict::Error, "{status} {word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_end_is_an_error_even_with_a_fine_report() {
+    for end in [
+        End::Signalled(11),
+        End::TimedOut(Duration::from_secs(9)),
+        End::Unkillable(Duration::from_secs(9)),
+        End::NotStarted(2),
+        End::Interrupted(Request::Reboot),
+    ] {
+        let judged = judge(&proof(end, Ok(report("PASS", &["pass"]))), &[]);
+        assert_eq!((judged.verdict, judged.has_report), (Verdict::Error, false), "{end:?}");
+        assert_eq!(judged.cause, Some(format!("the validator {end}")));
+    }
+}
+
+#[test]
+fn a_pass_whose_tests_do_not_prove_it_is_an_error() {
+    for outcomes in
+        [&["pass", "fail"][..], &["pass", "error"], &["pass", "skipped"], &["not-applicable"], &[]]
+    {
+        assert_eq!(verdict(End::Exited(0), "PASS", outcomes), Verdict::Error, "{outcomes:?}");
+        assert_eq!(verdict(End::Exited(3), "DEGRADED", outcomes), Verdict::Error, "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_pass_that_is_bound_to_no_machine_is_an_error() {
+    for fingerprint in [json!(null), json!(""), json!("ab"), json!("zz".repeat(32)), json!(7)] {
+        let mut value = report("PASS", &["pass"]);
+        value["machine"]["fingerprint"] = fingerprint.clone();
+        let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
+        assert_eq!(judged.verdict, Verdict::Error, "{fingerprint}");
+    }
+}
+
+#[test]
+fn a_missing_or_broken_report_is_an_error_and_says_why() {
+    let judged = judge(&proof(End::Exited(0), Err("report.json: not found")), &[]);
+    assert_eq!((judged.verdict, judged.cause.as_deref()), (Verdict::Error, Some("report.json: not found")));
+    for bytes in [&b""[..], b"{", b"null", b"[]", b"{\"schema\":\"firstlight.report/1\"}", b"\xff\xfe"] {
+        let broken = Proof { report: Ok(bytes.to_vec()), ..proof(End::Exited(0), Err("")) };
+        assert_eq!(judge(&broken, &[]).verdict, Verdict::Error, "{bytes:?}");
+    }
+    let mut other = report("PASS", &["pass"]);
+    other["schema"] = json!("firstlight.report/2");
+    assert_eq!(judge(&proof(End::Exited(0), Ok(other)), &[]).verdict, Verdict::Error);
+}
+
+#[test]
+fn trouble_in_a_stage_makes_a_pass_an_error_and_is_named_first() {
+    let troubles = [
+        Trouble { stage: "fabric", cause: "crashed".into() },
+        Trouble { stage: "driver", cause: "module nvidia is missing".into() },
+    ];
+    let judged = judge(&proof(End::Exited(1), Ok(report("FAIL", &["fail"]))), &troubles);
+    assert_eq!(judged.verdict, Verdict::Error);
+    assert_eq!(judged.cause.as_deref(), Some("fabric: crashed"));
+    assert_eq!(judged.failed, ["fabric", "driver", "t0"]);
+    assert!(judged.has_report);
+}
+
+#[test]
+fn the_validators_own_lines_are_used_only_when_they_say_the_verdict() {
+    let own = ["VERDICT  PASS   15 passed", "FIRSTLIGHT verdict=PASS failed=none seconds=0.4"];
+    let with = |lines: &[&str], status, word| {
+        let lines = lines.iter().map(|l| (*l).to_owned()).collect();
+        let outcome = if status == 0 { "pass" } else { "fail" };
+        judge(&Proof { lines, ..proof(End::Exited(status), Ok(report(word, &[outcome]))) }, &[])
+            .announcement()
+    };
+    assert_eq!(with(&own, 0, "PASS"), own);
+    assert_eq!(
+        with(&own, 1, "FAIL"),
+        ["VERDICT  FAIL", "FIRSTLIGHT verdict=FAIL failed=t0 seconds=1.2"],
+        "lines of another verdict are not shown"
+    );
+    assert_eq!(with(&own[..1], 0, "PASS").len(), 2);
+    assert_eq!(with(&[], 0, "PASS")[1], "FIRSTLIGHT verdict=PASS failed=none seconds=1.2");
+}
+
+#[test]
+fn exactly_one_scraper_line_is_announced_in_every_case() {
+    let lines = vec!["FIRSTLIGHT verdict=PASS failed=none seconds=0.4".to_owned(); 3];
+    for end in [End::Exited(0), End::Exited(2), End::Signalled(9)] {
+        let judged = judge(&Proof { lines: lines.clone(), ..proof(end, Ok(report("PASS", &["pass"]))) }, &[]);
+        let count = judged.announcement().iter().filter(|l| l.starts_with("FIRSTLIGHT ")).count();
+        assert_eq!(count, 1, "{end:?}");
+    }
+}

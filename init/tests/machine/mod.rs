@@ -1,0 +1,258 @@
+//! A small machine made of namespaces: `/init` runs as process 1 in a root folder of its own, with
+//! a validator, a workload and a kernel command line that the test wrote. Needs root and unshare;
+//! where they are missing the tests fail, they are not skipped.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What a validator has to say to be believed.
+pub(crate) const PASS: &str = r#"report PASS pass
+echo 'VERDICT  PASS   1 passed'
+echo 'FIRSTLIGHT verdict=PASS failed=none seconds=0.1'
+exit 0"#;
+
+const REPORT_FUNCTION: &str = r#"#!/bin/sh
+echo "$*" >> /run/calls
+report() {
+    echo '{"schema":"firstlight.report/1","verdict":"'$1'","root":"/","started":"2026-11-20T10:00:00Z",
+    "machine":{"fingerprint":"'$(printf 'ab%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)'",
+    "bound_to":{"kernel":"k"}},"tests":[{"id":"iommu","outcome":"'$2'"}]}' > /run/firstlight/report.json
+}
+case "$*" in
+    *"fabric fix"*) echo "2 ports, redirect off"; exit 0 ;;
+    env*) echo NCCL_DEBUG=WARN; exit 0 ;;
+esac
+"#;
+
+/// Mounts as a container has them, then becomes `/init`: what the tests may not touch on the host
+/// (/proc/sys) is read-only, what they look at afterwards (/run, the console) is a bind mount.
+const START: &str = r#"
+set -e
+cd "$1"
+mount --make-rprivate /
+mount --bind . . && cd "$1"
+for d in lib lib64 bin sbin; do mkdir -p $d; if [ -e /$d ]; then mount --bind /$d $d; fi; done
+mount -t tmpfs tmpfs dev
+for n in null zero full $EXTRA_DEVICES; do touch dev/$n; mount --bind /dev/$n dev/$n; done
+touch dev/console; mount --bind console.txt dev/console
+mount -t proc proc proc
+mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
+mount --bind cmdline proc/cmdline
+if [ -n "$SMALL_RUN" ]; then mount -t tmpfs -o size=256k tmpfs run; else mount --bind run-outside run; fi
+exec chroot . /init
+"#;
+
+/// How the machine went down.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Down {
+    PoweredOff,
+    Rebooted,
+}
+
+/// The machine, described.
+pub(crate) struct Machine {
+    dir: TempDir,
+    environment: Vec<(&'static str, String)>,
+}
+
+/// The machine, running.
+pub(crate) struct Running {
+    machine: Machine,
+    child: Child,
+}
+
+impl Machine {
+    /// A machine whose validator and configuration are these. The workload is `/workload`.
+    pub(crate) fn new(validator: &str, config: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for folder in [
+            "dev",
+            "proc",
+            "sys",
+            "run",
+            "run-outside",
+            "tmp",
+            "usr/bin",
+            "etc/firstlight/config.d",
+            "newroot",
+        ] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        fs::copy(env!("CARGO_BIN_EXE_init"), at("init")).unwrap();
+        for (path, text) in
+            [("console.txt", ""), ("cmdline", "quiet\n"), ("etc/firstlight/config.toml", config)]
+        {
+            fs::write(at(path), text).unwrap();
+        }
+        let machine = Self { dir, environment: Vec::new() };
+        machine.program("usr/bin/firstlight", &format!("{REPORT_FUNCTION}{validator}\n"))
+    }
+
+    /// Adds a program.
+    pub(crate) fn program(self, path: &str, text: &str) -> Self {
+        let path = self.path(path);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// Adds the workload, a shell script.
+    pub(crate) fn workload(self, script: &str) -> Self {
+        self.program("workload", &format!("#!/bin/sh\n{script}\n"))
+    }
+
+    /// Sets the kernel's command line.
+    pub(crate) fn cmdline(self, words: &str) -> Self {
+        fs::write(self.path("cmdline"), format!("{words}\n")).unwrap();
+        self
+    }
+
+    /// Gives it a device of the host.
+    pub(crate) fn device(mut self, name: &str) -> Self {
+        self.environment.push(("EXTRA_DEVICES", name.to_owned()));
+        self
+    }
+
+    /// Makes /run a memory of 256 KiB.
+    pub(crate) fn small_run(mut self) -> Self {
+        self.environment.push(("SMALL_RUN", "1".to_owned()));
+        self
+    }
+
+    /// Removes the validator.
+    pub(crate) fn without_validator(self) -> Self {
+        fs::remove_file(self.path("usr/bin/firstlight")).unwrap();
+        self
+    }
+
+    /// A path inside, from outside. What is in /run is found under `run-outside`.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// Boots it.
+    pub(crate) fn boot(self) -> Running {
+        let mut command = Command::new("unshare");
+        command.args([
+            "--pid",
+            "--mount",
+            "--net",
+            "--uts",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            START,
+            "sh",
+        ]);
+        command.arg(self.dir.path()).envs(self.environment.iter().map(|(k, v)| (k, v)));
+        let log = fs::File::create(self.path("stderr.txt")).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        Running { machine: self, child }
+    }
+}
+
+impl Running {
+    /// Everything on the console so far.
+    pub(crate) fn console(&self) -> String {
+        fs::read_to_string(self.machine.path("console.txt")).unwrap()
+    }
+
+    /// Waits until the console has this.
+    pub(crate) fn until(&mut self, text: &str) {
+        let until = Instant::now() + Duration::from_secs(60);
+        while !self.console().contains(text) {
+            assert!(Instant::now() < until, "no {text:?} on the console:\n{}", self.told());
+            assert!(self.child.try_wait().unwrap().is_none(), "down without {text:?}:\n{}", self.told());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends process 1 a signal from outside.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        let status = Command::new("kill").args([&format!("-{name}"), children.trim()]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for its end. In a process id namespace power off kills process 1 by SIGINT, restart by
+    /// SIGHUP.
+    pub(crate) fn down(mut self) -> (Down, Machine, String) {
+        let until = Instant::now() + Duration::from_secs(90);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() >= until {
+                self.child.kill().unwrap();
+                self.child.wait().unwrap();
+                panic!("it does not go down:\n{}", self.told());
+            }
+            sleep(Duration::from_millis(20));
+        };
+        let down = match status.signal().or(status.code().map(|code| code - 128)) {
+            Some(2) => Down::PoweredOff,
+            Some(1) => Down::Rebooted,
+            other => panic!("{status} ({other:?}):\n{}", self.told()),
+        };
+        let console = self.console();
+        (down, self.machine, console)
+    }
+
+    fn told(&self) -> String {
+        let stderr = fs::read_to_string(self.machine.path("stderr.txt")).unwrap();
+        format!("{}\n-- stderr --\n{stderr}", self.console())
+    }
+}
+
+/// A JSON file in /run/firstlight.
+pub(crate) fn json(machine: &Machine, name: &str) -> serde_json::Value {
+    let path = machine.path(&format!("run-outside/firstlight/{name}"));
+    serde_json::from_slice(&fs::read(&path).unwrap()).unwrap()
+}
+
+/// Whether /run/firstlight/validated is there.
+pub(crate) fn is_validated(machine: &Machine) -> bool {
+    machine.path("run-outside/firstlight/validated").exists()
+}
+
+/// The scraper's lines.
+pub(crate) fn scraper_lines(console: &str) -> Vec<&str> {
+    console.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect()
+}
+
+/// A block device with an ext4 made of a folder; gone when dropped.
+pub(crate) struct Disk {
+    /// Its name in /dev.
+    pub(crate) name: String,
+    _file: TempDir,
+}
+
+impl Disk {
+    /// Makes it.
+    pub(crate) fn of(folder: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("disk");
+        fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+        let made = Command::new("mkfs.ext4").args(["-q", "-d"]).args([folder, &file]).status().unwrap();
+        assert!(made.success());
+        let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let path = String::from_utf8(out.stdout).unwrap();
+        Self { name: path.trim().trim_start_matches("/dev/").to_owned(), _file: dir }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        Command::new("losetup").arg("--detach").arg(format!("/dev/{}", self.name)).status().unwrap();
+    }
+}

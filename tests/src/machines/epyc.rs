@@ -1,0 +1,87 @@
+//! Eight RTX 4090 and two dual-port ConnectX-6 in a server with two EPYC 7542, four NUMA nodes a
+//! socket: every GPU has a root bus and a node of its own, both NICs share those of GPU 6.
+
+use super::config::{Link, Port};
+use super::machine::{Function, Machine};
+use super::parts::{BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, gpu, host_bridge, nic};
+
+/// Root bus, bus below, NUMA node and processors of each GPU.
+const GPUS: [(u8, u8, i32, &str); 8] = [
+    (0x00, 0x01, 3, "24-31,88-95"),
+    (0x20, 0x25, 2, "16-23,80-87"),
+    (0x40, 0x41, 1, "8-15,72-79"),
+    (0x60, 0x61, 0, "0-7,64-71"),
+    (0x80, 0x81, 7, "56-63,120-127"),
+    (0xa0, 0xa1, 6, "48-55,112-119"),
+    (0xc0, 0xc1, 5, "40-47,104-111"),
+    (0xe0, 0xe1, 4, "32-39,96-103"),
+];
+/// The root bus that both network cards share with GPU 6.
+const NIC_BUS: u8 = 0xc0;
+/// AMD's root complex and its PCIe ports.
+const ROOT_COMPLEX: (u16, u16) = (0x1022, 0x1480);
+const GPP_BRIDGE: (u16, u16) = (0x1022, 0x1483);
+const CONNECTX_6_DX: (u16, u16) = (0x15b3, 0x101d);
+const GEN4_X16: Link = Link::full(4, 16);
+
+/// As it works: BAR1 covers all memory, ACS is off.
+pub fn eight() -> Machine {
+    let about = "8 x RTX 4090, 2 x EPYC 7542 (NPS4), 4 NICs: BAR1 32 GiB, ACS off, IOMMU off";
+    machine("epyc-8x4090", about, BAR1_32G, 0x0000)
+}
+
+/// As firmware and kernel leave it: BAR1 256 MiB, and ACS on although the IOMMU is off.
+pub fn eight_before() -> Machine {
+    let about = "the same server before: BAR1 256 MiB, ACS 0x001d on every port, IOMMU off";
+    let machine = machine("epyc-8x4090-before", about, BAR1_256M, 0x001d);
+    Machine { cmdline: "quiet amd_iommu=off iommu=off", ..machine }
+}
+
+fn machine(name: &'static str, about: &'static str, bar1: u8, acs: u16) -> Machine {
+    let functions = (0..).zip(GPUS).flat_map(|(n, place)| root_bus(n, place, bar1, acs)).collect();
+    Machine {
+        rdma: vec![
+            ("mlx5_0", "0000:c4:00.0"),
+            ("mlx5_1", "0000:c4:00.1"),
+            ("mlx5_2", "0000:c5:00.0"),
+            ("mlx5_3", "0000:c5:00.1"),
+        ],
+        cpus: ["0-127"; 3],
+        tables: vec!["IVRS"],
+        dmi: ["Example", "Dual EPYC 8-GPU server", "2.7"],
+        ..Machine::new(name, about, functions)
+    }
+}
+
+fn root_bus(n: u64, (root, below, numa, cpus): (u8, u8, i32, &str), bar1: u8, acs: u16) -> Vec<Function> {
+    let spot = Spot::on(&format!("pci0000:{root:02x}"), numa, cpus);
+    let port = |below| Bridge {
+        port: Port::Root,
+        ids: GPP_BRIDGE,
+        buses: (below, below),
+        link: GEN4_X16,
+        acs: Some(acs),
+    };
+    let root_port = format!("0000:{root:02x}:01.1");
+    let slot = spot.under(&root_port);
+    let address = 0x288_0000_0000 - n * 0x10_0000_0000;
+    let (vendor, device) = ROOT_COMPLEX;
+    let mut functions = vec![
+        host_bridge(&spot, &format!("0000:{root:02x}:00.0"), vendor, device),
+        bridge(&spot, &root_port, port(below)),
+        gpu(&slot, &format!("0000:{below:02x}:00.0"), address, bar1, GEN4_X16),
+        audio(&slot, &format!("0000:{below:02x}:00.1"), GEN4_X16),
+    ];
+    if root == NIC_BUS {
+        for (function, below) in [(1, 0xc4), (2, 0xc5)] {
+            let root_port = format!("0000:{root:02x}:03.{function}");
+            functions.push(bridge(&spot, &root_port, port(below)));
+            let slot = spot.under(&root_port);
+            for half in 0..2 {
+                let bdf = format!("0000:{below:02x}:00.{half}");
+                functions.push(nic(&slot, &bdf, CONNECTX_6_DX, "mlx5_core", GEN4_X16));
+            }
+        }
+    }
+    functions
+}

@@ -1,0 +1,139 @@
+//! The parts that machines are built from: host bridge, root port, switch, GPU, NIC.
+
+use super::config::{Config, Link, Port};
+use super::machine::Function;
+
+/// Flags of a 32-bit memory BAR, as the kernel's `resource` files show them.
+pub const MEMORY_32: u64 = 0x0004_0200;
+/// Flags of a 64-bit prefetchable memory BAR.
+pub const MEMORY_64: u64 = 0x0014_220c;
+/// What the ports' ACS capability offers: SV TB RR CR UF DT.
+pub const ACS_OFFERED: u16 = 0x005f;
+/// Sizes of BAR1 of an RTX 4090: 64 MiB to 32 GiB.
+pub const BAR1_SIZES: u32 = 0xffc0;
+/// BAR1 as firmware without Resizable BAR leaves it: 2^(20+8) is 256 MiB.
+pub const BAR1_256M: u8 = 8;
+/// BAR1 with Resizable BAR: 2^(20+15) is 32 GiB.
+pub const BAR1_32G: u8 = 15;
+
+/// Where a function stands and what is near it.
+#[derive(Debug, Clone)]
+pub struct Spot {
+    root_bus: String,
+    parent: Option<String>,
+    numa: i32,
+    cpus: String,
+}
+
+impl Spot {
+    /// On the root bus `pci0000:c0`.
+    pub fn on(root_bus: &str, numa: i32, cpus: &str) -> Self {
+        Self { root_bus: root_bus.to_owned(), parent: None, numa, cpus: cpus.to_owned() }
+    }
+
+    /// Behind the bridge `parent`.
+    pub fn under(&self, parent: &str) -> Self {
+        Self { parent: Some(parent.to_owned()), ..self.clone() }
+    }
+}
+
+/// Any function.
+pub fn function(spot: &Spot, bdf: &str, ids: (u16, u16, u32), config: Vec<u8>) -> Function {
+    Function {
+        bdf: bdf.to_owned(),
+        parent: spot.parent.clone(),
+        root_bus: spot.root_bus.clone(),
+        config,
+        ids,
+        numa: spot.numa,
+        cpus: spot.cpus.clone(),
+        driver: None,
+        boot_vga: None,
+        bars: Vec::new(),
+        link: None,
+        group: None,
+    }
+}
+
+/// A host bridge: conventional, 256 bytes.
+pub fn host_bridge(spot: &Spot, bdf: &str, vendor: u16, device: u16) -> Function {
+    function(spot, bdf, (vendor, device, 0x060000), Config::new(vendor, device, 0x060000, 0).cut(256))
+}
+
+/// A port of the root complex or of a switch.
+#[derive(Debug, Clone, Copy)]
+pub struct Bridge {
+    /// What kind of port.
+    pub port: Port,
+    /// Vendor and device.
+    pub ids: (u16, u16),
+    /// The bus below and the last bus below.
+    pub buses: (u8, u8),
+    /// Its link.
+    pub link: Link,
+    /// ACS control; `None` without the capability.
+    pub acs: Option<u16>,
+}
+
+/// A bridge's configuration space.
+pub fn bridge_config(bdf: &str, bridge: &Bridge) -> Config {
+    let (vendor, device) = bridge.ids;
+    let config = Config::new(vendor, device, 0x060400, 1)
+        .buses(bus(bdf), bridge.buses.0, bridge.buses.1)
+        .express(bridge.port, Some(bridge.link))
+        .aer();
+    match bridge.acs {
+        Some(ctrl) => config.acs(ACS_OFFERED, ctrl),
+        None => config,
+    }
+}
+
+/// The bus in an address.
+fn bus(bdf: &str) -> u8 {
+    let text = bdf.split(':').nth(1).expect("domain:bus:device.function");
+    u8::from_str_radix(text, 16).expect("a bus number")
+}
+
+/// A port of the root complex or of a switch, bound to pcieport.
+pub fn bridge(spot: &Spot, bdf: &str, bridge: Bridge) -> Function {
+    let (vendor, device) = bridge.ids;
+    let config = bridge_config(bdf, &bridge).done();
+    let port = function(spot, bdf, (vendor, device, 0x060400), config);
+    Function { driver: Some("pcieport"), link: Some(bridge.link), ..port }
+}
+
+/// An RTX 4090's configuration space: BAR1 at `bar1`, of size code `size`.
+pub fn gpu_config(bar1: u64, size: u8, link: Link) -> Config {
+    let low = u32::try_from(bar1 & 0xffff_ffff).expect("32 bits") | 0xc;
+    let high = u32::try_from(bar1 >> 32).expect("32 bits");
+    Config::new(0x10de, 0x2684, 0x030000, 0x80)
+        .bar(0, 0xb200_0000)
+        .bar(1, low)
+        .bar(2, high)
+        .express(Port::Endpoint, Some(link))
+        .aer()
+        .rebar(&[(0, 0x10, 4), (1, BAR1_SIZES, size), (3, 0x20, 5)])
+}
+
+/// An RTX 4090 with its own driver.
+pub fn gpu(spot: &Spot, bdf: &str, bar1: u64, size: u8, link: Link) -> Function {
+    let config = gpu_config(bar1, size, link).done();
+    let gpu = function(spot, bdf, (0x10de, 0x2684, 0x030000), config);
+    let bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, 1 << (20 + u32::from(size)), MEMORY_64)];
+    Function { driver: Some("nvidia"), boot_vga: Some(false), bars, link: Some(link), ..gpu }
+}
+
+/// A GPU's sound function.
+pub fn audio(spot: &Spot, bdf: &str, link: Link) -> Function {
+    let config = Config::new(0x10de, 0x22ba, 0x040300, 0x80).express(Port::Endpoint, Some(link)).aer();
+    let audio = function(spot, bdf, (0x10de, 0x22ba, 0x040300), config.done());
+    Function { link: Some(link), ..audio }
+}
+
+/// One port of a network card.
+pub fn nic(spot: &Spot, bdf: &str, ids: (u16, u16), driver: &'static str, link: Link) -> Function {
+    let (vendor, device) = ids;
+    let config = Config::new(vendor, device, 0x020000, 0x80).express(Port::Endpoint, Some(link)).aer();
+    let nic = function(spot, bdf, (vendor, device, 0x020000), config.done());
+    Function { driver: Some(driver), link: Some(link), ..nic }
+}

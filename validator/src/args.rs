@@ -1,0 +1,263 @@
+//! The command line as types. Wrong use is told in one line; what the words mean to each command
+//! is its own file in `cmd`.
+
+use crate::config::Level;
+use crate::pcie::acs::AcsPolicy;
+use crate::suite;
+use clap::builder::PossibleValuesParser;
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Proves that this machine's GPUs can really talk to each other.
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(name = "firstlight", version, max_term_width = 80)]
+pub struct Args {
+    /// A folder that stands for /: a recorded machine
+    #[arg(long, global = true, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// A configuration file; may be given again, the later wins; stands before the command
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// One key of the configuration, over all files; stands before the command
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub enum Command {
+    /// Run the tests and give a verdict: exit status 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED
+    Validate(Validate),
+    /// Look at the PCIe fabric, or take ACS off the ways between GPUs
+    Fabric {
+        /// What to do with the fabric.
+        #[command(subcommand)]
+        action: Fabric,
+    },
+    /// The matrix and legend of `nvidia-smi topo -m`, without its driver
+    Topo {
+        /// The matrix as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
+    /// Every test: id, level, deadline, what a pass proves
+    List {
+        /// The list as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+        /// Every finding with cause and remedy instead, as Markdown
+        #[arg(long, conflicts_with = "json")]
+        findings: bool,
+    },
+    /// Show a report again
+    Render {
+        /// A report of `validate --json`
+        report: PathBuf,
+        /// In which form
+        #[arg(long)]
+        to: Form,
+        /// Where to
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: Place,
+    },
+    /// A report's NAME=value lines for the workload
+    Env {
+        /// A report of `validate --json`
+        report: PathBuf,
+    },
+    /// Runs tests for `validate`, which speaks to it through pipes
+    #[command(hide = true)]
+    Worker,
+}
+
+/// `validate`
+#[derive(Debug, Clone, PartialEq, ClapArgs)]
+pub struct Validate {
+    /// How thorough to be
+    #[arg(long)]
+    pub level: Option<Level>,
+    /// Only these tests; without a mandatory one the verdict is ERROR
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
+    pub only: Vec<String>,
+    /// All but these tests
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
+    pub skip: Vec<String>,
+    /// The report as JSON, to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Place>,
+    /// The report as text, to a file or `-`, which it is unless the JSON goes there
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<Place>,
+}
+
+fn ids() -> PossibleValuesParser {
+    PossibleValuesParser::new(suite::ids())
+}
+
+/// `fabric`
+#[derive(Debug, Clone, PartialEq, Subcommand)]
+pub enum Fabric {
+    /// What the fabric is
+    Show {
+        /// The fabric as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
+    /// What `fix` would do; writes nothing
+    Plan {
+        /// Which functions: path, all, off
+        #[arg(long)]
+        acs: Option<AcsPolicy>,
+        /// The plan as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
+    /// Take ACS off, and keep a journal of what was there
+    Fix {
+        /// Which functions: path, all, off
+        #[arg(long)]
+        acs: Option<AcsPolicy>,
+        /// The journal; run/firstlight/fabric.json below the root unless given
+        #[arg(long, value_name = "FILE")]
+        journal: Option<PathBuf>,
+        /// What was done as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
+    /// Put back what the journal says was there
+    Restore {
+        /// The journal; run/firstlight/fabric.json below the root unless given
+        #[arg(long, value_name = "FILE")]
+        journal: Option<PathBuf>,
+        /// What was done as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
+}
+
+/// In which form a report is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// The console's.
+    Text,
+    /// The report's own.
+    Json,
+}
+
+/// Where output goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// `-`
+    Stdout,
+    /// A file, replaced as a whole.
+    File(PathBuf),
+}
+
+impl From<OsString> for Place {
+    fn from(word: OsString) -> Self {
+        if word == "-" { Self::Stdout } else { Self::File(word.into()) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("-"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Why there are no arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoArgs {
+    /// Help or version was asked for: this is it.
+    Asked(String),
+    /// Wrong use, in one line.
+    Wrong(String),
+}
+
+/// Reads the command line; the first word is the program.
+///
+/// # Errors
+/// See [`NoArgs`].
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> {
+    Args::try_parse_from(words).map_err(|e| {
+        let text = e.render().to_string();
+        if e.use_stderr() { NoArgs::Wrong(one_line(&text)) } else { NoArgs::Asked(text) }
+    })
+}
+
+/// clap's error without its usage: what was wrong and its tips, in one line.
+fn one_line(text: &str) -> String {
+    let said = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+    let words: Vec<_> = said.flat_map(str::split_whitespace).collect();
+    let line = words.join(" ");
+    line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn of(line: &str) -> Result<Args, NoArgs> {
+        parse(format!("firstlight {line}").split(' ').map(OsString::from))
+    }
+
+    fn wrong(line: &str) -> String {
+        match of(line) {
+            Err(NoArgs::Wrong(why)) => why,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_description_of_the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn layers_stand_before_the_command_and_keep_their_order() {
+        let args =
+            of("--config a --config b --set x.y=1 validate --root /r --only acs,iommu --json -").unwrap();
+        assert_eq!(args.config, ["a", "b"].map(PathBuf::from));
+        assert_eq!((args.root, args.set), (Some("/r".into()), vec!["x.y=1".to_owned()]));
+        let Command::Validate(validate) = args.command else { panic!() };
+        assert_eq!(validate.only, ["acs", "iommu"]);
+        assert_eq!(validate.json, Some(Place::Stdout));
+        // Given on both sides, one would silently be lost.
+        assert!(wrong("--config a validate --config b").contains("--config"));
+    }
+
+    #[test]
+    fn wrong_use_is_told_in_one_line_with_what_is_allowed() {
+        for (line, parts) in [
+            ("validat", &["validat", "validate"][..]),
+            ("validate --level fast", &["'fast'", "quick, standard, full"]),
+            ("validate --only asc", &["'asc'", "acs"]),
+            ("fabric fix --acs some", &["'some' is not an ACS policy; allowed are path, all, off"]),
+            ("render", &["<REPORT>", "--to"]),
+            ("p2p", &["'p2p'"]),
+            ("render r --to html", &["html", "text, json"]),
+        ] {
+            let why = wrong(line);
+            assert!(parts.iter().all(|p| why.contains(p)), "{line}: {why}");
+            assert!(!why.contains('\n') && !why.contains("Usage") && !why.starts_with("error"), "{why}");
+        }
+    }
+
+    #[test]
+    fn help_is_no_wrong_use() {
+        assert!(matches!(of("--help"), Err(NoArgs::Asked(text)) if text.contains("validate")));
+        assert!(
+            matches!(of("--version"), Err(NoArgs::Asked(text)) if text.contains(env!("CARGO_PKG_VERSION")))
+        );
+        assert!(matches!(of("--help"), Err(NoArgs::Asked(text)) if !text.contains("worker")));
+    }
+}

@@ -1,0 +1,45 @@
+//! Commands that start from a finished report: `render` and `env`.
+
+use super::output::write;
+use super::{CommandError, FINE};
+use crate::args::{Form, Place};
+use crate::render::{json, text};
+use crate::report::{Report, from_json};
+use std::fs;
+use std::path::Path;
+
+/// Shows a report again.
+pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, CommandError> {
+    let report = read(path)?;
+    let text = match to {
+        Form::Text => text::whole(&report, Some(&path.display().to_string())),
+        Form::Json => json::pretty(&report).map_err(|e| CommandError::undone(&e))?,
+    };
+    write(output, &text)?;
+    Ok(FINE)
+}
+
+/// Prints NAME=value lines.
+pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
+    let report = read(path)?;
+    let mut lines = String::new();
+    for (name, value) in &report.workload_env {
+        // A line that is not one NAME=value would set something else for the workload.
+        let named = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !named || value.contains(['\n', '\0']) {
+            let (file, read) = (path.display(), format!("{name}={value}"));
+            return Err(CommandError::Undone(format!(
+                "{file}: workload_env: read {read:?}, allowed: a NAME of letters, digits and _ and one line"
+            )));
+        }
+        lines.push_str(&format!("{name}={value}\n"));
+    }
+    write(&Place::Stdout, &lines)?;
+    Ok(FINE)
+}
+
+fn read(path: &Path) -> Result<Report, CommandError> {
+    let here = |why: String| CommandError::Undone(format!("{}: {why}", path.display()));
+    let bytes = fs::read(path).map_err(|e| here(format!("cannot be read: {e}")))?;
+    from_json(&bytes).map_err(|e| here(e.to_string()))
+}

@@ -1,0 +1,171 @@
+//! The validator's configuration: sections `fabric`, `validate` and `expect`, merged from layers
+//! (`--config` files in order, then `--set` words), strict. The names of init's sections are
+//! known and their content is init's business.
+
+mod layer;
+mod value;
+
+pub use layer::{ConfigError, Source};
+
+use crate::pcie::acs::AcsPolicy;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use value::{Raw, read};
+
+/// What is asked of the IOMMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IommuPolicy {
+    /// No translation and no groups.
+    Off,
+    /// Pass-through: groups exist, addresses are not translated.
+    Pt,
+    /// Whatever the firmware and the kernel make of it.
+    Firmware,
+}
+
+/// What is done about Resizable BARs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RebarChoice {
+    /// Grown where they are small.
+    Fix,
+    /// Only looked at.
+    Check,
+}
+
+/// How thorough `validate` is; each level holds the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Seconds.
+    Quick,
+    /// Minutes.
+    Standard,
+    /// As long as it takes.
+    Full,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Quick => "quick",
+            Self::Standard => "standard",
+            Self::Full => "full",
+        })
+    }
+}
+
+/// Section `fabric`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fabric {
+    /// `fabric.iommu`
+    pub iommu: IommuPolicy,
+    /// `fabric.acs`
+    pub acs: AcsPolicy,
+    /// `fabric.rebar`
+    pub rebar: RebarChoice,
+}
+
+/// Section `validate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Validate {
+    /// `validate.level`
+    pub level: Level,
+    /// `validate.timeout_s`: for all tests together, seconds.
+    pub timeout_s: u64,
+    /// `validate.only`: ids of tests; empty means all.
+    pub only: Vec<String>,
+    /// `validate.skip`: ids of tests.
+    pub skip: Vec<String>,
+    /// `validate.root`: the machine or a recorded one.
+    pub root: PathBuf,
+    /// `validate.library_path`: folders before the loader's own for the driver's libraries.
+    pub library_path: Vec<String>,
+}
+
+/// Section `expect`: what the owner of the machine says about it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Expect {
+    /// `expect.gpus`: how many NVIDIA GPUs.
+    pub gpus: Option<u64>,
+    /// `expect.gpu_name`: as the driver names the model.
+    pub gpu_name: Option<String>,
+    /// `expect.driver`: version of the kernel driver.
+    pub driver: Option<String>,
+    /// `expect.min_p2p_gb_s`: floor for every pair, GB/s.
+    pub min_p2p_gb_s: Option<f64>,
+}
+
+/// Everything that the validator is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// What the fabric pass may do.
+    pub fabric: Fabric,
+    /// What `validate` runs.
+    pub validate: Validate,
+    /// What the machine should be.
+    pub expect: Expect,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            fabric: Fabric { iommu: IommuPolicy::Off, acs: AcsPolicy::Path, rebar: RebarChoice::Fix },
+            validate: Validate {
+                level: Level::Standard,
+                timeout_s: 900,
+                only: Vec::new(),
+                skip: Vec::new(),
+                root: PathBuf::from("/"),
+                library_path: Vec::new(),
+            },
+            expect: Expect::default(),
+        }
+    }
+}
+
+/// Every key of the validator's sections.
+pub const KEYS: &[&str] = &[
+    "fabric.iommu",
+    "fabric.acs",
+    "fabric.rebar",
+    "validate.level",
+    "validate.timeout_s",
+    "validate.only",
+    "validate.skip",
+    "validate.root",
+    "validate.library_path",
+    "expect.gpus",
+    "expect.gpu_name",
+    "expect.driver",
+    "expect.min_p2p_gb_s",
+];
+
+/// The sections that init owns.
+pub const INIT_SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
+
+impl Config {
+    /// Puts one value in its place. `None` when there is no such key; the inner error says what
+    /// the key allows.
+    fn set(&mut self, key: &str, raw: Raw<'_>) -> Option<Result<(), String>> {
+        Some(match key {
+            "fabric.iommu" => read(raw, &mut self.fabric.iommu),
+            "fabric.acs" => read(raw, &mut self.fabric.acs),
+            "fabric.rebar" => read(raw, &mut self.fabric.rebar),
+            "validate.level" => read(raw, &mut self.validate.level),
+            "validate.timeout_s" => value::whole(raw, 1, 86_400, &mut self.validate.timeout_s),
+            "validate.only" => value::test_ids(raw, &mut self.validate.only),
+            "validate.skip" => value::test_ids(raw, &mut self.validate.skip),
+            "validate.root" => value::folder(raw, &mut self.validate.root),
+            "validate.library_path" => value::words(raw, &mut self.validate.library_path),
+            "expect.gpus" => value::whole(raw, 0, 64, self.expect.gpus.insert(0)),
+            "expect.gpu_name" => value::text(raw, self.expect.gpu_name.insert(String::new())),
+            "expect.driver" => value::text(raw, self.expect.driver.insert(String::new())),
+            "expect.min_p2p_gb_s" => value::positive(raw, self.expect.min_p2p_gb_s.insert(0.0)),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

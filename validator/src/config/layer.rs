@@ -1,0 +1,187 @@
+//! Layers of configuration to one `Config`: the later wins, and whatever is not understood is an
+//! error that names its file or word, the key, what was read and what is allowed.
+
+use super::value::Raw;
+use super::{Config, INIT_SECTIONS, KEYS};
+use crate::nearest::nearest;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a value stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A `--config` file.
+    File(PathBuf),
+    /// A `--set` word.
+    Word(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Word(word) => write!(f, "--set {word}"),
+        }
+    }
+}
+
+/// What is wrong with the configuration; one line each.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A file could not be read.
+    #[error("{}: cannot be read: {why}", file.display())]
+    Unreadable {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        why: String,
+    },
+    /// A file is not TOML.
+    #[error("{}, line {line}: {why}", file.display())]
+    Syntax {
+        /// Which file.
+        file: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What the TOML reader said.
+        why: String,
+    },
+    /// A word without `=`.
+    #[error("--set {0}: read a word without '='; allowed: KEY=VALUE")]
+    NoValue(String),
+    /// A section or key that nobody knows.
+    #[error("{at}: {name}: there is no such {what}; {hint}")]
+    Unknown {
+        /// Where it stands.
+        at: Source,
+        /// `section` or `key`.
+        what: &'static str,
+        /// What was read.
+        name: String,
+        /// The nearest name, or all that are allowed.
+        hint: String,
+    },
+    /// A value outside a section, or a section that is a value.
+    #[error("{at}: {name}: read {read}; allowed: a section [{name}]")]
+    NotASection {
+        /// Where it stands.
+        at: Source,
+        /// The section's name.
+        name: String,
+        /// What was read.
+        read: String,
+    },
+    /// A value of the wrong type, or outside of what is possible.
+    #[error("{at}: {key}: read {read}; allowed: {allowed}")]
+    Value {
+        /// Where it stands.
+        at: Source,
+        /// The key with its section.
+        key: String,
+        /// What was read.
+        read: String,
+        /// What the key allows.
+        allowed: String,
+    },
+}
+
+impl Config {
+    /// Reads the files and merges all layers.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, worded for the person who wrote it.
+    pub fn load(files: &[PathBuf], words: &[String]) -> Result<Self, ConfigError> {
+        let read = |file: &PathBuf| {
+            fs::read_to_string(file)
+                .map(|text| (file.clone(), text))
+                .map_err(|e| ConfigError::Unreadable { file: file.clone(), why: e.to_string() })
+        };
+        let layers = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        Self::merge(&layers, words)
+    }
+
+    /// Merges the texts of files, in order, and then words: the later wins. Pure.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn merge(files: &[(PathBuf, String)], words: &[String]) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        for (file, text) in files {
+            config.take_file(file, text)?;
+        }
+        for word in words {
+            config.take_word(word)?;
+        }
+        Ok(config)
+    }
+
+    fn take_file(&mut self, file: &Path, text: &str) -> Result<(), ConfigError> {
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError::Syntax {
+            file: file.to_owned(),
+            line: e.span().and_then(|s| text.get(..s.start)).map_or(1, |t| t.matches('\n').count() + 1),
+            why: e.message().replace('\n', " "),
+        })?;
+        let at = || Source::File(file.to_owned());
+        for (name, content) in &table {
+            if !sections().contains(name.as_str()) {
+                return Err(unknown(at(), "section", name, &sections()));
+            }
+            let toml::Value::Table(section) = content else {
+                return Err(ConfigError::NotASection {
+                    at: at(),
+                    name: name.clone(),
+                    read: content.to_string(),
+                });
+            };
+            if !own_sections().contains(name.as_str()) {
+                continue;
+            }
+            for (key, value) in section {
+                self.take(at(), &format!("{name}.{key}"), Raw::Toml(value))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_word(&mut self, word: &str) -> Result<(), ConfigError> {
+        let (key, value) = word.split_once('=').ok_or_else(|| ConfigError::NoValue(word.to_owned()))?;
+        let section = key.split('.').next().unwrap_or(key);
+        let at = Source::Word(word.to_owned());
+        if !own_sections().contains(section) {
+            return Err(unknown(at, "section", section, &own_sections()));
+        }
+        self.take(at, key, Raw::Word(value))
+    }
+
+    fn take(&mut self, at: Source, key: &str, raw: Raw<'_>) -> Result<(), ConfigError> {
+        match self.set(key, raw) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(allowed)) => {
+                Err(ConfigError::Value { at, key: key.to_owned(), read: raw.to_string(), allowed })
+            }
+            None => {
+                let section = key.split('.').next().unwrap_or(key);
+                let keys = KEYS.iter().copied().filter(|k| k.split('.').next() == Some(section));
+                Err(unknown(at, "key", key, &keys.collect()))
+            }
+        }
+    }
+}
+
+fn own_sections() -> BTreeSet<&'static str> {
+    KEYS.iter().filter_map(|k| k.split('.').next()).collect()
+}
+
+fn sections() -> BTreeSet<&'static str> {
+    own_sections().into_iter().chain(INIT_SECTIONS.iter().copied()).collect()
+}
+
+fn unknown(at: Source, what: &'static str, name: &str, known: &BTreeSet<&str>) -> ConfigError {
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("allowed: {}", known.iter().copied().collect::<Vec<_>>().join(", ")),
+    };
+    ConfigError::Unknown { at, what, name: name.to_owned(), hint }
+}

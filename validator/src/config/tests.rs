@@ -1,0 +1,150 @@
+//! What the configuration takes and what it refuses, with the exact line that a person reads.
+
+use super::*;
+
+fn merge(files: &[&str], words: &[&str]) -> Result<Config, String> {
+    let files: Vec<_> = files
+        .iter()
+        .enumerate()
+        .map(|(i, t)| (PathBuf::from(format!("{i}.toml")), (*t).to_owned()))
+        .collect();
+    let words: Vec<_> = words.iter().map(|w| (*w).to_owned()).collect();
+    Config::merge(&files, &words).map_err(|e| e.to_string())
+}
+
+#[track_caller]
+fn refuses(files: &[&str], words: &[&str], line: &str) {
+    assert_eq!(merge(files, words).unwrap_err(), line);
+}
+
+#[test]
+fn without_layers_the_defaults_hold() {
+    assert_eq!(merge(&[], &[]).unwrap(), Config::default());
+}
+
+#[test]
+fn the_later_layer_wins_and_words_come_last() {
+    let files = ["[fabric]\nacs = 'all'\niommu = 'pt'", "[fabric]\nacs = 'off'"];
+    let config = merge(&files, &["fabric.iommu=firmware", "validate.level=quick"]).unwrap();
+    assert_eq!(config.fabric.acs, AcsPolicy::Off);
+    assert_eq!(config.fabric.iommu, IommuPolicy::Firmware);
+    assert_eq!(config.validate.level, Level::Quick);
+}
+
+#[test]
+fn every_key_can_be_set_by_a_word() {
+    for key in KEYS {
+        let words = ["off", "check", "quick", "7", "/a", "acs"];
+        assert!(words.iter().any(|w| merge(&[], &[&format!("{key}={w}")]).is_ok()), "{key}");
+        let section = key.split('.').next().unwrap();
+        assert!(merge(&[&format!("[{section}]\nnonsense = 1")], &[]).is_err(), "{key}");
+    }
+}
+
+#[test]
+fn words_are_read_by_the_keys_type() {
+    let words = [
+        "validate.only=acs,iommu",
+        "validate.skip=[\"links\"]",
+        "expect.gpus=0",
+        "expect.gpu_name=\"NVIDIA GeForce RTX 4090\"",
+        "expect.min_p2p_gb_s=20.5",
+        "validate.root=/rec",
+    ];
+    let config = merge(&[], &words).unwrap();
+    assert_eq!(config.validate.only, ["acs", "iommu"]);
+    assert_eq!(config.validate.skip, ["links"]);
+    assert_eq!(config.expect.gpus, Some(0));
+    assert_eq!(config.expect.gpu_name.as_deref(), Some("NVIDIA GeForce RTX 4090"));
+    assert_eq!(config.expect.min_p2p_gb_s, Some(20.5));
+    assert_eq!(config.validate.root, PathBuf::from("/rec"));
+}
+
+#[test]
+fn the_content_of_inits_sections_is_inits_business() {
+    assert!(merge(&["[driver]\nload = 'perhaps'\n[policy]\nx = 1"], &[]).is_ok());
+    refuses(&["driver = true"], &[], "0.toml: driver: read true; allowed: a section [driver]");
+}
+
+#[test]
+fn an_unknown_section_is_named_with_the_nearest() {
+    refuses(&["[fabrik]\nacs='path'"], &[], "0.toml: fabrik: there is no such section; did you mean fabric?");
+    refuses(
+        &["level = 3"],
+        &[],
+        "0.toml: level: there is no such section; allowed: console, driver, expect, fabric, network, policy, report, validate, workload",
+    );
+}
+
+#[test]
+fn a_word_for_init_is_refused_here() {
+    refuses(
+        &[],
+        &["driver.load=false"],
+        "--set driver.load=false: driver: there is no such section; allowed: expect, fabric, validate",
+    );
+    refuses(&[], &["fabric.acs"], "--set fabric.acs: read a word without '='; allowed: KEY=VALUE");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest() {
+    refuses(
+        &["", "[fabric]\nasc = 'path'"],
+        &[],
+        "1.toml: fabric.asc: there is no such key; did you mean fabric.acs?",
+    );
+    refuses(
+        &[],
+        &["expect=3"],
+        "--set expect=3: expect: there is no such key; allowed: expect.driver, expect.gpu_name, expect.gpus, expect.min_p2p_gb_s",
+    );
+}
+
+#[test]
+fn an_impossible_value_says_what_is_allowed() {
+    for (file, line) in [
+        ("[fabric]\nacs = 'paths'", "0.toml: fabric.acs: read \"paths\"; allowed: path, all, off"),
+        ("[fabric]\nacs = true", "0.toml: fabric.acs: read true; allowed: path, all, off"),
+        (
+            "[validate]\ntimeout_s = 0",
+            "0.toml: validate.timeout_s: read 0; allowed: a whole number from 1 to 86400",
+        ),
+        (
+            "[validate]\ntimeout_s = '9'",
+            "0.toml: validate.timeout_s: read \"9\"; allowed: a whole number from 1 to 86400",
+        ),
+        ("[expect]\ngpus = -1", "0.toml: expect.gpus: read -1; allowed: a whole number from 0 to 64"),
+        ("[expect]\nmin_p2p_gb_s = nan", "0.toml: expect.min_p2p_gb_s: read nan; allowed: a number above 0"),
+        ("[validate]\nroot = 'rec'", "0.toml: validate.root: read \"rec\"; allowed: an absolute path"),
+        (
+            "[validate]\nlibrary_path = [1]",
+            "0.toml: validate.library_path: read [1]; allowed: a list of texts",
+        ),
+    ] {
+        refuses(&[file], &[], line);
+    }
+}
+
+#[test]
+fn an_unknown_test_is_refused_with_the_list() {
+    let error = merge(&[], &["validate.only=acs,ascii"]).unwrap_err();
+    assert!(
+        error.starts_with(
+            "--set validate.only=acs,ascii: validate.only: read acs,ascii; allowed: a list of: "
+        )
+    );
+    assert!(error.contains("cmdline") && error.contains("links"));
+}
+
+#[test]
+fn text_that_is_not_toml_names_its_line() {
+    let error = merge(&["[fabric]\nacs = \n"], &[]).unwrap_err();
+    assert!(error.starts_with("0.toml, line 2: "), "{error}");
+    assert_eq!(error.lines().count(), 1);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::load(&[PathBuf::from("/nowhere/c.toml")], &[]).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/c.toml: cannot be read: No such file"), "{error}");
+}

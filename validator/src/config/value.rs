@@ -1,0 +1,139 @@
+//! One value of the configuration, from TOML or from a kernel word, to its type. What is not
+//! allowed comes back as the text of what is.
+
+use super::{IommuPolicy, Level, RebarChoice};
+use crate::pcie::acs::AcsPolicy;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A value as it stands in its layer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Raw<'a> {
+    /// From a file.
+    Toml(&'a toml::Value),
+    /// From `--set KEY=VALUE`.
+    Word(&'a str),
+}
+
+impl fmt::Display for Raw<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Toml(value) => write!(f, "{value}"),
+            Self::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// A word's own text: kernel words may carry quotes around what holds spaces.
+fn unquoted(word: &str) -> &str {
+    word.strip_prefix('"').and_then(|w| w.strip_suffix('"')).unwrap_or(word)
+}
+
+impl<'a> Raw<'a> {
+    fn as_text(self) -> Option<&'a str> {
+        match self {
+            Self::Toml(value) => value.as_str(),
+            Self::Word(word) => Some(unquoted(word)),
+        }
+    }
+
+    fn as_whole(self) -> Option<u64> {
+        match self {
+            Self::Toml(value) => u64::try_from(value.as_integer()?).ok(),
+            Self::Word(word) => unquoted(word).parse().ok(),
+        }
+    }
+
+    fn as_number(self) -> Option<f64> {
+        match self {
+            Self::Toml(toml::Value::Integer(whole)) => whole.to_string().parse().ok(),
+            Self::Toml(value) => value.as_float(),
+            Self::Word(word) => unquoted(word).parse().ok(),
+        }
+    }
+
+    fn as_words(self) -> Option<Vec<String>> {
+        match self {
+            Self::Toml(value) => {
+                value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>()
+            }
+            Self::Word(word) if word.trim_start().starts_with('[') => {
+                let table: toml::Table = format!("x = {word}").parse().ok()?;
+                Raw::Toml(table.get("x").filter(|_| table.len() == 1)?).as_words()
+            }
+            Self::Word(word) => {
+                Some(unquoted(word).split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect())
+            }
+        }
+    }
+}
+
+/// A closed list of words.
+pub(super) trait Choice: Sized + Copy + 'static {
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl Choice for IommuPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("pt", Self::Pt), ("firmware", Self::Firmware)];
+}
+
+impl Choice for AcsPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("path", Self::Path), ("all", Self::All), ("off", Self::Off)];
+}
+
+impl Choice for RebarChoice {
+    const WORDS: &'static [(&'static str, Self)] = &[("fix", Self::Fix), ("check", Self::Check)];
+}
+
+impl Choice for Level {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("quick", Self::Quick), ("standard", Self::Standard), ("full", Self::Full)];
+}
+
+fn put<T>(value: Option<T>, place: &mut T, allowed: impl FnOnce() -> String) -> Result<(), String> {
+    *place = value.ok_or_else(allowed)?;
+    Ok(())
+}
+
+/// One word of a closed list.
+pub(super) fn read<C: Choice>(raw: Raw<'_>, place: &mut C) -> Result<(), String> {
+    let found = raw.as_text().and_then(|t| C::WORDS.iter().find(|(w, _)| *w == t)).map(|(_, c)| *c);
+    put(found, place, || C::WORDS.iter().map(|(w, _)| *w).collect::<Vec<_>>().join(", "))
+}
+
+/// A whole number within bounds.
+pub(super) fn whole(raw: Raw<'_>, least: u64, most: u64, place: &mut u64) -> Result<(), String> {
+    let found = raw.as_whole().filter(|n| (least..=most).contains(n));
+    put(found, place, || format!("a whole number from {least} to {most}"))
+}
+
+/// A number above zero.
+pub(super) fn positive(raw: Raw<'_>, place: &mut f64) -> Result<(), String> {
+    let found = raw.as_number().filter(|n| n.is_finite() && *n > 0.0);
+    put(found, place, || "a number above 0".to_owned())
+}
+
+/// A text that is not empty.
+pub(super) fn text(raw: Raw<'_>, place: &mut String) -> Result<(), String> {
+    let found = raw.as_text().filter(|t| !t.is_empty()).map(str::to_owned);
+    put(found, place, || "a text that is not empty".to_owned())
+}
+
+/// An absolute folder.
+pub(super) fn folder(raw: Raw<'_>, place: &mut PathBuf) -> Result<(), String> {
+    let found = raw.as_text().filter(|t| t.starts_with('/')).map(PathBuf::from);
+    put(found, place, || "an absolute path".to_owned())
+}
+
+/// A list of texts.
+pub(super) fn words(raw: Raw<'_>, place: &mut Vec<String>) -> Result<(), String> {
+    put(raw.as_words(), place, || "a list of texts".to_owned())
+}
+
+/// A list of ids of tests.
+pub(super) fn test_ids(raw: Raw<'_>, place: &mut Vec<String>) -> Result<(), String> {
+    let found = raw.as_words().filter(|ids| crate::suite::unknown(ids).is_none());
+    put(found, place, || format!("a list of: {}", crate::suite::ids().join(", ")))
+}

@@ -1,0 +1,27 @@
+//! The table of findings as the README shows it. A test holds the README to this print.
+
+use super::Code;
+use std::fmt::Write as _;
+
+/// The README's table of findings, as Markdown, with a newline at the end.
+#[must_use]
+pub fn markdown() -> String {
+    let mut out = String::from("| code | what it says | usual cause | what to do |\n|---|---|---|---|\n");
+    for entry in Code::ALL.iter().map(|c| c.entry()) {
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "| `{}` | {} | {} | {} |", entry.code, entry.means, entry.cause, entry.remedy);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_one_row_per_code() {
+        let text = markdown();
+        assert_eq!(text.lines().count(), Code::ALL.len() + 2);
+        assert!(text.lines().all(|l| l.matches(" | ").count() == 3 || l.starts_with("|---")), "{text}");
+    }
+}

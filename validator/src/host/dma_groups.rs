@@ -1,0 +1,36 @@
+//! Witnesses of an IOMMU beyond its class: the type of each group, and devices that are in one.
+
+use crate::host::modules::absent_is_none;
+use crate::root::Root;
+use std::io;
+
+/// What the groups and devices say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DmaGroups {
+    /// Group number and type (`identity`, `DMA`, `DMA-FQ`, ..).
+    pub types: Vec<(String, String)>,
+    /// PCI functions with an `iommu_group` link.
+    pub members: Vec<String>,
+}
+
+/// Reads every group and every PCI function.
+///
+/// # Errors
+/// As the reads; a kernel without groups has none, a group without a type is an error.
+pub fn read(root: &Root) -> io::Result<DmaGroups> {
+    let folder = "sys/kernel/iommu_groups";
+    let groups = absent_is_none(root.names(folder))?.unwrap_or_default();
+    let types = groups.iter().map(|g| {
+        let name = g.to_string_lossy().into_owned();
+        Ok((name.clone(), root.text(format!("{folder}/{name}/type"))?))
+    });
+    let types = types.collect::<io::Result<_>>()?;
+    let mut members = Vec::new();
+    for device in root.names("sys/bus/pci/devices")? {
+        let device = device.to_string_lossy().into_owned();
+        if absent_is_none(root.link(format!("sys/bus/pci/devices/{device}/iommu_group")))?.is_some() {
+            members.push(device);
+        }
+    }
+    Ok(DmaGroups { types, members })
+}

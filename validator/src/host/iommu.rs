@@ -1,0 +1,166 @@
+//! The IOMMU's witnesses: the class devices, the groups and their types, and what the firmware
+//! describes. Off is only what every witness calls off; what cannot be read is unknown.
+
+use crate::finding::{Code, Finding, Severity};
+use crate::pcie::model::{Iommu, IommuMode};
+use crate::root::Root;
+use std::io::{self, ErrorKind};
+
+const CLASS: &str = "sys/class/iommu";
+const GROUPS: &str = "sys/kernel/iommu_groups";
+const TABLES: &str = "sys/firmware/acpi/tables";
+const DEVICES: &str = "sys/bus/pci/devices";
+
+/// What the witnesses say, and a finding for each doubt about it.
+#[must_use]
+pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
+    let mut doubts = Vec::new();
+    let mut names = |folder: &str| match names(root, folder) {
+        Ok(names) => Some(names),
+        Err(e) => {
+            doubts.push(doubt(format!("/{folder} cannot be read: {e}")));
+            None
+        }
+    };
+    let classes = names(CLASS);
+    let groups = names(GROUPS);
+    let types = groups.iter().flatten().map(|g| (g, root.text(format!("{GROUPS}/{g}/type"))));
+    let types: Vec<(&String, io::Result<String>)> = types.collect();
+    for (group, e) in types.iter().filter_map(|(g, t)| Some((g, t.as_ref().err()?))) {
+        doubts.push(doubt(format!("/{GROUPS}/{group}/type cannot be read: {e}")));
+    }
+    let types: Vec<&str> = types.iter().filter_map(|(_, t)| t.as_deref().ok()).collect();
+    let grouped = grouped_device(root);
+    let translated = types.iter().any(|t| *t != "identity");
+    let off = classes.as_ref().is_some_and(Vec::is_empty) && groups.as_ref().is_some_and(Vec::is_empty);
+    let mode = match () {
+        () if translated => IommuMode::Translated,
+        () if !doubts.is_empty() => IommuMode::Unknown,
+        () if off && grouped.is_none() => IommuMode::Off,
+        () if !types.is_empty() => IommuMode::Identity,
+        () => {
+            doubts.push(contradiction(classes.as_deref(), grouped.as_deref()));
+            IommuMode::Unknown
+        }
+    };
+    let iommu = Iommu {
+        mode,
+        classes: classes.into_iter().flatten().collect(),
+        groups: groups.map_or(0, |g| g.len()),
+        firmware_tables: firmware_tables(root, &mut doubts),
+    };
+    (iommu, doubts)
+}
+
+/// Firmware without ACPI describes no IOMMU in it.
+fn firmware_tables(root: &Root, doubts: &mut Vec<Finding>) -> Vec<String> {
+    match names(root, TABLES) {
+        Ok(names) => names.into_iter().filter(|n| n == "DMAR" || n == "IVRS").collect(),
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(e) => {
+            doubts.push(doubt(format!("/{TABLES} cannot be read: {e}")));
+            Vec::new()
+        }
+    }
+}
+
+/// A PCI function that says that it is in a group.
+fn grouped_device(root: &Root) -> Option<String> {
+    let in_group = |bdf: &String| root.link(format!("{DEVICES}/{bdf}/iommu_group")).is_ok();
+    names(root, DEVICES).into_iter().flatten().find(in_group)
+}
+
+fn names(root: &Root, folder: &str) -> io::Result<Vec<String>> {
+    Ok(root.names(folder)?.into_iter().map(|n| n.to_string_lossy().into_owned()).collect())
+}
+
+fn doubt(message: String) -> Finding {
+    Code::IommuUnknown.finding(Severity::Error, "machine", message)
+}
+
+fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
+    let classes = classes.unwrap_or_default().join(" ");
+    let grouped = grouped.unwrap_or("none");
+    let message = "there is no IOMMU group, yet another witness says that there is an IOMMU".to_owned();
+    doubt(message)
+        .seen(format!("/{CLASS}: {classes}"))
+        .seen(format!("function with an iommu_group: {grouped}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A machine with these IOMMU class devices and these group types.
+    #[track_caller]
+    fn machine(classes: &[&str], groups: &[&str]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |rel: &str| dir.path().join(rel);
+        for folder in [CLASS, GROUPS, TABLES, DEVICES] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for class in classes {
+            fs::create_dir(at(CLASS).join(class)).unwrap();
+        }
+        for (n, kind) in groups.iter().enumerate() {
+            let group = at(GROUPS).join(n.to_string());
+            fs::create_dir(&group).unwrap();
+            fs::write(group.join("type"), format!("{kind}\n")).unwrap();
+        }
+        dir
+    }
+
+    #[track_caller]
+    fn mode(dir: &TempDir) -> (IommuMode, usize) {
+        let (iommu, doubts) = read(&Root::new(dir.path()));
+        (iommu.mode, doubts.len())
+    }
+
+    #[test]
+    fn no_class_device_and_no_group_is_off() {
+        assert_eq!(mode(&machine(&[], &[])), (IommuMode::Off, 0));
+    }
+
+    #[test]
+    fn identity_is_only_when_every_group_is() {
+        assert_eq!(mode(&machine(&["dmar0"], &["identity", "identity"])), (IommuMode::Identity, 0));
+        assert_eq!(mode(&machine(&["dmar0"], &["identity", "DMA-FQ"])), (IommuMode::Translated, 0));
+    }
+
+    #[test]
+    fn a_missing_witness_is_unknown_and_never_off() {
+        for folder in [CLASS, GROUPS] {
+            let dir = machine(&[], &[]);
+            fs::remove_dir(dir.path().join(folder)).unwrap();
+            assert_eq!(mode(&dir), (IommuMode::Unknown, 1), "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_group_without_a_type_is_unknown() {
+        let dir = machine(&["dmar0"], &["identity"]);
+        fs::create_dir(dir.path().join(GROUPS).join("7")).unwrap();
+        assert_eq!(mode(&dir), (IommuMode::Unknown, 1));
+    }
+
+    #[test]
+    fn witnesses_that_contradict_each_other_are_unknown() {
+        assert_eq!(mode(&machine(&["dmar0"], &[])), (IommuMode::Unknown, 1));
+        let dir = machine(&[], &[]);
+        let function = dir.path().join(DEVICES).join("0000:00:01.0");
+        fs::create_dir(&function).unwrap();
+        std::os::unix::fs::symlink("../../nowhere", function.join("iommu_group")).unwrap();
+        assert_eq!(mode(&dir), (IommuMode::Unknown, 1));
+    }
+
+    #[test]
+    fn the_firmwares_tables_are_named() {
+        let dir = machine(&[], &[]);
+        for table in ["APIC", "DMAR", "IVRS"] {
+            fs::write(dir.path().join(TABLES).join(table), "").unwrap();
+        }
+        assert_eq!(read(&Root::new(dir.path())).0.firmware_tables, ["DMAR", "IVRS"]);
+    }
+}

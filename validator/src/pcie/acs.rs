@@ -1,0 +1,204 @@
+//! Access Control Services: what the bits mean, what a port's state is, and which ports matter.
+//! Redirect and egress control take peer traffic off its way; the other bits only check it.
+
+use super::model::{Acs, Bdf, Device, Fabric, Kind};
+use crate::finding::{Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// Control bits from bit 0 up (include/uapi/linux/pci_regs.h).
+const NAMES: [&str; 7] = ["SV", "TB", "RR", "CR", "UF", "EC", "DT"];
+/// Request redirect, completion redirect, egress control: what `pci=disable_acs_redir=` clears.
+pub const REDIRECT: u16 = 0x04 | 0x08 | 0x20;
+
+/// The names of the bits that are set.
+#[must_use]
+pub fn names(ctrl: u16) -> Vec<String> {
+    let set = |n: &usize| ctrl >> n & 1 == 1;
+    (0..).zip(NAMES).filter(|(n, _)| set(n)).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// Which ports the fabric pass may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AcsPolicy {
+    /// Ports on the way between two GPUs or between a GPU and a NIC.
+    Path,
+    /// Every function that has the capability.
+    All,
+    /// None.
+    Off,
+}
+
+impl fmt::Display for AcsPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Path => "path",
+            Self::All => "all",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// What was given where an ACS policy was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not an ACS policy; allowed are path, all, off")]
+pub struct BadPolicy(pub String);
+
+impl FromStr for AcsPolicy {
+    type Err = BadPolicy;
+
+    fn from_str(s: &str) -> Result<Self, BadPolicy> {
+        match s {
+            "path" => Ok(Self::Path),
+            "all" => Ok(Self::All),
+            "off" => Ok(Self::Off),
+            _ => Err(BadPolicy(s.to_owned())),
+        }
+    }
+}
+
+/// What can be said about a function's ACS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// It has no such capability: nothing is redirected here.
+    Absent,
+    /// It has the capability; its control register is believed.
+    Known(&'a Acs),
+    /// Its extended configuration space is out of reach.
+    NoEcam,
+    /// Its configuration space cannot be read or believed.
+    Unknown,
+}
+
+/// What can be said about `device`'s ACS.
+#[must_use]
+pub fn state(device: &Device) -> State<'_> {
+    let config = &device.config;
+    match &device.acs {
+        _ if config.gone || config.bytes < super::config_space::CONVENTIONAL_BYTES => State::Unknown,
+        Some(acs) => State::Known(acs),
+        None if !config.faults.is_empty() => State::Unknown,
+        None if is_port(device.kind) && config.bytes == super::config_space::CONVENTIONAL_BYTES => {
+            State::NoEcam
+        }
+        None => State::Absent,
+    }
+}
+
+/// True for the ports of root complex and switches, which is where ACS belongs.
+fn is_port(kind: Kind) -> bool {
+    matches!(kind, Kind::RootPort | Kind::Upstream | Kind::Downstream)
+}
+
+/// Every port on a GPU-GPU or GPU-NIC path, sorted.
+#[must_use]
+pub fn ports_on_paths(fabric: &Fabric) -> BTreeSet<Bdf> {
+    fabric.paths.iter().flat_map(|p| p.ports.iter().copied()).collect()
+}
+
+/// What stands in the way on GPU paths: ports that redirect, and ports of which it cannot be told.
+#[must_use]
+pub fn judge(fabric: &Fabric) -> Vec<Finding> {
+    let on_path = ports_on_paths(fabric);
+    fabric.devices.iter().filter(|d| on_path.contains(&d.bdf)).filter_map(judge_port).collect()
+}
+
+/// One port of a GPU path.
+#[must_use]
+pub fn judge_port(port: &Device) -> Option<Finding> {
+    match state(port) {
+        State::Known(acs) if acs.ctrl & REDIRECT == 0 => None,
+        State::Known(acs) if acs.quirk => Some(quirk(port, acs, Severity::Fail)),
+        State::Known(acs) => Some(redirects(port, acs)),
+        State::Absent => None,
+        State::NoEcam => Some(no_ecam(port, Severity::Fail)),
+        State::Unknown => Some(unknown(port)),
+    }
+}
+
+/// A port that is never written: harmful where it redirects on a GPU path.
+pub(super) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
+    let (bdf, ctrl) = (port.bdf, acs.ctrl);
+    let message = format!(
+        "{bdf} is an Intel chipset port with 32-bit ACS registers: its control {ctrl:#06x} is not written, expected 0x0000"
+    );
+    Code::AcsQuirk
+        .finding(severity, &bdf, message)
+        .values(ctrl, 0, None)
+        .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
+        .at(&bdf)
+}
+
+fn redirects(port: &Device, acs: &Acs) -> Finding {
+    let bits = acs.enabled.join(" ");
+    let message = format!(
+        "{} takes peer traffic off its way: ACS control is {:#06x} ({bits}), expected 0x0000",
+        port.bdf, acs.ctrl
+    );
+    Code::AcsRedirect
+        .finding(Severity::Fail, &port.bdf, message)
+        .values(acs.ctrl, 0, None)
+        .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
+}
+
+/// A port without extended configuration space: on a GPU path nobody can show that ACS is off.
+pub(super) fn no_ecam(port: &Device, severity: Severity) -> Finding {
+    let bytes = port.config.bytes;
+    let message = format!(
+        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS cannot be seen",
+        port.bdf
+    );
+    Code::NoEcam.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
+}
+
+fn unknown(port: &Device) -> Finding {
+    let why = match &port.config {
+        c if c.gone => "it does not answer (every register reads as ones)".to_owned(),
+        c if c.faults.is_empty() => format!("only {} bytes of configuration space could be read", c.bytes),
+        c => c.faults.join("; "),
+    };
+    let message = format!("{} is on a GPU path and its ACS cannot be told: {why}", port.bdf);
+    Code::AcsUnknown.finding(Severity::Error, &port.bdf, message).at(&port.bdf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pcie::sample::{device, with_acs};
+
+    #[test]
+    fn the_kernels_standard_enable_is_named_bit_by_bit() {
+        assert_eq!(names(0x001d), ["SV", "RR", "CR", "UF"]);
+        assert_eq!(names(0x007f), NAMES);
+        assert_eq!(names(0x0000), Vec::<String>::new());
+    }
+
+    #[test]
+    fn only_bits_that_take_traffic_off_its_way_are_findings() {
+        let port = device("0000:00:01.0", Kind::RootPort, None);
+        let judged = |ctrl| judge_port(&with_acs(port.clone(), ctrl)).is_some();
+        for (bit, harmful) in [
+            (0x01, false),
+            (0x02, false),
+            (0x04, true),
+            (0x08, true),
+            (0x10, false),
+            (0x20, true),
+            (0x40, false),
+        ] {
+            assert_eq!(judged(bit), harmful, "{bit:#x}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_one_of_three_words() {
+        for policy in [AcsPolicy::Path, AcsPolicy::All, AcsPolicy::Off] {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        let bad = "on".parse::<AcsPolicy>().unwrap_err();
+        assert_eq!(bad.to_string(), "'on' is not an ACS policy; allowed are path, all, off");
+    }
+}

@@ -1,0 +1,94 @@
+//! The PCI Express capability: what kind of port a function is, and its link as the registers
+//! tell it (PCI Express Base Specification, 7.5.3).
+
+use super::Fault;
+use super::registers::Registers;
+
+/// Capability id.
+pub(super) const ID: u16 = 0x10;
+
+const FLAGS: u16 = 0x02;
+const LINK_CAPABILITIES: u16 = 0x0c;
+const LINK_STATUS: u16 = 0x12;
+
+/// Device or port type, Flags bits 7:4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortType {
+    /// Endpoint or legacy endpoint.
+    Endpoint,
+    /// Root port.
+    RootPort,
+    /// A switch's upstream port.
+    Upstream,
+    /// A switch's downstream port.
+    Downstream,
+    /// PCI Express to PCI bridge, or the other way round.
+    Bridge,
+    /// Integrated into the root complex: has no link.
+    Integrated,
+}
+
+/// What stands in the capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Express {
+    /// Where the capability starts, bytes.
+    pub offset: u16,
+    /// What kind of port the function is.
+    pub port: PortType,
+    /// Speed code in force (1 is 2.5 GT/s, 6 is 64 GT/s), 0 when the link is down.
+    pub speed: u8,
+    /// Lanes in use, 0 when the link is down.
+    pub width: u8,
+    /// Fastest speed code.
+    pub max_speed: u8,
+    /// Most lanes.
+    pub max_width: u8,
+}
+
+pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> Option<Express> {
+    let read = || {
+        let flags = space.u16(offset.checked_add(FLAGS)?)?;
+        let capable = space.u32(offset.checked_add(LINK_CAPABILITIES)?)?;
+        let status = space.u16(offset.checked_add(LINK_STATUS)?)?;
+        Some((flags, capable.to_le_bytes(), status.to_le_bytes()))
+    };
+    let Some((flags, [cap0, cap1, ..], [sta0, sta1])) = read() else {
+        faults.push(Fault::Cut { name: "PCI Express", at: offset, bytes: space.len() });
+        return None;
+    };
+    let code = (flags >> 4) & 0xf;
+    let Some(port) = port(code) else {
+        faults.push(Fault::Field {
+            field: "PCI Express port type",
+            at: offset.saturating_add(FLAGS),
+            value: u32::from(code),
+            allowed: "0, 1, 4 to 10",
+        });
+        return None;
+    };
+    Some(Express {
+        offset,
+        port,
+        speed: sta0 & 0x0f,
+        width: width(sta0, sta1),
+        max_speed: cap0 & 0x0f,
+        max_width: width(cap0, cap1),
+    })
+}
+
+/// Bits 9:4 of a register, given its two low bytes.
+fn width(low: u8, high: u8) -> u8 {
+    (low >> 4) | ((high & 0x03) << 4)
+}
+
+fn port(code: u16) -> Option<PortType> {
+    Some(match code {
+        0 | 1 => PortType::Endpoint,
+        4 => PortType::RootPort,
+        5 => PortType::Upstream,
+        6 => PortType::Downstream,
+        7 | 8 => PortType::Bridge,
+        9 | 10 => PortType::Integrated,
+        _ => return None,
+    })
+}

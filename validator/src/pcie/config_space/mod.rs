@@ -1,0 +1,143 @@
+//! Configuration space: bytes to header, capabilities and the registers that the fabric is judged
+//! by. Bytes are hostile: every walk is bounded, every read is checked, and what is malformed is
+//! told with its offset instead of being guessed. Reading the bytes is left to `pcie::read`.
+
+mod acs;
+mod express;
+mod rebar;
+mod registers;
+mod walk;
+
+pub use express::{Express, PortType};
+pub use walk::Capability;
+
+use super::model::{Acs, Rebar};
+use registers::Registers;
+
+/// Bytes that Linux gives to a reader without privilege: the header alone.
+pub const HEADER_BYTES: usize = 64;
+/// Configuration space without the extended part: conventional PCI, or PCIe without ECAM.
+pub const CONVENTIONAL_BYTES: usize = 256;
+
+/// A function's configuration space, understood as far as it could be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigSpace {
+    /// How many bytes were given.
+    pub bytes: usize,
+    /// Every byte reads as ones: the function has fallen off the bus.
+    pub gone: bool,
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Class, subclass and interface, 24 bits.
+    pub class: u32,
+    /// Header layout: 0 device, 1 bridge, 2 CardBus.
+    pub layout: u8,
+    /// Capabilities of the first 256 bytes, in chain order.
+    pub capabilities: Vec<Capability>,
+    /// Extended capabilities, in chain order.
+    pub extended: Vec<Capability>,
+    /// The PCI Express capability.
+    pub express: Option<Express>,
+    /// Access Control Services.
+    pub acs: Option<Acs>,
+    /// Resizable BARs.
+    pub rebar: Vec<Rebar>,
+    /// What is malformed, each with its offset.
+    pub faults: Vec<Fault>,
+}
+
+/// One thing in configuration space that cannot be as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Not even a header.
+    #[error("only {0} bytes of configuration space, a header has 64")]
+    Short(usize),
+    /// A pointer leads outside of where capabilities may lie.
+    #[error("capability chain leaves its range at {at:#05x}: points to {to:#05x}")]
+    Astray {
+        /// Where the pointer stands.
+        at: u16,
+        /// What it says.
+        to: u16,
+    },
+    /// A pointer leads back to a capability that was already seen.
+    #[error("capability chain loops at {at:#05x}: points back to {to:#05x}")]
+    Loop {
+        /// Where the pointer stands.
+        at: u16,
+        /// What it says.
+        to: u16,
+    },
+    /// A capability reads as ones although the function answers.
+    #[error("capability at {0:#05x} reads as ones")]
+    Ones(u16),
+    /// A capability does not fit into the space that was read.
+    #[error("{name} capability at {at:#05x} is cut off after {bytes} bytes of configuration space")]
+    Cut {
+        /// Which capability.
+        name: &'static str,
+        /// Where it starts.
+        at: u16,
+        /// How many bytes there are.
+        bytes: usize,
+    },
+    /// A field holds what the specification does not allow.
+    #[error("{field} at {at:#05x} is {value}, allowed is {allowed}")]
+    Field {
+        /// Which field.
+        field: &'static str,
+        /// Where it stands.
+        at: u16,
+        /// What it holds.
+        value: u32,
+        /// What it may hold.
+        allowed: &'static str,
+    },
+}
+
+/// Understands `bytes` as a configuration space. Never fails: what is wrong is in `faults`, and
+/// what could not be read is absent.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> ConfigSpace {
+    let space = Registers(bytes);
+    let mut faults = Vec::new();
+    if bytes.len() < HEADER_BYTES {
+        faults.push(Fault::Short(bytes.len()));
+    }
+    let gone = bytes.len() >= HEADER_BYTES && bytes.iter().all(|b| *b == 0xff);
+    let usable = bytes.len() >= HEADER_BYTES && !gone;
+    let (capabilities, extended) = if usable {
+        (walk::conventional(space, &mut faults), walk::extended(space, &mut faults))
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    let vendor = space.u16(0x00).unwrap_or(0xffff);
+    let device = space.u16(0x02).unwrap_or(0xffff);
+    let express = at(&capabilities, express::ID).and_then(|o| express::parse(space, o, &mut faults));
+    let root_port = express.is_some_and(|e| e.port == PortType::RootPort);
+    let quirk = root_port && acs::is_intel_pch(vendor, device);
+    ConfigSpace {
+        bytes: bytes.len(),
+        gone,
+        vendor,
+        device,
+        class: space.u32(0x08).map_or(0x00ff_ffff, |v| v >> 8),
+        layout: space.u8(0x0e).map_or(0x7f, |v| v & 0x7f),
+        acs: at(&extended, acs::ID).and_then(|o| acs::parse(space, o, quirk, &mut faults)),
+        rebar: at(&extended, rebar::ID).map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults)),
+        express,
+        capabilities,
+        extended,
+        faults,
+    }
+}
+
+/// Where the first capability `id` of a chain starts.
+fn at(chain: &[Capability], id: u16) -> Option<u16> {
+    chain.iter().find(|c| c.id == id).map(|c| c.offset)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! Checked little-endian reads: outside of the bytes there is nothing, never a panic.
+
+/// A configuration space's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Registers<'a>(pub(super) &'a [u8]);
+
+impl Registers<'_> {
+    pub(super) fn u8(self, at: u16) -> Option<u8> {
+        self.array::<1>(at).map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(self, at: u16) -> Option<u16> {
+        self.array(at).map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(self, at: u16) -> Option<u32> {
+        self.array(at).map(u32::from_le_bytes)
+    }
+
+    /// How many bytes there are.
+    pub(super) fn len(self) -> usize {
+        self.0.len()
+    }
+
+    fn array<const N: usize>(self, at: u16) -> Option<[u8; N]> {
+        let at = usize::from(at);
+        self.0.get(at..at.checked_add(N)?)?.try_into().ok()
+    }
+}

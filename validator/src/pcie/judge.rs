@@ -1,0 +1,91 @@
+//! What a fabric brings up by itself, before any test: functions that do not answer, malformed or
+//! unreachable configuration space, ports that redirect, links with fewer lanes than they could
+//! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
+
+use super::acs::{self, REDIRECT, State};
+use super::model::{Device, Fabric, Kind};
+use super::tree::Tree;
+use crate::finding::{Code, Finding, Severity};
+
+/// Every finding about `fabric`, in the order of the devices.
+#[must_use]
+pub fn all(fabric: &Fabric) -> Vec<Finding> {
+    let on_path = acs::ports_on_paths(fabric);
+    let off_path = fabric.devices.iter().filter(|d| !on_path.contains(&d.bdf));
+    let mut findings: Vec<Finding> = fabric.devices.iter().filter_map(|d| gone(fabric, d)).collect();
+    findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d)));
+    findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, on_path.contains(&d.bdf))));
+    findings.extend(off_path.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
+    findings.extend(acs::judge(fabric));
+    findings.extend(links(fabric));
+    findings
+}
+
+fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
+    let gpu = fabric.gpus.contains(&device.bdf);
+    let (code, what) = if gpu { (Code::GpuGone, "GPU") } else { (Code::PciGone, "function") };
+    let message = format!("{what} {} does not answer: its registers read as ones", device.bdf);
+    let severity = if gpu { Severity::Fail } else { Severity::Warn };
+    device.config.gone.then(|| {
+        code.finding(severity, &device.bdf, message).values("0xffffffff", device.vendor.as_str(), None)
+    })
+}
+
+/// A GPU's Resizable BAR hides behind a broken chain; other functions go on without it. A port of
+/// which ACS cannot be told gets its own error.
+fn malformed(fabric: &Fabric, device: &Device) -> Option<Finding> {
+    let first = device.config.faults.first()?;
+    let severity = if fabric.gpus.contains(&device.bdf) { Severity::Error } else { Severity::Warn };
+    let mut finding = Code::PciMalformed.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
+    finding.evidence.extend(device.config.faults.iter().cloned());
+    Some(finding)
+}
+
+/// A quirk port that does no harm here; one that does is among the ports of GPU paths.
+fn quirk(device: &Device, on_path: bool) -> Option<Finding> {
+    let acs = device.acs.as_ref().filter(|a| a.quirk)?;
+    let harmless = !on_path || acs.ctrl & REDIRECT == 0;
+    harmless.then(|| acs::quirk(device, acs, Severity::Info))
+}
+
+fn harmless_no_ecam(device: &Device) -> Finding {
+    acs::no_ecam(device, Severity::Info)
+}
+
+/// The links of GPUs, NICs and the switches above GPUs, each once, seen from its lower end.
+pub fn links(fabric: &Fabric) -> Vec<Finding> {
+    let tree = Tree::of(fabric);
+    let switches = fabric
+        .devices
+        .iter()
+        .filter(|d| d.kind == Kind::Upstream)
+        .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
+    let ends = fabric.gpus.iter().chain(&fabric.nics).filter_map(|b| tree.get(*b));
+    ends.chain(switches).filter(|d| !d.config.gone).flat_map(|d| link(&tree, d)).collect()
+}
+
+/// A link can be what both of its ends can be. Full width is a matter of contacts and shows at
+/// once; full speed only under load, since idle GPUs lower it.
+fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
+    let Some(link) = &lower.link else { return Vec::new() };
+    let upper = lower.parent.and_then(|p| tree.get(p)).and_then(|p| p.link.as_ref());
+    let width = upper.map_or(link.max_width, |u| u.max_width.min(link.max_width));
+    let gts = upper.map_or(link.max_gts, |u| u.max_gts.min(link.max_gts));
+    let bdf = lower.bdf;
+    let mut findings = Vec::new();
+    if link.width < link.max_width {
+        let slot = if width < link.max_width { format!(" (the slot offers {width})") } else { String::new() };
+        let message = format!(
+            "{bdf} uses {} lanes of its {}, expected {}{slot}",
+            link.width, link.max_width, link.max_width
+        );
+        let finding = Code::LinkNarrow.finding(Severity::Warn, &bdf, message);
+        findings.push(finding.values(link.width, link.max_width, Some("lanes")));
+    }
+    if link.gts < gts {
+        let message = format!("{bdf} runs at {} GT/s now, both ends can do {gts} GT/s", link.gts);
+        let finding = Code::LinkSlow.finding(Severity::Info, &bdf, message);
+        findings.push(finding.values(link.gts, gts, Some("GT/s")));
+    }
+    findings
+}

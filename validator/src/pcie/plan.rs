@@ -1,0 +1,150 @@
+//! What the fabric pass would write, as data: which ACS control registers go to which value, and
+//! what it leaves alone and why. Pure; doing it is left to `pcie::apply`.
+
+use super::acs::{self, AcsPolicy, REDIRECT, State};
+use super::model::{Acs, Bdf, Device, Fabric};
+use crate::finding::{Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// ACS Control, from the start of the capability.
+pub const ACS_CONTROL: u16 = 0x06;
+/// The name under which journal and text know the register.
+pub const ACS_CONTROL_NAME: &str = "ACS control";
+/// NVIDIA's ConnectX-8 Data Direct function (drivers/infiniband/hw/mlx5/data_direct.c): it needs
+/// the ACS bits that its own tools set.
+const DATA_DIRECT: (&str, &str) = ("0x15b3", "0x2100");
+
+/// One register to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// Whose register.
+    pub bdf: Bdf,
+    /// Which register, as people call it.
+    pub register: String,
+    /// Where it stands in configuration space, bytes.
+    pub offset: u16,
+    /// What it holds.
+    pub before: u16,
+    /// What it is to hold. NVIDIA's own script clears the whole word.
+    pub after: u16,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {:#06x} -> {:#06x}", self.bdf, self.register, self.before, self.after)
+    }
+}
+
+/// What the pass would do to a fabric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The policy that it follows.
+    pub policy: AcsPolicy,
+    /// How many functions the policy covers that have ACS.
+    pub covered: usize,
+    /// What to write, in the order of the addresses.
+    pub actions: Vec<Action>,
+    /// What is left alone although the policy asks for it.
+    pub findings: Vec<Finding>,
+}
+
+/// What `policy` asks to be done about `fabric`.
+#[must_use]
+pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
+    let on_path = acs::ports_on_paths(fabric);
+    let asked = |d: &&Device| match policy {
+        AcsPolicy::Path => on_path.contains(&d.bdf),
+        AcsPolicy::All => true,
+        AcsPolicy::Off => false,
+    };
+    let steps: Vec<Step> =
+        fabric.devices.iter().filter(asked).map(|d| step(d, on_path.contains(&d.bdf))).collect();
+    let covered = steps.iter().filter(|s| matches!(s, Step::Clear | Step::Write(_) | Step::Leave(_))).count();
+    let mut plan = Plan { policy, covered, actions: Vec::new(), findings: Vec::new() };
+    for step in steps {
+        match step {
+            Step::Write(action) => plan.actions.push(action),
+            Step::Leave(finding) | Step::Blind(finding) => plan.findings.push(finding),
+            Step::Clear | Step::Nothing => {}
+        }
+    }
+    match forbidden(fabric) {
+        Some(finding) if !plan.actions.is_empty() => {
+            plan.actions.clear();
+            plan.findings.push(finding);
+        }
+        _ => {}
+    }
+    plan
+}
+
+/// What is to be done about one function.
+enum Step {
+    /// It has no ACS.
+    Nothing,
+    /// Its ACS is off already.
+    Clear,
+    /// Its ACS goes off.
+    Write(Action),
+    /// Its ACS is on and must not be written.
+    Leave(Finding),
+    /// Nobody can tell what its ACS is.
+    Blind(Finding),
+}
+
+fn step(device: &Device, on_path: bool) -> Step {
+    match acs::state(device) {
+        State::Absent => Step::Nothing,
+        State::Known(acs) if acs.ctrl == 0 => Step::Clear,
+        State::Known(acs) if acs.quirk => {
+            let harmful = on_path && acs.ctrl & REDIRECT != 0;
+            let severity = if harmful { Severity::Fail } else { Severity::Info };
+            Step::Leave(acs::quirk(device, acs, severity))
+        }
+        State::Known(acs) => Step::Write(clear(device.bdf, acs)),
+        State::NoEcam if !on_path => Step::Blind(acs::no_ecam(device, Severity::Info)),
+        State::Unknown if !on_path => Step::Nothing,
+        State::NoEcam | State::Unknown => acs::judge_port(device).map_or(Step::Nothing, Step::Blind),
+    }
+}
+
+fn clear(bdf: Bdf, acs: &Acs) -> Action {
+    let offset = acs.offset.saturating_add(ACS_CONTROL);
+    Action { bdf, register: ACS_CONTROL_NAME.to_owned(), offset, before: acs.ctrl, after: 0 }
+}
+
+/// What forbids every write on this machine.
+fn forbidden(fabric: &Fabric) -> Option<Finding> {
+    let locked = fabric.lockdown.as_ref().filter(|mode| *mode != "none");
+    locked.map(|mode| locked_down(mode)).or_else(|| kept(fabric))
+}
+
+fn locked_down(mode: &str) -> Finding {
+    let message = format!("the kernel is locked down ({mode}): it refuses writes to configuration space");
+    Code::Lockdown
+        .finding(Severity::Fail, "machine", message)
+        .values(mode, "none", None)
+        .seen(format!("/sys/kernel/security/lockdown: {mode}"))
+}
+
+/// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
+fn kept(fabric: &Fabric) -> Option<Finding> {
+    let passed = |d: &&Device| fabric.iommu.groups > 0 && d.driver.as_deref() == Some("vfio-pci");
+    let direct = |d: &&Device| (d.vendor.as_str(), d.device.as_str()) == DATA_DIRECT;
+    let (device, why) = [
+        (fabric.devices.iter().find(passed), "is given to a virtual machine by vfio-pci"),
+        (
+            fabric.devices.iter().find(direct),
+            "is a ConnectX-8 Data Direct function, which needs ACS as it is set",
+        ),
+    ]
+    .into_iter()
+    .find_map(|(device, why)| Some((device?, why)))?;
+    let message = format!("ACS is left as it is: {} {why}", device.bdf);
+    Some(Code::AcsKept.finding(Severity::Warn, &device.bdf, message))
+}
+
+#[cfg(test)]
+#[path = "plan/tests.rs"]
+mod tests;

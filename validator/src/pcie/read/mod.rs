@@ -1,0 +1,100 @@
+//! Reading a machine's fabric from /sys into the model. Thin: what files hold is parsed here and
+//! in `config_space`, what it means is judged elsewhere. A file that cannot be read becomes a
+//! finding, never a value; what a fabric cannot be told without is an error.
+
+mod attributes;
+mod device;
+mod place;
+mod rdma;
+mod resource;
+
+use super::model::{Bdf, Device, Fabric};
+use super::tree::Tree;
+use super::{judge, path};
+use crate::finding::Finding;
+use crate::host::{cpu, iommu};
+use crate::root::Root;
+use std::io;
+
+/// The version of the file format.
+pub const SCHEMA: &str = "firstlight.fabric/1";
+/// Where Linux lists PCI functions.
+const DEVICES: &str = "sys/bus/pci/devices";
+/// NVIDIA Corporation.
+const NVIDIA: &str = "0x10de";
+
+/// Why there is no fabric at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The list of PCI functions: without it nobody knows what there is.
+    #[error("cannot list PCI functions in {path}: not a Linux machine's root, or /sys is not mounted")]
+    Devices {
+        /// The folder that was tried.
+        path: String,
+        /// What came back.
+        source: io::Error,
+    },
+    /// Processor counts.
+    #[error(transparent)]
+    Cpus(#[from] cpu::CpuError),
+}
+
+impl Fabric {
+    /// Everything about the fabric of the machine under `root`.
+    ///
+    /// # Errors
+    /// When the PCI functions or the processors cannot be listed. What else cannot be read is in
+    /// `findings`, with severity `error` where a judgement depends on it.
+    pub fn read(root: &Root) -> Result<Self, ReadError> {
+        let mut findings = Vec::new();
+        let devices = devices(root, &mut findings)?;
+        let (iommu, doubts) = iommu::read(root);
+        findings.extend(doubts);
+        let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
+        let gpus: Vec<Bdf> = of(is_gpu);
+        let nics: Vec<Bdf> = of(is_nic);
+        let paths = path::all(&Tree::new(&devices), &gpus, &nics);
+        let rdma = rdma::read(root, &devices, &mut findings);
+        let lockdown = lockdown(root, &mut findings);
+        let schema = SCHEMA.to_owned();
+        let cpus = cpu::read(root)?;
+        let root = root.path().display().to_string();
+        let mut fabric =
+            Self { schema, root, iommu, cpus, devices, rdma, lockdown, gpus, nics, paths, findings };
+        fabric.findings.extend(judge::all(&fabric));
+        Ok(fabric)
+    }
+}
+
+fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, ReadError> {
+    let unlisted = |source| ReadError::Devices { path: root.join(DEVICES).display().to_string(), source };
+    let mut devices = Vec::new();
+    for name in root.names(DEVICES).map_err(unlisted)? {
+        match name.to_string_lossy().parse::<Bdf>() {
+            Ok(bdf) => devices.push(device::read(root, bdf, findings)),
+            Err(bad) => findings.push(attributes::unreadable(DEVICES, &name.to_string_lossy(), &bad)),
+        }
+    }
+    devices.sort_by_key(|d| d.bdf);
+    Ok(devices)
+}
+
+fn is_gpu(device: &Device) -> bool {
+    device.vendor == NVIDIA && device.class.starts_with("0x03")
+}
+
+fn is_nic(device: &Device) -> bool {
+    device.class.starts_with("0x02")
+}
+
+/// The mode in brackets of `none [integrity] confidentiality`.
+fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
+    const FILE: &str = "sys/kernel/security/lockdown";
+    let text = attributes::optional(root, FILE, "machine", findings)?;
+    let mode =
+        text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode.to_owned());
+    if mode.is_none() {
+        findings.push(attributes::unreadable(FILE, "machine", &format!("no mode in brackets in '{text}'")));
+    }
+    mode
+}

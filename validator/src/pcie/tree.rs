@@ -1,0 +1,39 @@
+//! The fabric as a tree: looking a function up, and going from it to its root bus.
+
+use super::model::{Bdf, Device, Fabric};
+use std::collections::BTreeMap;
+
+/// No chain of bridges is longer than there are buses.
+const DEEPEST: usize = 256;
+
+/// Every function by its address.
+#[derive(Debug)]
+pub struct Tree<'a>(BTreeMap<Bdf, &'a Device>);
+
+impl<'a> Tree<'a> {
+    /// Of all `devices`.
+    #[must_use]
+    pub fn new(devices: &'a [Device]) -> Self {
+        Self(devices.iter().map(|d| (d.bdf, d)).collect())
+    }
+
+    /// Of a whole fabric.
+    #[must_use]
+    pub fn of(fabric: &'a Fabric) -> Self {
+        Self::new(&fabric.devices)
+    }
+
+    /// The function at `bdf`.
+    #[must_use]
+    pub fn get(&self, bdf: Bdf) -> Option<&'a Device> {
+        self.0.get(&bdf).copied()
+    }
+
+    /// The bridges above `bdf`, nearest first. Bounded: a fabric file may hold a loop.
+    #[must_use]
+    pub fn above(&self, bdf: Bdf) -> Vec<&'a Device> {
+        let parent = |d: &&'a Device| d.parent.and_then(|p| self.get(p));
+        let first = self.get(bdf).as_ref().and_then(parent);
+        std::iter::successors(first, parent).take(DEEPEST).collect()
+    }
+}

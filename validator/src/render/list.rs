@@ -1,0 +1,80 @@
+//! `firstlight list`: every test, from its own data.
+
+use crate::config::Level;
+use crate::pcie::text::layout::wrapped;
+use crate::suite::{ALL, Test};
+use serde::Serialize;
+
+/// One test as `list --json` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Entry {
+    /// What `--only` takes.
+    pub id: &'static str,
+    /// For people.
+    pub title: &'static str,
+    /// The first level that runs it.
+    pub level: Level,
+    /// What a pass proves.
+    pub proves: &'static str,
+    /// Seconds after which it is stopped.
+    pub deadline_s: u64,
+    /// Without it there is no verdict but ERROR.
+    pub mandatory: bool,
+}
+
+/// `firstlight.list/1`
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct List {
+    /// The format's name.
+    pub schema: &'static str,
+    /// Every test in its order.
+    pub tests: Vec<Entry>,
+}
+
+impl From<&Test> for Entry {
+    fn from(test: &Test) -> Self {
+        Self {
+            id: test.id,
+            title: test.title,
+            level: test.level,
+            proves: test.proves,
+            deadline_s: test.deadline.as_secs(),
+            mandatory: test.mandatory,
+        }
+    }
+}
+
+/// All tests as data.
+#[must_use]
+pub fn list() -> List {
+    List { schema: "firstlight.list/1", tests: ALL.iter().map(|t| Entry::from(*t)).collect() }
+}
+
+/// All tests for people.
+#[must_use]
+pub fn text(list: &List) -> String {
+    let mut text =
+        format!("{:<12} {:<9} {:<9} {:<9} a pass proves that\n", "test", "level", "deadline", "mandatory");
+    for test in &list.tests {
+        let mandatory = if test.mandatory { "yes" } else { "no" };
+        let level = test.level.to_string();
+        let deadline = format!("{} s", test.deadline_s);
+        let first = format!("{:<12} {level:<9} {deadline:<9} {mandatory:<9} ", test.id);
+        text += &wrapped(&first, &" ".repeat(first.len()), test.proves);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_test_is_listed_within_80_columns() {
+        let text = text(&list());
+        for test in ALL {
+            assert!(text.lines().any(|l| l.starts_with(test.id)), "{text}");
+        }
+        assert!(text.lines().all(|l| l.len() <= 80), "{text}");
+    }
+}

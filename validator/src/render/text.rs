@@ -1,0 +1,192 @@
+//! The console's view: 80 columns, no colour, no cursor tricks. Made of three parts, so that rows
+//! can be shown as tests end: header, one row per test, tail. The whole is their sum.
+
+use crate::finding::{Finding, Severity};
+use crate::outcome::{Outcome, Verdict};
+use crate::pcie::text::layout::wrapped;
+use crate::report::{Report, TestEntry};
+use std::fmt::Write as _;
+
+/// Where a row's text begins: outcome and id stand before it.
+const INDENT: usize = 25;
+/// Where a row's text ends, to leave place for the seconds.
+const SUMMARY: usize = 47;
+
+/// The whole report; `path` is where it lies as JSON.
+#[must_use]
+pub fn whole(report: &Report, path: Option<&str>) -> String {
+    let rows: String = report.tests.iter().map(row).collect();
+    format!("{}{rows}{}", header(report), tail(report, path))
+}
+
+/// One line about the machine and an empty one.
+#[must_use]
+pub fn header(report: &Report) -> String {
+    let version = report.appliance.as_ref().map_or(env!("CARGO_PKG_VERSION"), |a| a.version.as_str());
+    let mut parts = vec![format!("firstlight {version}")];
+    parts.push(report.driver.module.as_ref().map_or("no driver".to_owned(), |v| format!("driver {v}")));
+    parts.extend(report.driver.nccl.as_ref().map(|v| format!("nccl {v}")));
+    parts.push(gpus(report));
+    parts.push(format!("level {}", report.level));
+    if report.is_recorded() {
+        parts.push(format!("recorded machine {}", report.root));
+    }
+    plain(&parts.join("   ").replace('\n', "?")) + "\n\n"
+}
+
+fn gpus(report: &Report) -> String {
+    if report.fabric.is_none() {
+        return "GPUs unknown".to_owned();
+    }
+    let name = report.gpus.first().and_then(|g| g.name.as_deref());
+    let name = name.filter(|n| report.gpus.iter().all(|g| g.name.as_deref() == Some(*n)));
+    match report.gpus.len() {
+        0 => "no GPU".to_owned(),
+        n => format!("{n} x {}", name.unwrap_or("NVIDIA GPU")),
+    }
+}
+
+/// One test: outcome, id, summary, seconds; a long summary goes on below.
+#[must_use]
+pub fn row(test: &TestEntry) -> String {
+    let first = format!("  {:<6} {:<15} ", word(test.outcome), test.id);
+    let pad = " ".repeat(INDENT);
+    let lines = fold(&test.summary, SUMMARY);
+    let mut lines = lines.iter();
+    let head = lines.next().map_or("", String::as_str);
+    let mut text = format!("{first}{head:<SUMMARY$} {:>5.1} s\n", test.seconds);
+    for line in lines {
+        // Writing into a String cannot fail.
+        let _ = writeln!(text, "{pad}{line}");
+    }
+    plain(&text)
+}
+
+const fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "PASS",
+        Outcome::Warn => "WARN",
+        Outcome::Fail => "FAIL",
+        Outcome::Error => "ERROR",
+        Outcome::NotApplicable => "N/A",
+    }
+}
+
+fn fold(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// What was found, the verdict, and the line for scrapers, which is the last.
+#[must_use]
+pub fn tail(report: &Report, path: Option<&str>) -> String {
+    plain(&format!("{}\n{}{}", details(report), verdict(report, path), last_line(report)))
+}
+
+/// What the machine's files hold must not move the cursor of a terminal that shows it.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+}
+
+/// Every finding worse than `info`; those with one cause and one remedy are told together.
+fn details(report: &Report) -> String {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
+    for finding in bad {
+        let key = |f: &Finding| (f.code.clone(), f.severity, f.cause.clone(), f.remedy.clone());
+        match groups.iter_mut().find(|g| g.first().is_some_and(|f| key(f) == key(finding))) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups.iter().filter_map(|group| Some(detail(group.first()?, group))).collect()
+}
+
+/// How many messages and pieces of evidence a group shows; the JSON has all.
+const SHOWN: usize = 8;
+
+fn detail(first: &Finding, group: &[&Finding]) -> String {
+    let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
+    let subjects = distinct(group.iter().map(|f| f.subject.as_str()));
+    let head = format!("  {:<6} {:<19}", severity(first.severity), first.code);
+    let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &subjects.join(", ")));
+    let messages = distinct(group.iter().map(|f| f.message.as_str()));
+    for message in messages.iter().take(SHOWN) {
+        text += &wrapped("         ", "           ", message);
+    }
+    text += &more(messages.len());
+    // With several messages each says what was seen.
+    let evidence = if messages.len() > 1 { &[][..] } else { &first.evidence[..] };
+    for seen in evidence.iter().take(SHOWN) {
+        text += &labelled("seen", seen);
+    }
+    text += &more(evidence.len());
+    text += &labelled("cause", &first.cause);
+    text += &labelled("remedy", &first.remedy);
+    text
+}
+
+fn more(all: usize) -> String {
+    match all.saturating_sub(SHOWN) {
+        0 => String::new(),
+        n => format!("         and {n} more in the JSON report\n"),
+    }
+}
+
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    texts.for_each(|t| {
+        if !seen.contains(&t) {
+            seen.push(t);
+        }
+    });
+    seen
+}
+
+const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "INFO",
+        Severity::Warn => "WARN",
+        Severity::Fail => "FAIL",
+        Severity::Error => "ERROR",
+    }
+}
+
+fn verdict(report: &Report, path: Option<&str>) -> String {
+    let count = |wanted| report.tests.iter().filter(|t| t.outcome == wanted).count();
+    let told = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}"));
+    let counts = [
+        told(count(Outcome::Error), "without answer"),
+        told(count(Outcome::Fail), "failed"),
+        told(count(Outcome::Warn), "warned"),
+        told(count(Outcome::Pass), "passed"),
+        told(count(Outcome::NotApplicable), "not applicable"),
+    ];
+    let counts: Vec<_> = counts.into_iter().flatten().collect();
+    let counts = if counts.is_empty() { "no test ran".to_owned() } else { counts.join(", ") };
+    let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
+    format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
+}
+
+fn last_line(report: &Report) -> String {
+    let failed = match (&report.failed()[..], report.verdict) {
+        // No test can be named when none ran: then it is the validator that failed.
+        ([], Verdict::Error) => "validator".to_owned(),
+        ([], _) => "none".to_owned(),
+        (ids, _) => ids.join(","),
+    };
+    format!("FIRSTLIGHT verdict={} failed={failed} seconds={:.1}\n", report.verdict, report.seconds)
+}
+
+#[cfg(test)]
+mod tests;

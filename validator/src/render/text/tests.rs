@@ -1,0 +1,151 @@
+//! The console's view of small reports, line by line.
+
+use super::*;
+use crate::config::Level;
+use crate::finding::Code;
+use crate::host::identity::Appliance;
+use crate::report::{Driver, MachineEntry, SCHEMA};
+use std::collections::BTreeMap;
+
+fn report(tests: Vec<TestEntry>) -> Report {
+    let mut report = Report {
+        schema: SCHEMA.into(),
+        verdict: Verdict::Error,
+        level: Level::Standard,
+        root: "/".into(),
+        started: "2026-11-20T12:00:00Z".into(),
+        seconds: 12.44,
+        appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
+        machine: MachineEntry::default(),
+        driver: Driver::default(),
+        gpus: vec![],
+        fabric: None,
+        tests: vec![],
+        effects: BTreeMap::new(),
+        workload_env: BTreeMap::new(),
+    };
+    tests.into_iter().for_each(|t| report.push(t));
+    report
+}
+
+fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Finding>) -> TestEntry {
+    TestEntry {
+        id: id.into(),
+        title: id.into(),
+        proves: String::new(),
+        level: Level::Quick,
+        outcome,
+        seconds: 0.04,
+        summary: summary.into(),
+        findings,
+        matrices: vec![],
+        tables: vec![],
+        log_tail: vec![],
+    }
+}
+
+#[test]
+fn a_good_machine_is_a_header_rows_and_a_verdict() {
+    let tests = vec![
+        test("iommu", Outcome::Pass, "off: no IOMMU class, no groups", vec![]),
+        test("acs", Outcome::NotApplicable, "no port on a GPU path", vec![]),
+    ];
+    let text = whole(&report(tests), Some("/run/firstlight/report.json"));
+    let expected = "\
+firstlight 0.1.0   no driver   GPUs unknown   level standard
+
+  PASS   iommu           off: no IOMMU class, no groups                    0.0 s
+  N/A    acs             no port on a GPU path                             0.0 s
+
+VERDICT  PASS   1 passed, 1 not applicable   report /run/firstlight/report.json
+FIRSTLIGHT verdict=PASS failed=none seconds=12.4
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn a_failure_is_told_with_evidence_cause_and_remedy() {
+    let finding = Code::CpusLost
+        .finding(Severity::Fail, "machine", "1 processors are online, expected 2")
+        .seen("kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup");
+    let cpus = test("cpus", Outcome::Fail, "1 processors are online, expected 2", vec![finding]);
+    let text = tail(&report(vec![cpus]), None);
+    let expected = "
+  FAIL   CPUS-LOST          machine
+         1 processors are online, expected 2
+         seen    kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup
+         cause   processors were taken offline, or the kernel could not start
+                 them
+         remedy  read the kernel's lines about the missing processors: `dmesg`,
+                 words x2apic and smpboot
+
+VERDICT  FAIL   1 failed
+FIRSTLIGHT verdict=FAIL failed=cpus seconds=12.4
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn the_same_finding_about_several_subjects_is_told_once() {
+    let left_out = |id: &str| Code::TestNotRun.finding(Severity::Error, id, "mandatory, and left out");
+    let tests = ["acs", "iommu"].map(|id| test(id, Outcome::Error, "left out", vec![left_out(id)]));
+    let text = tail(&report(tests.into()), None);
+    assert_eq!(text.matches("TEST-NOT-RUN").count(), 1);
+    assert!(text.contains("TEST-NOT-RUN       acs, iommu\n"), "{text}");
+    assert!(text.ends_with("FIRSTLIGHT verdict=ERROR failed=acs,iommu seconds=12.4\n"), "{text}");
+}
+
+#[test]
+fn findings_with_one_cause_are_told_together_and_a_long_list_is_cut() {
+    let port =
+        |n| Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"));
+    let text = tail(&report(vec![test("acs", Outcome::Fail, "", (1..=10).map(port).collect())]), None);
+    assert_eq!(text.matches("ACS-REDIRECT").count(), 1);
+    assert!(text.contains("         port 8 redirects\n         and 2 more in the JSON report\n"), "{text}");
+    assert!(text.contains("port 9, port 10") && text.matches("cause").count() == 1, "{text}");
+}
+
+#[test]
+fn harmless_findings_stay_in_the_json() {
+    let info = Code::LinkSlow.finding(Severity::Info, "0000:01:00.0", "idle");
+    assert!(
+        !tail(&report(vec![test("links", Outcome::Pass, "fine", vec![info])]), None).contains("LINK-SLOW")
+    );
+}
+
+#[test]
+fn a_long_summary_goes_on_below_and_nothing_is_wider_than_80_columns() {
+    let long = "framebuffer fb0 sits on 0000:01:00.0; it may spoil 0000:02:00.0 -> 0000:01:00.0".repeat(3);
+    let text = row(&test("display", Outcome::Warn, &long, vec![]));
+    assert!(text.lines().count() > 3 && text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    let shown: String = text.split_whitespace().filter(|w| long.contains(w)).collect();
+    assert!(shown.contains("fb0sitson"), "{shown}");
+}
+
+#[test]
+fn a_recorded_machine_says_so_on_the_first_line() {
+    let recorded = Report { root: "/rec/one".into(), ..report(vec![]) };
+    assert!(header(&recorded).lines().next().unwrap().ends_with("recorded machine /rec/one"));
+    assert!(!header(&report(vec![])).contains("recorded"));
+}
+
+#[test]
+fn no_test_at_all_is_an_error_of_the_validator() {
+    let text = tail(&report(vec![]), None);
+    assert!(
+        text.ends_with(
+            "VERDICT  ERROR  no test ran\nFIRSTLIGHT verdict=ERROR failed=validator seconds=12.4\n"
+        )
+    );
+}
+
+#[test]
+fn what_a_machine_says_cannot_move_the_cursor_or_forge_a_verdict() {
+    let nasty = "\u{1b}[2J\nVERDICT  PASS\rx";
+    let finding = Code::CpusLost.finding(Severity::Fail, nasty, nasty).seen(nasty);
+    let nasty_report =
+        Report { root: nasty.into(), ..report(vec![test("cpus", Outcome::Fail, nasty, vec![finding])]) };
+    let text = whole(&nasty_report, None);
+    assert!(!text.contains(['\u{1b}', '\r']), "{text}");
+    assert_eq!(text.lines().filter(|l| l.starts_with("VERDICT")).count(), 1, "{text}");
+}

@@ -1,0 +1,118 @@
+//! What a verdict is bound to, and its hash. When one of these changes (driver, kernel words, a
+//! GPU moved or reflashed, ACS or IOMMU state) an old verdict says nothing about the machine.
+
+use super::{Driver, Gpu};
+use crate::host::identity::Identity;
+use crate::pcie::model::{Bdf, Fabric, IommuMode};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Everything that the verdict stands on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundTo {
+    /// Version of the loaded driver.
+    pub driver: Option<String>,
+    /// SHA-256 of its module file; `null` without a driver.
+    pub module_sha256: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Kernel command line.
+    pub cmdline: Option<String>,
+    /// The GPUs.
+    pub gpus: Vec<BoundGpu>,
+    /// ACS control registers by address, of every function that has the capability.
+    pub acs: BTreeMap<String, u16>,
+    /// State of the IOMMU.
+    pub iommu: IommuMode,
+}
+
+/// What of a GPU the verdict stands on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundGpu {
+    /// The GPU's own id.
+    pub uuid: Option<String>,
+    /// Its address.
+    pub bdf: Bdf,
+    /// Device id.
+    pub device: String,
+    /// Size of BAR1, bytes.
+    pub bar1_bytes: Option<u64>,
+    /// Version of its firmware.
+    pub vbios: Option<String>,
+}
+
+impl BoundTo {
+    /// Gathers it from what was read.
+    #[must_use]
+    pub fn of(identity: &Identity, driver: &Driver, gpus: &[Gpu], fabric: &Fabric) -> Self {
+        let gpus = gpus.iter().map(|g| BoundGpu {
+            uuid: g.uuid.clone(),
+            bdf: g.bdf,
+            device: g.device.clone(),
+            bar1_bytes: g.bar1_bytes,
+            vbios: g.vbios.clone(),
+        });
+        let acs = fabric.devices.iter().filter_map(|d| Some((d.bdf.to_string(), d.acs.as_ref()?.ctrl)));
+        Self {
+            driver: driver.module.clone(),
+            module_sha256: None,
+            kernel: identity.kernel.clone(),
+            cmdline: identity.cmdline.clone(),
+            gpus: gpus.collect(),
+            acs: acs.collect(),
+            iommu: fabric.iommu.mode,
+        }
+    }
+}
+
+/// SHA-256 of the canonical JSON (keys sorted, no white space), in hexadecimal.
+///
+/// # Errors
+/// What the JSON writer says; for this type there is nothing it could.
+pub fn fingerprint(bound_to: &BoundTo) -> serde_json::Result<String> {
+    // serde_json's `Value` keeps objects sorted by key, which makes the text canonical.
+    let canonical = serde_json::to_value(bound_to)?.to_string();
+    let mut hex = String::new();
+    for byte in Sha256::digest(canonical.as_bytes()) {
+        // Writing into a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Ok(hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound() -> BoundTo {
+        BoundTo {
+            driver: None,
+            module_sha256: None,
+            kernel: Some("6.12.107".into()),
+            cmdline: Some("iommu=off".into()),
+            gpus: vec![],
+            acs: BTreeMap::from([("0000:00:01.0".into(), 0)]),
+            iommu: IommuMode::Off,
+        }
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_sorted_json() {
+        let json = r#"{"acs":{"0000:00:01.0":0},"cmdline":"iommu=off","driver":null,"gpus":[],"iommu":"off","kernel":"6.12.107","module_sha256":null}"#;
+        assert_eq!(serde_json::to_value(bound()).unwrap().to_string(), json);
+        let hex: String = Sha256::digest(json).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(fingerprint(&bound()).unwrap(), hex);
+    }
+
+    #[test]
+    fn a_change_of_acs_or_command_line_is_another_machine() {
+        let acs = BoundTo { acs: BTreeMap::from([("0000:00:01.0".into(), 0x1d)]), ..bound() };
+        let words = BoundTo { cmdline: Some("iommu=pt".into()), ..bound() };
+        let all = [bound(), acs, words].map(|b| fingerprint(&b).unwrap());
+        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+    }
+}

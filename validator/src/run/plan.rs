@@ -1,0 +1,78 @@
+//! Which tests run: those of the level, fewer by `only` and `skip`. A mandatory test that is left
+//! out is remembered, for it costs the verdict. Pure.
+
+use crate::config::Validate;
+use crate::suite::{ALL, Test};
+
+/// What runs and what does not.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In the order of the suite.
+    pub run: Vec<&'static Test>,
+    /// Mandatory tests that were left out, and by what.
+    pub left_out: Vec<(&'static Test, &'static str)>,
+}
+
+impl Plan {
+    /// The tests to run, by group: each group is one worker's.
+    #[must_use]
+    pub fn groups(&self) -> Vec<Vec<&'static Test>> {
+        self.run.chunk_by(|a, b| a.group == b.group).map(<[_]>::to_vec).collect()
+    }
+}
+
+/// What `validate` asks for.
+#[must_use]
+pub fn plan(asked: &Validate) -> Plan {
+    let mut plan = Plan::default();
+    for test in ALL.iter().copied().filter(|t| t.level <= asked.level) {
+        let named = |ids: &[String]| ids.iter().any(|id| id == test.id);
+        let left_out = if !asked.only.is_empty() && !named(&asked.only) {
+            Some("by --only or validate.only")
+        } else if named(&asked.skip) {
+            Some("by --skip or validate.skip")
+        } else {
+            None
+        };
+        match left_out {
+            None => plan.run.push(test),
+            Some(why) if test.mandatory => plan.left_out.push((test, why)),
+            Some(_) => {}
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Level};
+    use crate::suite;
+
+    fn ids(only: &[&str], skip: &[&str]) -> (Vec<&'static str>, Vec<&'static str>) {
+        let words = |ids: &[&str]| ids.iter().map(|i| (*i).to_owned()).collect();
+        let plan = plan(&Validate { only: words(only), skip: words(skip), ..Config::default().validate });
+        (plan.run.iter().map(|t| t.id).collect(), plan.left_out.iter().map(|(t, _)| t.id).collect())
+    }
+
+    #[test]
+    fn everything_of_the_level_runs_in_the_suites_order() {
+        assert_eq!(ids(&[], &[]), (suite::ids(), vec![]));
+        let quick = plan(&Validate { level: Level::Quick, ..Config::default().validate });
+        assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
+    }
+
+    #[test]
+    fn mandatory_tests_left_out_are_remembered_and_others_are_not() {
+        assert_eq!(ids(&[], &["acs", "display"]).1, ["acs"]);
+        let (run, left_out) = ids(&["acs", "links"], &["links"]);
+        assert_eq!(run, ["acs"]);
+        assert!(left_out.contains(&"iommu") && !left_out.contains(&"links"));
+    }
+
+    #[test]
+    fn a_group_is_one_list() {
+        assert_eq!(plan(&Config::default().validate).groups().len(), 1);
+        assert!(Plan::default().groups().is_empty());
+    }
+}

@@ -1,0 +1,79 @@
+//! Workers that misbehave, played by the shell: each ends as a value, in time.
+
+use super::*;
+
+const SOON: Duration = Duration::from_millis(300);
+
+fn play(script: &str) -> (Ending, Vec<String>, Vec<Message>) {
+    let mut heard = Vec::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    let (ending, last_lines) = supervise(command, b"the request", Duration::from_secs(5), |message| {
+        heard.push(message);
+        SOON
+    });
+    (ending, last_lines, heard)
+}
+
+#[test]
+fn a_worker_that_says_its_piece_and_ends_is_done() {
+    let (ending, last_lines, heard) = play(r#"echo '{"begin":"acs"}'; echo note >&2"#);
+    assert!(matches!(ending, Ending::Done), "{ending}");
+    assert_eq!(heard, [Message::Begin("acs".into())]);
+    assert_eq!(last_lines, ["note"]);
+}
+
+#[test]
+fn a_worker_gets_its_request() {
+    let (_, last_lines, _) = play("cat >&2");
+    assert_eq!(last_lines, ["the request"]);
+}
+
+#[test]
+fn a_worker_that_dies_by_a_signal_is_told_by_its_name() {
+    let (ending, last_lines, heard) = play(r#"echo '{"begin":"acs"}'; echo last words >&2; kill -SEGV $$"#);
+    assert!(ending.to_string().contains("SIGSEGV"), "{ending}");
+    assert_eq!((last_lines, heard.len()), (vec!["last words".to_owned()], 1));
+}
+
+#[test]
+fn a_worker_that_exits_with_a_status_is_told_by_it() {
+    assert!(play("exit 101").0.to_string().contains("101"));
+}
+
+#[test]
+fn a_worker_that_falls_silent_is_killed_in_time() {
+    let start = Instant::now();
+    let (ending, last_lines, _) = play(r#"echo '{"begin":"acs"}'; echo stuck >&2; exec sleep 60"#);
+    assert!(matches!(ending, Ending::Silent(SOON)), "{ending}");
+    assert!(start.elapsed() < Duration::from_secs(4));
+    assert_eq!(last_lines, ["stuck"]);
+}
+
+#[test]
+fn a_worker_that_talks_nonsense_is_killed() {
+    let (ending, _, heard) = play("echo '{\"begin\":3}'; exec sleep 60");
+    assert!(matches!(&ending, Ending::Nonsense(line) if line.contains("begin")), "{ending}");
+    assert_eq!(heard, []);
+}
+
+#[test]
+fn a_worker_that_closes_its_pipes_and_stays_is_killed() {
+    let start = Instant::now();
+    let (ending, _, _) = play("exec sleep 60 >&- 2>&- <&-");
+    assert!(matches!(ending, Ending::Silent(_)), "{ending}");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn only_the_last_lines_are_kept() {
+    let (_, last_lines, _) = play("for i in $(seq 100); do echo $i >&2; done");
+    assert_eq!(last_lines.len(), LAST_LINES);
+    assert_eq!(last_lines.last().map(String::as_str), Some("100"));
+}
+
+#[test]
+fn a_worker_that_is_not_there_cannot_be_started() {
+    let (ending, _) = supervise(Command::new("/nowhere/worker"), b"", SOON, |_| SOON);
+    assert!(matches!(ending, Ending::NotStarted(_)), "{ending}");
+}

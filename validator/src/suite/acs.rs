@@ -1,0 +1,175 @@
+//! Does any port on a GPU path send peer traffic up to the root complex? Read twice with a pause:
+//! a port that something switches back on is caught.
+
+use super::{Group, Machine, READING, Test, machine::unreadable};
+use crate::config::Level;
+use crate::finding::{Code, Finding, Severity};
+use crate::outcome::Judgement;
+use crate::pcie::acs::{self, AcsPolicy, REDIRECT};
+use crate::pcie::model::{Bdf, Device, Fabric};
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::Duration;
+
+pub(super) const TEST: Test = Test {
+    id: "acs",
+    title: "ACS on GPU paths",
+    proves: "every port between GPUs, and between GPUs and NICs, lets peer traffic pass directly",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+/// Long enough for a driver or management firmware that reacts at once, short enough for a boot.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let fabric = machine.fabric()?;
+    let policy = machine.config.fabric.acs;
+    let ports = covered(fabric, policy);
+    if ports.is_empty() {
+        return Ok(Judgement::not_applicable(nothing(fabric)));
+    }
+    sleep(PAUSE);
+    let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
+    Ok(judge(policy, fabric, &again))
+}
+
+fn nothing(fabric: &Fabric) -> String {
+    let ports: Vec<_> = fabric.devices.iter().filter_map(|d| d.acs.as_ref()).collect();
+    let redirecting = ports.iter().filter(|a| a.ctrl & REDIRECT != 0).count();
+    let have = ports.len();
+    format!("no port on a GPU path; {have} functions have ACS, {redirecting} redirect")
+}
+
+/// Ports on GPU paths; with `all` also every other function that has ACS.
+fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
+    let mut ports = acs::ports_on_paths(fabric);
+    if policy == AcsPolicy::All {
+        ports.extend(fabric.devices.iter().filter(|d| d.acs.is_some()).map(|d| d.bdf));
+    }
+    ports
+}
+
+fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric) -> Judgement {
+    let ports = covered(first, policy);
+    let now: Vec<_> = ports.iter().filter_map(|p| port(*p, first, again)).collect();
+    let told = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
+    let quirks = first.findings.iter().filter(told).cloned();
+    let clean = ports.len() - now.len();
+    let place = if policy == AcsPolicy::All { "ports" } else { "ports on GPU paths" };
+    let summary = format!("{clean} of {} {place}: redirect off", ports.len());
+    // Whoever keeps ACS on purpose has been told; the measured tests decide.
+    let most = if policy == AcsPolicy::Off { Severity::Warn } else { Severity::Error };
+    let lowered = now.into_iter().map(|f| Finding { severity: f.severity.min(most), ..f });
+    Judgement::of(summary, lowered.chain(quirks).collect())
+}
+
+/// What is wrong with a port now. When it was right a moment ago, that is what is wrong.
+fn port(bdf: Bdf, first: &Fabric, again: &Fabric) -> Option<Finding> {
+    let Some(now) = find(again, bdf) else {
+        let message = format!("{bdf} was there and is gone a moment later");
+        return Some(Code::FabricUnreadable.finding(Severity::Error, &bdf, message));
+    };
+    let before = find(first, bdf)?;
+    match (acs::judge_port(before), acs::judge_port(now)) {
+        (was, None) => was,
+        (None, Some(found)) if found.is(Code::AcsRedirect) => Some(reverted(before, now)),
+        (_, found) => found,
+    }
+}
+
+fn find(fabric: &Fabric, bdf: Bdf) -> Option<&Device> {
+    fabric.devices.iter().find(|d| d.bdf == bdf)
+}
+
+fn reverted(before: &Device, now: &Device) -> Finding {
+    let control = |d: &Device| d.acs.as_ref().map_or(0, |a| a.ctrl);
+    let (was, is) = (control(before), control(now));
+    let message = format!("{}: ACS control was {was:#06x} and reads {is:#06x} a moment later", now.bdf);
+    Code::AcsReverted.finding(Severity::Fail, &now.bdf, message).values(is, was, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use crate::outcome::Outcome;
+
+    fn with_control(ctrl: u16) -> Fabric {
+        let mut fabric = fixture::machine(2);
+        fixture::device(&mut fabric, fixture::port(1)).acs.as_mut().unwrap().ctrl = ctrl;
+        fabric
+    }
+
+    fn say(policy: AcsPolicy, first: u16, again: u16) -> Judgement {
+        judge(policy, &with_control(first), &with_control(again))
+    }
+
+    #[test]
+    fn clear_ports_pass_and_one_that_redirects_fails() {
+        assert_eq!(
+            say(AcsPolicy::Path, 0, 0),
+            Judgement::of("2 of 2 ports on GPU paths: redirect off", vec![])
+        );
+        let said = say(AcsPolicy::Path, 0x1d, 0x1d);
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::AcsRedirect));
+        assert_eq!(said.summary, "1 of 2 ports on GPU paths: redirect off");
+    }
+
+    #[test]
+    fn bits_that_only_check_are_no_redirection() {
+        assert_eq!(say(AcsPolicy::Path, 0x53, 0x53).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn a_port_that_comes_back_on_is_caught() {
+        let said = say(AcsPolicy::Path, 0, 0x1d);
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::AcsReverted));
+        assert_eq!(
+            said.findings[0].message,
+            "0000:02:01.0: ACS control was 0x0000 and reads 0x001d a moment later"
+        );
+    }
+
+    #[test]
+    fn a_port_that_was_wrong_is_not_forgiven_by_the_second_look() {
+        assert_eq!(say(AcsPolicy::Path, 0x1d, 0).outcome(), Outcome::Fail);
+    }
+
+    #[test]
+    fn ports_off_the_paths_matter_only_when_all_are_asked_for() {
+        let mut fabric = with_control(0);
+        let root_port = fabric.devices[0].bdf;
+        fixture::device(&mut fabric, root_port).acs.as_mut().unwrap().ctrl = 0x1d;
+        assert_eq!(judge(AcsPolicy::Path, &fabric, &fabric).outcome(), Outcome::Pass);
+        let said = judge(AcsPolicy::All, &fabric, &fabric);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "2 of 3 ports: redirect off"));
+    }
+
+    #[test]
+    fn acs_that_is_kept_on_purpose_is_told() {
+        assert_eq!(say(AcsPolicy::Off, 0x1d, 0x1d).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_read_is_never_a_pass() {
+        let mut blind = with_control(0);
+        let port = fixture::device(&mut blind, fixture::port(0));
+        (port.acs, port.config.bytes) = (None, 256);
+        assert!(judge(AcsPolicy::Path, &blind, &blind).findings[0].is(Code::NoEcam));
+        let mut gone = with_control(0);
+        gone.devices.retain(|d| d.bdf != fixture::port(0));
+        assert_eq!(judge(AcsPolicy::Path, &with_control(0), &gone).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn without_gpus_no_port_is_covered_unless_all_are_asked_for() {
+        let fabric = fixture::machine(0);
+        assert!(covered(&fabric, AcsPolicy::Path).is_empty());
+        assert_eq!(covered(&fabric, AcsPolicy::All).len(), 1);
+        assert_eq!(nothing(&fabric), "no port on a GPU path; 1 functions have ACS, 0 redirect");
+    }
+}

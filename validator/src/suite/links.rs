@@ -1,0 +1,66 @@
+//! Are the links of GPUs and NICs as wide and as fast as they can be? Width shows at once; speed
+//! only under load, since idle GPUs lower it, so that is told and not judged here.
+
+use super::{Group, READING, Test};
+use crate::config::Level;
+use crate::outcome::Judgement;
+use crate::pcie::model::Fabric;
+
+pub(super) const TEST: Test = Test {
+    id: "links",
+    title: "PCIe links",
+    proves: "the links of GPUs, NICs and the switches between them use all their lanes",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: false,
+    group: Group::Host,
+    run: |machine| Ok(judge(machine.fabric()?)),
+};
+
+fn judge(fabric: &Fabric) -> Judgement {
+    if fabric.gpus.is_empty() {
+        return Judgement::not_applicable("no NVIDIA GPU");
+    }
+    let findings: Vec<_> = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-")).cloned().collect();
+    let summary = match findings.iter().max_by_key(|f| f.severity) {
+        Some(worst) => worst.message.clone(),
+        None => format!("links of {} GPUs and {} NICs at full width", fabric.gpus.len(), fabric.nics.len()),
+    };
+    Judgement::of(summary, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::pcie::judge;
+
+    fn with_link(gts: f64, width: u32) -> Judgement {
+        let mut fabric = fixture::machine(2);
+        let gpu = fabric.gpus[0];
+        let link = fixture::device(&mut fabric, gpu).link.as_mut().unwrap();
+        (link.gts, link.width) = (gts, width);
+        fabric.findings = judge::all(&fabric);
+        super::judge(&fabric)
+    }
+
+    #[test]
+    fn full_links_pass_and_a_narrow_one_warns() {
+        assert_eq!(with_link(16.0, 16).summary, "links of 2 GPUs and 0 NICs at full width");
+        let said = with_link(16.0, 8);
+        assert_eq!(said.outcome(), Outcome::Warn);
+        assert!(said.summary.contains("0000:10:00.0"), "{}", said.summary);
+    }
+
+    #[test]
+    fn an_idle_gpu_at_its_slowest_speed_is_told_and_passes() {
+        let said = with_link(2.5, 16);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+    }
+
+    #[test]
+    fn without_a_gpu_there_is_no_link_to_judge() {
+        assert_eq!(super::judge(&fixture::machine(0)).outcome(), Outcome::NotApplicable);
+    }
+}

@@ -1,0 +1,52 @@
+//! What tests are given: the root, the configuration, and what has been read once for all of them.
+
+use crate::config::Config;
+use crate::finding::{Code, Finding, Severity};
+use crate::host::identity::Identity;
+use crate::host::kmsg;
+use crate::pcie::model::Fabric;
+use crate::root::Root;
+use std::fmt::Display;
+
+/// The machine under test.
+#[derive(Debug)]
+pub struct Machine {
+    /// Where everything is read.
+    pub root: Root,
+    /// What is asked of the machine.
+    pub config: Config,
+    /// The fabric, or why it could not be read.
+    pub fabric: Result<Fabric, String>,
+    /// The kernel's log so far, or why it could not be read.
+    pub log: Result<Vec<kmsg::Line>, String>,
+    /// Names and versions.
+    pub identity: Identity,
+}
+
+impl Machine {
+    /// The fabric, for tests that cannot say anything without it.
+    ///
+    /// # Errors
+    /// `FABRIC-UNREADABLE` with the reason.
+    pub fn fabric(&self) -> Result<&Fabric, Box<Finding>> {
+        self.fabric.as_ref().map_err(|why| {
+            let message = format!("the fabric cannot be read: {why}");
+            Box::new(Code::FabricUnreadable.finding(Severity::Error, "machine", message))
+        })
+    }
+
+    /// Lines of the kernel's log that hold one of `words`, or the one line that says why there are none.
+    #[must_use]
+    pub fn log_evidence(&self, words: &[&str]) -> Vec<String> {
+        match &self.log {
+            Ok(lines) => kmsg::mentioning(lines, words, 8),
+            Err(why) => vec![format!("kernel log not read: {why}")],
+        }
+    }
+}
+
+/// `SYS-UNREADABLE`: a test cannot judge because `path` could not be read.
+pub(super) fn unreadable(path: &str, why: &impl Display) -> Box<Finding> {
+    let message = format!("/{path} could not be read: {why}");
+    Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", message))
+}

@@ -1,0 +1,254 @@
+//! Is each recorded machine read as what it is?
+
+use crate::recorded::{Copy, bdf, fabric, names};
+use firstlight::finding::Severity::{self, Error, Fail, Info, Warn};
+use firstlight::pcie::model::{Fabric, IommuMode, PathKind};
+use firstlight::root::Root;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// Code, severity and subject of every finding.
+fn findings(fabric: &Fabric) -> Vec<(&str, Severity, &str)> {
+    fabric.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect()
+}
+
+#[track_caller]
+fn found(name: &str, expected: &[(&str, Severity, &str)]) -> Fabric {
+    let fabric = fabric(name);
+    assert_eq!(findings(&fabric), expected, "{name}");
+    fabric
+}
+
+#[test]
+fn healthy_machines_have_no_finding() {
+    for name in ["epyc-8x4090", "second-domain", "lost-cpus", "nouveau"] {
+        found(name, &[]);
+    }
+}
+
+#[test]
+fn the_server_is_read_whole() {
+    let fabric = fabric("epyc-8x4090");
+    assert_eq!((fabric.gpus.len(), fabric.nics.len(), fabric.rdma.len()), (8, 4, 4));
+    assert_eq!(fabric.paths.len(), 28 + 32);
+    assert!(fabric.paths.iter().all(|p| (p.raw_gb_s - 31.508).abs() < 0.001));
+    assert_eq!(fabric.paths.iter().filter(|p| p.kind == PathKind::Phb).count(), 4);
+    let gpu = fabric.devices.iter().find(|d| d.bdf == bdf("0000:c1:00.0")).unwrap();
+    assert_eq!((gpu.numa, gpu.driver.as_deref(), gpu.boot_vga), (Some(5), Some("nvidia"), false));
+    assert_eq!(
+        gpu.bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(),
+        [(0, 16 << 20), (1, 32 << 30)]
+    );
+    assert_eq!(gpu.rebar.iter().map(|r| (r.bar, r.current_bytes)).nth(1), Some((1, 32 << 30)));
+    assert_eq!(fabric.iommu.mode, IommuMode::Off);
+    assert_eq!(fabric.iommu.firmware_tables, ["IVRS"]);
+    assert_eq!(fabric.cpus.online, 128);
+}
+
+#[test]
+fn before_the_pass_every_port_on_gpu_paths_redirects() {
+    let fabric = fabric("epyc-8x4090-before");
+    let redirects = fabric.findings.iter().filter(|f| f.code == "ACS-REDIRECT" && f.severity == Fail);
+    assert_eq!(redirects.count(), 10, "eight GPU ports and two NIC ports");
+    let first = &fabric.findings[0];
+    assert_eq!((&first.measured, &first.expected), (&0x1d.into(), &0.into()));
+    assert_eq!(
+        first.message,
+        "0000:00:01.1 takes peer traffic off its way: ACS control is 0x001d (SV RR CR UF), expected 0x0000"
+    );
+}
+
+#[test]
+fn only_ports_that_are_crossed_redirect() {
+    let on = |b| ("ACS-REDIRECT", Fail, b);
+    let ports = ["0000:02:08.0", "0000:02:09.0", "0000:02:10.0", "0000:02:11.0", "0000:07:08.0"];
+    found("switch-acs", &ports.map(on));
+}
+
+#[test]
+fn an_intel_chipset_port_is_read_at_8() {
+    let fabric =
+        found("intel-pch", &[("ACS-QUIRK", Fail, "0000:00:1c.0"), ("LINK-NARROW", Warn, "0000:02:00.0")]);
+    let port = fabric.devices.iter().find(|d| d.bdf == bdf("0000:00:1c.0")).unwrap();
+    assert_eq!(port.acs.as_ref().map(|a| (a.quirk, a.ctrl)), Some((true, 0x001d)));
+    assert!(fabric.findings[1].message.ends_with("4 lanes of its 16, expected 16 (the slot offers 4)"));
+}
+
+#[test]
+fn without_ecam_nothing_can_be_said_about_acs() {
+    let no = |b| ("NO-ECAM", Fail, b);
+    found("no-ecam", &["0000:00:01.1", "0000:00:01.2", "0000:00:02.1"].map(no));
+}
+
+#[test]
+fn a_dead_gpu_is_still_counted_and_its_paths_have_no_speed() {
+    let fabric = found("dead-gpu", &[("GPU-GONE", Fail, "0000:02:00.0")]);
+    assert_eq!(fabric.gpus.len(), 2);
+    let path = fabric.paths.iter().find(|p| p.b == bdf("0000:02:00.0")).unwrap();
+    assert_eq!((path.kind, path.ports.len()), (PathKind::Phb, 2));
+    assert!(path.raw_gb_s.abs() < f64::EPSILON);
+}
+
+#[test]
+fn broken_chains_are_told_with_their_offsets() {
+    let fabric = found(
+        "malformed-chain",
+        &[
+            ("PCI-MALFORMED", Warn, "0000:00:01.2"),
+            ("PCI-MALFORMED", Error, "0000:01:00.0"),
+            ("ACS-UNKNOWN", Error, "0000:00:01.2"),
+        ],
+    );
+    assert_eq!(
+        fabric.findings[1].message,
+        "0000:01:00.0: capability chain loops at 0x148: points back to 0x100"
+    );
+}
+
+#[test]
+fn a_translating_iommu_is_told_by_its_groups() {
+    let fabric = fabric("iommu-translated");
+    assert_eq!((fabric.iommu.mode, fabric.iommu.groups), (IommuMode::Translated, 7));
+    assert_eq!(fabric.iommu.classes, ["ivhd0"]);
+}
+
+#[test]
+fn lost_processors_are_counted() {
+    let cpus = fabric("lost-cpus").cpus;
+    assert_eq!((cpus.possible, cpus.present, cpus.online), (384, 384, 255));
+}
+
+#[test]
+fn domains_beyond_16_bits_and_beyond_zero_are_read() {
+    let fabric = fabric("second-domain");
+    assert_eq!(fabric.gpus, [bdf("0000:01:00.0"), bdf("0001:01:00.0")]);
+    assert_eq!(fabric.paths[0].kind, PathKind::Sys);
+    let drive = fabric.devices.iter().find(|d| d.bdf == bdf("10000:01:00.0")).unwrap();
+    assert_eq!(drive.parent, Some(bdf("10000:00:02.0")));
+    assert_eq!(drive.root_bus.as_deref(), Some("pci10000:00"));
+}
+
+#[test]
+fn a_narrow_link_is_warned_about_and_halves_the_path() {
+    let fabric = found("narrow-link", &[("LINK-NARROW", Warn, "0000:02:00.0")]);
+    let narrow = &fabric.findings[0];
+    assert_eq!((&narrow.measured, &narrow.expected), (&8.into(), &16.into()));
+    assert_eq!(narrow.unit.as_deref(), Some("lanes"));
+    assert!((fabric.paths[0].raw_gb_s - 15.754).abs() < 0.001);
+}
+
+#[test]
+fn a_card_faster_than_its_slot_is_no_finding() {
+    let fabric = found("boot-display", &[]);
+    assert!(fabric.devices.iter().any(|d| d.boot_vga && d.bdf == bdf("0000:01:00.0")));
+}
+
+#[test]
+fn a_missing_list_of_devices_is_an_error_and_not_zero_gpus() {
+    let copy = Copy::of("narrow-link");
+    fs::rename(copy.at("sys/bus/pci/devices"), copy.at("sys/bus/pci/elsewhere")).unwrap();
+    let error = Fabric::read(&copy.root()).unwrap_err();
+    assert!(error.to_string().contains("sys/bus/pci/devices"), "{error}");
+    assert!(Fabric::read(&Root::new("/does/not/exist")).is_err());
+}
+
+#[test]
+fn each_file_that_cannot_be_read_is_told_about() {
+    for name in ["config", "resource", "vendor", "class"] {
+        let copy = Copy::of("narrow-link");
+        let file = copy.file("0000:01:00.0", name);
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let fabric = copy.fabric();
+        let told = fabric.findings.iter().any(|f| {
+            f.code == "PCI-UNREADABLE"
+                && f.severity == Error
+                && f.message.contains(&format!("0000:01:00.0/{name}"))
+        });
+        assert!(told, "{name}: {:?}", findings(&fabric));
+    }
+}
+
+#[test]
+fn ids_that_sysfs_lost_come_from_the_registers_so_that_no_gpu_is_lost() {
+    let copy = Copy::of("narrow-link");
+    fs::remove_file(copy.file("0000:01:00.0", "vendor")).unwrap();
+    fs::write(copy.file("0000:01:00.0", "class"), "display\n").unwrap();
+    assert_eq!(copy.fabric().gpus.len(), 2);
+}
+
+#[test]
+fn a_port_whose_configuration_cannot_be_read_is_not_taken_for_clear() {
+    let copy = Copy::of("narrow-link");
+    fs::remove_file(copy.file("0000:00:01.1", "config")).unwrap();
+    let codes: Vec<_> = findings(&copy.fabric()).iter().map(|f| f.0.to_owned()).collect();
+    assert_eq!(codes, ["PCI-UNREADABLE", "ACS-UNKNOWN", "LINK-NARROW"]);
+}
+
+#[test]
+fn what_an_ordinary_user_sees_is_told_as_that() {
+    let copy = Copy::of("narrow-link");
+    let config = copy.file("0000:00:01.1", "config");
+    let header = fs::read(&config).unwrap()[..64].to_vec();
+    fs::write(&config, header).unwrap();
+    let fabric = copy.fabric();
+    assert!(fabric.findings[0].message.ends_with("only 64 bytes are shown, root sees 256 or 4096"));
+    assert_eq!(fabric.findings[1].code, "ACS-UNKNOWN");
+}
+
+#[test]
+fn a_flattened_recording_has_no_tree_and_says_so() {
+    let copy = Copy::of("narrow-link");
+    let link = copy.at("sys/bus/pci/devices/0000:01:00.0");
+    let real = link.canonicalize().unwrap();
+    fs::remove_file(&link).unwrap();
+    fs::rename(real, &link).unwrap();
+    let fabric = copy.fabric();
+    assert!(fabric.findings[0].message.contains("no link into /sys/devices"), "{:?}", fabric.findings[0]);
+}
+
+#[test]
+fn sysfs_and_registers_must_tell_the_same_link() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "current_link_width"), "8\n").unwrap();
+    let fabric = copy.fabric();
+    let codes: Vec<_> = findings(&fabric).iter().map(|f| (f.0.to_owned(), f.1)).collect();
+    assert_eq!(codes, [("LINK-DISAGREES".to_owned(), Warn), ("LINK-NARROW".to_owned(), Warn)]);
+}
+
+#[test]
+fn registers_tell_the_link_where_sysfs_is_silent() {
+    let copy = Copy::of("narrow-link");
+    for name in ["current_link_width", "current_link_speed", "max_link_width", "max_link_speed"] {
+        fs::remove_file(copy.file("0000:02:00.0", name)).unwrap();
+    }
+    assert_eq!(findings(&copy.fabric()), [("LINK-NARROW", Warn, "0000:02:00.0")]);
+}
+
+#[test]
+fn an_idle_gpus_slow_link_is_only_information() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "current_link_speed"), "2.5 GT/s PCIe\n").unwrap();
+    let slow = copy.fabric().findings.into_iter().find(|f| f.code == "LINK-SLOW").unwrap();
+    assert_eq!((slow.severity, slow.unit.as_deref()), (Info, Some("GT/s")));
+}
+
+#[test]
+fn an_rdma_device_without_a_function_is_no_nic_and_one_with_a_strange_one_is_told() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::create_dir(copy.at("sys/class/infiniband/rxe0")).unwrap();
+    assert_eq!(copy.fabric().rdma.len(), 4);
+    fs::create_dir(copy.at("sys/class/infiniband/odd0")).unwrap();
+    symlink("../../../0000:77:00.0", copy.at("sys/class/infiniband/odd0/device")).unwrap();
+    let fabric = copy.fabric();
+    assert_eq!((fabric.rdma.len(), findings(&fabric)[0]), (4, ("PCI-UNREADABLE", Error, "odd0")));
+}
+
+#[test]
+fn every_machine_survives_a_round_trip_through_json() {
+    for name in names() {
+        let fabric = fabric(&name);
+        let json = serde_json::to_string(&fabric).unwrap();
+        assert_eq!(serde_json::from_str::<Fabric>(&json).unwrap(), fabric, "{name}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The fabric on recorded machines: read, second witness, topology, fix and restore.
+
+// All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
+#[cfg(test)]
+mod fix;
+#[cfg(test)]
+mod lspci;
+#[cfg(test)]
+mod machines;
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod text;
+#[cfg(test)]
+mod topo;

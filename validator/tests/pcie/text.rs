@@ -1,0 +1,54 @@
+//! Does what people read fit 80 columns, and say what was done?
+
+use crate::recorded::{Copy, fabric, names};
+use firstlight::pcie::acs::AcsPolicy;
+use firstlight::pcie::apply::fix;
+use firstlight::pcie::plan::plan;
+use firstlight::pcie::restore::restore;
+use firstlight::pcie::text;
+
+#[track_caller]
+fn fits(name: &str, text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{name}: {line}");
+    }
+}
+
+#[test]
+fn every_machine_is_shown_and_planned_in_80_columns() {
+    for name in names() {
+        let mut fabric = fabric(&name);
+        fabric.root = format!("tests/machines/{name}");
+        fits(&name, &text::show(&fabric));
+        fits(&name, &text::plan(&fabric, &plan(&fabric, AcsPolicy::All)));
+    }
+}
+
+#[test]
+fn fix_says_what_was_written_what_it_reads_and_that_bars_are_only_checked() {
+    let copy = Copy::of("switch-acs");
+    let mut fabric = copy.fabric();
+    let plan = plan(&fabric, AcsPolicy::Path);
+    let journal = copy.at("run/firstlight/fabric.json");
+    let applied = fix(&copy.root(), &plan, &journal).unwrap();
+    fabric.root = "COPY".into();
+    let said = text::fixed(&fabric, &plan, &applied);
+    fits("switch-acs", &said);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "fabric fix   recorded machine COPY");
+    assert_eq!(lines[1], "ACS policy path: 5 functions with ACS, 5 to write");
+    assert_eq!(lines[2], "  0000:02:08.0 ACS control 0x001d -> 0x0000  reads 0x0000");
+    assert_eq!(lines[7], "Resizable BARs are checked, not changed: 0000:03:00.0 BAR0 16 MiB of 16 MiB,");
+
+    let restored = text::restored("COPY", &restore(&copy.root(), &journal).unwrap());
+    let lines: Vec<&str> = restored.lines().collect();
+    assert_eq!(lines[1], "5 of 5 registers hold what they held before the pass");
+    assert_eq!(lines[2], "  0000:07:08.0 ACS control 0x0000 -> 0x001d");
+}
+
+#[test]
+fn the_same_advice_is_given_once() {
+    let text = text::show(&fabric("epyc-8x4090-before"));
+    assert_eq!(text.matches("ACS-REDIRECT: ").count(), 10);
+    assert_eq!(text.matches("remedy: ").count(), 1);
+}
