@@ -7,8 +7,10 @@ use firstlight_init::modules::deps::{Deps, builtin, name_of};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 
-fuzz_target!(|input: (&str, &str, &str)| {
-    let (dep, built_in, wanted) = input;
+// The three, each behind a line of two percent signs.
+fuzz_target!(|input: &str| {
+    let (dep, rest) = input.split_once("\n%%\n").unwrap_or((input, ""));
+    let (built_in, wanted) = rest.split_once("\n%%\n").unwrap_or(("", rest));
     let modules: Vec<_> = wanted.split_whitespace().map(str::to_owned).collect();
     if let Ok(order) = Deps::parse(dep).order(&modules, &builtin(built_in)) {
         let once: BTreeSet<_> = order.iter().collect();

@@ -5,9 +5,11 @@
 use firstlight_init::config::{File, build, cmdline};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (&str, &str)| {
-    let file = File { path: "/etc/firstlight/config.toml".to_owned(), text: input.0.to_owned() };
-    if let Err(refused) = build(&[file], &cmdline::words(input.1)) {
+// A file and, behind a line of two percent signs, the command line.
+fuzz_target!(|input: &str| {
+    let (file, line) = input.split_once("\n%%\n").unwrap_or((input, ""));
+    let file = File { path: "/etc/firstlight/config.toml".to_owned(), text: file.to_owned() };
+    if let Err(refused) = build(&[file], &cmdline::words(line)) {
         assert!(!refused.wrong.is_empty());
         for wrong in refused.wrong {
             let line = wrong.to_string();

@@ -6,9 +6,11 @@ use firstlight::config::Config;
 use libfuzzer_sys::fuzz_target;
 use std::path::PathBuf;
 
-fuzz_target!(|input: (&str, &str)| {
-    let files = [(PathBuf::from("/etc/firstlight/config.toml"), input.0.to_owned())];
-    let words: Vec<_> = input.1.lines().map(str::to_owned).collect();
+// A file and, behind a line of two percent signs, a word a line.
+fuzz_target!(|input: &str| {
+    let (file, words) = input.split_once("\n%%\n").unwrap_or((input, ""));
+    let files = [(PathBuf::from("/etc/firstlight/config.toml"), file.to_owned())];
+    let words: Vec<_> = words.lines().map(str::to_owned).collect();
     if let Err(error) = Config::merge(&files, &words) {
         let line = error.to_string();
         assert!(!line.contains('\n'), "{line:?}");
