@@ -32,7 +32,7 @@ fn is_an_error(booted: &Booted, cause: &str) {
 #[test]
 fn a_missing_validator() {
     let booted = boot("poweroff").overlay(|o| o.link(VALIDATOR, "/nowhere")).run().unwrap();
-    is_an_error(&booted, "firstlight");
+    is_an_error(&booted, "no such file");
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
 }

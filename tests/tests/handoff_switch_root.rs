@@ -44,7 +44,7 @@ fn arrived(booted: &Booted, label: &str, kind: &str) {
 }
 
 fn boot(root: &str) -> Boot {
-    let config = format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\n");
+    let config = format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\nexec = [\"/sbin/init\"]\n");
     Boot::shipped().append("firstlight.expect.gpus=0").config(&config)
 }
 
