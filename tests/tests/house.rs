@@ -77,7 +77,10 @@ fn system_calls_and_unsafe_stand_behind_one_door() {
     let outside = naming("init/src", &["unsafe ", "unsafe{", "rustix::", "nix::", "libc::"]);
     let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("init/src/sys")).collect();
     assert!(outside.is_empty(), "{outside:?}");
-    assert!(naming("validator/src", &["unsafe ", "unsafe{"]).is_empty());
+    assert!(naming("validator/src", &["unsafe ", "unsafe{", "unsafe("]).is_empty());
+    // The one unsafe attribute: the program's entry before std's.
+    let attributes = naming("init/src", &["#[unsafe("]);
+    assert!(attributes.iter().all(|f| f == "init/src/main.rs"), "{attributes:?}");
 }
 
 /// Files of the validator that open files: the root, and what is not the machine's: configuration,

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Fuzzes every target for a short while: SECONDS each, 10 unless given. The corpus of earlier runs in
+# tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run.
+#
+#   tests/fuzz/short.sh [SECONDS] [TARGET..]
+#
+# The pinned stable compiler does it: RUSTC_BOOTSTRAP lets it take the flags of the instrumentation.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+seconds=${1:-10}
+shift || true
+
+if ! command -v cargo-fuzz > /dev/null; then
+    echo "short.sh: installing the crate: cargo-fuzz (a minute or two)" >&2
+    cargo install --quiet --locked cargo-fuzz
+fi
+export RUSTC_BOOTSTRAP=1
+# The parsers have no unsafe code: without a sanitizer they run several times as often.
+fuzz() { cargo fuzz "$1" --fuzz-dir tests/fuzz --sanitizer none "${@:2}"; }
+
+mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cargo fuzz list --fuzz-dir tests/fuzz; fi)
+fuzz build 2>&1 | tail -n 3 >&2
+for target in "${targets[@]}"; do
+    seeds=tests/fuzz/seeds/$target
+    mkdir -p "tests/fuzz/corpus/$target"
+    [ ! -d "$seeds" ] || cp "$seeds"/* "tests/fuzz/corpus/$target/"
+    # what real machines were recorded with is the best start
+    [ "$target" != config_space ] || find tests/machines -name config -type f | while read -r config; do
+        cp "$config" "tests/fuzz/corpus/$target/$(sha256sum < "$config" | cut -c1-16)"
+    done
+    log=$(mktemp)
+    if fuzz run "$target" -- -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -verbosity=1 > "$log" 2>&1; then
+        printf 'fuzz  %-16s %s\n' "$target" "$(grep -a '^Done ' "$log")"
+        rm -f "$log"
+    else
+        tail -n 40 "$log" >&2
+        echo "short.sh: $target found something; the input lies in tests/fuzz/artifacts/$target" >&2
+        rm -f "$log"
+        exit 1
+    fi
+done

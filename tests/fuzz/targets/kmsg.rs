@@ -1,0 +1,16 @@
+//! The kernel's log, into which every driver and program may write: reading it ends, and a line is
+//! never more than what stands there.
+#![no_main]
+
+use firstlight::host::kmsg::{faults, parse};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let lines = parse(bytes);
+    assert!(lines.len() <= text.lines().count());
+    assert!(lines.iter().all(|line| text.contains(&line.text)));
+    for finding in faults(&lines) {
+        assert!(!finding.evidence.is_empty());
+    }
+});
