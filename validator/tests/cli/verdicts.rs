@@ -91,7 +91,7 @@ fn a_folder_that_is_no_machine_is_an_error_that_names_every_test() {
     let report = machine.report("");
     assert_eq!(report["verdict"], "ERROR");
     assert_eq!(report["fabric"], serde_json::Value::Null);
-    assert_eq!(report["machine"]["fingerprint"], serde_json::Value::Null);
+    assert_eq!(report["machine"]["bound_to"]["iommu"], serde_json::Value::Null);
     for id in ["fabric", "iommu", "cpus", "gpus", "drivers", "acs", "links", "display"] {
         assert_eq!(codes(&report, id), ["FABRIC-UNREADABLE"], "{id}");
     }
