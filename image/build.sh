@@ -48,9 +48,9 @@ in_tools() {
 in_tools sh -c 'mkdir /build/work && exec python3 -B -m mkosi --source-date-epoch "$SOURCE_DATE_EPOCH" \
     --kernel-command-line "$1" --force build' sh "$(cat "$REPO/image/cmdline")" > "$work/mkosi.log" 2>&1 ||
     { tail -20 "$work/mkosi.log" >&2; die "mkosi failed" "the whole log: $work/mkosi.log"; }
-in_tools sh -c 'ukify build --linux=/build/kernel/pt/vmlinuz --initrd=firstlight.initrd --cmdline="$1" --uname="$2" \
+in_tools sh -c 'ukify build --linux=/build/kernel/pt/vmlinuz --initrd=/build/out/firstlight.initrd --cmdline="$1" --uname="$2" \
     --stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub --os-release=@/build/base/usr/lib/os-release \
-    --output=firstlight-pt.efi' sh "$(cat "$REPO/image/cmdline")" "$release" > "$work/ukify.log" 2>&1 ||
+    --output=/build/out/firstlight-pt.efi' sh "$(cat "$REPO/image/cmdline")" "$release" > "$work/ukify.log" 2>&1 ||
     { tail -20 "$work/ukify.log" >&2; die "ukify failed"; }
 cp "$kernel/pt/vmlinuz" "$work/new/firstlight-pt.vmlinuz"
 cp "$REPO/image/cmdline" "$work/new/firstlight.cmdline"

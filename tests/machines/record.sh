@@ -67,7 +67,7 @@ for table in /sys/firmware/acpi/tables/*; do
     mkdir -p "$to/sys/firmware/acpi/tables"
     : > "$to$table"
 done
-keep /sys/devices/system/cpu/possible /sys/devices/system/cpu/present /sys/devices/system/cpu/online \
+keep /sys/devices/system/node/online /sys/devices/system/cpu/possible /sys/devices/system/cpu/present /sys/devices/system/cpu/online \
     /sys/kernel/security/lockdown /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name \
     /sys/class/dmi/id/bios_version /sys/module/nvidia/version /proc/driver/nvidia/gpus/*/information \
     /proc/cmdline /proc/sys/kernel/osrelease

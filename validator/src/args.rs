@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 /// Proves that this machine's GPUs can really talk to each other.
 #[derive(Debug, Clone, PartialEq, Parser)]
-#[command(name = "firstlight", version, max_term_width = 80)]
+#[command(name = "firstlight", version, max_term_width = 80, arg_required_else_help = false)]
 pub struct Args {
     /// A folder that stands for /: a recorded machine
     #[arg(long, global = true, value_name = "DIR")]
@@ -34,6 +34,7 @@ pub enum Command {
     /// Run the tests and give a verdict: exit status 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED
     Validate(Validate),
     /// Look at the PCIe fabric, or take ACS off the ways between GPUs
+    #[command(arg_required_else_help = false)]
     Fabric {
         /// What to do with the fabric.
         #[command(subcommand)]

@@ -54,7 +54,7 @@ pub struct Report {
 }
 
 /// Which machine this was, and what the verdict stands on.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineEntry {
     /// The firmware's names for it, without serial numbers.
@@ -64,9 +64,9 @@ pub struct MachineEntry {
     /// Kernel command line.
     pub cmdline: Option<String>,
     /// SHA-256 of `bound_to`, in hexadecimal.
-    pub fingerprint: Option<String>,
+    pub fingerprint: String,
     /// What the verdict is bound to: when one of these changes it says nothing any more.
-    pub bound_to: Option<BoundTo>,
+    pub bound_to: BoundTo,
 }
 
 /// Versions of the GPU software; `null` where there is none.
@@ -151,6 +151,16 @@ pub struct Matrix {
     pub columns: Vec<String>,
     /// Values by row; `null` where there is none.
     pub values: Vec<Vec<Option<f64>>>,
+}
+
+impl MachineEntry {
+    /// A machine of which nothing was read yet.
+    #[must_use]
+    pub fn unread() -> Self {
+        let bound_to = BoundTo::default();
+        let fingerprint = fingerprint(&bound_to);
+        Self { dmi: BTreeMap::new(), kernel: None, cmdline: None, fingerprint, bound_to }
+    }
 }
 
 impl Gpu {

@@ -77,6 +77,9 @@ pub struct Fabric {
     pub iommu: Iommu,
     /// Processor counts.
     pub cpus: Cpus,
+    /// NUMA nodes that are online, as `/sys/devices/system/node/online` lists them; `null` in a
+    /// kernel without NUMA.
+    pub numa_nodes: Option<String>,
     /// Every PCI function, sorted by address.
     pub devices: Vec<Device>,
     /// RDMA devices (`/sys/class/infiniband`) that stand on a PCI function, sorted by address.

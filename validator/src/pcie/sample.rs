@@ -64,6 +64,7 @@ pub(super) fn fabric(devices: Vec<Device>) -> Fabric {
         devices,
         rdma: Vec::new(),
         lockdown: None,
+        numa_nodes: None,
         gpus,
         nics: Vec::new(),
         paths,

@@ -23,8 +23,8 @@ pub struct Gpu {
     pub bdf: Bdf,
     /// Processors near it, as sysfs lists them.
     pub cpu_affinity: Option<String>,
-    /// Its NUMA node.
-    pub numa_affinity: Option<u32>,
+    /// Its NUMA node; where the firmware names none, every node that is online, as `nvidia-smi` does.
+    pub numa_affinity: Option<String>,
     /// The NUMA node that its own memory is; only coherent GPUs have one, and only NVML knows it.
     pub gpu_numa_id: Option<u32>,
 }
@@ -99,7 +99,7 @@ impl Topology {
         Self {
             schema: SCHEMA,
             root: fabric.root.clone(),
-            gpus: (0..).zip(&fabric.gpus).filter_map(|(n, bdf)| gpu(&tree, n, *bdf)).collect(),
+            gpus: (0..).zip(&fabric.gpus).filter_map(|(n, bdf)| gpu(fabric, &tree, n, *bdf)).collect(),
             nics: (0..).zip(&fabric.rdma).map(|(n, r)| nic(n, &r.name, r.bdf)).collect(),
             matrix: ends.iter().copied().enumerate().map(row).collect(),
         }
@@ -131,10 +131,11 @@ impl Topology {
     }
 }
 
-fn gpu(tree: &Tree, n: usize, bdf: Bdf) -> Option<Gpu> {
+fn gpu(fabric: &Fabric, tree: &Tree, n: usize, bdf: Bdf) -> Option<Gpu> {
     let device = tree.get(bdf)?;
     let cpu_affinity = device.local_cpus.clone();
-    Some(Gpu { name: format!("GPU{n}"), bdf, cpu_affinity, numa_affinity: device.numa, gpu_numa_id: None })
+    let numa_affinity = device.numa.map(|node| node.to_string()).or_else(|| fabric.numa_nodes.clone());
+    Some(Gpu { name: format!("GPU{n}"), bdf, cpu_affinity, numa_affinity, gpu_numa_id: None })
 }
 
 fn nic(n: usize, device: &str, bdf: Bdf) -> Nic {
@@ -158,9 +159,10 @@ fn padded(cell: &Cell) -> String {
 
 /// The last three columns of a GPU's row; a NIC's row ends before them.
 fn affinity(gpu: &Gpu) -> String {
-    let word = |n: Option<u32>| n.map_or_else(|| "N/A".to_owned(), |n| n.to_string());
-    let cpus = gpu.cpu_affinity.as_deref().unwrap_or("N/A");
-    format!("\t{cpus}\t{}\t\t{}", word(gpu.numa_affinity), word(gpu.gpu_numa_id))
+    let word = |text: Option<&str>| text.unwrap_or("N/A").to_owned();
+    let own = gpu.gpu_numa_id.map(|node| node.to_string());
+    let (cpus, nodes) = (word(gpu.cpu_affinity.as_deref()), word(gpu.numa_affinity.as_deref()));
+    format!("\t{cpus}\t{nodes}\t\t{}", word(own.as_deref()))
 }
 
 const LEGEND: &str = "
@@ -174,3 +176,22 @@ Legend:
   PIX  = Connection traversing at most a single PCIe bridge
   NV#  = Connection traversing a bonded set of # NVLinks
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn a_gpu_without_a_node_is_near_every_node_that_is_online() {
+        let mut devices = sample::two_gpus();
+        devices[2].numa = None;
+        devices[2].local_cpus = Some("0-63".into());
+        let mut fabric = sample::fabric(devices);
+        fabric.numa_nodes = Some("0-1".into());
+        let topology = Topology::from(&fabric, &NvLinks::new());
+        assert_eq!(topology.gpus[0].numa_affinity.as_deref(), Some("0-1"));
+        assert_eq!(topology.gpus[1].numa_affinity.as_deref(), Some("0"));
+        assert!(topology.text().contains("\nGPU0\t X \tPHB\t0-63\t0-1\t\tN/A\n"), "{}", topology.text());
+    }
+}

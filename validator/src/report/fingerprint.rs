@@ -3,14 +3,15 @@
 
 use super::{Driver, Gpu};
 use crate::host::identity::Identity;
-use crate::pcie::model::{Bdf, Fabric, IommuMode};
+use crate::pcie::model::{Bdf, Device, Fabric, IommuMode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Everything that the verdict stands on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Everything that the verdict stands on. What could not be read is `null`, and then there is no
+/// verdict but ERROR.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundTo {
     /// Version of the loaded driver.
@@ -22,11 +23,11 @@ pub struct BoundTo {
     /// Kernel command line.
     pub cmdline: Option<String>,
     /// The GPUs.
-    pub gpus: Vec<BoundGpu>,
+    pub gpus: Option<Vec<BoundGpu>>,
     /// ACS control registers by address, of every function that has the capability.
-    pub acs: BTreeMap<String, u16>,
+    pub acs: Option<BTreeMap<String, u16>>,
     /// State of the IOMMU.
-    pub iommu: IommuMode,
+    pub iommu: Option<IommuMode>,
 }
 
 /// What of a GPU the verdict stands on.
@@ -48,40 +49,42 @@ pub struct BoundGpu {
 impl BoundTo {
     /// Gathers it from what was read.
     #[must_use]
-    pub fn of(identity: &Identity, driver: &Driver, gpus: &[Gpu], fabric: &Fabric) -> Self {
-        let gpus = gpus.iter().map(|g| BoundGpu {
+    pub fn of(identity: &Identity, driver: &Driver, gpus: &[Gpu], fabric: Option<&Fabric>) -> Self {
+        let bound = |g: &Gpu| BoundGpu {
             uuid: g.uuid.clone(),
             bdf: g.bdf,
             device: g.device.clone(),
             bar1_bytes: g.bar1_bytes,
             vbios: g.vbios.clone(),
-        });
-        let acs = fabric.devices.iter().filter_map(|d| Some((d.bdf.to_string(), d.acs.as_ref()?.ctrl)));
+        };
+        let control = |d: &Device| Some((d.bdf.to_string(), d.acs.as_ref()?.ctrl));
         Self {
             driver: driver.module.clone(),
             module_sha256: None,
             kernel: identity.kernel.clone(),
             cmdline: identity.cmdline.clone(),
-            gpus: gpus.collect(),
-            acs: acs.collect(),
-            iommu: fabric.iommu.mode,
+            gpus: fabric.map(|_| gpus.iter().map(bound).collect()),
+            acs: fabric.map(|f| f.devices.iter().filter_map(control).collect()),
+            iommu: fabric.map(|f| f.iommu.mode),
         }
     }
 }
 
 /// SHA-256 of the canonical JSON (keys sorted, no white space), in hexadecimal.
-///
-/// # Errors
-/// What the JSON writer says; for this type there is nothing it could.
-pub fn fingerprint(bound_to: &BoundTo) -> serde_json::Result<String> {
-    // serde_json's `Value` keeps objects sorted by key, which makes the text canonical.
-    let canonical = serde_json::to_value(bound_to)?.to_string();
+#[must_use]
+pub fn fingerprint(bound_to: &BoundTo) -> String {
     let mut hex = String::new();
-    for byte in Sha256::digest(canonical.as_bytes()) {
+    for byte in Sha256::digest(canonical(bound_to).as_bytes()) {
         // Writing into a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
-    Ok(hex)
+    hex
+}
+
+/// `Value` keeps objects sorted by key, which makes the text canonical.
+fn canonical(bound_to: &BoundTo) -> String {
+    // Strings, numbers and maps with text keys always become JSON; if not, the text says why.
+    serde_json::to_value(bound_to).map_or_else(|e| e.to_string(), |v| v.to_string())
 }
 
 #[cfg(test)]
@@ -94,25 +97,25 @@ mod tests {
             module_sha256: None,
             kernel: Some("6.12.107".into()),
             cmdline: Some("iommu=off".into()),
-            gpus: vec![],
-            acs: BTreeMap::from([("0000:00:01.0".into(), 0)]),
-            iommu: IommuMode::Off,
+            gpus: Some(vec![]),
+            acs: Some(BTreeMap::from([("0000:00:01.0".into(), 0)])),
+            iommu: Some(IommuMode::Off),
         }
     }
 
     #[test]
     fn the_hash_is_that_of_the_sorted_json() {
         let json = r#"{"acs":{"0000:00:01.0":0},"cmdline":"iommu=off","driver":null,"gpus":[],"iommu":"off","kernel":"6.12.107","module_sha256":null}"#;
-        assert_eq!(serde_json::to_value(bound()).unwrap().to_string(), json);
+        assert_eq!(canonical(&bound()), json);
         let hex: String = Sha256::digest(json).iter().map(|b| format!("{b:02x}")).collect();
-        assert_eq!(fingerprint(&bound()).unwrap(), hex);
+        assert_eq!(fingerprint(&bound()), hex);
     }
 
     #[test]
     fn a_change_of_acs_or_command_line_is_another_machine() {
-        let acs = BoundTo { acs: BTreeMap::from([("0000:00:01.0".into(), 0x1d)]), ..bound() };
+        let acs = BoundTo { acs: Some(BTreeMap::from([("0000:00:01.0".into(), 0x1d)])), ..bound() };
         let words = BoundTo { cmdline: Some("iommu=pt".into()), ..bound() };
-        let all = [bound(), acs, words].map(|b| fingerprint(&b).unwrap());
+        let all = [bound(), acs, words].map(|b| fingerprint(&b));
         assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
     }
 }

@@ -110,7 +110,7 @@ fn empty(root: &Root, config: &Config) -> Report {
         started: utc(SystemTime::now()),
         seconds: 0.0,
         appliance: None,
-        machine: MachineEntry::default(),
+        machine: MachineEntry::unread(),
         driver: Driver::default(),
         gpus: Vec::new(),
         fabric: None,
@@ -124,10 +124,10 @@ fn learn(report: &mut Report, facts: Facts) {
     let Facts { identity, fabric } = facts;
     report.driver.module.clone_from(&identity.driver);
     report.gpus = fabric.as_ref().map(Gpu::all).unwrap_or_default();
-    let bound = fabric.as_ref().map(|f| BoundTo::of(&identity, &report.driver, &report.gpus, f));
+    let bound_to = BoundTo::of(&identity, &report.driver, &report.gpus, fabric.as_ref());
     report.machine = MachineEntry {
-        fingerprint: bound.as_ref().and_then(|b| fingerprint(b).ok()),
-        bound_to: bound,
+        fingerprint: fingerprint(&bound_to),
+        bound_to,
         dmi: identity.dmi,
         kernel: identity.kernel,
         cmdline: identity.cmdline,
@@ -147,9 +147,12 @@ fn not_run(test: &Test, why: &str) -> Judgement {
 fn environment(report: &Report) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([
         ("FIRSTLIGHT_VERDICT".to_owned(), report.verdict.to_string()),
-        ("FIRSTLIGHT_GPUS".to_owned(), report.gpus.len().to_string()),
+        ("FIRSTLIGHT_FINGERPRINT".to_owned(), report.machine.fingerprint.clone()),
     ]);
-    env.extend(report.machine.fingerprint.clone().map(|f| ("FIRSTLIGHT_FINGERPRINT".to_owned(), f)));
+    // Unread is not none.
+    if report.fabric.is_some() {
+        env.insert("FIRSTLIGHT_GPUS".to_owned(), report.gpus.len().to_string());
+    }
     env
 }
 

@@ -99,11 +99,7 @@ fn overridden(need: &Need, words: &[Word]) -> Option<Finding> {
         later.find(|w| w.items().any(|i| need.rivals.iter().any(|r| i.starts_with(r) && i != need.value)))?;
     let rival = format!("{}={}", rival.key, rival.value.as_deref().unwrap_or_default());
     let message = format!("{need} is followed by {rival}");
-    Some(Code::CmdlineOverridden.finding(Severity::Info, "kernel", message).values(
-        rival,
-        need.to_string(),
-        None,
-    ))
+    Some(Code::CmdlineOverridden.finding(Severity::Info, need, message).values(rival, need.to_string(), None))
 }
 
 impl Need {

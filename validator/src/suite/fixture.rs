@@ -20,6 +20,7 @@ pub(super) fn machine(gpus: u8) -> Fabric {
         devices,
         rdma: vec![],
         lockdown: None,
+        numa_nodes: None,
         gpus,
         nics: vec![],
         paths,

@@ -63,7 +63,8 @@ fn judge(
     } else {
         return Judgement::of(summary(iommu, groups), doubts);
     };
-    Judgement::by(finding.seen_all(witnesses(iommu, groups)).seen_all(log)).with(doubts)
+    let doubts = doubts.into_iter().map(|d| d.message).collect();
+    Judgement::by(finding.seen_all(witnesses(iommu, groups)).seen_all(doubts).seen_all(log))
 }
 
 fn in_use(iommu: &Iommu, groups: &DmaGroups) -> bool {

@@ -58,9 +58,23 @@ impl Fabric {
         let lockdown = lockdown(root, &mut findings);
         let schema = SCHEMA.to_owned();
         let cpus = cpu::read(root)?;
+        let numa_nodes =
+            attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings);
         let root = root.path().display().to_string();
-        let mut fabric =
-            Self { schema, root, iommu, cpus, devices, rdma, lockdown, gpus, nics, paths, findings };
+        let mut fabric = Self {
+            schema,
+            root,
+            iommu,
+            cpus,
+            numa_nodes,
+            devices,
+            rdma,
+            lockdown,
+            gpus,
+            nics,
+            paths,
+            findings,
+        };
         fabric.findings.extend(judge::all(&fabric));
         Ok(fabric)
     }

@@ -16,7 +16,7 @@ fn report(tests: Vec<TestEntry>) -> Report {
         started: "2026-11-20T12:00:00Z".into(),
         seconds: 12.44,
         appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
-        machine: MachineEntry::default(),
+        machine: MachineEntry::unread(),
         driver: Driver::default(),
         gpus: vec![],
         fabric: None,

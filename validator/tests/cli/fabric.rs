@@ -1,0 +1,77 @@
+//! `fabric` and `topo` as commands: statuses, JSON, and a machine that passes after `fix`.
+
+use super::machine::{Machine, test};
+use serde_json::Value;
+use std::fs;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn a_machine_with_acs_on_is_planned_fixed_and_restored() {
+    let machine = Machine::recorded("switch-acs");
+    let shown = machine.run("fabric show --json -");
+    assert_eq!((shown.status, json(&shown.out)["schema"].as_str()), (1, Some("firstlight.fabric/1")));
+    let plan = machine.run("fabric plan --json -");
+    assert_eq!((plan.status, json(&plan.out)["schema"].as_str()), (0, Some("firstlight.plan/1")));
+    let writes = json(&plan.out)["actions"].as_array().unwrap().len();
+    assert!(writes > 0 && !machine.at("run").exists());
+    let fixed = machine.run("fabric fix --json -");
+    assert_eq!((fixed.status, json(&fixed.out)["entries"].as_array().unwrap().len()), (0, writes));
+    assert!(machine.at("run/firstlight/fabric.json").is_file());
+    let report = json(&machine.run("validate --json -").out);
+    assert_eq!(test(&report, "acs")["outcome"], "pass");
+    let restored = machine.run("fabric restore --json -");
+    assert_eq!((restored.status, json(&restored.out)["schema"].as_str()), (0, Some("firstlight.restore/1")));
+    let report = json(&machine.run("validate --json -").out);
+    assert_eq!(test(&report, "acs")["outcome"], "fail");
+}
+
+#[test]
+fn the_policy_comes_from_the_command_line_over_the_configuration() {
+    let machine = Machine::recorded("switch-acs");
+    let writes = |words: &str| json(&machine.run(words).out)["actions"].as_array().unwrap().len();
+    assert_eq!(writes("--set fabric.acs=off fabric plan --json -"), 0);
+    assert!(writes("--set fabric.acs=off fabric plan --acs all --json -") > 0);
+}
+
+#[test]
+fn a_port_that_may_not_be_written_is_status_1() {
+    let machine = Machine::recorded("intel-pch");
+    let journal = machine.at("journal.json");
+    let said = machine.run(&format!("fabric fix --journal {}", journal.display()));
+    assert_eq!(said.status, 1, "{}", said.out);
+    assert!(said.out.contains("ACS-QUIRK"), "{}", said.out);
+}
+
+#[test]
+fn what_cannot_be_done_is_status_2_with_one_line() {
+    let machine = Machine::small();
+    let said = machine.run("fabric restore");
+    assert_eq!((said.status, said.out.as_str()), (2, ""));
+    assert!(said.err.contains("fabric.json: nothing says what was changed"), "{}", said.err);
+    fs::remove_dir_all(machine.at("sys")).unwrap();
+    for command in ["fabric show", "fabric plan", "fabric fix", "topo"] {
+        let said = machine.run(command);
+        assert_eq!((said.status, said.err.lines().count()), (2, 1), "{command}: {}", said.err);
+        assert!(said.err.contains("cannot list PCI functions"), "{}", said.err);
+    }
+}
+
+#[test]
+fn the_matrix_is_printed_as_text_and_as_json() {
+    let machine = Machine::recorded("epyc-8x4090");
+    let text = machine.run("topo");
+    assert_eq!(text.status, 0);
+    assert!(
+        text.out.starts_with("\tGPU0\tGPU1\t") && text.out.contains("\nGPU0\t X \tSYS\t"),
+        "{}",
+        text.out
+    );
+    let topo = json(&machine.run("topo --json -").out);
+    assert_eq!(
+        (topo["schema"].as_str(), topo["matrix"][0][0].as_str()),
+        (Some("firstlight.topo/1"), Some("X"))
+    );
+}

@@ -1,0 +1,15 @@
+//! The built program on recorded machines: what it prints, what it writes, how it exits.
+
+// All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
+#[cfg(test)]
+mod config;
+#[cfg(test)]
+mod fabric;
+#[cfg(test)]
+mod machine;
+#[cfg(test)]
+mod outputs;
+#[cfg(test)]
+mod verdicts;
+#[cfg(test)]
+mod workers;

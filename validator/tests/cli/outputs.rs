@@ -1,0 +1,166 @@
+//! The report's forms and places: complete JSON, the same text again, nothing half-written, and
+//! readers that stop reading.
+
+use super::machine::{Machine, firstlight, said};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+fn good() -> Machine {
+    Machine::recorded("epyc-8x4090")
+}
+
+#[test]
+fn the_report_has_every_key_of_its_schema() {
+    let report: Value = serde_json::from_str(&good().run("validate --json -").out).unwrap();
+    let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        keys(&report),
+        "appliance driver effects fabric gpus level machine root schema seconds started tests verdict workload_env"
+    );
+    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint kernel");
+    assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");
+    assert_eq!(keys(&report["appliance"]), "image_id manifest_sha256 version");
+    assert_eq!(
+        keys(&report["tests"][0]),
+        "findings id level log_tail matrices outcome proves seconds summary tables title"
+    );
+    assert_eq!(report["schema"], "firstlight.report/1");
+    assert!(report["seconds"].is_number() && report["tests"][0]["seconds"].is_number());
+    assert_eq!(report["gpus"].as_array().unwrap().len(), 8);
+    assert_eq!(report["gpus"][0]["bar1_bytes"], 32_u64 << 30);
+    assert_eq!(report["machine"]["fingerprint"].as_str().unwrap().len(), 64);
+    assert_eq!(report["machine"]["bound_to"]["iommu"], "off");
+}
+
+#[test]
+fn the_fingerprint_follows_the_machine_and_not_the_run() {
+    let fingerprint = |m: &Machine| {
+        let report: Value = serde_json::from_str(&m.run("validate --json -").out).unwrap();
+        report["machine"]["fingerprint"].as_str().unwrap().to_owned()
+    };
+    let machine = good();
+    let before = fingerprint(&machine);
+    assert_eq!(fingerprint(&machine), before);
+    machine.write("proc/cmdline", "something else");
+    assert_ne!(fingerprint(&machine), before);
+    assert_ne!(fingerprint(&Machine::recorded("epyc-8x4090-before")), before);
+}
+
+#[test]
+fn a_report_shown_again_is_what_was_shown_at_first() {
+    let machine = Machine::recorded("narrow-link");
+    let file = machine.at("report.json");
+    let first = machine.run(&format!("validate --json {} --text -", file.display()));
+    let again = said(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
+    assert_eq!((again.status, again.out), (0, first.out));
+    assert!(first.err.is_empty(), "{}", first.err);
+    let json = said(firstlight(&format!("render {} --to json", file.display())).output().unwrap());
+    assert_eq!(json.out, fs::read_to_string(&file).unwrap());
+    let to = machine.at("again.txt");
+    said(firstlight(&format!("render {} --to text -o {}", file.display(), to.display())).output().unwrap());
+    assert_eq!(fs::read_to_string(to).unwrap(), again_text(&machine));
+}
+
+fn again_text(machine: &Machine) -> String {
+    said(firstlight(&format!("render {} --to text", machine.at("report.json").display())).output().unwrap())
+        .out
+}
+
+#[test]
+fn the_workload_gets_one_line_per_variable() {
+    let machine = good();
+    let file = machine.at("report.json");
+    machine.run(&format!("validate --json {}", file.display()));
+    let env = said(firstlight(&format!("env {}", file.display())).output().unwrap());
+    assert_eq!(env.status, 0);
+    assert!(
+        env.out.contains("FIRSTLIGHT_VERDICT=PASS\n") && env.out.contains("FIRSTLIGHT_GPUS=8\n"),
+        "{}",
+        env.out
+    );
+    let forged = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"PASS\\nLD_PRELOAD=/x\"");
+    fs::write(&file, forged).unwrap();
+    let env = said(firstlight(&format!("env {}", file.display())).output().unwrap());
+    assert_eq!((env.status, env.out.as_str()), (2, ""), "{}", env.err);
+}
+
+#[test]
+fn what_is_no_report_is_refused_with_the_reason() {
+    let machine = Machine::small();
+    for (text, why) in [
+        ("", "not JSON"),
+        ("{}", "read schema none, allowed: \"firstlight.report/1\""),
+        ("{\"schema\":\"firstlight.report/2\"}", "read schema \"firstlight.report/2\""),
+        ("{\"schema\":\"firstlight.report/1\"}", "missing field"),
+    ] {
+        machine.write("r.json", text);
+        for command in ["env", "render --to text"] {
+            let said =
+                said(firstlight(&format!("{command} {}", machine.at("r.json").display())).output().unwrap());
+            assert_eq!((said.status, said.out.as_str()), (2, ""), "{text}");
+            assert!(said.err.contains(why) && said.err.lines().count() == 1, "{}", said.err);
+        }
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error_and_says_so() {
+    let said = good().run("validate --json /dev/full");
+    assert_eq!(said.status, 2, "{}", said.out);
+    assert!(said.out.contains("REPORT-UNWRITABLE") && said.out.contains("No space left"), "{}", said.out);
+    assert!(said.out.lines().last().unwrap().starts_with("FIRSTLIGHT verdict=ERROR failed=report "));
+}
+
+#[test]
+fn a_report_file_is_replaced_as_a_whole() {
+    let machine = good();
+    machine.write("out/report.json", "old");
+    machine
+        .run(&format!("validate --json {0}/report.json --text {0}/report.txt", machine.at("out").display()));
+    let mut names: Vec<_> =
+        fs::read_dir(machine.at("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["report.json", "report.txt"]);
+    assert!(fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   9 passed"));
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_change_the_verdict() {
+    let machine = good();
+    let file = machine.at("report.json");
+    let mut command = machine.program(&format!("validate --json {} --text -", file.display()));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.starts_with("firstlight "));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(fs::read_to_string(file).unwrap().contains("\"verdict\": \"PASS\""));
+    let mut child = firstlight("list --findings").stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_text_fits_80_columns_apart_from_paths() {
+    for name in ["epyc-8x4090-before", "iommu-translated", "no-ecam", "switch-acs"] {
+        let out = Machine::recorded(name).run("validate").out;
+        for line in out.lines().skip(1).filter(|l| !l.contains("/sys/")) {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_list_names_every_test_and_every_finding() {
+    let list = said(firstlight("list --json -").output().unwrap());
+    let list: Value = serde_json::from_str(&list.out).unwrap();
+    assert_eq!(list["schema"], "firstlight.list/1");
+    let ids: Vec<_> = list["tests"].as_array().unwrap().iter().map(|t| t["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, firstlight::suite::ids());
+    let findings = said(firstlight("list --findings").output().unwrap()).out;
+    assert!(findings.contains("| `ACS-REDIRECT` |") && findings.contains("| `TEST-NOT-RUN` |"));
+}

@@ -1,0 +1,144 @@
+//! Workers that hang or die while the real program waits for them. A pipe in place of the ACPI
+//! table blocks whoever opens it, which only the test `cpus` does.
+
+use super::machine::{Machine, Said, codes, firstlight, said, test};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Where a pipe stands instead of the ACPI table.
+const PIPE: &str = "sys/firmware/acpi/tables/APIC";
+
+/// A machine on which `cpus` never ends.
+fn hanging() -> Machine {
+    let machine = Machine::small();
+    fs::create_dir_all(machine.at(PIPE).parent().unwrap()).unwrap();
+    mknodat(CWD, machine.at(PIPE), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    machine
+}
+
+fn start(machine: &Machine, words: &str) -> Child {
+    let mut command = machine.program(&format!("--set expect.gpus=0 {words} validate --json -"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The worker once it hangs. A pipe can be opened for writing without waiting only when somebody
+/// has opened it for reading; as long as the writer stays open and silent, that one hangs.
+fn hang(machine: &Machine, parent: &Child) -> (Pid, File) {
+    let due = Instant::now() + Duration::from_secs(8);
+    let open =
+        || openat(CWD, machine.at(PIPE), OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
+    let writer = loop {
+        match open() {
+            Ok(writer) => break writer.into(),
+            Err(e) => assert!(Instant::now() < due, "no worker reads: {e}"),
+        }
+        sleep(Duration::from_millis(2));
+    };
+    let children: Vec<_> = processes().filter(|(_, parent_of)| *parent_of == parent.id()).collect();
+    let &[(worker, _)] = &children[..] else { panic!("one worker: {children:?}") };
+    (Pid::from_raw(worker.try_into().unwrap()).unwrap(), writer)
+}
+
+/// Every process and its parent.
+fn processes() -> impl Iterator<Item = (u32, u32)> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // `1234 (name) S 1230 ..`: the name may hold anything, the last bracket ends it.
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    })
+}
+
+fn end(child: Child) -> (Said, Value) {
+    let said = said(child.wait_with_output().unwrap());
+    let report = serde_json::from_str(&said.out).unwrap();
+    (said, report)
+}
+
+fn outcome<'a>(report: &'a Value, id: &str) -> &'a str {
+    test(report, id)["outcome"].as_str().unwrap()
+}
+
+#[test]
+fn a_worker_killed_by_a_signal_is_an_error_of_its_test_and_the_others_go_on() {
+    let machine = hanging();
+    let child = start(&machine, "");
+    let (worker, writer) = hang(&machine, &child);
+    kill_process(worker, Signal::ABORT).unwrap();
+    drop(writer);
+    let (said, report) = end(child);
+    assert_eq!((said.status, report["verdict"].as_str()), (2, Some("ERROR")));
+    assert_eq!(codes(&report, "cpus"), ["TEST-CRASHED"]);
+    assert!(test(&report, "cpus")["summary"].as_str().unwrap().contains("SIGABRT"), "{report}");
+    for id in ["fabric", "cmdline", "iommu", "gpus", "drivers"] {
+        assert_eq!(outcome(&report, id), "pass", "{id}");
+    }
+    assert_eq!(report["tests"].as_array().unwrap().len(), 9);
+}
+
+#[test]
+fn a_worker_that_hangs_is_stopped_and_what_did_not_start_is_an_error_too() {
+    let start = Instant::now();
+    let report = hanging().report_within(1);
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    assert_eq!(codes(&report, "cpus"), ["TEST-TIMEOUT"]);
+    assert_eq!((outcome(&report, "iommu"), outcome(&report, "gpus")), ("pass", "error"));
+    assert!(test(&report, "gpus")["summary"].as_str().unwrap().starts_with("not started"), "{report}");
+}
+
+#[test]
+fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
+    let machine = hanging();
+    let child = start(&machine, "");
+    let (worker, writer) = hang(&machine, &child);
+    let mut log = fs::OpenOptions::new().append(true).open(machine.at("dev/kmsg")).unwrap();
+    writeln!(log, "3,2,9,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.").unwrap();
+    kill_process(worker, Signal::KILL).unwrap();
+    drop(writer);
+    let (_, report) = end(child);
+    // Which test it is told with depends on how far the parent had read.
+    let told = |id: &&str| codes(&report, id).contains(&"GPU-XID".to_owned());
+    let with: Vec<_> = firstlight::suite::ids().into_iter().filter(told).collect();
+    assert_eq!(with.len(), 1, "{report}");
+    assert_ne!(outcome(&report, with[0]), "pass");
+    assert_eq!(outcome(&report, "gpus"), "pass");
+}
+
+#[test]
+fn a_worker_does_not_outlive_its_parent() {
+    let machine = hanging();
+    let mut child = start(&machine, "");
+    let (worker, _writer) = hang(&machine, &child);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let stat = || fs::read_to_string(format!("/proc/{}/stat", worker.as_raw_nonzero())).unwrap_or_default();
+    let lives = || !stat().is_empty() && !stat().contains(") Z ");
+    let due = Instant::now() + Duration::from_secs(5);
+    while lives() {
+        assert!(Instant::now() < due, "the worker lives on");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_worker_that_is_asked_nonsense_says_so_and_ends() {
+    let mut child = firstlight("worker");
+    let mut child =
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"{\"root\":3}").unwrap();
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!((said.status, said.out.as_str(), said.err.lines().count()), (2, "", 1), "{}", said.err);
+}
+
+impl Machine {
+    fn report_within(&self, seconds: u32) -> Value {
+        end(start(self, &format!("--set validate.timeout_s={seconds}"))).1
+    }
+}

@@ -1,0 +1,32 @@
+//! The table of findings holds what the program can find, and nothing else.
+
+use firstlight::finding::Code;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { files.extend(sources(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
+}
+
+/// The product's part of a file: what stands before its tests.
+fn product(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.split("#[cfg(test)]").next().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn every_code_is_made_somewhere() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = sources(&src).unwrap().into_iter();
+    let files = files.filter(|p| !p.ends_with("tests.rs") && !p.ends_with("finding/code.rs"));
+    let text: String = files.map(|p| product(&p).unwrap()).collect();
+    for code in Code::ALL {
+        assert!(text.contains(&format!("Code::{code:?}")), "{} is never made", code.entry().code);
+    }
+    assert!(!text.contains("Code::NoSuchFinding"));
+}
