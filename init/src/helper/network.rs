@@ -1,9 +1,11 @@
-//! The child that finds the network interface to use: loads the cards' drivers where they are
-//! modules, brings candidates up, and waits for one with a carrier.
+//! The children that work on links: one finds the network interface to use: loads the cards' drivers where they are
+//! modules, brings candidates up, and waits for one with a carrier; one sets an address.
 
 use super::say;
+use crate::config::values;
 use crate::modules::{Tree, alias};
-use crate::stages::network::link_up;
+use crate::netlink;
+use crate::sys::machine;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -34,6 +36,28 @@ pub(super) fn find_interface(name: &str, timeout_s: &str) -> Result<(), String> 
         }
         sleep(Duration::from_millis(100));
     }
+}
+
+/// Brings an interface up; its index.
+pub(super) fn link_up(name: &str) -> io::Result<u32> {
+    let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))?;
+    let index = index.trim().parse().map_err(io::Error::other)?;
+    machine::route_request(&netlink::link_up(index))?;
+    Ok(index)
+}
+
+pub(super) fn set_address(name: &str, address: &str, gateway: &str) -> Result<(), String> {
+    let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: no address"))?;
+    let set = || -> io::Result<()> {
+        let index = link_up(name)?;
+        machine::route_request(&netlink::address(index, ip, prefix))?;
+        if !gateway.is_empty() {
+            let gateway = gateway.parse().map_err(io::Error::other)?;
+            machine::route_request(&netlink::default_route(index, gateway))?;
+        }
+        Ok(())
+    };
+    set().map_err(|e| e.to_string())
 }
 
 fn has_carrier(card: &str) -> bool {
