@@ -113,7 +113,7 @@ impl Console {
             wanted.extend(["tty0", "console"]);
             places.choose(&wanted);
             for line in lines {
-                let sink = places.sinks.iter().find(|sink| sink.name == line.name);
+                let sink = places.sinks.iter_mut().find(|sink| sink.name == line.name);
                 let by_kernel = places.active.split_whitespace().any(|name| name == line.name);
                 match (sink, line.rate) {
                     (None, _) if named => {

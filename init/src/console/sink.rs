@@ -7,7 +7,7 @@ use crate::sys::{files, machine, process};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ const REMEMBERED: usize = 64;
 pub struct Sink {
     /// The device's name, e.g. `ttyS0`.
     pub name: String,
+    path: PathBuf,
+    rate: Option<u32>,
     file: File,
     flow: Flow,
     dropped: u32,
@@ -36,14 +38,16 @@ impl Sink {
     /// As open(2); `EIO` for a serial port that is not there.
     pub fn open(name: &str, path: &Path) -> io::Result<Self> {
         let file = files::open_terminal(path)?;
-        Ok(Self { name: name.to_owned(), file, flow: Flow::default(), dropped: 0, unseen: Vec::new() })
+        let (name, path) = (name.to_owned(), path.to_owned());
+        Ok(Self { name, path, rate: None, file, flow: Flow::default(), dropped: 0, unseen: Vec::new() })
     }
 
     /// Sets a serial line's rate.
     ///
     /// # Errors
     /// As tcsetattr(3).
-    pub fn set_rate(&self, rate: u32) -> io::Result<()> {
+    pub fn set_rate(&mut self, rate: u32) -> io::Result<()> {
+        self.rate = Some(rate);
         machine::set_rate(self.file.as_fd(), rate)
     }
 
@@ -91,22 +95,35 @@ impl Sink {
         }
     }
 
+    /// Opens it again: when a session whose terminal this is ends (the workload's, a shell's), the
+    /// kernel hangs up everything that has it open.
+    fn reopen(&mut self) -> bool {
+        let Ok(file) = files::open_terminal(&self.path) else { return false };
+        self.file = file;
+        self.rate.is_none_or(|rate| self.set_rate(rate).is_ok())
+    }
+
     fn put(&mut self, line: &str) -> bool {
         let mut bytes = line.as_bytes();
         let patience = if self.is_stalled() { Duration::ZERO } else { PATIENCE };
         let until = Instant::now() + patience;
+        let mut reopened = false;
         while !bytes.is_empty() {
-            match self.file.write(bytes) {
-                Ok(n) => bytes = bytes.get(n..).unwrap_or(&[]),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    let full = e.kind() == ErrorKind::WouldBlock;
-                    if !full || left.is_zero() || !process::writable(self.file.as_fd(), left) {
-                        self.flow.refused();
-                        return false;
-                    }
+            let again = match self.file.write(bytes) {
+                Ok(n) => {
+                    bytes = bytes.get(n..).unwrap_or(&[]);
+                    true
                 }
+                Err(e) if e.kind() == ErrorKind::Interrupted => true,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    !left.is_zero() && process::writable(self.file.as_fd(), left)
+                }
+                Err(_) => !std::mem::replace(&mut reopened, true) && self.reopen(),
+            };
+            if !again {
+                self.flow.refused();
+                return false;
             }
         }
         let unsent = self.unsent();
@@ -168,5 +185,16 @@ mod tests {
         assert_eq!(sink.take_unseen(), [""; 0]);
         sink.drain(Duration::from_secs(60));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\nnew\n");
+    }
+
+    #[test]
+    fn a_console_that_was_hung_up_is_opened_again() {
+        let (_dir, path, mut reader) = fifo();
+        let mut sink = Sink::open("fifo", &path).unwrap();
+        sink.file = File::open("/dev/null").unwrap(); // takes no writing, as after a hang-up
+        sink.line("still here");
+        let mut got = vec![0; 11];
+        reader.read_exact(&mut got).unwrap();
+        assert_eq!(got, b"still here\n");
     }
 }

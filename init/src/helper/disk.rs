@@ -40,7 +40,7 @@ pub(super) fn keep_report(place: &str, file: &str, name: &str, keep: &str) -> Re
     let kept =
         keep_in(&at.join("reports"), Path::new(file), name, keep).map_err(|e| format!("reports/: {e}"))?;
     files::unmount(&at).map_err(|e| format!("unmounting: {e}"))?;
-    say(&format!("reports/{kept} on {place}"));
+    say(&format!("reports/{kept}"));
     Ok(FINE)
 }
 

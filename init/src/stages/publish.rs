@@ -33,7 +33,7 @@ pub struct Published {
 
 impl fmt::Display for Published {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "verdict.json written, {}", self.kept)
+        f.write_str(&self.kept)
     }
 }
 
@@ -163,7 +163,9 @@ fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
 /// Keeps the report on the data partition: what was done, and whether a configuration turned up
 /// there too late to count, which makes every judgement one of the wrong rules.
 fn keep(m: &Machine, report: &Report, judgement: &Judgement) -> Result<(String, Option<Trouble>), Fault> {
-    let Some(place) = &report.partition else { return Ok(("no data partition".to_owned(), None)) };
+    let Some(place) = &report.partition else {
+        return Ok(("verdict.json; no data partition is configured".to_owned(), None));
+    };
     let (mut kept, mut late) = (String::new(), false);
     let mut line = |stream: Stream, line: &str| {
         match line {
@@ -180,7 +182,9 @@ fn keep(m: &Machine, report: &Report, judgement: &Judgement) -> Result<(String, 
     let trouble = late.then_some(Trouble { stage: "config", cause });
     Ok(match done.end {
         End::Exited(helper::FINE) => (format!("kept as {kept}"), trouble),
-        End::Exited(helper::ABSENT) if !report.named => (format!("no {} here", place.text()), trouble),
+        End::Exited(helper::ABSENT) if !report.named => {
+            (format!("verdict.json; no {} to keep it on", place.text()), trouble)
+        }
         _ => (format!("warning: not kept: {}", done.reason()), trouble),
     })
 }
