@@ -16,7 +16,7 @@ binaries=$("$REPO/image/rust.sh")
 release=$(cat "$kernel/release")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
 image_id=$( {
-    echo "$version $SOURCE_DATE_EPOCH $kernel"; locked image; locked source | grep ^mkosi; locked tools
+    echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel")"; locked image; locked source | grep ^mkosi; locked tools
     sha256sum < "$binaries/init"; sha256sum < "$binaries/firstlight"
     cd "$REPO/image"; find files base mkosi.* keep.list cmdline build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
     find files base mkosi.* keep.list cmdline build.sh -type f | LC_ALL=C sort | xargs sha256sum
@@ -32,17 +32,24 @@ mkosi=$CACHE/mkosi-$mkosi_version
 [ -e "$mkosi/usr/bin" ] || dpkg-deb -x "$(deb_path "$name" "$mkosi_version" "$arch")" "$mkosi"
 
 stage=$work/stage recipe=$work/recipe
-rm -rf "$stage" "$recipe" "$work/new"; mkdir -p "$stage/usr/bin" "$stage/usr/lib/modules" "$recipe" "$work/new"
-cp -a "$REPO/image/files/." "$stage/"
+rm -rf "$stage" "$recipe" "$work/base" "$work/new"; mkdir -p "$stage/usr/bin" "$stage/usr/lib/modules" "$recipe" "$work/new"
+# copies that belong to whoever builds: mkosi keeps owners, and a plain user's tree has just one
+own_copy() { cp -r --no-dereference --preserve=mode,timestamps,links "$@"; }
+own_copy "$REPO/image/files/." "$stage/"
+own_copy "$REPO/image/base" "$work/base"
 cp "$binaries/init" "$stage/init"; cp "$binaries/firstlight" "$stage/usr/bin/firstlight"
-cp -a "$kernel/modules/usr/lib/modules/$release" "$stage/usr/lib/modules/"
+own_copy "$kernel/modules/usr/lib/modules/$release" "$stage/usr/lib/modules/"
 cp "$kernel/off/vmlinuz" "$stage/usr/lib/modules/$release/vmlinuz"
+# one date for all: mkosi would run depmod again, inside the image, if an index seemed older than a module
+find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+# no archive for mkosi's apt: it installs nothing
+mkdir -p "$recipe/mkosi.sandbox/etc/apt/sources.list.d"; : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
 cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.finalize} "$recipe/"
 echo "$version $image_id" > "$recipe/identity"
 
 in_tools() {
     "$REPO/image/in-tools.sh" tools --bind "$mkosi/usr/lib/python3/dist-packages:/build/mkosi" --bind "$recipe:/build/recipe" \
-        --bind "$CACHE/debs:/build/debs" --bind "$stage:/build/stage" --bind "$REPO/image/base:/build/base" \
+        --bind "$CACHE/debs:/build/debs" --bind "$stage:/build/stage" --bind "$work/base:/build/base" \
         --bind "$work/new:/build/out" --bind "$kernel:/build/kernel" --cwd /build/recipe PYTHONPATH=/build/mkosi "$@"
 }
 in_tools sh -c 'mkdir /build/work && exec python3 -B -m mkosi --source-date-epoch "$SOURCE_DATE_EPOCH" \

@@ -83,8 +83,8 @@ impl Machine {
         }
         let init = since_boot().saturating_sub(self.started);
         let own = init.saturating_sub(self.children.waited()).as_millis();
-        let (kernel, init) = (self.started.as_secs_f64(), init.as_secs_f64());
-        info!("boot      kernel {kernel:.2} s, init to verdict {init:.2} s, init's own {own} ms");
+        let (kernel, init) = (seconds(self.started), seconds(init));
+        info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
         judgement.announcement().iter().for_each(|line| info!("{line}"));
     }
 
@@ -93,6 +93,12 @@ impl Machine {
     pub fn seconds(&self) -> f64 {
         since_boot().saturating_sub(self.started).as_secs_f64()
     }
+}
+
+/// Seconds with two digits. Not by way of a float: its printing is the dearest thing to start under
+/// an emulator.
+fn seconds(time: Duration) -> String {
+    format!("{}.{:02}", time.as_secs(), time.subsec_millis() / 10)
 }
 
 fn stage_line(name: &str, did: &str, milliseconds: u128) -> String {

@@ -4,11 +4,23 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a file by way of a temporary one beside it, synced before it takes the name.
+/// Writes a file in memory (/run, the first root) by way of a temporary one beside it.
 ///
 /// # Errors
 /// As the system says; then the old file is as it was and no temporary one is left.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, bytes, |_| Ok(()))
+}
+
+/// As [`write_atomically`], for a file on a disk: it is there for good before it takes its name.
+///
+/// # Errors
+/// As [`write_atomically`].
+pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, bytes, File::sync_all)
+}
+
+fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut temporary = std::ffi::OsString::from(".");
     temporary.push(name);
@@ -16,7 +28,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_file_name(temporary);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
-        file.sync_all()?;
+        sync(&file)?;
         fs::rename(&temporary, path)
     });
     if written.is_err() {

@@ -46,7 +46,8 @@ impl Spec {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(ENVIRONMENT).envs(self.env.iter().cloned());
-        command.current_dir("/").process_group(0).stdin(Stdio::null());
+        // No current_dir: it is / already, and setting it would make std fork instead of spawn.
+        command.process_group(0).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -166,7 +166,7 @@ pub(super) fn report(m: &mut Merged) -> Report {
 /// `[console]`
 pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
     let named = m.list("console.serial");
-    let lines = named.clone().unwrap_or_else(|| vec!["ttyS0,115200".to_owned()]);
+    let lines = values::rejoin_rates(named.clone().unwrap_or_else(|| vec!["ttyS0,115200".to_owned()]));
     let serial: Vec<_> = lines.iter().filter_map(|line| values::serial(line)).collect();
     if serial.len() < lines.len() {
         m.refuse_entry("console.serial");

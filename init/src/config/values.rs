@@ -44,7 +44,8 @@ pub fn address(text: &str) -> Option<(IpAddr, u8)> {
 #[must_use]
 pub fn serial(text: &str) -> Option<Serial> {
     let (name, rate) = text.split_once(',').map_or((text, None), |(name, rate)| (name, Some(rate)));
-    let plain = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    let plain = plain && name.bytes().all(|b| b.is_ascii_alphanumeric());
     let rate = match rate {
         Some(rate) => {
             let number: u32 = rate.strip_suffix("n8").unwrap_or(rate).parse().ok()?;
@@ -53,6 +54,23 @@ pub fn serial(text: &str) -> Option<Serial> {
         None => None,
     };
     plain.then(|| Serial { name: name.to_owned(), rate })
+}
+
+/// A kernel word's list is cut at commas, also `ttyS0,115200`: what begins with a digit goes back
+/// to the name before it.
+#[must_use]
+pub fn rejoin_rates(items: Vec<String>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for item in items {
+        match lines.last_mut() {
+            Some(name) if item.starts_with(|c: char| c.is_ascii_digit()) && !name.contains(',') => {
+                name.push(',');
+                name.push_str(&item);
+            }
+            _ => lines.push(item),
+        }
+    }
+    lines
 }
 
 /// A name for the machine.
@@ -101,6 +119,14 @@ mod tests {
         for bad in ["10.0.0.2", "10.0.0.2/33", "10.0.0.2/0", "10.0.0/8", "fd00::2/129", "/24"] {
             assert_eq!(address(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_rate_that_a_kernel_word_cut_off_goes_back_to_its_line() {
+        let items = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(rejoin_rates(items("ttyS0 115200n8 ttyS1")), ["ttyS0,115200n8", "ttyS1"]);
+        assert_eq!(rejoin_rates(items("115200")), ["115200"]);
+        assert_eq!(rejoin_rates(items("ttyS0,9600 115200")), ["ttyS0,9600", "115200"]);
     }
 
     #[test]

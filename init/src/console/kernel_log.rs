@@ -25,7 +25,7 @@ impl KernelLog {
     #[must_use]
     pub fn open() -> Self {
         // The limit may be fixed by a kernel word; then some lines are missing from the log only.
-        let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on");
+        let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
         Self(OpenOptions::new().write(true).open("/dev/kmsg").ok())
     }
 

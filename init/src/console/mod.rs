@@ -1,6 +1,7 @@
 //! Where init's lines appear: serial lines, the screen, /dev/console, the kernel's log and
 //! /run/firstlight/boot.log. All of it is reached through `log`; `simplelog` formats.
 
+pub mod flow;
 pub mod kernel_log;
 pub mod pick;
 pub mod screen;
@@ -25,6 +26,8 @@ struct Places {
     sinks: Vec<Sink>,
     kernel: KernelLog,
     log_file: Option<File>,
+    /// Whether the kernel shows our lines because a console is stalled.
+    by_kernel: bool,
     /// What /sys/class/tty/console/active said.
     active: String,
 }
@@ -95,7 +98,8 @@ impl Console {
             places.active =
                 fs::read_to_string("/sys/class/tty/console/active").unwrap_or_else(|_| String::new());
             places.choose(&["tty0", "console"]);
-            kernel_log::show(if places.sinks.is_empty() { Shown::OursToo } else { Shown::NotOurs });
+            places.by_kernel = places.sinks.is_empty();
+            kernel_log::show(if places.by_kernel { Shown::OursToo } else { Shown::NotOurs });
         });
     }
 
@@ -109,7 +113,7 @@ impl Console {
             wanted.extend(["tty0", "console"]);
             places.choose(&wanted);
             for line in lines {
-                let sink = places.sinks.iter().find(|sink| sink.name == line.name);
+                let sink = places.sinks.iter_mut().find(|sink| sink.name == line.name);
                 let by_kernel = places.active.split_whitespace().any(|name| name == line.name);
                 match (sink, line.rate) {
                     (None, _) if named => {
@@ -159,7 +163,7 @@ impl Console {
     pub fn drain(&self, limit: Duration) {
         let until = Instant::now() + limit;
         self.with(|places| {
-            places.sinks.iter().for_each(|s| s.drain(until.saturating_duration_since(Instant::now())));
+            places.sinks.iter_mut().for_each(|s| s.drain(until.saturating_duration_since(Instant::now())));
         });
     }
 
@@ -208,12 +212,8 @@ impl Places {
     fn put(&mut self, part: Part, line: &str) {
         match part {
             Part::Consoles => {
-                let stalled = |sinks: &[Sink]| sinks.iter().filter(|sink| sink.is_stalled()).count();
-                let before = stalled(&self.sinks);
                 self.sinks.iter_mut().for_each(|sink| sink.line(line));
-                if stalled(&self.sinks) > before {
-                    kernel_log::show(Shown::OursToo);
-                }
+                self.mind_the_stalled();
             }
             Part::KernelLog => self.kernel.line(line),
             Part::LogFile => {
@@ -222,6 +222,22 @@ impl Places {
                     let _full = writeln!(file, "{line}");
                 }
             }
+        }
+    }
+
+    /// While a console is stalled the kernel shows our lines, for it needs no interrupts; also those
+    /// that the console took and did not send.
+    fn mind_the_stalled(&mut self) {
+        let stalled = self.sinks.is_empty() || self.sinks.iter().any(Sink::is_stalled);
+        if stalled == self.by_kernel {
+            return;
+        }
+        self.by_kernel = stalled;
+        kernel_log::show(if stalled { Shown::OursToo } else { Shown::NotOurs });
+        for sink in self.sinks.iter_mut().filter(|sink| sink.is_stalled()) {
+            let mut unseen = sink.take_unseen();
+            unseen.pop(); // the line at hand comes by the logger
+            unseen.iter().for_each(|line| self.kernel.line(line));
         }
     }
 }

@@ -2,26 +2,33 @@
 //! line with flow control or without interrupts must not hold process 1 up, so it loses lines
 //! instead and says later how many.
 
+use super::flow::Flow;
 use crate::sys::{files, machine, process};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long one line may take.
 pub const PATIENCE: Duration = Duration::from_millis(250);
 
+/// How many lines are remembered until they are seen to leave.
+const REMEMBERED: usize = 64;
+
 /// An open console.
 #[derive(Debug)]
 pub struct Sink {
     /// The device's name, e.g. `ttyS0`.
     pub name: String,
+    path: PathBuf,
+    rate: Option<u32>,
     file: File,
-    fresh: bool,
-    stalled: bool,
+    flow: Flow,
     dropped: u32,
+    /// The lines since something was last seen to leave: nobody may have read them.
+    unseen: Vec<String>,
 }
 
 impl Sink {
@@ -30,89 +37,99 @@ impl Sink {
     /// # Errors
     /// As open(2); `EIO` for a serial port that is not there.
     pub fn open(name: &str, path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            name: name.to_owned(),
-            file: files::open_terminal(path)?,
-            fresh: true,
-            stalled: false,
-            dropped: 0,
-        })
+        let file = files::open_terminal(path)?;
+        let (name, path) = (name.to_owned(), path.to_owned());
+        Ok(Self { name, path, rate: None, file, flow: Flow::default(), dropped: 0, unseen: Vec::new() })
     }
 
     /// Sets a serial line's rate.
     ///
     /// # Errors
     /// As tcsetattr(3).
-    pub fn set_rate(&self, rate: u32) -> io::Result<()> {
+    pub fn set_rate(&mut self, rate: u32) -> io::Result<()> {
+        self.rate = Some(rate);
         machine::set_rate(self.file.as_fd(), rate)
     }
 
-    /// Whether it takes nothing at present.
+    /// Whether it takes or sends nothing at present.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.stalled
+        self.flow.is_stalled()
+    }
+
+    /// The lines that nobody may have seen, for another place.
+    #[must_use]
+    pub fn take_unseen(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unseen)
     }
 
     /// Writes one line, in time or not at all.
     pub fn line(&mut self, text: &str) {
-        if self.dropped > 0 {
-            let lost = format!("[{} lines lost here]\n", self.dropped);
-            if !self.put(lost.as_bytes()) {
-                self.dropped = self.dropped.saturating_add(1);
-                return;
-            }
+        self.look();
+        if self.dropped > 0 && self.put(&format!("[{} lines lost here]\n", self.dropped)) {
             self.dropped = 0;
         }
-        if !self.put(format!("{text}\n").as_bytes()) {
+        if self.dropped > 0 || !self.put(&format!("{text}\n")) {
             self.dropped = self.dropped.saturating_add(1);
         }
     }
 
     /// Waits until all is sent, `limit` at most.
-    pub fn drain(&self, limit: Duration) {
+    pub fn drain(&mut self, limit: Duration) {
         let until = Instant::now() + limit;
-        while !self.stalled
-            && machine::unsent(self.file.as_fd()).is_some_and(|n| n > 0)
-            && Instant::now() < until
-        {
+        self.look();
+        while !self.is_stalled() && self.unsent().is_some_and(|n| n > 0) && Instant::now() < until {
             sleep(Duration::from_millis(5));
+            self.look();
         }
     }
 
-    fn put(&mut self, mut bytes: &[u8]) -> bool {
-        let patience = if self.stalled { Duration::ZERO } else { PATIENCE };
+    fn unsent(&self) -> Option<usize> {
+        machine::unsent(self.file.as_fd())
+    }
+
+    /// Looks, without waiting, whether what is queued leaves.
+    fn look(&mut self) {
+        if self.flow.looked(self.unsent(), Instant::now()) {
+            self.unseen.clear();
+        }
+    }
+
+    /// Opens it again: when a session whose terminal this is ends (the workload's, a shell's), the
+    /// kernel hangs up everything that has it open.
+    fn reopen(&mut self) -> bool {
+        let Ok(file) = files::open_terminal(&self.path) else { return false };
+        self.file = file;
+        self.rate.is_none_or(|rate| self.set_rate(rate).is_ok())
+    }
+
+    fn put(&mut self, line: &str) -> bool {
+        let mut bytes = line.as_bytes();
+        let patience = if self.is_stalled() { Duration::ZERO } else { PATIENCE };
         let until = Instant::now() + patience;
+        let mut reopened = false;
         while !bytes.is_empty() {
-            match self.file.write(bytes) {
-                Ok(n) => bytes = bytes.get(n..).unwrap_or(&[]),
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            let again = match self.file.write(bytes) {
+                Ok(n) => {
+                    bytes = bytes.get(n..).unwrap_or(&[]);
+                    true
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => true,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() || !process::writable(self.file.as_fd(), left) {
-                        self.stalled = true;
-                        return false;
-                    }
+                    !left.is_zero() && process::writable(self.file.as_fd(), left)
                 }
-                Err(_) => {
-                    self.stalled = true;
-                    return false;
-                }
-            }
-        }
-        self.stalled = std::mem::take(&mut self.fresh) && !self.moves();
-        !self.stalled
-    }
-
-    /// Whether what was just queued begins to leave. A line whose interrupts are broken takes a
-    /// buffer full of text before it blocks; this finds out after the first line.
-    fn moves(&self) -> bool {
-        let queued = || machine::unsent(self.file.as_fd()).unwrap_or(0);
-        let (first, until) = (queued(), Instant::now() + PATIENCE);
-        while queued() >= first && queued() > 0 {
-            if Instant::now() >= until {
+                Err(_) => !std::mem::replace(&mut reopened, true) && self.reopen(),
+            };
+            if !again {
+                self.flow.refused();
                 return false;
             }
-            sleep(Duration::from_millis(2));
+        }
+        let unsent = self.unsent();
+        self.flow.took(unsent);
+        if unsent.is_some_and(|n| n > 0) && self.unseen.len() < REMEMBERED {
+            self.unseen.push(line.trim_end().to_owned());
         }
         true
     }
@@ -165,7 +182,19 @@ mod tests {
         std::fs::write(&path, "old\n").unwrap();
         let mut sink = Sink::open("file", &path).unwrap();
         sink.line("new");
+        assert_eq!(sink.take_unseen(), [""; 0]);
         sink.drain(Duration::from_secs(60));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old\nnew\n");
+    }
+
+    #[test]
+    fn a_console_that_was_hung_up_is_opened_again() {
+        let (_dir, path, mut reader) = fifo();
+        let mut sink = Sink::open("fifo", &path).unwrap();
+        sink.file = File::open("/dev/null").unwrap(); // takes no writing, as after a hang-up
+        sink.line("still here");
+        let mut got = vec![0; 11];
+        reader.read_exact(&mut got).unwrap();
+        assert_eq!(got, b"still here\n");
     }
 }

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::paths;
 use crate::stages::publish::P2P_OFF;
 use crate::sys::files;
-use crate::write::write_atomically;
+use crate::write::write_durably;
 use log::info;
 use std::fs;
 use std::io;
@@ -85,7 +85,7 @@ fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         other => other?,
     };
-    write_atomically(&path, environment::nccl_conf(&old, variables).as_bytes())
+    write_durably(&path, environment::nccl_conf(&old, variables).as_bytes())
 }
 
 /// Moves over and starts the new init; returns only the step that failed.

@@ -8,7 +8,7 @@ use crate::disk::find::{Found, NotFound, find_waiting};
 use crate::disk::superblock::Kind;
 use crate::paths;
 use crate::sys::files::{self, Flags};
-use crate::write::write_atomically;
+use crate::write::{write_atomically, write_durably};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(super) fn keep_report(place: &str, file: &str, name: &str, keep: &str) -> Re
     let kept =
         keep_in(&at.join("reports"), Path::new(file), name, keep).map_err(|e| format!("reports/: {e}"))?;
     files::unmount(&at).map_err(|e| format!("unmounting: {e}"))?;
-    say(&format!("reports/{kept} on {place}"));
+    say(&format!("reports/{kept}"));
     Ok(FINE)
 }
 
@@ -79,7 +79,7 @@ fn keep_in(dir: &Path, file: &Path, name: &str, keep: usize) -> io::Result<Strin
     numbers.sort();
     let next = numbers.last().map_or(1, |(number, _)| number + 1);
     let kept = format!("{next:06}-{name}.json");
-    write_atomically(&dir.join(&kept), &fs::read(file)?)?;
+    write_durably(&dir.join(&kept), &fs::read(file)?)?;
     let surplus = (numbers.len() + 1).saturating_sub(keep);
     numbers.iter().take(surplus).try_for_each(|(_, old)| fs::remove_file(dir.join(old)))?;
     Ok(kept)

@@ -5,7 +5,7 @@ mod disk;
 mod network;
 
 use crate::child::Spec;
-use crate::config::types::{Driver, Place, Validator};
+use crate::config::types::{Driver, Network, Place, Validator};
 use crate::config::values;
 use crate::console::screen;
 use crate::modules::Tree;
@@ -13,6 +13,7 @@ use crate::paths;
 use crate::sys::files;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,11 +79,32 @@ pub fn load_modules(driver: &Driver) -> Spec {
     helper("load-modules", &args, driver.timeout)
 }
 
+/// Brings the loopback up.
+#[must_use]
+pub fn loopback() -> Spec {
+    helper("loopback", &[], Duration::from_secs(5))
+}
+
 /// Loads what the network cards need, waits for a carrier, and prints the interface.
 #[must_use]
-pub fn find_interface(name: Option<&str>, timeout: Duration) -> Spec {
-    let timeout_s = timeout.as_secs().to_string();
-    helper("find-interface", &[name.unwrap_or(""), &timeout_s], timeout + Duration::from_secs(5))
+pub fn find_interface(config: &Network) -> Spec {
+    let timeout_s = config.timeout.as_secs().to_string();
+    let name = config.interface.as_deref().unwrap_or("");
+    helper("find-interface", &[name, &timeout_s], config.timeout + Duration::from_secs(5))
+}
+
+/// Gives an interface an address (`ADDRESS/PREFIX`) and a default route.
+#[must_use]
+pub fn set_address(name: &str, address: &str, gateway: Option<IpAddr>, deadline: Duration) -> Spec {
+    let gateway = gateway.map_or_else(String::new, |gateway| gateway.to_string());
+    helper("set-address", &[name, address, &gateway], deadline)
+}
+
+/// Asks for an address by DHCP: three times, two seconds each, then it gives up.
+#[must_use]
+pub fn ask_for_lease(name: &str, deadline: Duration) -> Spec {
+    let args = ["udhcpc", "-i", name, "-n", "-q", "-f", "-t", "3", "-T", "2", "-s", paths::DHCP_SCRIPT];
+    Spec::new(paths::BUSYBOX, &args, deadline)
 }
 
 /// A command of the validator with the configuration that is its.
@@ -117,6 +139,8 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
         ("load-modules", words) => done(load_modules_here(words)),
         ("find-interface", [name, timeout_s]) => done(network::find_interface(name, timeout_s)),
+        ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
+        ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
         ("sync", []) => {
             files::sync();
             Ok(FINE)

@@ -1,9 +1,11 @@
-//! The child that finds the network interface to use: loads the cards' drivers where they are
-//! modules, brings candidates up, and waits for one with a carrier.
+//! The children that work on links: one finds the network interface to use: loads the cards' drivers where they are
+//! modules, brings candidates up, and waits for one with a carrier; one sets an address.
 
 use super::say;
+use crate::config::values;
 use crate::modules::{Tree, alias};
-use crate::stages::network::link_up;
+use crate::netlink;
+use crate::sys::machine;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -36,6 +38,28 @@ pub(super) fn find_interface(name: &str, timeout_s: &str) -> Result<(), String> 
     }
 }
 
+/// Brings an interface up; its index.
+pub(super) fn link_up(name: &str) -> io::Result<u32> {
+    let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))?;
+    let index = index.trim().parse().map_err(io::Error::other)?;
+    machine::route_request(&netlink::link_up(index))?;
+    Ok(index)
+}
+
+pub(super) fn set_address(name: &str, address: &str, gateway: &str) -> Result<(), String> {
+    let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: no address"))?;
+    let set = || -> io::Result<()> {
+        let index = link_up(name)?;
+        machine::route_request(&netlink::address(index, ip, prefix))?;
+        if !gateway.is_empty() {
+            let gateway = gateway.parse().map_err(io::Error::other)?;
+            machine::route_request(&netlink::default_route(index, gateway))?;
+        }
+        Ok(())
+    };
+    set().map_err(|e| e.to_string())
+}
+
 fn has_carrier(card: &str) -> bool {
     fs::read_to_string(format!("/sys/class/net/{card}/carrier")).is_ok_and(|text| text.trim() == "1")
 }
@@ -54,20 +78,28 @@ fn cards(sys: &Path) -> Vec<String> {
     names
 }
 
-/// Loads the modules that network cards (PCI class 02) ask for.
+/// Loads the modules that network cards ask for: those of PCI class 02, and then the virtual ones that
+/// the first may have brought.
 fn load_drivers() -> Result<(), String> {
     let dir = Tree::of_this_kernel();
     let aliases = fs::read_to_string(dir.join("modules.alias")).map_err(|e| format!("modules.alias: {e}"))?;
     let tree = Tree::open(&dir)?;
-    for modalias in modaliases(Path::new("/sys")) {
-        for module in alias::modules_for(&aliases, &modalias) {
-            tree.load(&[module], &BTreeMap::new(), &mut |_| {})?;
-        }
-    }
-    Ok(())
+    let load = |modalias: String| {
+        let mut modules = alias::modules_for(&aliases, &modalias).into_iter();
+        modules.try_for_each(|module| tree.load(&[module], &BTreeMap::new(), &mut |_| {}))
+    };
+    pci_cards(Path::new("/sys")).into_iter().try_for_each(load)?;
+    virtio_cards(Path::new("/sys")).into_iter().try_for_each(load)
 }
 
-fn modaliases(sys: &Path) -> Vec<String> {
+/// Device type 1 of virtio_ids.h is a network card.
+fn virtio_cards(sys: &Path) -> Vec<String> {
+    let devices = fs::read_dir(sys.join("bus/virtio/devices")).into_iter().flatten().flatten();
+    let aliases = devices.filter_map(|entry| fs::read_to_string(entry.path().join("modalias")).ok());
+    aliases.map(|text| text.trim().to_owned()).filter(|text| text.starts_with("virtio:d00000001v")).collect()
+}
+
+fn pci_cards(sys: &Path) -> Vec<String> {
     let read = |path: &Path| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     let devices = fs::read_dir(sys.join("bus/pci/devices")).into_iter().flatten().flatten();
     let devices = devices.map(|entry| entry.path());
@@ -114,6 +146,6 @@ mod tests {
             ("bus/pci/devices/0000:00:02.0/class", "0x030000\n"),
             ("bus/pci/devices/0000:00:02.0/modalias", "pci:vga\n"),
         ]);
-        assert_eq!(modaliases(sys.path()), ["pci:net"]);
+        assert_eq!(pci_cards(sys.path()), ["pci:net"]);
     }
 }

@@ -1,18 +1,14 @@
 //! Stage 5: host name, loopback, and the network if one is configured. A network that does not come
-//! up is a warning: nothing in a verdict depends on it.
+//! up is a warning: nothing in a verdict depends on it. Children do the work: a wedged card's driver
+//! can hold the lock that every change of a link needs.
 
-use crate::child::{End, Spec};
+use crate::child::{End, Stream};
 use crate::config::types::{Network, NetworkMode};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
-use crate::netlink;
-use crate::paths;
 use crate::sys::machine;
 use std::fmt;
-use std::fs;
-use std::io;
-use std::net::IpAddr;
 
 /// What became of the network.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,62 +32,42 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
         Ok(()) => config.hostname.clone(),
         Err(e) => format!("warning: no host name: {e}"),
     };
-    let said = match (loopback(), &config.mode) {
-        (Err(e), _) => format!("warning: loopback: {e}"),
-        (Ok(()), NetworkMode::None) => "loopback only".to_owned(),
-        (Ok(()), mode) => match connect(m, config, mode)? {
+    let loopback = m.run(&helper::loopback(), &mut |_, _| false, |_| true)?;
+    let said = match (loopback.end, &config.mode) {
+        (End::Exited(helper::FINE), NetworkMode::None) => "loopback only".to_owned(),
+        (End::Exited(helper::FINE), mode) => match connect(m, config, mode)? {
             Ok(said) => said,
             Err(why) => format!("warning: no network: {why}"),
         },
+        _ => format!("warning: loopback: {}", loopback.reason()),
     };
     Ok(Connected { hostname, said })
 }
 
-/// Brings an interface up by name.
-///
-/// # Errors
-/// As sysfs and rtnetlink.
-pub fn link_up(name: &str) -> io::Result<u32> {
-    let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))?;
-    let index = index.trim().parse().map_err(io::Error::other)?;
-    machine::route_request(&netlink::link_up(index))?;
-    Ok(index)
-}
-
-fn loopback() -> io::Result<()> {
-    link_up("lo").map(|_| ())
-}
-
-/// A child finds the interface and waits for its carrier; another asks for a lease.
+/// Children find the interface, wait for its carrier, and give it an address.
 fn connect(m: &Machine, config: &Network, mode: &NetworkMode) -> Result<Result<String, String>, Fault> {
     let mut name = String::new();
-    let first = helper::find_interface(config.interface.as_deref(), config.timeout);
-    let done = m.run(
-        &first,
-        &mut |_, line| {
+    let mut line = |stream: Stream, line: &str| {
+        if stream == Stream::Out {
             line.clone_into(&mut name);
-            false
-        },
-        |_| true,
-    )?;
-    if done.end != End::Exited(helper::FINE) {
-        return Ok(Err(done.reason()));
+        }
+        stream == Stream::Out
+    };
+    let found = m.run(&helper::find_interface(config), &mut line, |_| true)?;
+    if found.end != End::Exited(helper::FINE) {
+        return Ok(Err(found.reason()));
     }
-    if let NetworkMode::Static { address, prefix, gateway } = mode {
-        let set = set_address(&name, *address, *prefix, *gateway);
-        return Ok(set.map(|()| format!("{name} {address}/{prefix}")).map_err(|e| format!("{name}: {e}")));
-    }
-    let args = ["udhcpc", "-i", &name, "-n", "-q", "-f", "-t", "3", "-T", "2", "-s", paths::DHCP_SCRIPT];
-    let left = config.timeout.saturating_sub(done.took);
-    let done = m.run(&Spec::new(paths::BUSYBOX, &args, left), &mut |_, _| false, |_| true)?;
+    let left = config.timeout.saturating_sub(found.took);
+    let (spec, how) = match mode {
+        NetworkMode::Static { address, prefix, gateway } => {
+            let address = format!("{address}/{prefix}");
+            (helper::set_address(&name, &address, *gateway, left), address)
+        }
+        NetworkMode::Dhcp | NetworkMode::None => (helper::ask_for_lease(&name, left), "by DHCP".to_owned()),
+    };
+    let done = m.run(&spec, &mut |_, _| false, |_| true)?;
     Ok(match done.end {
-        End::Exited(0) => Ok(format!("{name} by DHCP")),
+        End::Exited(0) => Ok(format!("{name} {how}")),
         _ => Err(format!("{name}: {}", done.reason())),
     })
-}
-
-fn set_address(name: &str, address: IpAddr, prefix: u8, gateway: Option<IpAddr>) -> io::Result<()> {
-    let index = link_up(name)?;
-    machine::route_request(&netlink::address(index, address, prefix))?;
-    gateway.map_or(Ok(()), |gateway| machine::route_request(&netlink::default_route(index, gateway)))
 }

@@ -9,10 +9,11 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::stages::decide::Decision;
-use crate::verdict::{Judgement, Trouble};
+use crate::verdict::{Judgement, Trouble, Verdict};
 use crate::write::write_atomically;
 use log::info;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -32,7 +33,7 @@ pub struct Published {
 
 impl fmt::Display for Published {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {}", paths::VERDICT, self.kept)
+        f.write_str(&self.kept)
     }
 }
 
@@ -77,7 +78,7 @@ fn rewrite(decision: &mut Decision, config: &Config, variables: &mut Vec<Variabl
 /// Writes a verdict about which nothing else is to be believed, as well as it can be.
 pub fn withdraw(judgement: &Judgement) {
     let _not_there = fs::remove_file(paths::VALIDATED);
-    if let Err(trouble) = write(paths::VERDICT, &verdict_json(judgement)) {
+    if let Err(trouble) = verdict_json(judgement).and_then(|text| write(paths::VERDICT, &text)) {
         // An old verdict must not be read in its place.
         let _not_there = fs::remove_file(paths::VERDICT);
         info!("warning: {}", trouble.cause);
@@ -117,7 +118,7 @@ fn write_down(decision: &Decision, variables: &[Variable]) -> Result<(), Trouble
     write(paths::ENV, &environment::lines(variables))?;
     let old = fs::read_to_string(paths::NCCL_CONF).unwrap_or_else(|_| String::new());
     write(paths::NCCL_CONF, &environment::nccl_conf(&old, variables))?;
-    write(paths::VERDICT, &verdict_json(&decision.judgement))?;
+    write(paths::VERDICT, &verdict_json(&decision.judgement)?)?;
     if decision.judgement.verdict.is_good() {
         write(paths::VALIDATED, "")?;
     }
@@ -130,25 +131,41 @@ fn write(path: &str, text: &str) -> Result<(), Trouble> {
 }
 
 /// `firstlight.verdict/1`
-fn verdict_json(judgement: &Judgement) -> String {
-    let value = json!({
-        "schema": "firstlight.verdict/1",
-        "verdict": judgement.verdict,
-        "cause": judgement.cause,
-        "failed": judgement.failed,
-        "exit_status": judgement.exit_status,
-        "fingerprint": judgement.fingerprint,
-        "bound_to": judgement.bound_to,
-        "report": judgement.has_report.then_some(paths::REPORT),
-        "seconds": judgement.seconds,
-    });
-    format!("{value:#}\n")
+#[derive(Serialize)]
+struct VerdictFile<'a> {
+    schema: &'static str,
+    verdict: Verdict,
+    cause: Option<&'a str>,
+    failed: &'a [String],
+    exit_status: Option<i32>,
+    fingerprint: Option<&'a str>,
+    bound_to: Option<&'a Map<String, Value>>,
+    report: Option<&'static str>,
+    seconds: f64,
+}
+
+fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
+    let file = VerdictFile {
+        schema: "firstlight.verdict/1",
+        verdict: judgement.verdict,
+        cause: judgement.cause.as_deref(),
+        failed: &judgement.failed,
+        exit_status: judgement.exit_status,
+        fingerprint: judgement.fingerprint.as_deref(),
+        bound_to: judgement.bound_to.as_ref(),
+        report: judgement.has_report.then_some(paths::REPORT),
+        seconds: judgement.seconds,
+    };
+    let text = serde_json::to_string(&file).map(|text| text + "\n");
+    text.map_err(|e| Trouble { stage: "publish", cause: format!("{}: {e}", paths::VERDICT) })
 }
 
 /// Keeps the report on the data partition: what was done, and whether a configuration turned up
 /// there too late to count, which makes every judgement one of the wrong rules.
 fn keep(m: &Machine, report: &Report, judgement: &Judgement) -> Result<(String, Option<Trouble>), Fault> {
-    let Some(place) = &report.partition else { return Ok(("no data partition".to_owned(), None)) };
+    let Some(place) = &report.partition else {
+        return Ok(("verdict.json; no data partition is configured".to_owned(), None));
+    };
     let (mut kept, mut late) = (String::new(), false);
     let mut line = |stream: Stream, line: &str| {
         match line {
@@ -166,7 +183,7 @@ fn keep(m: &Machine, report: &Report, judgement: &Judgement) -> Result<(String, 
     Ok(match done.end {
         End::Exited(helper::FINE) => (format!("kept as {kept}"), trouble),
         End::Exited(helper::ABSENT) if !report.named => {
-            (format!("no {} to keep it on", place.text()), trouble)
+            (format!("verdict.json; no {} to keep it on", place.text()), trouble)
         }
         _ => (format!("warning: not kept: {}", done.reason()), trouble),
     })
@@ -182,11 +199,12 @@ fn report_name(judgement: &Judgement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_verdict_file_has_every_key_of_its_schema() {
         let judgement = Judgement::error("config", "why".to_owned(), 0.5);
-        let value: serde_json::Value = serde_json::from_str(&verdict_json(&judgement)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&verdict_json(&judgement).unwrap()).unwrap();
         assert_eq!(
             value,
             json!({ "schema": "firstlight.verdict/1", "verdict": "ERROR", "cause": "why", "failed": ["config"],
