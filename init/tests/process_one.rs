@@ -17,12 +17,13 @@ mod tests {
 
     #[test]
     fn a_machine_that_passes_runs_its_workload_and_powers_off() {
-        let workload = "echo \"workload <$1> $NCCL_DEBUG $HOME\"; ls /run/firstlight; exit 3";
+        let workload = "echo \"workload <$1> $NCCL_DEBUG $HOME\"; ls /run/firstlight; grep SigBlk /proc/self/status; exit 3";
         let m = Machine::new(PASS, CONFIG).workload(workload).cmdline("firstlight.validate.level=quick");
         let (down, m, console) = m.boot().down();
         assert_eq!(down, Down::PoweredOff, "{console}");
         assert!(console.contains("workload <a b> WARN /\n"), "{console}");
         assert!(console.contains("workload  /workload exited with status 3 after "), "{console}");
+        assert!(console.contains("SigBlk:\t0000000000000000"), "{console}");
         for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
             assert!(console.lines().any(|line| line == file), "{file}: {console}");
         }
@@ -222,10 +223,10 @@ mod tests {
     #[test]
     fn sigterm_reaches_the_workload_and_then_powers_off() {
         let m = Machine::new(PASS, CONFIG)
-            .workload("trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+            .workload("trap 'echo got TERM; exit 0' TERM; echo LISTENING; while :; do sleep 0.1; done")
             .cmdline("firstlight.workload.on_exit=hold");
         let mut running = m.boot();
-        running.until("ready");
+        running.until("LISTENING");
         running.signal("TERM");
         let (down, _, console) = running.down();
         assert_eq!(down, Down::PoweredOff);
@@ -235,9 +236,9 @@ mod tests {
     #[test]
     fn a_workload_that_ignores_ctrl_alt_del_is_killed_and_the_machine_reboots() {
         let m =
-            Machine::new(PASS, CONFIG).workload("trap '' TERM INT; echo ready; while :; do sleep 0.1; done");
+            Machine::new(PASS, CONFIG).workload("trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done");
         let mut running = m.boot();
-        running.until("ready");
+        running.until("LISTENING");
         running.signal("INT");
         let (down, _, console) = running.down();
         assert_eq!(down, Down::Rebooted);
