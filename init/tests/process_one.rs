@@ -202,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_that_opens_no_console_for_it_still_gets_a_verdict() {
+        let (down, m, console) = Machine::new(PASS, CONFIG).without_descriptors().boot().down();
+        assert_eq!(down, Down::Rebooted, "{console}");
+        assert_eq!(json(&m, "verdict.json")["verdict"], json!("ERROR"));
+        assert_eq!(scraper_lines(&console).len(), 1, "{console}");
+    }
+
+    #[test]
     fn ctrl_alt_del_in_a_hold_reboots() {
         let mut running = Machine::new(PASS, CONFIG).cmdline("firstlight.policy.on_pass=hold").boot();
         running.until("HOLD ");
@@ -235,8 +243,8 @@ mod tests {
 
     #[test]
     fn a_workload_that_ignores_ctrl_alt_del_is_killed_and_the_machine_reboots() {
-        let m =
-            Machine::new(PASS, CONFIG).workload("trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done");
+        let m = Machine::new(PASS, CONFIG)
+            .workload("trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done");
         let mut running = m.boot();
         running.until("LISTENING");
         running.signal("INT");
