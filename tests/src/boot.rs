@@ -233,7 +233,7 @@ impl Boot {
             "-drive".into(),
             flash(1, format!("file={}", variables.display())),
             "-drive".into(),
-            format!("if=none,id=esp,format=raw,file=fat:{}", dir.join("esp").display()).into(),
+            format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display()).into(),
             "-device".into(),
             "virtio-blk-pci,drive=esp,bootindex=1".into(),
         ])

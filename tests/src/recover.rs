@@ -36,6 +36,7 @@ pub(crate) fn workload(script: &str) -> String {
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mkdir -p /run/kept
 (
+:
 {script}
 )
 status=$?

@@ -18,11 +18,8 @@ fn with(on_error: &str, instead: &str) -> Boot {
 #[track_caller]
 fn is_an_error(booted: &Booted, cause: &str) {
     let verdict = booted.verdict();
-    assert_eq!(
-        (verdict.verdict.as_str(), &verdict.failed[..]),
-        ("ERROR", &["validator".to_owned()][..]),
-        "{booted}"
-    );
+    assert_eq!(verdict.verdict, "ERROR", "{booted}");
+    assert!(verdict.failed.contains(&"validator".to_owned()), "{booted}");
     let line = booted.lines().find(|l| l.starts_with("VERDICT  ERROR")).unwrap_or_else(|| panic!("{booted}"));
     assert!(line.to_lowercase().contains(cause), "{line:?} does not say {cause:?}");
     booted.never_says("VERDICT  PASS");
@@ -32,7 +29,7 @@ fn is_an_error(booted: &Booted, cause: &str) {
 #[test]
 fn a_missing_validator() {
     let booted = boot("poweroff").overlay(|o| o.link(VALIDATOR, "/nowhere")).run().unwrap();
-    is_an_error(&booted, "firstlight");
+    is_an_error(&booted, "no such file");
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
 }

@@ -24,6 +24,8 @@ fn the_workload_sees_the_verdict_a_clean_environment_and_a_locked_kernel() {
 env > /run/kept/env
 readlink /proc/1/exe > /run/kept/init
 echo $PPID > /run/kept/parent
+dmesg | grep -c 'firstlight: FIRSTLIGHT verdict=PASS' > /run/kept/kernel-log
+grep '^SigBlk' /proc/$$/status > /run/kept/blocked
 cat /proc/sys/kernel/modules_disabled > /run/kept/locked
 cat /etc/nccl.conf > /run/kept/nccl.conf
 ls /proc/$$/fd > /run/kept/fds
@@ -51,6 +53,10 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert!(!booted.text("kept/nccl.conf").contains("P2P_DISABLE"));
     assert!(booted.text("kept/init").ends_with("init"), "{}", booted.text("kept/init"));
     assert_eq!(booted.text("kept/parent"), "1");
+    // A workload that starts with SIGTERM blocked can never be asked to stop.
+    assert_eq!(booted.text("kept/blocked").split_whitespace().last(), Some("0000000000000000"));
+    // The kernel's log is the last witness where no console works.
+    assert_eq!(booted.text("kept/kernel-log"), "1", "the verdict is not in the kernel's log");
     assert_eq!(booted.text("kept/locked"), "1", "modules can still be loaded");
     assert_eq!(booted.text("kept/writable"), "yes");
     assert!(booted.text("kept/lo").contains("0x9"), "loopback is not up: {}", booted.text("kept/lo"));

@@ -9,7 +9,7 @@ export PATH=/bin
 /bin/busybox --install -s /bin
 echo \"new root pid $$ label $(cat /label)\"
 echo \"new root files $(ls /run/firstlight | tr '\\n' ' ')\"
-echo \"new root verdict $(tr -d '\\n ' < /run/firstlight/verdict.json | cut -c 1-64)\"
+echo \"new root verdict $(grep -o '\"verdict\": *\"[A-Z]*\"' /run/firstlight/verdict.json)\"
 echo \"new root mounts $(cut -d ' ' -f 2 /proc/self/mounts | sort | tr '\\n' ' ')\"
 echo \"new root old $(ls /usr/bin/firstlight 2>&1)\"
 echo \"new root modules $(cat /proc/sys/kernel/modules_disabled)\"
@@ -29,12 +29,14 @@ fn tree(image: &Image, label: &str) -> TempDir {
 fn arrived(booted: &Booted, label: &str, kind: &str) {
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.says(&format!("new root pid 1 label {label}"));
-    let files = booted.lines().find(|l| l.contains("new root files")).unwrap_or_else(|| panic!("{booted}"));
+    let files =
+        booted.lines().find(|l| l.starts_with("new root files")).unwrap_or_else(|| panic!("{booted}"));
     for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
         assert!(files.contains(file), "no {file} in {files:?}");
     }
-    booted.says("\"verdict\":\"PASS\"");
-    let mounts = booted.lines().find(|l| l.contains("new root mounts")).unwrap();
+    let verdict = booted.lines().find(|l| l.starts_with("new root verdict")).unwrap();
+    assert!(verdict.ends_with("\"PASS\""), "{verdict:?}");
+    let mounts = booted.lines().find(|l| l.starts_with("new root mounts")).unwrap();
     for mount in ["/ ", "/dev ", "/proc ", "/run ", "/sys "] {
         assert!(mounts.contains(mount), "{mount:?} not in {mounts:?}");
     }
@@ -44,7 +46,7 @@ fn arrived(booted: &Booted, label: &str, kind: &str) {
 }
 
 fn boot(root: &str) -> Boot {
-    let config = format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\n");
+    let config = format!("[workload]\nmode = \"switch-root\"\nroot = \"{root}\"\nexec = [\"/sbin/init\"]\n");
     Boot::shipped().append("firstlight.expect.gpus=0").config(&config)
 }
 

@@ -10,8 +10,8 @@ fn boot(on_exit: &str) -> Boot {
 #[test]
 fn a_status_other_than_zero_is_told_and_on_exit_decides() {
     let booted = boot("reboot").workload("exit 7").run().unwrap();
-    let told = booted.lines().any(|l| l.contains("workload") && l.contains('7'));
-    assert!(told, "{booted}");
+    let told = booted.lines().any(|l| l.starts_with("workload") && l.contains("status 7"));
+    assert!(told, "the console does not tell how the workload ended\n{booted}");
     booted.ended(&End::Reboot);
 }
 
