@@ -17,12 +17,13 @@ mod tests {
 
     #[test]
     fn a_machine_that_passes_runs_its_workload_and_powers_off() {
-        let workload = "echo \"workload <$1> $NCCL_DEBUG $HOME\"; ls /run/firstlight; exit 3";
+        let workload = "echo \"workload <$1> $NCCL_DEBUG $HOME\"; ls /run/firstlight; grep SigBlk /proc/self/status; exit 3";
         let m = Machine::new(PASS, CONFIG).workload(workload).cmdline("firstlight.validate.level=quick");
         let (down, m, console) = m.boot().down();
         assert_eq!(down, Down::PoweredOff, "{console}");
         assert!(console.contains("workload <a b> WARN /\n"), "{console}");
         assert!(console.contains("workload  /workload exited with status 3 after "), "{console}");
+        assert!(console.contains("SigBlk:\t0000000000000000"), "{console}");
         for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
             assert!(console.lines().any(|line| line == file), "{file}: {console}");
         }
@@ -201,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_that_opens_no_console_for_it_still_gets_a_verdict() {
+        let (down, m, console) = Machine::new(PASS, CONFIG).without_descriptors().boot().down();
+        assert_eq!(down, Down::Rebooted, "{console}");
+        assert_eq!(json(&m, "verdict.json")["verdict"], json!("ERROR"));
+        assert_eq!(scraper_lines(&console).len(), 1, "{console}");
+    }
+
+    #[test]
     fn ctrl_alt_del_in_a_hold_reboots() {
         let mut running = Machine::new(PASS, CONFIG).cmdline("firstlight.policy.on_pass=hold").boot();
         running.until("HOLD ");
@@ -222,10 +231,10 @@ mod tests {
     #[test]
     fn sigterm_reaches_the_workload_and_then_powers_off() {
         let m = Machine::new(PASS, CONFIG)
-            .workload("trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
+            .workload("trap 'echo got TERM; exit 0' TERM; echo LISTENING; while :; do sleep 0.1; done")
             .cmdline("firstlight.workload.on_exit=hold");
         let mut running = m.boot();
-        running.until("ready");
+        running.until("LISTENING");
         running.signal("TERM");
         let (down, _, console) = running.down();
         assert_eq!(down, Down::PoweredOff);
@@ -234,10 +243,10 @@ mod tests {
 
     #[test]
     fn a_workload_that_ignores_ctrl_alt_del_is_killed_and_the_machine_reboots() {
-        let m =
-            Machine::new(PASS, CONFIG).workload("trap '' TERM INT; echo ready; while :; do sleep 0.1; done");
+        let m = Machine::new(PASS, CONFIG)
+            .workload("trap '' TERM INT; echo LISTENING; while :; do sleep 0.1; done");
         let mut running = m.boot();
-        running.until("ready");
+        running.until("LISTENING");
         running.signal("INT");
         let (down, _, console) = running.down();
         assert_eq!(down, Down::Rebooted);

@@ -7,7 +7,7 @@ pub(crate) mod watch;
 
 pub use lines::{Splitter, Tail, printable};
 
-use crate::sys::process::{Pid, Signals};
+use crate::sys::process::{Pid, Signals, unblock_signals};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -46,9 +46,9 @@ impl Spec {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(ENVIRONMENT).envs(self.env.iter().cloned());
-        // No current_dir: it is / already, and setting it would make std fork instead of spawn.
-        command.process_group(0).stdin(Stdio::null());
+        command.current_dir("/").process_group(0).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        unblock_signals(&mut command);
         command
     }
 }

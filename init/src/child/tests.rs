@@ -69,3 +69,10 @@ fn the_environment_is_clean() {
 fn a_child_that_said_nothing_is_described_by_its_end() {
     assert_eq!(run("exit 7", 5000).reason(), "exited with status 7");
 }
+
+#[test]
+fn no_signal_is_blocked_in_a_child() {
+    let spec = Spec::new("/bin/grep", &["SigBlk", "/proc/self/status"], GRACE);
+    let (_, lines) = Children::new().unwrap().run_for_output(&spec);
+    assert_eq!(lines, ["SigBlk:\t0000000000000000"]);
+}

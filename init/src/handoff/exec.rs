@@ -54,6 +54,7 @@ pub fn start(words: &[String], variables: &[Variable]) -> io::Result<Pid> {
     command.envs(variables.iter().map(|v| (&v.name, &v.value))).current_dir("/");
     let [input, output, errors] = console();
     command.stdin(input).stdout(output).stderr(errors);
+    process::unblock_signals(&mut command);
     process::own_session(&mut command);
     pid_of(&command.spawn()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
@@ -86,14 +87,16 @@ struct Watch<'a> {
 impl Watch<'_> {
     fn until_end(mut self) -> (End, Option<After>) {
         loop {
+            // Signals before children: a SIGCHLD that is read after its child was looked for would
+            // wake nobody again.
+            while let Some(signal) = self.m.children.signals.next() {
+                self.forward(signal);
+            }
             if let Some(status) = process::reap(Some(self.pid)) {
                 process::kill_group(self.pid, Signal::HUP);
                 let end = status.exit_status().map(End::Exited);
                 let end = end.or(status.terminating_signal().map(End::Signalled));
                 return (end.unwrap_or(End::Exited(0)), self.asked);
-            }
-            while let Some(signal) = self.m.children.signals.next() {
-                self.forward(signal);
             }
             let now = Instant::now();
             if self.kill_at.is_some_and(|at| now >= at) {

@@ -40,8 +40,10 @@ pub fn finish(m: &mut Machine, mut after: After) -> ! {
 /// Reaps and waits for a request; the one place besides the workload where init waits for good.
 fn hold(m: &Machine) -> After {
     loop {
+        // Signals before children: see the supervision of the workload.
+        let asked = request_of(&m.children.signals);
         let _orphans = process::reap(None);
-        match request_of(&m.children.signals) {
+        match asked {
             Some(Request::Reboot) => return After::Reboot,
             Some(Request::PowerOff) => return After::PowerOff,
             None => {}

@@ -11,6 +11,7 @@ use crate::machine::Machine;
 use crate::paths;
 use crate::stages::publish::P2P_OFF;
 use crate::sys::files;
+use crate::sys::process::unblock_signals;
 use crate::write::write_durably;
 use log::info;
 use std::fs;
@@ -124,5 +125,6 @@ fn start(words: &[String], variables: &[Variable]) -> String {
     {
         command.stdin(console).stdout(output).stderr(errors);
     }
+    unblock_signals(&mut command);
     format!("{program}: {}", command.exec())
 }

@@ -23,7 +23,8 @@ pub fn is_process_one() -> bool {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor. Children get an empty mask from std.
+    /// Blocks the signals and opens the descriptor. A child inherits the mask: see
+    /// [`unblock_signals`].
     ///
     /// # Errors
     /// As signalfd(2).
@@ -117,6 +118,17 @@ pub fn kill_all(signal: Signal) {
     if is_process_one() {
         let signal = Masked::try_from(signal.as_raw()).ok();
         let _nobody_left = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), signal);
+    }
+}
+
+/// Makes the command start with no signal blocked: std passes our own mask on.
+pub fn unblock_signals(command: &mut Command) {
+    let setup = || Ok(SigSet::empty().thread_set_mask()?);
+    #[expect(unsafe_code, reason = "std has no safe way to set a child's signal mask")]
+    // SAFETY: between fork and exec the closure makes one system call and touches no memory that
+    // another thread could have locked; init has no other thread.
+    unsafe {
+        command.pre_exec(setup);
     }
 }
 

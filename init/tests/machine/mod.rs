@@ -45,6 +45,9 @@ mount -t proc proc proc
 mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
 mount --bind cmdline proc/cmdline
 if [ -n "$SMALL_RUN" ]; then mount -t tmpfs -o size=256k tmpfs run; else mount --bind run-outside run; fi
+if [ -n "$NO_DESCRIPTORS" ]; then
+    umount dev/null; rm dev/null; exec chroot . /init <&- >&- 2>&-
+fi
 exec chroot . /init
 "#;
 
@@ -123,6 +126,12 @@ impl Machine {
     /// Makes /run a memory of 256 KiB.
     pub(crate) fn small_run(mut self) -> Self {
         self.environment.push(("SMALL_RUN", "1".to_owned()));
+        self
+    }
+
+    /// Starts process 1 without any open descriptor and without /dev/null.
+    pub(crate) fn without_descriptors(mut self) -> Self {
+        self.environment.push(("NO_DESCRIPTORS", "1".to_owned()));
         self
     }
 
