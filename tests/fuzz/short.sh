@@ -14,12 +14,15 @@ if ! command -v cargo-fuzz > /dev/null; then
     echo "short.sh: installing the crate: cargo-fuzz (a minute or two)" >&2
     cargo install --quiet --locked cargo-fuzz
 fi
-export RUSTC_BOOTSTRAP=1
+export RUSTC_BOOTSTRAP=1 RUST_BACKTRACE=0
 # The parsers have no unsafe code: without a sanitizer they run several times as often.
 fuzz() { cargo fuzz "$1" --fuzz-dir tests/fuzz --sanitizer none "${@:2}"; }
 
 mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cargo fuzz list --fuzz-dir tests/fuzz; fi)
 fuzz build 2>&1 | tail -n 3 >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+found=()
 for target in "${targets[@]}"; do
     seeds=tests/fuzz/seeds/$target
     mkdir -p "tests/fuzz/corpus/$target"
@@ -28,14 +31,12 @@ for target in "${targets[@]}"; do
     [ "$target" != config_space ] || find tests/machines -name config -type f | while read -r config; do
         cp "$config" "tests/fuzz/corpus/$target/$(sha256sum < "$config" | cut -c1-16)"
     done
-    log=$(mktemp)
-    if fuzz run "$target" -- -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -verbosity=1 > "$log" 2>&1; then
+    if fuzz run "$target" -- -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 > "$log" 2>&1; then
         printf 'fuzz  %-16s %s\n' "$target" "$(grep -a '^Done ' "$log")"
-        rm -f "$log"
     else
-        tail -n 40 "$log" >&2
-        echo "short.sh: $target found something; the input lies in tests/fuzz/artifacts/$target" >&2
-        rm -f "$log"
-        exit 1
+        printf 'fuzz  %-16s FOUND SOMETHING\n' "$target"
+        grep -a -A 1 -E 'panicked at|^SUMMARY|Test unit written' "$log" >&2 || tail -n 40 "$log" >&2
+        found+=("$target")
     fi
 done
+[ ${#found[@]} -eq 0 ] || { echo "short.sh: inputs that break ${found[*]} lie in tests/fuzz/artifacts" >&2; exit 1; }
