@@ -35,16 +35,16 @@ pub(crate) fn workload(script: &str) -> String {
         "#!/bin/sh
 export PATH=/bin:/sbin:/usr/bin:/usr/sbin
 mkdir -p /run/kept
-(
-:
+send_back() {{
+\tstatus=$?
+\tfor disk in /sys/block/vd*; do
+\t\t[ \"$(cat $disk/serial)\" = {SERIAL} ] || continue
+\t\ttar -cf /dev/${{disk##*/}} -C /run firstlight kept && sync
+\tdone
+\texit $status
+}}
+trap send_back EXIT
 {script}
-)
-status=$?
-for disk in /sys/block/vd*; do
-\t[ \"$(cat $disk/serial)\" = {SERIAL} ] || continue
-\ttar -cf /dev/${{disk##*/}} -C /run firstlight kept && sync
-done
-exit $status
 "
     )
 }

@@ -28,7 +28,7 @@ dmesg | grep -c 'firstlight: FIRSTLIGHT verdict=PASS' > /run/kept/kernel-log
 grep '^SigBlk' /proc/$$/status > /run/kept/blocked
 cat /proc/sys/kernel/modules_disabled > /run/kept/locked
 cat /etc/nccl.conf > /run/kept/nccl.conf
-ls /proc/$$/fd > /run/kept/fds
+ls /proc/self/fd > /run/kept/fds
 cat /sys/class/net/lo/operstate /sys/class/net/lo/flags > /run/kept/lo
 hostname > /run/kept/hostname
 touch /run/firstlight/mark && echo yes > /run/kept/writable";
