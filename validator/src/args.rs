@@ -114,6 +114,9 @@ pub enum Fabric {
         /// Which functions: path, all, off
         #[arg(long)]
         acs: Option<AcsPolicy>,
+        /// Resizable BARs: check; this version changes none
+        #[arg(long, value_parser = ["check"], default_value = "check")]
+        rebar: String,
         /// The plan as JSON, to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
@@ -123,6 +126,9 @@ pub enum Fabric {
         /// Which functions: path, all, off
         #[arg(long)]
         acs: Option<AcsPolicy>,
+        /// Resizable BARs: check; this version changes none
+        #[arg(long, value_parser = ["check"], default_value = "check")]
+        rebar: String,
         /// The journal; run/firstlight/fabric.json below the root unless given
         #[arg(long, value_name = "FILE")]
         journal: Option<PathBuf>,

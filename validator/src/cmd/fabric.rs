@@ -29,8 +29,8 @@ pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, Co
     let asked = |acs: Option<AcsPolicy>| acs.unwrap_or(config.fabric.acs);
     match action {
         Action::Show { json } => show(root, json.as_ref()),
-        Action::Plan { acs, json } => planned(root, asked(acs), json.as_ref()),
-        Action::Fix { acs, journal, json } => fix(root, asked(acs), journal, json.as_ref()),
+        Action::Plan { acs, json, .. } => planned(root, asked(acs), json.as_ref()),
+        Action::Fix { acs, journal, json, .. } => fix(root, asked(acs), journal, json.as_ref()),
         Action::Restore { journal, json } => restored(root, journal, json.as_ref()),
     }
 }

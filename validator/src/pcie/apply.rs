@@ -23,16 +23,21 @@ pub struct Applied {
     pub findings: Vec<Finding>,
 }
 
-/// Does what `plan` says and keeps `journal`. A plan without actions writes nothing at all.
+/// Does what `plan` says and keeps `journal`. A plan without actions writes no register; an empty
+/// journal then says that the pass was there.
 ///
 /// # Errors
 /// When the journal cannot be read or written; before the first write nothing has changed then.
 pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalError> {
     let mut findings = plan.findings.clone();
+    let earlier = Journal::load(journal, root.path())?;
     if plan.actions.is_empty() {
+        if earlier.is_none() {
+            Journal::new(root.path()).save(journal)?;
+        }
         return Ok(Applied { entries: Vec::new(), findings });
     }
-    let mut kept = Journal::load(journal, root.path())?.unwrap_or_else(|| Journal::new(root.path()));
+    let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
     let earlier = kept.entries.len();
     kept.entries.extend(plan.actions.iter().map(intent));
     kept.save(journal)?;

@@ -6,7 +6,9 @@ use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pcie::acs::{self, AcsPolicy, REDIRECT};
+use crate::pcie::journal::{Entry, Journal};
 use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::root::Root;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -25,6 +27,9 @@ pub(super) const TEST: Test = Test {
 /// Long enough for a driver or management firmware that reacts at once, short enough for a boot.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Where `firstlight fabric fix` keeps its journal.
+const JOURNAL: &str = "run/firstlight/fabric.json";
+
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let policy = machine.config.fabric.acs;
@@ -34,7 +39,28 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     sleep(PAUSE);
     let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
-    Ok(judge(policy, fabric, &again))
+    Ok(judge(policy, fabric, &again).with(cleared(&machine.root)))
+}
+
+/// What the fabric pass did before, for the report. No journal, no pass.
+fn cleared(root: &Root) -> Vec<Finding> {
+    match Journal::load(&root.join(JOURNAL), root.path()) {
+        Err(e) => {
+            let message = format!("what the fabric pass did is not known: {e}");
+            vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)]
+        }
+        Ok(journal) => journal.map_or_else(Vec::new, |j| told(&j.entries)),
+    }
+}
+
+fn told(entries: &[Entry]) -> Vec<Finding> {
+    let lasting: Vec<_> = entries.iter().filter(|e| e.readback == Some(e.after)).collect();
+    if lasting.is_empty() {
+        return Vec::new();
+    }
+    let message = format!("the fabric pass cleared {} ACS control registers", lasting.len());
+    let seen = lasting.iter().map(|e| format!("{}: {:#06x} -> {:#06x}", e.bdf, e.before, e.after)).collect();
+    vec![Code::AcsCleared.finding(Severity::Info, "machine", message).seen_all(seen)]
 }
 
 fn nothing(fabric: &Fabric) -> String {
@@ -117,6 +143,34 @@ mod tests {
         let said = say(AcsPolicy::Path, 0x1d, 0x1d);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::AcsRedirect));
         assert_eq!(said.summary, "1 of 2 ports on GPU paths: redirect off");
+    }
+
+    #[test]
+    fn what_the_pass_cleared_is_told_and_what_did_not_last_is_not() {
+        let entry = |readback| Entry {
+            bdf: fixture::port(0),
+            register: "ACS control".into(),
+            offset: 0x14e,
+            width: 2,
+            before: 0x1d,
+            after: 0,
+            readback,
+            when: 0,
+        };
+        assert_eq!(told(&[entry(Some(0x1d)), entry(None)]), []);
+        let said = &told(&[entry(Some(0))])[0];
+        assert_eq!(said.message, "the fabric pass cleared 1 ACS control registers");
+        assert_eq!(said.evidence, [format!("{}: 0x001d -> 0x0000", fixture::port(0))]);
+    }
+
+    #[test]
+    fn a_broken_journal_is_a_warning_and_none_is_silence() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        assert_eq!(cleared(&root), []);
+        std::fs::create_dir_all(root.join("run/firstlight")).unwrap();
+        std::fs::write(root.join(JOURNAL), "{").unwrap();
+        assert_eq!(cleared(&root)[0].severity, Severity::Warn);
     }
 
     #[test]

@@ -91,6 +91,16 @@ fn the_journal_says_what_was_and_what_is() {
 }
 
 #[test]
+fn a_pass_with_nothing_to_do_leaves_an_empty_journal() {
+    let copy = Copy::of("switch-acs");
+    let before = configs(&copy);
+    assert_eq!(fixed(&copy, AcsPolicy::Off).entries.len(), 0);
+    let kept: serde_json::Value = serde_json::from_slice(&fs::read(journal(&copy)).unwrap()).unwrap();
+    assert_eq!(kept["entries"], serde_json::json!([]));
+    assert_eq!(changes(&before, &copy), []);
+}
+
+#[test]
 fn a_second_pass_writes_nothing_and_keeps_the_journal() {
     let copy = Copy::of("switch-acs");
     fixed(&copy, AcsPolicy::Path);

@@ -30,7 +30,6 @@ pub fn plan(fabric: &Fabric, plan: &Plan) -> String {
 #[must_use]
 pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied) -> String {
     let mut text = headline("fabric fix", &fabric.root);
-    text.push_str(&covered(plan));
     for entry in &applied.entries {
         let read = entry.readback.map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));
         let (bdf, register) = (entry.bdf, &entry.register);
@@ -38,6 +37,15 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied) -> String {
     }
     text.push_str(&resizable(fabric));
     text.push_str(&findings(&applied.findings));
+    let lasting = applied.entries.iter().filter(|e| e.readback == Some(e.after)).count();
+    let (policy, covered, asked) = (plan.policy, plan.covered, plan.actions.len());
+    // The last line is what init shows of the pass.
+    let _ = match asked {
+        0 => writeln!(text, "ACS policy {policy}: {covered} functions with ACS, none to clear"),
+        _ => {
+            writeln!(text, "ACS policy {policy}: {covered} functions with ACS, {lasting} of {asked} cleared")
+        }
+    };
     text
 }
 
