@@ -12,6 +12,7 @@ echo \"new root files $(ls /run/firstlight | tr '\\n' ' ')\"
 echo \"new root verdict $(grep -o '\"verdict\": *\"[A-Z]*\"' /run/firstlight/verdict.json)\"
 echo \"new root mounts $(cut -d ' ' -f 2 /proc/self/mounts | sort | tr '\\n' ' ')\"
 echo \"new root old $(ls /usr/bin/firstlight 2>&1)\"
+echo \"new root writable $(touch /mark && echo yes)\"
 echo \"new root modules $(cat /proc/sys/kernel/modules_disabled)\"
 echo \"new root kind $(sed -n 's/^[^ ]* \\/ //p' /proc/self/mounts | tail -n 1 | cut -d ' ' -f 1)\"
 sleep 1
@@ -41,6 +42,7 @@ fn arrived(booted: &Booted, label: &str, kind: &str) {
         assert!(mounts.contains(mount), "{mount:?} not in {mounts:?}");
     }
     booted.says("new root old ls: /usr/bin/firstlight: No such file or directory");
+    booted.says("new root writable yes");
     booted.says(&format!("new root kind {kind}"));
     booted.ended(&End::PowerOff);
 }
@@ -59,6 +61,7 @@ fn into_an_ext4_partition_by_label() {
     arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
 }
 
+/// A squashfs cannot be written to; a layer in memory lies over it, so that its init can.
 #[test]
 fn into_a_squashfs_file_on_a_disk() {
     let image = Image::shipped();
@@ -67,7 +70,7 @@ fn into_a_squashfs_file_on_a_disk() {
     let scratch = tempfile::tempdir().unwrap();
     switch_root::squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
     let disk = switch_root::ext4(outer.path(), "IMAGES", 16, scratch.path().join("disk")).unwrap();
-    arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "squashfs");
+    arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "overlay");
 }
 
 #[test]
