@@ -36,10 +36,13 @@ machine=(
 )
 log=$REPO/target/image/boot.log
 say "booting $(basename "$kernel"): qemu ${accel[*]}, console also in ${log#"$REPO/"}"
-timeout --foreground "$deadline" qemu-system-x86_64 "${accel[@]}" "${machine[@]}" -serial stdio -monitor none \
+timeout --foreground "$deadline" qemu-system-x86_64 "${accel[@]}" "${machine[@]}" -monitor none \
+    -chardev stdio,id=console,logfile="$log",signal=off -serial chardev:console \
     -kernel "$kernel" -initrd "$out/firstlight.initrd" \
-    -append "$(cat "$out/firstlight.cmdline") firstlight.expect.gpus=0 $*" | tee "$log" ||
-    say "QEMU ended with status $? (124: the guest hung for $deadline s)"
+    -append "$(cat "$out/firstlight.cmdline") firstlight.expect.gpus=0 $*" <&0 &
+guest=$!
+trap 'kill "$guest" 2> /dev/null' EXIT
+wait "$guest" || say "QEMU ended with status $? (124: the guest hung for $deadline s)"
 
 verdict=$(tr -d '\r' < "$log" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
 case $verdict in

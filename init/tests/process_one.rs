@@ -30,6 +30,9 @@ mod tests {
         assert_eq!(scraper_lines(&console), ["FIRSTLIGHT verdict=PASS failed=none seconds=0.1"]);
         let verdict = json(&m, "verdict.json");
         assert_eq!((&verdict["verdict"], &verdict["cause"]), (&json!("PASS"), &json!(null)));
+        // In a namespace standard output is a place of its own.
+        let out = fs::read_to_string(m.path("stdout.txt")).unwrap();
+        assert_eq!(scraper_lines(&out), scraper_lines(&console), "{out}");
         assert_eq!(verdict["bound_to"], json!({ "kernel": "k" }));
         assert_eq!(fs::read_to_string(m.path("etc/nccl.conf")).unwrap(), "NCCL_DEBUG=WARN\n");
         let calls = fs::read_to_string(m.path("run-outside/calls")).unwrap();

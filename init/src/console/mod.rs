@@ -16,7 +16,7 @@ use sink::Sink;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,20 @@ impl Write for Lines {
     }
 }
 
+/// What is written to whether or not the configuration names it. Standard output is another name of
+/// the console on a machine, and its own place when init is process 1 of a namespace.
+const ALWAYS: [&str; 3] = ["tty0", "console", STDOUT];
+
+/// Standard output, as it was when init started.
+const STDOUT: &str = "stdout";
+
+/// Number of `/dev/null`.
+const NULL: (u32, u32) = (1, 3);
+
+fn device(name: &str) -> PathBuf {
+    if name == STDOUT { PathBuf::from("/proc/self/fd/1") } else { Path::new("/dev").join(name) }
+}
+
 impl Console {
     /// Makes `log` write to the places of this console. Debug lines stay off the consoles.
     ///
@@ -97,7 +111,7 @@ impl Console {
             places.kernel = KernelLog::open();
             places.active =
                 fs::read_to_string("/sys/class/tty/console/active").unwrap_or_else(|_| String::new());
-            places.choose(&["tty0", "console"]);
+            places.choose(&ALWAYS);
             places.by_kernel = places.sinks.is_empty();
             kernel_log::show(if places.by_kernel { Shown::OursToo } else { Shown::NotOurs });
         });
@@ -110,7 +124,7 @@ impl Console {
         let mut troubles = Vec::new();
         self.with(|places| {
             let mut wanted: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-            wanted.extend(["tty0", "console"]);
+            wanted.extend(ALWAYS);
             places.choose(&wanted);
             for line in lines {
                 let sink = places.sinks.iter_mut().find(|sink| sink.name == line.name);
@@ -195,10 +209,15 @@ impl Places {
     fn choose(&mut self, names: &[&str]) {
         let mut there = Vec::new();
         for name in names {
-            let Ok(meta) = fs::metadata(Path::new("/dev").join(name)) else { continue };
+            let path = device(name);
+            let Ok(meta) = fs::metadata(&path) else { continue };
             let number = files::device_number(meta.rdev());
+            // Standard output is a folder or nothing where the kernel found no console for us.
+            if meta.is_dir() || number == NULL {
+                continue;
+            }
             if self.sinks.iter().all(|sink| sink.name != *name) {
-                match Sink::open(name, &Path::new("/dev").join(name)) {
+                match Sink::open(name, &path) {
                     Ok(sink) => self.sinks.push(sink),
                     Err(_) => continue,
                 }

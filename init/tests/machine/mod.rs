@@ -162,8 +162,9 @@ impl Machine {
             "sh",
         ]);
         command.arg(self.dir.path()).envs(self.environment.iter().map(|(k, v)| (k, v)));
+        let out = fs::File::create(self.path("stdout.txt")).unwrap();
         let log = fs::File::create(self.path("stderr.txt")).unwrap();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().unwrap();
         Running { machine: self, child }
     }
 }
