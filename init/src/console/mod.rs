@@ -79,6 +79,14 @@ const STDOUT: &str = "stdout";
 /// Number of `/dev/null`.
 const NULL: (u32, u32) = (1, 3);
 
+/// A device's number; what is no device is told apart by its inode.
+fn number(meta: &fs::Metadata) -> (u32, u32) {
+    match meta.rdev() {
+        0 => (u32::MAX, u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
+        device => files::device_number(device),
+    }
+}
+
 fn device(name: &str) -> PathBuf {
     if name == STDOUT { PathBuf::from("/proc/self/fd/1") } else { Path::new("/dev").join(name) }
 }
@@ -211,7 +219,7 @@ impl Places {
         for name in names {
             let path = device(name);
             let Ok(meta) = fs::metadata(&path) else { continue };
-            let number = files::device_number(meta.rdev());
+            let number = number(&meta);
             // Standard output is a folder or nothing where the kernel found no console for us.
             if meta.is_dir() || number == NULL {
                 continue;
