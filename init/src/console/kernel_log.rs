@@ -1,6 +1,7 @@
 //! The kernel's log: every line goes there too, and while the consoles work the kernel itself shows
 //! only notices and worse, so that no line appears twice.
 
+use crate::config::cmdline::Word;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 
@@ -21,11 +22,13 @@ pub enum Shown {
 pub struct KernelLog(Option<File>);
 
 impl KernelLog {
-    /// Opens it and lifts the limit on how many lines a program may write.
+    /// Opens it, and unless it `is_unlimited` lifts the limit on how many lines a program may write.
     #[must_use]
-    pub fn open() -> Self {
-        // The limit may be fixed by a kernel word; then some lines are missing from the log only.
-        let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
+    pub fn open(is_unlimited: bool) -> Self {
+        if !is_unlimited {
+            // The limit may be fixed by a kernel word; then some lines are missing from the log only.
+            let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
+        }
         Self(OpenOptions::new().write(true).open("/dev/kmsg").ok())
     }
 
@@ -36,6 +39,27 @@ impl KernelLog {
         let record = format!("<6>firstlight: {}\n", text.get(..end).unwrap_or(""));
         let _log_is_gone = file.write_all(record.as_bytes());
     }
+}
+
+/// Whether the kernel was started with `printk.devkmsg=on`.
+#[must_use]
+pub fn is_unlimited(words: &[Word]) -> bool {
+    words.iter().any(|word| word.name == "printk.devkmsg" && word.value.as_deref() == Some("on"))
+}
+
+/// Whether the kernel shows what we write to its log, as far as the words it was started with tell
+/// (CONFIG_CONSOLE_LOGLEVEL_DEFAULT is 7, CONFIG_CONSOLE_LOGLEVEL_QUIET is 4).
+#[must_use]
+pub fn shows_ours(words: &[Word]) -> bool {
+    let level = words.iter().rev().find_map(|word| {
+        match (word.name.as_str(), word.value.as_ref().and_then(|v| v.parse().ok())) {
+            ("loglevel", Some(level)) => Some(level),
+            ("quiet", _) => Some(4),
+            ("debug", _) => Some(10),
+            _ => None,
+        }
+    });
+    level.unwrap_or(7_u32) > 6
 }
 
 /// Sets what the kernel shows on its consoles; a quieter setting is left as it is.
@@ -49,4 +73,24 @@ pub fn show(what: Shown) {
         _ => return,
     };
     let _read_only = fs::write(FILE, wanted);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::cmdline::words;
+
+    #[test]
+    fn the_last_word_about_the_level_decides() {
+        for (line, shown) in [("", true), ("loglevel=4", false), ("quiet", false), ("quiet loglevel=7", true)]
+        {
+            assert_eq!(shows_ours(&words(line)), shown, "{line}");
+        }
+    }
+
+    #[test]
+    fn only_on_lifts_the_limit() {
+        assert!(is_unlimited(&words("a printk.devkmsg=on")));
+        assert!(!is_unlimited(&words("printk.devkmsg=ratelimit")));
+    }
 }

@@ -7,15 +7,15 @@ pub mod pick;
 pub mod screen;
 pub mod sink;
 
+use crate::config::cmdline::{Word, words};
 use crate::config::types::Serial;
-use crate::sys::files;
+use crate::sys::machine::command_line;
 use kernel_log::{KernelLog, Shown};
 use log::LevelFilter;
 use simplelog::{CombinedLogger, ConfigBuilder, SharedLogger, WriteLogger};
 use sink::Sink;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -28,8 +28,10 @@ struct Places {
     log_file: Option<File>,
     /// Whether the kernel shows our lines because a console is stalled.
     by_kernel: bool,
-    /// What /sys/class/tty/console/active said.
-    active: String,
+    /// The device behind /dev/console.
+    console: Option<(u32, u32)>,
+    /// What the kernel was started with.
+    words: Vec<Word>,
 }
 
 /// The handle to all places; the logger holds another.
@@ -71,7 +73,10 @@ impl Write for Lines {
 
 /// What is written to whether or not the configuration names it. Standard output is another name of
 /// the console on a machine, and its own place when init is process 1 of a namespace.
-const ALWAYS: [&str; 3] = ["tty0", "console", STDOUT];
+const ALWAYS: [&str; 3] = ["tty0", CONSOLE, STDOUT];
+
+/// Another name of the kernel's last console.
+const CONSOLE: &str = "console";
 
 /// Standard output, as it was when init started.
 const STDOUT: &str = "stdout";
@@ -79,12 +84,14 @@ const STDOUT: &str = "stdout";
 /// Number of `/dev/null`.
 const NULL: (u32, u32) = (1, 3);
 
-/// A device's number; what is no device is told apart by its inode.
-fn number(meta: &fs::Metadata) -> (u32, u32) {
-    match meta.rdev() {
-        0 => (u32::MAX, u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
-        device => files::device_number(device),
-    }
+/// Major of screens and serial lines, of which minors 0 to 63 are screens
+/// (Documentation/admin-guide/devices.txt).
+const TERMINALS: u32 = 4;
+const LAST_SCREEN: u32 = 63;
+
+/// Whether the value of a `console=` word (`ttyS0,115200n8`) is about this line.
+fn names_line(value: &str, name: &str) -> bool {
+    value.split(',').next() == Some(name)
 }
 
 fn device(name: &str) -> PathBuf {
@@ -115,13 +122,17 @@ impl Console {
     /// Opens what there is before the configuration is known: the kernel's log, the screen, the
     /// console. Without any console the kernel's log remains, which the kernel then shows.
     pub fn open(&self) {
+        let words = words(&command_line());
         self.with(|places| {
-            places.kernel = KernelLog::open();
-            places.active =
-                fs::read_to_string("/sys/class/tty/console/active").unwrap_or_else(|_| String::new());
+            places.kernel = KernelLog::open(kernel_log::is_unlimited(&words));
             places.choose(&ALWAYS);
             places.by_kernel = places.sinks.is_empty();
-            kernel_log::show(if places.by_kernel { Shown::OursToo } else { Shown::NotOurs });
+            if places.by_kernel {
+                kernel_log::show(Shown::OursToo);
+            } else if kernel_log::shows_ours(&words) {
+                kernel_log::show(Shown::NotOurs);
+            }
+            places.words = words;
         });
     }
 
@@ -135,8 +146,8 @@ impl Console {
             wanted.extend(ALWAYS);
             places.choose(&wanted);
             for line in lines {
+                let by_kernel = places.is_kernels(line);
                 let sink = places.sinks.iter_mut().find(|sink| sink.name == line.name);
-                let by_kernel = places.active.split_whitespace().any(|name| name == line.name);
                 match (sink, line.rate) {
                     (None, _) if named => {
                         troubles.push(format!("console.serial: {} cannot be opened", line.name));
@@ -165,7 +176,9 @@ impl Console {
 
     /// Writes to the screen no more: it is about to go.
     pub fn leave_screen(&self) {
-        self.with(|places| places.sinks.retain(|sink| places_real(sink, &places.active) != "tty0"));
+        self.with(|places| {
+            places.sinks.retain(|sink| sink.number.0 != TERMINALS || sink.number.1 > LAST_SCREEN);
+        });
     }
 
     /// The consoles' names, for a person who looks for the verdict.
@@ -203,37 +216,37 @@ impl Console {
     }
 }
 
-/// The device a sink really is: `console` stands for the last active one.
-fn places_real<'a>(sink: &'a Sink, active: &'a str) -> &'a str {
-    match active.split_whitespace().last() {
-        Some(last) if sink.name == "console" => last,
-        _ => &sink.name,
-    }
-}
-
 impl Places {
     /// Opens the devices of these names that are there, each physical one once, and keeps those
     /// already open.
     fn choose(&mut self, names: &[&str]) {
-        let mut there = Vec::new();
+        let mut kept = Vec::new();
         for name in names {
-            let path = device(name);
-            let Ok(meta) = fs::metadata(&path) else { continue };
-            let number = number(&meta);
-            // Standard output is a folder or nothing where the kernel found no console for us.
-            if meta.is_dir() || number == NULL {
-                continue;
-            }
-            if self.sinks.iter().all(|sink| sink.name != *name) {
-                match Sink::open(name, &path) {
-                    Ok(sink) => self.sinks.push(sink),
+            let open = self.sinks.iter().position(|sink| sink.name == *name);
+            let sink = match open {
+                Some(at) => self.sinks.swap_remove(at),
+                None => match Sink::open(name, &device(name)) {
+                    Ok(sink) => sink,
                     Err(_) => continue,
-                }
+                },
+            };
+            if *name == CONSOLE {
+                self.console = Some(sink.number);
             }
-            there.push(pick::Candidate { name: (*name).to_owned(), number });
+            kept.push(sink);
         }
-        let kept = pick::pick(&there, &self.active);
-        self.sinks.retain(|sink| kept.contains(&sink.name));
+        // What standard output is where the kernel found no console for us.
+        kept.retain(|sink| sink.number != NULL);
+        self.sinks = pick::once_each(kept, |sink| sink.number);
+    }
+
+    /// Whether the kernel writes to this line itself and so has set its rate.
+    fn is_kernels(&self, line: &Serial) -> bool {
+        let number = self.sinks.iter().find(|sink| sink.name == line.name).map(|sink| sink.number);
+        let named = |word: &Word| {
+            word.name == "console" && word.value.as_deref().is_some_and(|v| names_line(v, &line.name))
+        };
+        (number.is_some() && number == self.console) || self.words.iter().any(named)
     }
 
     fn put(&mut self, part: Part, line: &str) {

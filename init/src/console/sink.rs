@@ -7,6 +7,7 @@ use crate::sys::{files, machine, process};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ const REMEMBERED: usize = 64;
 pub struct Sink {
     /// The device's name, e.g. `ttyS0`.
     pub name: String,
+    /// The device behind the name, so that each physical console is used once.
+    pub number: (u32, u32),
     path: PathBuf,
     rate: Option<u32>,
     file: File,
@@ -31,6 +34,15 @@ pub struct Sink {
     unseen: Vec<String>,
 }
 
+/// The number of what is no terminal: a device's own; a file is told apart by its inode.
+fn number(file: &File) -> io::Result<(u32, u32)> {
+    let meta = file.metadata()?;
+    Ok(match meta.rdev() {
+        0 => (u32::MAX, u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
+        device => files::device_number(device),
+    })
+}
+
 impl Sink {
     /// Opens a device without waiting for a carrier and without making it our terminal.
     ///
@@ -38,8 +50,18 @@ impl Sink {
     /// As open(2); `EIO` for a serial port that is not there.
     pub fn open(name: &str, path: &Path) -> io::Result<Self> {
         let file = files::open_terminal(path)?;
+        let number = machine::terminal_number(file.as_fd()).map_or_else(|| number(&file), Ok)?;
         let (name, path) = (name.to_owned(), path.to_owned());
-        Ok(Self { name, path, rate: None, file, flow: Flow::default(), dropped: 0, unseen: Vec::new() })
+        Ok(Self {
+            name,
+            number,
+            path,
+            rate: None,
+            file,
+            flow: Flow::default(),
+            dropped: 0,
+            unseen: Vec::new(),
+        })
     }
 
     /// Sets a serial line's rate.

@@ -9,6 +9,7 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
+use crate::sys::machine::command_line;
 use log::info;
 use std::fmt;
 use std::fs;
@@ -35,7 +36,7 @@ impl fmt::Display for Config {
 /// [`Fault::Config`] with everything that is wrong; the policy as far as the valid layers say is
 /// noted before.
 pub fn load(m: &mut Machine) -> Result<Config, Fault> {
-    let words = words(&read_command_line());
+    let words = words(&command_line());
     let config = layers(m, &words)?;
     m.on_fault = config.policy.on_error;
     let troubles = m.console.add_serial(&config.console.serial, config.console.serial_named);
@@ -64,11 +65,6 @@ fn layers(m: &mut Machine, words: &[Word]) -> Result<Config, Fault> {
 fn refused(m: &mut Machine, refusal: &Refused) -> Fault {
     m.on_fault = refusal.on_error;
     Fault::Config(refusal.wrong.iter().map(ToString::to_string).collect())
-}
-
-/// The words that the kernel was given; what is no UTF-8 in them can match no key.
-fn read_command_line() -> String {
-    fs::read("/proc/cmdline").map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).into_owned())
 }
 
 /// `config.toml`, which must be there, and what lies in `config.d`, which need not.

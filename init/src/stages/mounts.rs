@@ -42,7 +42,6 @@ const TABLE: &[Mount] = &[
     Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
     Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
     Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
-    Mount("debugfs", "/sys/kernel/debug", SAFE, "mode=0700", Need::May),
     Mount("efivarfs", "/sys/firmware/efi/efivars", SAFE, "", Need::May),
     Mount("pstore", "/sys/fs/pstore", SAFE, "", Need::May),
 ];

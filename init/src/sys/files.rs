@@ -102,7 +102,8 @@ pub fn loop_device(image: &File) -> io::Result<String> {
     let control = File::options().read(true).write(true).open("/dev/loop-control")?;
     let number = loop_number::<GET_FREE>(&control)?;
     let path = format!("/dev/loop{number}");
-    let device = File::options().read(true).write(true).open(&path)?;
+    // Read-only: the kernel mounts no block device that somebody has open for writing.
+    let device = File::open(&path)?;
     let fd = u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?;
     let config =
         LoopConfig { fd, block_size: 0, before_flags: [0; 52], flags: READ_ONLY_AUTOCLEAR, rest: [0; 240] };

@@ -21,6 +21,25 @@ pub fn since_boot() -> Duration {
     Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
+/// The words that the kernel was given; what is no UTF-8 in them can match no key.
+#[must_use]
+pub fn command_line() -> String {
+    std::fs::read("/proc/cmdline")
+        .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The number of the device that a terminal really is: `/dev/console` and `/dev/tty0` stand for
+/// others. `None` for what is no terminal.
+#[must_use]
+pub fn terminal_number(terminal: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    const REAL_DEVICE: ioctl::Opcode = 0x8004_5432; // TIOCGDEV
+    #[expect(unsafe_code, reason = "rustix has no TIOCGDEV")]
+    // SAFETY: TIOCGDEV writes one unsigned int.
+    let device = unsafe { ioctl::ioctl(terminal, ioctl::Getter::<REAL_DEVICE, u32>::new()) }.ok()?;
+    // new_encode_dev() of include/linux/kdev_t.h
+    Some(((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00)))
+}
+
 /// How many bytes a terminal has still to send; `None` for what is no terminal.
 #[must_use]
 pub fn unsent(terminal: BorrowedFd<'_>) -> Option<usize> {
