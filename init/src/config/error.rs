@@ -3,11 +3,18 @@
 
 use thiserror::Error;
 
+/// What files and kernel words hold must not break the line that tells of it: control characters
+/// are shown escaped.
+fn shown(text: &str) -> String {
+    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(one).collect()
+}
+
 /// One thing wrong with the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Wrong {
     /// A file is missing or unreadable.
-    #[error("{place}: {why}")]
+    #[error("{}: {}", shown(place), shown(why))]
     Unreadable {
         /// The file.
         place: String,
@@ -15,7 +22,7 @@ pub enum Wrong {
         why: String,
     },
     /// A file is no TOML.
-    #[error("{place}: line {line}: {why}")]
+    #[error("{}: line {}: {}", shown(place), .line, shown(why))]
     Syntax {
         /// The file.
         place: String,
@@ -25,7 +32,7 @@ pub enum Wrong {
         why: String,
     },
     /// A key is unknown or its value impossible.
-    #[error("{place}: {key}: read {read}, allowed: {allowed}")]
+    #[error("{}: {}: read {}, allowed: {}", shown(place), shown(key), shown(read), shown(allowed))]
     Key {
         /// The file or the kernel word.
         place: String,

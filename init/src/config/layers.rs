@@ -82,7 +82,7 @@ impl Merged {
         self.wrong.push(Wrong::Key {
             place: place.to_owned(),
             key: key.to_owned(),
-            read: read.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'"),
+            read: read.to_owned(),
             allowed: allowed.to_owned(),
         });
     }

@@ -96,7 +96,24 @@ fn an_unusable_validate_timeout_is_left_to_the_validator() {
 }
 
 #[test]
-fn a_value_cannot_break_the_line_it_is_reported_on() {
-    let m = merged(&[("f", "[network]\nmode = \"a\\nb\"\n")], "");
-    assert_eq!(lines(&m)[0].lines().count(), 1);
+fn nothing_that_is_reported_can_break_its_line() {
+    for (file, text, line, shown) in [
+        ("f", "[network]\nmode = \"a\\nb\"\n", "", "network.mode: read \"\"\"\\na\\nb\"\"\", allowed: "),
+        ("f", "[\"a\\nb\"]\n", "", "f: a\\nb: read a section of that name, "),
+        ("f", "\"a\\r\\nb\" = 1\n", "", "f: a\\r\\nb: read a key of that name, "),
+        ("f", "[report]\n\"a\\nb\" = 1\n", "", "f: report.a\\nb: read unknown key = 1, "),
+        ("f\ng", "[report]\nkeep = \n", "", "f\\ng: line 2: "),
+        ("f", "", "\"firstlight.a\nb=c\"", "kernel word firstlight.a\\nb: a\\nb: read that name, "),
+        ("f", "", "firstlight.report.x=\"a\nb\"", "report.x: read unknown key = \"a\\nb\", "),
+    ] {
+        let lines = lines(&merged(&[(file, text)], line));
+        let [only] = &lines[..] else { panic!("{lines:?}") };
+        assert!(only.contains(shown) && !only.contains(char::is_control), "{only:?}");
+    }
+}
+
+#[test]
+fn what_breaks_no_line_is_shown_as_it_is() {
+    let m = merged(&[("f", "[\"ä\\\\b 'c'\"]\n")], "");
+    assert!(lines(&m)[0].starts_with("f: ä\\b 'c': read a section"), "{:?}", lines(&m));
 }

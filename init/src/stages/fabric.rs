@@ -18,10 +18,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// How the pass ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fixed {
-    /// It did what the policy asks.
+    /// It did what the policy asks, or names what is left in that line, which fills the stage's.
     Done(String),
-    /// Something is left that the validator will name.
-    Left(String),
     /// It could not be done.
     Failed(String),
 }
@@ -30,7 +28,6 @@ impl fmt::Display for Fixed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done(said) => f.write_str(said),
-            Self::Left(said) => write!(f, "warning: not all mended: {said}"),
             Self::Failed(why) => write!(f, "ERROR: {why}"),
         }
     }
@@ -42,7 +39,7 @@ impl Fixed {
     pub fn trouble(&self) -> Option<Trouble> {
         match self {
             Self::Failed(cause) => Some(Trouble { stage: "fabric", cause: cause.clone() }),
-            Self::Done(_) | Self::Left(_) => None,
+            Self::Done(_) => None,
         }
     }
 }
@@ -69,8 +66,7 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<Fixed, Fault> {
         last = "nothing said".to_owned();
     }
     Ok(match done.end {
-        End::Exited(0) => Fixed::Done(last),
-        End::Exited(1) => Fixed::Left(last),
+        End::Exited(0 | 1) => Fixed::Done(last),
         _ => Fixed::Failed(format!("firstlight fabric fix {}", done.end)),
     })
 }

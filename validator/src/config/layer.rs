@@ -21,17 +21,28 @@ pub enum Source {
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Word(word) => write!(f, "--set {word}"),
+            Self::File(path) => f.write_str(&shown_path(path)),
+            Self::Word(word) => write!(f, "--set {}", shown(word)),
         }
     }
+}
+
+/// What files and words hold must not break the line that tells of it: control characters are
+/// shown escaped.
+fn shown(text: &str) -> String {
+    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(one).collect()
+}
+
+fn shown_path(path: &Path) -> String {
+    shown(&path.display().to_string())
 }
 
 /// What is wrong with the configuration; one line each.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
-    #[error("{}: cannot be read: {why}", file.display())]
+    #[error("{}: cannot be read: {}", shown_path(file), shown(why))]
     Unreadable {
         /// Which file.
         file: PathBuf,
@@ -39,7 +50,7 @@ pub enum ConfigError {
         why: String,
     },
     /// A file is not TOML.
-    #[error("{}, line {line}: {why}", file.display())]
+    #[error("{}, line {}: {}", shown_path(file), .line, shown(why))]
     Syntax {
         /// Which file.
         file: PathBuf,
@@ -49,10 +60,10 @@ pub enum ConfigError {
         why: String,
     },
     /// A word without `=`.
-    #[error("--set {0}: read a word without '='; allowed: KEY=VALUE")]
+    #[error("--set {}: read a word without '='; allowed: KEY=VALUE", shown(.0))]
     NoValue(String),
     /// A section or key that nobody knows.
-    #[error("{at}: {name}: there is no such {what}; {hint}")]
+    #[error("{at}: {}: there is no such {what}; {hint}", shown(name))]
     Unknown {
         /// Where it stands.
         at: Source,
@@ -64,7 +75,7 @@ pub enum ConfigError {
         hint: String,
     },
     /// A value outside a section, or a section that is a value.
-    #[error("{at}: {name}: read {read}; allowed: a section [{name}]")]
+    #[error("{at}: {name}: read {}; allowed: a section [{name}]", shown(read))]
     NotASection {
         /// Where it stands.
         at: Source,
@@ -74,7 +85,7 @@ pub enum ConfigError {
         read: String,
     },
     /// A value of the wrong type, or outside of what is possible.
-    #[error("{at}: {key}: read {read}; allowed: {allowed}")]
+    #[error("{at}: {key}: read {}; allowed: {allowed}", shown(read))]
     Value {
         /// Where it stands.
         at: Source,

@@ -144,6 +144,30 @@ fn text_that_is_not_toml_names_its_line() {
 }
 
 #[test]
+fn nothing_that_is_refused_can_break_its_line() {
+    for (text, word, shown) in [
+        ("[\"a\\nb\"]", "", "0.toml: a\\nb: there is no such section; "),
+        ("\"a\\r\\nb\" = 1", "", "0.toml: a\\r\\nb: there is no such section; "),
+        ("[fabric]\n\"a\\nb\" = 1", "", "0.toml: fabric.a\\nb: there is no such key; "),
+        ("[fabric]\nacs = \"a\\nb\"", "", "0.toml: fabric.acs: read \"\"\"\\na\\nb\"\"\"; allowed: "),
+        ("driver = \"a\\nb\"", "", "0.toml: driver: read \"\"\"\\na\\nb\"\"\"; allowed: "),
+        ("", "a\nb=1", "--set a\\nb=1: a\\nb: there is no such section; "),
+        ("", "fabric.acs=a\nb", "--set fabric.acs=a\\nb: fabric.acs: read a\\nb; allowed: "),
+        ("", "a\nb", "--set a\\nb: read a word without '='"),
+    ] {
+        let words = if word.is_empty() { vec![] } else { vec![word] };
+        let line = merge(&[text], &words).unwrap_err();
+        assert!(line.starts_with(shown) && !line.contains(char::is_control), "{line:?}");
+    }
+}
+
+#[test]
+fn what_breaks_no_line_is_shown_as_it_is() {
+    let line = merge(&["[\"ä\\\\b 'c'\"]"], &[]).unwrap_err();
+    assert!(line.starts_with("0.toml: ä\\b 'c': there is no such section"), "{line}");
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Config::load(&[PathBuf::from("/nowhere/c.toml")], &[]).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/c.toml: cannot be read: No such file"), "{error}");

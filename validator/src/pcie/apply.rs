@@ -42,12 +42,11 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
     kept.entries.extend(plan.actions.iter().map(intent));
     kept.save(journal)?;
     let mut entries = kept.entries.split_off(earlier);
-    let first: Vec<Option<u16>> =
-        plan.actions.iter().map(|action| write(root, action, &mut findings)).collect();
+    let first: Vec<_> = plan.actions.iter().map(|action| write(root, action)).collect();
     for (entry, first) in entries.iter_mut().zip(first) {
-        if let Some(first) = first {
-            entry.readback = look_again(root, entry, first, &mut findings);
-        }
+        let found = first.map_or_else(Some, |first| look_again(root, entry, first).map(Box::new));
+        entry.finding = found.as_ref().map(|f| f.code.clone());
+        findings.extend(found.map(|f| *f));
     }
     kept.entries.extend(entries.iter().cloned());
     kept.save(journal)?;
@@ -56,7 +55,7 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
 
 fn intent(action: &Action) -> Entry {
     let Action { bdf, register, offset, before, after } = action.clone();
-    Entry { bdf, register, offset, width: WIDTH, before, after, readback: None, when: now() }
+    Entry { bdf, register, offset, width: WIDTH, before, after, readback: None, finding: None, when: now() }
 }
 
 /// Seconds since 1970; a clock set before that counts as then.
@@ -64,38 +63,32 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Writes one register; what it holds right after, unless it could not be reached.
-fn write(root: &Root, action: &Action, findings: &mut Vec<Finding>) -> Option<u16> {
+/// Writes one register; what it holds right after, or that it could not be reached.
+fn write(root: &Root, action: &Action) -> Result<u16, Box<Finding>> {
     let Action { bdf, offset, before, after, .. } = action;
-    let written = register::read(root, *bdf, *offset)
+    register::read(root, *bdf, *offset)
         .and_then(|_| register::write(root, *bdf, *offset, *after))
-        .and_then(|()| register::read(root, *bdf, *offset));
-    match written {
-        Ok(value) => Some(value),
-        Err(e) => {
+        .and_then(|()| register::read(root, *bdf, *offset))
+        .map_err(|e| {
             let message = format!("{action}: {e}");
             let finding = Code::AcsRefused.finding(severity(*before), bdf, message);
-            findings.push(finding.values(Option::<u16>::None, *after, None));
-            None
-        }
-    }
+            Box::new(finding.values(Option::<u16>::None, *after, None))
+        })
 }
 
 /// Reads one register when all are written, and tells a write that was not taken from one that
 /// was undone.
-fn look_again(root: &Root, entry: &Entry, first: u16, findings: &mut Vec<Finding>) -> Option<u16> {
-    let last = match register::read(root, entry.bdf, entry.offset) {
-        Ok(last) => last,
+fn look_again(root: &Root, entry: &mut Entry, first: u16) -> Option<Finding> {
+    match register::read(root, entry.bdf, entry.offset) {
+        Ok(last) => {
+            entry.readback = Some(last);
+            lasting(entry, first, last)
+        }
         Err(e) => {
             let message = format!("{} {} cannot be read again: {e}", entry.bdf, entry.register);
-            findings.push(Code::AcsRefused.finding(Severity::Error, &entry.bdf, message));
-            return None;
+            Some(Code::AcsRefused.finding(Severity::Error, &entry.bdf, message))
         }
-    };
-    if let Some(finding) = lasting(entry, first, last) {
-        findings.push(finding);
     }
-    Some(last)
 }
 
 /// Pure: what two readings after a write come to.
@@ -126,7 +119,8 @@ mod tests {
     fn entry() -> Entry {
         let bdf = "0000:00:01.1".parse().unwrap();
         let register = "ACS control".to_owned();
-        Entry { bdf, register, offset: 0x2a6, width: 2, before: 0x1d, after: 0, readback: None, when: 0 }
+        let (readback, finding) = (None, None);
+        Entry { bdf, register, offset: 0x2a6, width: 2, before: 0x1d, after: 0, readback, finding, when: 0 }
     }
 
     #[track_caller]

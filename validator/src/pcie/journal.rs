@@ -28,6 +28,8 @@ pub struct Entry {
     pub after: u16,
     /// What it held when all registers were written; `null` until then.
     pub readback: Option<u16>,
+    /// The code of what went wrong with the write, e.g. `ACS-STUCK`; `null` when nothing did.
+    pub finding: Option<String>,
     /// When, in seconds since 1970-01-01 00:00 UTC.
     pub when: u64,
 }
@@ -153,8 +155,17 @@ mod tests {
     fn journal() -> Journal {
         let bdf = "0000:00:01.1".parse().unwrap();
         let register = "ACS control".to_owned();
-        let entry =
-            Entry { bdf, register, offset: 0x2a6, width: 2, before: 0x1d, after: 0, readback: None, when: 7 };
+        let entry = Entry {
+            bdf,
+            register,
+            offset: 0x2a6,
+            width: 2,
+            before: 0x1d,
+            after: 0,
+            readback: Some(0x1d),
+            finding: Some("ACS-STUCK".to_owned()),
+            when: 7,
+        };
         Journal { entries: vec![entry], ..Journal::new(Path::new("/")) }
     }
 

@@ -1,14 +1,15 @@
 //! Does any port on a GPU path send peer traffic up to the root complex? Read twice with a pause:
 //! a port that something switches back on is caught.
 
+mod pass;
+
 use super::{Group, Machine, READING, Test, machine::unreadable};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pcie::acs::{self, AcsPolicy, REDIRECT};
-use crate::pcie::journal::{Entry, Journal};
+use crate::pcie::journal::Entry;
 use crate::pcie::model::{Bdf, Device, Fabric};
-use crate::root::Root;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -27,9 +28,6 @@ pub(super) const TEST: Test = Test {
 /// Long enough for a driver or management firmware that reacts at once, short enough for a boot.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Where `firstlight fabric fix` keeps its journal.
-const JOURNAL: &str = "run/firstlight/fabric.json";
-
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let policy = machine.config.fabric.acs;
@@ -39,28 +37,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     sleep(PAUSE);
     let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
-    Ok(judge(policy, fabric, &again).with(cleared(&machine.root)))
-}
-
-/// What the fabric pass did before, for the report. No journal, no pass.
-fn cleared(root: &Root) -> Vec<Finding> {
-    match Journal::load(&root.join(JOURNAL), root.path()) {
-        Err(e) => {
-            let message = format!("what the fabric pass did is not known: {e}");
-            vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)]
-        }
-        Ok(journal) => journal.map_or_else(Vec::new, |j| told(&j.entries)),
-    }
-}
-
-fn told(entries: &[Entry]) -> Vec<Finding> {
-    let lasting: Vec<_> = entries.iter().filter(|e| e.readback == Some(e.after)).collect();
-    if lasting.is_empty() {
-        return Vec::new();
-    }
-    let message = format!("the fabric pass cleared {} ACS control registers", lasting.len());
-    let seen = lasting.iter().map(|e| format!("{}: {:#06x} -> {:#06x}", e.bdf, e.before, e.after)).collect();
-    vec![Code::AcsCleared.finding(Severity::Info, "machine", message).seen_all(seen)]
+    let (journal, told) = pass::read(&machine.root);
+    Ok(judge(policy, fabric, &again, &journal).with(told))
 }
 
 fn nothing(fabric: &Fabric) -> String {
@@ -79,9 +57,10 @@ fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
     ports
 }
 
-fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric) -> Judgement {
+fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -> Judgement {
     let ports = covered(first, policy);
-    let now: Vec<_> = ports.iter().filter_map(|p| port(*p, first, again)).collect();
+    let now: Vec<_> =
+        ports.iter().filter_map(|p| port(*p, first, again)).map(|f| pass::explained(f, journal)).collect();
     let told = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
     let quirks = first.findings.iter().filter(told).cloned();
     let clean = ports.len() - now.len();
@@ -131,7 +110,7 @@ mod tests {
     }
 
     fn say(policy: AcsPolicy, first: u16, again: u16) -> Judgement {
-        judge(policy, &with_control(first), &with_control(again))
+        judge(policy, &with_control(first), &with_control(again), &[])
     }
 
     #[test]
@@ -146,31 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pass_cleared_is_told_and_what_did_not_last_is_not() {
-        let entry = |readback| Entry {
-            bdf: fixture::port(0),
-            register: "ACS control".into(),
-            offset: 0x14e,
-            width: 2,
-            before: 0x1d,
-            after: 0,
-            readback,
-            when: 0,
+    fn what_the_pass_could_not_do_is_told_of_that_port_and_of_no_other() {
+        let stuck = |n| pass::entry(fixture::port(n), Some(0x1d), Some("ACS-STUCK"));
+        let with = |journal: &[Entry]| {
+            let fabric = with_control(0x1d);
+            judge(AcsPolicy::Path, &fabric, &fabric, journal)
         };
-        assert_eq!(told(&[entry(Some(0x1d)), entry(None)]), []);
-        let said = &told(&[entry(Some(0))])[0];
-        assert_eq!(said.message, "the fabric pass cleared 1 ACS control registers");
-        assert_eq!(said.evidence, [format!("{}: 0x001d -> 0x0000", fixture::port(0))]);
-    }
-
-    #[test]
-    fn a_broken_journal_is_a_warning_and_none_is_silence() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Root::new(dir.path());
-        assert_eq!(cleared(&root), []);
-        std::fs::create_dir_all(root.join("run/firstlight")).unwrap();
-        std::fs::write(root.join(JOURNAL), "{").unwrap();
-        assert_eq!(cleared(&root)[0].severity, Severity::Warn);
+        let (said, other) = (with(&[stuck(1)]), with(&[stuck(0)]));
+        assert!(said.findings.len() == 1 && said.findings[0].is(Code::AcsStuck), "{said:?}");
+        assert!(other.findings.len() == 1 && other.findings[0].is(Code::AcsRedirect), "{other:?}");
+        assert_eq!((said.outcome(), said.summary), (Outcome::Fail, other.summary));
+        let clear = with_control(0);
+        assert_eq!(judge(AcsPolicy::Path, &clear, &clear, &[stuck(1)]).findings, [], "it is clear now");
     }
 
     #[test]
@@ -198,8 +164,8 @@ mod tests {
         let mut fabric = with_control(0);
         let root_port = fabric.devices[0].bdf;
         fixture::device(&mut fabric, root_port).acs.as_mut().unwrap().ctrl = 0x1d;
-        assert_eq!(judge(AcsPolicy::Path, &fabric, &fabric).outcome(), Outcome::Pass);
-        let said = judge(AcsPolicy::All, &fabric, &fabric);
+        assert_eq!(judge(AcsPolicy::Path, &fabric, &fabric, &[]).outcome(), Outcome::Pass);
+        let said = judge(AcsPolicy::All, &fabric, &fabric, &[]);
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "2 of 3 ports: redirect off"));
     }
 
@@ -213,10 +179,10 @@ mod tests {
         let mut blind = with_control(0);
         let port = fixture::device(&mut blind, fixture::port(0));
         (port.acs, port.config.bytes) = (None, 256);
-        assert!(judge(AcsPolicy::Path, &blind, &blind).findings[0].is(Code::NoEcam));
+        assert!(judge(AcsPolicy::Path, &blind, &blind, &[]).findings[0].is(Code::NoEcam));
         let mut gone = with_control(0);
         gone.devices.retain(|d| d.bdf != fixture::port(0));
-        assert_eq!(judge(AcsPolicy::Path, &with_control(0), &gone).outcome(), Outcome::Error);
+        assert_eq!(judge(AcsPolicy::Path, &with_control(0), &gone, &[]).outcome(), Outcome::Error);
     }
 
     #[test]

@@ -88,6 +88,7 @@ fn the_journal_says_what_was_and_what_is() {
     assert_eq!((number("offset"), number("width")), (Some(0x14e), Some(2)));
     assert_eq!((number("before"), number("after"), number("readback")), (Some(0x1d), Some(0), Some(0)));
     assert!(number("when") > Some(1_500_000_000));
+    assert_eq!(entry["finding"], serde_json::Value::Null);
 }
 
 #[test]
@@ -247,4 +248,7 @@ fn a_function_that_vanished_since_the_plan_is_refused_and_the_others_are_written
     assert_eq!(fs::read(&config).unwrap(), [0xff; 4096], "a function that does not answer is not written");
     let readbacks: Vec<_> = applied.entries.iter().map(|e| e.readback).collect();
     assert_eq!(readbacks, [None, Some(0), Some(0), Some(0), Some(0)]);
+    let kept = Journal::load(&journal(&copy), copy.root().path()).unwrap().unwrap();
+    let told: Vec<_> = kept.entries.iter().map(|e| e.finding.as_deref()).collect();
+    assert_eq!(told, [Some("ACS-REFUSED"), None, None, None, None]);
 }

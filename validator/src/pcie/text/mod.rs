@@ -1,6 +1,7 @@
 //! What `firstlight fabric` says to people: 80 columns, no colour, pure functions that return the
 //! whole text.
 
+mod last;
 pub(crate) mod layout;
 mod show;
 
@@ -37,16 +38,7 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied) -> String {
     }
     text.push_str(&resizable(fabric));
     text.push_str(&findings(&applied.findings));
-    let lasting = applied.entries.iter().filter(|e| e.readback == Some(e.after)).count();
-    let (policy, covered, asked) = (plan.policy, plan.covered, plan.actions.len());
-    // The last line is what init shows of the pass.
-    let _ = match asked {
-        0 => writeln!(text, "ACS policy {policy}: {covered} functions with ACS, none to clear"),
-        _ => {
-            writeln!(text, "ACS policy {policy}: {covered} functions with ACS, {lasting} of {asked} cleared")
-        }
-    };
-    text
+    text + &last::line(plan, applied) + "\n"
 }
 
 /// What was put back.
