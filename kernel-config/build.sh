@@ -27,7 +27,7 @@ in_tools() {
 # Shows that it is alive; keeps the whole log for the case that it is needed.
 progress() {
     awk -v log_file="$result/build.log" -v began="$began" '
-        { print > log_file }
+        { print >> log_file }
         /^  (CC|AS|LD|AR)/ && ++files % 200 == 0 {
             printf "firstlight: kernel: %d files of about 3300, %d s\n", files, systime() - began > "/dev/stderr" }'
 }
