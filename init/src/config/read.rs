@@ -158,7 +158,7 @@ pub(super) fn report(m: &mut Merged) -> Report {
     }
     let named = m.get("report.partition").is_some();
     let partition = m.parsed("report.partition", values::place);
-    let default = || (!named).then(|| super::types::Place::Label("FIRSTLIGHT".to_owned()));
+    let default = || (!named).then(super::types::Place::usual);
     let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
     Report { partition: partition.or_else(default), named, keep: keep.unwrap_or(20), config_read: false }
 }

@@ -9,6 +9,7 @@ pub mod sink;
 
 use crate::config::cmdline::{Word, words};
 use crate::config::types::Serial;
+use crate::sys::files;
 use crate::sys::machine::command_line;
 use kernel_log::{KernelLog, Shown};
 use log::LevelFilter;
@@ -222,10 +223,16 @@ impl Places {
     fn choose(&mut self, names: &[&str]) {
         let mut kept = Vec::new();
         for name in names {
-            let open = self.sinks.iter().position(|sink| sink.name == *name);
-            let sink = match open {
-                Some(at) => self.sinks.swap_remove(at),
-                None => match Sink::open(name, &device(name)) {
+            let path = device(name);
+            // A line that is open under another name, as /dev/console is, is not opened again.
+            let number = if *name == CONSOLE { self.console } else { files::number_of(&path) };
+            if number.is_some() && kept.iter().any(|sink: &Sink| Some(sink.number) == number) {
+                continue;
+            }
+            let same = |sink: &Sink| sink.name == *name || number == Some(sink.number);
+            let sink = match self.sinks.iter().position(same) {
+                Some(at) => self.sinks.swap_remove(at).renamed(name, &path),
+                None => match Sink::open(name, &path) {
                     Ok(sink) => sink,
                     Err(_) => continue,
                 },

@@ -64,6 +64,12 @@ impl Sink {
         })
     }
 
+    /// The same device under another name.
+    #[must_use]
+    pub fn renamed(self, name: &str, path: &Path) -> Self {
+        Self { name: name.to_owned(), path: path.to_owned(), ..self }
+    }
+
     /// Sets a serial line's rate.
     ///
     /// # Errors

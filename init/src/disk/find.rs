@@ -38,6 +38,12 @@ pub enum NotFound {
 }
 
 impl Place {
+    /// Where the data partition is unless a layer says otherwise.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self::Label("FIRSTLIGHT".to_owned())
+    }
+
     /// As it was written.
     #[must_use]
     pub fn text(&self) -> String {

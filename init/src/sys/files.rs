@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub use rustix::mount::MountFlags as Flags;
@@ -154,6 +155,13 @@ pub fn sync() {
 #[must_use]
 pub fn device_number(device: u64) -> (u32, u32) {
     (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// Major and minor of the device that a path names; `None` when there is none.
+#[must_use]
+pub fn number_of(path: &Path) -> Option<(u32, u32)> {
+    let device = std::fs::metadata(path).ok()?.rdev();
+    (device != 0).then(|| device_number(device))
 }
 
 /// Opens a terminal to be written to: never waiting, never becoming ours, always at the end of what
