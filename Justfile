@@ -35,7 +35,7 @@ lint:
 [group('check')]
 unit:
     cargo test --locked -p firstlight -p firstlight-init
-    kernel-config/check.sh kernel-config/resolved.config kernel-config/fragments/*.config kernel-config/flavours/off.config
+    cargo test --locked -p firstlight-tests --test house --test kernel_config
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
