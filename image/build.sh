@@ -40,11 +40,9 @@ own_copy "$REPO/image/base" "$work/base"
 cp "$binaries/init" "$stage/init"; cp "$binaries/firstlight" "$stage/usr/bin/firstlight"
 own_copy "$kernel/modules/usr/lib/modules/$release" "$stage/usr/lib/modules/"
 cp "$kernel/off/vmlinuz" "$stage/usr/lib/modules/$release/vmlinuz"
-# one date for all: mkosi would run depmod again, inside the image, if an index seemed older than a module
-find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 # no archive for mkosi's apt: it installs nothing
 mkdir -p "$recipe/mkosi.sandbox/etc/apt/sources.list.d"; : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
-cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.finalize} "$recipe/"
+cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.postinst,mkosi.finalize} "$recipe/"
 echo "$version $image_id" > "$recipe/identity"
 
 in_tools() {

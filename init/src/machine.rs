@@ -1,7 +1,7 @@
 //! What the whole boot shares: consoles, children, times. And the one wrapper around a stage, which
 //! prints one uniform line: its name, what it did, milliseconds.
 
-use crate::child::{Children, Done, End, Spec, Started, Stream};
+use crate::child::{Children, Done, End, Spec, Stream};
 use crate::config::types::Action;
 use crate::console::Console;
 use crate::fault::Fault;
@@ -22,8 +22,6 @@ pub struct Machine {
     pub on_fault: Action,
     /// Whether the verdict was told: it is told once.
     pub announced: bool,
-    /// Who looks for the usual data partition while init reads its own files.
-    pub looking: Option<Started>,
     started: Duration,
 }
 
@@ -35,7 +33,7 @@ impl Machine {
     pub fn new(console: Console) -> Result<Self, Fault> {
         let started = since_boot();
         let children = Children::new().map_err(Fault::Signals)?;
-        Ok(Self { console, children, on_fault: Action::Hold, announced: false, looking: None, started })
+        Ok(Self { console, children, on_fault: Action::Hold, announced: false, started })
     }
 
     /// Runs a stage and prints its line.
@@ -67,7 +65,10 @@ impl Machine {
         line: &mut dyn FnMut(Stream, &str) -> bool,
         fine: impl Fn(End) -> bool,
     ) -> Result<Done, Fault> {
-        let done = not_interrupted(self.children.run(spec, line))?;
+        let done = self.children.run(spec, line);
+        if let End::Interrupted(request) = done.end {
+            return Err(Fault::Asked(request));
+        }
         if !fine(done.end) {
             let name = spec.program.rsplit('/').next().unwrap_or(&spec.program);
             done.tail.iter().for_each(|line| info!("  {name}: {line}"));
@@ -75,22 +76,13 @@ impl Machine {
         Ok(done)
     }
 
-    /// Waits for a child that was started before.
-    ///
-    /// # Errors
-    /// As [`Machine::run`].
-    pub fn finish(&self, started: Started) -> Result<Done, Fault> {
-        not_interrupted(self.children.finish(started, &mut |_, _| false))
-    }
-
-    /// Tells the verdict, once a boot, after the times that led to it. Init's own is the time in which
-    /// no child of it ran.
+    /// Tells the verdict, once a boot, after the times that led to it.
     pub fn announce(&mut self, judgement: &Judgement) {
         if std::mem::replace(&mut self.announced, true) {
             return;
         }
         let init = since_boot().saturating_sub(self.started);
-        let own = init.saturating_sub(self.children.ran()).as_millis();
+        let own = init.saturating_sub(self.children.waited()).as_millis();
         let (kernel, init) = (seconds(self.started), seconds(init));
         info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
         judgement.announcement().iter().for_each(|line| info!("{line}"));
@@ -100,13 +92,6 @@ impl Machine {
     #[must_use]
     pub fn seconds(&self) -> f64 {
         since_boot().saturating_sub(self.started).as_secs_f64()
-    }
-}
-
-fn not_interrupted(done: Done) -> Result<Done, Fault> {
-    match done.end {
-        End::Interrupted(request) => Err(Fault::Asked(request)),
-        _ => Ok(done),
     }
 }
 

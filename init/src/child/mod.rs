@@ -7,13 +7,12 @@ pub(crate) mod watch;
 
 pub use lines::{Splitter, Tail, printable};
 
-use crate::sys::process::{self, Pid, Signals, unblock_signals};
+use crate::sys::process::{Pid, Signals, unblock_signals};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The environment that every child gets, before what its stage adds.
@@ -126,29 +125,12 @@ impl Done {
     }
 }
 
-/// A child that was started and not waited for yet.
-#[derive(Debug)]
-pub struct Started {
-    child: io::Result<Child>,
-    limit: Duration,
-    at: Instant,
-}
-
-impl Started {
-    /// Whether it has ended already; nobody can tell for how long.
-    fn is_over(&self) -> bool {
-        let Ok(child) = &self.child else { return true };
-        let handle = pid_of(child).and_then(|pid| process::pidfd(pid).ok());
-        handle.is_none_or(|fd| process::readable(&[fd.as_fd()], Some(Duration::ZERO)).contains(&true))
-    }
-}
-
-/// Starts children, one at a time, and keeps the books of the time in which one ran.
+/// Starts children, one at a time, and keeps the books of the time spent waiting for them.
 #[derive(Debug)]
 pub struct Children {
     /// Where signals arrive.
     pub signals: Signals,
-    ran: Cell<Duration>,
+    waited: Cell<Duration>,
 }
 
 impl Children {
@@ -157,42 +139,25 @@ impl Children {
     /// # Errors
     /// As [`Signals::take`].
     pub fn new() -> io::Result<Self> {
-        Ok(Self { signals: Signals::take()?, ran: Cell::new(Duration::ZERO) })
+        Ok(Self { signals: Signals::take()?, waited: Cell::new(Duration::ZERO) })
     }
 
-    /// For how long so far a child ran: the time that is not init's own.
+    /// How long init waited for children so far.
     #[must_use]
-    pub fn ran(&self) -> Duration {
-        self.ran.get()
-    }
-
-    /// Starts a child that works while init does something else; [`Children::finish`] must follow
-    /// before the next one is started.
-    #[must_use]
-    pub fn start(&self, spec: &Spec) -> Started {
-        let at = Instant::now();
-        Started { child: spec.command().spawn(), limit: spec.deadline, at }
+    pub fn waited(&self) -> Duration {
+        self.waited.get()
     }
 
     /// Runs a child to its end. `line` sees every line as it comes and says whether it has dealt
     /// with it; what it has not is kept for [`Done::tail`].
     pub fn run(&self, spec: &Spec, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
-        self.finish(self.start(spec), line)
-    }
-
-    /// Waits for a child that was started, as [`Children::run`] does. Its time counts as a child's
-    /// only if it still ran when init came to wait for it.
-    pub fn finish(&self, started: Started, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
-        let counts = !started.is_over();
-        let Started { child, limit, at } = started;
-        let (end, tail) = match child {
-            Ok(child) => watch::Watch::new(&self.signals, child, limit, line).until_end(),
+        let started = Instant::now();
+        let (end, tail) = match spec.command().spawn() {
+            Ok(child) => watch::Watch::new(&self.signals, child, spec.deadline, line).until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };
-        let took = at.elapsed();
-        if counts {
-            self.ran.set(self.ran.get().saturating_add(took));
-        }
+        let took = started.elapsed();
+        self.waited.set(self.waited.get().saturating_add(took));
         Done { end, tail, took }
     }
 
@@ -219,7 +184,7 @@ impl Children {
 
 /// The process id of a child that was just started.
 #[must_use]
-pub fn pid_of(child: &Child) -> Option<Pid> {
+pub fn pid_of(child: &std::process::Child) -> Option<Pid> {
     Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 

@@ -76,16 +76,3 @@ fn no_signal_is_blocked_in_a_child() {
     let (_, lines) = Children::new().unwrap().run_for_output(&spec);
     assert_eq!(lines, ["SigBlk:\t0000000000000000"]);
 }
-
-#[test]
-fn a_child_that_works_meanwhile_counts_only_while_it_is_known_to_run() {
-    let children = Children::new().unwrap();
-    let late = children.start(&shell("sleep 0.3", 5000));
-    assert_eq!(children.finish(late, &mut |_, _| false).end, End::Exited(0));
-    let ran = children.ran();
-    assert!(ran >= Duration::from_millis(300), "{ran:?}");
-    let early = children.start(&shell("exit 4", 5000));
-    std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(children.finish(early, &mut |_, _| false).end, End::Exited(4));
-    assert_eq!(children.ran(), ran);
-}

@@ -37,11 +37,7 @@ impl fmt::Display for Config {
 /// noted before.
 pub fn load(m: &mut Machine) -> Result<Config, Fault> {
     let words = words(&command_line());
-    let read = layers(m, &words);
-    if let Some(started) = m.looking.take() {
-        let _not_asked_for = m.finish(started)?;
-    }
-    let config = read?;
+    let config = layers(m, &words)?;
     m.on_fault = config.policy.on_error;
     let troubles = m.console.add_serial(&config.console.serial, config.console.serial_named);
     troubles.iter().for_each(|trouble| info!("warning: {trouble}"));
@@ -100,18 +96,10 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 /// The data partition's `config.toml`, fetched by a child, for disks can hang.
-fn partition_file(m: &mut Machine, report: &Report) -> Result<Result<Option<File>, Wrong>, Fault> {
+fn partition_file(m: &Machine, report: &Report) -> Result<Result<Option<File>, Wrong>, Fault> {
     let Some(place) = &report.partition else { return Ok(Ok(None)) };
-    let looking = m.looking.take().map(|started| m.finish(started)).transpose()?;
-    // What was looked for before the configuration was known is the answer unless a layer names the
-    // place, for then another one may be meant and a late disk is waited for.
-    let done = match looking {
-        Some(done) if !report.named => done,
-        _ => {
-            let wait = if report.named { NAMED_PARTITION } else { Duration::ZERO };
-            m.run(&helper::fetch_config(place, wait), &mut |_, _| false, |_| true)?
-        }
-    };
+    let wait = if report.named { NAMED_PARTITION } else { Duration::ZERO };
+    let done = m.run(&helper::fetch_config(place, wait), &mut |_, _| false, |_| true)?;
     let wrong = |why| Wrong::Unreadable { place: format!("report.partition {}", place.text()), why };
     Ok(match done.end {
         End::Exited(helper::FINE) => {

@@ -1,9 +1,7 @@
 //! Stage 1: the kernel's own file systems. One table; the first mandatory mount that fails stops
 //! the boot with its own error. What is already mounted stays.
 
-use crate::config::types::Place;
 use crate::fault::Fault;
-use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::files::{self, Flags};
@@ -14,7 +12,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
 
 /// Whether the boot can go on without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,17 +75,13 @@ impl fmt::Display for Mounted {
     }
 }
 
-/// Mounts everything, then opens the consoles and the boot log, which need it. Meanwhile a child looks
-/// for the data partition under its usual name.
+/// Mounts everything, then opens the consoles and the boot log, which need it.
 ///
 /// # Errors
 /// [`Fault::Mount`] for the first mandatory one that fails. The consoles are opened even then.
 pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     files::fill_standard_descriptors();
     let mounted = mount_all();
-    if mounted.is_ok() {
-        m.looking = Some(m.children.start(&helper::fetch_config(&Place::usual(), Duration::ZERO)));
-    }
     m.console.open();
     info!("firstlight-init {}", env!("CARGO_PKG_VERSION"));
     let mounted = mounted?;
