@@ -174,7 +174,7 @@ impl Gpu {
             name: None,
             uuid: None,
             vbios: None,
-            bar1_bytes: d.bars.iter().find(|b| b.index == 1 && b.start != 0).map(|b| b.bytes),
+            bar1_bytes: d.aperture().filter(|b| b.start != 0).map(|b| b.bytes),
             numa: d.numa,
             driver: d.driver.clone(),
             link: d.link.clone(),

@@ -2,6 +2,7 @@
 //! the fabric pass changes about it.
 
 pub mod acs;
+mod aperture;
 pub mod apply;
 pub mod config_space;
 pub mod journal;

@@ -74,7 +74,7 @@ fn end(device: &Device) -> String {
     let hex = |id: &str| id.trim_start_matches("0x").to_owned();
     let ids = format!("{}:{}", hex(&device.vendor), hex(&device.device));
     let link = device.link.as_ref().map_or_else(|| "no link".to_owned(), words);
-    let bar = device.bars.iter().find(|b| b.index == 1).map(|b| format!("  BAR1 {}", size(b.bytes)));
+    let bar = device.aperture().map(|b| format!("  BAR1 {}", size(b.bytes)));
     let gone = if device.config.gone { "  GONE" } else { "" };
     let driver = device.driver.as_deref().unwrap_or("-");
     format!("{}  {ids}  {link:<24}{}  {driver}{gone}\n", device.bdf, bar.unwrap_or_default())
