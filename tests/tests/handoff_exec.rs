@@ -25,7 +25,7 @@ env > /run/kept/env
 readlink /proc/1/exe > /run/kept/init
 echo $PPID > /run/kept/parent
 dmesg | grep -c 'firstlight: FIRSTLIGHT verdict=PASS' > /run/kept/kernel-log
-grep '^SigBlk' /proc/$$/status > /run/kept/blocked
+grep '^SigBlk' /proc/self/status > /run/kept/blocked
 cat /proc/sys/kernel/modules_disabled > /run/kept/locked
 cat /etc/nccl.conf > /run/kept/nccl.conf
 ls /proc/self/fd > /run/kept/fds

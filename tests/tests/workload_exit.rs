@@ -15,6 +15,17 @@ fn a_status_other_than_zero_is_told_and_on_exit_decides() {
     booted.ended(&End::Reboot);
 }
 
+/// A session that ends with the console as its controlling terminal would take unsent lines along.
+#[test]
+fn the_last_lines_of_a_workload_appear() {
+    let script = "for n in $(seq 60); do echo \"line $n of what a workload says before it ends\"; done";
+    let booted = boot("poweroff").workload(script).run().unwrap();
+    let lines: Vec<&str> = booted.lines().collect();
+    let last = lines.iter().position(|l| l.contains("line 60 of what a workload says"));
+    let last = last.unwrap_or_else(|| panic!("the last line is lost\n{booted}"));
+    assert!(lines[last..].iter().any(|l| l.starts_with("workload") && l.contains("status 0")), "{booted}");
+}
+
 #[test]
 fn a_workload_that_cannot_be_started_is_named() {
     let boot = boot("poweroff").append("firstlight.policy.on_error=poweroff");

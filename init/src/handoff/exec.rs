@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::machine;
-use crate::sys::process::{self, Pid, Signal};
+use crate::sys::process::{self, Pid, Signal, Terminal};
 use log::info;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -30,10 +30,12 @@ pub fn supervise(
     words: &[String],
     on_exit: OnExit,
     variables: &[Variable],
+    terminal: Terminal,
 ) -> Result<After, Fault> {
     let started = Instant::now();
     let program = words.first().map_or("", String::as_str);
-    let pid = start(words, variables).map_err(|e| Fault::HandOff(format!("workload.exec {program}: {e}")))?;
+    let pid = start(words, variables, terminal)
+        .map_err(|e| Fault::HandOff(format!("workload.exec {program}: {e}")))?;
     let (end, asked) = Watch { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end();
     info!("workload  {} {} after {:.1} s", program, end, started.elapsed().as_secs_f64());
     Ok(asked.unwrap_or(match on_exit {
@@ -47,7 +49,7 @@ pub fn supervise(
 ///
 /// # Errors
 /// As execve(2).
-pub fn start(words: &[String], variables: &[Variable]) -> io::Result<Pid> {
+pub fn start(words: &[String], variables: &[Variable], terminal: Terminal) -> io::Result<Pid> {
     let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(ENVIRONMENT);
@@ -55,7 +57,7 @@ pub fn start(words: &[String], variables: &[Variable]) -> io::Result<Pid> {
     let [input, output, errors] = console();
     command.stdin(input).stdout(output).stderr(errors);
     process::unblock_signals(&mut command);
-    process::own_session(&mut command);
+    process::own_session(&mut command, terminal);
     pid_of(&command.spawn()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 

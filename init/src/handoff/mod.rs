@@ -11,6 +11,7 @@ use crate::config::types::{Action, RootSource, Workload, WorkloadMode};
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
+use crate::sys::process::Terminal;
 use std::fmt;
 
 /// What comes after everything.
@@ -114,7 +115,7 @@ impl Fallback {
 /// [`Fault::HandOff`] when the machine could not be handed over.
 pub fn go(m: &mut Machine, plan: Plan, workload: &Workload, variables: &[Variable]) -> Result<After, Fault> {
     match plan {
-        Plan::Exec(words) => exec::supervise(m, &words, workload.on_exit, variables),
+        Plan::Exec(words) => exec::supervise(m, &words, workload.on_exit, variables, Terminal::Plain),
         Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, variables)),
         Plan::Shell => Ok(shell::run(m)),
         Plan::After(after) => Ok(after),

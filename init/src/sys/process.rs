@@ -132,13 +132,24 @@ pub fn unblock_signals(command: &mut Command) {
     }
 }
 
-/// Makes the command start in a session of its own, with `terminal` (its standard input) as the
-/// controlling terminal when that is one.
-pub fn own_session(command: &mut Command) {
-    let setup = || {
+/// What the console is to a program in a session of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terminal {
+    /// A place to read and write. When the program ends, everything it wrote still appears.
+    Plain,
+    /// Its controlling terminal, with job control and Ctrl-C. When the program ends, the kernel hangs
+    /// the terminal up and drops what was not sent yet.
+    Controlling,
+}
+
+/// Makes the command start in a session of its own; its standard input is the `terminal`.
+pub fn own_session(command: &mut Command, terminal: Terminal) {
+    let setup = move || {
         rustix::process::setsid()?;
-        // A file or a pipe as the console is fine; it only has no job control.
-        let _no_terminal = rustix::process::ioctl_tiocsctty(rustix::stdio::stdin());
+        if terminal == Terminal::Controlling {
+            // A file or a pipe as the console is fine; it only has no job control.
+            let _no_terminal = rustix::process::ioctl_tiocsctty(rustix::stdio::stdin());
+        }
         Ok(())
     };
     #[expect(unsafe_code, reason = "std has no safe way to start a child in its own session")]
