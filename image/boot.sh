@@ -44,7 +44,7 @@ timeout --foreground "$deadline" qemu-system-x86_64 "${accel[@]}" "${machine[@]}
     -kernel "$kernel" -initrd "$out/firstlight.initrd" \
     -append "$(cat "$out/firstlight.cmdline") firstlight.expect.gpus=0 $*" <&0 &
 guest=$!
-trap 'kill "$guest" 2> /dev/null' EXIT
+trap 'kill "$guest" 2> /dev/null || true' EXIT
 wait "$guest" || say "QEMU ended with status $? (124: the guest hung for $deadline s)"
 
 verdict=$(tr -d '\r' < "$log" | sed -n 's/^FIRSTLIGHT verdict=\([A-Z]*\) .*/\1/p' | tail -1)
