@@ -13,6 +13,8 @@ pub mod machine;
 pub mod modules;
 pub mod netlink;
 pub mod paths;
+#[cfg(test)]
+mod sample;
 pub mod stages;
 pub mod sys;
 pub mod verdict;

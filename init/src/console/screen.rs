@@ -93,16 +93,7 @@ fn names(dir: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let sys = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = sys.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        sys
-    }
+    use crate::sample::files as machine;
 
     #[test]
     fn only_an_nvidia_gpu_with_the_firmwares_display_counts() {

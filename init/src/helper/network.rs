@@ -114,16 +114,7 @@ fn pci_cards(sys: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let sys = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = sys.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        sys
-    }
+    use crate::sample::files as machine;
 
     #[test]
     fn loopback_and_virtual_links_are_no_cards() {
