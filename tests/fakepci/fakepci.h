@@ -8,6 +8,7 @@
  *   image.c     what a function's configuration space holds at power-on
  *   ops.c       what a read and a write do to it
  *   faults.c    where a broken function differs from a sound one
+ *   registers.c what NVIDIA's driver reads of a GPU before it starts it
  *   bridge.c    how the kernel gets to see all this
  */
 #ifndef FAKEPCI_H
@@ -87,6 +88,10 @@ u32 fault_on_read(struct node *n, int where, int size, u32 value);
 bool fault_hides(const struct node *n, int where);
 bool fault_drops_write(struct node *n, int where, int size);
 int fault_by_name(const char *name);
+
+/* Where BAR 0 of the GPUs lies in memory; 0: nowhere, it reads as nothing. */
+extern ulong registers;
+void registers_fill(int domain);
 
 extern struct pci_ops fakepci_ops;
 
