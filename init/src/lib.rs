@@ -5,6 +5,7 @@ pub mod child;
 pub mod config;
 pub mod console;
 pub mod disk;
+pub mod driver;
 pub mod environment;
 pub mod fault;
 pub mod handoff;

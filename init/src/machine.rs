@@ -9,6 +9,7 @@ use crate::sys::machine::since_boot;
 use crate::verdict::Judgement;
 use log::info;
 use std::fmt::Display;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// The boot's shared state.
@@ -22,6 +23,11 @@ pub struct Machine {
     pub on_fault: Action,
     /// Whether the verdict was told: it is told once.
     pub announced: bool,
+    /// How long the kernel took to unpack the initrd, when its log says so.
+    pub initrd: Option<Duration>,
+    /// The driver's devices, open so that the GPUs stay initialised. Never closed: that can hang.
+    /// No child gets them; a switch of the root hands them on.
+    pub held: Vec<OwnedFd>,
     started: Duration,
 }
 
@@ -33,7 +39,8 @@ impl Machine {
     pub fn new(console: Console) -> Result<Self, Fault> {
         let started = since_boot();
         let children = Children::new().map_err(Fault::Signals)?;
-        Ok(Self { console, children, on_fault: Action::Hold, announced: false, started })
+        let (initrd, held) = (None, Vec::new());
+        Ok(Self { console, children, on_fault: Action::Hold, announced: false, initrd, held, started })
     }
 
     /// Runs a stage and prints its line.
@@ -84,7 +91,8 @@ impl Machine {
         let init = since_boot().saturating_sub(self.started);
         let own = init.saturating_sub(self.children.waited()).as_millis();
         let (kernel, init) = (seconds(self.started), seconds(init));
-        info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
+        let initrd = self.initrd.map_or_else(String::new, |took| format!(" (initrd {})", seconds(took)));
+        info!("boot      kernel {kernel} s{initrd}, init to verdict {init} s, init's own {own} ms");
         judgement.announcement().iter().for_each(|line| info!("{line}"));
     }
 

@@ -87,6 +87,14 @@ pub fn enter_root_here() -> io::Result<()> {
 /// # Errors
 /// As the loop driver says.
 pub fn loop_device(image: &File) -> io::Result<String> {
+    /// Somebody else may take the free device first.
+    const TRIES: usize = 32;
+    let busy = |e: &io::Error| e.kind() == io::ErrorKind::ResourceBusy;
+    let tried = (1..TRIES).map(|_| attach(image)).find(|tried| !tried.as_ref().is_err_and(busy));
+    tried.unwrap_or_else(|| attach(image))
+}
+
+fn attach(image: &File) -> io::Result<String> {
     /// `struct loop_config` of linux/loop.h: descriptor, block size, `struct loop_info64` (232
     /// bytes, whose `lo_flags` is at 52), reserved.
     #[repr(C)]
