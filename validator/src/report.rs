@@ -1,6 +1,7 @@
 //! The report: everything that one run of `validate` found out, as `firstlight.report/1`. Every
 //! key is always there; what does not exist on the machine is `null`. Renderers only read it.
 
+mod driver;
 mod fingerprint;
 mod read;
 
@@ -10,8 +11,9 @@ pub use read::{BadReport, from_json};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::host::identity::Appliance;
+use crate::host::nvidia::gpus::Information;
 use crate::outcome::{Outcome, Verdict};
-use crate::pcie::model::{Bdf, Fabric, Link};
+use crate::pcie::model::{Bdf, Device, Fabric, Link};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -164,22 +166,24 @@ impl MachineEntry {
 }
 
 impl Gpu {
-    /// The GPUs of a fabric, as far as they are known without a driver.
+    /// The GPUs of a fabric, with what the driver says about them.
     #[must_use]
-    pub fn all(fabric: &Fabric) -> Vec<Self> {
+    pub fn all(fabric: &Fabric, told: &BTreeMap<String, Information>) -> Vec<Self> {
         let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-        gpus.map(|d| Self {
-            bdf: d.bdf,
-            device: d.device.clone(),
-            name: None,
-            uuid: None,
-            vbios: None,
-            bar1_bytes: d.aperture().filter(|b| b.start != 0).map(|b| b.bytes),
-            numa: d.numa,
-            driver: d.driver.clone(),
-            link: d.link.clone(),
-        })
-        .collect()
+        let told = |d: &Device| told.get(&d.bdf.to_string()).cloned().unwrap_or_default();
+        gpus.map(|d| (d, told(d)))
+            .map(|(d, told)| Self {
+                bdf: d.bdf,
+                device: d.device.clone(),
+                name: told.name,
+                uuid: told.uuid,
+                vbios: told.vbios,
+                bar1_bytes: d.aperture().filter(|b| b.start != 0).map(|b| b.bytes),
+                numa: d.numa,
+                driver: d.driver.clone(),
+                link: d.link.clone(),
+            })
+            .collect()
     }
 }
 

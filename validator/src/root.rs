@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A folder that stands for `/`.
@@ -75,6 +75,30 @@ impl Root {
         fs::read_link(self.join(rel))
     }
 
+    /// True when there is something at this place, links followed.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn exists(&self, rel: impl AsRef<Path>) -> io::Result<bool> {
+        self.join(rel).try_exists()
+    }
+
+    /// Major and minor number of a character device. A recorded machine kept in git cannot hold
+    /// device nodes: there, and only there, a file with `c MAJOR MINOR` stands for one.
+    ///
+    /// # Errors
+    /// Whatever the kernel says; `InvalidData` when it is something else than a character device.
+    pub fn character_device(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
+        let path = self.join(rel);
+        let meta = fs::metadata(&path)?;
+        if meta.file_type().is_char_device() {
+            let number = meta.rdev();
+            return Ok((rustix::fs::major(number), rustix::fs::minor(number)));
+        }
+        let recorded = if self.is_live() { None } else { recorded_device(&fs::read_to_string(path)?) };
+        recorded.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no character device"))
+    }
+
     /// Opens a file for reads that never wait: /dev/kmsg ends where the log ends at this moment,
     /// and a pipe in a recorded machine cannot block.
     ///
@@ -94,5 +118,34 @@ impl Root {
         let file = OpenOptions::new().write(true).open(self.join(rel))?;
         let n = file.write_at(bytes, offset)?;
         if n == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    }
+}
+
+/// `c 195 255`
+fn recorded_device(text: &str) -> Option<(u32, u32)> {
+    let mut words = text.split_whitespace();
+    let (kind, major, minor) = (words.next()?, words.next()?, words.next()?);
+    (kind == "c" && words.next().is_none()).then_some(())?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_told_by_its_numbers_and_a_file_is_none() {
+        let live = Root::new("/");
+        assert_eq!(live.character_device("dev/null").unwrap(), (1, 3));
+        assert!(live.character_device("etc/passwd").is_err());
+        let dir = tempfile::tempdir().unwrap();
+        let recorded = Root::new(dir.path());
+        for (text, device) in
+            [("c 195 255\n", Some((195, 255))), ("b 8 0\n", None), ("", None), ("c 195 0 1", None)]
+        {
+            fs::write(dir.path().join("node"), text).unwrap();
+            assert_eq!(recorded.character_device("node").ok(), device, "{text}");
+        }
+        assert_eq!(recorded.character_device("none").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

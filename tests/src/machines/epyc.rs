@@ -2,6 +2,7 @@
 //! socket: every GPU has a root bus and a node of its own, both NICs share those of GPU 6.
 
 use super::config::{Link, Port};
+use super::driver::Driver;
 use super::machine::{Function, Machine};
 use super::parts::{BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, gpu, host_bridge, nic};
 
@@ -24,10 +25,10 @@ const GPP_BRIDGE: (u16, u16) = (0x1022, 0x1483);
 const CONNECTX_6_DX: (u16, u16) = (0x15b3, 0x101d);
 const GEN4_X16: Link = Link::full(4, 16);
 
-/// As it works: BAR1 covers all memory, ACS is off.
+/// As it works: BAR1 covers all memory, ACS is off, the appliance's driver runs.
 pub fn eight() -> Machine {
-    let about = "8 x RTX 4090, 2 x EPYC 7542 (NPS4), 4 NICs: BAR1 32 GiB, ACS off, IOMMU off";
-    machine("epyc-8x4090", about, BAR1_32G, 0x0000)
+    let about = "8 x RTX 4090, 2 x EPYC 7542 (NPS4), 4 NICs: BAR1 32 GiB, ACS off, IOMMU off, patched driver";
+    Machine { driver: Driver::patched(), ..machine("epyc-8x4090", about, BAR1_32G, 0x0000) }
 }
 
 /// As firmware and kernel leave it: BAR1 256 MiB, and ACS on although the IOMMU is off.

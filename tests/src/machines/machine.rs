@@ -2,6 +2,7 @@
 //! a folder in the layout of /sys and /proc is left to `tree`.
 
 use super::config::Link;
+use super::driver::Driver;
 
 /// One PCI function.
 #[derive(Debug, Clone)]
@@ -53,12 +54,14 @@ pub struct Machine {
     pub tables: Vec<&'static str>,
     /// The kernel's command line.
     pub cmdline: &'static str,
+    /// NVIDIA's driver, where it has a GPU.
+    pub driver: Driver,
     /// Maker, product and firmware version, as DMI tells them.
     pub dmi: [&'static str; 3],
 }
 
 impl Machine {
-    /// A machine of 16 processors with `functions` and no IOMMU.
+    /// A machine of 16 processors with `functions`, a distribution's driver and no IOMMU.
     pub fn new(name: &'static str, about: &'static str, functions: Vec<Function>) -> Self {
         Self {
             name,
@@ -71,6 +74,7 @@ impl Machine {
             tables: Vec::new(),
             cmdline: "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0 \
                 pcie_aspm.policy=performance",
+            driver: Driver::stock("550.163.01"),
             dmi: ["Example", "Workstation", "1.0"],
         }
     }

@@ -3,6 +3,8 @@
 //! the validator's tests and `lspci -O sysfs.path=` read them; `record-machines` writes them.
 
 mod config;
+mod driver;
+mod drivers;
 mod epyc;
 mod machine;
 mod parts;
@@ -15,7 +17,7 @@ pub use tree::write;
 use std::path::PathBuf;
 
 /// Every machine that is checked in.
-pub const ALL: [fn() -> Machine; 13] = [
+pub const ALL: [fn() -> Machine; 16] = [
     epyc::eight,
     epyc::eight_before,
     small::switch,
@@ -29,6 +31,9 @@ pub const ALL: [fn() -> Machine; 13] = [
     small::narrow_link,
     small::nouveau,
     small::boot_display,
+    drivers::mismatch,
+    drivers::small_bar1,
+    drivers::broken_patch,
 ];
 
 /// The folder of the checked-in machines.

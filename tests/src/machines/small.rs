@@ -34,7 +34,11 @@ fn workstation() -> Vec<Function> {
     ]
 }
 
-fn workstation_with(name: &'static str, about: &'static str, change: impl Fn(&mut Machine)) -> Machine {
+pub(super) fn workstation_with(
+    name: &'static str,
+    about: &'static str,
+    change: impl Fn(&mut Machine),
+) -> Machine {
     let mut machine = Machine::new(name, about, workstation());
     change(&mut machine);
     machine

@@ -1,6 +1,7 @@
 //! Writes a machine as a folder in the layout of the real /sys and /proc.
 
 use super::config::Link;
+use super::driver;
 use super::machine::{Function, Machine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,6 +27,7 @@ pub fn write(machine: &Machine, to: &Path) -> io::Result<()> {
     write_iommu(machine, to)?;
     write_modules(machine, to)?;
     write_screen(machine, &places, to)?;
+    driver::write(machine, to)?;
     write_host(machine, to)
 }
 
@@ -129,9 +131,6 @@ fn write_modules(machine: &Machine, to: &Path) -> io::Result<()> {
     folder(to, "sys/module", drivers.is_empty())?;
     for driver in drivers {
         file(to, &format!("sys/module/{driver}/initstate"), "live\n")?;
-        if driver == "nvidia" {
-            file(to, "sys/module/nvidia/version", "550.163.01\n")?;
-        }
     }
     Ok(())
 }
@@ -164,7 +163,7 @@ fn folder(to: &Path, at: &str, empty: bool) -> io::Result<()> {
     if empty { file(to, &format!("{at}/{KEEP}"), "") } else { Ok(()) }
 }
 
-fn file(to: &Path, at: &str, text: &str) -> io::Result<()> {
+pub(super) fn file(to: &Path, at: &str, text: &str) -> io::Result<()> {
     bytes(to, at, text.as_bytes())
 }
 
@@ -172,7 +171,7 @@ fn bytes(to: &Path, at: &str, bytes: &[u8]) -> io::Result<()> {
     fs::write(with_parents(to, at)?, bytes)
 }
 
-fn link(to: &Path, at: &str, target: &str) -> io::Result<()> {
+pub(super) fn link(to: &Path, at: &str, target: &str) -> io::Result<()> {
     symlink(target, with_parents(to, at)?)
 }
 

@@ -1,5 +1,12 @@
 //! The table of all findings: code, what it says, the usual cause, the next thing to do. Findings
 //! are made from it, `firstlight list --findings` prints it, and the README's table is that print.
+//! It stands in three files: here the machine, in `code/driver` NVIDIA's driver, in `code/itself`
+//! the validator. Each adds its lines to those before it and hands them on.
+
+#[macro_use]
+mod driver;
+#[macro_use]
+mod itself;
 
 /// One line of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +22,7 @@ pub struct Entry {
 }
 
 macro_rules! codes {
-    ($($name:ident $code:literal means $means:literal cause $cause:literal remedy $remedy:literal)*) => {
+    ([] $($name:ident $code:literal means $means:literal cause $cause:literal remedy $remedy:literal)*) => {
         /// Every finding that firstlight can make.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Code { $(#[doc = $means] $name),* }
@@ -23,6 +30,12 @@ macro_rules! codes {
         impl Code {
             /// All of them, in the order of the README's table.
             pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The one that people and other programs write as `code`.
+            #[must_use]
+            pub fn named(code: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|c| c.entry().code == code)
+            }
 
             /// Its line of the table.
             #[must_use]
@@ -35,7 +48,7 @@ macro_rules! codes {
     };
 }
 
-codes! {
+driver! { [itself codes]
     // The fabric.
     AcsRedirect "ACS-REDIRECT"
         means "a port on a GPU path sends peer traffic to the root complex instead of straight to the peer"
@@ -90,7 +103,7 @@ codes! {
         cause "the device has fallen off the bus or lost power"
         remedy "power-cycle the machine and look at the kernel log for AER and link-down lines"
     GpuGone "GPU-GONE"
-        means "a GPU no longer answers: its configuration space reads as ones"
+        means "a GPU no longer answers: its configuration space reads as ones, or the driver says that it fell off the bus"
         cause "the GPU fell off the bus: power, heat, riser or slot"
         remedy "power the machine off and on; then reseat the card, its riser and its power cables"
     LinkNarrow "LINK-NARROW"
@@ -147,8 +160,8 @@ codes! {
         cause "a link with bit errors: card, riser, cable or slot"
         remedy "reseat the device that the line names and run again; look at its link's speed and width"
     GpuXid "GPU-XID"
-        means "the NVIDIA driver logged an Xid error while a test ran"
-        cause "depends on the number in the line: hardware, driver or program"
+        means "the NVIDIA driver logged an Xid error"
+        cause "depends on the number: hardware, driver or program"
         remedy "look the number up in NVIDIA's list of Xid errors"
     // GPUs and what sits on them.
     GpuNone "GPU-NONE"
@@ -168,9 +181,9 @@ codes! {
         cause "the kernel loaded its own driver for the card, or it was handed to a virtual machine"
         remedy "blacklist the driver (module_blacklist=NAME on the kernel command line) and boot again"
     DriverMismatch "DRIVER-MISMATCH"
-        means "the NVIDIA kernel driver is not of the expected version"
-        cause "another driver is installed than the configuration names"
-        remedy "install the expected version, or correct expect.driver"
+        means "parts of the NVIDIA driver are of different versions, or it is not of the expected one"
+        cause "kernel modules, libraries and GPU firmware come from different installations"
+        remedy "install all parts of one version and boot again; where only expect.driver differs, correct it"
     DisplayOnGpu "DISPLAY-ON-GPU"
         means "a framebuffer sits on an NVIDIA GPU and may spoil peer-to-peer in one direction"
         cause "the firmware's boot display is that GPU"
@@ -179,27 +192,6 @@ codes! {
         means "the configuration expects something that could not be looked at"
         cause "the NVIDIA driver is not loaded, or this version measures no such thing"
         remedy "load the driver, or take the key out of [expect]"
-    // The validator itself.
-    SysUnreadable "SYS-UNREADABLE"
-        means "a file of the machine that a test needs could not be read or understood"
-        cause "the kernel lacks that interface, the recording is incomplete, or the right to read it is missing"
-        remedy "run as root on the machine itself, or record the machine again"
-    TestNotRun "TEST-NOT-RUN"
-        means "a mandatory test was left out, so the machine is not proven"
-        cause "it was left out by --only, --skip or the configuration"
-        remedy "run `firstlight validate` without --only and --skip, and empty validate.only and validate.skip"
-    TestTimeout "TEST-TIMEOUT"
-        means "a test did not end within its time"
-        cause "the kernel or a device does not answer a read"
-        remedy "look at the kernel's log for the device; raise validate.timeout_s on a very slow machine"
-    TestCrashed "TEST-CRASHED"
-        means "the process that ran a test died or gave no usable answer"
-        cause "a fault in firstlight or in a library that it loaded"
-        remedy "keep the report with its last lines and report the fault"
-    ReportUnwritable "REPORT-UNWRITABLE"
-        means "the report could not be written, so nobody can read this verdict later"
-        cause "the file system is full or read-only, or the folder does not exist"
-        remedy "free space, or name another file with --json"
 }
 
 #[cfg(test)]
@@ -212,7 +204,8 @@ mod tests {
         let codes: BTreeSet<_> = Code::ALL.iter().map(|c| c.entry().code).collect();
         assert_eq!(codes.len(), Code::ALL.len());
         for code in codes {
-            assert!(code.chars().all(|c| c.is_ascii_uppercase() || c == '-'), "{code}");
+            let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '-';
+            assert!(code.chars().all(fits), "{code}");
         }
     }
 

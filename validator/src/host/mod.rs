@@ -4,10 +4,10 @@
 pub mod cmdline;
 pub mod cpu;
 pub mod dma_groups;
-pub mod gpu_names;
 pub mod identity;
 pub mod iommu;
 pub mod kmsg;
 pub mod madt;
 pub mod modules;
+pub mod nvidia;
 pub mod screen;

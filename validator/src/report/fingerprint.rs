@@ -3,6 +3,7 @@
 
 use super::{Driver, Gpu};
 use crate::host::identity::Identity;
+use crate::host::nvidia::module::ModuleHash;
 use crate::pcie::model::{Bdf, Device, Fabric, IommuMode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -16,8 +17,10 @@ use std::fmt::Write as _;
 pub struct BoundTo {
     /// Version of the loaded driver.
     pub driver: Option<String>,
-    /// SHA-256 of its module file; `null` without a driver.
-    pub module_sha256: Option<String>,
+    /// The kernel's hash of its sources; `null` without a driver.
+    pub module_srcversion: Option<String>,
+    /// The linker's hash of the module; `null` without a driver.
+    pub module_build_id: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -49,7 +52,13 @@ pub struct BoundGpu {
 impl BoundTo {
     /// Gathers it from what was read.
     #[must_use]
-    pub fn of(identity: &Identity, driver: &Driver, gpus: &[Gpu], fabric: Option<&Fabric>) -> Self {
+    pub fn of(
+        identity: &Identity,
+        driver: &Driver,
+        hash: &ModuleHash,
+        gpus: &[Gpu],
+        fabric: Option<&Fabric>,
+    ) -> Self {
         let bound = |g: &Gpu| BoundGpu {
             uuid: g.uuid.clone(),
             bdf: g.bdf,
@@ -60,7 +69,8 @@ impl BoundTo {
         let control = |d: &Device| Some((d.bdf.to_string(), d.acs.as_ref()?.ctrl));
         Self {
             driver: driver.module.clone(),
-            module_sha256: None,
+            module_srcversion: hash.srcversion.clone(),
+            module_build_id: hash.build_id.clone(),
             kernel: identity.kernel.clone(),
             cmdline: identity.cmdline.clone(),
             gpus: fabric.map(|_| gpus.iter().map(bound).collect()),
@@ -90,11 +100,13 @@ fn canonical(bound_to: &BoundTo) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn bound() -> BoundTo {
         BoundTo {
             driver: None,
-            module_sha256: None,
+            module_srcversion: None,
+            module_build_id: Some("ab01".into()),
             kernel: Some("6.12.107".into()),
             cmdline: Some("iommu=off".into()),
             gpus: Some(vec![]),
@@ -105,17 +117,18 @@ mod tests {
 
     #[test]
     fn the_hash_is_that_of_the_sorted_json() {
-        let json = r#"{"acs":{"0000:00:01.0":0},"cmdline":"iommu=off","driver":null,"gpus":[],"iommu":"off","kernel":"6.12.107","module_sha256":null}"#;
+        let json = r#"{"acs":{"0000:00:01.0":0},"cmdline":"iommu=off","driver":null,"gpus":[],"iommu":"off","kernel":"6.12.107","module_build_id":"ab01","module_srcversion":null}"#;
         assert_eq!(canonical(&bound()), json);
         let hex: String = Sha256::digest(json).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(fingerprint(&bound()), hex);
     }
 
     #[test]
-    fn a_change_of_acs_or_command_line_is_another_machine() {
+    fn a_change_of_module_acs_or_command_line_is_another_machine() {
         let acs = BoundTo { acs: Some(BTreeMap::from([("0000:00:01.0".into(), 0x1d)])), ..bound() };
         let words = BoundTo { cmdline: Some("iommu=pt".into()), ..bound() };
-        let all = [bound(), acs, words].map(|b| fingerprint(&b));
-        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+        let module = BoundTo { module_build_id: Some("ab02".into()), ..bound() };
+        let all = BTreeSet::from([bound(), acs, words, module].map(|b| fingerprint(&b)));
+        assert_eq!(all.len(), 4);
     }
 }

@@ -121,10 +121,10 @@ fn empty(root: &Root, config: &Config) -> Report {
 }
 
 fn learn(report: &mut Report, facts: Facts) {
-    let Facts { identity, fabric } = facts;
-    report.driver.module.clone_from(&identity.driver);
-    report.gpus = fabric.as_ref().map(Gpu::all).unwrap_or_default();
-    let bound_to = BoundTo::of(&identity, &report.driver, &report.gpus, fabric.as_ref());
+    let Facts { identity, fabric, driver, module, gpus } = facts;
+    report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
+    let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
+    report.driver = driver;
     report.machine = MachineEntry {
         fingerprint: fingerprint(&bound_to),
         bound_to,

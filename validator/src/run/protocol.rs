@@ -3,9 +3,13 @@
 
 use crate::config::Config;
 use crate::host::identity::Identity;
+use crate::host::nvidia::gpus::Information;
+use crate::host::nvidia::module::ModuleHash;
 use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
+use crate::report::Driver;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What a worker is asked to do.
@@ -26,6 +30,12 @@ pub struct Facts {
     pub identity: Identity,
     /// The fabric, when it could be read.
     pub fabric: Option<Fabric>,
+    /// Versions of the GPU software.
+    pub driver: Driver,
+    /// What tells the loaded module from other builds.
+    pub module: ModuleHash,
+    /// What the driver says about its GPUs, by address.
+    pub gpus: BTreeMap<String, Information>,
 }
 
 /// What a worker says.

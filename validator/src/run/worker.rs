@@ -2,9 +2,10 @@
 //! what comes out. Whatever goes wrong here ends this process, and the parent knows what to do.
 
 use super::protocol::{Facts, Message, Request};
-use crate::host::{identity, kmsg};
+use crate::host::{identity, kmsg, nvidia};
 use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
+use crate::report::Driver;
 use crate::root::Root;
 use crate::suite::{self, Machine, Test};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -25,8 +26,7 @@ pub fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
     let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
     let machine = read(request);
-    let facts = Facts { identity: machine.identity.clone(), fabric: machine.fabric.as_ref().ok().cloned() };
-    say(&mut output, &Message::Facts(Box::new(facts)))?;
+    say(&mut output, &Message::Facts(Box::new(facts(&machine))))?;
     for test in tests {
         say(&mut output, &Message::Begin(test.id.to_owned()))?;
         let start = Instant::now();
@@ -46,7 +46,19 @@ fn read(request: Request) -> Machine {
     let fabric = Fabric::read(&root).map_err(|e| chain(&e));
     let log = kmsg::read(&root);
     let identity = identity::read(&root);
-    Machine { root, config: request.config, fabric, log, identity }
+    let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
+    Machine { root, config: request.config, fabric, log, identity, nvidia }
+}
+
+fn facts(machine: &Machine) -> Facts {
+    let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+    Facts {
+        identity: machine.identity.clone(),
+        fabric: machine.fabric.as_ref().ok().cloned(),
+        driver: Driver::of(&machine.nvidia),
+        module: loaded.map(|l| l.hash.clone()).unwrap_or_default(),
+        gpus: machine.nvidia.gpus.clone().unwrap_or_default(),
+    }
 }
 
 /// An error and what it came from, in one line.

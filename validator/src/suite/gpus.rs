@@ -1,10 +1,9 @@
 //! Are the GPUs there that should be? Nothing found is never a pass by itself: only a person can
 //! say that none is expected.
 
-use super::{Group, Machine, READING, Test, machine::unreadable};
+use super::{Group, Machine, READING, Test, machine::known};
 use crate::config::{Expect, Level};
 use crate::finding::{Code, Finding, Severity};
-use crate::host::gpu_names;
 use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
 use std::collections::BTreeMap;
@@ -22,7 +21,8 @@ pub(super) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let names = gpu_names::read(&machine.root).map_err(|e| unreadable("proc/driver/nvidia/gpus", &e))?;
+    let told = known(&machine.nvidia.gpus)?;
+    let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
     Ok(judge(&machine.config.expect, fabric, &names))
 }
 

@@ -4,6 +4,8 @@ use crate::config::Config;
 use crate::finding::{Code, Finding, Severity};
 use crate::host::identity::Identity;
 use crate::host::kmsg;
+use crate::host::nvidia::{Nvidia, Read};
+use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
 use crate::root::Root;
 use std::fmt::Display;
@@ -21,6 +23,8 @@ pub struct Machine {
     pub log: Result<Vec<kmsg::Line>, String>,
     /// Names and versions.
     pub identity: Identity,
+    /// NVIDIA's driver.
+    pub nvidia: Nvidia,
 }
 
 impl Machine {
@@ -35,6 +39,30 @@ impl Machine {
         })
     }
 
+    /// The kernel's log, for tests that cannot say anything without it.
+    ///
+    /// # Errors
+    /// `KMSG-UNREADABLE` with the reason.
+    pub fn log(&self) -> Result<&[kmsg::Line], Box<Finding>> {
+        self.log.as_deref().map_err(|why| {
+            let message = format!("the kernel's log cannot be read: {why}");
+            Box::new(Code::KmsgUnreadable.finding(Severity::Error, "machine", message))
+        })
+    }
+
+    /// Why a test of the driver's work has nothing to look at: no GPU, or no driver for it, which
+    /// the test `driver` judges.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn idle(&self) -> Result<Option<Judgement>, Box<Finding>> {
+        if self.fabric()?.gpus.is_empty() {
+            return Ok(Some(Judgement::not_applicable("no NVIDIA GPU")));
+        }
+        let none = || Judgement::not_applicable("no NVIDIA driver is loaded; see the test driver");
+        Ok(known(&self.nvidia.loaded)?.is_none().then(none))
+    }
+
     /// Lines of the kernel's log that hold one of `words`, or the one line that says why there are none.
     #[must_use]
     pub fn log_evidence(&self, words: &[&str]) -> Vec<String> {
@@ -43,6 +71,11 @@ impl Machine {
             Err(why) => vec![format!("kernel log not read: {why}")],
         }
     }
+}
+
+/// What was read, or `SYS-UNREADABLE` with the file and the reason.
+pub(super) fn known<T>(read: &Read<T>) -> Result<&T, Box<Finding>> {
+    read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", why)))
 }
 
 /// `SYS-UNREADABLE`: a test cannot judge because `path` could not be read.

@@ -3,9 +3,13 @@
 //! the report, `firstlight list` and the README follow from it.
 
 mod acs;
+mod bar1;
+mod bar1_static;
 mod cmdline;
 mod cpus;
 mod display;
+mod driver;
+mod driver_params;
 mod drivers;
 mod fabric;
 #[cfg(test)]
@@ -14,6 +18,10 @@ mod gpus;
 mod iommu;
 mod links;
 mod machine;
+mod nodes;
+mod patch;
+mod peer;
+mod xid;
 
 pub use machine::Machine;
 
@@ -58,6 +66,13 @@ pub const ALL: &[&Test] = &[
     &cpus::TEST,
     &gpus::TEST,
     &drivers::TEST,
+    &driver::TEST,
+    &driver_params::TEST,
+    &patch::TEST,
+    &nodes::TEST,
+    &bar1::TEST,
+    &bar1_static::TEST,
+    &xid::TEST,
     &acs::TEST,
     &links::TEST,
     &display::TEST,
@@ -94,7 +109,8 @@ mod tests {
         assert_eq!(ids().iter().collect::<BTreeSet<_>>().len(), ALL.len());
         for test in ALL {
             assert!(test.id.len() <= 15, "{}", test.id);
-            assert!(test.id.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{}", test.id);
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(test.id.chars().all(fits), "{}", test.id);
         }
     }
 

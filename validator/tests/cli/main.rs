@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod driver;
+#[cfg(test)]
 mod fabric;
 #[cfg(test)]
 mod machine;

@@ -32,6 +32,20 @@ fn the_report_has_every_key_of_its_schema() {
     assert_eq!(report["gpus"][0]["bar1_bytes"], 32_u64 << 30);
     assert_eq!(report["machine"]["fingerprint"].as_str().unwrap().len(), 64);
     assert_eq!(report["machine"]["bound_to"]["iommu"], "off");
+    assert_eq!(report["machine"]["bound_to"]["driver"], "555.58.02");
+    assert_eq!(report["machine"]["bound_to"]["module_srcversion"], "2F5D0C9B1A3E4F607182934");
+    let versions = serde_json::json!({ "module": "555.58.02", "userspace": "555.58.02", "gsp": "555.58.02",
+                                       "nccl": "2.29.7", "cuda": null });
+    assert_eq!(report["driver"], versions);
+    assert_eq!(report["gpus"][7]["uuid"], "GPU-00000000-0000-0000-0000-000000000007");
+}
+
+#[test]
+fn the_first_line_names_driver_nccl_and_gpus() {
+    let out = good().run("validate").out;
+    let first =
+        "firstlight 0.1.0   driver 555.58.02   nccl 2.29.7   8 x NVIDIA GeForce RTX 4090   level standard";
+    assert!(out.starts_with(first), "{out}");
 }
 
 #[test]
@@ -43,6 +57,9 @@ fn the_fingerprint_follows_the_machine_and_not_the_run() {
     let machine = good();
     let before = fingerprint(&machine);
     assert_eq!(fingerprint(&machine), before);
+    machine.write("sys/module/nvidia/srcversion", "another build");
+    assert_ne!(fingerprint(&machine), before);
+    let machine = good();
     machine.write("proc/cmdline", "something else");
     assert_ne!(fingerprint(&machine), before);
     assert_ne!(fingerprint(&Machine::recorded("epyc-8x4090-before")), before);
@@ -125,7 +142,9 @@ fn a_report_file_is_replaced_as_a_whole() {
         fs::read_dir(machine.at("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["report.json", "report.txt"]);
-    assert!(fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   9 passed"));
+    assert!(
+        fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   16 passed")
+    );
 }
 
 #[test]
@@ -146,7 +165,9 @@ fn a_reader_that_stops_reading_does_not_change_the_verdict() {
 
 #[test]
 fn the_text_fits_80_columns_apart_from_paths() {
-    for name in ["epyc-8x4090-before", "iommu-translated", "no-ecam", "switch-acs"] {
+    for name in
+        ["bar1-256m", "driver-mismatch", "epyc-8x4090-before", "no-ecam", "patch-broken", "switch-acs"]
+    {
         let out = Machine::recorded(name).run("validate").out;
         for line in out.lines().skip(1).filter(|l| !l.contains("/sys/")) {
             assert!(line.chars().count() <= 80, "{name}: {line}");

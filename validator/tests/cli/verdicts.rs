@@ -30,17 +30,20 @@ fn a_server_with_eight_gpus_passes_and_one_gpu_less_fails() {
 #[test]
 fn every_recorded_machine_gets_the_verdict_that_it_is_recorded_for() {
     for (name, status, failed) in [
+        ("bar1-256m", 1, "FAIL failed=bar1,bar1-static"),
         ("boot-display", 3, "DEGRADED failed=none"),
         ("dead-gpu", 1, "FAIL failed=fabric"),
+        ("driver-mismatch", 1, "FAIL failed=driver"),
         ("epyc-8x4090", 0, "PASS failed=none"),
-        ("epyc-8x4090-before", 1, "FAIL failed=cmdline,acs"),
-        ("intel-pch", 1, "FAIL failed=acs"),
+        ("epyc-8x4090-before", 1, "FAIL failed=cmdline,bar1,acs"),
+        ("intel-pch", 1, "FAIL failed=bar1,acs"),
         ("iommu-translated", 1, "FAIL failed=cmdline,iommu,acs"),
         ("lost-cpus", 1, "FAIL failed=cpus"),
         ("malformed-chain", 2, "ERROR failed=fabric,acs"),
         ("narrow-link", 3, "DEGRADED failed=none"),
-        ("no-ecam", 1, "FAIL failed=cmdline,acs"),
-        ("nouveau", 1, "FAIL failed=drivers"),
+        ("no-ecam", 2, "ERROR failed=cmdline,bar1,acs"),
+        ("nouveau", 1, "FAIL failed=drivers,driver"),
+        ("patch-broken", 1, "FAIL failed=patch,xid"),
         ("second-domain", 0, "PASS failed=none"),
         ("switch-acs", 1, "FAIL failed=acs"),
     ] {
@@ -92,7 +95,7 @@ fn a_folder_that_is_no_machine_is_an_error_that_names_every_test() {
     assert_eq!(report["verdict"], "ERROR");
     assert_eq!(report["fabric"], serde_json::Value::Null);
     assert_eq!(report["machine"]["bound_to"]["iommu"], serde_json::Value::Null);
-    for id in ["fabric", "iommu", "cpus", "gpus", "drivers", "acs", "links", "display"] {
+    for id in firstlight::suite::ids().into_iter().filter(|id| *id != "cmdline") {
         assert_eq!(codes(&report, id), ["FABRIC-UNREADABLE"], "{id}");
     }
     assert_eq!(test(&report, "cmdline")["outcome"], "pass");
@@ -110,8 +113,18 @@ fn a_mandatory_test_that_is_left_out_costs_the_verdict_and_another_does_not() {
     verdict(&machine, "--set expect.gpus=0 validate --skip acs", 2, "FIRSTLIGHT verdict=ERROR failed=acs");
     let said = machine.run("--set expect.gpus=0 validate --only gpus,iommu,cpus,drivers,fabric");
     assert_eq!(said.status, 2);
-    assert!(said.out.contains("TEST-NOT-RUN       cmdline, acs\n"), "{}", said.out);
+    assert!(
+        said.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs\n"),
+        "{}",
+        said.out
+    );
     verdict(&machine, "--set validate.skip=acs validate", 2, "FIRSTLIGHT verdict=ERROR failed=gpus,acs");
+    verdict(
+        &Machine::recorded("epyc-8x4090"),
+        "validate --skip driver-params,bar1-static,xid",
+        0,
+        "FIRSTLIGHT verdict=PASS failed=none",
+    );
 }
 
 #[test]

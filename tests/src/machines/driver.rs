@@ -1,0 +1,155 @@
+//! NVIDIA's driver on a recorded machine: what the module shows in /sys, /proc and the kernel's log,
+//! its libraries, firmware and device nodes, and on the appliance init's account of its start.
+
+use super::machine::{Function, Machine};
+use super::tree::{file, link};
+use serde_json::{Value, json};
+use std::io;
+use std::path::Path;
+
+/// The parameters with which the appliance loads the driver for RTX 40.
+const DWORDS: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
+/// Memory of an RTX 4090 that BAR1 must show: 24210 MiB.
+const MEMORY: u64 = 0x5_e920_0000;
+/// The major number that the kernel gave nvidia-uvm.
+const UVM: u32 = 510;
+
+/// A driver.
+#[derive(Debug, Clone)]
+pub struct Driver {
+    /// Version of module and firmware.
+    pub version: &'static str,
+    /// Version of the libraries.
+    pub libraries: &'static str,
+    /// firstlight's init loaded it, with the patch.
+    pub appliance: bool,
+    /// What the kernel logged later.
+    pub log: Vec<&'static str>,
+}
+
+impl Driver {
+    /// A distribution's driver, all of one version.
+    pub const fn stock(version: &'static str) -> Self {
+        Self { version, libraries: version, appliance: false, log: Vec::new() }
+    }
+
+    /// The appliance's driver.
+    pub fn patched() -> Self {
+        Self { appliance: true, ..Self::stock("555.58.02") }
+    }
+}
+
+/// Writes what the driver shows, where it has a GPU, and the kernel's log.
+pub fn write(machine: &Machine, to: &Path) -> io::Result<()> {
+    let gpus: Vec<&Function> = machine.functions.iter().filter(|f| f.driver == Some("nvidia")).collect();
+    let mut log = vec!["Linux version 6.12.0".to_owned()];
+    if !gpus.is_empty() {
+        write_module(&machine.driver, to)?;
+        write_gpus(&machine.driver, &gpus, to)?;
+        write_files(&machine.driver, to)?;
+        log.extend(own_lines(&machine.driver, &gpus));
+        log.extend(machine.driver.log.iter().map(|line| (*line).to_owned()));
+    }
+    if machine.driver.appliance {
+        let account = serde_json::to_string_pretty(&account(&machine.driver, &gpus))?;
+        file(to, "run/firstlight/driver.json", &format!("{account}\n"))?;
+    }
+    let records: Vec<_> = (0..).zip(log).map(|(n, line)| format!("4,{n},{n}000000,-;{line}\n")).collect();
+    file(to, "dev/kmsg", &records.concat())
+}
+
+fn write_module(driver: &Driver, to: &Path) -> io::Result<()> {
+    let version = driver.version;
+    file(to, "sys/module/nvidia/version", &format!("{version}\n"))?;
+    file(to, "sys/module/nvidia/srcversion", "2F5D0C9B1A3E4F607182934\n")?;
+    file(to, "sys/module/nvidia_uvm/initstate", "live\n")?;
+    let line = format!("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n");
+    file(to, "proc/driver/nvidia/version", &line)?;
+    let dwords = if driver.appliance { DWORDS } else { "" };
+    file(to, "proc/driver/nvidia/params", &format!("EnableResizableBar: 0\nRegistryDwords: \"{dwords}\"\n"))?;
+    let devices = format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM} nvidia-uvm\n");
+    file(to, "proc/devices", &format!("{devices}\nBlock devices:\n259 blkext\n"))
+}
+
+fn write_gpus(driver: &Driver, gpus: &[&Function], to: &Path) -> io::Result<()> {
+    for (minor, gpu) in gpus.iter().enumerate() {
+        let (bdf, version) = (&gpu.bdf, driver.version);
+        let text = format!(
+            "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t {}\n\
+             GPU UUID: \t GPU-00000000-0000-0000-0000-{minor:012}\nVideo BIOS: \t 95.02.3c.80.b4\n\
+             Bus Type: \t PCIe\nDMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\nBus Location: \t {bdf}\n\
+             Device Minor: \t {minor}\nGPU Firmware: \t {version}\nGPU Excluded:\t No\n",
+            100 + minor
+        );
+        file(to, &format!("proc/driver/nvidia/gpus/{bdf}/information"), &text)?;
+    }
+    for node in nodes(gpus.len()) {
+        let (path, major, minor) = node;
+        // Git holds no device nodes; this is how a recording tells of one.
+        file(to, path.trim_start_matches('/'), &format!("c {major} {minor}\n"))?;
+    }
+    Ok(())
+}
+
+fn nodes(gpus: usize) -> Vec<(String, u32, u32)> {
+    let mut all = vec![("/dev/nvidiactl".to_owned(), 195, 255)];
+    all.extend((0..).take(gpus).map(|n| (format!("/dev/nvidia{n}"), 195, n)));
+    all.extend([("/dev/nvidia-uvm".to_owned(), UVM, 0), ("/dev/nvidia-uvm-tools".to_owned(), UVM, 1)]);
+    all
+}
+
+fn write_files(driver: &Driver, to: &Path) -> io::Result<()> {
+    let (libraries, firmware) = if driver.appliance {
+        ("run/firstlight/driver/lib", "run/firstlight/driver/firmware")
+    } else {
+        ("usr/lib/x86_64-linux-gnu", "usr/lib/firmware")
+    };
+    for name in ["libcuda.so", "libnvidia-ml.so"] {
+        let target = format!("{name}.{}", driver.libraries);
+        file(to, &format!("{libraries}/{target}"), "")?;
+        link(to, &format!("{libraries}/{name}.1"), &target)?;
+    }
+    file(to, &format!("{firmware}/nvidia/{}/gsp_ga10x.bin", driver.version), "")
+}
+
+/// What the module logs when it is loaded and when each GPU is started.
+fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
+    let loading = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64";
+    let mut lines = vec![format!("{loading}  {}  Release Build", driver.version)];
+    if driver.appliance {
+        lines.insert(0, "NVRM: firstlight patch level 1".to_owned());
+        lines.extend(gpus.iter().filter_map(|gpu| bar1_line(gpu)));
+    }
+    lines
+}
+
+fn bar1_line(gpu: &Function) -> Option<String> {
+    let (_, start, size, _) = gpu.bars.iter().find(|bar| bar.0 == 1)?;
+    let told = if *size > MEMORY { "possible" } else { "off: BAR1 is too small" };
+    let bdf = &gpu.bdf;
+    Some(format!(
+        "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of {bdf} {told}: \
+         video memory {MEMORY:#x}, BAR1 {size:#x} at {start:#x}"
+    ))
+}
+
+fn account(driver: &Driver, gpus: &[&Function]) -> Value {
+    let version = driver.version;
+    let module = |name: &str, patch: Option<&str>, parameters: String| {
+        json!({ "name": name, "file": format!("/run/firstlight/driver/modules/{name}.ko"), "version": version,
+            "vermagic": "6.12.0 SMP preempt mod_unload ", "patch": patch,
+            "srcversion": patch.map(|_| "2F5D0C9B1A3E4F607182934"), "parameters": parameters,
+            "outcome": "loaded", "errno": null, "error": null })
+    };
+    let addresses: Vec<_> = gpus.iter().map(|gpu| gpu.bdf.as_str()).collect();
+    let held: Vec<_> = (0..gpus.len()).map(|n| format!("/dev/nvidia{n}")).collect();
+    let nodes = nodes(gpus.len()).into_iter();
+    let nodes = nodes.map(|(path, major, minor)| json!({ "path": path, "major": major, "minor": minor }));
+    json!({ "schema": "firstlight.driver/1", "load": true,
+        "image": { "version": version, "source": "debian", "patch": "1", "kernel": "6.12.0", "nccl": "2.29.7" },
+        "gpus": addresses, "families": ["ada"], "nvswitches": [],
+        "modules": [module("nvidia", Some("1"), format!("NVreg_RegistryDwords={DWORDS}")),
+                    module("nvidia-uvm", None, String::new())],
+        "parameters": [{ "module": "nvidia", "name": "NVreg_RegistryDwords", "wanted": DWORDS, "found": DWORDS }],
+        "nodes": nodes.collect::<Vec<_>>(), "held": held, "findings": [], "seconds": 3.4 })
+}

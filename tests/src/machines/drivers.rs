@@ -1,0 +1,44 @@
+//! Machines whose fabric is as it should be and whose driver is not.
+
+use super::config::Link;
+use super::driver::Driver;
+use super::machine::Machine;
+use super::parts::{BAR1_256M, MEMORY_32, MEMORY_64, gpu_config};
+use super::small::workstation_with;
+
+/// After an upgrade of the libraries without a restart.
+pub fn mismatch() -> Machine {
+    workstation_with("driver-mismatch", "libraries of another version than the module that is loaded", |m| {
+        m.driver = Driver { libraries: "550.163.01", ..Driver::stock("555.58.02") };
+    })
+}
+
+/// Firmware without Resizable BAR, below the appliance's driver.
+pub fn small_bar1() -> Machine {
+    workstation_with(
+        "bar1-256m",
+        "BAR1 of both GPUs is 256 MiB, so the patched driver cannot map them",
+        |m| {
+            m.driver = Driver::patched();
+            for (bdf, bar1) in [("0000:01:00.0", 0x38_0000_0000), ("0000:02:00.0", 0x48_0000_0000)] {
+                let gpu = m.at(bdf);
+                gpu.config = gpu_config(bar1, BAR1_256M, Link::full(4, 16)).done();
+                gpu.bars = vec![(0, 0xb200_0000, 16 << 20, MEMORY_32), (1, bar1, 256 << 20, MEMORY_64)];
+            }
+        },
+    )
+}
+
+/// Peer mappings that the GPU cannot use, as a driver logs them that has only half of the patch.
+pub fn broken_patch() -> Machine {
+    workstation_with("patch-broken", "the driver maps peers in a way that the GPU faults on", |m| {
+        let assertions = [
+            "NVRM: nvAssertFailed: Assertion failed: (shifted >> pField->shift) == value @ field_desc.h:272",
+            "NVRM: nvAssertFailed: Assertion failed: (shifted & pField->maskPos) == shifted @ field_desc.h:273",
+        ];
+        let fault = "NVRM: Xid (PCI:0000:01:00): 31, pid=21804, name=simpleP2P, Ch 00000013, intr 00000000. \
+            MMU Fault: ENGINE CE3 HUBCLIENT_CE1 faulted @ 0x7f97_94000000. \
+            Fault is of type FAULT_INFO_TYPE_UNSUPPORTED_KIND ACCESS_TYPE_VIRT_WRITE";
+        m.driver = Driver { log: vec![assertions[0], assertions[1], fault], ..Driver::patched() };
+    })
+}

@@ -1,0 +1,200 @@
+//! init's account of its driver stage, `firstlight.driver/1`: what it found, loaded and created,
+//! and its findings as code, severity, subject, message and evidence. Cause and remedy come from
+//! the validator's table. Keys that a newer init adds are left alone; a missing one is an error.
+
+use super::{Read, at};
+use crate::finding::{Code, Finding, Severity};
+use crate::host::modules::absent_is_none;
+use crate::root::Root;
+use serde::{Deserialize, Serialize};
+
+/// Where init writes it.
+pub const FILE: &str = "run/firstlight/driver.json";
+/// The name of the format.
+pub const SCHEMA: &str = "firstlight.driver/1";
+
+/// The whole account.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// [`SCHEMA`]
+    pub schema: String,
+    /// `driver.load`
+    pub load: bool,
+    /// The driver image; `null` when there is none in the appliance.
+    pub image: Option<Image>,
+    /// GPU families that are present, by the names of the driver image.
+    pub families: Vec<String>,
+    /// The modules, in the order in which they were loaded.
+    pub modules: Vec<Module>,
+    /// Parameters that were asked for.
+    pub parameters: Vec<Parameter>,
+    /// Device nodes that were created.
+    pub nodes: Vec<Node>,
+    /// Nodes that init holds open, so that the GPUs stay initialised.
+    pub held: Vec<String>,
+    /// What went wrong.
+    pub findings: Vec<Noted>,
+}
+
+/// What the driver image says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Version of modules, libraries and firmware alike.
+    pub version: String,
+    /// Patch level of nvidia.ko; empty for NVIDIA's own.
+    pub patch: String,
+    /// Release of the kernel that the modules are for.
+    pub kernel: String,
+    /// Version of NCCL.
+    pub nccl: String,
+}
+
+/// One module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// `nvidia`
+    pub name: String,
+    /// Its version, as its file says.
+    pub version: Option<String>,
+    /// The kernel that it was built for, as its file says.
+    pub vermagic: Option<String>,
+    /// Its patch level, as its file says.
+    pub patch: Option<String>,
+    /// The hash of its sources, as its file says.
+    pub srcversion: Option<String>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The name of the error that loading it came back with.
+    pub error: Option<String>,
+}
+
+/// What became of a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// init loaded it.
+    Loaded,
+    /// It was there already.
+    Already,
+    /// The kernel or the module refused.
+    Failed,
+    /// It was not its turn.
+    NotTried,
+}
+
+/// A parameter as it was asked for, and as it was read back at that time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Of which module.
+    pub module: String,
+    /// `NVreg_RegistryDwords`
+    pub name: String,
+    /// What was asked for.
+    pub wanted: String,
+    /// What was read back.
+    pub found: Option<String>,
+}
+
+/// A device node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// `/dev/nvidiactl`
+    pub path: String,
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// A finding without cause and remedy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// One of the validator's codes.
+    pub code: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is about.
+    pub subject: String,
+    /// One line.
+    pub message: String,
+    /// Where it was seen.
+    pub evidence: Vec<String>,
+}
+
+/// What init may find. Another code is a defect of one of the two, and an error.
+const INITS: &[Code] = &[
+    Code::DriverNoGpu,
+    Code::DriverMismatch,
+    Code::DriverVermagic,
+    Code::DriverMissing,
+    Code::DriverRefused,
+    Code::DriverFailed,
+    Code::DriverTimeout,
+    Code::DriverParameters,
+    Code::GspMissing,
+    Code::GpuNoGsp,
+    Code::GpuNoIrq,
+    Code::GpuVbios,
+    Code::GpuInit,
+    Code::GpuGone,
+    Code::GpuXid,
+    Code::NodesMissing,
+    Code::NvswitchNoManager,
+    Code::PatchMissing,
+    Code::PatchNotEffective,
+    Code::Bar1Small,
+    Code::Bar1NotStatic,
+    Code::KmsgUnreadable,
+];
+
+impl Account {
+    /// What init says of the module of that name.
+    #[must_use]
+    pub fn module(&self, name: &str) -> Option<&Module> {
+        self.modules.iter().find(|m| m.name == name)
+    }
+
+    /// init's findings with the table's cause and remedy.
+    #[must_use]
+    pub fn findings(&self) -> Vec<Finding> {
+        self.findings.iter().map(Noted::finding).collect()
+    }
+}
+
+impl Noted {
+    fn finding(&self) -> Finding {
+        let known = Code::named(&self.code).filter(|code| INITS.contains(code));
+        let (code, severity, message) = match known {
+            Some(code) => (code, self.severity, self.message.clone()),
+            None => {
+                let message = format!("/{FILE} has the unknown code {}: {}", self.code, self.message);
+                (Code::SysUnreadable, Severity::Error, message)
+            }
+        };
+        code.finding(severity, &self.subject, message).seen_all(self.evidence.clone())
+    }
+}
+
+/// Reads it; `None` where firstlight's init did not start the machine.
+///
+/// # Errors
+/// It is there and cannot be read or is no such account.
+pub fn read(root: &Root) -> Read<Option<Account>> {
+    let bytes = absent_is_none(root.read(FILE)).map_err(|e| at(FILE, &e))?;
+    bytes.map(|bytes| parse(&bytes).map_err(|e| at(FILE, &e))).transpose()
+}
+
+/// Understands it.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(bytes: &[u8]) -> Result<Account, String> {
+    let account: Account = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    if account.schema != SCHEMA {
+        return Err(format!("schema '{}', expected '{SCHEMA}'", account.schema));
+    }
+    Ok(account)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

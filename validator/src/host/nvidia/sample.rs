@@ -1,0 +1,53 @@
+//! A folder with a few files and a driver as data, for tests.
+
+use super::Nvidia;
+use super::account::tests::with;
+use super::gpus::Information;
+use super::library::Library;
+use super::module::{Loaded, ModuleHash};
+use std::fs;
+use tempfile::TempDir;
+
+/// The files of a machine, by path and text.
+pub(crate) fn machine(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().expect("a folder above")).expect("folders");
+        fs::write(path, text).expect("a file");
+    }
+    dir
+}
+
+/// A driver of that version on that many RTX 4090, as the appliance starts it.
+pub(crate) fn nvidia(version: &str, gpus: u8) -> Nvidia {
+    let library = |name: &str, version: &str| {
+        let path = format!("/usr/lib/x86_64-linux-gnu/{name}");
+        Ok(Some(Library { path, version: Some(version.to_owned()) }))
+    };
+    let gpu = |n: u8| {
+        let information = Information {
+            name: Some("NVIDIA GeForce RTX 4090".to_owned()),
+            uuid: Some(format!("GPU-{n}")),
+            vbios: Some("95.02.3c.80.b4".to_owned()),
+            firmware: Some(version.to_owned()),
+            minor: Some(n.into()),
+        };
+        (format!("0000:{:02x}:00.0", 0x10 + n), information)
+    };
+    Nvidia {
+        account: Ok(Some(with("/image/version", version.into()))),
+        loaded: Ok(Some(Loaded {
+            version: version.to_owned(),
+            says: version.to_owned(),
+            open: true,
+            hash: ModuleHash { srcversion: Some("ABC".to_owned()), build_id: None },
+        })),
+        gpus: Ok((0..gpus).map(gpu).collect()),
+        cuda: library("libcuda.so.1", version),
+        ml: library("libnvidia-ml.so.1", version),
+        nccl: library("libnccl.so.2", "2.22.3"),
+        firmware: Ok(vec![version.to_owned()]),
+        file: Ok(None),
+    }
+}

@@ -1,0 +1,70 @@
+//! The report's versions of the GPU software, from what was read of the driver. A version that could
+//! not be read is `null` here; the test `driver` says why.
+
+use super::Driver;
+use crate::host::nvidia::library::Library;
+use crate::host::nvidia::{Nvidia, Read};
+
+impl Driver {
+    /// Gathers the versions. CUDA's is the driver's own answer, which nobody has asked for yet.
+    #[must_use]
+    pub fn of(nvidia: &Nvidia) -> Self {
+        let image = nvidia.account.as_ref().ok().and_then(|a| a.as_ref()?.image.as_ref());
+        let loaded = nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+        Self {
+            module: loaded.map(|l| l.version.clone()),
+            userspace: version(&nvidia.cuda),
+            gsp: gsp(nvidia),
+            nccl: image.map(|i| i.nccl.clone()).filter(|v| !v.is_empty()).or_else(|| version(&nvidia.nccl)),
+            cuda: None,
+        }
+    }
+}
+
+fn version(library: &Read<Option<Library>>) -> Option<String> {
+    library.as_ref().ok()?.as_ref()?.version.clone()
+}
+
+/// What runs on the GPUs; before their first use, what the kernel would give them.
+fn gsp(nvidia: &Nvidia) -> Option<String> {
+    let mut running: Vec<_> =
+        nvidia.gpus.iter().flatten().filter_map(|(_, gpu)| gpu.firmware.clone()).collect();
+    running.sort();
+    running.dedup();
+    if !running.is_empty() {
+        return Some(running.join(", "));
+    }
+    let loaded = nvidia.loaded.as_ref().ok()?.as_ref()?;
+    let found = nvidia.firmware.as_ref().ok()?;
+    found.iter().find(|version| **version == loaded.version).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::nvidia::sample::nvidia;
+
+    #[test]
+    fn versions_are_gathered_from_the_loaded_driver() {
+        let driver = Driver::of(&nvidia("555.58.02", 2));
+        assert_eq!(driver.module.as_deref(), Some("555.58.02"));
+        assert_eq!(
+            (driver.userspace.as_deref(), driver.gsp.as_deref()),
+            (Some("555.58.02"), Some("555.58.02"))
+        );
+        assert_eq!((driver.nccl.as_deref(), driver.cuda), (Some("2.29.7"), None));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_null_and_two_firmwares_are_both_named() {
+        let mut seen = nvidia("555.58.02", 2);
+        seen.cuda = Err("denied".into());
+        seen.account = Err("denied".into());
+        if let Ok(gpus) = &mut seen.gpus {
+            gpus.values_mut().next().unwrap().firmware = Some("550.163.01".into());
+        }
+        let driver = Driver::of(&seen);
+        assert_eq!((driver.userspace, driver.nccl.as_deref()), (None, Some("2.22.3")));
+        assert_eq!(driver.gsp.as_deref(), Some("550.163.01, 555.58.02"));
+    }
+}
