@@ -14,6 +14,7 @@ pub mod machine;
 pub mod modules;
 pub mod netlink;
 pub mod paths;
+pub mod read;
 #[cfg(test)]
 mod sample;
 pub mod stages;

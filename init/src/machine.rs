@@ -54,10 +54,9 @@ impl Machine {
     ) -> Result<T, Fault> {
         let began = since_boot();
         let result = stage(self);
-        let took = since_boot().saturating_sub(began).as_millis();
         match &result {
-            Ok(value) => info!("{}", stage_line(name, &value.to_string(), took)),
-            Err(fault) => info!("{}", stage_line(name, &format!("stopped by {}", fault.code()), took)),
+            Ok(value) => tell(name, value, began),
+            Err(fault) => tell(name, &format_args!("stopped by {}", fault.code()), began),
         }
         result
     }
@@ -107,6 +106,12 @@ impl Machine {
 /// an emulator.
 fn seconds(time: Duration) -> String {
     format!("{}.{:02}", time.as_secs(), time.subsec_millis() / 10)
+}
+
+/// Prints a stage's line. Once for all stages: what differs between them is only what they say.
+fn tell(name: &str, did: &dyn Display, began: Duration) {
+    let took = since_boot().saturating_sub(began).as_millis();
+    info!("{}", stage_line(name, &did.to_string(), took));
 }
 
 fn stage_line(name: &str, did: &str, milliseconds: u128) -> String {

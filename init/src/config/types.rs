@@ -200,6 +200,14 @@ pub struct Serial {
     pub rate: Option<u32>,
 }
 
+impl Serial {
+    /// The line that is used unless a layer names others.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self { name: "ttyS0".to_owned(), rate: Some(115_200) }
+    }
+}
+
 /// What happens to a firmware framebuffer that sits on an NVIDIA GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Screen {

@@ -112,12 +112,11 @@ pub fn ask_for_lease(name: &str, deadline: Duration) -> Spec {
 /// A command of the validator with the configuration that is its.
 #[must_use]
 pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Spec {
-    let files = config.files.iter().flat_map(|file| ["--config".to_owned(), file.clone()]);
-    let words = config.set.iter().flat_map(|word| ["--set".to_owned(), word.clone()]);
-    let command = command.iter().map(|word| (*word).to_owned());
-    let mut spec = Spec::new(paths::VALIDATOR, &[], deadline);
-    spec.args = files.chain(words).chain(command).collect();
-    spec
+    let mut args = Vec::new();
+    config.files.iter().for_each(|file| args.extend(["--config", file]));
+    config.set.iter().for_each(|word| args.extend(["--set", word]));
+    args.extend(command);
+    Spec::new(paths::VALIDATOR, &args, deadline)
 }
 
 /// The validator's `env` of this boot's report.

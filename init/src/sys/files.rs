@@ -172,6 +172,24 @@ pub fn number_of(path: &Path) -> Option<(u32, u32)> {
     (device != 0).then(|| device_number(device))
 }
 
+/// As [`number_of`], of something open; a file that is no device is told apart by its inode.
+///
+/// # Errors
+/// As fstat(2).
+pub fn number_of_open(open: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let stat = rustix::fs::fstat(open)?;
+    Ok(match stat.st_rdev {
+        0 => (u32::MAX, u32::try_from(stat.st_ino).unwrap_or(u32::MAX)),
+        device => device_number(device),
+    })
+}
+
+/// Standard output, without what std keeps for it.
+#[must_use]
+pub fn standard_output() -> BorrowedFd<'static> {
+    rustix::stdio::stdout()
+}
+
 /// Opens a terminal to be written to: never waiting, never becoming ours, always at the end of what
 /// is a plain file.
 ///
