@@ -90,8 +90,10 @@ impl Machine {
         let init = since_boot().saturating_sub(self.started);
         let own = init.saturating_sub(self.children.waited()).as_millis();
         let (kernel, init) = (seconds(self.started), seconds(init));
-        let initrd = self.initrd.map_or_else(String::new, |took| format!(" (initrd {})", seconds(took)));
-        info!("boot      kernel {kernel} s{initrd}, init to verdict {init} s, init's own {own} ms");
+        info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
+        if let Some(took) = self.initrd {
+            info!("initrd    unpacked in {} s of the kernel's {kernel} s", seconds(took));
+        }
         judgement.announcement().iter().for_each(|line| info!("{line}"));
     }
 

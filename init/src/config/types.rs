@@ -33,11 +33,12 @@ pub struct Config {
 pub struct Driver {
     /// `load = true`: whether to load anything.
     pub load: bool,
-    /// `modules = ["nvidia", "nvidia-uvm"]`: in this order, dependencies first.
+    /// `modules = ["nvidia", "nvidia-uvm"]`: in this order, dependencies first; from the driver image,
+    /// else from the running kernel's modules.
     pub modules: Vec<String>,
-    /// `parameters = {}`: per module, as on insmod's command line.
+    /// `parameters = {}`: per module, as on insmod's command line; each wins over the driver image's.
     pub parameters: BTreeMap<String, String>,
-    /// `timeout_s = 300`: for all of them together.
+    /// `timeout_s = 300`: for all of the driver's start; 15 seconds more for each NVIDIA GPU.
     pub timeout: Duration,
 }
 

@@ -328,7 +328,7 @@ fn the_draft_tells_how_far_it_came() {
     let path = fake.root.path().to_owned();
     fake.start(|_, _| {
         let draft: Report = serde_json::from_slice(&fs::read("run/.driver-draft.json").unwrap()).unwrap();
-        assert_eq!((draft.gpus.len(), draft.modules.len(), draft.image.is_some()), (1, 0, true));
+        assert_eq!((draft.gpus.len(), draft.modules.len(), draft.image.is_some()), (1, 1, true));
         Err(io::Error::from_raw_os_error(12))
     });
     assert!(!path.join("run/driver.json").exists());

@@ -24,6 +24,9 @@ const ROWS: &[(&[&str], Code)] = &[
     (&["RmInitAdapter failed"], Code::GpuInit),
 ];
 
+/// Characters of a kernel's line that a message quotes.
+const QUOTED: usize = 200;
+
 /// What the lines say, if they say anything known, and the line that says it.
 #[must_use]
 pub fn of_lines(lines: &[String]) -> Option<(Code, &str)> {
@@ -62,7 +65,7 @@ impl Refusal<'_> {
         let severity = if code == Code::DriverNoGpu { Severity::Info } else { Severity::Fail };
         let message = match (code, told) {
             (Code::DriverNoGpu, _) => format!("{name}: there is no NVIDIA GPU on the bus"),
-            (_, Some((of, line))) if of == code => format!("{name}: {}", without_mark(line)),
+            (_, Some((of, line))) if of == code => format!("{name}: {}", quoted(line)),
             _ => format!("the kernel answered {name}"),
         };
         let subject = self.gpus.and_then(|gpus| only_one(gpus, &self.lines)).unwrap_or(self.module);
@@ -75,12 +78,15 @@ impl Refusal<'_> {
 pub fn of_gpu(address: &str, what: &str, otherwise: Code, lines: Vec<String>) -> Finding {
     let told = of_lines(&lines);
     let code = told.map_or(otherwise, |(code, _)| code);
-    let because = told.map_or_else(String::new, |(_, line)| format!(": {}", without_mark(line)));
+    let because = told.map_or_else(String::new, |(_, line)| format!(": {}", quoted(line)));
     Finding::fail(code, address, format!("{what}{because}")).shown_by(lines)
 }
 
-fn without_mark(line: &str) -> &str {
-    line.strip_prefix("kernel: ").unwrap_or(line)
+/// The kernel's line in a message, which is shorter than evidence may be.
+fn quoted(line: &str) -> String {
+    let line = line.strip_prefix("kernel: ").unwrap_or(line);
+    let cut: String = line.chars().take(QUOTED).collect();
+    if cut.len() < line.len() { cut + ".." } else { cut }
 }
 
 /// The GPU that the lines are about, when they name only one.

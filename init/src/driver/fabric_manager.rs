@@ -35,7 +35,8 @@ pub struct Start<'a> {
 
 impl Start<'_> {
     /// Starts it and waits until it is ready or dead. It goes on running in a session of its own,
-    /// which ends with the machine.
+    /// which ends with the machine, or with a validator that dies: everything is killed then, and the
+    /// verdict is ERROR.
     ///
     /// # Errors
     /// The finding that it is not ready.

@@ -5,7 +5,7 @@ use super::act::Run;
 use super::candidate::{Candidate, Places as ModulePlaces, find};
 use super::causes::Refusal;
 use super::parameters::{Given, given};
-use super::report::{Code, Finding, Module, Outcome};
+use super::report::{Code, Finding, Outcome};
 use super::triplet;
 use crate::modules::deps::name_of;
 use crate::sys::nodes::error_name;
@@ -30,15 +30,19 @@ impl Run<'_, '_> {
         for candidate in &candidates {
             let (given, findings) = self.given(&candidate.name);
             self.report.findings.extend(findings);
-            let mut module = candidate.untried(given.line());
             if let Some(why) = &candidate.absent {
                 self.finds(Finding::fail(Code::DriverMissing, &candidate.name, why.clone()));
                 goes_on = false;
             }
+            // Before it is tried: if that hangs, the draft names it.
+            self.report.modules.push(candidate.untried(given.line()));
             if goes_on {
-                goes_on = self.insert(candidate, &mut module);
+                let (outcome, errno) = self.insert(candidate, &given.line());
+                if let Some(module) = self.report.modules.last_mut() {
+                    (module.outcome, module.errno, module.error) = (outcome, errno, errno.map(error_name));
+                }
+                goes_on = outcome.is_in();
             }
-            self.report.modules.push(module);
         }
     }
 
@@ -58,33 +62,25 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Gives the kernel one module. False when it does not take it.
-    fn insert(&mut self, candidate: &Candidate, module: &mut Module) -> bool {
-        let Some(file) = &candidate.file else {
-            module.outcome = Outcome::Already;
-            return true;
-        };
+    /// Gives the kernel one module; what became of it, with the error number.
+    fn insert(&mut self, candidate: &Candidate, parameters: &str) -> (Outcome, Option<i32>) {
+        let Some(file) = &candidate.file else { return (Outcome::Already, None) };
         self.say(&format!("loading {}", candidate.name));
-        let result = (self.door.insert)(file, &module.parameters);
+        let result = (self.door.insert)(file, parameters);
         let lines = self.log.evidence(&candidate.name);
-        let errno = match result {
-            Ok(()) => None,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                module.outcome = Outcome::Already;
-                return true;
+        match result {
+            Ok(()) => {
+                self.said.extend(lines);
+                (Outcome::Loaded, None)
             }
-            Err(e) => Some(e.raw_os_error().unwrap_or(EINVAL)),
-        };
-        let Some(errno) = errno else {
-            module.outcome = Outcome::Loaded;
-            self.said.extend(lines);
-            return true;
-        };
-        module.outcome = Outcome::Failed;
-        (module.errno, module.error) = (Some(errno), Some(error_name(errno)));
-        let gpus = self.hardware.as_ref().map(|_| self.report.gpus.as_slice());
-        let finding = Refusal { module: &candidate.name, errno, lines, gpus }.finding();
-        self.finds(finding);
-        false
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (Outcome::Already, None),
+            Err(e) => {
+                let errno = e.raw_os_error().unwrap_or(EINVAL);
+                let gpus = self.hardware.as_ref().map(|_| self.report.gpus.as_slice());
+                let finding = Refusal { module: &candidate.name, errno, lines, gpus }.finding();
+                self.finds(finding);
+                (Outcome::Failed, Some(errno))
+            }
+        }
     }
 }

@@ -72,7 +72,8 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
     };
     let mut log = Cursor::at_end(Path::new(KMSG));
     let mut said = Said::default();
-    let spec = helper::load_driver(config, deadline(config.timeout, Path::new("/sys")), theirs);
+    let limit = if config.load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
+    let spec = helper::load_driver(config, limit, theirs);
     let mut line = |stream: Stream, line: &str| stream == Stream::Out && said.hear(line);
     let done = m.run(&spec, &mut line, |_| true);
     drop(spec);
@@ -168,7 +169,8 @@ fn line(report: &Report) -> String {
         return with_codes(&format!("{head}: {which}not loaded{error}"), report);
     }
     let (gpus, nodes, held) = (report.gpus.len(), report.nodes.len(), report.held.len());
-    with_codes(&format!("{head}, {gpus} GPUs, {nodes} nodes, {held} held"), report)
+    let plural = if gpus == 1 { "" } else { "s" };
+    with_codes(&format!("{head}, {gpus} GPU{plural}, {nodes} nodes, {held} held"), report)
 }
 
 fn version(version: &str, patch: &str) -> String {

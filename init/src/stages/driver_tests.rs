@@ -45,6 +45,9 @@ fn full() -> Report {
 #[test]
 fn the_line_says_version_patch_level_and_what_is_there() {
     assert_eq!(line(&full()), "nvidia 555.58.02+1, 8 GPUs, 19 nodes, 8 held");
+    let mut one = full();
+    one.gpus.truncate(1);
+    assert_eq!(line(&one), "nvidia 555.58.02+1, 1 GPU, 19 nodes, 8 held");
     assert_eq!(
         line(&with(full(), &[Code::GspMissing; 8])),
         "nvidia 555.58.02+1, 8 GPUs, 19 nodes, 8 held, GSP-MISSING"
