@@ -1,7 +1,7 @@
 #!/bin/sh
-# Records the running machine's /sys and /proc as far as firstlight reads them, so that its fabric
-# can be examined elsewhere: firstlight --root DIR fabric show. Run as root: others see only 64
-# bytes of configuration space.
+# Records the running machine's /sys and /proc as far as firstlight reads them, and what tells of
+# NVIDIA's driver, so that the machine can be examined elsewhere: firstlight --root DIR validate.
+# Run as root: others see only 64 bytes of configuration space.
 #
 #   record.sh DIR
 set -eu
@@ -61,6 +61,47 @@ for screen in /sys/class/graphics/fb[0-9]*; do
     if [ -d "$screen" ]; then folder "$(readlink -f "$screen")"; fi
 done
 for group in /sys/kernel/iommu_groups/*; do keep "$group/type"; done
+# device NODE...: git holds no device nodes; `c MAJOR MINOR` stands for one.
+device() {
+    for from in "$@"; do
+        [ -c "$from" ] || continue
+        mkdir -p "$to$(dirname "$from")"
+        printf 'c %d %d\n' "0x$(stat -c %t "$from")" "0x$(stat -c %T "$from")" > "$to$from"
+    done
+}
+
+# names FILE...: files of which the name is all that counts.
+names() {
+    for from in "$@"; do
+        [ -e "$from" ] || continue
+        mkdir -p "$to$(dirname "$from")"
+        : > "$to$from"
+    done
+}
+
+device /dev/nvidia* /dev/nvidia-caps/*
+names /usr/lib/firmware/nvidia/*/gsp_*.bin* /lib/firmware/nvidia/*/gsp_*.bin* \
+    /run/firstlight/driver/firmware/nvidia/*/gsp_*.bin
+for name in libcuda.so.1 libnvidia-ml.so.1 libnccl.so.2; do
+    for folder in /run/firstlight/driver/lib /usr/lib/x86_64-linux-gnu /usr/lib64 /usr/local/nvidia/lib64; do
+        from=$folder/$name
+        while [ -L "$from" ]; do
+            point "$from"
+            next=$(readlink "$from")
+            case $next in /*) from=$next ;; *) from=$(dirname "$from")/$next ;; esac
+        done
+        names "$from"
+    done
+done
+# The first record tells whether the log still has its beginning; of the others those that firstlight
+# looks for, for a log may hold what its owner may not give away.
+mkdir -p "$to/dev"
+if log=$(mktemp) && { dd if=/dev/kmsg of="$log" iflag=nonblock bs=8192 2>/dev/null || [ -s "$log" ]; }; then
+    awk 'NR == 1 || /NVRM|AER: |PCIe Bus Error|DMAR|AMD-Vi|iommu: |IO_PAGE_FAULT|x2apic|smpboot/' "$log" > "$to/dev/kmsg"
+else
+    echo "record.sh: /dev/kmsg left out" >&2
+fi
+rm -f "$log"
 # Names only: the tables themselves hold serial numbers and licence keys.
 for table in /sys/firmware/acpi/tables/*; do
     [ -f "$table" ] || continue
@@ -69,6 +110,8 @@ for table in /sys/firmware/acpi/tables/*; do
 done
 keep /sys/devices/system/node/online /sys/devices/system/cpu/possible /sys/devices/system/cpu/present /sys/devices/system/cpu/online \
     /sys/kernel/security/lockdown /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name \
-    /sys/class/dmi/id/bios_version /sys/module/nvidia/version /proc/driver/nvidia/gpus/*/information \
+    /sys/class/dmi/id/bios_version /sys/module/nvidia/version /sys/module/nvidia/srcversion \
+    /sys/module/nvidia/notes/.note.gnu.build-id /proc/driver/nvidia/version /proc/driver/nvidia/params \
+    /proc/driver/nvidia/gpus/*/information /proc/devices /run/firstlight/driver.json \
     /proc/cmdline /proc/sys/kernel/osrelease
 echo "recorded in $to"

@@ -236,13 +236,27 @@ fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
     }
 }
 
+/// What `firstlight list` prints.
+fn listed(words: &[&str]) -> String {
+    let arguments = ["run", "--quiet", "--locked", "-p", "firstlight", "--", "list"];
+    let mut command = Command::new(env!("CARGO"));
+    let output = command.args(arguments).args(words).current_dir(workspace()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The README shows every test, as the validator itself lists them.
+#[test]
+fn the_readme_shows_the_list_of_tests() {
+    let block = format!("<!-- tests -->\n```\n{}```\n<!-- /tests -->\n", listed(&[]));
+    assert!(block.lines().count() > 20, "{block}");
+    assert!(text("README.md").contains(&block), "README.md lacks what `firstlight list` prints:\n{block}");
+}
+
 /// The README shows every finding, as the validator itself lists them.
 #[test]
 fn the_readme_shows_the_table_of_findings() {
-    let arguments = ["run", "--quiet", "--locked", "-p", "firstlight", "--", "list", "--findings"];
-    let output = Command::new(env!("CARGO")).args(arguments).current_dir(workspace()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let table = String::from_utf8(output.stdout).unwrap();
+    let table = listed(&["--findings"]);
     assert!(table.lines().count() > 10, "{table}");
     let readme = text("README.md");
     for line in table.lines() {

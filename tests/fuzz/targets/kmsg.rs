@@ -3,6 +3,7 @@
 #![no_main]
 
 use firstlight::host::kmsg::{faults, parse};
+use firstlight::host::nvidia::log;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,6 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     let lines = parse(bytes);
     assert!(lines.len() <= text.lines().count());
     assert!(lines.iter().all(|line| text.contains(&line.text)));
+    assert!(log::xids(&lines).len() <= lines.len() && log::bar1_peers(&lines).len() <= lines.len());
+    assert!(log::static_maps(&lines).len() <= lines.len() && log::patch_fails(&lines).len() <= lines.len());
     for finding in faults(&lines) {
         assert!(!finding.evidence.is_empty());
     }

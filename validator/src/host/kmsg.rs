@@ -92,8 +92,15 @@ impl Cursor {
                 Err(e) => return Err(format!("/{FILE}: {e}")),
             }
         }
-        Ok(parse(&all))
+        Ok(foreign(parse(&all)))
     }
+}
+
+/// Without firstlight's own lines: init copies its console into the kernel's log, and what the report
+/// quotes there happened once.
+fn foreign(mut lines: Vec<Line>) -> Vec<Line> {
+    lines.retain(|line| !line.text.starts_with("firstlight: "));
+    lines
 }
 
 /// The lines that hold one of `words`, at most `most` of them, as evidence.
@@ -179,6 +186,13 @@ mod tests {
         std::fs::write(dir.path().join(FILE), format!("{LOG}6,342,7,-;new\n")).unwrap();
         assert_eq!(cursor.new_lines().unwrap().iter().map(|l| l.seq).collect::<Vec<_>>(), [342]);
         assert_eq!(read(&root).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn what_firstlight_quotes_did_not_happen_again() {
+        let text = LOG.replace("NVRM:", "firstlight:   seen    kmsg: NVRM:");
+        assert_eq!(foreign(parse(text.as_bytes())).len(), 2);
+        assert_eq!(foreign(parse(LOG.as_bytes())).len(), 3);
     }
 
     #[test]

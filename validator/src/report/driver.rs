@@ -42,7 +42,7 @@ fn gsp(nvidia: &Nvidia) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::nvidia::sample::nvidia;
+    use crate::host::nvidia::fixture::nvidia;
 
     #[test]
     fn versions_are_gathered_from_the_loaded_driver() {

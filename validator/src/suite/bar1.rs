@@ -2,6 +2,8 @@
 //! resized. How much memory a GPU has is known where the driver logged how much of it BAR1 shows;
 //! elsewhere BAR1 is held against the largest size that the GPU offers, which covers its memory.
 
+mod pass;
+
 use super::machine::{Machine, known};
 use super::peer::{self, Way};
 use super::{Group, READING, Test};
@@ -34,7 +36,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let gpus = peer::ways(fabric, known(&machine.nvidia.gpus)?);
     // Without the log there are still the sizes on offer.
     let memory = memory(&gpus, machine.log.as_deref().unwrap_or_default());
-    Ok(judge(&gpus, &memory))
+    Ok(pass::explained(judge(&gpus, &memory), pass::read(&machine.root), &gpus))
 }
 
 /// The memory of GPUs as the driver logged it: by address, or for all where all are of one kind.

@@ -44,10 +44,16 @@ impl Machine {
     /// # Errors
     /// `KMSG-UNREADABLE` with the reason.
     pub fn log(&self) -> Result<&[kmsg::Line], Box<Finding>> {
-        self.log.as_deref().map_err(|why| {
+        let unreadable = |why: &str| {
             let message = format!("the kernel's log cannot be read: {why}");
             Box::new(Code::KmsgUnreadable.finding(Severity::Error, "machine", message))
-        })
+        };
+        match &self.log {
+            // No kernel starts without a word: something else stands in the log's place.
+            Ok(lines) if lines.is_empty() => Err(unreadable("/dev/kmsg holds no line")),
+            Ok(lines) => Ok(lines),
+            Err(why) => Err(unreadable(why)),
+        }
     }
 
     /// Why a test of the driver's work has nothing to look at: no GPU, or no driver for it, which

@@ -39,7 +39,7 @@ const OTHERS: &[(Code, &str)] =
 fn judge(lines: &[Line]) -> Judgement {
     let mut findings = by_gpu_and_number(lines);
     for (code, words) in OTHERS {
-        let lines: Vec<_> = log::foreign(lines).filter(|l| !l.text.contains("NVRM: Xid")).cloned().collect();
+        let lines: Vec<_> = lines.iter().filter(|l| !l.text.contains("NVRM: Xid")).cloned().collect();
         let evidence = kmsg::mentioning(&lines, &[words], 8);
         let Some(first) = evidence.first() else { continue };
         findings.push(code.finding(Severity::Fail, "nvidia", first.clone()).seen_all(evidence));

@@ -44,7 +44,7 @@ type Spoilt = (&'static str, fn(&Machine), &'static str, &'static str);
 
 #[test]
 fn each_single_spoilt_thing_costs_the_pass() {
-    let spoilt: [Spoilt; 23] = [
+    let spoilt: [Spoilt; 24] = [
         ("driver", |m| m.write("sys/module/nvidia/version", "550.1\n"), "fail", "DRIVER-MISMATCH"),
         (
             "driver",
@@ -92,6 +92,7 @@ fn each_single_spoilt_thing_costs_the_pass() {
         ("nodes", |m| fs::remove_file(m.at("proc/devices")).unwrap(), "error", "SYS-UNREADABLE"),
         ("bar1-static", |m| fs::remove_file(m.at("dev/kmsg")).unwrap(), "error", "KMSG-UNREADABLE"),
         ("bar1-static", |m| m.write("dev/kmsg", "4,0,0,-;Linux version\n"), "fail", "BAR1-NOT-STATIC"),
+        ("xid", |m| m.write("dev/kmsg", ""), "error", "KMSG-UNREADABLE"),
         ("xid", |m| log(m, "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."), "fail", "GPU-XID"),
     ];
     for (id, spoil, outcome, code) in spoilt {

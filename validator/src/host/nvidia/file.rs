@@ -64,7 +64,7 @@ fn listed(modules_dep: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::super::elf::tests::object;
-    use super::super::sample::machine;
+    use super::super::fixture::machine;
     use super::*;
 
     const KERNEL: Option<&str> = Some("6.12.0");

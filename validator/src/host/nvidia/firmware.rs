@@ -36,7 +36,7 @@ pub fn versions(root: &Root) -> Read<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::machine;
+    use super::super::fixture::machine;
     use super::*;
 
     #[test]

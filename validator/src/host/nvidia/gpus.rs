@@ -56,7 +56,7 @@ pub fn parse(information: &str) -> Information {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::machine;
+    use super::super::fixture::machine;
     use super::*;
 
     const TEXT: &str = "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t 11\n\

@@ -82,7 +82,7 @@ fn version<'a>(file: &'a Path, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::machine;
+    use super::super::fixture::machine;
     use super::*;
     use std::os::unix::fs::symlink;
 

@@ -14,16 +14,10 @@ pub struct Xid<'a> {
     pub line: &'a str,
 }
 
-/// The lines that are not firstlight's own: init copies the report into the kernel's log, and what
-/// it quotes there happened once.
-pub fn foreign(lines: &[Line]) -> impl Iterator<Item = &Line> {
-    lines.iter().filter(|line| !line.text.starts_with("firstlight: "))
-}
-
 /// All Xid lines; one that cannot be understood has number 0.
 #[must_use]
 pub fn xids(lines: &[Line]) -> Vec<Xid<'_>> {
-    foreign(lines).filter_map(|line| xid(&line.text)).collect()
+    lines.iter().filter_map(|line| xid(&line.text)).collect()
 }
 
 fn xid(line: &str) -> Option<Xid<'_>> {
@@ -42,7 +36,7 @@ fn xid(line: &str) -> Option<Xid<'_>> {
 #[must_use]
 pub fn static_maps(lines: &[Line]) -> Vec<u64> {
     let size = |line: &Line| hex(line.text.split_once("Static bar1 mapped offset ")?.1, " size 0x");
-    foreign(lines).filter_map(size).collect()
+    lines.iter().filter_map(size).collect()
 }
 
 /// What our patches say of a GPU each time that it is started: `BAR1 peer-to-peer of 0000:01:00.0
@@ -61,7 +55,7 @@ pub struct Bar1Peer<'a> {
 /// All of them, in the log's order: the last one about a GPU holds.
 #[must_use]
 pub fn bar1_peers(lines: &[Line]) -> Vec<Bar1Peer<'_>> {
-    foreign(lines).filter_map(|line| bar1_peer(&line.text)).collect()
+    lines.iter().filter_map(|line| bar1_peer(&line.text)).collect()
 }
 
 fn bar1_peer(line: &str) -> Option<Bar1Peer<'_>> {
@@ -84,7 +78,7 @@ fn hex(text: &str, before: &str) -> Option<u64> {
 /// How many lines say that a mapping from one GPU to another through BAR1 was made.
 #[must_use]
 pub fn peer_maps(lines: &[Line]) -> usize {
-    foreign(lines).filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between")).count()
+    lines.iter().filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between")).count()
 }
 
 /// The lines of a driver that was told to use peer-to-peer through BAR1 and does it wrong: page
@@ -92,7 +86,7 @@ pub fn peer_maps(lines: &[Line]) -> usize {
 /// of the copy engine that then meets them.
 #[must_use]
 pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
-    let all = foreign(lines).map(|l| l.text.as_str());
+    let all = lines.iter().map(|l| l.text.as_str());
     let bad = |line: &&str| {
         (line.contains("nvAssertFailed") && line.contains("field_desc.h"))
             || (line.contains("NVRM: Xid") && line.contains("FAULT_INFO_TYPE_UNSUPPORTED_KIND"))
@@ -150,12 +144,6 @@ mod tests {
         let good = Bar1Peer { gpu: "0000:01:00.0", off: None, memory };
         let small = Bar1Peer { gpu: "0000:41:00.0", off: Some("BAR1 is too small"), memory };
         assert_eq!(bar1_peers(&lines), [good, small]);
-    }
-
-    #[test]
-    fn what_firstlight_quotes_did_not_happen_again() {
-        let lines = log(&["firstlight:          seen    kmsg: NVRM: Xid (PCI:0000:01:00): 31, x"]);
-        assert_eq!((xids(&lines), foreign(&lines).count()), (vec![], 0));
     }
 
     #[test]

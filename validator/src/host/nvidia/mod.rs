@@ -6,14 +6,14 @@ pub mod account;
 pub mod elf;
 pub mod file;
 pub mod firmware;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod gpus;
 pub mod library;
 pub mod log;
 pub mod module;
 pub mod nodes;
 pub mod params;
-#[cfg(test)]
-pub(crate) mod sample;
 pub mod version;
 
 use crate::root::Root;

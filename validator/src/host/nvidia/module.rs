@@ -37,7 +37,11 @@ pub struct ModuleHash {
 /// Loaded, but its version cannot be read in both places.
 pub fn read(root: &Root) -> Read<Option<Loaded>> {
     if absent_is_none(root.names(FOLDER)).map_err(|e| at(FOLDER, &e))?.is_none() {
-        return Ok(None);
+        // Some sandboxes show the driver's own files and not the kernel's.
+        return match root.exists(PROC) {
+            Ok(true) => Err(at(FOLDER, &format!("not there, although /{PROC} is"))),
+            _ => Ok(None),
+        };
     }
     let path = format!("{FOLDER}/version");
     let version = root.text(&path).map_err(|e| at(&path, &e))?;
@@ -76,7 +80,7 @@ fn build_id(note: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::machine;
+    use super::super::fixture::machine;
     use super::*;
 
     const VERSION: (&str, &str) = ("sys/module/nvidia/version", "555.58.02\n");
@@ -98,6 +102,8 @@ mod tests {
         assert!(read(&Root::new(silent.path())).unwrap_err().starts_with("/sys/module/nvidia/version: "));
         let half = machine(&[VERSION]);
         assert!(read(&Root::new(half.path())).unwrap_err().starts_with("/proc/driver/nvidia/version: "));
+        let foreign = machine(&[(PROC, "NVRM version: x 1.2")]);
+        assert!(read(&Root::new(foreign.path())).unwrap_err().contains("not there, although"));
         let odd = machine(&[VERSION, (PROC, "NVRM version: none\n")]);
         assert!(read(&Root::new(odd.path())).unwrap_err().contains("no version in"));
     }

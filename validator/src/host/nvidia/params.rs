@@ -56,7 +56,7 @@ fn unquoted(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::machine;
+    use super::super::fixture::machine;
     use super::*;
 
     #[test]

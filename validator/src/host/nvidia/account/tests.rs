@@ -1,6 +1,6 @@
 //! The account of a healthy stage, and what is refused.
 
-use super::super::sample::machine;
+use super::super::fixture::machine;
 use super::*;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Each part of another version, missing, or for another kernel.
 
 use super::*;
-use crate::host::nvidia::sample::nvidia;
+use crate::host::nvidia::fixture::nvidia;
 
 const KERNEL: Option<&str> = Some("6.12.107-firstlight");
 
