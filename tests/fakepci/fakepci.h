@@ -9,10 +9,12 @@
  *   ops.c       what a read and a write do to it
  *   faults.c    where a broken function differs from a sound one
  *   bridge.c    how the kernel gets to see all this
+ *   driver.c    a driver that holds functions
  */
 #ifndef FAKEPCI_H
 #define FAKEPCI_H
 
+#include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/unaligned.h>
 
@@ -89,5 +91,8 @@ bool fault_drops_write(struct node *n, int where, int size);
 int fault_by_name(const char *name);
 
 extern struct pci_ops fakepci_ops;
+
+int driver_register_stub(void);
+void driver_unregister_stub(void);
 
 #endif

@@ -15,7 +15,7 @@ pub use tree::write;
 use std::path::PathBuf;
 
 /// Every machine that is checked in.
-pub const ALL: [fn() -> Machine; 13] = [
+pub const ALL: [fn() -> Machine; 14] = [
     epyc::eight,
     epyc::eight_before,
     small::switch,
@@ -29,6 +29,7 @@ pub const ALL: [fn() -> Machine; 13] = [
     small::narrow_link,
     small::nouveau,
     small::boot_display,
+    small::small_bars,
 ];
 
 /// The folder of the checked-in machines.
