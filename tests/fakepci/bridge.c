@@ -3,7 +3,6 @@
  * How the kernel gets to see it: a host bridge with its own domain, bus numbers
  * and address windows, registered when the module loads.
  */
-#include <linux/module.h>
 #include <linux/platform_device.h>
 #include <linux/sizes.h>
 #include "fakepci.h"
@@ -110,9 +109,14 @@ static int __init fakepci_init(void)
 	ret = claim_windows();
 	if (ret)
 		goto no_windows;
+	ret = driver_register_stub();
+	if (ret)
+		goto no_driver;
 	ret = probe();
 	if (!ret)
 		return 0;
+	driver_unregister_stub();
+no_driver:
 	release_windows();
 no_windows:
 	platform_device_unregister(parent);
@@ -130,6 +134,7 @@ static void __exit fakepci_exit(void)
 	pci_stop_root_bus(bus);
 	pci_remove_root_bus(bus);
 	pci_unlock_rescan_remove();
+	driver_unregister_stub();
 	release_windows();
 	platform_device_unregister(parent);
 	topology_free();

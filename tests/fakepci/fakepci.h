@@ -10,10 +10,12 @@
  *   faults.c    where a broken function differs from a sound one
  *   registers.c what NVIDIA's driver reads of a GPU before it starts it
  *   bridge.c    how the kernel gets to see all this
+ *   driver.c    a driver that holds functions
  */
 #ifndef FAKEPCI_H
 #define FAKEPCI_H
 
+#include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/unaligned.h>
 
@@ -94,5 +96,8 @@ extern ulong registers;
 void registers_fill(int domain);
 
 extern struct pci_ops fakepci_ops;
+
+int driver_register_stub(void);
+void driver_unregister_stub(void);
 
 #endif

@@ -27,7 +27,7 @@ impl Topology {
         Self::default()
     }
 
-    /// A module parameter other than the topology: `domain=2`, `window=..`, `preserve=1`.
+    /// A module parameter other than the topology: `domain=2`, `window=..`, `preserve=1`, `bind=ID`.
     pub fn parameter(&mut self, parameter: &str) {
         let _ = write!(self.parameters, ";{parameter}");
     }
@@ -67,6 +67,11 @@ impl Topology {
     /// A Mellanox network card.
     pub fn nic(&mut self, above: Node, options: Options<'_>) -> Node {
         self.add(format!("nic:parent={}", above.0), options)
+    }
+
+    /// A GPU's sound function, beside it.
+    pub fn audio(&mut self, above: Node) -> Node {
+        self.add(format!("audio:parent={}:fn=1", above.0), "")
     }
 
     fn add(&mut self, mut node: String, options: Options<'_>) -> Node {

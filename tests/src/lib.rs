@@ -3,6 +3,7 @@
 //! and judges the console, the end and the files that come back.
 
 pub mod archive;
+pub mod bars;
 pub mod boot;
 pub mod booted;
 pub mod config_space;
