@@ -10,7 +10,7 @@ source "$REPO/image/driver/describe.sh"
 here=$REPO/image/driver kernel=$1
 describe_driver
 [ "$driver_source" != none ] || die "$DRIVER_FILE describes no driver"
-modules=$("$here/modules.sh" "$kernel")
+modules=$("$here/modules.sh" "$kernel" --where)
 
 # The squashfs holds its blocks as they are, and the archive around it is compressed as one: NCCL repeats
 # itself over megabytes, which blocks of their own cannot see (25 MB instead of 55). Small blocks, since
@@ -18,11 +18,18 @@ modules=$("$here/modules.sh" "$kernel")
 key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/dropped.txt; for use in driver driver-nccl tools; do locked "$use"; done; } | hash_of -)
 result=$CACHE/driver/image-$key
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+mkdir -p "$CACHE/driver"
+exec 9> "$CACHE/driver-image.lock"; flock 9
+[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 began=$(date +%s)
-work=$(mktemp -d "$CACHE/driver/work.XXXXXX"); trap 'rm -rf "$work"' EXIT
+work=$CACHE/driver/image.work; trap 'rm -rf "$work"' EXIT
+rm -rf "$result" "$work"
 mkdir -p "$work"/{image/modules,image/doc,userspace,nccl,origins,result,initrd/usr/lib/firstlight}
 image=$work/image
 
+# The quick part comes first: what does not fit together is refused before minutes of compiling.
+"$here/userspace.sh" "$image" "$work/userspace" > "$work/origins/userspace"
+"$here/modules.sh" "$kernel" > "$work/log"
 say "making the driver image"
 cp "$modules"/nvidia.ko "$modules"/nvidia-uvm.ko "$image/modules/"
 cp "$modules/COPYING" "$image/doc/nvidia-modules.copyright"
@@ -31,7 +38,6 @@ case $driver_source in
     files) built="$(basename "$driver_files_modules") $driver_version${driver_patch:++firstlight.$driver_patch}" ;;
 esac
 printf '%s\t%s\n' modules/nvidia.ko "$built" modules/nvidia-uvm.ko "$built" doc/nvidia-modules.copyright "$built" > "$work/origins/modules"
-"$here/userspace.sh" "$image" "$work/userspace" > "$work/origins/userspace"
 "$here/nccl.sh" "$image" "$work/nccl" > "$work/origins/nccl"
 cat "$here/dropped.txt" "$image/doc/nccl.dropped" > "$image/doc/dropped"; rm "$image/doc/nccl.dropped"
 
@@ -65,6 +71,6 @@ in_tools --cwd /build/initrd sh -c 'find usr | LC_ALL=C sort | cpio -o -H newc -
     zstd -q --ultra -22 --long=27 -T1 -o /build/result/driver.cpio.zst' || die "the driver image cannot be packed"
 cp "$image/driver.toml" "$work/result/"
 touch "$work/result/.complete"
-rm -rf "$result"; mv "$work/result" "$result"
+mv "$work/result" "$result"
 say "driver image $(basename "$result") made in $(( $(date +%s) - began )) s: $(stat -c %s "$result/driver.cpio.zst") bytes"
 echo "$result"

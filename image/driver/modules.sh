@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# modules.sh KERNEL: builds nvidia.ko and nvidia-uvm.ko of the described driver with the kernel's own
+# modules.sh KERNEL [--where]: builds nvidia.ko and nvidia-uvm.ko of the described driver with the kernel's own
 # compiler, and prints the cache folder that holds them, stripped, with the source's licence.
-# FIRSTLIGHT_DRIVER_AT: the folder in the compiler tree where it is built; only for the test that another
-# folder gives the same bytes.
+# With --where it only says which folder that is. FIRSTLIGHT_DRIVER_AT is the folder in the compiler tree
+# where it is built, for the test that another folder gives the same bytes.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
@@ -17,21 +17,21 @@ case $driver_source in
         from=$(beside "$driver_files_modules")
         if [ -d "$from" ]; then
             hash=$(cd "$from" && find . -path ./.git -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | hash_of -)
-        else hash=$driver_files_modules_sha256; proven_file modules "$from" "$hash"; fi ;;
+        else hash=$driver_files_modules_sha256; proven_file modules "$from" "$hash"; fi
 esac
 patches=$(beside "$driver_patches")
 [ -z "$patches" ] || [ -d "$patches" ] || die "there is no folder of patches $patches"
 key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patch}.sh
          [ -z "$patches" ] || cat "$patches"/*; } | hash_of -)
 result=$CACHE/driver/modules-$key
-[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+[ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
 
 mkdir -p "$CACHE/driver"
 exec 9> "$CACHE/driver.lock"; flock 9
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 began=$(date +%s)
-rm -rf "$result"
-work=$(mktemp -d "$CACHE/driver/work.XXXXXX"); trap 'rm -rf "$work"' EXIT
+work=$CACHE/driver/modules.work; trap 'rm -rf "$work"' EXIT
+rm -rf "$result" "$work"; mkdir "$work"
 [ "$driver_source" != debian ] || "$REPO/image/fetch.sh" driver-source
 found=$("$REPO/image/driver/tree.sh" "$from" "$work/tree")
 [ "$found" = "$driver_version" ] || die "the modules' source is $found, the driver is $driver_version" "$from"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# tree.sh FROM TO: unpacks NVIDIA's open-gpu-kernel-modules from a tarball, or copies them from a folder
-# or git checkout, and prints their version.
+# tree.sh FROM [TO]: unpacks NVIDIA's open-gpu-kernel-modules from a tarball, or copies them from a folder
+# or git checkout, and prints their version. Without TO it only looks.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
-from=$1 to=$2
+from=$1 to=${2:-}
+if [ -z "$to" ]; then to=$(mktemp -d); trap 'rm -rf "$to"' EXIT; to=$to/tree; fi
 mkdir -p "$to"
 if [ -d "$from" ]; then
     # what was built in it stays behind: objects of another compiler would be taken for ours

@@ -49,12 +49,13 @@ from_debian() {
 
 # The same out of NVIDIA's installer, as `--no-kernel-modules` would install it.
 from_files() {
-    local file found origin gsp
+    local file found origin gsp modules
     file=$(beside "$driver_files_run")
     proven_file run "$file" "$driver_files_run_sha256"
     found=$("$REPO/image/driver/run-file.sh" "$file" "$work/run")
-    [ "$found" = "$driver_version" ] ||
-        die "$(basename "$file") is version $found, the modules and source.toml are $driver_version"
+    modules=$("$REPO/image/driver/tree.sh" "$(beside "$driver_files_modules")")
+    [ "$found" = "$modules" ] || die "$(basename "$file") is version $found, the modules in $(basename "$driver_files_modules") are version $modules"
+    [ "$found" = "$driver_version" ] || die "$(basename "$file") and the modules are version $found, $(basename "$DRIVER_FILE") says $driver_version"
     origin=$(basename "$file")
     library libcuda.so "$work/run" "$origin"
     library libnvidia-ml.so "$work/run" "$origin"
