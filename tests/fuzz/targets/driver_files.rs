@@ -39,7 +39,9 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(without.len() <= 2);
     let lines = kernel_lines::parse(bytes);
     let shown = kernel_lines::about_driver(&lines, "nvidia");
-    assert!(shown.len() <= 25 && shown.iter().all(|line| line.chars().count() <= 308 && !line.contains('\n')));
+    assert!(
+        shown.len() <= 25 && shown.iter().all(|line| line.chars().count() <= 308 && !line.contains('\n'))
+    );
     if let Some((_, line)) = of_lines(&shown) {
         assert!(shown.iter().any(|shown| shown == line));
     }
