@@ -63,10 +63,10 @@ bench-boot runs="5": image
 kernel-resolve:
     kernel-config/resolve-here.sh
 
-# Ask the archive for newer versions of everything that is pinned.
+# Ask the archive for newer versions of everything that is pinned, or of some uses (driver tools ..).
 [group('maintain')]
-relock:
-    image/relock.sh
+relock *uses:
+    image/relock.sh "$@"
 
 # Record this machine's sysfs and procfs into a folder, for `firstlight --root`.
 [group('maintain')]

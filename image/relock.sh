@@ -1,34 +1,65 @@
 #!/usr/bin/env bash
-# Renews image/inputs.lock from image/packages/*.list: asks the host's own archive for the newest
-# trixie version of every package, and for the two tool trees also for what those depend on.
+# relock.sh [USE..]: renews image/inputs.lock from image/packages/*.list: asks the host's own archive
+# for the newest version of every package, and for the two tool trees also for what those depend on.
+# With USEs only their lines are renewed: a newer compiler, for one, means a new kernel.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
-mirror_setup
 
-names() { sed 's/#.*//' "$REPO/image/packages/$1.list" | awk 'NF { print $1 }'; }
+# The driver's packages must all have the version that image/driver/source.toml names.
+driver_version=$(toml_word "$REPO/image/driver/source.toml" version)
+names() { sed 's/#.*//' "$REPO/image/packages/$1.list" | awk 'NF { print $1 }' | sed "s/@driver@/$driver_version/"; }
+uris() { apt-get "${APT_OPTIONS[@]}" -o Acquire::ForceHash=SHA256 -qq -y --no-install-recommends --print-uris "$@"; }
 
 # USE APT-VERB NAMES..: what apt would fetch, as lock lines. `--print-uris` gives
 # 'URI' FILE SIZE SHA256:HASH, with the version's colon as %3a in FILE.
 lines() {
     local use=$1; shift
-    apt-get "${APT_OPTIONS[@]}" -o Acquire::ForceHash=SHA256 -qq -y --no-install-recommends --print-uris "$@" |
-        awk -v use="$use" '{
-            split($2, part, "_"); sub(/\.deb$/, "", part[3]); gsub(/%3a/, ":", part[2])
-            sub(/^SHA256:/, "", $4)
-            print use, part[1], part[2], part[3], $3, $4 }' | LC_ALL=C sort
+    uris "$@" | awk -v use="$use" '{
+        split($2, part, "_"); sub(/\.deb$/, "", part[3]); gsub(/%3a/, ":", part[2])
+        sub(/^SHA256:/, "", $4)
+        print use, part[1], part[2], part[3], $3, $4 }' | LC_ALL=C sort
+}
+
+# NAME: as NAME=VERSION, the newest packaging of the driver's version that the archive has as source.
+sourced() {
+    local found
+    found=$(apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "$1" |
+        awk -v upstream="$driver_version-" '$1 == "Version:" && index($2, upstream) == 1 { print $2 }' | sort -V | tail -1)
+    [ -n "$found" ] || die "the archive has no source of $1 $driver_version"
+    echo "$1=$found"
+}
+
+# USE NAMES..: the upstream tarballs of source packages. Their version stands in the .dsc's name.
+source_lines() {
+    local use=$1 name; shift
+    for name in "$@"; do uris source "$(sourced "$name")"; done | awk -v use="$use" '
+        $2 ~ /\.dsc$/ { split($2, part, "_"); sub(/\.dsc$/, "", part[2]); version[part[1]] = part[2] }
+        $2 ~ /\.orig\.tar\.xz$/ { split($2, part, "_"); sub(/^SHA256:/, "", $4); size[part[1]] = $3; hash[part[1]] = $4 }
+        END { for (name in hash) print use, name, version[name], "source", size[name], hash[name] }' | LC_ALL=C sort
+}
+
+# One use: its scope of the archive, and how apt is asked.
+renew() {
+    case $1 in
+        source | image) mirror_setup main; lines "$1" download $(names "$1") ;;
+        compiler | tools) mirror_setup main; lines "$1" install $(names "$1") ;;
+        driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
+        driver) mirror_setup driver; lines "$1" download $(names "$1") ;;
+        *) die "there is no use '$1'" "source image compiler tools driver-source driver" ;;
+    esac
 }
 
 new=$(mktemp); trap 'rm -f "$new"' EXIT
+wanted=" ${*:-source image compiler tools driver-source driver} "
+touch "$LOCK"
 {
     echo "# Every package that goes into a build. Made by 'just relock'; not edited by hand."
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
-    lines source download $(names source)
-    lines image download $(names image)
-    lines compiler install $(names compiler)
-    lines tools install $(names tools)
+    for use in source image compiler tools driver-source driver; do
+        case $wanted in *" $use "*) renew "$use" ;; *) awk -v use="$use" '$1 == use' "$LOCK" ;; esac
+    done
 } > "$new"
 awk '!/^#/ && (NF != 6 || length($6) != 64) { exit 1 }' "$new" || die "the archive gave an incomplete answer" "run it again"
-touch "$LOCK"
 diff -u "$LOCK" "$new" | grep '^[-+][a-z]' || say "nothing newer"
 cp "$new" "$LOCK"

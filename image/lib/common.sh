@@ -15,8 +15,17 @@ die() { printf '%s\n' "firstlight: error: $1${2:+ ($2)}" >&2; exit 1; }
 # Lock lines of one use: NAME VERSION ARCH SIZE SHA256
 locked() { awk -v use="$1" '$1 == use { print $2, $3, $4, $5, $6 }' "$LOCK"; }
 
-# Where the cache keeps a locked package: its hash is part of the name, so a stale file is never used.
-deb_path() { echo "$CACHE/debs/$1_${2//:/%3a}_$3.deb"; }
+# Where the cache keeps a locked file, by NAME VERSION ARCH; ARCH `source` is a source package's
+# upstream tarball. The hash is proven whenever one is used.
+deb_path() {
+    case $3 in
+        source) local upstream=${2#*:}; echo "$CACHE/debs/$1_${upstream%-*}.orig.tar.xz" ;;
+        *) echo "$CACHE/debs/$1_${2//:/%3a}_$3.deb" ;;
+    esac
+}
+
+# One `KEY = "value"` of a TOML file's first level, for scripts that cannot have a parser yet.
+toml_word() { sed -n "/^\[/q; s/^$2 *= *\"\([^\"]*\)\".*/\1/p" "$1"; }
 
 # The hash of files and words: the name of everything in the cache.
 hash_of() { cat -- "$@" | sha256sum | cut -c1-16; }

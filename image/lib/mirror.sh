@@ -1,5 +1,5 @@
-# A private apt state for Debian trixie: the archive is the one that gives this host its own
-# packages, so no mirror is named in the project, and the host's apt state is not touched.
+# A private apt state for Debian: the archive is the one that gives this host its own packages, so no
+# mirror is named in the project, and the host's apt state is not touched.
 # Sourced; sets APT_OPTIONS. Needs: CACHE (folder). Works on Debian 12 and 13.
 
 mirror_uri() {
@@ -8,8 +8,20 @@ mirror_uri() {
         sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
 }
 
+# The archive's parts of one scope. `main` is what everything is built from and with. The GPU driver
+# lies in other sections and, in the version that can be patched, in another suite.
+mirror_parts() {
+    case $1 in
+        main) echo "deb trixie main" ;;
+        driver)
+            for suite in trixie sid experimental; do echo "deb $suite main contrib non-free non-free-firmware"; done
+            echo "deb-src experimental contrib" ;;
+    esac
+}
+
+# mirror_setup main|driver
 mirror_setup() {
-    local state=$CACHE/apt uri key
+    local state=$CACHE/apt-$1 uri key kind parts
     uri=$(mirror_uri)
     [ -n "$uri" ] || die "no Debian archive among this host's apt sources" \
         "add one to /etc/apt/sources.list.d and run 'apt-get update'"
@@ -17,7 +29,8 @@ mirror_setup() {
     [ -e "$key" ] || die "Debian's archive keys are missing" "apt-get install debian-archive-keyring"
     mkdir -p "$state"/lists/partial "$state"/cache/archives/partial
     : > "$state/empty-status"
-    echo "deb [signed-by=$key] $uri trixie main" > "$state/sources.list"
+    while read -r kind parts; do echo "$kind [signed-by=$key] $uri $parts"; done \
+        < <(mirror_parts "$1") > "$state/sources.list"
     APT_OPTIONS=(
         -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/nonexistent
         -o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state/cache"

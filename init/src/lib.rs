@@ -5,6 +5,7 @@ pub mod child;
 pub mod config;
 pub mod console;
 pub mod disk;
+pub mod driver;
 pub mod environment;
 pub mod fault;
 pub mod handoff;
@@ -13,6 +14,7 @@ pub mod machine;
 pub mod modules;
 pub mod netlink;
 pub mod paths;
+pub mod read;
 #[cfg(test)]
 mod sample;
 pub mod stages;

@@ -9,6 +9,7 @@ use crate::sys::machine::since_boot;
 use crate::verdict::Judgement;
 use log::info;
 use std::fmt::Display;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// The boot's shared state.
@@ -22,6 +23,11 @@ pub struct Machine {
     pub on_fault: Action,
     /// Whether the verdict was told: it is told once.
     pub announced: bool,
+    /// How long the kernel took to unpack the initrd, when its log says so.
+    pub initrd: Option<Duration>,
+    /// The driver's devices, open so that the GPUs stay initialised. Never closed: that can hang.
+    /// No child gets them; a switch of the root hands them on.
+    pub held: Vec<OwnedFd>,
     started: Duration,
 }
 
@@ -33,7 +39,8 @@ impl Machine {
     pub fn new(console: Console) -> Result<Self, Fault> {
         let started = since_boot();
         let children = Children::new().map_err(Fault::Signals)?;
-        Ok(Self { console, children, on_fault: Action::Hold, announced: false, started })
+        let (initrd, held) = (None, Vec::new());
+        Ok(Self { console, children, on_fault: Action::Hold, announced: false, initrd, held, started })
     }
 
     /// Runs a stage and prints its line.
@@ -47,10 +54,9 @@ impl Machine {
     ) -> Result<T, Fault> {
         let began = since_boot();
         let result = stage(self);
-        let took = since_boot().saturating_sub(began).as_millis();
         match &result {
-            Ok(value) => info!("{}", stage_line(name, &value.to_string(), took)),
-            Err(fault) => info!("{}", stage_line(name, &format!("stopped by {}", fault.code()), took)),
+            Ok(value) => tell(name, value, began),
+            Err(fault) => tell(name, &format_args!("stopped by {}", fault.code()), began),
         }
         result
     }
@@ -85,6 +91,9 @@ impl Machine {
         let own = init.saturating_sub(self.children.waited()).as_millis();
         let (kernel, init) = (seconds(self.started), seconds(init));
         info!("boot      kernel {kernel} s, init to verdict {init} s, init's own {own} ms");
+        if let Some(took) = self.initrd {
+            info!("initrd    unpacked in {} s of the kernel's {kernel} s", seconds(took));
+        }
         judgement.announcement().iter().for_each(|line| info!("{line}"));
     }
 
@@ -99,6 +108,12 @@ impl Machine {
 /// an emulator.
 fn seconds(time: Duration) -> String {
     format!("{}.{:02}", time.as_secs(), time.subsec_millis() / 10)
+}
+
+/// Prints a stage's line. Once for all stages: what differs between them is only what they say.
+fn tell(name: &str, did: &dyn Display, began: Duration) {
+    let took = since_boot().saturating_sub(began).as_millis();
+    info!("{}", stage_line(name, &did.to_string(), took));
 }
 
 fn stage_line(name: &str, did: &str, milliseconds: u128) -> String {

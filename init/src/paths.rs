@@ -12,6 +12,14 @@ pub const ENV: &str = "/run/firstlight/env";
 pub const VALIDATED: &str = "/run/firstlight/validated";
 /// What the fabric pass changed.
 pub const JOURNAL: &str = "/run/firstlight/fabric.json";
+/// What became of the GPU driver, `firstlight.driver/1`.
+pub const DRIVER: &str = "/run/firstlight/driver.json";
+/// The same while the driver is being started; gone when it is done.
+pub const DRIVER_DRAFT: &str = "/run/firstlight/.driver-draft.json";
+/// Where the driver image is mounted.
+pub const DRIVER_AT: &str = "/run/firstlight/driver";
+/// The driver image: modules, libraries and firmware in one file.
+pub const DRIVER_IMAGE: &str = "/usr/lib/firstlight/driver.squashfs";
 /// Every console line of this boot.
 pub const BOOT_LOG: &str = "/run/firstlight/boot.log";
 /// A copy of the data partition's config.toml.

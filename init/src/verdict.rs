@@ -3,7 +3,7 @@
 
 use crate::child::End;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 use std::fmt;
 
 /// What was found out about the machine.
@@ -89,7 +89,7 @@ struct Report {
 #[derive(Debug, Deserialize)]
 struct MachineFacts {
     fingerprint: String,
-    bound_to: Map<String, Value>,
+    bound_to: Box<RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -109,7 +109,7 @@ enum Outcome {
 }
 
 /// The verdict with its grounds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
@@ -122,7 +122,7 @@ pub struct Judgement {
     /// What the verdict is bound to.
     pub fingerprint: Option<String>,
     /// The object that the fingerprint is the hash of.
-    pub bound_to: Option<Map<String, Value>>,
+    pub bound_to: Option<Box<RawValue>>,
     /// Whether there is a report that the verdict agrees with.
     pub has_report: bool,
     /// The folder the report is about, when that is not this machine.
@@ -238,7 +238,10 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     if verdict != said {
         return Err(format!("the validator's exit status says {said}, its report {verdict}"));
     }
-    let fingerprint = &report.machine.fingerprint;
+    let MachineFacts { fingerprint, bound_to } = &report.machine;
+    if !bound_to.get().starts_with('{') {
+        return Err(format!("report.json: bound_to {bound_to}, expected an object"));
+    }
     let is_hash = fingerprint.len() == 64 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit());
     if !said.is_good() || is_hash && good_tests(&report.tests) {
         return Ok(());

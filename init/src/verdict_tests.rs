@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::child::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 fn report(verdict: &str, outcomes: &[&str]) -> Value {
@@ -84,6 +84,16 @@ fn a_pass_that_is_bound_to_no_machine_is_an_error() {
         value["machine"]["fingerprint"] = fingerprint.clone();
         let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
         assert_eq!(judged.verdict, Verdict::Error, "{fingerprint}");
+    }
+}
+
+#[test]
+fn what_it_is_bound_to_must_be_an_object() {
+    for bound_to in [json!(null), json!([]), json!("{}"), json!(7)] {
+        let mut value = report("PASS", &["pass"]);
+        value["machine"]["bound_to"] = bound_to.clone();
+        let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
+        assert_eq!((judged.verdict, judged.has_report), (Verdict::Error, false), "{bound_to}");
     }
 }
 

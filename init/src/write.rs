@@ -21,11 +21,8 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(".new");
-    let temporary = path.with_file_name(temporary);
+    let (folder, name) = path.to_str().and_then(|p| p.rsplit_once('/')).ok_or(io::ErrorKind::InvalidInput)?;
+    let temporary = format!("{folder}/.{name}.new");
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         sync(&file)?;

@@ -3,7 +3,6 @@
  * How the kernel gets to see it: a host bridge with its own domain, bus numbers
  * and address windows, registered when the module loads.
  */
-#include <linux/module.h>
 #include <linux/platform_device.h>
 #include <linux/sizes.h>
 #include "fakepci.h"
@@ -25,9 +24,22 @@ MODULE_PARM_DESC(preserve, "the firmware forbids moving its resources (_DSM 5)")
 
 bool enumerated;
 
-/* The 32-bit window lies where nothing is, and is seen from the bus below 4 GiB. */
+/*
+ * The 32-bit window lies where nothing is, and is seen from the bus below 4 GiB;
+ * or it lies on memory, which then answers what BAR 0 is asked.
+ */
 #define LOW_CPU_ADDRESS 0x3f00000000ULL
 #define LOW_BUS_ADDRESS 0xc0000000ULL
+
+static u64 low_address(void)
+{
+	return registers ? registers : LOW_CPU_ADDRESS;
+}
+
+static u64 low_offset(void)
+{
+	return registers ? 0 : LOW_CPU_ADDRESS - LOW_BUS_ADDRESS;
+}
 
 static struct platform_device *parent;
 static struct pci_host_bridge *host;
@@ -39,7 +51,7 @@ static int claim_windows(void)
 	int ret;
 
 	buses = (struct resource)DEFINE_RES_NAMED(root_bus, 0x40, "fakepci bus", IORESOURCE_BUS);
-	low = (struct resource)DEFINE_RES_NAMED(LOW_CPU_ADDRESS, SZ_256M, "fakepci low", IORESOURCE_MEM);
+	low = (struct resource)DEFINE_RES_NAMED(low_address(), SZ_256M, "fakepci low", IORESOURCE_MEM);
 	high = (struct resource)DEFINE_RES_NAMED(256ULL << 30, window, "fakepci high",
 		IORESOURCE_MEM | IORESOURCE_MEM_64 | IORESOURCE_PREFETCH);
 	ret = insert_resource(&iomem_resource, &low);
@@ -65,7 +77,7 @@ static int probe(void)
 	if (!host)
 		return -ENOMEM;
 	pci_add_resource(&host->windows, &buses);
-	pci_add_resource_offset(&host->windows, &low, LOW_CPU_ADDRESS - LOW_BUS_ADDRESS);
+	pci_add_resource_offset(&host->windows, &low, low_offset());
 	pci_add_resource(&host->windows, &high);
 	sysdata.domain = domain;
 	sysdata.node = NUMA_NO_NODE;
@@ -80,6 +92,7 @@ static int probe(void)
 	}
 	host->preserve_config = preserve;	/* only now: registration sets it itself */
 	enumerated = true;
+	registers_fill(domain);
 	return 0;
 }
 
@@ -96,9 +109,14 @@ static int __init fakepci_init(void)
 	ret = claim_windows();
 	if (ret)
 		goto no_windows;
+	ret = driver_register_stub();
+	if (ret)
+		goto no_driver;
 	ret = probe();
 	if (!ret)
 		return 0;
+	driver_unregister_stub();
+no_driver:
 	release_windows();
 no_windows:
 	platform_device_unregister(parent);
@@ -116,6 +134,7 @@ static void __exit fakepci_exit(void)
 	pci_stop_root_bus(bus);
 	pci_remove_root_bus(bus);
 	pci_unlock_rescan_remove();
+	driver_unregister_stub();
 	release_windows();
 	platform_device_unregister(parent);
 	topology_free();

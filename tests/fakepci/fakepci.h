@@ -8,11 +8,14 @@
  *   image.c     what a function's configuration space holds at power-on
  *   ops.c       what a read and a write do to it
  *   faults.c    where a broken function differs from a sound one
+ *   registers.c what NVIDIA's driver reads of a GPU before it starts it
  *   bridge.c    how the kernel gets to see all this
+ *   driver.c    a driver that holds functions
  */
 #ifndef FAKEPCI_H
 #define FAKEPCI_H
 
+#include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/unaligned.h>
 
@@ -88,6 +91,13 @@ bool fault_hides(const struct node *n, int where);
 bool fault_drops_write(struct node *n, int where, int size);
 int fault_by_name(const char *name);
 
+/* Where BAR 0 of the GPUs lies in memory; 0: nowhere, it reads as nothing. */
+extern ulong registers;
+void registers_fill(int domain);
+
 extern struct pci_ops fakepci_ops;
+
+int driver_register_stub(void);
+void driver_unregister_stub(void);
 
 #endif

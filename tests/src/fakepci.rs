@@ -7,6 +7,9 @@ use std::fmt::Write;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node(usize);
 
+/// The kernel word that leaves the memory for [`Topology::registers`] alone; the machine needs 2 GiB.
+pub const REGISTERS_WORD: &str = "memmap=256M%0x60000000-1";
+
 /// What a function has beyond its kind; see tests/fakepci/topology.c for the keys.
 pub type Options<'a> = &'a str;
 
@@ -24,9 +27,20 @@ impl Topology {
         Self::default()
     }
 
-    /// A module parameter other than the topology: `domain=2`, `window=..`, `preserve=1`.
+    /// A module parameter other than the topology: `domain=2`, `window=..`, `preserve=1`, `bind=ID`.
     pub fn parameter(&mut self, parameter: &str) {
         let _ = write!(self.parameters, ";{parameter}");
+    }
+
+    /// Gives every GPU an interrupt line.
+    pub fn interrupts(&mut self) {
+        self.parameter("irq=11");
+    }
+
+    /// Lets BAR 0 of every GPU read as an AD102's: it lies on memory that [`REGISTERS_WORD`] takes
+    /// from the kernel.
+    pub fn registers(&mut self) {
+        self.parameter("registers=0x60000000");
     }
 
     /// A root port with device number `dev` on the root bus.
@@ -53,6 +67,11 @@ impl Topology {
     /// A Mellanox network card.
     pub fn nic(&mut self, above: Node, options: Options<'_>) -> Node {
         self.add(format!("nic:parent={}", above.0), options)
+    }
+
+    /// A GPU's sound function, beside it.
+    pub fn audio(&mut self, above: Node) -> Node {
+        self.add(format!("audio:parent={}:fn=1", above.0), "")
     }
 
     fn add(&mut self, mut node: String, options: Options<'_>) -> Node {

@@ -3,14 +3,17 @@
 //! and judges the console, the end and the files that come back.
 
 pub mod archive;
+pub mod bars;
 pub mod boot;
 pub mod booted;
 pub mod config_space;
+pub mod driver_image;
 pub mod error;
 pub mod fakepci;
 pub mod image;
 pub mod machines;
 pub mod overlay;
+mod program;
 mod qemu;
 mod qmp;
 mod recover;
@@ -20,6 +23,7 @@ pub mod switch_root;
 
 pub use boot::Boot;
 pub use booted::{Booted, End, Verdict};
+pub use driver_image::DriverImage;
 pub use error::{Error, Result};
 pub use image::{Image, workspace};
 pub use overlay::Overlay;

@@ -29,7 +29,7 @@ pub(crate) fn disk(path: &Path) -> Result<[String; 4]> {
 }
 
 /// The workload: `script`, which may leave files in /run/kept, and then the way back for those and
-/// for everything in /run/firstlight. Its exit status is that of `script`.
+/// for the files of /run/firstlight, less what is mounted there. Its exit status is that of `script`.
 pub(crate) fn workload(script: &str) -> String {
     format!(
         "#!/bin/sh
@@ -39,7 +39,7 @@ send_back() {{
 \tstatus=$?
 \tfor disk in /sys/block/vd*; do
 \t\t[ \"$(cat $disk/serial)\" = {SERIAL} ] || continue
-\t\ttar -cf /dev/${{disk##*/}} -C /run firstlight kept && sync
+\t\tcd /run && tar -cf /dev/${{disk##*/}} $(find firstlight kept -xdev -type f) && sync
 \tdone
 \texit $status
 }}

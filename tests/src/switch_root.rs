@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::program::run;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,14 +49,4 @@ pub fn squashfs(dir: &Path, out: PathBuf) -> Result<PathBuf> {
     let options = ["-quiet", "-no-progress", "-all-root", "-comp", "zstd"];
     run(Command::new("mksquashfs").arg(dir).arg(&out).args(options))?;
     Ok(out)
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |why: String| Error::Program { program: program.clone(), why };
-    let output = command.output().map_err(|e| failed(e.to_string()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(failed(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))))
 }

@@ -28,7 +28,7 @@ fn a_domain_of_five_digits_with_resizable_bars() {
     assert_eq!(report.device(gpus[0])["parent"], "10002:00:01.0");
     assert_eq!(report.device(gpus[0])["kind"], "endpoint");
     let rebar = &report.device(gpus[0])["rebar"][0];
-    assert_eq!((&rebar["bar"], &rebar["current_bytes"]), (&1.into(), &(256 << 20).into()));
+    assert_eq!((&rebar["bar"], &rebar["current_bytes"]), (&1.into(), &(32_u64 << 30).into()));
     let sizes: Vec<u64> = (26..36).map(|n| 1 << n).collect();
     assert_eq!(rebar["supported_bytes"], serde_json::json!(sizes));
 }

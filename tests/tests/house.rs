@@ -286,7 +286,7 @@ fn every_parser_of_hostile_input_has_a_fuzz_target() {
         rust_files("tests/fuzz/targets").into_iter().map(PathBuf::from).collect();
     let names: Vec<_> =
         targets.iter().map(|t| t.file_stem().unwrap().to_string_lossy().into_owned()).collect();
-    for parser in ["config_space", "cmdline", "toml", "kmsg", "modules_dep"] {
+    for parser in ["config_space", "cmdline", "toml", "kmsg", "modules_dep", "modinfo", "driver_files"] {
         assert!(names.iter().any(|n| n.starts_with(parser)), "no target for {parser} among {names:?}");
     }
     let manifest = text("tests/fuzz/Cargo.toml");

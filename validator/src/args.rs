@@ -1,7 +1,7 @@
 //! The command line as types. Wrong use is told in one line; what the words mean to each command
 //! is its own file in `cmd`.
 
-use crate::config::Level;
+use crate::config::{Level, RebarChoice};
 use crate::pcie::acs::AcsPolicy;
 use crate::suite;
 use clap::builder::PossibleValuesParser;
@@ -33,7 +33,7 @@ pub struct Args {
 pub enum Command {
     /// Run the tests and give a verdict: exit status 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED
     Validate(Validate),
-    /// Look at the PCIe fabric, or take ACS off the ways between GPUs
+    /// Look at the PCIe fabric, take ACS off the ways between GPUs, make BAR1 cover their memory
     #[command(arg_required_else_help = false)]
     Fabric {
         /// What to do with the fabric.
@@ -114,21 +114,21 @@ pub enum Fabric {
         /// Which functions: path, all, off
         #[arg(long)]
         acs: Option<AcsPolicy>,
-        /// Resizable BARs: check; this version changes none
-        #[arg(long, value_parser = ["check"], default_value = "check")]
-        rebar: String,
+        /// Resizable BARs: grown, or only looked at
+        #[arg(long)]
+        rebar: Option<RebarChoice>,
         /// The plan as JSON, to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
-    /// Take ACS off, and keep a journal of what was there
+    /// Grow BAR1s and take ACS off, and keep a journal of what was there
     Fix {
         /// Which functions: path, all, off
         #[arg(long)]
         acs: Option<AcsPolicy>,
-        /// Resizable BARs: check; this version changes none
-        #[arg(long, value_parser = ["check"], default_value = "check")]
-        rebar: String,
+        /// Resizable BARs: grown, or only looked at
+        #[arg(long)]
+        rebar: Option<RebarChoice>,
         /// The journal; run/firstlight/fabric.json below the root unless given
         #[arg(long, value_name = "FILE")]
         journal: Option<PathBuf>,
@@ -249,6 +249,7 @@ mod tests {
             ("validate --level fast", &["'fast'", "quick, standard, full"]),
             ("validate --only asc", &["'asc'", "acs"]),
             ("fabric fix --acs some", &["'some' is not an ACS policy; allowed are path, all, off"]),
+            ("fabric plan --rebar grow", &["'grow'", "fix, check"]),
             ("render", &["<REPORT>", "--to"]),
             ("p2p", &["'p2p'"]),
             ("render r --to html", &["html", "text, json"]),

@@ -25,7 +25,7 @@ pub enum IommuPolicy {
 }
 
 /// What is done about Resizable BARs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum RebarChoice {
     /// Grown where they are small.
     Fix,

@@ -11,8 +11,10 @@ use crate::sys::process::{Pid, Signals, unblock_signals};
 use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The environment that every child gets, before what its stage adds.
@@ -33,6 +35,8 @@ pub struct Spec {
     pub env: Vec<(String, String)>,
     /// After this it is ended.
     pub deadline: Duration,
+    /// Its standard input; without one there is nothing to read.
+    pub input: Option<Rc<OwnedFd>>,
 }
 
 impl Spec {
@@ -40,16 +44,18 @@ impl Spec {
     #[must_use]
     pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self { program: program.to_owned(), args, env: Vec::new(), deadline }
+        Self { program: program.to_owned(), args, env: Vec::new(), deadline, input: None }
     }
 
-    fn command(&self) -> Command {
+    fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.program);
         command.args(&self.args).env_clear().envs(ENVIRONMENT).envs(self.env.iter().cloned());
-        command.current_dir("/").process_group(0).stdin(Stdio::null());
+        let input =
+            self.input.as_ref().map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from))?;
+        command.current_dir("/").process_group(0).stdin(input);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         unblock_signals(&mut command);
-        command
+        Ok(command)
     }
 }
 
@@ -152,7 +158,7 @@ impl Children {
     /// with it; what it has not is kept for [`Done::tail`].
     pub fn run(&self, spec: &Spec, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
         let started = Instant::now();
-        let (end, tail) = match spec.command().spawn() {
+        let (end, tail) = match spec.command().and_then(|mut command| command.spawn()) {
             Ok(child) => watch::Watch::new(&self.signals, child, spec.deadline, line).until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };

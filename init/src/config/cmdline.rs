@@ -17,8 +17,8 @@ impl Word {
         let quoted = raw.strip_prefix('"');
         let body = quoted.unwrap_or(raw);
         // As in the kernel: an `=` in the first place does not make a value.
-        let cut = body.char_indices().find(|&(at, c)| c == '=' && at > 0).map(|(at, _)| at);
-        let split = cut.and_then(|at| Some((body.get(..at)?, body.get(at + 1..)?)));
+        let cut = body.bytes().skip(1).position(|byte| byte == b'=');
+        let split = cut.and_then(|at| Some((body.get(..=at)?, body.get(at + 2..)?)));
         let Some((name, value)) = split else {
             return Self { name: unquote_end(body, quoted.is_some()).to_owned(), value: None };
         };

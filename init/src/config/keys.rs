@@ -1,7 +1,9 @@
 //! The list of all configuration keys that init owns: name, kind of value, what an error says is
 //! allowed. The types that the values become stand in `types`, with their meaning and defaults.
 
+use toml::Spanned;
 use toml::Value;
+use toml::de::{DeString, DeValue};
 
 /// What kind of value a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +94,28 @@ pub fn of_section(section: &str) -> String {
     keys.collect::<Vec<_>>().join(", ")
 }
 
+/// A value as its own, out of the text it was read from; `None` for a number out of range. By hand:
+/// serde's way from text to values is long, and process 1 goes it once.
+#[must_use]
+pub fn value(read: &DeValue<'_>) -> Option<Value> {
+    Some(match read {
+        DeValue::String(text) => Value::String(text.as_ref().to_owned()),
+        DeValue::Boolean(flag) => Value::Boolean(*flag),
+        DeValue::Integer(n) => Value::Integer(i64::from_str_radix(n.as_str(), n.radix()).ok()?),
+        DeValue::Float(n) => Value::Float(n.as_str().parse().ok()?),
+        DeValue::Datetime(time) => Value::Datetime(*time),
+        DeValue::Array(items) => {
+            Value::Array(items.iter().map(|item| value(item.get_ref())).collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => {
+            let entry = |(name, read): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
+                Some((name.get_ref().as_ref().to_owned(), value(read.get_ref())?))
+            };
+            Value::Table(table.iter().map(entry).collect::<Option<_>>()?)
+        }
+    })
+}
+
 impl Kind {
     /// Whether a TOML value is of this kind and within its range.
     #[must_use]
@@ -114,10 +138,7 @@ impl Kind {
             Self::Text | Self::OneOf(_) => Value::String(text.to_owned()),
             Self::Flag => Value::Boolean(text.parse().ok()?),
             Self::Number(..) => Value::Integer(text.parse().ok()?),
-            Self::List if text.trim_start().starts_with('[') => {
-                let mut table = toml::from_str::<toml::Table>(&format!("list = {text}")).ok()?;
-                (table.len() == 1).then(|| table.remove("list"))??
-            }
+            Self::List if text.trim_start().starts_with('[') => value(DeValue::parse(text).ok()?.get_ref())?,
             Self::List if text.is_empty() => Value::Array(Vec::new()),
             Self::List => Value::Array(text.split(',').map(|item| item.trim().into()).collect()),
             Self::Pairs => return None,

@@ -4,12 +4,13 @@
 use super::cmdline::Word;
 use super::error::Wrong;
 use super::keys::{self, Key, Kind};
-use std::collections::BTreeMap;
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 /// A value and where it came from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
+    key: &'static str,
     /// The value, of the key's kind.
     pub value: Value,
     /// File name or kernel word.
@@ -19,7 +20,7 @@ pub struct Entry {
 /// All layers together.
 #[derive(Debug, Default, PartialEq)]
 pub struct Merged {
-    entries: BTreeMap<&'static str, Entry>,
+    entries: Vec<Entry>,
     /// Words for the validator's `--set`.
     pub set: Vec<String>,
     /// `validate.timeout_s`, when a layer has a usable one.
@@ -32,23 +33,24 @@ impl Merged {
     /// The entry of a key, if any layer has it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Entry> {
-        self.entries.get(key)
+        self.entries.iter().find(|entry| entry.key == key)
     }
 
     /// Adds a TOML file.
     pub fn add_file(&mut self, place: &str, text: &str) {
-        let table = match toml::from_str::<Table>(text) {
+        let table = match DeTable::parse(text) {
             Ok(table) => table,
             Err(e) => return self.wrong.push(syntax(place, text, &e)),
         };
-        for (section, content) in table {
-            if keys::FOREIGN.contains(&section.as_str()) {
-                self.add_foreign(place, &section, &content);
-            } else if keys::SECTIONS.contains(&section.as_str()) {
-                self.add_section(place, &section, content);
+        for (section, content) in table.get_ref() {
+            let (section, content) = (section.get_ref().as_ref(), content.get_ref());
+            if keys::FOREIGN.contains(&section) {
+                self.add_foreign(place, section, content);
+            } else if keys::SECTIONS.contains(&section) {
+                self.add_section(place, section, content);
             } else {
                 let read = if content.is_table() { "a section of that name" } else { "a key of that name" };
-                self.refuse(place, &section, read, &format!("sections {}", keys::SECTIONS_TEXT));
+                self.refuse(place, section, read, &format!("sections {}", keys::SECTIONS_TEXT));
             }
         }
     }
@@ -73,7 +75,9 @@ impl Merged {
 
     /// Reports a value that has the right kind and is impossible all the same.
     pub fn refuse_entry(&mut self, key: &str) {
-        let (Some(entry), Some(known)) = (self.entries.remove(key), keys::find(key)) else { return };
+        let at = self.entries.iter().position(|entry| entry.key == key);
+        let (Some(at), Some(known)) = (at, keys::find(key)) else { return };
+        let entry = self.entries.swap_remove(at);
         self.refuse(&entry.place, key, &entry.value.to_string(), known.allowed);
     }
 
@@ -87,12 +91,13 @@ impl Merged {
         });
     }
 
-    fn add_foreign(&mut self, place: &str, section: &str, content: &Value) {
+    fn add_foreign(&mut self, place: &str, section: &str, content: &DeValue<'_>) {
         let Some(table) = content.as_table() else {
-            return self.refuse(place, section, &content.to_string(), "a section");
+            return self.refuse(place, section, &shown(content), "a section");
         };
         if section == "validate" {
-            self.note_timeout("validate.timeout_s", table.get("timeout_s").and_then(Value::as_integer));
+            let seconds = table.get("timeout_s").and_then(|value| keys::value(value.get_ref()));
+            self.note_timeout("validate.timeout_s", seconds.and_then(|value| value.as_integer()));
         }
     }
 
@@ -103,16 +108,16 @@ impl Merged {
         }
     }
 
-    fn add_section(&mut self, place: &str, section: &str, content: Value) {
-        let Value::Table(table) = content else {
-            return self.refuse(place, section, &content.to_string(), "a section");
+    fn add_section(&mut self, place: &str, section: &str, content: &DeValue<'_>) {
+        let Some(table) = content.as_table() else {
+            return self.refuse(place, section, &shown(content), "a section");
         };
-        for (name, value) in table {
-            let path = format!("{section}.{name}");
-            match keys::find(&path) {
-                Some(key) if key.kind.takes(&value) => self.put(key, value, place),
-                Some(key) => self.refuse(place, &path, &value.to_string(), key.allowed),
-                None => self.unknown(place, section, &path, &value.to_string()),
+        for (name, read) in table {
+            let (path, read) = (format!("{section}.{}", name.get_ref()), read.get_ref());
+            match (keys::find(&path), keys::value(read)) {
+                (Some(key), Some(value)) if key.kind.takes(&value) => self.put(key, value, place),
+                (Some(key), _) => self.refuse(place, &path, &shown(read), key.allowed),
+                (None, _) => self.unknown(place, section, &path, &shown(read)),
             }
         }
     }
@@ -145,15 +150,20 @@ impl Merged {
     /// The later layer wins; tables are laid over each other entry by entry.
     fn put(&mut self, key: &'static Key, value: Value, place: &str) {
         let place = place.to_owned();
-        if let (Value::Table(new), Some(Entry { value: Value::Table(old), place: from })) =
-            (&value, self.entries.get_mut(key.name))
-        {
-            old.extend(new.clone());
-            *from = place;
-            return;
+        let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key.name) else {
+            return self.entries.push(Entry { key: key.name, value, place });
+        };
+        entry.place = place;
+        match (&mut entry.value, value) {
+            (Value::Table(old), Value::Table(new)) => old.extend(new),
+            (old, new) => *old = new,
         }
-        self.entries.insert(key.name, Entry { value, place });
     }
+}
+
+/// What was read, as TOML.
+fn shown(read: &DeValue<'_>) -> String {
+    keys::value(read).map_or_else(|| "a number out of range".to_owned(), |value| value.to_string())
 }
 
 fn syntax(place: &str, text: &str, e: &toml::de::Error) -> Wrong {

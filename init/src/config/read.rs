@@ -5,7 +5,7 @@ use super::keys;
 use super::layers::Merged;
 use super::types::{
     Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
-    Workload, WorkloadMode,
+    Serial, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -165,10 +165,10 @@ pub(super) fn report(m: &mut Merged) -> Report {
 
 /// `[console]`
 pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
-    let named = m.list("console.serial");
-    let lines = values::rejoin_rates(named.clone().unwrap_or_else(|| vec!["ttyS0,115200".to_owned()]));
-    let serial: Vec<_> = lines.iter().filter_map(|line| values::serial(line)).collect();
-    if serial.len() < lines.len() {
+    let named = m.list("console.serial").map(values::rejoin_rates);
+    let read = |lines: &Vec<String>| lines.iter().map(|line| values::serial(line)).collect();
+    let serial: Option<Vec<_>> = named.as_ref().map_or_else(|| Some(vec![Serial::usual()]), read);
+    if serial.is_none() {
         m.refuse_entry("console.serial");
     }
     let screen = match m.text("console.screen") {
@@ -176,5 +176,5 @@ pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
         Some("release") => Screen::Release,
         _ => Screen::Auto,
     };
-    Console { serial, serial_named: named.is_some(), screen, booted_from }
+    Console { serial: serial.unwrap_or_default(), serial_named: named.is_some(), screen, booted_from }
 }

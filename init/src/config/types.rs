@@ -33,11 +33,12 @@ pub struct Config {
 pub struct Driver {
     /// `load = true`: whether to load anything.
     pub load: bool,
-    /// `modules = ["nvidia", "nvidia-uvm"]`: in this order, dependencies first.
+    /// `modules = ["nvidia", "nvidia-uvm"]`: in this order, dependencies first; from the driver image,
+    /// else from the running kernel's modules.
     pub modules: Vec<String>,
-    /// `parameters = {}`: per module, as on insmod's command line.
+    /// `parameters = {}`: per module, as on insmod's command line; each wins over the driver image's.
     pub parameters: BTreeMap<String, String>,
-    /// `timeout_s = 300`: for all of them together.
+    /// `timeout_s = 300`: for all of the driver's start; 15 seconds more for each NVIDIA GPU.
     pub timeout: Duration,
 }
 
@@ -198,6 +199,14 @@ pub struct Serial {
     pub name: String,
     /// Bits per second to set; `None` leaves it as it is.
     pub rate: Option<u32>,
+}
+
+impl Serial {
+    /// The line that is used unless a layer names others.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self { name: "ttyS0".to_owned(), rate: Some(115_200) }
+    }
 }
 
 /// What happens to a firmware framebuffer that sits on an NVIDIA GPU.

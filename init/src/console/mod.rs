@@ -56,12 +56,11 @@ struct Lines {
 
 impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for &byte in bytes {
-            if byte == b'\n' {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.buffer.extend_from_slice(piece);
+            if self.buffer.pop_if(|last| *last == b'\n').is_some() {
                 let line = std::mem::take(&mut self.buffer);
                 self.console.put(self.part, &String::from_utf8_lossy(&line));
-            } else {
-                self.buffer.push(byte);
             }
         }
         Ok(bytes.len())
@@ -85,18 +84,13 @@ const STDOUT: &str = "stdout";
 /// Number of `/dev/null`.
 const NULL: (u32, u32) = (1, 3);
 
-/// Major of screens and serial lines, of which minors 0 to 63 are screens
-/// (Documentation/admin-guide/devices.txt).
-const TERMINALS: u32 = 4;
-const LAST_SCREEN: u32 = 63;
-
 /// Whether the value of a `console=` word (`ttyS0,115200n8`) is about this line.
 fn names_line(value: &str, name: &str) -> bool {
     value.split(',').next() == Some(name)
 }
 
 fn device(name: &str) -> PathBuf {
-    if name == STDOUT { PathBuf::from("/proc/self/fd/1") } else { Path::new("/dev").join(name) }
+    if name == STDOUT { PathBuf::from("/proc/self/fd/1") } else { PathBuf::from(format!("/dev/{name}")) }
 }
 
 impl Console {
@@ -177,9 +171,7 @@ impl Console {
 
     /// Writes to the screen no more: it is about to go.
     pub fn leave_screen(&self) {
-        self.with(|places| {
-            places.sinks.retain(|sink| sink.number.0 != TERMINALS || sink.number.1 > LAST_SCREEN);
-        });
+        self.with(|places| places.sinks.retain(|sink| !sink.is_screen()));
     }
 
     /// The consoles' names, for a person who looks for the verdict.
@@ -225,7 +217,12 @@ impl Places {
         for name in names {
             let path = device(name);
             // A line that is open under another name, as /dev/console is, is not opened again.
-            let number = if *name == CONSOLE { self.console } else { files::number_of(&path) };
+            let number = match *name {
+                CONSOLE => self.console,
+                // The way by /proc would open it to tell the same.
+                STDOUT => sink::number(files::standard_output()).ok(),
+                _ => files::number_of(&path),
+            };
             if number.is_some() && kept.iter().any(|sink: &Sink| Some(sink.number) == number) {
                 continue;
             }
@@ -266,7 +263,7 @@ impl Places {
             Part::LogFile => {
                 if let Some(file) = &mut self.log_file {
                     // A full /run is told by the publish stage, which needs it more.
-                    let _full = writeln!(file, "{line}");
+                    let _full = file.write_all(format!("{line}\n").as_bytes());
                 }
             }
         }

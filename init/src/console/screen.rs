@@ -48,8 +48,9 @@ pub fn gpus_with_display(sys: &Path) -> Vec<String> {
     let devices = sys.join("bus/pci/devices");
     let names = names(&devices).into_iter();
     names
-        .filter(|name| says(&devices.join(name), "vendor", NVIDIA))
+        // First the file that few devices have.
         .filter(|name| says(&devices.join(name), "boot_vga", "1"))
+        .filter(|name| says(&devices.join(name), "vendor", NVIDIA))
         .collect()
 }
 

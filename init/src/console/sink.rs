@@ -6,8 +6,7 @@ use super::flow::Flow;
 use crate::sys::{files, machine, process};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,6 +16,11 @@ pub const PATIENCE: Duration = Duration::from_millis(250);
 
 /// How many lines are remembered until they are seen to leave.
 const REMEMBERED: usize = 64;
+
+/// Major of screens and serial lines, of which minors 0 to 63 are screens
+/// (Documentation/admin-guide/devices.txt).
+const TERMINALS: u32 = 4;
+const LAST_SCREEN: u32 = 63;
 
 /// An open console.
 #[derive(Debug)]
@@ -34,13 +38,12 @@ pub struct Sink {
     unseen: Vec<String>,
 }
 
-/// The number of what is no terminal: a device's own; a file is told apart by its inode.
-fn number(file: &File) -> io::Result<(u32, u32)> {
-    let meta = file.metadata()?;
-    Ok(match meta.rdev() {
-        0 => (u32::MAX, u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
-        device => files::device_number(device),
-    })
+/// The number of the device behind something open.
+///
+/// # Errors
+/// As fstat(2).
+pub fn number(open: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    machine::terminal_number(open).map_or_else(|| files::number_of_open(open), Ok)
 }
 
 impl Sink {
@@ -50,7 +53,7 @@ impl Sink {
     /// As open(2); `EIO` for a serial port that is not there.
     pub fn open(name: &str, path: &Path) -> io::Result<Self> {
         let file = files::open_terminal(path)?;
-        let number = machine::terminal_number(file.as_fd()).map_or_else(|| number(&file), Ok)?;
+        let number = number(file.as_fd())?;
         let (name, path) = (name.to_owned(), path.to_owned());
         Ok(Self {
             name,
@@ -77,6 +80,12 @@ impl Sink {
     pub fn set_rate(&mut self, rate: u32) -> io::Result<()> {
         self.rate = Some(rate);
         machine::set_rate(self.file.as_fd(), rate)
+    }
+
+    /// Whether it is a screen.
+    #[must_use]
+    pub fn is_screen(&self) -> bool {
+        matches!(self.number, (TERMINALS, ..=LAST_SCREEN))
     }
 
     /// Whether it takes or sends nothing at present.
@@ -112,8 +121,9 @@ impl Sink {
         }
     }
 
+    /// A screen shows at once what it takes, and has nothing to be asked about.
     fn unsent(&self) -> Option<usize> {
-        machine::unsent(self.file.as_fd())
+        if self.is_screen() { None } else { machine::unsent(self.file.as_fd()) }
     }
 
     /// Looks, without waiting, whether what is queued leaves.

@@ -1,4 +1,5 @@
 //! Disks: what is on them and which one a place means.
 
 pub mod find;
+pub mod image;
 pub mod superblock;

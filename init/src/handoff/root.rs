@@ -3,10 +3,10 @@
 
 use crate::config::types::RootSource;
 use crate::disk::find::{Found, find_waiting};
-use crate::disk::superblock::{HEAD, Kind, Superblock, probe};
+use crate::disk::image::loop_device;
+use crate::disk::superblock::Kind;
 use crate::sys::files::{self, Flags};
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
         None => (device, kind),
         Some(image) => {
             attach(&device, kind, MEDIUM, Flags::RDONLY)?;
-            image_device(&format!("{MEDIUM}{image}"))?
+            loop_device(&format!("{MEDIUM}{image}"))?
         }
     };
     if !kind.is_read_only() {
@@ -56,37 +56,4 @@ fn attach(device: &str, kind: Kind, at: &str, flags: Flags) -> Result<(), String
 
 fn folder(path: &str) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"))
-}
-
-/// A loop device of an image file.
-fn image_device(path: &str) -> Result<(String, Kind), String> {
-    let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
-    let mut head = vec![0; HEAD];
-    let length = file.read_at(&mut head, 0).map_err(|e| format!("{path}: {e}"))?;
-    head.truncate(length);
-    match probe(&head) {
-        Some(Superblock { kind, .. }) if kind.is_read_only() => {
-            files::loop_device(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
-        }
-        Some(other) => Err(format!("{path}: is {}, allowed: squashfs, erofs", other.kind.name())),
-        None => Err(format!("{path}: is no file system, allowed: squashfs, erofs")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_image_that_is_no_squashfs_or_erofs_is_refused_by_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("root.img");
-        fs::write(&path, vec![0; HEAD]).unwrap();
-        let path = path.to_str().unwrap();
-        assert!(image_device(path).unwrap_err().ends_with("is no file system, allowed: squashfs, erofs"));
-        fs::write(path, "XFSB".to_owned() + &"\0".repeat(HEAD)).unwrap();
-        assert!(image_device(path).unwrap_err().ends_with("is xfs, allowed: squashfs, erofs"));
-        fs::write(path, "").unwrap();
-        assert!(image_device(path).is_err());
-    }
 }

@@ -10,8 +10,8 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::stages::publish::P2P_OFF;
-use crate::sys::files;
 use crate::sys::process::unblock_signals;
+use crate::sys::{descriptors, files};
 use crate::write::write_durably;
 use log::info;
 use std::fs;
@@ -34,6 +34,9 @@ pub(super) fn switch(m: &mut Machine, root: &RootSource, exec: &[String], variab
         Ok(words) => {
             info!("switch    {} becomes process 1 of {root}", words.join(" "));
             m.console.drain(crate::child::GRACE);
+            // The new init gets the GPUs open; one that closes what it did not open (systemd does)
+            // lets them go, and its own persistence daemon takes over.
+            m.held.iter().for_each(descriptors::keep_across_exec);
             Fault::HandOff(format!("workload.root {root}: {}", commit(&words, variables)))
         }
         Err(fault) => fault,

@@ -2,19 +2,20 @@
 //! disks, drivers or links that can hang. This file says how to start each; `dispatch` is the child.
 
 mod disk;
+mod driver;
 mod network;
 
 use crate::child::Spec;
 use crate::config::types::{Driver, Network, Place, Validator};
 use crate::config::values;
 use crate::console::screen;
-use crate::modules::Tree;
 use crate::paths;
 use crate::sys::files;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Exit status: done.
@@ -70,13 +71,14 @@ pub fn sync() -> Spec {
     helper("sync", &[], Duration::from_secs(20))
 }
 
-/// Loads the driver's modules, printing each one's name.
+/// Starts the driver, writes its report, and hands the open GPUs over by its standard input.
 #[must_use]
-pub fn load_modules(driver: &Driver) -> Spec {
-    let mut args = driver.modules.clone();
+pub fn load_driver(driver: &Driver, deadline: Duration, keeper: OwnedFd) -> Spec {
+    let mut args = vec![driver.load.to_string(), deadline.as_secs().to_string()];
+    args.extend(driver.modules.iter().cloned());
     args.extend(driver.parameters.iter().map(|(module, words)| format!("{module}={words}")));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    helper("load-modules", &args, driver.timeout)
+    Spec { input: Some(Rc::new(keeper)), ..helper("load-driver", &args, deadline) }
 }
 
 /// Brings the loopback up.
@@ -110,12 +112,11 @@ pub fn ask_for_lease(name: &str, deadline: Duration) -> Spec {
 /// A command of the validator with the configuration that is its.
 #[must_use]
 pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Spec {
-    let files = config.files.iter().flat_map(|file| ["--config".to_owned(), file.clone()]);
-    let words = config.set.iter().flat_map(|word| ["--set".to_owned(), word.clone()]);
-    let command = command.iter().map(|word| (*word).to_owned());
-    let mut spec = Spec::new(paths::VALIDATOR, &[], deadline);
-    spec.args = files.chain(words).chain(command).collect();
-    spec
+    let mut args = Vec::new();
+    config.files.iter().for_each(|file| args.extend(["--config", file]));
+    config.set.iter().for_each(|word| args.extend(["--set", word]));
+    args.extend(command);
+    Spec::new(paths::VALIDATOR, &args, deadline)
 }
 
 /// The validator's `env` of this boot's report.
@@ -137,7 +138,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("keep-report", [place, file, name, keep]) => disk::keep_report(place, file, name, keep),
         ("mount-root", [root, target]) => mount_root_here(root, target),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
-        ("load-modules", words) => done(load_modules_here(words)),
+        ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
         ("find-interface", [name, timeout_s]) => done(network::find_interface(name, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
@@ -165,14 +166,6 @@ fn say(line: &str) {
 fn mount_root_here(root: &str, target: &str) -> Result<i32, String> {
     let source = values::root_source(root).ok_or_else(|| format!("{root}: no root"))?;
     done(crate::handoff::root::mount(&source, Path::new(target)))
-}
-
-/// Words with `=` are parameters, the others modules.
-fn load_modules_here(words: &[&str]) -> Result<(), String> {
-    let modules: Vec<_> = words.iter().filter(|w| !w.contains('=')).map(|w| (*w).to_owned()).collect();
-    let pairs = words.iter().filter_map(|word| word.split_once('='));
-    let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
-    Tree::open(&Tree::of_this_kernel())?.load(&modules, &parameters, &mut say)
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use crate::config::values;
 use crate::modules::{Tree, alias};
 use crate::netlink;
 use crate::sys::machine;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -86,7 +85,7 @@ fn load_drivers() -> Result<(), String> {
     let tree = Tree::open(&dir)?;
     let load = |modalias: String| {
         let mut modules = alias::modules_for(&aliases, &modalias).into_iter();
-        modules.try_for_each(|module| tree.load(&[module], &BTreeMap::new(), &mut |_| {}))
+        modules.try_for_each(|module| tree.load(&module))
     };
     pci_cards(Path::new("/sys")).into_iter().try_for_each(load)?;
     virtio_cards(Path::new("/sys")).into_iter().try_for_each(load)

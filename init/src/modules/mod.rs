@@ -6,8 +6,8 @@ pub mod deps;
 
 use crate::sys::machine;
 use deps::{Deps, name_of};
-use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The modules of the running kernel.
@@ -37,38 +37,39 @@ impl Tree {
         Path::new("/lib/modules").join(machine::kernel_release())
     }
 
-    /// Loads modules with all they need, saying each one's name to `loaded`.
+    /// The files that a module consists of, what it needs first; none for one that is built in.
+    ///
+    /// # Errors
+    /// A line naming the module that is nowhere.
+    pub fn files(&self, module: &str) -> Result<Vec<PathBuf>, String> {
+        let files = self.deps.order(&[module.to_owned()], &self.builtin).map_err(|e| e.to_string())?;
+        Ok(files.iter().map(|file| self.dir.join(file)).collect())
+    }
+
+    /// Loads a module with all it needs.
     ///
     /// # Errors
     /// A line naming the module and what went wrong; nothing is tried after it.
-    pub fn load(
-        &self,
-        modules: &[String],
-        parameters: &BTreeMap<String, String>,
-        loaded: &mut dyn FnMut(&str),
-    ) -> Result<(), String> {
-        let files = self.deps.order(modules, &self.builtin).map_err(|e| e.to_string())?;
-        let used = |module: &&String| files.iter().any(|file| name_of(file) == name_of(module));
-        if let Some(unused) = parameters.keys().find(|module| !used(module)) {
-            return Err(format!("driver.parameters: {unused} is not among the modules that are loaded"));
-        }
-        for file in files {
-            let name = name_of(&file);
-            let words = parameters.iter().find(|(module, _)| name_of(module) == name).map_or("", |(_, v)| v);
-            self.load_file(&file, words).map_err(|e| format!("{name}: {e}"))?;
-            loaded(&name);
+    pub fn load(&self, module: &str) -> Result<(), String> {
+        for file in self.files(module)? {
+            match insert(&file, "") {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(format!("{}: {e}", name_of(&file.to_string_lossy())));
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
         Ok(())
     }
+}
 
-    fn load_file(&self, file: &str, parameters: &str) -> std::io::Result<()> {
-        let compressed = !file.ends_with(".ko");
-        let file = File::open(self.dir.join(file))?;
-        match machine::load_module(&file, parameters, compressed) {
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            other => other,
-        }
-    }
+/// Gives the kernel a module's file, which it unpacks itself where it is compressed.
+///
+/// # Errors
+/// As open(2) and finit_module(2).
+pub fn insert(file: &Path, parameters: &str) -> io::Result<()> {
+    let compressed = file.extension().is_none_or(|extension| extension != "ko");
+    machine::load_module(&File::open(file)?, parameters, compressed)
 }
 
 #[cfg(test)]
@@ -76,15 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_module_is_named_and_nothing_is_loaded() {
+    fn a_missing_module_is_named() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("modules.dep"), "kernel/a.ko:\n").unwrap();
         let tree = Tree::open(dir.path()).unwrap();
-        let mut loaded = Vec::new();
-        let result =
-            tree.load(&["a".into(), "nvidia".into()], &BTreeMap::new(), &mut |m| loaded.push(m.to_owned()));
-        assert_eq!(result.unwrap_err(), "module nvidia is not in modules.dep and not built into the kernel");
-        assert_eq!(loaded, [""; 0]);
+        let error = tree.load("nvidia").unwrap_err();
+        assert_eq!(error, "module nvidia is not in modules.dep and not built into the kernel");
+        assert_eq!(tree.files("a").unwrap(), [dir.path().join("kernel/a.ko")]);
     }
 
     #[test]
@@ -92,7 +91,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("modules.dep"), "kernel/a.ko:\n").unwrap();
         let tree = Tree::open(dir.path()).unwrap();
-        let error = tree.load(&["a".into()], &BTreeMap::new(), &mut |_| {}).unwrap_err();
+        let error = tree.load("a").unwrap_err();
         assert!(error.starts_with("a: No such file"), "{error}");
     }
 

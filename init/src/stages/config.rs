@@ -9,11 +9,11 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
+use crate::read::read_at_most;
 use crate::sys::machine::command_line;
 use log::info;
 use std::fmt;
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -86,13 +86,8 @@ fn local_files() -> (Vec<File>, Vec<Wrong>) {
 }
 
 fn read(path: &str) -> Result<String, String> {
-    let file = fs::File::open(path).map_err(|e| e.to_string())?;
-    let mut text = String::new();
-    let size = file.take(LARGEST + 1).read_to_string(&mut text).map_err(|e| e.to_string())?;
-    if size as u64 > LARGEST {
-        return Err(format!("larger than {LARGEST} bytes"));
-    }
-    Ok(text)
+    let bytes = read_at_most(Path::new(path), LARGEST).map_err(|e| e.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
 /// The data partition's `config.toml`, fetched by a child, for disks can hang.

@@ -6,7 +6,7 @@ use crate::verdict::{Judgement, Proof, Trouble, Verdict, judge};
 use std::fmt;
 
 /// The verdict and what follows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Decision {
     /// The verdict with its grounds.
     pub judgement: Judgement,

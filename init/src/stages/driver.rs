@@ -1,66 +1,201 @@
-//! Stage 4: the GPU driver's modules, loaded by a child, for a driver's start can hang. That one
-//! cannot be loaded is trouble: the boot goes on to its verdict, which is then ERROR.
+//! Stage 4: the GPU driver, started by a child, for every step of it can hang. The child's report,
+//! driver.json, is the validator's to judge; here only its being there counts. Process 1 gets the
+//! open GPUs and keeps them, so that they stay initialised without a daemon.
 
-use crate::child::{End, Stream};
+use crate::child::{Done, End, Stream};
 use crate::config::types::Driver;
+use crate::driver::act::{INITRD, write};
+use crate::driver::hardware::Hardware;
+use crate::driver::kernel_lines::{Cursor, KMSG};
+use crate::driver::late::Late;
+use crate::driver::report::{Code, Report, SCHEMA, Severity};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
+use crate::paths;
+use crate::sys::descriptors;
 use crate::verdict::Trouble;
+use log::debug;
 use std::fmt;
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+/// Each GPU's start may take so long on top of `driver.timeout_s`.
+const EACH_GPU: Duration = Duration::from_secs(15);
+
+/// A stage's line has room for so much.
+const WIDTH: usize = 58;
 
 /// What became of the driver.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Loaded {
-    /// `driver.load = false`
-    NotWanted,
-    /// These were loaded, dependencies too.
-    All(Vec<String>),
-    /// One could not be loaded.
+pub enum Started {
+    /// There is a report; this line says the most important of it.
+    Reported(String),
+    /// There is none, or not all of it is true.
     Failed(String),
 }
 
-impl fmt::Display for Loaded {
+impl fmt::Display for Started {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotWanted => f.write_str("driver.load = false: nothing loaded"),
-            Self::All(modules) if modules.is_empty() => f.write_str("all built in or there already"),
-            Self::All(modules) => f.write_str(&modules.join(" ")),
+            Self::Reported(line) => f.write_str(line),
             Self::Failed(cause) => write!(f, "ERROR: {cause}"),
         }
     }
 }
 
-impl Loaded {
-    /// What it means for the verdict.
+impl Started {
+    /// What it means for the verdict: findings in the report are the validator's to judge.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         match self {
             Self::Failed(cause) => Some(Trouble { stage: "driver", cause: cause.clone() }),
-            Self::NotWanted | Self::All(_) => None,
+            Self::Reported(_) => None,
         }
     }
 }
 
-/// Loads the modules.
+/// Starts the driver.
 ///
 /// # Errors
 /// Only an interruption.
-pub fn load(m: &mut Machine, config: &Driver) -> Result<Loaded, Fault> {
-    if !config.load {
-        return Ok(Loaded::NotWanted);
+pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
+    // Only a report of this boot counts.
+    for old in [paths::DRIVER, paths::DRIVER_DRAFT] {
+        let _not_there = fs::remove_file(old);
     }
-    let mut loaded = Vec::new();
-    let mut line = |stream: Stream, line: &str| {
-        if stream == Stream::Out {
-            loaded.push(line.to_owned());
-        }
-        stream == Stream::Out
+    let (ours, theirs) = match descriptors::pair() {
+        Ok(pair) => pair,
+        Err(e) => return Ok(Started::Failed(format!("socketpair: {e}"))),
     };
-    let done = m.run(&helper::load_modules(config), &mut line, |_| true)?;
-    Ok(match done.end {
-        End::Exited(helper::FINE) => Loaded::All(loaded),
-        End::Exited(_) => Loaded::Failed(done.reason()),
-        end => Loaded::Failed(format!("loading after {} {end}", loaded.last().map_or("nothing", |m| m))),
+    let mut log = Cursor::at_end(Path::new(KMSG));
+    let mut said = Said::default();
+    let limit = if config.load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
+    let spec = helper::load_driver(config, limit, theirs);
+    let mut line = |stream: Stream, line: &str| stream == Stream::Out && said.hear(line);
+    let done = m.run(&spec, &mut line, |_| true);
+    drop(spec);
+    // Also when the boot is interrupted: closing an open GPU here could take long.
+    let held = descriptors::receive_all(ours.as_fd());
+    let received = held.len();
+    m.held.extend(held);
+    m.initrd = said.initrd;
+    let done = done?;
+    Ok(match read() {
+        Ok(report) if done.end == End::Exited(helper::FINE) => told(&report, received),
+        _ => stopped(config, &done, &said.doing, log.evidence("")),
     })
 }
+
+/// `driver.timeout_s` and 15 seconds for each NVIDIA GPU on the bus.
+fn deadline(timeout: Duration, sys: &Path) -> Duration {
+    // A bus that cannot be read is named in the report.
+    let gpus = Hardware::read(sys).map_or(0, |hardware| hardware.gpus.len());
+    timeout.saturating_add(EACH_GPU.saturating_mul(u32::try_from(gpus).unwrap_or(u32::MAX)))
+}
+
+/// What the child said on its way.
+#[derive(Debug, Default)]
+struct Said {
+    doing: String,
+    initrd: Option<Duration>,
+}
+
+impl Said {
+    fn hear(&mut self, line: &str) -> bool {
+        if let Some(milliseconds) = line.strip_prefix(INITRD) {
+            self.initrd = milliseconds.parse().ok().map(Duration::from_millis);
+        } else {
+            debug!("driver: {line}");
+            line.clone_into(&mut self.doing);
+        }
+        true
+    }
+}
+
+fn read() -> Result<Report, String> {
+    let bytes = fs::read(paths::DRIVER).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
+    let report: Report = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
+    if report.schema == SCHEMA {
+        Ok(report)
+    } else {
+        Err(format!("{}: schema {}", paths::DRIVER, report.schema))
+    }
+}
+
+/// The report counts, and process 1 has what it says that it holds: /dev/nvidiactl and the GPUs.
+fn told(report: &Report, received: usize) -> Started {
+    let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
+    let sent = if report.held.is_empty() { 0 } else { report.held.len() + 1 };
+    if received < sent {
+        return Started::Failed(format!("{received} of {sent} open devices arrived"));
+    }
+    Started::Reported(line(report))
+}
+
+/// The child did not come to its end: its report is written here.
+fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> Started {
+    let draft = fs::read(paths::DRIVER_DRAFT).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
+    let report = Late { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
+    let cause = match done.end {
+        End::Exited(_) => done.reason(),
+        _ => report.findings.last().map_or_else(|| done.end.to_string(), |finding| finding.message.clone()),
+    };
+    let written = write(Path::new(paths::DRIVER), &report);
+    let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
+    Started::Failed(written.err().unwrap_or(cause))
+}
+
+/// The most important of a report.
+fn line(report: &Report) -> String {
+    let version = report.image.as_ref().map(|image| version(&image.version, &image.patch));
+    if !report.load {
+        let of = version.map_or_else(String::new, |version| format!(" of {version}"));
+        return with_codes(&format!("driver.load = false: nothing loaded{of}"), report);
+    }
+    let first = report.modules.first();
+    let own =
+        first.and_then(|m| Some(self::version(m.version.as_deref()?, m.patch.as_deref().unwrap_or(""))));
+    let name = first.map_or("no module", |module| &module.name);
+    let head = own.or(version).map_or_else(|| name.to_owned(), |version| format!("{name} {version}"));
+    if let Some(failed) = report.modules.iter().find(|module| !module.outcome.is_in()) {
+        let error = failed.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+        if report.findings.iter().any(|finding| finding.code == Code::DriverNoGpu) {
+            return with_codes(&format!("{head}: no GPU{error}"), report);
+        }
+        let which = if failed.name == name { String::new() } else { format!("{} ", failed.name) };
+        return with_codes(&format!("{head}: {which}not loaded{error}"), report);
+    }
+    let (gpus, nodes, held) = (report.gpus.len(), report.nodes.len(), report.held.len());
+    let plural = if gpus == 1 { "" } else { "s" };
+    with_codes(&format!("{head}, {gpus} GPU{plural}, {nodes} nodes, {held} held"), report)
+}
+
+fn version(version: &str, patch: &str) -> String {
+    if patch.is_empty() { version.to_owned() } else { format!("{version}+{patch}") }
+}
+
+/// The line with the codes of what is wrong, as many as there is room for.
+fn with_codes(line: &str, report: &Report) -> String {
+    let wrong = report.findings.iter().filter(|finding| finding.severity > Severity::Info);
+    let mut codes: Vec<_> = wrong.map(|finding| finding.code.name()).collect();
+    codes.dedup();
+    let mut shown = line.to_owned();
+    for (n, code) in codes.iter().enumerate() {
+        let left = codes.len() - n;
+        let more = if left > 1 { format!(" +{}", left - 1) } else { String::new() };
+        if shown.chars().count() + 2 + code.len() + more.len() > WIDTH {
+            let rest = format!(" +{left}");
+            let room = WIDTH.saturating_sub(rest.len());
+            return shown.chars().take(room).collect::<String>() + &rest;
+        }
+        shown = format!("{shown}, {code}");
+    }
+    shown
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

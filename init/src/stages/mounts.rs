@@ -88,8 +88,9 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     for (target, link) in LINKS {
         let _there = symlink(target, link);
     }
-    let log = fs::create_dir_all(paths::RUN).and_then(|()| m.console.keep_in(Path::new(paths::BOOT_LOG)));
-    if let Err(e) = log {
+    // It is there when init is process 1 of a namespace; what else is wrong with it, the log tells.
+    let _there = fs::create_dir(paths::RUN);
+    if let Err(e) = m.console.keep_in(Path::new(paths::BOOT_LOG)) {
         info!("warning: {}: {e}", paths::BOOT_LOG);
     }
     // Refused in a process id namespace, where no keyboard is ours.
@@ -116,11 +117,12 @@ fn mount_all() -> Result<Mounted, Fault> {
 /// False when something was mounted there already.
 fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Result<bool> {
     let at = Path::new(at);
-    if need == Need::Must && !at.exists() {
-        fs::create_dir_all(at)?;
-    }
-    if files::is_mount_point(at)? {
-        return Ok(false);
+    match files::is_mount_point(at) {
+        Ok(true) => return Ok(false),
+        Ok(false) => {}
+        // What it lies in stands above it in the table.
+        Err(e) if e.kind() == io::ErrorKind::NotFound && need == Need::Must => fs::create_dir(at)?,
+        Err(e) => return Err(e),
     }
     match files::mount(what, at, what, flags, data) {
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(false),

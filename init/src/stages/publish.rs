@@ -13,7 +13,7 @@ use crate::verdict::{Judgement, Trouble, Verdict};
 use crate::write::write_atomically;
 use log::info;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -139,7 +139,7 @@ struct VerdictFile<'a> {
     failed: &'a [String],
     exit_status: Option<i32>,
     fingerprint: Option<&'a str>,
-    bound_to: Option<&'a Map<String, Value>>,
+    bound_to: Option<&'a RawValue>,
     report: Option<&'static str>,
     seconds: f64,
 }
@@ -152,7 +152,7 @@ fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
         failed: &judgement.failed,
         exit_status: judgement.exit_status,
         fingerprint: judgement.fingerprint.as_deref(),
-        bound_to: judgement.bound_to.as_ref(),
+        bound_to: judgement.bound_to.as_deref(),
         report: judgement.has_report.then_some(paths::REPORT),
         seconds: judgement.seconds,
     };

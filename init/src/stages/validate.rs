@@ -7,12 +7,13 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
+use crate::read::read_at_most;
 use crate::sys::process::{self, Signal};
 use crate::verdict::Proof;
 use log::{debug, info};
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// What the validator may take beyond its own deadline, to write its report.
@@ -73,16 +74,7 @@ fn forget_old_report() {
 }
 
 fn read_report() -> Result<Vec<u8>, String> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        File::open(paths::REPORT)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(|e| format!("{}: {e}", paths::REPORT))?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(format!("{}: larger than {LARGEST} bytes", paths::REPORT));
-    }
-    Ok(bytes)
+    read_at_most(Path::new(paths::REPORT), LARGEST).map_err(|e| format!("{}: {e}", paths::REPORT))
 }
 
 #[cfg(test)]

@@ -87,6 +87,14 @@ pub fn enter_root_here() -> io::Result<()> {
 /// # Errors
 /// As the loop driver says.
 pub fn loop_device(image: &File) -> io::Result<String> {
+    /// Somebody else may take the free device first.
+    const TRIES: usize = 32;
+    let busy = |e: &io::Error| e.kind() == io::ErrorKind::ResourceBusy;
+    let tried = (1..TRIES).map(|_| attach(image)).find(|tried| !tried.as_ref().is_err_and(busy));
+    tried.unwrap_or_else(|| attach(image))
+}
+
+fn attach(image: &File) -> io::Result<String> {
     /// `struct loop_config` of linux/loop.h: descriptor, block size, `struct loop_info64` (232
     /// bytes, whose `lo_flags` is at 52), reserved.
     #[repr(C)]
@@ -162,6 +170,24 @@ pub fn device_number(device: u64) -> (u32, u32) {
 pub fn number_of(path: &Path) -> Option<(u32, u32)> {
     let device = std::fs::metadata(path).ok()?.rdev();
     (device != 0).then(|| device_number(device))
+}
+
+/// As [`number_of`], of something open; a file that is no device is told apart by its inode.
+///
+/// # Errors
+/// As fstat(2).
+pub fn number_of_open(open: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let stat = rustix::fs::fstat(open)?;
+    Ok(match stat.st_rdev {
+        0 => (u32::MAX, u32::try_from(stat.st_ino).unwrap_or(u32::MAX)),
+        device => device_number(device),
+    })
+}
+
+/// Standard output, without what std keeps for it.
+#[must_use]
+pub fn standard_output() -> BorrowedFd<'static> {
+    rustix::stdio::stdout()
 }
 
 /// Opens a terminal to be written to: never waiting, never becoming ours, always at the end of what

@@ -1,6 +1,8 @@
 //! System calls about the machine: its clock, terminals, modules, name, network and power.
 
 use super::process::readable;
+use crate::read::read_at_most;
+use nix::time::{ClockId, clock_gettime};
 use rustix::fs::OFlags;
 use rustix::ioctl;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
@@ -10,21 +12,24 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// Time since the kernel started.
 #[must_use]
 pub fn since_boot() -> Duration {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // The clock cannot be negative and its nanoseconds stay below 10^9; a kernel that says
-    // otherwise only spoils the times we print.
-    Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
+    // By libc, which found the kernel's clock page at its start; rustix would look for it again. Every
+    // kernel that we run on has this clock; one that has not only spoils the times we print.
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
+
+/// No command line is longer (COMMAND_LINE_SIZE is 2048 on x86).
+const LONGEST: u64 = 1 << 16;
 
 /// The words that the kernel was given; what is no UTF-8 in them can match no key.
 #[must_use]
 pub fn command_line() -> String {
-    std::fs::read("/proc/cmdline")
+    read_at_most(Path::new("/proc/cmdline"), LONGEST)
         .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -101,8 +101,17 @@ impl Machine {
     /// Adds a program.
     pub(crate) fn program(self, path: &str, text: &str) -> Self {
         let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// Adds a pipe.
+    pub(crate) fn pipe(self, path: &str) -> Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         self
     }
 

@@ -2,7 +2,7 @@
 //! it believes lies in the bytes.
 #![no_main]
 
-use firstlight::pcie::config_space::parse;
+use firstlight::pcie::config_space::{parse, rebar_control};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 
@@ -18,6 +18,12 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(acs) = &space.acs {
         let at = usize::from(acs.offset) + if acs.quirk { 8 } else { 6 };
         assert_eq!(acs.ctrl, u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    }
+    for bar in 0..8 {
+        let Some((at, value)) = rebar_control(bytes, bar) else { continue };
+        let at = usize::from(at);
+        assert_eq!(bytes[at..at + 4], value.to_le_bytes());
+        assert_eq!(value & 7, u32::from(bar), "another BAR's control register");
     }
     assert!(!space.gone || space.acs.is_none());
     for fault in &space.faults {

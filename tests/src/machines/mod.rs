@@ -17,7 +17,7 @@ pub use tree::write;
 use std::path::PathBuf;
 
 /// Every machine that is checked in.
-pub const ALL: [fn() -> Machine; 17] = [
+pub const ALL: [fn() -> Machine; 18] = [
     epyc::eight,
     epyc::eight_before,
     small::switch,
@@ -32,6 +32,7 @@ pub const ALL: [fn() -> Machine; 17] = [
     small::nouveau,
     small::boot_display,
     drivers::h200,
+    small::small_bars,
     drivers::mismatch,
     drivers::small_bar1,
     drivers::broken_patch,

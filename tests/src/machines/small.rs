@@ -3,7 +3,8 @@
 use super::config::{Link, Port};
 use super::machine::{Function, Machine};
 use super::parts::{
-    ACS_OFFERED, BAR1_32G, BAR1_256M, Bridge, Spot, bridge, bridge_config, gpu, gpu_config, host_bridge, nic,
+    ACS_OFFERED, BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, bridge_config, gpu, gpu_config,
+    host_bridge, nic,
 };
 
 const GEN3_X16: Link = Link::full(3, 16);
@@ -215,4 +216,36 @@ pub fn boot_display() -> Machine {
         gpu.link = Some(link);
         gpu.config = gpu_config(BAR1, BAR1_32G, link).done();
     })
+}
+
+/// Before the driver is loaded: BAR1s of 256 MiB, two of them behind a switch that a network card
+/// shares, one behind a root port of its own.
+pub fn small_bars() -> Machine {
+    let bus = Spot::on("pci0000:00", 0, "0-15");
+    let root_port = |below| root((0x1022, 0x1483), below, Some(0));
+    let up = Bridge { port: Port::Up, ids: PLX, buses: (2, 5), link: GEN4_X16, acs: None };
+    let down =
+        |below| Bridge { port: Port::Down, ids: PLX, buses: (below, below), link: GEN4_X16, acs: Some(0) };
+    let inside = bus.under("0000:01:00.0");
+    // One after the other, as firmware packs them.
+    let small = |under: &str, bdf, nth: u64| {
+        let at = BAR1 + nth * (256 << 20);
+        Function { driver: None, ..gpu(&bus.under(under), bdf, at, BAR1_256M, GEN4_X16) }
+    };
+    let card = nic(&bus.under("0000:02:02.0"), "0000:05:00.0", (0x15b3, 0x1021), "mlx5_core", GEN4_X16);
+    let functions = vec![
+        host_bridge(&bus, "0000:00:00.0", 0x1022, 0x1480),
+        bridge(&bus, "0000:00:01.0", root_port((1, 5))),
+        bridge(&bus, "0000:00:02.0", root_port((6, 6))),
+        bridge(&bus.under("0000:00:01.0"), "0000:01:00.0", up),
+        bridge(&inside, "0000:02:00.0", down(3)),
+        bridge(&inside, "0000:02:01.0", down(4)),
+        bridge(&inside, "0000:02:02.0", down(5)),
+        small("0000:02:00.0", "0000:03:00.0", 0),
+        audio(&bus.under("0000:02:00.0"), "0000:03:00.1", GEN4_X16),
+        small("0000:02:01.0", "0000:04:00.0", 1),
+        Function { driver: None, ..card },
+        small("0000:00:02.0", "0000:06:00.0", 2),
+    ];
+    Machine::new("rebar-small", "before the driver: BAR1s of 256 MiB, alone and behind a switch", functions)
 }

@@ -3,11 +3,13 @@
 use super::output::either;
 use super::{CommandError, FAILING, FINE, status};
 use crate::args::{Fabric as Action, Place};
-use crate::config::Config;
+use crate::config::{Config, RebarChoice};
+use crate::host::screen;
 use crate::pcie::acs::AcsPolicy;
-use crate::pcie::apply::{self, Applied};
+use crate::pcie::apply;
 use crate::pcie::model::Fabric;
-use crate::pcie::plan::{Plan, plan};
+use crate::pcie::plan::plan;
+use crate::pcie::rebar::{self, Sysfs};
 use crate::pcie::restore::{self, Restored};
 use crate::pcie::text;
 use crate::pcie::topo::{NvLinks, Topology};
@@ -26,11 +28,14 @@ struct Document<'a, T> {
 
 /// `fabric ACTION`
 pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, CommandError> {
-    let asked = |acs: Option<AcsPolicy>| acs.unwrap_or(config.fabric.acs);
+    let asked = |acs: Option<AcsPolicy>, rebar: Option<RebarChoice>| Asked {
+        acs: acs.unwrap_or(config.fabric.acs),
+        rebar: rebar.unwrap_or(config.fabric.rebar),
+    };
     match action {
         Action::Show { json } => show(root, json.as_ref()),
-        Action::Plan { acs, json, .. } => planned(root, asked(acs), json.as_ref()),
-        Action::Fix { acs, journal, json, .. } => fix(root, asked(acs), journal, json.as_ref()),
+        Action::Plan { acs, rebar, json } => planned(root, asked(acs, rebar), json.as_ref()),
+        Action::Fix { acs, rebar, journal, json } => fix(root, asked(acs, rebar), journal, json.as_ref()),
         Action::Restore { journal, json } => restored(root, journal, json.as_ref()),
     }
 }
@@ -45,27 +50,58 @@ fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     Ok(status(&fabric.findings))
 }
 
-fn planned(root: &Root, policy: AcsPolicy, json: Option<&Place>) -> Result<u8, CommandError> {
-    let fabric = read(root)?;
-    let content: &Plan = &plan(&fabric, policy);
-    let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
-    either(json, &document, &text::plan(&fabric, content))?;
-    Ok(status(&content.findings))
+/// What the pass is to do about ACS and about BAR1s.
+#[derive(Clone, Copy)]
+struct Asked {
+    acs: AcsPolicy,
+    rebar: RebarChoice,
 }
 
+/// The two halves of a plan, or of what was done.
+#[derive(Serialize)]
+struct Both<'a, A, B> {
+    #[serde(flatten)]
+    acs: &'a A,
+    rebar: &'a B,
+}
+
+fn planned(root: &Root, asked: Asked, json: Option<&Place>) -> Result<u8, CommandError> {
+    let fabric = read(root)?;
+    let bars = plan_bars(root, &fabric, asked.rebar)?;
+    let mut acs = plan(&fabric, asked.acs);
+    acs.findings.splice(0..0, bars.findings.iter().cloned());
+    let content = &Both { acs: &acs, rebar: &bars.rebar };
+    let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
+    either(json, &document, &text::plan(&fabric, &acs, &bars))?;
+    Ok(status(&acs.findings))
+}
+
+fn plan_bars(root: &Root, fabric: &Fabric, choice: RebarChoice) -> Result<rebar::plan::Plan, CommandError> {
+    let screens = screen::read(root).map_err(|e| CommandError::undone(&e))?;
+    Ok(rebar::plan::plan(fabric, choice, &screens))
+}
+
+/// BAR1s first: that may remove ports and find them again, and the kernel sets their ACS anew then.
 fn fix(
     root: &Root,
-    policy: AcsPolicy,
+    asked: Asked,
     journal: Option<PathBuf>,
     json: Option<&Place>,
 ) -> Result<u8, CommandError> {
-    let fabric = read(root)?;
-    let plan = plan(&fabric, policy);
-    let content: &Applied =
-        &apply::fix(root, &plan, &journal_of(root, journal)).map_err(|e| CommandError::undone(&e))?;
+    let mut fabric = read(root)?;
+    let journal = journal_of(root, journal);
+    let bars = plan_bars(root, &fabric, asked.rebar)?;
+    let bars = rebar::fix(root, &Sysfs(root), &bars, &journal).map_err(|e| CommandError::undone(&e))?;
+    if bars.touched() {
+        fabric = read(root)?;
+    }
+    let plan = plan(&fabric, asked.acs);
+    let mut applied = apply::fix(root, &plan, &journal).map_err(|e| CommandError::undone(&e))?;
+    applied.findings.splice(0..0, bars.findings.iter().cloned());
+    let content = &Both { acs: &applied, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.fix/1", root: &fabric.root, content };
-    either(json, &document, &text::fixed(&fabric, &plan, content))?;
-    Ok(status(&content.findings))
+    either(json, &document, &text::fixed(&fabric, &plan, &applied, &bars))?;
+    Ok(status(&applied.findings))
 }
 
 fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
@@ -74,7 +110,7 @@ fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Resu
     let here = root.path().display().to_string();
     let document = Document { schema: "firstlight.restore/1", root: &here, content };
     either(json, &document, &text::restored(&here, content))?;
-    Ok(if content.steps.iter().all(restore::Step::is_done) { FINE } else { FAILING })
+    Ok(if content.is_done() { FINE } else { FAILING })
 }
 
 /// A recorded machine keeps its own journal.

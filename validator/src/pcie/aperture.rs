@@ -1,16 +1,35 @@
 //! Which BAR of an NVIDIA GPU is the window into its memory.
 
-use super::model::{Bar, Device};
+use super::model::{Bar, Device, Rebar};
+
+/// What NVIDIA calls BAR1 is a GPU's second BAR. That has index 1 on boards whose register BAR is 32
+/// bits wide (GeForce) and index 2 where it is 64 bits wide (read on an H200: 16 MiB at 0, 256 GiB
+/// at 2, 32 MiB at 4).
+const PLACES: [u8; 2] = [1, 2];
 
 impl Device {
-    /// What NVIDIA calls BAR1, the window into a GPU's memory: its second BAR. That has index 1 on
-    /// boards whose register BAR is 32 bits wide (GeForce) and index 2 where it is 64 bits wide
-    /// (read on an H200: 16 MiB at 0, 256 GiB at 2, 32 MiB at 4). `None` when there is no such BAR.
+    /// The window into a GPU's memory. `None` when there is no such BAR, and when the kernel has
+    /// found no addresses for it: its line of `resource` is empty then.
     #[must_use]
     pub fn aperture(&self) -> Option<&Bar> {
-        let mut bars: Vec<&Bar> = self.bars.iter().collect();
-        bars.sort_by_key(|bar| bar.index);
-        bars.get(1).copied()
+        PLACES.iter().find_map(|place| self.bars.iter().find(|bar| bar.index == *place))
+    }
+
+    /// Which sizes the window into a GPU's memory can have.
+    #[must_use]
+    pub fn aperture_sizes(&self) -> Option<&Rebar> {
+        PLACES.iter().find_map(|place| self.rebar.iter().find(|rebar| rebar.bar == *place))
+    }
+}
+
+/// Which BAR of a GPU's `registers` is the window into its memory, whatever the kernel made of it.
+/// All are 64 bits wide, so that the register above holds no address of its own.
+pub(super) fn in_registers(registers: &[Option<u64>; 6]) -> Option<u8> {
+    let wide = |at: usize| matches!(registers.get(at..at + 2), Some([Some(_), None]));
+    match (wide(0), wide(1), wide(2)) {
+        (false, true, _) => Some(1),
+        (true, _, true) => Some(2),
+        _ => None,
     }
 }
 
@@ -30,5 +49,20 @@ mod tests {
         assert_eq!(aperture(&[(0, 16 << 20), (1, 32 << 30), (3, 32 << 20)]), Some(32 << 30));
         assert_eq!(aperture(&[(0, 16 << 20), (2, 256 << 30), (4, 32 << 20)]), Some(256 << 30));
         assert_eq!(aperture(&[(0, 16 << 20)]), None);
+    }
+
+    #[test]
+    fn without_an_address_the_next_bar_does_not_take_its_place() {
+        assert_eq!(aperture(&[(0, 16 << 20), (3, 32 << 20)]), None);
+    }
+
+    #[test]
+    fn the_registers_show_a_bar1_that_the_kernel_gave_up() {
+        let geforce = [Some(0xb200_0000), Some(0), None, Some(0), None, Some(0)];
+        assert_eq!(in_registers(&geforce), Some(1));
+        let h200 = [Some(1 << 40), None, Some(2 << 40), None, Some(3 << 40), None];
+        assert_eq!(in_registers(&h200), Some(2));
+        assert_eq!(in_registers(&[Some(0xb200_0000), Some(0), Some(0), Some(0), Some(0), Some(0)]), None);
+        assert_eq!(in_registers(&[None; 6]), None);
     }
 }

@@ -59,7 +59,7 @@ fn intent(action: &Action) -> Entry {
 }
 
 /// Seconds since 1970; a clock set before that counts as then.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 

@@ -2,6 +2,7 @@
 //! anything is changed, so that `firstlight fabric restore` can put it back even after a crash.
 
 use super::model::Bdf;
+use crate::finding::Finding;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -34,8 +35,54 @@ pub struct Entry {
     pub when: u64,
 }
 
-/// Every write, oldest first.
+/// One size that was tried for a BAR.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Try {
+    /// Which size.
+    pub bytes: u64,
+    /// With everything below the root port removed and laid out anew.
+    pub together: bool,
+    /// What came of it; `null` until then.
+    pub outcome: Option<String>,
+}
+
+/// One BAR1 that was to grow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grown {
+    /// Whose.
+    pub bdf: Bdf,
+    /// Which BAR of the PCI function NVIDIA calls BAR1.
+    pub bar: u8,
+    /// The root port above.
+    pub port: Option<Bdf>,
+    /// It had an address before.
+    pub assigned: bool,
+    /// Its size before.
+    pub before_bytes: u64,
+    /// The largest size that the GPU offers.
+    pub wanted_bytes: u64,
+    /// Its size after the pass; `null` until then, and when the GPU cannot be read any more.
+    pub after_bytes: Option<u64>,
+    /// What was tried, in order; a try stands here before it is made.
+    pub tries: Vec<Try>,
+    /// The code of what is wrong with the outcome, e.g. `REBAR-NO-ROOM`; `null` when nothing is.
+    pub finding: Option<String>,
+    /// When, in seconds since 1970-01-01 00:00 UTC.
+    pub when: u64,
+}
+
+impl Grown {
+    /// It has all that the GPU offers, and nothing is wrong with it.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.after_bytes == Some(self.wanted_bytes) && self.finding.is_none()
+    }
+}
+
+/// Every write, oldest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Journal {
     /// `firstlight.journal/1`.
@@ -44,6 +91,12 @@ pub struct Journal {
     pub root: String,
     /// Every write.
     pub entries: Vec<Entry>,
+    /// Every BAR1 that was to grow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bars: Vec<Grown>,
+    /// What the passes said about BAR1s, the last word about each GPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 /// Why a journal could not be used.
@@ -97,7 +150,13 @@ impl Journal {
     /// An empty journal for `root`.
     #[must_use]
     pub fn new(root: &Path) -> Self {
-        Self { schema: SCHEMA.to_owned(), root: root.display().to_string(), entries: Vec::new() }
+        Self {
+            schema: SCHEMA.to_owned(),
+            root: root.display().to_string(),
+            entries: Vec::new(),
+            bars: Vec::new(),
+            findings: Vec::new(),
+        }
     }
 
     /// Reads the journal of `root`; `None` when there is no such file.

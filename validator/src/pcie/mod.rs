@@ -12,6 +12,7 @@ pub mod model;
 pub mod path;
 pub mod plan;
 pub mod read;
+pub mod rebar;
 pub mod register;
 pub mod restore;
 pub mod text;

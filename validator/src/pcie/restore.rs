@@ -3,6 +3,7 @@
 
 use super::journal::{Entry, Journal, JournalError};
 use super::model::Bdf;
+use super::rebar::{self, BarStep, Sysfs};
 use super::register;
 use crate::root::Root;
 use serde::Serialize;
@@ -78,8 +79,18 @@ impl fmt::Display for Step {
 /// Every entry of a journal, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// What became of each.
+    /// What became of each register.
     pub steps: Vec<Step>,
+    /// What became of each BAR1.
+    pub bars: Vec<BarStep>,
+}
+
+impl Restored {
+    /// True when everything holds what it held before the pass.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.steps.iter().all(Step::is_done) && self.bars.iter().all(BarStep::is_done)
+    }
 }
 
 /// Why nothing could be restored.
@@ -99,8 +110,10 @@ pub enum RestoreError {
 /// When there is no usable journal. What single registers did is in the result.
 pub fn restore(root: &Root, journal: &Path) -> Result<Restored, RestoreError> {
     let missing = || RestoreError::Missing(journal.to_owned());
-    let entries = Journal::load(journal, root.path())?.ok_or_else(missing)?.entries;
-    Ok(Restored { steps: entries.iter().rev().map(|entry| step(root, entry)).collect() })
+    let kept = Journal::load(journal, root.path())?.ok_or_else(missing)?;
+    let steps = kept.entries.iter().rev().map(|entry| step(root, entry)).collect();
+    // BAR1s were grown before ACS was cleared, so they come last here.
+    Ok(Restored { steps, bars: rebar::restore(root, &Sysfs(root), &kept.bars) })
 }
 
 fn step(root: &Root, entry: &Entry) -> Step {

@@ -37,6 +37,32 @@ fn the_policy_comes_from_the_command_line_over_the_configuration() {
 }
 
 #[test]
+fn small_bar1s_are_planned_tried_and_told() {
+    let machine = Machine::recorded("rebar-small");
+    let plan = json(&machine.run("fabric plan --json -").out);
+    let first = &plan["rebar"][0];
+    assert_eq!((first["bdf"].as_str(), first["bar"].as_u64()), (Some("0000:03:00.0"), Some(1)));
+    assert_eq!(first["wanted_bytes"].as_u64(), Some(32 << 30));
+    assert_eq!(plan["rebar"].as_array().unwrap().len(), 3);
+    for words in ["--set fabric.rebar=check fabric plan --json -", "fabric plan --rebar check --json -"] {
+        assert_eq!(json(&machine.run(words).out)["rebar"], Value::Array(vec![]), "{words}");
+    }
+    let text = machine.run("fabric plan").out;
+    assert!(text.contains("  would resize  0000:06:00.0 BAR1 256 MiB -> 32 GiB\n"), "{text}");
+    // Behind a recorded machine's files there is no kernel.
+    let fixed = machine.run("fabric fix");
+    assert_eq!(fixed.status, 0, "{}", fixed.err);
+    let last = fixed.out.lines().last();
+    assert_eq!(last, Some("ACS path: none to clear; BAR1 0 of 3 full; REBAR-REFUSED"));
+    let journal = json(&fs::read_to_string(machine.at("run/firstlight/fabric.json")).unwrap());
+    assert_eq!(journal["bars"][0]["finding"], "REBAR-REFUSED");
+    assert_eq!(journal["findings"][0]["code"], "REBAR-REFUSED");
+    let restored = machine.run("fabric restore");
+    assert_eq!(restored.status, 0, "{}", restored.out);
+    assert!(restored.out.contains("0000:03:00.0 BAR1 is 256 MiB already"), "{}", restored.out);
+}
+
+#[test]
 fn a_port_that_may_not_be_written_is_status_1() {
     let machine = Machine::recorded("intel-pch");
     let journal = machine.at("journal.json");

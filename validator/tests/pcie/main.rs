@@ -4,9 +4,13 @@
 #[cfg(test)]
 mod fix;
 #[cfg(test)]
+mod kernel;
+#[cfg(test)]
 mod lspci;
 #[cfg(test)]
 mod machines;
+#[cfg(test)]
+mod rebar;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]

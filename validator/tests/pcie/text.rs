@@ -1,9 +1,11 @@
 //! Does what people read fit 80 columns, and say what was done?
 
 use crate::recorded::{Copy, fabric, names};
+use firstlight::config::RebarChoice;
 use firstlight::pcie::acs::AcsPolicy;
 use firstlight::pcie::apply::fix;
 use firstlight::pcie::plan::plan;
+use firstlight::pcie::rebar::{self, Sysfs};
 use firstlight::pcie::restore::restore;
 use firstlight::pcie::text;
 
@@ -20,25 +22,28 @@ fn every_machine_is_shown_and_planned_in_80_columns() {
         let mut fabric = fabric(&name);
         fabric.root = format!("tests/machines/{name}");
         fits(&name, &text::show(&fabric));
-        fits(&name, &text::plan(&fabric, &plan(&fabric, AcsPolicy::All)));
+        let bars = rebar::plan::plan(&fabric, RebarChoice::Fix, &[]);
+        fits(&name, &text::plan(&fabric, &plan(&fabric, AcsPolicy::All), &bars));
     }
 }
 
 #[test]
-fn fix_says_what_was_written_what_it_reads_and_that_bars_are_only_checked() {
+fn fix_says_what_was_written_and_what_it_reads() {
     let copy = Copy::of("switch-acs");
     let mut fabric = copy.fabric();
     let plan = plan(&fabric, AcsPolicy::Path);
     let journal = copy.at("run/firstlight/fabric.json");
+    let bars = rebar::plan::plan(&fabric, RebarChoice::Fix, &[]);
+    let bars = rebar::fix(&copy.root(), &Sysfs(&copy.root()), &bars, &journal).unwrap();
     let applied = fix(&copy.root(), &plan, &journal).unwrap();
     fabric.root = "COPY".into();
-    let said = text::fixed(&fabric, &plan, &applied);
+    let said = text::fixed(&fabric, &plan, &applied, &bars);
     fits("switch-acs", &said);
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "fabric fix   recorded machine COPY");
-    assert_eq!(lines.last(), Some(&"ACS policy path: 5 functions with ACS, 5 of 5 cleared"));
-    assert_eq!(lines[1], "  0000:02:08.0 ACS control 0x001d -> 0x0000  reads 0x0000");
-    assert_eq!(lines[6], "Resizable BARs are checked, not changed: 0000:03:00.0 BAR0 16 MiB of 16 MiB,");
+    assert_eq!(lines.last(), Some(&"ACS path: 5 of 5 cleared; BAR1 3 of 3 full size"));
+    assert_eq!(lines[1], "BAR1: 3 of 3 GPUs have their largest size");
+    assert_eq!(lines[2], "  0000:02:08.0 ACS control 0x001d -> 0x0000  reads 0x0000");
 
     let restored = text::restored("COPY", &restore(&copy.root(), &journal).unwrap());
     let lines: Vec<&str> = restored.lines().collect();

@@ -44,6 +44,9 @@ pub struct ConfigSpace {
     pub acs: Option<Acs>,
     /// Resizable BARs.
     pub rebar: Vec<Rebar>,
+    /// The addresses that the memory BARs hold, without their flags; the upper half of a 64-bit BAR
+    /// and an I/O BAR hold none.
+    pub bases: [Option<u64>; 6],
     /// What is malformed, each with its offset.
     pub faults: Vec<Fault>,
 }
@@ -127,11 +130,32 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         layout: space.u8(0x0e).map_or(0x7f, |v| v & 0x7f),
         acs: at(&extended, acs::ID).and_then(|o| acs::parse(space, o, quirk, &mut faults)),
         rebar: at(&extended, rebar::ID).map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults)),
+        bases: if usable { registers::bases(space) } else { [None; 6] },
         express,
         capabilities,
         extended,
         faults,
     }
+}
+
+/// The control register of the resizable BAR `bar`: where it stands and what it holds. `None` when
+/// there is no such register, or the space does not show it.
+#[must_use]
+pub fn rebar_control(bytes: &[u8], bar: u8) -> Option<(u16, u32)> {
+    let extended = walk::extended(Registers(bytes), &mut Vec::new());
+    rebar::control(Registers(bytes), at(&extended, rebar::ID)?, bar)
+}
+
+/// The size that a Resizable BAR control register holds, bytes.
+#[must_use]
+pub fn rebar_size(control: u32) -> Option<u64> {
+    rebar::bytes((control >> 8) & 0x3f)
+}
+
+/// The command register.
+#[must_use]
+pub fn command(bytes: &[u8]) -> Option<u16> {
+    Registers(bytes).u16(0x04)
 }
 
 /// Where the first capability `id` of a chain starts.

@@ -28,6 +28,14 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> V
     starts.zip(0..count).filter_map(|(at, _)| entry(space, at, faults)).collect()
 }
 
+/// Where the control register of the resizable BAR `bar` stands and what it holds.
+pub(super) fn control(space: Registers, offset: u16, bar: u8) -> Option<(u16, u32)> {
+    let first = offset.checked_add(FIRST + 4)?;
+    let count = u16::try_from((space.u32(first)? >> 5) & 7).ok()?;
+    let places = (0..count).filter_map(|n| first.checked_add(n * ENTRY));
+    places.filter_map(|at| Some((at, space.u32(at)?))).find(|(_, control)| control & 7 == u32::from(bar))
+}
+
 fn entry(space: Registers, at: u16, faults: &mut Vec<Fault>) -> Option<Rebar> {
     let control_at = at.saturating_add(4);
     let Some((capable, control)) = space.u32(at).zip(space.u32(control_at)) else {
@@ -56,6 +64,6 @@ fn supported(capable: u32, control: u32) -> Vec<u64> {
 }
 
 /// Size code n is 2^(20+n) bytes.
-fn bytes(code: u32) -> Option<u64> {
+pub(super) fn bytes(code: u32) -> Option<u64> {
     (code <= 43).then(|| 1 << (20 + code))
 }

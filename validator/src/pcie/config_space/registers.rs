@@ -27,3 +27,17 @@ impl Registers<'_> {
         self.0.get(at..at.checked_add(N)?)?.try_into().ok()
     }
 }
+
+/// The addresses in a device's six BARs.
+pub(super) fn bases(space: Registers) -> [Option<u64>; 6] {
+    let mut upper = false;
+    [0x10_u16, 0x14, 0x18, 0x1c, 0x20, 0x24].map(|at| {
+        if std::mem::take(&mut upper) {
+            return None;
+        }
+        let low = space.u32(at)?;
+        upper = low & 0b111 == 0b100;
+        let high = if upper { space.u32(at + 4)? } else { 0 };
+        (low & 1 == 0).then(|| (u64::from(high) << 32) | u64::from(low & !0xf))
+    })
+}

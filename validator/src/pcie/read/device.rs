@@ -6,6 +6,7 @@ use crate::finding::{Code, Finding, Severity};
 use crate::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use crate::pcie::link;
 use crate::pcie::model::{Bdf, ConfigState, Device, Kind, Link};
+use crate::pcie::rebar;
 use crate::root::Root;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -23,7 +24,8 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device
     let space = folder.config();
     let class = folder.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
     let place = folder.place(bdf);
-    Device {
+    let registers = space.as_ref().map(|s| s.bases);
+    let device = Device {
         bdf,
         vendor: folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor))),
         device: folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device))),
@@ -40,7 +42,10 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device
         bars: folder.bars(),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         rebar: space.map_or_else(Vec::new, |s| s.rebar),
-    }
+    };
+    let wrong = registers.filter(|_| super::is_gpu(&device)).and_then(|r| rebar::wrong_now(&device, &r));
+    findings.extend(wrong);
+    device
 }
 
 impl Folder<'_> {

@@ -6,7 +6,7 @@ mod attributes;
 mod device;
 mod place;
 mod rdma;
-mod resource;
+pub(crate) mod resource;
 
 use super::model::{Bdf, Device, Fabric};
 use super::tree::Tree;

@@ -7,7 +7,7 @@ use crate::pcie::model::Bar;
 const BARS: u8 = 6;
 
 /// The BARs that have a size. An error names the line.
-pub(super) fn parse(text: &str) -> Result<Vec<Bar>, String> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Bar>, String> {
     let lines = (0..BARS).zip(text.lines());
     lines.filter_map(|(index, line)| bar(index, line).transpose()).collect()
 }

@@ -4,29 +4,34 @@
 use crate::finding::{Finding, Severity};
 use crate::pcie::apply::Applied;
 use crate::pcie::plan::Plan;
+use crate::pcie::rebar;
 use std::cmp::Reverse;
 
 /// What a boot's line of a stage has room for.
 const COLUMNS: usize = 58;
 
 /// The line, at most 58 columns.
-pub(super) fn line(plan: &Plan, applied: &Applied) -> String {
+pub(super) fn line(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
     let lasting = applied.entries.iter().filter(|e| e.readback == Some(e.after)).count();
     let (policy, covered, asked) = (plan.policy, plan.covered, plan.actions.len());
     let left = by_code(&applied.findings);
+    let about_acs = left.iter().any(|(code, _)| !code.starts_with("REBAR-"));
     let done = match asked {
-        0 if left.is_empty() => "none to clear".to_owned(),
-        0 => "none cleared".to_owned(),
+        0 if about_acs => "none cleared".to_owned(),
+        0 => "none to clear".to_owned(),
         _ => format!("{lasting} of {asked} cleared"),
     };
-    let short = format!("ACS {policy}: {done}");
-    let mut lines = if left.is_empty() {
-        vec![format!("ACS policy {policy}: {covered} functions with ACS, {done}")]
-    } else {
-        worded(&left).into_iter().map(|left| format!("{short}; {left}")).collect()
+    let (gpus, full) = (bars.gpus, bars.full);
+    let bare = format!("ACS {policy}: {done}");
+    let short = if gpus == 0 { bare.clone() } else { format!("{bare}; BAR1 {full} of {gpus} full") };
+    let mut lines: Vec<String> = match (left.is_empty(), gpus) {
+        (false, _) => worded(&left).iter().map(|left| format!("{short}; {left}")).collect(),
+        (true, 0) => vec![format!("ACS policy {policy}: {covered} functions with ACS, {done}")],
+        (true, _) => vec![format!("{short} size")],
     };
+    lines.push(short);
     lines.retain(|line| line.chars().count() <= COLUMNS);
-    lines.into_iter().next().unwrap_or(short)
+    lines.into_iter().next().unwrap_or(bare)
 }
 
 /// A code and whom it is about.
@@ -69,6 +74,7 @@ fn worded(left: &[Left<'_>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::RebarChoice;
     use crate::finding::Code;
     use crate::pcie::acs::AcsPolicy;
     use crate::pcie::journal::Entry;
@@ -81,6 +87,11 @@ mod tests {
 
     /// Of so many ports the last ones are left, each for its reason.
     fn said(ports: u8, left: &[(Code, Severity)]) -> String {
+        with_gpus(ports, left, 0, 0)
+    }
+
+    /// So many of so many GPUs have their largest BAR1.
+    fn with_gpus(ports: u8, left: &[(Code, Severity)], full: usize, gpus: usize) -> String {
         let (register, offset, before, after) = (String::new(), 0x14e, 0x1d, 0);
         let action = |n| Action { bdf: port(n), register: register.clone(), offset, before, after };
         let actions: Vec<_> = (0..ports).map(action).collect();
@@ -100,7 +111,8 @@ mod tests {
             (lasts..).zip(left).map(|(n, (code, severity))| code.finding(*severity, &port(n), "x"));
         let applied = Applied { entries: (0..ports).map(entry).collect(), findings: findings.collect() };
         let plan = Plan { policy: AcsPolicy::Path, covered: actions.len(), actions, findings: vec![] };
-        line(&plan, &applied)
+        let choice = RebarChoice::Fix;
+        line(&plan, &applied, &rebar::Fixed { choice, gpus, full, rebar: vec![], findings: vec![] })
     }
 
     const STUCK: (Code, Severity) = (Code::AcsStuck, Severity::Fail);
@@ -129,6 +141,16 @@ mod tests {
         assert_eq!(said(4, &[STUCK, REVERTED]), "ACS path: 2 of 4 cleared; ACS-STUCK, ACS-REVERTED");
         let locked = (Code::Lockdown, Severity::Warn);
         assert_eq!(said(1, &[locked, REFUSED]), "ACS path: 0 of 1 cleared; ACS-REFUSED, LOCKDOWN");
+    }
+
+    #[test]
+    fn bar1_is_told_where_there_are_gpus() {
+        assert_eq!(with_gpus(4, &[], 8, 8), "ACS path: 4 of 4 cleared; BAR1 8 of 8 full size");
+        let small = (Code::RebarNoRoom, Severity::Warn);
+        assert_eq!(with_gpus(0, &[small], 7, 8), "ACS path: none to clear; BAR1 7 of 8 full; REBAR-NO-ROOM");
+        assert_eq!(with_gpus(4, &[STUCK], 8, 8), "ACS path: 3 of 4 cleared; BAR1 8 of 8 full; ACS-STUCK");
+        let both = with_gpus(4, &[small, STUCK], 0, 8);
+        assert_eq!(both, "ACS path: 2 of 4 cleared; BAR1 0 of 8 full; ACS-STUCK, +1");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(super) fn cause_and_remedy(finding: &Finding) -> String {
 }
 
 /// A size in the largest binary unit that it fills: `256 MiB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut value = bytes;
     let mut units = units.iter();

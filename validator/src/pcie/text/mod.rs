@@ -10,15 +10,21 @@ pub use show::show;
 use super::apply::Applied;
 use super::model::Fabric;
 use super::plan::Plan;
+use super::rebar;
 use super::restore::Restored;
+use crate::config::RebarChoice;
 use crate::finding::Finding;
 use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
 
 /// What the pass would do.
 #[must_use]
-pub fn plan(fabric: &Fabric, plan: &Plan) -> String {
+pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan) -> String {
     let mut text = headline("fabric plan", &fabric.root);
+    text.push_str(&largest(bars.gpus, bars.full, bars.choice));
+    for resize in &bars.rebar {
+        let _ = writeln!(text, "  would resize  {resize}");
+    }
     text.push_str(&covered(plan));
     for action in &plan.actions {
         let _ = writeln!(text, "  would write  {action}");
@@ -27,18 +33,22 @@ pub fn plan(fabric: &Fabric, plan: &Plan) -> String {
     text
 }
 
-/// What the pass did. Resizable BARs are only looked at here.
+/// What the pass did.
 #[must_use]
-pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied) -> String {
+pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
     let mut text = headline("fabric fix", &fabric.root);
+    text.push_str(&largest(bars.gpus, bars.full, bars.choice));
+    for grown in &bars.rebar {
+        let after = grown.after_bytes.map_or_else(|| "not read back".to_owned(), layout::size);
+        let _ = writeln!(text, "  {} BAR1 {} -> {after}", grown.bdf, layout::size(grown.before_bytes));
+    }
     for entry in &applied.entries {
         let read = entry.readback.map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));
         let (bdf, register) = (entry.bdf, &entry.register);
         let _ = writeln!(text, "  {bdf} {register} {:#06x} -> {:#06x}  {read}", entry.before, entry.after);
     }
-    text.push_str(&resizable(fabric));
     text.push_str(&findings(&applied.findings));
-    text + &last::line(plan, applied) + "\n"
+    text + &last::line(plan, applied, bars) + "\n"
 }
 
 /// What was put back.
@@ -49,6 +59,9 @@ pub fn restored(root: &str, restored: &Restored) -> String {
     let _ =
         writeln!(text, "{done} of {} registers hold what they held before the pass", restored.steps.len());
     for step in &restored.steps {
+        text.push_str(&wrapped("  ", "    ", &step.to_string()));
+    }
+    for step in &restored.bars {
         text.push_str(&wrapped("  ", "    ", &step.to_string()));
     }
     text
@@ -67,16 +80,13 @@ fn covered(plan: &Plan) -> String {
     format!("ACS policy {policy}: {n} functions with ACS, {actions} to write\n")
 }
 
-fn resizable(fabric: &Fabric) -> String {
-    let sizes = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).flat_map(|d| {
-        d.rebar.iter().map(move |r| {
-            let largest = r.supported_bytes.last().copied().unwrap_or(r.current_bytes);
-            format!("{} BAR{} {} of {}", d.bdf, r.bar, layout::size(r.current_bytes), layout::size(largest))
-        })
-    });
-    let sizes: Vec<String> = sizes.collect();
-    let sizes = if sizes.is_empty() { "no GPU offers any".to_owned() } else { sizes.join(", ") };
-    wrapped("", "  ", &format!("Resizable BARs are checked, not changed: {sizes}"))
+/// How many GPUs have all the BAR1 that they can have, before anything is done or after.
+fn largest(gpus: usize, full: usize, choice: RebarChoice) -> String {
+    let only = if choice == RebarChoice::Check { " (only looked at)" } else { "" };
+    match gpus {
+        0 => String::new(),
+        _ => format!("BAR1: {full} of {gpus} GPUs have their largest size{only}\n"),
+    }
 }
 
 /// Findings of one kind that follow each other share the lines with cause and remedy.

@@ -12,10 +12,12 @@ fn sample() -> Fabric {
 #[test]
 fn a_plan_lists_what_it_would_write() {
     let fabric = sample();
-    let text = plan(&fabric, &planning::plan(&fabric, AcsPolicy::Path));
+    let bars = rebar::plan::plan(&fabric, RebarChoice::Check, &[]);
+    let text = plan(&fabric, &planning::plan(&fabric, AcsPolicy::Path), &bars);
     assert_eq!(
         text,
         "fabric plan   this machine\n\
+         BAR1: 0 of 2 GPUs have their largest size (only looked at)\n\
          ACS policy path: 2 functions with ACS, 1 to write\n  \
            would write  0000:00:01.0 ACS control 0x001d -> 0x0000\n"
     );

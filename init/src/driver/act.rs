@@ -1,0 +1,177 @@
+//! The driver's start, step by step, each adding to the report: image, hardware, modules (`start`),
+//! and what follows them (`devices`). What fails is a finding; the steps that need it are left out.
+
+use super::description::{Description, Family};
+use super::hardware::Hardware;
+use super::image;
+use super::kernel_lines::{Cursor, unpacking};
+use super::places::{Door, Places, Wanted};
+use super::report::{Code, Finding, Image, Report, Severity};
+use super::triplet::Parts;
+use crate::modules::insert;
+use crate::paths;
+use crate::write::write_atomically;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What `say` says before the time that the initrd took.
+pub const INITRD: &str = "initrd ";
+
+/// One start of the driver.
+pub(super) struct Run<'a, 'b> {
+    pub(super) places: &'a Places,
+    pub(super) wanted: &'a Wanted,
+    pub(super) door: &'a mut Door<'b>,
+    pub(super) report: Report,
+    pub(super) log: Cursor,
+    pub(super) image: Option<(Description, Parts)>,
+    /// Whether there is an image that cannot be used.
+    pub(super) is_damaged: bool,
+    pub(super) hardware: Option<Hardware>,
+    /// What the kernel said while the modules were loaded.
+    pub(super) said: Vec<String>,
+    pub(super) began: Instant,
+}
+
+/// Starts the driver as far as it goes.
+pub fn act(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
+    let (report, log) = (Report::new(wanted.load), Cursor::at_start(&places.log));
+    let mut run = Run {
+        places,
+        wanted,
+        door,
+        report,
+        log,
+        image: None,
+        is_damaged: false,
+        hardware: None,
+        said: Vec::new(),
+        began: Instant::now(),
+    };
+    run.initrd();
+    run.step("mounting the driver image", Run::mount_image);
+    run.step("looking for GPUs", Run::look_for_gpus);
+    if wanted.load {
+        run.step("loading modules", Run::load_modules);
+    }
+    if run.report.has("nvidia") {
+        run.step("reading parameters back", Run::read_parameters_back);
+        run.step("making device nodes", Run::make_nodes);
+        run.step("starting the fabric manager", Run::start_fabric_manager);
+    }
+    run.report.seconds = seconds(run.began.elapsed());
+    run.report
+}
+
+/// This machine's start, with its report written down.
+///
+/// # Errors
+/// A line with the reason why the report could not be written.
+pub fn act_here(
+    wanted: &Wanted,
+    say: &mut dyn FnMut(&str),
+    keeper: BorrowedFd<'_>,
+    loopback: &mut dyn FnMut(),
+) -> Result<(), String> {
+    let mut door = Door { insert: &mut insert, say, loopback, keeper: Some(keeper) };
+    let report = act(&Places::of_this_machine(), wanted, &mut door);
+    write(Path::new(paths::DRIVER), &report)
+}
+
+/// Writes a report.
+///
+/// # Errors
+/// A line naming the file and what the system said.
+pub fn write(path: &Path, report: &Report) -> Result<(), String> {
+    let failed = |why: String| format!("{}: {why}", path.display());
+    let text = serde_json::to_string(report).map_err(|e| failed(e.to_string()))?;
+    write_atomically(path, (text + "\n").as_bytes()).map_err(|e| failed(e.to_string()))
+}
+
+/// Milliseconds are enough.
+pub(super) fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
+}
+
+impl Run<'_, '_> {
+    fn step(&mut self, name: &str, step: impl FnOnce(&mut Self)) {
+        self.say(name);
+        step(self);
+    }
+
+    /// Says what comes next, and writes down what came so far: if it hangs, both are what is left.
+    pub(super) fn say(&mut self, next: &str) {
+        self.report.seconds = seconds(self.began.elapsed());
+        let draft = paths::DRIVER_DRAFT.rsplit('/').next().unwrap_or_default();
+        // It is process 1 that needs it, and only if this hangs.
+        let _only_a_draft = write(&self.places.run.join(draft), &self.report);
+        (self.door.say)(next);
+    }
+
+    pub(super) fn finds(&mut self, finding: Finding) {
+        self.report.findings.push(finding);
+    }
+
+    /// The log is read from its beginning here and from then on, so the initrd's time costs nothing more.
+    fn initrd(&mut self) {
+        if let Some(took) = self.log.new_lines().ok().and_then(|lines| unpacking(&lines)) {
+            (self.door.say)(&format!("{INITRD}{}", took.as_millis()));
+        }
+    }
+
+    fn mount_image(&mut self) {
+        if !self.places.image.exists() {
+            return;
+        }
+        let (file, at) = (&self.places.image, &self.places.image_at);
+        let read = image::mount(file, at).and_then(|()| image::read(at));
+        let (description, parts) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                self.is_damaged = true;
+                return self.finds(Finding::fail(Code::DriverMissing, "driver image", why));
+            }
+        };
+        if let Err(why) = image::show_firmware(&self.places.at("sys"), at) {
+            let message = format!("firmware will not be found after a switch of the root: {why}");
+            let finding = Finding::fail(Code::DriverMissing, "firmware", message);
+            self.finds(finding.as_severe_as(Severity::Warn));
+        }
+        self.report.image = Some(Image {
+            version: description.version.clone(),
+            source: description.source.clone(),
+            patch: description.patch.clone(),
+            kernel: description.kernel.clone(),
+            nccl: description.nccl.clone(),
+        });
+        self.image = Some((description, parts));
+    }
+
+    fn look_for_gpus(&mut self) {
+        match Hardware::read(&self.places.at("sys")) {
+            Ok(hardware) => {
+                self.report.gpus = hardware.addresses();
+                self.report.nvswitches.clone_from(&hardware.nvswitches);
+                self.hardware = Some(hardware);
+                self.report.families = self.families().iter().map(|family| family.name.clone()).collect();
+            }
+            Err(why) => {
+                let finding =
+                    Finding::fail(Code::DriverFailed, "PCI", format!("GPUs cannot be looked for: {why}"));
+                self.finds(finding.as_severe_as(Severity::Error));
+            }
+        }
+    }
+
+    /// The families of the description that are there.
+    pub(super) fn families(&self) -> Vec<&Family> {
+        let gpus = self.hardware.as_ref().map_or(&[][..], |hardware| &hardware.gpus);
+        let all = self.image.iter().flat_map(|(description, _)| &description.family);
+        all.filter(|family| gpus.iter().any(|gpu| family.has(gpu.device))).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "act_tests.rs"]
+mod tests;

@@ -1,0 +1,335 @@
+//! The whole start on machines made of files: a real image that is really mounted (in mounts of the
+//! test's own), nodes that are really made and opened, and a kernel that answers what the test says.
+
+use super::*;
+use crate::driver::description::SAMPLE;
+use crate::driver::elf;
+use crate::driver::report::Outcome;
+use crate::sys::descriptors::{pair, receive_all};
+use crate::sys::files::own_mounts;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::Command;
+use tempfile::TempDir;
+
+const RELEASE: &str = "6.12.107-firstlight";
+const MODINFO: &str =
+    "version=555.58.02\0vermagic=6.12.107-firstlight SMP \0srcversion=AB\0firstlight.patch=1\0";
+const GPU: &str = "0000:01:00.0";
+const ASKED: &str = "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
+
+/// What the kernel and the driver do with a module.
+type Kernel = fn(&Path, &str) -> io::Result<()>;
+
+struct Fake {
+    root: TempDir,
+    wanted: Wanted,
+}
+
+impl Fake {
+    /// A machine with an RTX 4090, a good image in a folder, and no log yet.
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let fake = Self {
+            root,
+            wanted: Wanted {
+                load: true,
+                modules: vec!["nvidia".into(), "nvidia-uvm".into()],
+                parameters: BTreeMap::new(),
+                deadline: Duration::from_secs(10),
+            },
+        };
+        fake.gpu(GPU, "0x2684");
+        fake.file("image/driver.toml", SAMPLE.as_bytes());
+        for (name, texts) in
+            [("nvidia", MODINFO.to_owned()), ("nvidia-uvm", format!("depends=nvidia\0{MODINFO}"))]
+        {
+            fake.file(&format!("image/modules/{name}.ko"), &elf::sample(".modinfo", texts.as_bytes()));
+        }
+        for name in ["libcuda.so.555.58.02", "libnvidia-ml.so.555.58.02"] {
+            fake.file(&format!("image/lib/{name}"), b"");
+        }
+        fake.file("image/firmware/nvidia/555.58.02/gsp_ga10x.bin", b"");
+        fake.file("sys/module/firmware_class/parameters/path", b"");
+        fake.file("kmsg", b"6,1,1000000,-;Unpacking initramfs...\n6,2,1250000,-;Freeing initrd memory: 1K\n4,3,1,-;NVRM: old\n");
+        fake.file("run/none", b"");
+        fake
+    }
+
+    fn file(&self, path: &str, content: &[u8]) {
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn device(&self, address: &str, class: &str, id: &str) {
+        for (file, text) in [("vendor", "0x10de"), ("class", class), ("device", id)] {
+            self.file(&format!("sys/bus/pci/devices/{address}/{file}"), format!("{text}\n").as_bytes());
+        }
+    }
+
+    fn gpu(&self, address: &str, id: &str) {
+        self.device(address, "0x030000", id);
+    }
+
+    fn replace(&self, path: &str, from: &str, to: &str) {
+        let path = self.root.path().join(path);
+        let mut bytes = fs::read(&path).unwrap();
+        let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+        bytes.splice(at..at + from.len(), to.bytes());
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Starts the driver; the report, how many descriptors arrived, what was said.
+    fn start(self, kernel: Kernel) -> (Report, usize, Vec<String>) {
+        let squashed = self.root.path().join("driver.squashfs");
+        let image = self.root.path().join("image");
+        if !squashed.exists() && image.exists() {
+            let made = Command::new("mksquashfs").args([&image, &squashed]).arg("-quiet").output().unwrap();
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            fs::remove_dir_all(image).unwrap();
+        }
+        own_mounts().unwrap();
+        let at = |path: &str| self.root.path().join(path);
+        let places = Places {
+            root: at(""),
+            run: at("run"),
+            image: squashed,
+            image_at: at("run/driver"),
+            log: at("kmsg"),
+            modules: at("lib/modules"),
+            release: RELEASE.to_owned(),
+        };
+        let (ours, theirs) = pair().unwrap();
+        let mut said = Vec::new();
+        let root = self.root.path().to_owned();
+        let mut insert = |file: &Path, parameters: &str| {
+            assert!(file.exists(), "{}", file.display());
+            std::env::set_current_dir(&root).unwrap();
+            kernel(file, parameters)
+        };
+        let mut door = Door {
+            insert: &mut insert,
+            say: &mut |line| said.push(line.to_owned()),
+            loopback: &mut || {},
+            keeper: Some(theirs.as_fd()),
+        };
+        let report = act(&places, &self.wanted, &mut door);
+        (report, receive_all(ours.as_fd()).len(), said)
+    }
+}
+
+/// Lines into the kernel's log; the current folder is the machine.
+fn log(lines: &[&str]) {
+    let mut log = fs::File::options().append(true).open("kmsg").unwrap();
+    lines.iter().for_each(|line| writeln!(log, "4,9,9000000,-;{line}").unwrap());
+}
+
+/// A driver that takes the GPU: its node is /dev/null, by number.
+fn takes_it(file: &Path, parameters: &str) -> io::Result<()> {
+    if file.ends_with("nvidia.ko") {
+        fs::create_dir_all(format!("proc/driver/nvidia/gpus/{GPU}"))?;
+        fs::write(format!("proc/driver/nvidia/gpus/{GPU}/information"), "Device Minor: \t 3\n")?;
+        let dwords = parameters.split("RegistryDwords=").nth(1).unwrap_or("");
+        fs::write(
+            "proc/driver/nvidia/params",
+            format!("EnableStreamMemOPs: 1\nDeviceFileMode: 438\nRegistryDwords: \"{dwords}\"\n"),
+        )?;
+        fs::write("proc/devices", "Character devices:\n  1 nvidia\n\nBlock devices:\n")?;
+    } else {
+        fs::write("proc/devices", "Character devices:\n  1 nvidia\n  1 nvidia-uvm\n\nBlock devices:\n")?;
+    }
+    log(&["NVRM: loading NVIDIA UNIX Open Kernel Module"]);
+    Ok(())
+}
+
+fn codes(report: &Report) -> Vec<(Code, Severity)> {
+    report.findings.iter().map(|finding| (finding.code, finding.severity)).collect()
+}
+
+fn outcomes(report: &Report) -> Vec<Outcome> {
+    report.modules.iter().map(|module| module.outcome).collect()
+}
+
+#[test]
+fn a_good_driver_is_loaded_with_its_familys_parameters() {
+    let (report, _, said) = Fake::new().start(takes_it);
+    assert_eq!(outcomes(&report), [Outcome::Loaded, Outcome::Loaded]);
+    assert_eq!(
+        (report.families.as_slice(), report.gpus.as_slice()),
+        (["ada".to_owned()].as_slice(), [GPU.to_owned()].as_slice())
+    );
+    let module = &report.modules[0];
+    assert_eq!(module.parameters, ASKED);
+    assert!(module.file.ends_with("/run/driver/modules/nvidia.ko"), "{}", module.file);
+    assert_eq!((module.patch.as_deref(), module.srcversion.as_deref()), (Some("1"), Some("AB")));
+    assert_eq!(report.parameters.len(), 2);
+    assert!(report.parameters.iter().all(|p| p.found.as_ref() == Some(&p.wanted)), "{:?}", report.parameters);
+    let nodes: Vec<_> = report.nodes.iter().map(|node| node.path.as_str()).collect();
+    assert_eq!(nodes, ["/dev/nvidiactl", "/dev/nvidia3", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]);
+    assert_eq!(said[0], "initrd 250");
+    assert!(
+        said.contains(&"loading nvidia-uvm".to_owned())
+            && said.contains(&"opening /dev/nvidiactl".to_owned())
+    );
+    // No device has the number of this machine's nvidiactl.
+    assert_eq!(codes(&report), [(Code::NodesMissing, Severity::Fail)]);
+    assert_eq!(report.findings[0].message, "/dev/nvidiactl does not open (ENXIO)");
+}
+
+#[test]
+fn no_gpu_is_good_to_know_and_uvm_is_not_tried() {
+    let fake = Fake::new();
+    fs::remove_dir_all(fake.root.path().join("sys/bus/pci/devices").join(GPU)).unwrap();
+    let (report, ..) = fake.start(|_, _| {
+        log(&["NVRM: No NVIDIA GPU found."]);
+        Err(io::Error::from_raw_os_error(19))
+    });
+    assert_eq!(outcomes(&report), [Outcome::Failed, Outcome::NotTried]);
+    assert_eq!(codes(&report), [(Code::DriverNoGpu, Severity::Info)]);
+    assert_eq!(report.findings[0].evidence, ["kernel: NVRM: No NVIDIA GPU found."]);
+    assert_eq!((report.modules[0].errno, report.modules[0].error.as_deref()), (Some(19), Some("ENODEV")));
+    assert_eq!((report.nodes.len(), report.parameters.len()), (0, 0));
+}
+
+#[test]
+fn a_gpu_without_an_interrupt_is_named() {
+    let (report, ..) = Fake::new().start(|_, _| {
+        log(&[
+            "NVRM: Can't find an IRQ for your NVIDIA card!",
+            "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+        ]);
+        Err(io::Error::from_raw_os_error(19))
+    });
+    assert_eq!(codes(&report), [(Code::GpuNoIrq, Severity::Fail)]);
+}
+
+#[test]
+fn modules_that_do_not_belong_together_are_never_given_to_the_kernel() {
+    for (path, from, to, code) in [
+        ("image/driver.toml", "\"555.58.02\"", "\"550.1\"", Code::DriverMismatch),
+        ("image/driver.toml", "patch = \"1\"", "patch = \"2\"", Code::PatchMissing),
+        ("image/modules/nvidia.ko", "firstlight SMP", "firstlighT SMP", Code::DriverVermagic),
+        ("image/modules/nvidia-uvm.ko", "ELF", "elf", Code::DriverMissing),
+    ] {
+        let fake = Fake::new();
+        fake.replace(path, from, to);
+        let (report, ..) = fake.start(|file, _| panic!("{}", file.display()));
+        assert_eq!(outcomes(&report), [Outcome::NotTried; 2]);
+        assert!(codes(&report).contains(&(code, Severity::Fail)), "{code:?}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn an_image_that_is_damaged_or_says_nothing_is_named_and_nothing_is_loaded() {
+    let damaged = Fake::new();
+    damaged.file("driver.squashfs", b"hsqs and then nothing");
+    damaged.file("lib/modules/modules.dep", b"a/nvidia.ko:\n");
+    damaged.file("lib/modules/a/nvidia.ko", &elf::sample(".modinfo", MODINFO.as_bytes()));
+    let silent = Fake::new();
+    silent.replace("image/driver.toml", "version", "versoin");
+    for (fake, why) in [(damaged, "driver.squashfs"), (silent, "driver.toml: line 3: unknown field")] {
+        let (report, ..) = fake.start(|file, _| panic!("{}", file.display()));
+        assert_eq!(report.image, None);
+        assert_eq!(codes(&report)[0], (Code::DriverMissing, Severity::Fail));
+        assert!(report.findings[0].message.contains(why), "{}", report.findings[0].message);
+        assert!(report.modules.iter().all(|module| module.outcome == Outcome::NotTried));
+    }
+}
+
+#[test]
+fn without_an_image_the_kernels_own_modules_are_loaded() {
+    let fake = Fake::new();
+    fs::remove_dir_all(fake.root.path().join("image")).unwrap();
+    fake.file("lib/modules/modules.dep", b"a/nvidia.ko:\n");
+    fake.file("lib/modules/a/nvidia.ko", &elf::sample(".modinfo", MODINFO.as_bytes()));
+    let (report, ..) = fake.start(takes_it);
+    assert_eq!(outcomes(&report), [Outcome::Loaded, Outcome::NotTried]);
+    assert_eq!(report.findings[0].code, Code::DriverMissing);
+    assert!(
+        report.findings[0].message.starts_with("no driver image; module nvidia-uvm is not in modules.dep")
+    );
+}
+
+#[test]
+fn nothing_is_loaded_when_nothing_is_wanted_and_the_image_is_there_all_the_same() {
+    let mut fake = Fake::new();
+    fake.wanted.load = false;
+    let (report, ..) = fake.start(|file, _| panic!("{}", file.display()));
+    assert_eq!((report.load, report.modules.len(), report.findings.len()), (false, 0, 0));
+    assert_eq!(report.image.unwrap().version, "555.58.02");
+    assert_eq!(report.gpus, [GPU]);
+}
+
+#[test]
+fn parameters_for_modules_that_nobody_loads_and_ones_not_in_force_are_found() {
+    let mut fake = Fake::new();
+    fake.wanted.parameters = [("nvidia", "NVreg_RegistryDwords=A=1 NVreg_Nonsense=1"), ("nvidai", "x=1")]
+        .map(|(module, words)| (module.to_owned(), words.to_owned()))
+        .into();
+    let (report, ..) = fake.start(takes_it);
+    let about: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| f.code == Code::DriverParameters)
+        .map(|f| f.message.as_str())
+        .collect();
+    assert_eq!(
+        about,
+        [
+            "driver.parameters: nvidai is not among the modules that are loaded",
+            "NVreg_RegistryDwords is A=1 NVreg_Nonsense=1, wanted A=1",
+            "NVreg_Nonsense=1: the driver has no such parameter"
+        ]
+    );
+}
+
+#[test]
+fn a_gpu_that_the_driver_did_not_take_is_explained() {
+    let fake = Fake::new();
+    fake.gpu("0000:41:00.0", "0x2684");
+    let (report, ..) = fake.start(|file, parameters| {
+        log(&["NVRM: The NVIDIA GPU 0000:41:00.0\\x0aNVRM: (PCI ID: 10de:2684) installed in this system has\\x0aNVRM: fallen off the bus"]);
+        takes_it(file, parameters)
+    });
+    let gone = report.findings.iter().find(|finding| finding.code == Code::GpuGone).unwrap();
+    assert_eq!((gone.subject.as_str(), gone.evidence.len()), ("0000:41:00.0", 2));
+}
+
+#[test]
+fn switches_without_a_fabric_manager_are_a_finding_and_one_that_dies_is_too() {
+    let without = Fake::new();
+    without.device("0000:07:00.0", "0x068000", "0x22a3");
+    let (report, ..) = without.start(takes_it);
+    assert_eq!(report.nvswitches, ["0000:07:00.0"]);
+    assert_eq!(codes(&report).last(), Some(&(Code::NvswitchNoManager, Severity::Fail)));
+    let dead = Fake::new();
+    dead.device("0000:07:00.0", "0x068000", "0x22a3");
+    dead.replace("image/driver.toml", "fabric_manager = \"\"", "fabric_manager = \"bin/none\"");
+    let (report, ..) = dead.start(takes_it);
+    let last = report.findings.last().unwrap();
+    assert!(last.message.contains("/driver/bin/none cannot be started: "), "{}", last.message);
+}
+
+#[test]
+fn a_bus_that_cannot_be_read_makes_enodev_no_good_news() {
+    let fake = Fake::new();
+    fs::remove_dir_all(fake.root.path().join("sys/bus")).unwrap();
+    let (report, ..) = fake.start(|_, _| Err(io::Error::from_raw_os_error(19)));
+    assert_eq!(codes(&report), [(Code::DriverFailed, Severity::Error), (Code::DriverFailed, Severity::Fail)]);
+}
+
+#[test]
+fn the_draft_tells_how_far_it_came() {
+    let fake = Fake::new();
+    let path = fake.root.path().to_owned();
+    fake.start(|_, _| {
+        let draft: Report = serde_json::from_slice(&fs::read("run/.driver-draft.json").unwrap()).unwrap();
+        assert_eq!((draft.gpus.len(), draft.modules.len(), draft.image.is_some()), (1, 1, true));
+        Err(io::Error::from_raw_os_error(12))
+    });
+    assert!(!path.join("run/driver.json").exists());
+}

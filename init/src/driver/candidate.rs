@@ -1,0 +1,204 @@
+//! Which file each module is: first the driver image's, with what it needs of the image before it,
+//! else the running kernel's, through modules.dep.
+
+use super::modinfo::Modinfo;
+use super::report::{Module, Outcome};
+use crate::modules::Tree;
+use crate::modules::deps::name_of;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// A module to be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name as configured or as its file has it.
+    pub name: String,
+    /// Its file; `None` when it is built in.
+    pub file: Option<PathBuf>,
+    /// Whether it is the driver image's.
+    pub of_image: bool,
+    /// What its file says of itself: `None` when it is compressed, which only the kernel unpacks.
+    pub info: Option<Result<Modinfo, String>>,
+    /// Why it is nowhere.
+    pub absent: Option<String>,
+}
+
+impl Candidate {
+    fn of(name: &str, file: PathBuf, of_image: bool) -> Self {
+        let plain = file.extension().is_some_and(|extension| extension == "ko");
+        let info = match File::open(&file) {
+            Ok(_) if !plain => None,
+            Ok(_) => Some(Modinfo::of(&file)),
+            Err(e) => Some(Err(e.to_string())),
+        };
+        Self { name: name.to_owned(), file: Some(file), of_image, info, absent: None }
+    }
+
+    /// A text of its modinfo.
+    #[must_use]
+    pub fn says(&self, key: &str) -> Option<&str> {
+        self.info.as_ref()?.as_ref().ok()?.get(key)
+    }
+
+    /// As the report has it before it is tried.
+    #[must_use]
+    pub fn untried(&self, parameters: String) -> Module {
+        let says = |key: &str| self.says(key).map(str::to_owned);
+        Module {
+            name: self.name.clone(),
+            file: self.file.as_ref().map_or_else(String::new, |file| file.display().to_string()),
+            version: says("version"),
+            vermagic: says("vermagic"),
+            patch: says("firstlight.patch"),
+            srcversion: says("srcversion"),
+            parameters,
+            outcome: Outcome::NotTried,
+            errno: None,
+            error: None,
+        }
+    }
+}
+
+/// Where modules are looked for.
+#[derive(Debug)]
+pub struct Places<'a> {
+    /// The image's folder of modules, when there is an image.
+    pub image: Option<&'a Path>,
+    /// The running kernel's folder of modules.
+    pub kernel: &'a Path,
+}
+
+/// The files to load for `wanted`, in order, each once; and in their places the modules that are nowhere.
+#[must_use]
+pub fn find(places: &Places<'_>, wanted: &[String]) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let in_image = places.image.map_or_else(Vec::new, listed);
+    for name in wanted {
+        let mut on_the_way = Vec::new();
+        if !of_image(&in_image, name, &mut on_the_way, &mut found)
+            && let Err(why) = of_kernel(places.kernel, name, &mut found)
+        {
+            let there = places
+                .image
+                .map_or_else(|| "no driver image".to_owned(), |image| format!("not in {}", image.display()));
+            let absent = Some(format!("{there}; {why}"));
+            found.push(Candidate { name: name.clone(), file: None, of_image: false, info: None, absent });
+        }
+    }
+    found
+}
+
+fn listed(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "ko")).collect()
+}
+
+fn is_there(found: &[Candidate], name: &str) -> bool {
+    found.iter().any(|candidate| name_of(&candidate.name) == name_of(name))
+}
+
+/// Takes the module out of the image, after what it needs of the image. False when it is not there.
+fn of_image(image: &[PathBuf], name: &str, on_the_way: &mut Vec<String>, found: &mut Vec<Candidate>) -> bool {
+    let wanted = name_of(name);
+    let Some(file) = image.iter().find(|file| name_of(&file.to_string_lossy()) == wanted) else {
+        return false;
+    };
+    if is_there(found, name) || on_the_way.contains(&wanted) {
+        return true;
+    }
+    on_the_way.push(wanted);
+    let candidate = Candidate::of(name, file.clone(), true);
+    if let Some(Ok(info)) = &candidate.info {
+        for needed in info.depends() {
+            // What is not in the image is in the kernel, or the kernel names what it misses.
+            let _in_the_kernel = of_image(image, needed, on_the_way, found);
+        }
+    }
+    found.push(candidate);
+    true
+}
+
+fn of_kernel(folder: &Path, name: &str, found: &mut Vec<Candidate>) -> Result<(), String> {
+    let files = Tree::open(folder)?.files(name)?;
+    if files.is_empty() && !is_there(found, name) {
+        found.push(Candidate {
+            name: name.to_owned(),
+            file: None,
+            of_image: false,
+            info: None,
+            absent: None,
+        });
+    }
+    for file in files {
+        let own = name_of(&file.to_string_lossy());
+        if !is_there(found, &own) {
+            let called = if own == name_of(name) { name } else { &own };
+            found.push(Candidate::of(called, file, false));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::elf::sample;
+    use crate::sample::files;
+
+    fn module(texts: &str) -> Vec<u8> {
+        sample(".modinfo", texts.as_bytes())
+    }
+
+    fn names(found: &[Candidate]) -> Vec<(&str, bool)> {
+        found.iter().map(|c| (c.name.as_str(), c.of_image)).collect()
+    }
+
+    #[test]
+    fn the_image_comes_first_and_what_a_module_needs_before_it() {
+        let dir =
+            files(&[("k/modules.dep", "a/nvidia.ko:\na/extra.ko.zst: a/base.ko.zst\na/base.ko.zst:\n")]);
+        let image = dir.path().join("modules");
+        fs::create_dir(&image).unwrap();
+        fs::write(image.join("nvidia.ko"), module("version=1\0depends=\0")).unwrap();
+        fs::write(image.join("nvidia-uvm.ko"), module("version=1\0depends=nvidia,drm\0")).unwrap();
+        let kernel = dir.path().join("k");
+        let places = Places { image: Some(&image), kernel: &kernel };
+        let wanted = ["nvidia-uvm", "nvidia", "extra", "none"].map(str::to_owned);
+        fs::create_dir(kernel.join("a")).unwrap();
+        fs::write(kernel.join("a/extra.ko.zst"), "").unwrap();
+        let found = find(&places, &wanted);
+        let all =
+            [("nvidia", true), ("nvidia-uvm", true), ("base", false), ("extra", false), ("none", false)];
+        assert_eq!(names(&found), all);
+        assert_eq!((found[1].says("version"), &found[3].info), (Some("1"), &None));
+        assert!(found[2].info.as_ref().unwrap().as_ref().unwrap_err().starts_with("No such file"));
+        let why = found[4].absent.as_deref().unwrap();
+        assert!(
+            why.ends_with("/modules; module none is not in modules.dep and not built into the kernel"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn two_modules_that_need_each_other_end() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, other) in [("a", "b"), ("b", "a")] {
+            let text = format!("depends={other}\0");
+            fs::write(dir.path().join(format!("{name}.ko")), module(&text)).unwrap();
+        }
+        let places = Places { image: Some(dir.path()), kernel: Path::new("/none") };
+        assert_eq!(names(&find(&places, &["a".into()])), [("b", true), ("a", true)]);
+    }
+
+    #[test]
+    fn without_an_image_the_kernels_modules_count_also_the_built_in_ones() {
+        let dir =
+            files(&[("modules.dep", "a/x.ko:\n"), ("modules.builtin", "kernel/y.ko\n"), ("a/x.ko", "text")]);
+        let places = Places { image: None, kernel: dir.path() };
+        let found = find(&places, &["x".into(), "y".into(), "z".into()]);
+        assert_eq!(names(&found), [("x", false), ("y", false), ("z", false)]);
+        assert_eq!((found[1].file.as_deref(), found[1].absent.as_deref()), (None, None));
+        assert!(found[2].absent.as_deref().unwrap().starts_with("no driver image; "));
+        assert_eq!(found[0].info, Some(Err("is no 64-bit ELF file".to_owned())));
+    }
+}

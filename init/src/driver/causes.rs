@@ -1,0 +1,187 @@
+//! From the kernel's answer and its own lines to a code: what a driver that does not start is
+//! suffering from. Pure.
+
+use super::report::{Code, Finding, Severity};
+use crate::sys::nodes::error_name;
+
+/// Words of a line, all of which it must have, and what they say. The first row that a line fits
+/// counts: the more particular stands first, for a GPU that fails at one thing logs others after it.
+const ROWS: &[(&[&str], Code)] = &[
+    (&["fallen off the bus"], Code::GpuGone),
+    (&["Can't find an IRQ"], Code::GpuNoIrq),
+    (&["does not include the required GPU"], Code::GpuNoGsp),
+    (&["API mismatch"], Code::DriverMismatch),
+    (&["version magic"], Code::DriverVermagic),
+    (&["disagrees about version of symbol"], Code::DriverVermagic),
+    (&["Lockdown:", "module"], Code::DriverRefused),
+    (&["Loading of", "is rejected"], Code::DriverRefused),
+    (&["irmware", "gsp_", "fail"], Code::GspMissing),
+    (&["RmFetchGspRmImages"], Code::GspMissing),
+    (&["No firmware image found"], Code::GspMissing),
+    (&["did not find valid ROM signature"], Code::GpuVbios),
+    (&["failed to locate expansion ROMs"], Code::GpuVbios),
+    (&["kgspExtractVbiosFromRom"], Code::GpuVbios),
+    (&["RmInitAdapter failed"], Code::GpuInit),
+];
+
+/// Characters of a kernel's line that a message quotes.
+const QUOTED: usize = 200;
+
+/// What the lines say, if they say anything known, and the line that says it.
+#[must_use]
+pub fn of_lines(lines: &[String]) -> Option<(Code, &str)> {
+    ROWS.iter().find_map(|(words, code)| {
+        let line = lines.iter().find(|line| words.iter().all(|word| line.contains(word)))?;
+        Some((*code, line.as_str()))
+    })
+}
+
+/// What the kernel said to a module.
+#[derive(Debug)]
+pub struct Refusal<'a> {
+    /// The module.
+    pub module: &'a str,
+    /// The error number.
+    pub errno: i32,
+    /// The kernel's lines meanwhile.
+    pub lines: Vec<String>,
+    /// GPUs on the bus; `None` when that is unknown.
+    pub gpus: Option<&'a [String]>,
+}
+
+impl Refusal<'_> {
+    /// The finding that this is.
+    #[must_use]
+    pub fn finding(self) -> Finding {
+        let name = error_name(self.errno);
+        let told = of_lines(&self.lines);
+        let no_gpu = self.gpus.is_some_and(<[String]>::is_empty);
+        let code = match name.as_str() {
+            "EPERM" | "ENOKEY" | "EKEYREJECTED" => Code::DriverRefused,
+            "ENOEXEC" => Code::DriverVermagic,
+            "ENODEV" if no_gpu => Code::DriverNoGpu,
+            _ => told.map_or(Code::DriverFailed, |(code, _)| code),
+        };
+        let severity = if code == Code::DriverNoGpu { Severity::Info } else { Severity::Fail };
+        let message = match (code, told) {
+            (Code::DriverNoGpu, _) => format!("{name}: there is no NVIDIA GPU on the bus"),
+            (_, Some((of, line))) if of == code => format!("{name}: {}", quoted(line)),
+            _ => format!("the kernel answered {name}"),
+        };
+        let subject = self.gpus.and_then(|gpus| only_one(gpus, &self.lines)).unwrap_or(self.module);
+        Finding::fail(code, subject, message).as_severe_as(severity).shown_by(self.lines.clone())
+    }
+}
+
+/// The finding about a GPU that the driver did not start: `what` failed on it.
+#[must_use]
+pub fn of_gpu(address: &str, what: &str, otherwise: Code, lines: Vec<String>) -> Finding {
+    let told = of_lines(&lines);
+    let code = told.map_or(otherwise, |(code, _)| code);
+    let because = told.map_or_else(String::new, |(_, line)| format!(": {}", quoted(line)));
+    Finding::fail(code, address, format!("{what}{because}")).shown_by(lines)
+}
+
+/// The kernel's line in a message, which is shorter than evidence may be.
+fn quoted(line: &str) -> String {
+    let line = line.strip_prefix("kernel: ").unwrap_or(line);
+    let cut: String = line.chars().take(QUOTED).collect();
+    if cut.len() < line.len() { cut + ".." } else { cut }
+}
+
+/// The GPU that the lines are about, when they name only one.
+fn only_one<'a>(gpus: &'a [String], lines: &[String]) -> Option<&'a str> {
+    let mut named = gpus.iter().filter(|gpu| lines.iter().any(|line| line.contains(gpu.as_str())));
+    let first = named.next()?;
+    named.next().is_none().then_some(first.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENODEV: i32 = 19;
+    const IRQ: &str = "kernel: NVRM: Can't find an IRQ for your NVIDIA card!";
+    const GSP: &str = "kernel: NVRM: installed in this system is not supported by open nvidia.ko because it \
+                       does not include the required GPU System Processor (GSP).";
+    const GONE: &str = "kernel: NVRM: The NVIDIA GPU 0000:41:00.0 (PCI ID: 10de:2684) installed in this system \
+                        has fallen off the bus and is not responding to commands.";
+
+    fn refused(errno: i32, lines: &[&str], gpus: Option<usize>) -> (Code, Severity, String, String) {
+        let all = ["0000:01:00.0".to_owned(), "0000:41:00.0".to_owned()];
+        let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        let gpus = gpus.map(|count| &all[..count]);
+        let f = Refusal { module: "nvidia", errno, lines, gpus }.finding();
+        (f.code, f.severity, f.subject, f.message)
+    }
+
+    #[test]
+    fn no_gpu_is_good_to_know_only_when_there_is_none() {
+        let none = ["kernel: NVRM: No NVIDIA GPU found."];
+        let (code, severity, subject, message) = refused(ENODEV, &none, Some(0));
+        assert_eq!((code, severity, subject.as_str()), (Code::DriverNoGpu, Severity::Info, "nvidia"));
+        assert_eq!(message, "ENODEV: there is no NVIDIA GPU on the bus");
+        for gpus in [Some(2), None] {
+            let (code, severity, ..) = refused(ENODEV, &none, gpus);
+            assert_eq!((code, severity), (Code::DriverFailed, Severity::Fail), "{gpus:?}");
+        }
+    }
+
+    #[test]
+    fn a_module_that_finds_no_usable_gpu_is_explained_by_the_kernels_lines() {
+        let probe = "kernel: NVRM: The NVIDIA probe routine failed for 1 device(s).";
+        for (lines, code, subject) in [
+            (vec![probe, IRQ], Code::GpuNoIrq, "nvidia"),
+            (vec![GSP, probe], Code::GpuNoGsp, "nvidia"),
+            (vec![GONE, probe], Code::GpuGone, "0000:41:00.0"),
+            (vec![probe], Code::DriverFailed, "nvidia"),
+            (vec![], Code::DriverFailed, "nvidia"),
+        ] {
+            let found = refused(ENODEV, &lines, Some(2));
+            assert_eq!((found.0, found.1, found.2.as_str()), (code, Severity::Fail, subject), "{lines:?}");
+        }
+        let message = refused(ENODEV, &[IRQ], Some(1)).3;
+        assert_eq!(message, "ENODEV: NVRM: Can't find an IRQ for your NVIDIA card!");
+    }
+
+    #[test]
+    fn refusals_are_told_by_the_error_number_alone() {
+        for (errno, code) in [
+            (1, Code::DriverRefused),
+            (126, Code::DriverRefused),
+            (129, Code::DriverRefused),
+            (8, Code::DriverVermagic),
+            (12, Code::DriverFailed),
+            (2, Code::DriverFailed),
+        ] {
+            assert_eq!(refused(errno, &[], Some(0)).0, code, "{errno}");
+        }
+        assert_eq!(refused(12, &[], Some(1)).3, "the kernel answered ENOMEM");
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_open_is_explained_by_the_kernels_lines() {
+        let adapter = "kernel: NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x61:0x56:1771)";
+        for (line, code) in [
+            (
+                "kernel: nvidia 0000:01:00.0: Direct firmware load for nvidia/555.58.02/gsp_ga10x.bin failed with error -2",
+                Code::GspMissing,
+            ),
+            (
+                "kernel: nvidia 0000:01:00.0: firmware: failed to load nvidia/555.58.02/gsp_ga10x.bin (-2)",
+                Code::GspMissing,
+            ),
+            ("kernel: NVRM: RmFetchGspRmImages: No firmware image found", Code::GspMissing),
+            ("kernel: NVRM: kgspExtractVbiosFromRom_TU102: did not find valid ROM signature", Code::GpuVbios),
+            ("kernel: NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", Code::GpuGone),
+            (adapter, Code::GpuInit),
+        ] {
+            let lines = vec![adapter.to_owned(), line.to_owned()];
+            let f = of_gpu("0000:01:00.0", "/dev/nvidia0 does not open (EIO)", Code::GpuInit, lines);
+            assert_eq!((f.code, f.subject.as_str()), (code, "0000:01:00.0"), "{line}");
+            assert!(f.message.starts_with("/dev/nvidia0 does not open (EIO): "), "{}", f.message);
+        }
+        let silent = of_gpu("a", "no", Code::GpuInit, vec![]);
+        assert_eq!((silent.code, silent.message.as_str()), (Code::GpuInit, "no"));
+    }
+}

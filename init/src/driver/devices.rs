@@ -1,0 +1,102 @@
+//! What follows once the module is in the kernel: are its parameters in force, its device nodes, GPUs
+//! that stay open, and the fabric manager where there are NVSwitches.
+
+use super::act::Run;
+use super::hold::open_all;
+use super::report::{Code, Finding, Severity};
+use super::{causes, fabric_manager, in_force, make, nodes};
+
+impl Run<'_, '_> {
+    pub(super) fn read_parameters_back(&mut self) {
+        let own = in_force::own_list(&self.places.at("proc"));
+        let loaded: Vec<_> =
+            self.report.modules.iter().filter(|m| m.outcome.is_in()).map(|m| m.name.clone()).collect();
+        for module in loaded {
+            let (given, _) = self.given(&module);
+            let found = in_force::read_back(&module, &given, &self.places.at("sys"), &own);
+            self.report.findings.extend(found.iter().filter_map(in_force::judge));
+            self.report.parameters.extend(found);
+        }
+    }
+
+    pub(super) fn make_nodes(&mut self) {
+        let told = match make::ask(&self.places.at("proc"), &self.report.gpus) {
+            Ok(told) => told,
+            Err(why) => {
+                let finding = Finding::fail(Code::NodesMissing, "/proc/devices", why);
+                return self.finds(finding.as_severe_as(Severity::Error));
+            }
+        };
+        let (planned, without) = nodes::plan(&told, self.report.has("nvidia_uvm"));
+        for name in without {
+            let message = format!("the module is loaded and {name} is not in /proc/devices");
+            self.finds(Finding::fail(Code::NodesMissing, name, message));
+        }
+        for node in planned {
+            match make::make(&self.places.root, &node) {
+                Ok(()) => self.report.nodes.push(node.node),
+                Err(e) => {
+                    let path = &node.node.path;
+                    self.finds(Finding::fail(
+                        Code::NodesMissing,
+                        path,
+                        format!("{path} cannot be made: {e}"),
+                    ));
+                }
+            }
+        }
+        self.hold(&told);
+    }
+
+    /// Opens the GPUs that the driver took, and explains those that it did not take.
+    fn hold(&mut self, told: &nodes::Told) {
+        let mut gpus = Vec::new();
+        for (address, minor) in &told.gpus {
+            let Some(minor) = minor else {
+                self.not_taken(address);
+                continue;
+            };
+            let path = format!("/dev/nvidia{minor}");
+            if self.report.nodes.iter().any(|node| node.path == path) {
+                gpus.push((address.clone(), path));
+            }
+        }
+        let (places, keeper, mut log) = (self.places, self.door.keeper, self.log.take());
+        let held = open_all(&places.root, &gpus, keeper, &mut log, &mut |line| self.say(line));
+        self.log = log;
+        self.report.held = held.nodes;
+        self.report.findings.extend(held.findings);
+    }
+
+    fn not_taken(&mut self, address: &str) {
+        let own: Vec<_> = self.said.iter().filter(|line| line.contains(address)).cloned().collect();
+        let lines = if own.is_empty() { self.said.clone() } else { own };
+        let what = "the driver is loaded and did not take this GPU";
+        self.finds(causes::of_gpu(address, what, Code::DriverFailed, lines));
+    }
+
+    pub(super) fn start_fabric_manager(&mut self) {
+        if self.report.nvswitches.is_empty() {
+            return;
+        }
+        let program = self.image.as_ref().map_or("", |(description, _)| &description.fabric_manager);
+        if program.is_empty() {
+            let message = format!(
+                "{} NVSwitches and no fabric manager in the driver image",
+                self.report.nvswitches.len()
+            );
+            return self.finds(Finding::fail(Code::NvswitchNoManager, "nvswitch", message));
+        }
+        let left = self.wanted.deadline.saturating_sub(self.began.elapsed());
+        let start = fabric_manager::Start {
+            program: self.places.image_at.join(program.trim_start_matches('/')),
+            image: &self.places.image_at,
+            run: &self.places.run,
+            wait: fabric_manager::WAIT.min(left / 2),
+        };
+        (self.door.loopback)();
+        if let Err(finding) = start.run() {
+            self.finds(*finding);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The driver image: one read-only file system in one file of the initrd, mounted where the links of
+//! the initrd point and where it stays reachable after a switch of the root, for /run goes along.
+
+use super::description::{self, Description};
+use super::triplet::Parts;
+use crate::disk::image::loop_device;
+use crate::sys::files::{self, Flags};
+use std::fs;
+use std::path::Path;
+
+/// Mounts the image.
+///
+/// # Errors
+/// A line with the cause: no file system, a damaged one, no loop device.
+pub fn mount(file: &Path, at: &Path) -> Result<(), String> {
+    fs::create_dir_all(at).map_err(|e| format!("{}: {e}", at.display()))?;
+    if files::is_mount_point(at).map_err(|e| format!("{}: {e}", at.display()))? {
+        return Ok(());
+    }
+    let (device, kind) = loop_device(&file.to_string_lossy())?;
+    let flags = Flags::RDONLY | Flags::NOSUID | Flags::NODEV;
+    files::mount(&device, at, kind.name(), flags, "")
+        .map_err(|e| format!("{} as {}: {e}", file.display(), kind.name()))
+}
+
+/// Tells the kernel where the GPUs' firmware lies: the driver asks for it when a GPU is first opened,
+/// and after a switch of the root /usr/lib/firmware is another one.
+///
+/// # Errors
+/// A line with the cause.
+pub fn show_firmware(sys: &Path, image: &Path) -> Result<(), String> {
+    let setting = sys.join("module/firmware_class/parameters/path");
+    let folder = image.join("firmware");
+    fs::write(&setting, folder.to_string_lossy().as_bytes())
+        .map_err(|e| format!("{}: {e}", setting.display()))
+}
+
+/// Reads what the image says of itself and what lies in it.
+///
+/// # Errors
+/// A line with the file and what is wrong with it.
+pub fn read(image: &Path) -> Result<(Description, Parts), String> {
+    let file = image.join("driver.toml");
+    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let description = description::parse(&text).map_err(|why| format!("{}: {why}", file.display()))?;
+    // A folder that is not there has nothing in it: what is missing in it is named then.
+    let names = |folder: &str| {
+        let entries = fs::read_dir(image.join(folder)).into_iter().flatten().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    Ok((description, Parts { libraries: names("lib"), firmware: names("firmware/nvidia") }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::description::SAMPLE;
+    use crate::sample::files;
+
+    #[test]
+    fn what_lies_in_the_image_is_listed() {
+        let image = files(&[
+            ("driver.toml", SAMPLE),
+            ("lib/libcuda.so.555.58.02", ""),
+            ("firmware/nvidia/555.58.02/gsp_ga10x.bin", ""),
+        ]);
+        let (description, parts) = read(image.path()).unwrap();
+        assert_eq!(description.version, "555.58.02");
+        assert_eq!(
+            (parts.libraries, parts.firmware),
+            (vec!["libcuda.so.555.58.02".into()], vec!["555.58.02".into()])
+        );
+        fs::write(image.path().join("driver.toml"), "x").unwrap();
+        assert!(read(image.path()).unwrap_err().contains("/driver.toml: line 1: "));
+        fs::remove_file(image.path().join("driver.toml")).unwrap();
+        assert!(read(image.path()).unwrap_err().contains("/driver.toml: No such file"));
+    }
+
+    #[test]
+    fn what_is_no_file_system_is_named() {
+        let dir = files(&[("driver.squashfs", "damaged")]);
+        let error = mount(&dir.path().join("driver.squashfs"), &dir.path().join("at")).unwrap_err();
+        assert!(error.ends_with("driver.squashfs: is no file system, allowed: squashfs, erofs"), "{error}");
+    }
+
+    #[test]
+    fn the_kernel_is_told_where_firmware_lies_without_a_line_feed() {
+        let sys = files(&[("module/firmware_class/parameters/path", "")]);
+        show_firmware(sys.path(), Path::new("/run/firstlight/driver")).unwrap();
+        let text = fs::read_to_string(sys.path().join("module/firmware_class/parameters/path")).unwrap();
+        assert_eq!(text, "/run/firstlight/driver/firmware");
+        assert!(show_firmware(Path::new("/none"), Path::new("/x")).unwrap_err().starts_with("/none/module/"));
+    }
+}

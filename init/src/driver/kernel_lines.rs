@@ -1,0 +1,199 @@
+//! The kernel's own lines: what it logged since a moment, those of them that are about a driver, and
+//! how long it took to unpack the initrd.
+
+use crate::child::printable;
+use crate::sys::nodes::open_log;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::time::Duration;
+
+/// The kernel's log.
+pub const KMSG: &str = "/dev/kmsg";
+
+/// A record is at most this long (`PRINTK_MESSAGE_MAX`).
+const RECORD: usize = 8192;
+/// So much of the log is read at once at most: more than any log holds.
+const MOST: usize = 16 << 20;
+/// So many lines are evidence, the first and the last ones; the cause stands among the first.
+const FIRST: usize = 16;
+const LAST: usize = 8;
+/// Characters of one line.
+const LONGEST: usize = 300;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Since the kernel's start.
+    pub at: Duration,
+    /// What it says, on one line.
+    pub text: String,
+}
+
+/// Reads the records `prio,seq,usec,flag;text`; lines of another shape are none.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> Vec<Line> {
+    bytes.split(|byte| *byte == b'\n').filter_map(record).collect()
+}
+
+fn record(line: &[u8]) -> Option<Line> {
+    let line = printable(line);
+    // Continuation lines of a record (its dictionary) begin with a blank.
+    let (head, text) = line.split_once(';').filter(|_| !line.starts_with(' '))?;
+    let mut fields = head.split(',');
+    let _priority: u32 = fields.next()?.parse().ok()?;
+    let _sequence: u64 = fields.next()?.parse().ok()?;
+    let at = Duration::from_micros(fields.next()?.parse().ok()?);
+    // The driver writes several lines at once; the kernel shows the ends of lines as \x0a.
+    let parts = text.split("\\x0a").map(|part| part.trim());
+    let parts =
+        parts.enumerate().map(|(n, part)| if n == 0 { part } else { part.trim_start_matches("NVRM: ") });
+    let text = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+    Some(Line { at, text })
+}
+
+/// A place in the log.
+#[derive(Debug)]
+pub struct Cursor(Result<File, String>);
+
+impl Cursor {
+    /// The log's beginning, as far as it still holds it.
+    #[must_use]
+    pub fn at_start(log: &Path) -> Self {
+        Self::at(log, SeekFrom::Start(0))
+    }
+
+    /// The log's end: what comes in from now on.
+    #[must_use]
+    pub fn at_end(log: &Path) -> Self {
+        Self::at(log, SeekFrom::End(0))
+    }
+
+    fn at(log: &Path, place: SeekFrom) -> Self {
+        let opened = open_log(log).and_then(|mut file| file.seek(place).map(|_| file));
+        Self(opened.map_err(|e| format!("{}: {e}", log.display())))
+    }
+
+    /// The cursor itself, for somebody else to use meanwhile.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        Self(std::mem::replace(&mut self.0, Err("somebody else reads it".to_owned())))
+    }
+
+    /// What came in since the last time; never waits.
+    ///
+    /// # Errors
+    /// A line with the reason why the log cannot be read.
+    pub fn new_lines(&mut self) -> Result<Vec<Line>, String> {
+        let file = self.0.as_mut().map_err(|why| why.clone())?;
+        let (mut bytes, mut record) = (Vec::new(), vec![0; RECORD]);
+        while bytes.len() < MOST {
+            match file.read(&mut record) {
+                Ok(0) => break,
+                Ok(size) => bytes.extend(record.get(..size).unwrap_or_default()),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                // EPIPE: records were overwritten before they were read; the next ones are there.
+                Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
+                Err(e) => return Err(format!("reading the kernel's log: {e}")),
+            }
+        }
+        Ok(parse(&bytes))
+    }
+
+    /// What came in since the last time about a driver or `module`, as evidence; or why that cannot be told.
+    pub fn evidence(&mut self, module: &str) -> Vec<String> {
+        match self.new_lines() {
+            Ok(lines) => about_driver(&lines, module),
+            Err(why) => vec![format!("no lines of the kernel: {why}")],
+        }
+    }
+}
+
+/// The lines about a driver or `module`, marked as the kernel's: not too many, not too long.
+#[must_use]
+pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
+    let wanted = |text: &str| {
+        let words = ["NVRM", "nvidia", "NVIDIA", "irmware", "Xid", "Lockdown", "nvswitch"];
+        words.iter().any(|word| text.contains(word)) || (!module.is_empty() && text.contains(module))
+    };
+    // What init itself wrote into the log is no evidence.
+    let lines = lines.iter().filter(|line| !line.text.starts_with("firstlight: ") && wanted(&line.text));
+    let cut = |line: &Line| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
+    let mut all: Vec<_> = lines.map(cut).collect();
+    if all.len() > FIRST + LAST {
+        let left_out = all.len() - FIRST - LAST;
+        all.splice(FIRST..FIRST + left_out, [format!("({left_out} lines of the kernel left out)")]);
+    }
+    all
+}
+
+/// How long the kernel took to unpack the initrd; `None` when its lines do not say.
+#[must_use]
+pub fn unpacking(lines: &[Line]) -> Option<Duration> {
+    let is_begin =
+        |text: &str| text.starts_with("Unpacking initramfs") || text.starts_with("Trying to unpack rootfs");
+    let begin = lines.iter().position(|line| is_begin(&line.text))?;
+    let rest = lines.get(begin..)?;
+    let end = rest.iter().find(|line| line.text.starts_with("Freeing initrd memory"))?;
+    end.at.checked_sub(rest.first()?.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const LOG: &[u8] = b"6,10,500000,-;Unpacking initramfs...\n SUBSYSTEM=x\n6,11,812345,-;Freeing initrd memory: 13000K\n\
+        garbage\n3,12,2000000,-;NVRM: The NVIDIA GPU 0000:01:00.0\\x0aNVRM: (PCI ID: 10de:2684) installed in this system has\\x0aNVRM: fallen off the bus.\\x0a\n\
+        6,13,2000001,-;firstlight: driver    nvidia\n6,14,2000002,c;usb 1-1: new device\n4,x,1,-;NVRM\n";
+
+    #[test]
+    fn a_record_is_one_line_and_others_are_none() {
+        let lines = parse(LOG);
+        assert_eq!(lines.len(), 5);
+        assert_eq!(
+            about_driver(&lines, ""),
+            [
+                "kernel: NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2684) installed in this system has fallen off the bus."
+            ]
+        );
+        assert_eq!(about_driver(&lines, "usb").len(), 2);
+    }
+
+    #[test]
+    fn the_time_to_unpack_is_between_two_lines() {
+        assert_eq!(unpacking(&parse(LOG)), Some(Duration::from_micros(312_345)));
+        let text = String::from_utf8_lossy(LOG);
+        assert_eq!(unpacking(&parse(text.replace("Freeing", "freeing").as_bytes())), None);
+        assert_eq!(unpacking(&parse(text.replace("Unpacking", "unpacking").as_bytes())), None);
+        assert_eq!(unpacking(&parse(text.replace("812345", "412345").as_bytes())), None);
+    }
+
+    #[test]
+    fn a_flood_is_cut_in_the_middle_and_said_so() {
+        let flood: String =
+            (0..100).map(|n| format!("4,{n},{n},-;NVRM: {n} {}\n", "x".repeat(1000))).collect();
+        let shown = about_driver(&parse(flood.as_bytes()), "");
+        assert_eq!(shown.len(), FIRST + LAST + 1);
+        assert!(shown[0].starts_with("kernel: NVRM: 0 x") && shown[24].starts_with("kernel: NVRM: 99 "));
+        assert_eq!(shown[FIRST], "(76 lines of the kernel left out)");
+        assert!(shown.iter().all(|line| line.len() < 320));
+    }
+
+    #[test]
+    fn a_cursor_sees_what_comes_in_after_it_and_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kmsg");
+        std::fs::write(&path, LOG).unwrap();
+        let mut cursor = Cursor::at_end(&path);
+        assert_eq!(cursor.new_lines().unwrap(), []);
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(b"4,15,3000000,-;NVRM: new\n").unwrap();
+        assert_eq!(cursor.evidence(""), ["kernel: NVRM: new"]);
+        assert_eq!(cursor.evidence(""), [""; 0]);
+        assert_eq!(Cursor::at_start(&path).new_lines().unwrap().len(), 6);
+        assert!(
+            Cursor::at_end(Path::new("/none")).evidence("")[0].starts_with("no lines of the kernel: /none: ")
+        );
+    }
+}

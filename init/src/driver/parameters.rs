@@ -1,0 +1,122 @@
+//! What each module is given: the description's values for all machines and for the families that
+//! are there, and the configuration's, which win. Pure.
+
+use super::description::{Description, Family};
+use super::report::{Code, Finding};
+use crate::config::cmdline;
+use crate::modules::deps::name_of;
+use std::collections::BTreeMap;
+
+/// The parameter that is a list of `KEY=VALUE` with `;` between, so that two lists can be one.
+const LIST: &str = "NVreg_RegistryDwords";
+
+/// One parameter. `None` stands for a word without `=`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// As the module calls it.
+    pub name: String,
+    /// What it shall be.
+    pub value: Option<String>,
+}
+
+/// What one module is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given(pub Vec<Word>);
+
+impl Given {
+    /// As on insmod's command line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let words = self.0.iter().map(|word| match &word.value {
+            Some(value) if value.contains(char::is_whitespace) => format!("{}=\"{value}\"", word.name),
+            Some(value) => format!("{}={value}", word.name),
+            None => word.name.clone(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What `module` is given, and what could not be reconciled.
+#[must_use]
+pub fn given(
+    module: &str,
+    description: Option<&Description>,
+    families: &[&Family],
+    configured: &BTreeMap<String, String>,
+) -> (Given, Vec<Finding>) {
+    let of = |parameters: &super::description::Parameters| {
+        let mine = parameters.iter().filter(|(name, _)| name_of(name) == name_of(module));
+        mine.flat_map(|(_, values)| values.clone()).collect::<BTreeMap<_, _>>()
+    };
+    let base = description.map_or_else(BTreeMap::new, |d| of(&d.parameters));
+    let ours: Vec<_> = configured.iter().filter(|(name, _)| name_of(name) == name_of(module)).collect();
+    let ours: Vec<Word> = ours.into_iter().flat_map(|(_, line)| words(line)).collect();
+    let mut wanted: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    let families: Vec<_> =
+        families.iter().map(|family| (family.name.as_str(), of(&family.parameters))).collect();
+    for (family, values) in &families {
+        for (name, value) in values.iter().filter(|(name, _)| !ours.iter().any(|word| word.name == **name)) {
+            wanted.entry(name.as_str()).or_default().push((family, value.as_str()));
+        }
+    }
+    let (mut merged, mut findings) = (base.clone(), Vec::new());
+    for (name, values) in wanted {
+        match agree(name, base.get(name).map(String::as_str), &values) {
+            Ok(value) => drop(merged.insert(name.to_owned(), value)),
+            Err(why) => findings.push(Finding::fail(Code::DriverParameters, module, why)),
+        }
+    }
+    merged.retain(|name, _| !ours.iter().any(|word| word.name == *name));
+    let merged = merged.into_iter().map(|(name, value)| Word { name, value: Some(value) });
+    (Given(merged.chain(ours).collect()), findings)
+}
+
+/// The configuration's words; the last of a name counts, as in the kernel.
+fn words(line: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    for word in cmdline::words(line) {
+        words.retain(|earlier| earlier.name != word.name);
+        words.push(Word { name: word.name, value: word.value });
+    }
+    words
+}
+
+/// One value out of what the families want, or why there is none: the value for all machines then
+/// stays.
+fn agree(name: &str, base: Option<&str>, wanted: &[(&str, &str)]) -> Result<String, String> {
+    let refuse = |what: &str, (one, its): (&str, &str), (other, others): (&str, &str)| {
+        let stays = base.map_or_else(|| "is not set".to_owned(), |base| format!("stays {base}"));
+        format!("{one} wants {what}={its} and {other} wants {what}={others}: {name} {stays}")
+    };
+    let Some(first) = wanted.first() else { return Err(format!("{name}: nobody wants it")) };
+    if name != LIST {
+        return match wanted.iter().find(|(_, value)| *value != first.1) {
+            None => Ok(first.1.to_owned()),
+            Some(other) => Err(refuse(name, *first, *other)),
+        };
+    }
+    let mut united: Vec<(&str, (&str, &str))> = Vec::new();
+    for (family, list) in wanted {
+        for (key, value) in entries(list) {
+            match united.iter().find(|(k, _)| *k == key) {
+                Some((_, earlier)) if earlier.1 != value => {
+                    return Err(refuse(key, *earlier, (family, value)));
+                }
+                Some(_) => {}
+                None => united.push((key, (family, value))),
+            }
+        }
+    }
+    let kept = entries(base.unwrap_or("")).filter(|(key, _)| !united.iter().any(|(k, _)| k == key));
+    let all: Vec<_> = kept.chain(united.iter().map(|(key, (_, value))| (*key, *value))).collect();
+    Ok(all.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(";"))
+}
+
+fn entries(list: &str) -> impl Iterator<Item = (&str, &str)> {
+    let items = list.split(';').map(str::trim).filter(|item| !item.is_empty());
+    items.map(|item| item.split_once('=').unwrap_or((item, "")))
+}
+
+#[cfg(test)]
+#[path = "parameters_tests.rs"]
+mod tests;

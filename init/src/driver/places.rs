@@ -1,0 +1,76 @@
+//! What the start of the driver is told: what the configuration wants, where everything is, and what
+//! acts on the outside.
+
+use super::kernel_lines::KMSG;
+use crate::modules::Tree;
+use crate::paths;
+use crate::sys::machine::kernel_release;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What the configuration wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// `driver.load`
+    pub load: bool,
+    /// `driver.modules`
+    pub modules: Vec<String>,
+    /// `driver.parameters`
+    pub parameters: BTreeMap<String, String>,
+    /// When process 1 gives up.
+    pub deadline: Duration,
+}
+
+/// Where everything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// `/`
+    pub root: PathBuf,
+    /// `/run/firstlight`
+    pub run: PathBuf,
+    /// The driver image's file.
+    pub image: PathBuf,
+    /// Where it is mounted.
+    pub image_at: PathBuf,
+    /// The kernel's log.
+    pub log: PathBuf,
+    /// The running kernel's modules.
+    pub modules: PathBuf,
+    /// The running kernel's release.
+    pub release: String,
+}
+
+impl Places {
+    /// This machine's.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        Self {
+            root: "/".into(),
+            run: paths::RUN.into(),
+            image: paths::DRIVER_IMAGE.into(),
+            image_at: paths::DRIVER_AT.into(),
+            log: KMSG.into(),
+            modules: Tree::of_this_kernel(),
+            release: kernel_release(),
+        }
+    }
+
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+/// What acts on the outside besides files.
+pub struct Door<'a> {
+    /// Gives the kernel a module's file with its parameters.
+    pub insert: &'a mut dyn FnMut(&Path, &str) -> io::Result<()>,
+    /// Hears what is done next, and `initrd MILLISECONDS`.
+    pub say: &'a mut dyn FnMut(&str),
+    /// Brings the loopback up, which a fabric manager talks over.
+    pub loopback: &'a mut dyn FnMut(),
+    /// Who keeps the GPUs open.
+    pub keeper: Option<BorrowedFd<'a>>,
+}

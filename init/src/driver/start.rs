@@ -1,0 +1,86 @@
+//! The modules' turn: which files, with which parameters, whether they may be loaded, and what the
+//! kernel says to each. After the first one that does not load none is tried.
+
+use super::act::Run;
+use super::candidate::{Candidate, Places as ModulePlaces, find};
+use super::causes::Refusal;
+use super::parameters::{Given, given};
+use super::report::{Code, Finding, Outcome};
+use super::triplet;
+use crate::modules::deps::name_of;
+use crate::sys::nodes::error_name;
+use std::io;
+
+/// What stands for an error that the kernel did not make.
+const EINVAL: i32 = 22;
+
+impl Run<'_, '_> {
+    pub(super) fn load_modules(&mut self) {
+        let in_image = self.places.image_at.join("modules");
+        let places =
+            ModulePlaces { image: self.image.is_some().then_some(&*in_image), kernel: &self.places.modules };
+        let candidates = find(&places, &self.wanted.modules);
+        self.strangers(&candidates);
+        let parts = self.image.as_ref().map(|(_, parts)| parts.clone()).unwrap_or_default();
+        let description = self.image.as_ref().map(|(description, _)| description);
+        let (findings, may_load) = triplet::check(description, &parts, &candidates, &self.places.release);
+        self.report.findings.extend(findings);
+        // What cannot be checked against its description is not loaded.
+        let mut goes_on = may_load && !self.is_damaged;
+        for candidate in &candidates {
+            let (given, findings) = self.given(&candidate.name);
+            self.report.findings.extend(findings);
+            if let Some(why) = &candidate.absent {
+                self.finds(Finding::fail(Code::DriverMissing, &candidate.name, why.clone()));
+                goes_on = false;
+            }
+            // Before it is tried: if that hangs, the draft names it.
+            self.report.modules.push(candidate.untried(given.line()));
+            if goes_on {
+                let (outcome, errno) = self.insert(candidate, &given.line());
+                if let Some(module) = self.report.modules.last_mut() {
+                    (module.outcome, module.errno, module.error) = (outcome, errno, errno.map(error_name));
+                }
+                goes_on = outcome.is_in();
+            }
+        }
+    }
+
+    /// What a module is given on this machine.
+    pub(super) fn given(&self, module: &str) -> (Given, Vec<Finding>) {
+        let description = self.image.as_ref().map(|(description, _)| description);
+        given(module, description, &self.families(), &self.wanted.parameters)
+    }
+
+    /// Parameters of modules that nobody loads reach nobody.
+    fn strangers(&mut self, candidates: &[Candidate]) {
+        for module in self.wanted.parameters.keys() {
+            if !candidates.iter().any(|candidate| name_of(&candidate.name) == name_of(module)) {
+                let message = format!("driver.parameters: {module} is not among the modules that are loaded");
+                self.report.findings.push(Finding::fail(Code::DriverParameters, module, message));
+            }
+        }
+    }
+
+    /// Gives the kernel one module; what became of it, with the error number.
+    fn insert(&mut self, candidate: &Candidate, parameters: &str) -> (Outcome, Option<i32>) {
+        let Some(file) = &candidate.file else { return (Outcome::Already, None) };
+        self.say(&format!("loading {}", candidate.name));
+        let result = (self.door.insert)(file, parameters);
+        let lines = self.log.evidence(&candidate.name);
+        match result {
+            Ok(()) => {
+                self.said.extend(lines);
+                (Outcome::Loaded, None)
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (Outcome::Already, None),
+            Err(e) => {
+                let errno = e.raw_os_error().unwrap_or(EINVAL);
+                let gpus = self.hardware.as_ref().map(|_| self.report.gpus.as_slice());
+                let finding = Refusal { module: &candidate.name, errno, lines, gpus }.finding();
+                self.finds(finding);
+                (Outcome::Failed, Some(errno))
+            }
+        }
+    }
+}

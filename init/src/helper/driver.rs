@@ -1,0 +1,23 @@
+//! The child that starts the GPU driver; what it does stands in `driver`. Its standard input is a
+//! socket whose other end process 1 has: the open GPUs go there.
+
+use super::{network, say};
+use crate::driver::act::act_here;
+use crate::driver::places::Wanted;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Words with `=` are parameters, the others modules.
+pub(super) fn load(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), String> {
+    let modules = words.iter().filter(|word| !word.contains('=')).map(|word| (*word).to_owned()).collect();
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
+    let load = load.parse().map_err(|_| format!("{load}: neither true nor false"))?;
+    let deadline = Duration::from_secs(deadline_s.parse().map_err(|_| format!("{deadline_s}: no seconds"))?);
+    let keeper = std::io::stdin();
+    let wanted = Wanted { load, modules, parameters, deadline };
+    // Without a loopback the fabric manager says what it misses.
+    let mut loopback = || drop(network::link_up("lo"));
+    act_here(&wanted, &mut say, keeper.as_fd(), &mut loopback)
+}

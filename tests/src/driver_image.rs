@@ -1,0 +1,107 @@
+//! The driver image with something wrong: the shipped one's description and modules, its libraries
+//! and firmware as empty files under their own names, changed by a test and packed anew.
+
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::program;
+use crate::switch_root;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Where the image has it.
+pub const PATH: &str = "usr/lib/firstlight/driver.squashfs";
+
+/// A driver image as a folder.
+#[derive(Debug)]
+pub struct DriverImage(TempDir);
+
+impl DriverImage {
+    /// What the shipped one holds, only its names of libraries and firmware.
+    ///
+    /// # Errors
+    /// When the image has no driver, or unsquashfs does not read it.
+    pub fn bones() -> Result<Self> {
+        let dir = tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))?;
+        let shipped = dir.path().join("shipped");
+        fs::write(&shipped, Image::shipped().file(PATH)?.data).map_err(Error::file("write", &shipped))?;
+        let image = Self(dir);
+        let unsquashfs = || Command::new("unsquashfs");
+        program::run(
+            unsquashfs()
+                .args(["-q", "-n", "-d"])
+                .arg(image.tree())
+                .arg(&shipped)
+                .args(["driver.toml", "modules"]),
+        )?;
+        let names = program::output(unsquashfs().args(["-q", "-l", "-d", ""]).arg(&shipped))?;
+        for name in names.lines().filter(|name| name.starts_with("/lib/") || name.starts_with("/firmware/")) {
+            image.place(name.trim_start_matches('/'))?;
+        }
+        Ok(image)
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.0.path().join("tree")
+    }
+
+    /// A folder where the name has no dot, else an empty file.
+    fn place(&self, name: &str) -> Result<()> {
+        let path = self.tree().join(name);
+        let is_file = name.ends_with(".bin") || name.contains(".so");
+        let made = if is_file { fs::write(&path, "") } else { fs::create_dir_all(&path) };
+        made.map_err(Error::file("create", path))
+    }
+
+    /// Replaces bytes in a file by as many others, wherever they stand.
+    ///
+    /// # Errors
+    /// When they stand nowhere: then the test tests nothing.
+    pub fn replace(&self, file: &str, old: &str, new: &str) -> Result<()> {
+        assert_eq!(old.len(), new.len(), "the file must keep its layout");
+        let path = self.tree().join(file);
+        let mut bytes = fs::read(&path).map_err(Error::file("read", &path))?;
+        let places: Vec<_> = (0..bytes.len().saturating_sub(old.len()))
+            .filter(|at| bytes[*at..].starts_with(old.as_bytes()))
+            .collect();
+        if places.is_empty() {
+            return Err(Error::Archive { what: "driver image", why: format!("{file} holds no {old}") });
+        }
+        for at in places {
+            bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
+        }
+        fs::write(&path, bytes).map_err(Error::file("write", path))
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        fs::rename(self.tree().join(from), self.tree().join(to)).map_err(Error::file("rename", from))
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove(&self, file: &str) -> Result<()> {
+        fs::remove_file(self.tree().join(file)).map_err(Error::file("remove", file))
+    }
+
+    /// The squashfs, for an overlay at [`PATH`].
+    ///
+    /// # Errors
+    /// When mksquashfs does not make it.
+    pub fn pack(&self) -> Result<Vec<u8>> {
+        let out = switch_root::squashfs(&self.tree(), self.0.path().join("packed"))?;
+        fs::read(&out).map_err(Error::file("read", out))
+    }
+
+    /// Where a file lies.
+    #[must_use]
+    pub fn path(&self, file: impl AsRef<Path>) -> PathBuf {
+        self.tree().join(file)
+    }
+}

@@ -1,0 +1,202 @@
+//! Is the driver started, and when it cannot be, is that named for what it is while the boot goes on
+//! to its verdict? The real module meets GPUs that exist in configuration space, and that answer, at
+//! most, which chip they are.
+
+use harness::driver_image::PATH;
+use harness::fakepci::{REGISTERS_WORD, Topology};
+use harness::{Boot, Booted, DriverImage};
+use serde_json::Value;
+
+/// NVIDIA's module and what it needs take more memory than the image alone.
+const MEMORY_MIB: u32 = 2048;
+
+fn boot() -> Boot {
+    Boot::shipped().memory(MEMORY_MIB).workload("lsmod >/run/kept/lsmod; ls -l /dev/nvidia* >/run/kept/nodes")
+}
+
+fn two_gpus(change: impl FnOnce(&mut Topology)) -> Boot {
+    let mut topology = Topology::new();
+    for dev in [1, 2] {
+        let root = topology.root_port(dev, "");
+        topology.gpu(root, "");
+    }
+    change(&mut topology);
+    boot().whatever_the_verdict().fakepci(&topology).unwrap()
+}
+
+/// Two GPUs that NVIDIA's module takes for RTX 4090.
+fn two_ada() -> Boot {
+    let answering = |topology: &mut Topology| {
+        topology.interrupts();
+        topology.registers();
+    };
+    two_gpus(answering).append(REGISTERS_WORD)
+}
+
+/// Init's account of the driver.
+fn account(booted: &Booted) -> Value {
+    booted.json("firstlight/driver.json")
+}
+
+fn module(booted: &Booted, name: &str) -> Value {
+    let account = account(booted);
+    let modules = account["modules"].as_array().into_iter().flatten();
+    modules.filter(|m| m["name"] == name).next_back().cloned().unwrap_or_else(|| panic!("{account}"))
+}
+
+/// The codes that init found, with their subjects.
+fn found(booted: &Booted) -> Vec<(String, String)> {
+    let account = account(booted);
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let findings = account["findings"].as_array().into_iter().flatten();
+    findings.map(|f| (text(&f["code"]), text(&f["subject"]))).collect()
+}
+
+/// The codes and severities of every finding of the report.
+fn reported(booted: &Booted) -> Vec<(String, String)> {
+    let report = booted.report();
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let tests = report.0["tests"].as_array().into_iter().flatten();
+    let findings = tests.flat_map(|t| t["findings"].as_array().into_iter().flatten());
+    findings.map(|f| (text(&f["code"]), text(&f["severity"]))).collect()
+}
+
+fn has(list: &[(String, String)], code: &str, other: &str) -> bool {
+    list.iter().any(|(c, o)| c == code && o == other)
+}
+
+fn broken(change: impl FnOnce(&DriverImage)) -> Booted {
+    let image = DriverImage::bones().unwrap();
+    change(&image);
+    let packed = image.pack().unwrap();
+    let boot = boot().append("firstlight.expect.gpus=0").whatever_the_verdict();
+    boot.overlay(|o| o.file(PATH, packed)).run().unwrap()
+}
+
+#[test]
+fn without_a_gpu_the_module_says_enodev_and_the_verdict_follows_the_expectation() {
+    let booted = boot().append("firstlight.expect.gpus=0").run().unwrap();
+    booted.says("ENODEV");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    assert_eq!(module(&booted, "nvidia")["errno"], 19);
+    assert_eq!(module(&booted, "nvidia-uvm")["outcome"], "not-tried");
+    assert_eq!(found(&booted), [("DRIVER-NO-GPU".to_owned(), "nvidia".to_owned())]);
+    assert!(!booted.text("kept/lsmod").contains("nvidia"));
+
+    let booted = boot().whatever_the_verdict().run().unwrap();
+    booted.says("ENODEV");
+    assert_eq!(booted.verdict().verdict, "ERROR");
+    assert!(has(&reported(&booted), "GPU-NONE", "error"), "{booted}");
+}
+
+#[test]
+fn gpus_without_an_interrupt_are_named() {
+    let booted = two_gpus(|_| ()).run().unwrap();
+    assert_eq!(module(&booted, "nvidia")["errno"], 19, "{booted}");
+    assert!(found(&booted).iter().any(|(code, _)| code == "GPU-NO-IRQ"), "{:?}", account(&booted));
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+    assert!(reported(&booted).iter().any(|(code, _)| code == "GPU-NO-IRQ"), "{booted}");
+}
+
+#[test]
+fn gpus_whose_registers_read_as_nothing_are_named() {
+    let booted = two_gpus(Topology::interrupts).run().unwrap();
+    assert!(found(&booted).iter().any(|(code, _)| code == "GPU-NO-GSP"), "{:?}", account(&booted));
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn the_module_binds_makes_its_nodes_and_the_gpus_that_do_not_start_are_named() {
+    let booted = two_ada().run().unwrap();
+    assert_eq!(module(&booted, "nvidia")["outcome"], "loaded", "{booted}");
+    assert_eq!(module(&booted, "nvidia-uvm")["outcome"], "loaded", "{booted}");
+    let account = account(&booted);
+    assert_eq!(account["families"], serde_json::json!(["ada"]));
+    let nodes = booted.text("kept/nodes");
+    for node in ["195, 255", "195,   0", "195,   1", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"] {
+        assert!(nodes.contains(node), "{node} in\n{nodes}");
+    }
+    for gpu in ["0001:01:00.0", "0001:02:00.0"] {
+        assert!(has(&found(&booted), "GPU-VBIOS", gpu), "{account:#}\n{booted}");
+        assert!(reported(&booted).iter().any(|(code, _)| code == "GPU-VBIOS"), "{booted}");
+    }
+    assert_eq!(account["held"], serde_json::json!([]));
+    // The parameters of the family are in force, and the patch level is told.
+    let parameters = account["parameters"].as_array().unwrap();
+    assert!(!parameters.is_empty() && parameters.iter().all(|p| p["wanted"] == p["found"]), "{account:#}");
+    assert_ne!(module(&booted, "nvidia")["patch"], "");
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn missing_gsp_firmware_is_named() {
+    let image = DriverImage::bones().unwrap();
+    let firmware = image.path("firmware/nvidia");
+    for version in std::fs::read_dir(&firmware).unwrap() {
+        for file in std::fs::read_dir(version.unwrap().path()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+    }
+    let booted = two_ada().overlay(|o| o.file(PATH, image.pack().unwrap())).run().unwrap();
+    assert!(has(&found(&booted), "GSP-MISSING", "0001:01:00.0"), "{:#}\n{booted}", account(&booted));
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn a_userspace_of_another_version_is_named_and_nothing_is_inserted() {
+    let version = shipped_version();
+    let booted = broken(|image| {
+        image.rename(&format!("lib/libcuda.so.{version}"), "lib/libcuda.so.550.163.01").unwrap();
+    });
+    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-MISMATCH"), "{:#}", account(&booted));
+    assert_eq!(module(&booted, "nvidia")["outcome"], "not-tried");
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+    booted.says("550.163.01");
+}
+
+#[test]
+fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
+    let booted = broken(|image| {
+        image.replace("modules/nvidia.ko", "vermagic=6.12.107-", "vermagic=6.12.999-").unwrap();
+    });
+    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-VERMAGIC"), "{:#}", account(&booted));
+    assert_eq!(module(&booted, "nvidia")["outcome"], "not-tried");
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn a_driver_image_that_cannot_be_mounted_is_named() {
+    let boot = boot().append("firstlight.expect.gpus=0").whatever_the_verdict();
+    let booted = boot.overlay(|o| o.file(PATH, vec![7; 8192])).run().unwrap();
+    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-MISSING"), "{:#}", account(&booted));
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn a_kernel_that_takes_no_modules_is_named() {
+    let boot = boot().append("firstlight.expect.gpus=0 sysctl.kernel.modules_disabled=1");
+    let booted = boot.whatever_the_verdict().run().unwrap();
+    assert_eq!(module(&booted, "nvidia")["error"], "EPERM", "{booted}");
+    assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-REFUSED"), "{:#}", account(&booted));
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn firmware_and_libraries_stay_within_reach_of_a_new_root() {
+    let booted = boot()
+        .append("firstlight.expect.gpus=0")
+        .workload("cat /sys/module/firmware_class/parameters/path >/run/kept/path; ls /run/firstlight/driver >/run/kept/driver")
+        .run()
+        .unwrap();
+    assert_eq!(booted.text("kept/path"), "/run/firstlight/driver/firmware");
+    for part in ["driver.toml", "firmware", "lib", "modules"] {
+        assert!(booted.text("kept/driver").lines().any(|l| l == part), "{part}");
+    }
+}
+
+fn shipped_version() -> String {
+    let image = DriverImage::bones().unwrap();
+    let text = std::fs::read_to_string(image.path("driver.toml")).unwrap();
+    let version = text.lines().find_map(|l| l.strip_prefix("version = \"")?.split('"').next());
+    version.expect("driver.toml has a version").to_owned()
+}

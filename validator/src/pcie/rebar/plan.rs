@@ -1,0 +1,134 @@
+//! What the Resizable BAR pass wants, as data: which GPU's BAR1 should become how large, and what it
+//! leaves alone and why. Pure.
+
+use super::said;
+use crate::config::RebarChoice;
+use crate::finding::Finding;
+use crate::host::screen::Framebuffer;
+use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::pcie::text::layout::size;
+use crate::pcie::tree::Tree;
+use serde::Serialize;
+use std::fmt;
+
+/// One BAR1 that should grow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Resize {
+    /// Whose.
+    pub bdf: Bdf,
+    /// Which BAR of the PCI function NVIDIA calls BAR1.
+    pub bar: u8,
+    /// Its size.
+    pub before_bytes: u64,
+    /// False when it has no address: then even its present size is more than fits.
+    pub assigned: bool,
+    /// The size that it should have: the largest that the GPU offers.
+    pub wanted_bytes: u64,
+    /// What the GPU offers, ascending.
+    pub supported_bytes: Vec<u64>,
+    /// The root port above, whose window all GPUs below it share; `null` on a root bus.
+    pub port: Option<Bdf>,
+}
+
+impl Resize {
+    /// The sizes that would be better than what is there, the largest first.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<u64> {
+        let better = |n: &&u64| **n > self.before_bytes || !self.assigned;
+        self.supported_bytes.iter().rev().filter(better).copied().collect()
+    }
+}
+
+impl fmt::Display for Resize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let without = if self.assigned { "" } else { " without address" };
+        write!(f, "{} BAR1 {}{without} -> {}", self.bdf, size(self.before_bytes), size(self.wanted_bytes))
+    }
+}
+
+/// What the pass would do to a fabric.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Plan {
+    /// Whether anything may be changed.
+    #[serde(skip)]
+    pub choice: RebarChoice,
+    /// How many GPUs there are to look at.
+    #[serde(skip)]
+    pub gpus: usize,
+    /// How many of them have their largest size already.
+    #[serde(skip)]
+    pub full: usize,
+    /// What to resize, in the order of the addresses.
+    pub rebar: Vec<Resize>,
+    /// What is left alone although it is small.
+    #[serde(skip)]
+    pub findings: Vec<Finding>,
+}
+
+/// What is to be done about the BAR1s of `fabric`, on which `screens` are shown.
+#[must_use]
+pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Plan {
+    let tree = Tree::of(fabric);
+    let first = |d: &&Device| fabric.gpus.contains(&d.bdf) && d.bdf.function == 0;
+    let gpus: Vec<&Device> = fabric.devices.iter().filter(first).collect();
+    let mut plan = Plan { choice, gpus: gpus.len(), full: 0, rebar: Vec::new(), findings: Vec::new() };
+    for gpu in gpus {
+        match step(gpu, &tree, screens) {
+            Step::Full => plan.full += 1,
+            Step::Grow(resize) => plan.rebar.push(resize),
+            Step::Leave(finding) => plan.findings.push(*finding),
+            Step::Nothing => {}
+        }
+    }
+    let locked = fabric.lockdown.as_deref().filter(|mode| *mode != "none");
+    if choice == RebarChoice::Check {
+        plan.rebar.clear();
+    } else if let Some(mode) = locked.filter(|_| !plan.rebar.is_empty()) {
+        plan.rebar.clear();
+        plan.findings.push(said::locked(mode));
+    }
+    plan
+}
+
+/// What is to be done about one GPU.
+enum Step {
+    /// Other findings tell that nothing can be told about it.
+    Nothing,
+    /// BAR1 is as large as it can be.
+    Full,
+    /// BAR1 should grow.
+    Grow(Resize),
+    /// BAR1 is left as it is.
+    Leave(Box<Finding>),
+}
+
+fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
+    if gpu.config.gone || gpu.config.bytes == 0 || !gpu.config.faults.is_empty() {
+        return Step::Nothing;
+    }
+    let leave = |finding| Step::Leave(Box::new(finding));
+    let sizes = gpu.aperture_sizes().and_then(|r| Some((r, r.supported_bytes.last().copied()?)));
+    let Some((rebar, wanted)) = sizes else { return leave(said::absent(gpu)) };
+    // The kernel's line is empty when it found no addresses: then the hardware says how large it is.
+    let bar = gpu.aperture().filter(|b| b.start != 0);
+    let present = bar.map_or(rebar.current_bytes, |b| b.bytes);
+    if bar.is_some() && present == rebar.current_bytes && present >= wanted {
+        return Step::Full;
+    }
+    if let Some(driver) = &gpu.driver {
+        return leave(said::busy(gpu, present, wanted, &format!("the driver {driver} is bound to it")));
+    }
+    let at = gpu.bdf.to_string();
+    if let Some(screen) = screens.iter().find(|s| s.device.split('/').any(|name| name == at)) {
+        return leave(said::screen(gpu, present, wanted, &screen.name));
+    }
+    Step::Grow(Resize {
+        bdf: gpu.bdf,
+        bar: rebar.bar,
+        before_bytes: present,
+        assigned: bar.is_some(),
+        wanted_bytes: wanted,
+        supported_bytes: rebar.supported_bytes.clone(),
+        port: tree.above(gpu.bdf).last().map(|d| d.bdf),
+    })
+}

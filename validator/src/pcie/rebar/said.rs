@@ -1,0 +1,112 @@
+//! What the Resizable BAR pass says: one finding for each way in which a BAR1 is not what it could be.
+
+use super::plan::Resize;
+use super::state::Base;
+use crate::finding::{Code, Finding, Severity};
+use crate::pcie::aperture;
+use crate::pcie::journal::Grown;
+use crate::pcie::model::Device;
+use crate::pcie::text::layout::size;
+
+/// What firmware that knows nothing of Resizable BAR gives to BAR1: the value that does not suffice.
+const OLD_FIRMWARE: u64 = 256 << 20;
+
+/// The GPU offers no other size.
+pub(super) fn absent(gpu: &Device) -> Finding {
+    let bar = gpu.aperture();
+    let has = bar.map_or_else(|| "no BAR1".to_owned(), |b| format!("BAR1 of {}", size(b.bytes)));
+    let small = bar.is_none_or(|b| b.bytes <= OLD_FIRMWARE);
+    let severity = if small { Severity::Warn } else { Severity::Info };
+    let shown = gpu.config.bytes;
+    let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
+    let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
+    Code::RebarAbsent.finding(severity, &gpu.bdf, message)
+}
+
+/// Somebody uses the GPU.
+pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Finding {
+    let message = format!("{} keeps BAR1 of {}, expected {}: {why}", gpu.bdf, size(present), size(wanted));
+    let finding = Code::RebarBusy.finding(Severity::Warn, &gpu.bdf, message);
+    finding.values(present, wanted, Some("bytes"))
+}
+
+/// A framebuffer is on the GPU.
+pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Finding {
+    busy(gpu, present, wanted, &format!("{name} is on it"))
+        .because("the firmware's display is on this GPU and was kept")
+        .remedy("set console.screen = \"release\", or switch Resizable BAR on in the firmware's setup")
+}
+
+/// The kernel forbids what is needed to put things right.
+pub(super) fn locked(mode: &str) -> Finding {
+    let message =
+        format!("BAR1 is left as it is: the kernel is locked down ({mode}), so nothing could be undone");
+    Code::Lockdown.finding(Severity::Warn, "machine", message).values(mode, "none", None)
+}
+
+/// BAR1 has another size than before.
+pub(super) fn resized(gpu: &Resize, bytes: u64) -> Finding {
+    let message = format!("{} BAR1 was {}, is {}", gpu.bdf, size(gpu.before_bytes), size(bytes));
+    let finding = Code::RebarResized.finding(Severity::Info, &gpu.bdf, message);
+    finding.values(bytes, gpu.wanted_bytes, Some("bytes"))
+}
+
+/// BAR1 is smaller than it should be for lack of addresses.
+pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Option<&str>) -> Finding {
+    let place = if assigned { "" } else { " and no address" };
+    let (bdf, wanted) = (gpu.bdf, size(gpu.wanted_bytes));
+    let message = format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no room for more", size(present));
+    let severity = if assigned { Severity::Warn } else { Severity::Fail };
+    let finding = Code::RebarNoRoom.finding(severity, &bdf, message);
+    let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
+    match blocked {
+        Some(why) => finding
+            .because(why)
+            .remedy("keep drivers and screens off what shares the root port until the fabric pass is over"),
+        None => finding,
+    }
+}
+
+/// No size was taken, for a reason that holds for all of them.
+pub(super) fn never(gpu: &Resize, code: Code, why: &str) -> Finding {
+    let (bdf, has, wanted) = (gpu.bdf, size(gpu.before_bytes), size(gpu.wanted_bytes));
+    let message = format!("{bdf} keeps BAR1 of {has}, expected {wanted}: {why}");
+    code.finding(Severity::Warn, &bdf, message).values(gpu.before_bytes, gpu.wanted_bytes, Some("bytes"))
+}
+
+/// The GPU must not be used.
+pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
+    let message = format!("{} was not left as it was: {why}", gpu.bdf);
+    Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message)
+}
+
+/// What the registers and the kernel say about a GPU's BAR1, before any pass and after.
+pub(in crate::pcie) fn wrong_now(gpu: &Device, registers: &[Option<u64>; 6]) -> Option<Finding> {
+    let index = aperture::in_registers(registers)?;
+    let Some(bar) = gpu.bars.iter().find(|b| b.index == index && b.start != 0) else {
+        let message = format!("{} has no address for BAR1", gpu.bdf);
+        return Some(Code::RebarNoRoom.finding(Severity::Fail, &gpu.bdf, message));
+    };
+    let register = registers.get(usize::from(bar.index)).copied().flatten();
+    let base = Base { bar: bar.clone(), register };
+    base.astray().then(|| {
+        let held = register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
+        let message = format!("{} has {held} in BAR1, the kernel believes {:#x}", gpu.bdf, bar.start);
+        Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message).values(
+            held,
+            format!("{:#x}", bar.start),
+            None,
+        )
+    })
+}
+
+/// What was tried, for a finding's evidence.
+pub(super) fn tried(entry: &Grown) -> Vec<String> {
+    let firmware = format!("firmware left {}", size(entry.before_bytes));
+    let tries = entry.tries.iter().map(|t| {
+        let how = if t.together { " together with its neighbours" } else { "" };
+        let outcome = t.outcome.as_deref().unwrap_or("did not end");
+        format!("{}{how}: {outcome}", size(t.bytes))
+    });
+    std::iter::once(firmware).chain(tries).collect()
+}

@@ -1,0 +1,368 @@
+//! Does the Resizable BAR pass end with BAR1 where it says, or with everything as it was, whatever
+//! the kernel answers?
+
+use crate::kernel::{Lie, Simulated};
+use crate::recorded::{Copy, bdf, path};
+use firstlight::config::RebarChoice;
+use firstlight::finding::{Finding, Severity};
+use firstlight::host::screen::Framebuffer;
+use firstlight::pcie::journal::Journal;
+use firstlight::pcie::model::Fabric;
+use firstlight::pcie::rebar::plan::{Plan, plan};
+use firstlight::pcie::rebar::{BarOutcome, Fixed, Kernel, Sysfs, fix, restore};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+const GIB: u64 = 1 << 30;
+const FIRMWARE: u64 = 256 << 20;
+const ALONE: &str = "0000:06:00.0";
+const SWITCHED: [&str; 2] = ["0000:03:00.0", "0000:04:00.0"];
+const CARD: &str = "0000:05:00.0";
+
+fn machine() -> Copy {
+    Copy::of("rebar-small")
+}
+
+fn planned(copy: &Copy) -> Plan {
+    plan(&copy.fabric(), RebarChoice::Fix, &[])
+}
+
+#[track_caller]
+fn fixed(copy: &Copy, kernel: &dyn Kernel) -> Fixed {
+    fix(&copy.root(), kernel, &planned(copy), &copy.at("run/firstlight/fabric.json")).unwrap()
+}
+
+fn said(findings: &[Finding], gpu: &str) -> Vec<(String, Severity)> {
+    findings.iter().filter(|f| f.subject == gpu).map(|f| (f.code.clone(), f.severity)).collect()
+}
+
+/// BAR1 of each GPU as all three witnesses have it; a message where they differ.
+fn sizes(fabric: &Fabric) -> BTreeMap<String, Result<u64, String>> {
+    let wrong =
+        |bdf: String| fabric.findings.iter().find(|f| f.subject == bdf && f.severity >= Severity::Fail);
+    let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+    let size = |d: &firstlight::pcie::model::Device| match (
+        wrong(d.bdf.to_string()),
+        d.aperture(),
+        d.aperture_sizes(),
+    ) {
+        (Some(finding), _, _) => Err(finding.message.clone()),
+        (_, Some(bar), Some(rebar)) if bar.bytes == rebar.current_bytes => Ok(bar.bytes),
+        (_, bar, rebar) => Err(format!("{bar:?} {rebar:?}")),
+    };
+    gpus.map(|d| (d.bdf.to_string(), size(d))).collect()
+}
+
+#[track_caller]
+fn has(copy: &Copy, gpu: &str, bytes: u64) {
+    assert_eq!(sizes(&copy.fabric())[gpu], Ok(bytes), "{gpu}");
+}
+
+/// Every configuration space and `resource` of the machine.
+fn files(copy: &Copy) -> BTreeMap<String, (Vec<u8>, String)> {
+    let read = |bdf: &str| {
+        (fs::read(copy.file(bdf, "config")).unwrap(), fs::read_to_string(copy.file(bdf, "resource")).unwrap())
+    };
+    copy.fabric().devices.iter().map(|d| (d.bdf.to_string(), read(&d.bdf.to_string()))).collect()
+}
+
+fn lying<'a>(copy: &'a Copy, gpu: &str, lie: Lie) -> Simulated<'a> {
+    Simulated { lies: BTreeMap::from([(bdf(gpu), lie)]), ..Simulated::new(copy) }
+}
+
+#[test]
+fn the_plan_wants_the_largest_size_and_writes_nothing() {
+    let copy = machine();
+    let before = files(&copy);
+    let plan = planned(&copy);
+    let told: Vec<String> = plan.rebar.iter().map(ToString::to_string).collect();
+    assert_eq!(told, [SWITCHED[0], SWITCHED[1], ALONE].map(|gpu| format!("{gpu} BAR1 256 MiB -> 32 GiB")));
+    let ports: Vec<_> = plan.rebar.iter().map(|r| r.port.unwrap().to_string()).collect();
+    assert_eq!(ports, ["0000:00:01.0", "0000:00:01.0", "0000:00:02.0"]);
+    assert_eq!((plan.gpus, plan.full, files(&copy)), (3, 0, before));
+}
+
+#[test]
+fn who_only_looks_plans_nothing() {
+    let copy = machine();
+    let plan = plan(&copy.fabric(), RebarChoice::Check, &[]);
+    assert_eq!((plan.rebar, plan.findings, plan.gpus), (vec![], vec![], 3));
+}
+
+#[test]
+fn a_large_bar1_is_left_alone_and_no_journal_is_written() {
+    let copy = Copy::of("epyc-8x4090");
+    let kernel = Simulated::new(&copy);
+    let done = fixed(&copy, &kernel);
+    assert_eq!((done.full, done.gpus, done.findings.len()), (8, 8, 0));
+    assert!(kernel.asked.borrow().is_empty() && !copy.at("run/firstlight/fabric.json").exists());
+}
+
+#[test]
+fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
+    let copy = machine();
+    symlink("../../../bus/pci/drivers/nvidia", copy.file(ALONE, "driver")).unwrap();
+    let config = copy.file(SWITCHED[0], "config");
+    let mut bytes = fs::read(&config).unwrap();
+    // The capability's id becomes another one.
+    let at = (0x100..4096).step_by(4).find(|at| bytes[*at] == 0x15 && bytes[at + 1] == 0).unwrap();
+    bytes[at] = 0x16;
+    fs::write(&config, bytes).unwrap();
+    let screen =
+        Framebuffer { name: "fb0".into(), device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]) };
+    let plan = plan(&copy.fabric(), RebarChoice::Fix, &[screen]);
+    assert_eq!(plan.rebar, []);
+    let expected = [(SWITCHED[0], "REBAR-ABSENT"), (SWITCHED[1], "REBAR-BUSY"), (ALONE, "REBAR-BUSY")];
+    for (gpu, code) in expected {
+        assert_eq!(said(&plan.findings, gpu), [(code.to_owned(), Severity::Warn)]);
+    }
+}
+
+#[test]
+fn a_locked_down_kernel_is_left_alone() {
+    let copy = machine();
+    fs::write(copy.at("sys/kernel/security/lockdown"), "none [integrity] confidentiality\n").unwrap();
+    let plan = planned(&copy);
+    assert_eq!(
+        (plan.rebar.len(), said(&plan.findings, "machine")),
+        (0, vec![("LOCKDOWN".into(), Severity::Warn)])
+    );
+}
+
+#[test]
+fn with_room_every_bar1_becomes_full_and_the_journal_says_how() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated::new(&copy));
+    assert_eq!((done.full, done.gpus), (3, 3));
+    for gpu in [SWITCHED[0], SWITCHED[1], ALONE] {
+        has(&copy, gpu, 32 * GIB);
+        assert_eq!(said(&done.findings, gpu), [("REBAR-RESIZED".into(), Severity::Info)]);
+    }
+    let journal = Journal::load(&copy.at("run/firstlight/fabric.json"), copy.root().path()).unwrap().unwrap();
+    assert_eq!(journal.bars, done.rebar);
+    assert_eq!(journal.findings, done.findings);
+    let first = &journal.bars[0];
+    assert_eq!((first.before_bytes, first.after_bytes, &first.finding), (FIRMWARE, Some(32 * GIB), &None));
+    assert_eq!((first.tries.len(), first.tries[0].outcome.as_deref()), (1, Some("done")));
+}
+
+#[test]
+fn a_shared_window_is_laid_out_anew_for_all() {
+    let copy = machine();
+    let kernel = Simulated { movable: false, ..Simulated::new(&copy) };
+    let done = fixed(&copy, &kernel);
+    SWITCHED.iter().for_each(|gpu| has(&copy, gpu, 32 * GIB));
+    let asked = kernel.asked.borrow();
+    let anew = ["remove 0000:00:01.0", "rescan 0000:00:01.0"];
+    assert!(asked.windows(2).any(|two| two == anew), "{asked:?}");
+    assert_eq!(done.rebar[0].tries.iter().map(|t| t.together).collect::<Vec<_>>(), [false, true]);
+    let spaces = files(&copy);
+    assert!(spaces.contains_key("0000:03:00.1") && spaces.contains_key(CARD));
+    assert!(spaces.values().all(|(config, _)| config[4] & 2 == 2), "memory decode is on again everywhere");
+}
+
+#[test]
+fn what_does_not_fit_steps_down_for_all_alike() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated { movable: false, room: 40 * GIB, ..Simulated::new(&copy) });
+    for gpu in SWITCHED {
+        has(&copy, gpu, 16 * GIB);
+        assert_eq!(
+            said(&done.findings, gpu),
+            [("REBAR-RESIZED".into(), Severity::Info), ("REBAR-NO-ROOM".into(), Severity::Warn)]
+        );
+    }
+    assert_eq!(done.full, 0);
+}
+
+#[test]
+fn no_room_leaves_every_size_as_it_was() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated { movable: false, room: 3 * FIRMWARE, ..Simulated::new(&copy) });
+    for gpu in [SWITCHED[0], SWITCHED[1], ALONE] {
+        has(&copy, gpu, FIRMWARE);
+        assert_eq!(said(&done.findings, gpu), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+    }
+    let evidence = &done.findings[0].evidence;
+    assert_eq!((evidence[0].as_str(), evidence[1].as_str()), ("firmware left 256 MiB", "32 GiB: ENOSPC"));
+    assert!(
+        files(&copy).values().all(|(config, _)| config[4] & 2 == 2),
+        "memory decode is on again everywhere"
+    );
+}
+
+#[test]
+fn a_register_on_a_neighbours_addresses_is_put_right() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated { room: 3 * FIRMWARE, ..lying(&copy, ALONE, Lie::MasksRegister) });
+    has(&copy, ALONE, FIRMWARE);
+    assert_eq!(said(&done.findings, ALONE), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+}
+
+#[test]
+fn without_the_pass_that_register_is_what_fails() {
+    let copy = machine();
+    Simulated::new(&copy).register(bdf(ALONE), 0x38_0000_0000);
+    let wrong = sizes(&copy.fabric())[ALONE].clone().unwrap_err();
+    assert_eq!(wrong, "0000:06:00.0 has 0x3800000000 in BAR1, the kernel believes 0x3820000000");
+    assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+}
+
+#[test]
+fn success_without_an_address_is_undone() {
+    let copy = machine();
+    let done = fixed(&copy, &lying(&copy, ALONE, Lie::NoAddress));
+    has(&copy, ALONE, 32 * GIB);
+    // Alone it had no address; with everything below its port laid out anew it has.
+    assert_eq!(done.rebar[2].tries.iter().map(|t| t.together).collect::<Vec<_>>(), [false, true]);
+    assert!(
+        done.rebar[2].tries[0].outcome.as_ref().unwrap().contains("without address"),
+        "{:?}",
+        done.rebar[2]
+    );
+}
+
+#[test]
+fn success_that_the_hardware_ignored_is_undone_and_named() {
+    let copy = machine();
+    let done = fixed(&copy, &lying(&copy, ALONE, Lie::HardwareKeeps));
+    has(&copy, ALONE, FIRMWARE);
+    assert_eq!(said(&done.findings, ALONE), [("REBAR-IGNORED".into(), Severity::Warn)]);
+}
+
+#[test]
+fn each_error_number_has_its_own_code_and_ends_the_tries() {
+    for (number, code) in [
+        (524, "REBAR-PRESERVED"),
+        (95, "REBAR-PRESERVED"),
+        (16, "REBAR-BUSY"),
+        (1, "REBAR-REFUSED"),
+        (22, "REBAR-REFUSED"),
+    ] {
+        let copy = machine();
+        let before = files(&copy);
+        let kernel = lying(&copy, ALONE, Lie::Refuses(number));
+        let done = fixed(&copy, &kernel);
+        assert_eq!(said(&done.findings, ALONE), [(code.to_owned(), Severity::Warn)]);
+        assert_eq!(files(&copy)[ALONE], before[ALONE]);
+        assert_eq!(kernel.asked.borrow().iter().filter(|a| a.starts_with(ALONE)).count(), 1, "{number}");
+    }
+}
+
+#[test]
+fn an_address_that_is_lost_for_good_is_broken() {
+    let copy = machine();
+    let done = fixed(&copy, &lying(&copy, ALONE, Lie::Loses));
+    assert_eq!(said(&done.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+    assert_eq!(
+        said(&done.findings, SWITCHED[0]),
+        [("REBAR-RESIZED".into(), Severity::Info)],
+        "the others are served"
+    );
+}
+
+#[test]
+fn a_function_that_does_not_come_back_is_broken_for_all_that_were_moved() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated { movable: false, lost: Some(bdf(CARD)), ..Simulated::new(&copy) });
+    for gpu in SWITCHED {
+        assert_eq!(said(&done.findings, gpu), [("REBAR-BROKEN".into(), Severity::Fail)]);
+    }
+    assert!(
+        done.findings[0].message.contains("0000:05:00.0 did not come back"),
+        "{}",
+        done.findings[0].message
+    );
+}
+
+#[test]
+fn a_neighbour_with_a_driver_or_a_screen_is_never_removed() {
+    for spoil in [0, 1] {
+        let copy = machine();
+        if spoil == 0 {
+            symlink("../../../bus/pci/drivers/mlx5_core", copy.file(CARD, "driver")).unwrap();
+        } else {
+            fs::create_dir_all(copy.at("sys/class/graphics")).unwrap();
+            symlink(
+                format!("../../devices/pci0000:00/{CARD}/graphics/fb0"),
+                copy.at("sys/class/graphics/fb0"),
+            )
+            .unwrap();
+        }
+        let kernel = Simulated { movable: false, ..Simulated::new(&copy) };
+        let before = files(&copy);
+        let done = fixed(&copy, &kernel);
+        assert_eq!(said(&done.findings, SWITCHED[0]), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+        assert!(
+            done.findings[0].cause.starts_with("0000:05:00.0 shares the window"),
+            "{}",
+            done.findings[0].cause
+        );
+        assert!(!kernel.asked.borrow().iter().any(|a| a == "remove 0000:00:01.0"));
+        assert_eq!(files(&copy)[SWITCHED[0]], before[SWITCHED[0]]);
+    }
+}
+
+#[test]
+fn a_recorded_machine_has_no_kernel_and_the_pass_says_so() {
+    let copy = machine();
+    fs::write(copy.file(ALONE, "resource1_resize"), "000000000000ffc0\n").unwrap();
+    let before = files(&copy);
+    let done = fixed(&copy, &Sysfs(&copy.root()));
+    assert_eq!(said(&done.findings, ALONE), [("REBAR-IGNORED".into(), Severity::Warn)]);
+    assert_eq!(said(&done.findings, SWITCHED[0]), [("REBAR-REFUSED".into(), Severity::Warn)], "no such file");
+    assert_eq!(files(&copy), before);
+}
+
+#[test]
+fn nothing_is_tried_without_a_journal() {
+    let copy = machine();
+    fs::write(copy.at("run"), "a file where a folder is wanted").unwrap();
+    let kernel = Simulated::new(&copy);
+    assert!(fix(&copy.root(), &kernel, &planned(&copy), &copy.at("run/firstlight/fabric.json")).is_err());
+    assert!(kernel.asked.borrow().is_empty());
+}
+
+#[test]
+fn restore_gives_every_bar1_its_old_size() {
+    let copy = machine();
+    let kernel = Simulated::new(&copy);
+    let done = fixed(&copy, &kernel);
+    for expected in [BarOutcome::Restored, BarOutcome::Already] {
+        let steps = restore(&copy.root(), &kernel, &done.rebar);
+        assert!(steps.iter().all(|s| s.outcome == expected), "{steps:?}");
+        [SWITCHED[0], SWITCHED[1], ALONE].iter().for_each(|gpu| has(&copy, gpu, FIRMWARE));
+    }
+}
+
+#[test]
+fn restore_leaves_what_somebody_else_changed_and_what_is_in_use() {
+    let copy = machine();
+    let kernel = Simulated::new(&copy);
+    let done = fixed(&copy, &kernel);
+    kernel.resize(bdf(ALONE), 1, GIB).unwrap();
+    symlink("../../../bus/pci/drivers/nvidia", copy.file(SWITCHED[0], "driver")).unwrap();
+    let steps: Vec<String> =
+        restore(&copy.root(), &kernel, &done.rebar).iter().map(ToString::to_string).collect();
+    assert_eq!(steps[0], "0000:06:00.0 BAR1 left alone: is 1 GiB, the pass had made it 32 GiB");
+    assert_eq!(steps[1], "0000:04:00.0 BAR1 32 GiB -> 256 MiB");
+    assert_eq!(steps[2], "0000:03:00.0 BAR1 left alone: the driver nvidia is bound");
+}
+
+/// A pass that died between removing and rescanning.
+#[test]
+fn restore_looks_for_gpus_that_were_removed() {
+    let copy = machine();
+    let kernel = Simulated::new(&copy);
+    let mut done = fixed(&copy, &kernel);
+    kernel.remove(bdf("0000:00:01.0")).unwrap();
+    done.rebar.iter_mut().for_each(|entry| entry.after_bytes = None);
+    let steps = restore(&copy.root(), &kernel, &done.rebar);
+    assert!(steps.iter().all(|s| s.outcome == BarOutcome::Restored), "{steps:?}");
+}
+
+#[test]
+fn the_checked_in_machine_is_never_written() {
+    assert!(!path("rebar-small").join("run").exists());
+}
