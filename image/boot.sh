@@ -30,7 +30,7 @@ fi
 
 # Two root ports; behind one of them a switch with two downstream ports; a disk and a NIC at the ends.
 machine=(
-    -machine q35 -smp 2 -m 1024 -nodefaults -display none -no-reboot
+    -machine q35 -smp 2 -m 2048 -nodefaults -display none -no-reboot
     -device pcie-root-port,id=rp1,chassis=1,slot=1 -device pcie-root-port,id=rp2,chassis=2,slot=2
     -device x3130-upstream,id=up,bus=rp1
     -device xio3130-downstream,id=dn1,bus=up,chassis=3,slot=1 -device xio3130-downstream,id=dn2,bus=up,chassis=4,slot=2

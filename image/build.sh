@@ -5,21 +5,29 @@
 #   firstlight-pt.efi -pt.vmlinuz   the `pt` kernel with the same initrd
 #   firstlight.files                SHA256, path, package of every file in the image
 #   firstlight.cmdline              the words that the UKI carries besides the kernel's built-in ones
+#   firstlight.sizes                how many bytes of the UKI are the driver's
+# FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
+source "$REPO/image/driver/describe.sh"
 work=$REPO/target/image; out=$work/out
 mkdir -p "$work"
 exec 8> "$work/lock"; flock 8
 
 kernel=$("$REPO/kernel-config/build.sh")
 binaries=$("$REPO/image/rust.sh")
+driver=
+if [ -n "$DRIVER_FILE" ]; then
+    describe_driver
+    [ "$driver_source" = none ] || driver=$("$REPO/image/driver/build.sh" "$kernel")
+fi
 release=$(cat "$kernel/release")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
 image_id=$( {
-    echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel")"; locked image; locked source | grep ^mkosi; locked tools
+    echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel") ${driver:+$(basename "$driver")}"; locked image; locked source | grep ^mkosi; locked tools
     sha256sum < "$binaries/init"; sha256sum < "$binaries/firstlight"
-    cd "$REPO/image"; find files base mkosi.* keep.list cmdline build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
-    find files base mkosi.* keep.list cmdline build.sh -type f | LC_ALL=C sort | xargs sha256sum
+    cd "$REPO/image"; find files driver-files base mkosi.* keep.list driver-keep.list cmdline build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
+    find files driver-files base mkosi.* keep.list driver-keep.list cmdline build.sh -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
 echo "$kernel/source $kernel/build" > "$work/kernel-tree"
 if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exit 0; fi
@@ -37,12 +45,21 @@ rm -rf "$stage" "$recipe" "$work/base" "$work/new"; mkdir -p "$stage/usr/bin" "$
 own_copy() { cp -r --no-dereference --preserve=mode,timestamps,links "$@"; }
 own_copy "$REPO/image/files/." "$stage/"
 own_copy "$REPO/image/base" "$work/base"
+cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.postinst,mkosi.finalize} "$recipe/"
+# The driver is not in the tree that mkosi packs but behind it: the links that lead to it are.
+: > "$recipe/driver.files"
+if [ -n "$driver" ]; then
+    own_copy "$REPO/image/driver-files/." "$stage/"
+    cat "$REPO/image/driver-keep.list" >> "$recipe/keep.list"
+    cp "$driver/driver.files" "$recipe/driver.files"
+else
+    printf '\n[driver]\n# This image carries no GPU driver.\nload = false\n' >> "$stage/etc/firstlight/config.toml"
+fi
 cp "$binaries/init" "$stage/init"; cp "$binaries/firstlight" "$stage/usr/bin/firstlight"
 own_copy "$kernel/modules/usr/lib/modules/$release" "$stage/usr/lib/modules/"
 cp "$kernel/off/vmlinuz" "$stage/usr/lib/modules/$release/vmlinuz"
 # no archive for mkosi's apt: it installs nothing
 mkdir -p "$recipe/mkosi.sandbox/etc/apt/sources.list.d"; : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
-cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.postinst,mkosi.finalize} "$recipe/"
 echo "$version $image_id" > "$recipe/identity"
 
 in_tools() {
@@ -53,10 +70,18 @@ in_tools() {
 in_tools sh -c 'mkdir /build/work && exec python3 -B -m mkosi --source-date-epoch "$SOURCE_DATE_EPOCH" \
     --kernel-command-line "$1" --force build' sh "$(cat "$REPO/image/cmdline")" > "$work/mkosi.log" 2>&1 ||
     { tail -20 "$work/mkosi.log" >&2; die "mkosi failed" "the whole log: $work/mkosi.log"; }
-in_tools sh -c 'ukify build --linux=/build/kernel/pt/vmlinuz --initrd=/build/out/firstlight.initrd --cmdline="$1" --uname="$2" \
-    --stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub --os-release=@/build/base/usr/lib/os-release \
-    --output=/build/out/firstlight-pt.efi' sh "$(cat "$REPO/image/cmdline")" "$release" > "$work/ukify.log" 2>&1 ||
-    { tail -20 "$work/ukify.log" >&2; die "ukify failed"; }
+# Behind mkosi's archive the driver's: the kernel unpacks one after the other. Both flavours get the same bytes.
+[ -z "$driver" ] || cat "$driver/driver.cpio.zst" >> "$work/new/firstlight.initrd"
+uki() {
+    in_tools sh -c 'ukify build --linux="$1" --initrd=/build/out/firstlight.initrd --cmdline="$2" --uname="$3" \
+        --stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub --os-release=@/build/base/usr/lib/os-release \
+        --output="$4"' sh "/build/kernel/$1/vmlinuz" "$(cat "$REPO/image/cmdline")" "$release" "/build/out/$2" > "$work/ukify.log" 2>&1 ||
+        { tail -20 "$work/ukify.log" >&2; die "ukify failed"; }
+}
+rm -f "$work/new"/firstlight "$work/new"/*.efi
+uki off firstlight.efi
+uki pt firstlight-pt.efi
+echo "driver $([ -z "$driver" ] && echo 0 || stat -c %s "$driver/driver.cpio.zst")" > "$work/new/firstlight.sizes"
 cp "$kernel/pt/vmlinuz" "$work/new/firstlight-pt.vmlinuz"
 cp "$REPO/image/cmdline" "$work/new/firstlight.cmdline"
 echo "$image_id" > "$work/new/.image-id"

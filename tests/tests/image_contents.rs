@@ -1,8 +1,10 @@
 //! Is in the image what should be, and nothing of the tests? No boot: the files themselves are read.
 
 use harness::Image;
-use std::fs;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
 
 fn size(path: impl AsRef<Path>) -> u64 {
     fs::metadata(path).unwrap().len()
@@ -13,8 +15,128 @@ fn sizes_stay_within_their_promise() {
     let image = Image::shipped();
     let init = image.file("init").unwrap();
     assert!(init.data.len() <= 2_000_000, "/init has {} bytes", init.data.len());
-    let uki = size(image.uki().unwrap());
-    assert!(uki <= 25_000_000, "the UKI has {uki} bytes");
+    let (uki, driver) = (size(image.uki().unwrap()), driver_bytes(&image));
+    assert!(uki <= 90_000_000, "the UKI has {uki} bytes");
+    // What the image would have without a driver: its archive lies whole behind the rest.
+    let rest = uki - driver;
+    assert!(rest <= 25_000_000, "the UKI without its driver ({driver} bytes) has {rest} bytes");
+}
+
+/// How many bytes of the UKI are the driver's; 0 in an image without one.
+fn driver_bytes(image: &Image) -> u64 {
+    let text = fs::read_to_string(image.uki().unwrap().with_file_name("firstlight.sizes")).unwrap();
+    let bytes = text.lines().find_map(|l| l.strip_prefix("driver ")).expect("a line 'driver BYTES'");
+    bytes.parse().unwrap()
+}
+
+/// The driver image's files, unpacked; None in an image without a driver.
+fn driver_image(image: &Image, to: &Path) -> Option<PathBuf> {
+    let squashfs =
+        image.files().unwrap().into_iter().find(|f| f.path == "usr/lib/firstlight/driver.squashfs");
+    assert_eq!(squashfs.is_some(), driver_bytes(image) > 0);
+    let file = to.join("driver.squashfs");
+    fs::write(&file, squashfs?.data).unwrap();
+    let root = to.join("driver");
+    let mut unpack = Command::new("unsquashfs");
+    let output = unpack.args(["-quiet", "-no-progress", "-d"]).args([&root, &file]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(root)
+}
+
+/// Every file and link below a folder, by its path from there.
+fn walk(root: &Path, folder: &Path, found: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            walk(root, &entry.path(), found)?;
+        } else {
+            found.push(entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// A second driver would take the GPU first, or hold its BAR1.
+#[test]
+fn there_is_exactly_one_gpu_driver_and_it_is_whole() {
+    let image = Image::shipped();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(root) = driver_image(&image, dir.path()) else { return };
+    let mut inside = Vec::new();
+    walk(&root, &root, &mut inside).unwrap();
+    let mut modules: Vec<_> = inside.iter().filter(|p| p.contains(".ko")).collect();
+    modules.sort();
+    assert_eq!(modules, ["modules/nvidia-uvm.ko", "modules/nvidia.ko"]);
+    for file in image.files().unwrap() {
+        let name = file.path.rsplit('/').next().unwrap();
+        let other = name.starts_with("nvidia") && name.contains(".ko");
+        assert!(!other, "a second driver: {}", file.path);
+    }
+    let text = fs::read_to_string(root.join("driver.toml")).unwrap();
+    let told: toml::Table = text.parse().unwrap();
+    assert_eq!(told["schema"].as_str(), Some("firstlight.driver-image/1"));
+    let version = told["version"].as_str().unwrap();
+    for must in [
+        format!("lib/libcuda.so.{version}"),
+        format!("lib/libnvidia-ml.so.{version}"),
+        format!("firmware/nvidia/{version}/gsp_ga10x.bin"),
+        "lib/libcuda.so.1".into(),
+        "lib/libnvidia-ml.so.1".into(),
+        "lib/libnccl.so.2".into(),
+        "bin/nvidia-smi".into(),
+        "doc/dropped".into(),
+        "doc/nvidia-driver.copyright".into(),
+        "doc/nvidia-modules.copyright".into(),
+        "doc/nccl.copyright".into(),
+    ] {
+        assert!(root.join(&must).exists(), "{must} is missing or leads nowhere");
+    }
+    // no device id may have two families, or its parameters would depend on their order
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for family in told["family"].as_array().unwrap() {
+        for devices in family["devices"].as_array().unwrap() {
+            let text = devices.as_str().unwrap();
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let range = [first, last].map(|id| u32::from_str_radix(id, 16).unwrap());
+            assert!(range[0] <= range[1], "{text}");
+            ranges.push(range.into());
+        }
+    }
+    ranges.sort_unstable();
+    assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "families overlap: {ranges:x?}");
+    // links of the root lead into the mounted driver image
+    for link in image.files().unwrap() {
+        if let Some(target) = link.target().and_then(|t| t.strip_prefix("/run/firstlight/driver/")) {
+            assert!(root.join(target).exists(), "{} leads to {target}, which is not there", link.path);
+        }
+    }
+}
+
+#[test]
+fn the_file_list_covers_the_driver_image() {
+    let image = Image::shipped();
+    let dir = tempfile::tempdir().unwrap();
+    let Some(root) = driver_image(&image, dir.path()) else { return };
+    let mut inside = Vec::new();
+    walk(&root, &root, &mut inside).unwrap();
+    let list = image.file_list().unwrap();
+    let listed: BTreeMap<_, _> = list
+        .lines()
+        .filter_map(|l| l.split_once('\t'))
+        .filter_map(|(sum, rest)| {
+            Some((rest.split('\t').next()?.strip_prefix("/run/firstlight/driver/")?, sum))
+        })
+        .collect();
+    assert_eq!(listed.len(), inside.len());
+    for path in &inside {
+        let sum = listed.get(path.as_str()).unwrap_or_else(|| panic!("{path} is not listed"));
+        if let Ok(target) = fs::read_link(root.join(path)) {
+            assert_eq!(*sum, format!("-> {}", target.display()), "{path}");
+        } else {
+            let output = Command::new("sha256sum").arg(root.join(path)).output().unwrap();
+            assert_eq!(*sum, &String::from_utf8_lossy(&output.stdout)[..64], "{path}");
+        }
+    }
 }
 
 #[test]
@@ -23,7 +145,7 @@ fn nothing_of_the_tests_and_no_foreign_gpu_driver_is_in_it() {
     assert!(files.len() > 20, "{} files only", files.len());
     for file in &files {
         let name = file.path.rsplit('/').next().unwrap();
-        for foreign in ["fakepci", "nouveau", "nvidiafb", "simgpu"] {
+        for foreign in ["fakepci", "nouveau", "nvidiafb", "nvidia-drm", "nvidia-modeset", "simgpu"] {
             assert!(!name.contains(foreign), "{}", file.path);
         }
         assert!(!file.path.starts_with("t/"), "{}", file.path);

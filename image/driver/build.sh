@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# build.sh KERNEL: makes the driver image and prints the cache folder:
+#   driver.cpio.zst   what is appended to the initrd: usr/lib/firstlight/driver.squashfs
+#   driver.files      SHA256, path, origin of every file in the squashfs
+#   driver.toml       what init and the validator read
+# Done once for each set of inputs; the folder's name is their hash. KERNEL is what kernel-config/build.sh printed.
+set -euo pipefail
+source "$(dirname "$0")/../lib/common.sh"
+source "$REPO/image/driver/describe.sh"
+here=$REPO/image/driver kernel=$1
+describe_driver
+[ "$driver_source" != none ] || die "$DRIVER_FILE describes no driver"
+modules=$("$here/modules.sh" "$kernel" --where)
+
+# The squashfs holds its blocks as they are, and the archive around it is compressed as one: NCCL repeats
+# itself over megabytes, which blocks of their own cannot see (25 MB instead of 55). Small blocks, since
+# one that is all zeros takes no room.
+key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/dropped.txt; for use in driver driver-nccl tools; do locked "$use"; done; } | hash_of -)
+result=$CACHE/driver/image-$key
+[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+mkdir -p "$CACHE/driver"
+exec 9> "$CACHE/driver-image.lock"; flock 9
+[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+began=$(date +%s)
+work=$CACHE/driver/image.work; trap 'rm -rf "$work"' EXIT
+rm -rf "$result" "$work"
+mkdir -p "$work"/{image/modules,image/doc,userspace,nccl,origins,result,initrd/usr/lib/firstlight}
+image=$work/image
+
+# The quick part comes first: what does not fit together is refused before minutes of compiling.
+"$here/userspace.sh" "$image" "$work/userspace" > "$work/origins/userspace"
+"$here/modules.sh" "$kernel" > "$work/log"
+say "making the driver image"
+cp "$modules"/nvidia.ko "$modules"/nvidia-uvm.ko "$image/modules/"
+cp "$modules/COPYING" "$image/doc/nvidia-modules.copyright"
+case $driver_source in
+    debian) read -r name version _ < <(locked driver-source); built="$name $version${driver_patch:++firstlight.$driver_patch}" ;;
+    files) built="$(basename "$driver_files_modules") $driver_version${driver_patch:++firstlight.$driver_patch}" ;;
+esac
+printf '%s\t%s\n' modules/nvidia.ko "$built" modules/nvidia-uvm.ko "$built" doc/nvidia-modules.copyright "$built" > "$work/origins/modules"
+"$here/nccl.sh" "$image" "$work/nccl" > "$work/origins/nccl"
+cat "$here/dropped.txt" "$image/doc/nccl.dropped" > "$image/doc/dropped"; rm "$image/doc/nccl.dropped"
+
+in_tools() {
+    "$REPO/image/in-tools.sh" tools --bind "$here:/build/scripts" --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" \
+        --bind "$image:/build/image" --bind "$work/initrd:/build/initrd" --bind "$work/result:/build/result" \
+        --bind "$kernel/modules:/build/kernel" "$@"
+}
+manager=; [ ! -e "$image/bin/nv-fabricmanager" ] || manager=bin/nv-fabricmanager
+nccl=$(readlink "$image/lib/libnccl.so.2")
+in_tools python3 -B scripts/describe.py image "$(basename "$DRIVER_FILE")" "kernel=$(cat "$kernel/release")" \
+    "nccl=${nccl#libnccl.so.}" "fabric_manager=$manager" > "$image/driver.toml"
+# One line for each mistake; nothing of a wrong image stays.
+"$here/check.sh" "$image" "$kernel" || die "the driver's parts do not belong together: no driver image"
+
+find "$image" -type d -exec chmod 0755 {} +
+find "$image" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+cat "$work"/origins/* > "$work/origins.all"
+( cd "$image" && find . \( -type f -o -type l \) -printf '%P\n' | LC_ALL=C sort | while read -r path; do
+    if [ -L "$path" ]; then sum="-> $(readlink "$path")"; else sum=$(sha256sum < "$path"); sum=${sum%% *}; fi
+    owner=$(awk -F'\t' -v path="$path" '$1 == path { print $2; exit }' "$work/origins.all")
+    printf '%s\t/run/firstlight/driver/%s\t%s\n' "$sum" "$path" "${owner:-built here}"
+done ) > "$work/result/driver.files"
+in_tools mksquashfs image initrd/usr/lib/firstlight/driver.squashfs -b 32K -noI -noD -noF -no-fragments -no-xattrs -all-root \
+    -noappend -no-progress -quiet -processors 1 > "$work/log" 2>&1 || { cat "$work/log" >&2; die "mksquashfs failed"; }
+squashfs=$(sha256sum < "$work/initrd/usr/lib/firstlight/driver.squashfs")
+printf '%s\t%s\t%s\n' "${squashfs%% *}" /usr/lib/firstlight/driver.squashfs 'built here' >> "$work/result/driver.files"
+find "$work/initrd" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+say "compressing the driver image ($(du -m --apparent-size "$work/initrd/usr/lib/firstlight/driver.squashfs" | cut -f1) MB, about two minutes)"
+in_tools --cwd /build/initrd sh -c 'find usr | LC_ALL=C sort | cpio -o -H newc --reproducible --owner 0:0 --quiet |
+    zstd -q --ultra -22 --long=27 -T1 -o /build/result/driver.cpio.zst' || die "the driver image cannot be packed"
+cp "$image/driver.toml" "$work/result/"
+touch "$work/result/.complete"
+mv "$work/result" "$result"
+say "driver image $(basename "$result") made in $(( $(date +%s) - began )) s: $(stat -c %s "$result/driver.cpio.zst") bytes"
+echo "$result"

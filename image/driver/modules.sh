@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# modules.sh KERNEL [--where]: builds nvidia.ko and nvidia-uvm.ko of the described driver with the kernel's own
+# compiler, and prints the cache folder that holds them, stripped, with the source's licence.
+# With --where it only says which folder that is. FIRSTLIGHT_DRIVER_AT is the folder in the compiler tree
+# where it is built, for the test that another folder gives the same bytes.
+set -euo pipefail
+source "$(dirname "$0")/../lib/common.sh"
+source "$REPO/image/driver/describe.sh"
+kernel=$1 at=${FIRSTLIGHT_DRIVER_AT:-/build/driver}
+describe_driver
+
+case $driver_source in
+    debian)
+        read -r name version arch _ hash < <(locked driver-source) || die "inputs.lock has no driver-source" "just relock driver-source"
+        from=$(deb_path "$name" "$version" "$arch") ;;
+    files)
+        from=$(beside "$driver_files_modules")
+        if [ -d "$from" ]; then
+            hash=$(cd "$from" && find . -path ./.git -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | hash_of -)
+        else hash=$driver_files_modules_sha256; proven_file modules "$from" "$hash"; fi
+esac
+patches=$(beside "$driver_patches")
+[ -z "$patches" ] || [ -d "$patches" ] || die "there is no folder of patches $patches"
+key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patch}.sh
+         [ -z "$patches" ] || cat "$patches"/*; } | hash_of -)
+result=$CACHE/driver/modules-$key
+[ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
+
+mkdir -p "$CACHE/driver"
+exec 9> "$CACHE/driver.lock"; flock 9
+[ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
+began=$(date +%s)
+work=$CACHE/driver/modules.work; trap 'rm -rf "$work"' EXIT
+rm -rf "$result" "$work"; mkdir "$work"
+[ "$driver_source" != debian ] || "$REPO/image/fetch.sh" driver-source
+found=$("$REPO/image/driver/tree.sh" "$from" "$work/tree")
+[ "$found" = "$driver_version" ] || die "the modules' source is $found, the driver is $driver_version" "$from"
+
+log=$work/build.log
+in_tools() {
+    "$REPO/image/in-tools.sh" compiler --bind "$work/tree:$at" --bind "$kernel/source:/build/source" --bind "$kernel/build:/build/out" \
+        --bind "$REPO/image/driver:/build/scripts" ${patches:+--bind "$patches:/build/patches"} --cwd "$at" "$@"
+}
+progress() {
+    awk -v log_file="$log" -v began="$began" '
+        { print >> log_file }
+        / CC / && ++files % 200 == 0 {
+            printf "firstlight: driver: %d files of about 1150, %d s\n", files, systime() - began > "/dev/stderr" }'
+}
+# Who, where and when go into a string of the module; paths into its warnings and asserts.
+build() {
+    in_tools make -j"$(nproc)" WHOAMI='echo firstlight' HOSTNAME=firstlight DATE="date -u -d @$SOURCE_DATE_EPOCH" "$@" 2>&1 | progress || {
+        grep -m 20 -E 'error:|Error [0-9]|undefined!' "$log" >&2 || tail -20 "$log" >&2
+        cp "$log" "$CACHE/driver/failed.log"
+        die "the driver's modules do not build" "the whole log: $CACHE/driver/failed.log"
+    }
+}
+
+[ -z "$patches" ] || in_tools /build/scripts/patch.sh "$at" /build/patches
+say "building the driver's modules $driver_version${driver_patch:+, patch level $driver_patch} (once, about 4 minutes on 2 cores)"
+build -C "$at/src/nvidia"
+ln -s ../../src/nvidia/_out/Linux_x86_64/nv-kernel.o "$work/tree/kernel-open/nvidia/nv-kernel.o_binary"
+# No display (drm, modeset); peermem serves an InfiniBand stack that is not in the kernel.
+build -C "$at/kernel-open" SYSSRC=/build/source SYSOUT=/build/out KCFLAGS="-ffile-prefix-map=$at/=" \
+    NV_EXCLUDE_KERNEL_MODULES="nvidia-drm nvidia-modeset nvidia-peermem" modules
+mkdir "$work/result"
+for module in nvidia nvidia-uvm; do
+    in_tools strip --strip-debug -o "$at/$module.ko" "$at/kernel-open/$module.ko"
+    mv "$work/tree/$module.ko" "$work/result/$module.ko"
+done
+cp "$work/tree/COPYING" "$work/result/COPYING"
+mv "$log" "$work/result/build.log"
+touch "$work/result/.complete"
+mv "$work/result" "$result"
+say "the driver's modules are built in $(( $(date +%s) - began )) s"
+echo "$result"
