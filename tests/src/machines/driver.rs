@@ -21,21 +21,50 @@ pub struct Driver {
     pub version: &'static str,
     /// Version of the libraries.
     pub libraries: &'static str,
-    /// firstlight's init loaded it, with the patch.
-    pub appliance: bool,
+    /// Where it comes from.
+    pub home: Home,
+    /// What it calls its GPUs.
+    pub model: &'static str,
     /// What the kernel logged later.
     pub log: Vec<&'static str>,
+}
+
+/// Where a driver comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Home {
+    /// A distribution's packages.
+    Packages,
+    /// A file system of its own, as the hosts of virtual machines hand it in.
+    Mounted,
+    /// firstlight's driver image: init loaded it, with the patch.
+    Image,
+}
+
+impl Home {
+    /// The folders of libraries and firmware.
+    const fn folders(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Packages => ("usr/lib/x86_64-linux-gnu", "usr/lib/firmware"),
+            Self::Mounted => ("usr/local/nvidia/lib64", "usr/local/nvidia/firmware"),
+            Self::Image => ("run/firstlight/driver/lib", "run/firstlight/driver/firmware"),
+        }
+    }
 }
 
 impl Driver {
     /// A distribution's driver, all of one version.
     pub const fn stock(version: &'static str) -> Self {
-        Self { version, libraries: version, appliance: false, log: Vec::new() }
+        let (home, model) = (Home::Packages, "NVIDIA GeForce RTX 4090");
+        Self { version, libraries: version, home, model, log: Vec::new() }
     }
 
     /// The appliance's driver.
     pub fn patched() -> Self {
-        Self { appliance: true, ..Self::stock("555.58.02") }
+        Self { home: Home::Image, ..Self::stock("555.58.02") }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.home == Home::Image
     }
 }
 
@@ -50,7 +79,7 @@ pub fn write(machine: &Machine, to: &Path) -> io::Result<()> {
         log.extend(own_lines(&machine.driver, &gpus));
         log.extend(machine.driver.log.iter().map(|line| (*line).to_owned()));
     }
-    if machine.driver.appliance {
+    if machine.driver.is_ours() {
         let account = serde_json::to_string_pretty(&account(&machine.driver, &gpus))?;
         file(to, "run/firstlight/driver.json", &format!("{account}\n"))?;
     }
@@ -65,7 +94,7 @@ fn write_module(driver: &Driver, to: &Path) -> io::Result<()> {
     file(to, "sys/module/nvidia_uvm/initstate", "live\n")?;
     let line = format!("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build\n");
     file(to, "proc/driver/nvidia/version", &line)?;
-    let dwords = if driver.appliance { DWORDS } else { "" };
+    let dwords = if driver.is_ours() { DWORDS } else { "" };
     file(to, "proc/driver/nvidia/params", &format!("EnableResizableBar: 0\nRegistryDwords: \"{dwords}\"\n"))?;
     let devices = format!("Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n{UVM} nvidia-uvm\n");
     file(to, "proc/devices", &format!("{devices}\nBlock devices:\n259 blkext\n"))
@@ -73,9 +102,9 @@ fn write_module(driver: &Driver, to: &Path) -> io::Result<()> {
 
 fn write_gpus(driver: &Driver, gpus: &[&Function], to: &Path) -> io::Result<()> {
     for (minor, gpu) in gpus.iter().enumerate() {
-        let (bdf, version) = (&gpu.bdf, driver.version);
+        let (bdf, version, model) = (&gpu.bdf, driver.version, driver.model);
         let text = format!(
-            "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t {}\n\
+            "Model: \t\t {model}\nIRQ:   \t\t {}\n\
              GPU UUID: \t GPU-00000000-0000-0000-0000-{minor:012}\nVideo BIOS: \t 95.02.3c.80.b4\n\
              Bus Type: \t PCIe\nDMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\nBus Location: \t {bdf}\n\
              Device Minor: \t {minor}\nGPU Firmware: \t {version}\nGPU Excluded:\t No\n",
@@ -99,11 +128,10 @@ fn nodes(gpus: usize) -> Vec<(String, u32, u32)> {
 }
 
 fn write_files(driver: &Driver, to: &Path) -> io::Result<()> {
-    let (libraries, firmware) = if driver.appliance {
-        ("run/firstlight/driver/lib", "run/firstlight/driver/firmware")
-    } else {
-        ("usr/lib/x86_64-linux-gnu", "usr/lib/firmware")
-    };
+    let (libraries, firmware) = driver.home.folders();
+    if driver.home == Home::Mounted {
+        file(to, "sys/module/firmware_class/parameters/path", &format!("/{firmware}\n"))?;
+    }
     for name in ["libcuda.so", "libnvidia-ml.so"] {
         let target = format!("{name}.{}", driver.libraries);
         file(to, &format!("{libraries}/{target}"), "")?;
@@ -116,7 +144,7 @@ fn write_files(driver: &Driver, to: &Path) -> io::Result<()> {
 fn own_lines(driver: &Driver, gpus: &[&Function]) -> Vec<String> {
     let loading = "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64";
     let mut lines = vec![format!("{loading}  {}  Release Build", driver.version)];
-    if driver.appliance {
+    if driver.is_ours() {
         lines.insert(0, "NVRM: firstlight patch level 1".to_owned());
         lines.extend(gpus.iter().filter_map(|gpu| bar1_line(gpu)));
     }

@@ -1,9 +1,9 @@
-//! Machines whose fabric is as it should be and whose driver is not.
+//! Machines that are about the driver: what goes wrong with it, and one that needs no patch.
 
-use super::config::Link;
-use super::driver::Driver;
-use super::machine::Machine;
-use super::parts::{BAR1_256M, MEMORY_32, MEMORY_64, gpu_config};
+use super::config::{Config, Link, Port};
+use super::driver::{Driver, Home};
+use super::machine::{Function, Machine};
+use super::parts::{BAR1_256M, MEMORY_32, MEMORY_64, Spot, function, gpu_config, host_bridge};
 use super::small::workstation_with;
 
 /// After an upgrade of the libraries without a restart.
@@ -27,6 +27,23 @@ pub fn small_bar1() -> Machine {
             }
         },
     )
+}
+
+/// A virtual machine with a GPU that has peer-to-peer of its own, and no root port above it.
+pub fn h200() -> Machine {
+    let bus = Spot::on("pci0000:00", -1, "0-15");
+    let (bar, link) = (0x1000_0000_0000, Link::full(5, 16));
+    let config = Config::new(0x10de, 0x2335, 0x030200, 0).express(Port::Endpoint, Some(link)).done();
+    let gpu = Function {
+        link: Some(link),
+        driver: Some("nvidia"),
+        bars: vec![(0, bar + (258 << 30), 16 << 20, MEMORY_64), (2, bar, 256 << 30, MEMORY_64)],
+        ..function(&bus, "0000:00:06.0", (0x10de, 0x2335, 0x030200), config)
+    };
+    let driver = Driver { home: Home::Mounted, model: "NVIDIA H200", ..Driver::stock("580.159.04") };
+    let about = "a virtual machine with one H200: BAR1 at index 2, its driver mounted, no patch needed";
+    let functions = vec![host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57), gpu];
+    Machine { driver, ..Machine::new("h200-vm", about, functions) }
 }
 
 /// Peer mappings that the GPU cannot use, as a driver logs them that has only half of the patch.

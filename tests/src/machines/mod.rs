@@ -17,7 +17,7 @@ pub use tree::write;
 use std::path::PathBuf;
 
 /// Every machine that is checked in.
-pub const ALL: [fn() -> Machine; 17] = [
+pub const ALL: [fn() -> Machine; 18] = [
     epyc::eight,
     epyc::eight_before,
     small::switch,
@@ -31,6 +31,7 @@ pub const ALL: [fn() -> Machine; 17] = [
     small::narrow_link,
     small::nouveau,
     small::boot_display,
+    drivers::h200,
     small::small_bars,
     drivers::mismatch,
     drivers::small_bar1,

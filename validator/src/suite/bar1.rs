@@ -13,6 +13,7 @@ use crate::host::kmsg::Line;
 use crate::host::nvidia::log;
 use crate::outcome::Judgement;
 use crate::pcie::model::Device;
+use crate::pcie::text::layout::size;
 use std::collections::BTreeMap;
 
 pub(super) const TEST: Test = Test {
@@ -119,13 +120,6 @@ fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
     let expected = if wanted == SMALL + 1 { what.to_owned() } else { format!("the {} {what}", size(wanted)) };
     let message = format!("BAR1 of {} is {}, expected {expected}", gpu.bdf, size(bar.bytes));
     told(severity, Some(bar.bytes), (wanted != SMALL + 1).then_some(wanted), message)
-}
-
-/// `32 GiB`, `256 MiB`, `23.6 GiB`.
-fn size(bytes: u64) -> String {
-    let tenths = |unit: u64| (bytes / (unit / 10), unit);
-    let (n, unit) = if bytes >= 1 << 30 { (tenths(1 << 30).0, "GiB") } else { (tenths(1 << 20).0, "MiB") };
-    if n % 10 == 0 { format!("{} {unit}", n / 10) } else { format!("{}.{} {unit}", n / 10, n % 10) }
 }
 
 #[cfg(test)]

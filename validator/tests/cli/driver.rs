@@ -137,6 +137,20 @@ fn without_a_gpu_the_driver_stage_is_told_and_a_pass_stays_a_pass() {
 }
 
 #[test]
+fn a_gpu_with_peer_to_peer_of_its_own_needs_no_patch() {
+    let report = report(&Machine::recorded("h200-vm"));
+    let summary = |id: &str| test(&report, id)["summary"].as_str().unwrap();
+    assert_eq!(
+        summary("driver"),
+        "580.159.04: module, libcuda, libnvidia-ml, GSP firmware; its file is not at hand, the kernel took it"
+    );
+    assert_eq!(summary("bar1"), "1 GPUs: 256 GiB; more than 256 MiB; no other size is offered");
+    for id in ["driver-params", "patch", "bar1-static"] {
+        assert_eq!(test(&report, id)["outcome"], "not-applicable", "{id}");
+    }
+}
+
+#[test]
 fn a_library_path_of_the_configuration_is_read_below_the_root() {
     let machine = Machine::recorded("driver-mismatch");
     machine.write("opt/nvidia/libcuda.so.1", "");

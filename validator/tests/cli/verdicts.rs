@@ -36,6 +36,7 @@ fn every_recorded_machine_gets_the_verdict_that_it_is_recorded_for() {
         ("driver-mismatch", 1, "FAIL failed=driver"),
         ("epyc-8x4090", 0, "PASS failed=none"),
         ("epyc-8x4090-before", 1, "FAIL failed=cmdline,bar1,acs"),
+        ("h200-vm", 0, "PASS failed=none"),
         ("intel-pch", 1, "FAIL failed=bar1,acs"),
         ("iommu-translated", 1, "FAIL failed=cmdline,iommu,acs"),
         ("lost-cpus", 1, "FAIL failed=cpus"),

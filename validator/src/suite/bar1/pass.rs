@@ -3,35 +3,20 @@
 
 use super::Way;
 use crate::finding::{Code, Finding, Severity};
-use crate::host::modules::absent_is_none;
 use crate::outcome::{Judgement, Outcome};
+use crate::pcie::journal::Journal;
 use crate::pcie::model::Device;
 use crate::root::Root;
-use serde::Deserialize;
 
 /// Where `firstlight fabric fix` keeps its journal.
 const JOURNAL: &str = "run/firstlight/fabric.json";
 
-/// Of the journal only this counts here; a pass that touched no BAR says nothing.
-#[derive(Deserialize)]
-struct Said {
-    #[serde(default)]
-    findings: Vec<Finding>,
-}
-
 /// The pass's findings about BARs. No journal, no pass.
 pub(super) fn read(root: &Root) -> Vec<Finding> {
-    let said = absent_is_none(root.read(JOURNAL)).map_err(|e| e.to_string());
-    let said = said.and_then(|bytes| {
-        bytes.map(|b| serde_json::from_slice::<Said>(&b)).transpose().map_err(|e| e.to_string())
-    });
-    match said {
-        Ok(said) => {
-            let findings = said.into_iter().flat_map(|said| said.findings);
-            findings.filter(|f| f.code.starts_with("REBAR-")).collect()
-        }
+    match Journal::load(&root.join(JOURNAL), root.path()) {
+        Ok(journal) => journal.map(|j| j.findings).unwrap_or_default(),
         Err(why) => {
-            let message = format!("what the fabric pass did is not known: /{JOURNAL}: {why}");
+            let message = format!("what the fabric pass did is not known: {why}");
             vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)]
         }
     }
@@ -43,7 +28,7 @@ pub(super) fn explained(said: Judgement, told: Vec<Finding>, gpus: &[(&Device, W
     let native =
         |f: &Finding| gpus.iter().any(|(gpu, way)| *way == Way::Native && gpu.bdf.to_string() == f.subject);
     let weighed = told.into_iter().map(|mut finding| {
-        if native(&finding) && finding.code != "REBAR-BROKEN" {
+        if native(&finding) && !finding.is(Code::RebarBroken) {
             finding.severity = Severity::Info;
         }
         finding
@@ -61,16 +46,9 @@ mod tests {
     use super::super::super::fixture;
     use super::*;
     use crate::host::nvidia::fixture::machine;
-    use serde_json::json;
 
-    fn told(code: &str, severity: &str) -> Vec<Finding> {
-        let finding = json!({ "code": code, "severity": severity, "subject": "0000:10:00.0", "message": "said",
-            "measured": null, "expected": null, "unit": null, "evidence": [], "cause": "c", "remedy": "r" });
-        let foreign = json!({ "code": "ACS-STUCK", "severity": "fail", "subject": "x", "message": "said",
-            "measured": null, "expected": null, "unit": null, "evidence": [], "cause": "c", "remedy": "r" });
-        let journal =
-            json!({ "schema": "firstlight.journal/1", "entries": [], "findings": [finding, foreign] });
-        read(&Root::new(machine(&[(JOURNAL, &journal.to_string())]).path()))
+    fn told(code: Code, severity: Severity) -> Vec<Finding> {
+        vec![code.finding(severity, "0000:10:00.0", "said")]
     }
 
     fn after(told: Vec<Finding>, way: Way) -> Judgement {
@@ -82,26 +60,31 @@ mod tests {
 
     #[test]
     fn what_the_pass_said_stands_beside_what_is_measured() {
-        let said = after(told("REBAR-RESIZED", "info"), Way::Bar1);
+        let said = after(told(Code::RebarResized, Severity::Info), Way::Bar1);
         assert_eq!(
             (said.outcome(), said.findings.len(), said.summary.as_str()),
             (Outcome::Pass, 1, "1 GPUs: 32 GiB")
         );
-        let said = after(told("REBAR-NO-ROOM", "fail"), Way::Bar1);
+        let said = after(told(Code::RebarNoRoom, Severity::Fail), Way::Bar1);
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "said"));
     }
 
     #[test]
     fn where_peers_go_another_way_only_a_broken_gpu_counts() {
-        assert_eq!(after(told("REBAR-NO-ROOM", "fail"), Way::Native).outcome(), Outcome::Pass);
-        assert_eq!(after(told("REBAR-BROKEN", "error"), Way::Native).outcome(), Outcome::Error);
+        assert_eq!(after(told(Code::RebarNoRoom, Severity::Fail), Way::Native).outcome(), Outcome::Pass);
+        assert_eq!(after(told(Code::RebarBroken, Severity::Error), Way::Native).outcome(), Outcome::Error);
     }
 
     #[test]
-    fn no_journal_or_one_without_bars_says_nothing_and_a_damaged_one_warns() {
-        assert_eq!(read(&Root::new(machine(&[]).path())), vec![]);
-        assert_eq!(read(&Root::new(machine(&[(JOURNAL, "{\"entries\":[]}")]).path())), vec![]);
-        let [finding] = &read(&Root::new(machine(&[(JOURNAL, "{")]).path()))[..] else { panic!("one") };
+    fn the_journal_tells_it_and_a_damaged_one_warns() {
+        let dir = machine(&[(JOURNAL, "{")]);
+        let root = Root::new(dir.path());
+        let [finding] = &read(&root)[..] else { panic!("one") };
         assert!(finding.is(Code::SysUnreadable) && finding.severity == Severity::Warn);
+        let findings = told(Code::RebarNoRoom, Severity::Warn);
+        let journal = Journal { findings: findings.clone(), ..Journal::new(root.path()) };
+        journal.save(&root.join(JOURNAL)).unwrap();
+        assert_eq!(read(&root), findings);
+        assert_eq!(read(&Root::new(machine(&[]).path())), vec![]);
     }
 }

@@ -48,7 +48,7 @@ fn known_memory_decides_over_what_is_offered() {
     let said = say(&machine(32 << 30, &[64 << 30]), Way::Bar1, Some(MEMORY));
     assert_eq!(said.summary, "2 GPUs: 32 GiB; that is all of their memory");
     let said = say(&machine(16 << 30, &[16 << 30]), Way::Bar1, Some(MEMORY));
-    assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 16 GiB, expected the 23.6 GiB of memory");
+    assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 16 GiB, expected the 24210 MiB of memory");
 }
 
 #[test]
