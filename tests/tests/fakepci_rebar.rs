@@ -79,6 +79,69 @@ fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
     booted.says("BAR1 2 of 2 full size");
 }
 
+#[test]
+fn eight_gpus_behind_two_switches_become_full() {
+    let mut topology = Topology::new();
+    for dev in [1, 2] {
+        let root = topology.root_port(dev, "");
+        for port in topology.switch(root, [""; 4]) {
+            topology.gpu(port, "");
+        }
+    }
+    topology.parameter("window=0x8000000000");
+    let booted = boot(&topology);
+
+    let gpus: Vec<String> =
+        [3, 4, 5, 6, 9, 10, 11, 12].iter().map(|bus| format!("0001:{bus:02x}:00.0")).collect();
+    let gpus: Vec<&str> = gpus.iter().map(String::as_str).collect();
+    booted.bars_are_sound(&gpus);
+    for gpu in gpus {
+        assert!(booted.bar1(gpu).is(32 * GIB), "{gpu}: {:x?}\n{booted}", booted.bar1(gpu));
+    }
+    booted.says("BAR1 8 of 8 full size");
+}
+
+#[test]
+fn restore_gives_firmwares_sizes_back() {
+    let mut topology = Topology::new();
+    let root = topology.root_port(1, "");
+    for port in topology.switch(root, ["", ""]) {
+        topology.gpu(port, "");
+    }
+    let boot = Boot::shipped().fakepci(&topology).unwrap().append("firstlight.driver.load=false");
+    let script =
+        ["firstlight fabric restore > /run/kept/restore; echo $? >> /run/kept/restore", bars::KEEP].concat();
+    let booted = boot.workload(&script).whatever_the_verdict().run().unwrap();
+
+    booted.says("BAR1 2 of 2 full size");
+    let gpus = ["0001:03:00.0", "0001:04:00.0"];
+    booted.bars_are_sound(&gpus);
+    let said = booted.text("kept/restore");
+    for gpu in gpus {
+        assert!(said.contains(&format!("{gpu} BAR1 32 GiB -> 256 MiB")), "{said}");
+        assert!(booted.bar1(gpu).is(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
+    }
+    assert!(said.ends_with("\n0"), "{said}");
+}
+
+/// The one that takes no size is found out while all are prepared; the other grows without it.
+#[test]
+fn a_neighbour_that_ignores_the_write_does_not_keep_the_other_small() {
+    let mut topology = Topology::new();
+    let root = topology.root_port(1, "");
+    let [a, b] = topology.switch(root, ["", ""]);
+    topology.gpu(a, "fault=rebar-readonly");
+    topology.gpu(b, "");
+    let booted = boot(&topology);
+
+    let gpus = ["0001:03:00.0", "0001:04:00.0"];
+    booted.bars_are_sound(&gpus);
+    assert!(booted.bar1(gpus[0]).is(256 << 20), "{:x?}\n{booted}", booted.bar1(gpus[0]));
+    assert!(booted.bar1(gpus[1]).is(32 * GIB), "{:x?}\n{booted}", booted.bar1(gpus[1]));
+    assert_eq!(codes(&booted, gpus[0]), ["REBAR-IGNORED"]);
+    assert_eq!(codes(&booted, gpus[1]), ["REBAR-RESIZED"]);
+}
+
 /// 96 GiB do not hold three times 32 GiB beside the rest: the three get 16 GiB, the same for all.
 #[test]
 fn three_gpus_that_do_not_fit_step_down_together() {

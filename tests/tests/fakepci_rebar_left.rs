@@ -87,6 +87,36 @@ fn no_room_below_a_switch_puts_everything_back() {
     assert!(evidence.contains("together with its neighbours"), "{evidence}");
 }
 
+/// A rescan below one port may, when it finds no room, take the windows of all others away: who works
+/// there, with a driver, must not notice anything.
+#[test]
+fn a_device_in_use_below_another_port_stays_where_it_is() {
+    let mut topology = Topology::new();
+    let first = topology.root_port(1, "");
+    let [a, b] = topology.switch(first, ["", ""]);
+    topology.gpu(a, "");
+    topology.gpu(b, "");
+    let second = topology.root_port(2, "");
+    topology.nic(second, "");
+    topology.parameter("window=0x40000000");
+    topology.parameter(&format!("bind={NIC:#x}"));
+    let script = "
+case \" $* \" in *' fabric fix '*)
+\tmkdir -p /run/kept
+\tcat /sys/bus/pci/devices/0001:05:00.0/resource > /run/kept/before ;;
+esac
+exec /t/firstlight \"$@\"";
+    let boot = Boot::shipped().fakepci(&topology).unwrap().validator(script).unwrap();
+    let boot = boot.append("firstlight.driver.load=false").workload(bars::KEEP);
+    let booted = boot.whatever_the_verdict().run().unwrap();
+
+    as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
+    let evidence = finding(&booted, "0001:03:00.0")["evidence"].to_string();
+    assert!(evidence.contains("together with its neighbours"), "{evidence}");
+    assert_eq!(booted.text("kept/resource.0001:05:00.0"), booted.text("kept/before"));
+    booted.bars_are_sound(&["0001:03:00.0", "0001:04:00.0", "0001:05:00.0"]);
+}
+
 #[test]
 fn a_neighbour_in_use_is_never_taken_away() {
     let mut topology = Topology::new();

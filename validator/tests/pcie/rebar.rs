@@ -119,6 +119,20 @@ fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
     }
 }
 
+/// As an H200 shows itself in a virtual machine.
+#[test]
+fn a_large_bar1_without_the_capability_is_as_good_as_full() {
+    let copy = Copy::of("epyc-8x4090");
+    let mut fabric = copy.fabric();
+    for device in &mut fabric.devices {
+        device.rebar.clear();
+    }
+    let plan = plan(&fabric, RebarChoice::Fix, &[]);
+    assert_eq!((plan.gpus, plan.full, plan.rebar.len()), (8, 8, 0));
+    let codes: Vec<_> = plan.findings.iter().map(|f| (f.code.as_str(), f.severity)).collect();
+    assert_eq!(codes, [("REBAR-ABSENT", Severity::Info); 8]);
+}
+
 #[test]
 fn a_locked_down_kernel_is_left_alone() {
     let copy = machine();

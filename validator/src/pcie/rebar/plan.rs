@@ -3,7 +3,7 @@
 
 use super::said;
 use crate::config::RebarChoice;
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::host::screen::Framebuffer;
 use crate::pcie::model::{Bdf, Device, Fabric};
 use crate::pcie::text::layout::size;
@@ -76,7 +76,11 @@ pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Pl
         match step(gpu, &tree, screens) {
             Step::Full => plan.full += 1,
             Step::Grow(resize) => plan.rebar.push(resize),
-            Step::Leave(finding) => plan.findings.push(*finding),
+            Step::Leave(finding) => {
+                // A size that is fixed and large is all that there can be.
+                plan.full += usize::from(finding.severity == Severity::Info);
+                plan.findings.push(*finding);
+            }
             Step::Nothing => {}
         }
     }

@@ -20,7 +20,13 @@ pub(super) fn absent(gpu: &Device) -> Finding {
     let shown = gpu.config.bytes;
     let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
     let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
-    Code::RebarAbsent.finding(severity, &gpu.bdf, message)
+    let finding = Code::RebarAbsent.finding(severity, &gpu.bdf, message);
+    if small {
+        return finding;
+    }
+    finding
+        .because("the board or a hypervisor fixes the size of BAR1")
+        .remedy("nothing to do where BAR1 covers the GPU's memory")
 }
 
 /// Somebody uses the GPU.
