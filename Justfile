@@ -48,6 +48,11 @@ boots: image
     tests/fakepci/build.sh
     cargo test --locked -p firstlight-tests -- --test-threads=2
 
+# The driver's modules, built again in another folder, must be the same bytes (minutes).
+[group('check')]
+driver-repeat:
+    image/driver/repeat.sh
+
 # Licences, advisories, duplicates and origins of all crates (needs cargo-deny).
 [group('check')]
 deny:

@@ -45,7 +45,7 @@ progress() {
     awk -v log_file="$log" -v began="$began" '
         { print >> log_file }
         / CC / && ++files % 200 == 0 {
-            printf "firstlight: driver: %d files of about 1150, %d s\n", files, systime() - began > "/dev/stderr" }'
+            printf "firstlight: driver: %d files of about 1090, %d s\n", files, systime() - began > "/dev/stderr" }'
 }
 # Who, where and when go into a string of the module; paths into its warnings and asserts.
 build() {
