@@ -13,7 +13,9 @@ use std::io::{self, ErrorKind};
 pub(super) enum Alone {
     /// Hardware, registers and kernel agree on it.
     Done,
-    /// There are no addresses for it; all is as it was.
+    /// The kernel found no addresses for it, and said so; all is as it was.
+    NoSpace,
+    /// The kernel found no addresses for it, and said something else; all is as it was.
     NoRoom(String),
     /// No size will do, for this reason; all is as it was.
     Never(Code, String),
@@ -79,7 +81,7 @@ impl Machine<'_> {
 fn failure(error: &io::Error) -> Alone {
     let why = error.to_string();
     match (error.kind(), error.raw_os_error()) {
-        (ErrorKind::StorageFull, _) => Alone::NoRoom("ENOSPC".to_owned()),
+        (ErrorKind::StorageFull, _) => Alone::NoSpace,
         (ErrorKind::ResourceBusy, _) => Alone::Never(Code::RebarBusy, why),
         (ErrorKind::Unsupported, _) | (_, Some(ENOTSUPP)) => Alone::Never(Code::RebarPreserved, why),
         _ => Alone::Never(Code::RebarRefused, why),

@@ -9,6 +9,9 @@ use crate::finding::Code;
 use crate::pcie::journal::{Grown, JournalError, Try};
 use std::time::Instant;
 
+/// What a try came to when the kernel found no room.
+const NO_SPACE: &str = "ENOSPC";
+
 /// One GPU on its way.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -40,6 +43,11 @@ impl Member {
 
     fn note(&mut self, bytes: u64, together: bool) {
         self.entry.tries.push(Try { bytes, together, outcome: None });
+    }
+
+    /// The last word was the kernel's, that there is no room.
+    fn no_space(&self) -> bool {
+        self.entry.tries.last().is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
     }
 
     fn outcome(&mut self, text: &str) {
@@ -104,6 +112,7 @@ impl Group<'_> {
                 member.reached = Some(bytes);
                 member.outcome("done");
             }
+            Alone::NoSpace => member.outcome(NO_SPACE),
             Alone::NoRoom(why) => member.outcome(&why),
             Alone::Never(code, why) => {
                 member.outcome(&why);
@@ -125,6 +134,13 @@ impl Group<'_> {
         let broken = members.iter().any(|m| matches!(m.end, Some(End::Broken(_))));
         if broken || wanting.is_empty() || Instant::now() > self.until {
             return Ok(!broken);
+        }
+        if let [(at, _)] = wanting[..]
+            && members
+                .get(at)
+                .is_some_and(|m| m.no_space() && !self.machine.shares(port, m.gpu.bdf).unwrap_or(true))
+        {
+            return Ok(true);
         }
         for (at, bytes) in &wanting {
             if let Some(member) = members.get_mut(*at) {

@@ -110,6 +110,7 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
     };
     match machine.alone(&gpu, entry.before_bytes) {
         Alone::Done => Ok(BarOutcome::Restored),
+        Alone::NoSpace => left("there is no room for it".to_owned()),
         Alone::NoRoom(why) | Alone::Never(_, why) | Alone::Broken(why) => left(why),
     }
 }

@@ -136,6 +136,6 @@ impl Machine<'_> {
     }
 }
 
-fn unread(file: &str, source: io::Error) -> Trouble {
+pub(super) fn unread(file: &str, source: io::Error) -> Trouble {
     Trouble::Io { what: "reading", file: file.to_owned(), source }
 }

@@ -5,11 +5,12 @@
 //! were there.
 
 use super::plan::Resize;
-use super::state::State;
+use super::state::{State, unread};
 use super::{DEVICES, Machine, Trouble};
 use crate::host::screen;
 use crate::pcie::model::Bdf;
 use crate::pcie::text::layout::size;
+use std::path::{Path, PathBuf};
 
 /// What came of one set of sizes.
 #[derive(Debug)]
@@ -73,15 +74,38 @@ impl Machine<'_> {
         }
     }
 
+    /// True unless `gpu` has all of the port's window to itself: then the kernel's own resize widens
+    /// that as far as it goes, and nothing is won by removing anything.
+    pub(super) fn shares(&self, port: Bdf, gpu: Bdf) -> Result<bool, Trouble> {
+        let (port, own) = (port.to_string(), self.path(gpu)?);
+        let on = |path: &Path, name: &str| path.iter().any(|part| part.to_str() == Some(name));
+        for other in self.functions()? {
+            let same_card = Bdf { function: 0, ..other } == Bdf { function: 0, ..gpu };
+            if !same_card && on(&self.path(other)?, &port) && !on(&own, &other.to_string()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Every function that the kernel knows.
+    fn functions(&self) -> Result<Vec<Bdf>, Trouble> {
+        let names = self.root.names(DEVICES).map_err(|e| unread(DEVICES, e))?;
+        Ok(names.iter().filter_map(|name| name.to_string_lossy().parse().ok()).collect())
+    }
+
+    /// The folder of a function, which names every port above it.
+    fn path(&self, bdf: Bdf) -> Result<PathBuf, Trouble> {
+        let file = format!("{DEVICES}/{bdf}");
+        self.root.link(&file).map_err(|e| unread(&file, e))
+    }
+
     /// `port` and everything below it as it is now.
     fn below<'a>(&self, port: Bdf, targets: &[Target<'a>]) -> Result<Vec<Below<'a>>, Trouble> {
-        let read = |source| Trouble::Io { what: "reading", file: DEVICES.to_owned(), source };
         let name = port.to_string();
         let mut below = Vec::new();
-        for entry in self.root.names(DEVICES).map_err(read)? {
-            let Ok(bdf) = entry.to_string_lossy().parse::<Bdf>() else { continue };
-            let link = self.root.link(format!("{DEVICES}/{bdf}")).map_err(read)?;
-            if !link.iter().any(|part| part.to_str() == Some(&name)) {
+        for bdf in self.functions()? {
+            if !self.path(bdf)?.iter().any(|part| part.to_str() == Some(&name)) {
                 continue;
             }
             let target = targets.iter().find(|(gpu, _)| gpu.bdf == bdf).copied();

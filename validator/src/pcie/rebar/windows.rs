@@ -1,6 +1,7 @@
 //! The address windows that a GPU's BAR1 has to fit into, for a finding's evidence: the root port's,
 //! and the one of the root bus around it.
 
+use super::state::unread;
 use super::{DEVICES, Machine};
 use crate::pcie::model::Bdf;
 use crate::pcie::text::layout::size;
@@ -11,15 +12,21 @@ const WANTED: u64 = 0x2200;
 const NO_WINDOWS: usize = 7;
 
 impl Machine<'_> {
-    /// In words; silent about what cannot be read.
+    /// In words; what cannot be read is told as that.
     pub(super) fn windows(&self, port: Bdf) -> Vec<String> {
-        let text = self.root.text(format!("{DEVICES}/{port}/resource")).unwrap_or_default();
+        let (own, map) = (format!("{DEVICES}/{port}/resource"), "proc/iomem".to_owned());
+        let read = |file: &str| self.root.text(file).map_err(|e| vec![unread(file, e).to_string()]);
+        let text = match read(&own) {
+            Ok(text) => text,
+            Err(why) => return why,
+        };
         let windows: Vec<(u64, u64)> = text.lines().skip(NO_WINDOWS).filter_map(prefetchable).collect();
         let own = windows.iter().map(|(start, end)| format!("window of {port}: {}", words(*start, *end)));
-        let map = self.root.text("proc/iomem").unwrap_or_default();
-        let around = windows.iter().filter_map(|(start, _)| outermost(&map, *start));
-        let around = around.map(|(start, end, name)| format!("in {name}: {}", words(start, end)));
-        own.chain(around).collect()
+        let around = read(&map).map(|map| {
+            let found = windows.iter().filter_map(|(start, _)| outermost(&map, *start));
+            found.map(|(start, end, name)| format!("in {name}: {}", words(start, end))).collect()
+        });
+        own.chain(around.unwrap_or_else(|why| why)).collect()
     }
 }
 
