@@ -40,8 +40,8 @@ fn account(booted: &Booted) -> Value {
 
 fn module(booted: &Booted, name: &str) -> Value {
     let account = account(booted);
-    let modules = account["modules"].as_array().into_iter().flatten();
-    modules.filter(|m| m["name"] == name).next_back().cloned().unwrap_or_else(|| panic!("{account}"))
+    let mut modules = account["modules"].as_array().into_iter().flatten();
+    modules.rfind(|m| m["name"] == name).cloned().unwrap_or_else(|| panic!("{account}"))
 }
 
 /// The codes that init found, with their subjects.

@@ -249,6 +249,24 @@ fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
     }
 }
 
+/// The validator has a cause and a remedy for whatever init may write into its account of the driver.
+#[test]
+fn the_validator_knows_every_code_that_init_may_write() {
+    let init = text("init/src/driver/report.rs");
+    let (_, codes) = init.split_once("pub enum Code {").unwrap();
+    let (codes, _) = codes.split_once("\n}").unwrap();
+    let codes: Vec<_> =
+        codes.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('/')).collect();
+    assert!(codes.len() > 10, "{codes:?}");
+    let known = text("validator/src/host/nvidia/account.rs");
+    for code in codes {
+        assert!(
+            known.contains(&format!("Code::{code}")),
+            "validator/src/host/nvidia/account.rs lacks {code}"
+        );
+    }
+}
+
 /// What `firstlight list` prints.
 fn listed(words: &[&str]) -> String {
     let arguments = ["run", "--quiet", "--locked", "-p", "firstlight", "--", "list"];
