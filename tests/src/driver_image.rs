@@ -50,7 +50,9 @@ impl DriverImage {
     fn place(&self, name: &str) -> Result<()> {
         let path = self.tree().join(name);
         let is_file = name.ends_with(".bin") || name.contains(".so");
-        let made = if is_file { fs::write(&path, "") } else { fs::create_dir_all(&path) };
+        let folder = path.parent().filter(|_| is_file).unwrap_or(&path);
+        let made =
+            fs::create_dir_all(folder).and_then(|()| if is_file { fs::write(&path, "") } else { Ok(()) });
         made.map_err(Error::file("create", path))
     }
 
