@@ -181,6 +181,25 @@ fn a_kernel_that_takes_no_modules_is_named() {
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
+/// Memory that is in use when the workload starts, driver image and all.
+const MOST_MEMORY_MB: u64 = 450;
+
+#[test]
+fn the_root_takes_no_more_memory_than_it_may() {
+    let boot = Boot::shipped().memory(MEMORY_MIB).append("firstlight.expect.gpus=0");
+    let booted = boot.workload("cp /proc/meminfo /run/kept/meminfo").run().unwrap();
+    let meminfo = booted.text("kept/meminfo");
+    let value = |key: &str| {
+        let line =
+            meminfo.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_else(|| panic!("{key} in {meminfo}"));
+        line.trim_start_matches(':').split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+            / 1_000_000
+    };
+    let used = value("MemTotal") - value("MemAvailable");
+    println!("{used} MB are in use, {} MB of it the root's files", value("Shmem"));
+    assert!((1..=MOST_MEMORY_MB).contains(&used), "{used} MB\n{meminfo}");
+}
+
 #[test]
 fn firmware_and_libraries_stay_within_reach_of_a_new_root() {
     let booted = boot()
