@@ -7,6 +7,7 @@ pub mod bars;
 pub mod boot;
 pub mod booted;
 pub mod config_space;
+pub mod driver_bench;
 pub mod driver_image;
 pub mod error;
 pub mod fakepci;

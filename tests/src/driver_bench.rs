@@ -1,0 +1,143 @@
+//! A folder to feed the driver's build from: trees, installers and descriptions that a test makes, and a
+//! cache of its own, so that what a failed build leaves behind is seen. No driver is compiled.
+
+use crate::image::workspace;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder to build in, with a cache that shares only the tools and downloads with the user's.
+#[derive(Debug)]
+pub struct Bench(tempfile::TempDir);
+
+impl Bench {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// When the folder cannot be made; so everywhere here: a test stops at the first surprise.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it makes a folder")]
+    pub fn new() -> Self {
+        let bench = Self(tempfile::tempdir().unwrap());
+        let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
+        let user = std::env::var("XDG_CACHE_HOME").unwrap_or(format!("{home}/.cache"));
+        let user = std::env::var("FIRSTLIGHT_CACHE").unwrap_or(format!("{user}/firstlight"));
+        fs::create_dir(bench.path("cache")).unwrap();
+        for shared in ["trees", "debs"] {
+            symlink(Path::new(&user).join(shared), bench.path("cache").join(shared)).unwrap();
+        }
+        for empty in ["kernel/source", "kernel/build", "kernel/modules"] {
+            fs::create_dir_all(bench.path(empty)).unwrap();
+        }
+        bench
+    }
+
+    /// A path in it.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file and the folders above it.
+    pub fn write(&self, name: &str, data: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, data).unwrap();
+        path
+    }
+
+    /// A tree that looks like NVIDIA's modules of a version.
+    pub fn tree(&self, version: &str) -> PathBuf {
+        self.write("tree/version.mk", format!("NVIDIA_VERSION = {version}\n"));
+        self.write("tree/src/nvidia/Makefile", "all:\n\tfalse\n");
+        self.write("tree/COPYING", "MIT\n");
+        self.write("tree/kernel-open/nvidia/nv.c", "one\ntwo\nthree\nfour\nfive\n");
+        self.path("tree")
+    }
+
+    /// An installer as NVIDIA makes them: some lines of shell, then a packed tar.
+    pub fn installer(&self, version: &str) -> PathBuf {
+        for file in ["libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"] {
+            // long and not repetitive, so that a cut takes away more than the end of the archive
+            let noise: Vec<u8> =
+                (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+            self.write(&format!("run/{file}.{version}"), noise);
+        }
+        for gsp in ["gsp_ga10x.bin", "gsp_tu10x.bin"] {
+            self.write(&format!("run/firmware/{gsp}"), "firmware");
+        }
+        self.write("run/LICENSE", "licence");
+        self.write("run/nvidia-smi", "program");
+        let packed = self.path("packed");
+        let tar = format!("tar -C {} -cf - . | xz > {}", self.path("run").display(), packed.display());
+        assert!(Command::new("sh").args(["-c", &tar]).status().unwrap().success());
+        let md5 = Command::new("md5sum").arg(&packed).output().unwrap();
+        let md5 = String::from_utf8_lossy(&md5.stdout)[..32].to_owned();
+        let header = format!("#!/bin/sh\nskip=5\nMD5=\"{md5}\"\nexit 1\n");
+        let bytes = [header.into_bytes(), fs::read(packed).unwrap()].concat();
+        self.write(&format!("NVIDIA-Linux-x86_64-{version}.run"), bytes)
+    }
+
+    /// A description like the project's own, with these replacements.
+    pub fn description(&self, replace: &[(&str, &str)]) -> PathBuf {
+        let mut text = fs::read_to_string(workspace().join("image/driver/source.toml")).unwrap();
+        for (from, to) in replace {
+            assert!(text.contains(from), "source.toml holds no {from}");
+            text = text.replace(from, to);
+        }
+        self.write("source.toml", text)
+    }
+
+    /// A description of `files`: this tree, no patches, this installer with its true hash or another.
+    pub fn files(&self, version: &str, run: &Path, run_hash: &str) {
+        let hash = if run_hash.is_empty() { sha256(run) } else { run_hash.to_owned() };
+        self.description(&[
+            ("version = \"555.58.02\"", &format!("version = \"{version}\"")),
+            ("source = \"debian\"", "source = \"files\""),
+            ("patches = \"patches/555.58.02\"", "patches = \"\""),
+            ("patch = \"1\"", "patch = \"\""),
+            ("modules = \"\"", "modules = \"tree\""),
+            ("run = \"\"", &format!("run = \"{}\"", run.display())),
+            ("run_sha256 = \"\"", &format!("run_sha256 = \"{hash}\"")),
+        ]);
+    }
+
+    /// Runs one of the scripts of image/driver with this bench's cache and description.
+    pub fn script(&self, name: &str, arguments: &[&Path]) -> Output {
+        Command::new(workspace().join("image/driver").join(name))
+            .args(arguments)
+            .env("FIRSTLIGHT_CACHE", self.path("cache"))
+            .env("FIRSTLIGHT_DRIVER", self.path("source.toml"))
+            .output()
+            .unwrap()
+    }
+
+    /// Runs the whole build, which must fail with one error of these words and leave nothing.
+    pub fn refuses(&self, words: &[&str]) {
+        fs::write(self.path("kernel/release"), "6.12.107-firstlight\n").unwrap();
+        let output = self.script("build.sh", &[&self.path("kernel")]);
+        one_error(&output, words);
+        let left: Vec<_> = fs::read_dir(self.path("cache/driver"))
+            .map(|entries| entries.map(|e| e.unwrap().file_name()).collect())
+            .unwrap_or_default();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+fn sha256(path: &Path) -> String {
+    let output = Command::new("sha256sum").arg(path).output().unwrap();
+    String::from_utf8_lossy(&output.stdout)[..64].to_owned()
+}
+
+/// The command failed, nothing went to its result, and its one error line has these words.
+pub fn one_error(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "it succeeded: {text}");
+    assert!(output.stdout.is_empty(), "it gave a result: {}", String::from_utf8_lossy(&output.stdout));
+    let errors: Vec<&str> = text.lines().filter(|l| l.starts_with("firstlight: error:")).collect();
+    assert_eq!(errors.len(), 1, "{text}");
+    for word in words {
+        assert!(errors[0].contains(word), "no '{word}' in: {}", errors[0]);
+    }
+}

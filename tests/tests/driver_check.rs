@@ -1,0 +1,113 @@
+//! A driver image is refused when its parts do not belong together, with one line that names both sides.
+
+use harness::driver_bench::{Bench, one_error};
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// A 64-bit ELF file with these sections.
+fn elf(sections: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut names = vec![0];
+    let mut body = vec![0; 64];
+    let mut headers = vec![[0_u64; 8]];
+    for (name, data) in sections.iter().copied().chain([(".shstrtab", [].as_slice())]) {
+        let at = names.len() as u64;
+        names.extend(name.bytes().chain([0]));
+        let data = if name == ".shstrtab" { names.clone() } else { data.to_vec() };
+        headers.push([at, 1, 0, 0, body.len() as u64, data.len() as u64, 0, 0]);
+        body.extend(data);
+    }
+    let table = body.len() as u64;
+    for [name, kind, flags, address, offset, size, _, _] in &headers {
+        body.extend((*name as u32).to_le_bytes());
+        body.extend((*kind as u32).to_le_bytes());
+        for field in [flags, address, offset, size] {
+            body.extend(field.to_le_bytes());
+        }
+        body.extend([0; 24]);
+    }
+    body[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    body[40..48].copy_from_slice(&table.to_le_bytes());
+    body[58..60].copy_from_slice(&64_u16.to_le_bytes());
+    body[60..62].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+    body[62..64].copy_from_slice(&(headers.len() as u16 - 1).to_le_bytes());
+    body
+}
+
+fn module(version: &str, kernel: &str, compiler: &str, patch: &str) -> Vec<u8> {
+    let info = format!("version={version}\0vermagic={kernel} SMP mod_unload \0firstlight.patch={patch}\0");
+    elf(&[(".modinfo", info.as_bytes()), (".comment", format!("\0GCC: {compiler}\0").as_bytes())])
+}
+
+/// A driver image in which everything fits, and a kernel to compare it with.
+fn good_image(bench: &Bench) {
+    const KERNEL: &str = "6.12.107-firstlight";
+    bench.write("kernel/modules/a.ko", module("1", KERNEL, "14.2.0", ""));
+    bench
+        .write("image/driver.toml", format!("version = \"570.1.2\"\npatch = \"1\"\nkernel = \"{KERNEL}\"\n"));
+    for name in ["nvidia", "nvidia-uvm"] {
+        bench.write(&format!("image/modules/{name}.ko"), module("570.1.2", KERNEL, "14.2.0", "1"));
+    }
+    for name in ["libcuda", "libnvidia-ml"] {
+        bench.write(&format!("image/lib/{name}.so.570.1.2"), b"\x7fELF..\x00570.1.2\x00");
+        symlink(format!("{name}.so.570.1.2"), bench.path(&format!("image/lib/{name}.so.1"))).unwrap();
+    }
+    bench.write("image/firmware/nvidia/570.1.2/gsp_ga10x.bin", "firmware");
+}
+
+#[test]
+fn an_image_whose_parts_belong_together_passes() {
+    let bench = Bench::new();
+    good_image(&bench);
+    let output = bench.script("check.sh", &[&bench.path("image"), &bench.path("kernel")]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Each way to be wrong, with what its line must name: both sides.
+#[test]
+fn an_image_with_a_part_that_does_not_belong_is_refused() {
+    const KERNEL: &str = "6.12.107-firstlight";
+    let toml =
+        |kernel: &str| format!("version = \"570.1.2\"\npatch = \"1\"\nkernel = \"{kernel}\"\n").into_bytes();
+    let cases: [(&str, Vec<u8>, &[&str]); 9] = [
+        ("modules/nvidia.ko", module("570.1.3", KERNEL, "14.2.0", "1"), &["nvidia.ko", "570.1.3", "570.1.2"]),
+        (
+            "modules/nvidia.ko",
+            module("570.1.2", "6.12.90-amd64", "14.2.0", "1"),
+            &["vermagic", "6.12.90-amd64", KERNEL],
+        ),
+        (
+            "modules/nvidia-uvm.ko",
+            module("570.1.2", KERNEL, "12.2.0", "1"),
+            &["nvidia-uvm.ko was compiled by", "12.2.0", "14.2.0"],
+        ),
+        ("modules/nvidia.ko", module("570.1.2", KERNEL, "14.2.0", ""), &["patch level ''", "'1'"]),
+        ("modules/nvidia.ko", b"no module".to_vec(), &["nvidia.ko is not a kernel module"]),
+        ("modules/nvidia-drm.ko", b"x".to_vec(), &["the modules are", "nvidia-drm.ko"]),
+        (
+            "lib/libcuda.so.570.1.2",
+            b"\x7fELF..\x00570.1.3\x00".to_vec(),
+            &["libcuda.so.570.1.2", "570.1.3", "the driver is 570.1.2"],
+        ),
+        ("lib/libnvidia-ml.so.570.1.3", b"\x7fELF570.1.3".to_vec(), &["libnvidia-ml.so.570.1.3", "570.1.2"]),
+        ("driver.toml", toml("6.1.0"), &["driver.toml is for kernel '6.1.0'", KERNEL]),
+    ];
+    for (file, data, words) in cases {
+        refused(|bench| drop(bench.write(&format!("image/{file}"), data)), words);
+    }
+    refused(|b| fs::remove_file(b.path("image/lib/libcuda.so.1")).unwrap(), &["libcuda.so.1 is missing"]);
+    let firmware = |b: &Bench| b.path("image/firmware/nvidia/570.1.2");
+    refused(
+        |b| fs::rename(firmware(b), b.path("image/firmware/nvidia/550.1")).unwrap(),
+        &["GSP", "550.1", "570.1.2"],
+    );
+    refused(|b| fs::remove_dir_all(b.path("image/firmware")).unwrap(), &["GSP", "[]", "570.1.2"]);
+    refused(|b| fs::remove_dir_all(firmware(b)).unwrap(), &["GSP", "[]", "570.1.2"]);
+}
+
+/// A good image, spoilt in one way, gives one line with these words.
+fn refused(spoil: impl FnOnce(&Bench), words: &[&str]) {
+    let bench = Bench::new();
+    good_image(&bench);
+    spoil(&bench);
+    one_error(&bench.script("check.sh", &[&bench.path("image"), &bench.path("kernel")]), words);
+}
