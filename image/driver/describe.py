@@ -11,7 +11,7 @@ import sys
 import tomllib
 
 TOP = {"schema", "version", "source", "patches", "patch", "files", "include", "parameters", "family"}
-FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256"}
+FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256", "fabric_topologies"}
 INCLUDE = {"gsp", "ptxjitcompiler", "nccl"}
 
 

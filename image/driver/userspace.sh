@@ -68,7 +68,15 @@ from_files() {
         proven_file fabric_manager "$file" "$driver_files_fabric_manager_sha256"
         grep -qaF "$driver_version" "$file" || die "$(basename "$file") does not name version $driver_version, which the driver is"
         put 0755 "$file" bin/nv-fabricmanager "$(basename "$file")"
+        [ -z "$driver_files_fabric_topologies" ] || topologies "$(beside "$driver_files_fabric_topologies")"
     fi
+}
+
+# FOLDER: which GPU hangs on which switch, by machine; only the fabric manager reads them.
+topologies() {
+    local files=("$1"/*) file
+    [ ${#files[@]} -gt 0 ] || die "files.fabric_topologies: $1 holds no files"
+    for file in "${files[@]}"; do put 0644 "$file" "nvswitch/$(basename "$file")" "$(basename "$1")"; done
 }
 
 case $driver_source in debian) from_debian ;; files) from_files ;; esac
