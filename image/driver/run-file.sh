@@ -4,8 +4,8 @@
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 file=$1 to=$2 name=$(basename "$1")
-header=$(head -c 200000 "$file" | tr -d '\0' | LC_ALL=C grep -a -m 40 '^[A-Za-z0-9]*=' || true)
-word() { printf '%s\n' "$header" | sed -n "s/^$1=\"\{0,1\}\([0-9a-fA-F]*\)\"\{0,1\} *$/\1/p" | head -1; }
+header=$(head -c 200000 "$file" | tr -d '\0' | LC_ALL=C grep -a -E '^(skip|MD5)=' || true)
+word() { sed -n "s/^$1=\"\{0,1\}\([0-9a-fA-F]*\)\"\{0,1\} *$/\1/p" <<< "$header" | sed -n 1p; }
 skip=$(word skip) md5=$(word MD5)
 [ -n "$skip" ] || die "$name is no installer of NVIDIA's: its first lines name no skip="
 
