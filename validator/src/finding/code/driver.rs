@@ -75,7 +75,7 @@ macro_rules! driver {
         remedy "switch both on in the firmware's setup and run `firstlight fabric fix` before the driver is loaded"
     Bar1NotStatic "BAR1-NOT-STATIC"
         means "the driver has not mapped all of a GPU's memory into BAR1, which peer-to-peer through it needs"
-        cause "BAR1 is too small, a display sits on the GPU, or the parameter RMForceStaticBar1 is not in force"
+        cause "BAR1 is too small, a display sits on the GPU, or RMForceP2PType=2 is not among the registry keys"
         remedy "look at the tests bar1, display and driver-params, which name what stands in the way"
 
     } };
