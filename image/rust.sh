@@ -22,7 +22,8 @@ in_tools CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 "
 validator=$!
 # One address for a program that is alone in its address space; and no loader before it.
 in_tools RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
-    CARGO_TARGET_DIR=/build/target/static "${cargo_build[@]}" -p firstlight-init >&2
+    CARGO_TARGET_DIR=/build/target/static "${cargo_build[@]}" -p firstlight-init >&2 ||
+    { wait "$validator" || true; exit 1; }   # nothing goes on in the background after a failure
 wait "$validator"
 out=$target/bin
 mkdir -p "$out"

@@ -70,15 +70,20 @@ fn no_room_at_all_leaves_every_register_where_it_was() {
     }
 }
 
-/// Moving everything below the port aside costs all GPUs their addresses when it does not fit.
-#[test]
-fn no_room_below_a_switch_puts_everything_back() {
+fn two_gpus_and_a_nic_on_one_switch() -> Topology {
     let mut topology = Topology::new();
     let root = topology.root_port(1, "");
     let [a, b, c] = topology.switch(root, ["", "", ""]);
     topology.gpu(a, "");
     topology.gpu(b, "");
     topology.nic(c, "");
+    topology
+}
+
+/// Moving everything below the port aside costs all GPUs their addresses when it does not fit.
+#[test]
+fn no_room_below_a_switch_puts_everything_back() {
+    let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter("window=0x40000000");
     let booted = boot(&topology, "");
     as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
@@ -119,12 +124,7 @@ exec /t/firstlight \"$@\"";
 
 #[test]
 fn a_neighbour_in_use_is_never_taken_away() {
-    let mut topology = Topology::new();
-    let root = topology.root_port(1, "");
-    let [a, b, c] = topology.switch(root, ["", "", ""]);
-    topology.gpu(a, "");
-    topology.gpu(b, "");
-    topology.nic(c, "");
+    let mut topology = two_gpus_and_a_nic_on_one_switch();
     topology.parameter(&format!("bind={NIC:#x}"));
     let booted = boot(&topology, "");
     as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");
