@@ -1,0 +1,7 @@
+// All kernels as one module: what compile.py compiles.
+
+#include "atomics.cu"
+#include "copy.cu"
+#include "pattern.cu"
+#include "pingpong.cu"
+#include "time.cu"
