@@ -40,12 +40,14 @@ pub enum Command {
         #[command(subcommand)]
         action: Fabric,
     },
-    /// The matrix and legend of `nvidia-smi topo -m`, without its driver
+    /// The matrix and legend of `nvidia-smi topo -m`, from sysfs and NVML
     Topo {
         /// The matrix as JSON, to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
+    /// The tables of p2pBandwidthLatencyTest, once it is proven that data arrives
+    P2p(P2p),
     /// Every test: id, level, deadline, what a pass proves
     List {
         /// The list as JSON, to a file or `-`
@@ -74,6 +76,9 @@ pub enum Command {
     /// Runs tests for `validate`, which speaks to it through pipes
     #[command(hide = true)]
     Worker,
+    /// The other process of a worker's test between processes
+    #[command(hide = true)]
+    Partner,
 }
 
 /// `validate`
@@ -98,6 +103,20 @@ pub struct Validate {
 
 fn ids() -> PossibleValuesParser {
     PossibleValuesParser::new(suite::ids())
+}
+
+/// `p2p`
+#[derive(Debug, Clone, PartialEq, ClapArgs)]
+pub struct P2p {
+    /// The report of these tests as JSON, or the plan's, to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Place>,
+    /// Only show which pairs would be measured at the same time, and why not more; needs no driver
+    #[arg(long)]
+    pub plan: bool,
+    /// How thorough to be
+    #[arg(long, conflicts_with = "plan")]
+    pub level: Option<Level>,
 }
 
 /// `fabric`
@@ -251,7 +270,8 @@ mod tests {
             ("fabric fix --acs some", &["'some' is not an ACS policy; allowed are path, all, off"]),
             ("fabric plan --rebar grow", &["'grow'", "fix, check"]),
             ("render", &["<REPORT>", "--to"]),
-            ("p2p", &["'p2p'"]),
+            ("nccl", &["'nccl'"]),
+            ("p2p --plan --level quick", &["--plan", "--level"]),
             ("render r --to html", &["html", "text, json"]),
         ] {
             let why = wrong(line);

@@ -2,16 +2,22 @@
 //! talk to each other, and reports it. It knows PCIe and GPUs and nothing of being process 1.
 
 pub mod args;
+mod chain;
 pub mod cmd;
 pub mod config;
 pub mod finding;
+pub mod gpu;
 pub mod host;
+pub mod judge;
+pub mod measure;
 mod nearest;
 pub mod outcome;
+pub mod pattern;
 pub mod pcie;
 pub mod render;
 pub mod report;
 pub mod root;
 pub mod run;
+pub mod schedule;
 pub mod suite;
 mod time;

@@ -2,7 +2,9 @@
 //! evidence is never a pass.
 
 use crate::finding::{Finding, Severity};
+use crate::report::Matrix;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
 
 /// How one test ended, in one word.
@@ -29,6 +31,12 @@ pub struct Judgement {
     pub summary: String,
     /// Everything found on the way, the harmless included.
     pub findings: Vec<Finding>,
+    /// Measurements by pair.
+    #[serde(default)]
+    pub matrices: Vec<Matrix>,
+    /// Measurements of another shape.
+    #[serde(default)]
+    pub tables: Vec<Value>,
 }
 
 impl Judgement {
@@ -42,7 +50,7 @@ impl Judgement {
             Some(Severity::Fail) => Outcome::Fail,
             Some(Severity::Error) => Outcome::Error,
         };
-        Self { outcome, summary: summary.into(), findings }
+        Self { outcome, summary: summary.into(), findings, matrices: Vec::new(), tables: Vec::new() }
     }
 
     /// One finding says it all.
@@ -54,7 +62,25 @@ impl Judgement {
     /// There is nothing of the kind on this machine; `why` says so.
     #[must_use]
     pub fn not_applicable(why: impl Into<String>) -> Self {
-        Self { outcome: Outcome::NotApplicable, summary: why.into(), findings: Vec::new() }
+        Self {
+            outcome: Outcome::NotApplicable,
+            summary: why.into(),
+            findings: Vec::new(),
+            matrices: Vec::new(),
+            tables: Vec::new(),
+        }
+    }
+
+    /// The same, with what was measured.
+    #[must_use]
+    pub fn showing(self, matrices: Vec<Matrix>) -> Self {
+        Self { matrices, ..self }
+    }
+
+    /// The same, with tables of what was measured.
+    #[must_use]
+    pub fn with_tables(self, tables: Vec<Value>) -> Self {
+        Self { tables, ..self }
     }
 
     /// How the test ended.
@@ -75,7 +101,7 @@ impl Judgement {
         }
         let mut findings = self.findings;
         findings.extend(more);
-        Self::of(self.summary, findings)
+        Self { matrices: self.matrices, tables: self.tables, ..Self::of(self.summary, findings) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `firstlight fabric` and `topo`: what the fabric is, what would be done, doing it, undoing it.
 
+use super::nvlinks::nvlinks;
 use super::output::either;
 use super::{CommandError, FAILING, FINE, status};
 use crate::args::{Fabric as Action, Place};
@@ -12,7 +13,7 @@ use crate::pcie::plan::plan;
 use crate::pcie::rebar::{self, Sysfs};
 use crate::pcie::restore::{self, Restored};
 use crate::pcie::text;
-use crate::pcie::topo::{NvLinks, Topology};
+use crate::pcie::topo::Topology;
 use crate::root::Root;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -119,8 +120,9 @@ fn journal_of(root: &Root, given: Option<PathBuf>) -> PathBuf {
 }
 
 /// `topo`
-pub(super) fn topo(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
-    let topology = Topology::from(&read(root)?, &NvLinks::new());
+pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
+    let fabric = read(root)?;
+    let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric).unwrap_or_default());
     either(json, &topology, &topology.text())?;
     Ok(FINE)
 }

@@ -2,16 +2,20 @@
 //! with an exit status.
 
 mod fabric;
+mod nvlinks;
 mod output;
+mod p2p;
 mod report;
 mod validate;
 
 use crate::args::{Args, Command};
+use crate::chain::chain;
 use crate::config::{Config, ConfigError};
 use crate::finding::{self, Finding, Severity};
 use crate::render;
 use crate::root::Root;
 use crate::run::worker;
+use crate::suite;
 use output::OutputError;
 use std::io;
 
@@ -53,13 +57,7 @@ impl CommandError {
 
     /// An error with everything that it came from, in one line.
     fn undone(error: &dyn std::error::Error) -> Self {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(inner) = source {
-            text = format!("{text}: {inner}");
-            source = inner.source();
-        }
-        Self::Undone(text)
+        Self::Undone(chain(error))
     }
 }
 
@@ -82,12 +80,23 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             let (root, config) = setup()?;
             fabric::run(&root, &config, action)
         }
-        Command::Topo { json } => fabric::topo(&setup()?.0, json.as_ref()),
+        Command::Topo { json } => {
+            let (root, config) = setup()?;
+            fabric::topo(&root, &config, json.as_ref())
+        }
+        Command::P2p(asked) => {
+            let (root, config) = setup()?;
+            p2p::run(&root, config, &asked)
+        }
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),
         Command::Worker => {
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
+        Command::Partner => {
+            suite::partner().map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
     }

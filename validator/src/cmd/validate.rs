@@ -40,7 +40,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     Ok(report.verdict.exit_status())
 }
 
-fn deliver(report: &mut Report, place: &Place, console: &mut Console) {
+pub(super) fn deliver(report: &mut Report, place: &Place, console: &mut Console) {
     let written = json::pretty(report).map_err(|e| e.to_string());
     let written = written.and_then(|text| write(place, &text).map_err(|e| e.to_string()));
     if let Err(why) = written {
@@ -69,12 +69,12 @@ fn undelivered(report: &Report, why: &str) -> TestEntry {
 }
 
 /// Standard output, as far as anybody reads it.
-struct Console {
-    on: bool,
+pub(super) struct Console {
+    pub(super) on: bool,
 }
 
 impl Console {
-    fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         if !self.on {
             return;
         }

@@ -1,10 +1,12 @@
 //! The table of all findings: code, what it says, the usual cause, the next thing to do. Findings
 //! are made from it, `firstlight list --findings` prints it, and the README's table is that print.
-//! It stands in three files: here the machine, in `code/driver` NVIDIA's driver, in `code/itself`
-//! the validator. Each adds its lines to those before it and hands them on.
+//! It stands in four files: here the machine, in `code/driver` NVIDIA's driver, in `code/gpu` what
+//! the GPUs do, in `code/itself` the validator. Each adds its lines to those before it and hands them on.
 
 #[macro_use]
 mod driver;
+#[macro_use]
+mod gpu;
 #[macro_use]
 mod itself;
 
@@ -48,7 +50,7 @@ macro_rules! codes {
     };
 }
 
-driver! { [itself codes]
+driver! { [gpu itself codes]
     // The fabric.
     AcsRedirect "ACS-REDIRECT"
         means "a port on a GPU path sends peer traffic to the root complex instead of straight to the peer"
@@ -189,7 +191,7 @@ driver! { [itself codes]
         cause "the process is not root, or the recording holds no dev/kmsg"
         remedy "run as root"
     PcieAer "PCIE-AER"
-        means "the kernel logged a PCIe error while a test ran"
+        means "the kernel logged or counted a PCIe error while a test ran"
         cause "a link with bit errors: card, riser, cable or slot"
         remedy "reseat the device that the line names and run again; look at its link's speed and width"
     GpuXid "GPU-XID"
@@ -223,8 +225,8 @@ driver! { [itself codes]
         remedy "set console.screen = \"release\", or plug the screen into another display adapter"
     ExpectUnchecked "EXPECT-UNCHECKED"
         means "the configuration expects something that could not be looked at"
-        cause "the NVIDIA driver is not loaded, or this version measures no such thing"
-        remedy "load the driver, or take the key out of [expect]"
+        cause "the NVIDIA driver is not loaded, or the test that looks at it did not run"
+        remedy "load the driver and run the test, or take the key out of [expect]"
 }
 
 #[cfg(test)]

@@ -9,5 +9,6 @@ pub mod iommu;
 pub mod kmsg;
 pub mod madt;
 pub mod modules;
+pub mod near;
 pub mod nvidia;
 pub mod screen;

@@ -20,4 +20,4 @@ pub mod topo;
 pub mod tree;
 
 #[cfg(test)]
-mod sample;
+pub(crate) mod sample;

@@ -5,12 +5,12 @@ use super::path;
 use super::tree::Tree;
 use super::{acs, read};
 
-pub(super) fn bdf(text: &str) -> Bdf {
+pub(crate) fn bdf(text: &str) -> Bdf {
     text.parse().unwrap()
 }
 
 /// A function under `parent`, with a Gen4 x16 link, on root bus and NUMA node 0.
-pub(super) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
+pub(crate) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
     Device {
         bdf: bdf(at),
         vendor: "0x1022".into(),
@@ -31,18 +31,18 @@ pub(super) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
     }
 }
 
-pub(super) fn gpu(at: &str, parent: &str) -> Device {
+pub(crate) fn gpu(at: &str, parent: &str) -> Device {
     let gpu = device(at, Kind::Endpoint, Some(parent));
     Device { vendor: "0x10de".into(), device: "0x2684".into(), class: "0x030000".into(), ..gpu }
 }
 
-pub(super) fn with_acs(device: Device, ctrl: u16) -> Device {
+pub(crate) fn with_acs(device: Device, ctrl: u16) -> Device {
     let acs = Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs::names(ctrl) };
     Device { acs: Some(acs), ..device }
 }
 
 /// Two root ports with a GPU each, ACS on at the first.
-pub(super) fn two_gpus() -> Vec<Device> {
+pub(crate) fn two_gpus() -> Vec<Device> {
     vec![
         with_acs(device("0000:00:01.0", Kind::RootPort, None), 0x001d),
         with_acs(device("0000:00:02.0", Kind::RootPort, None), 0),
@@ -52,7 +52,7 @@ pub(super) fn two_gpus() -> Vec<Device> {
 }
 
 /// The fabric of `devices`; GPUs are NVIDIA's functions.
-pub(super) fn fabric(devices: Vec<Device>) -> Fabric {
+pub(crate) fn fabric(devices: Vec<Device>) -> Fabric {
     let gpus: Vec<Bdf> = devices.iter().filter(|d| d.vendor == "0x10de").map(|d| d.bdf).collect();
     let paths = path::all(&Tree::new(&devices), &gpus, &[]);
     let iommu = Iommu { mode: IommuMode::Off, classes: Vec::new(), groups: 0, firmware_tables: Vec::new() };

@@ -50,19 +50,23 @@ fn round<A: Audience>(
     open: &mut VecDeque<&'static Test>,
 ) {
     let before = open.len();
-    let mut begun = None;
-    let mut start = Instant::now();
+    let (mut begun, mut doing) = (None, None);
+    let (mut start, mut patience) = (Instant::now(), BETWEEN);
     let until = run.until;
     let within = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
     let request = Request {
         root: root.path().to_owned(),
         config: config.clone(),
         tests: open.iter().map(|t| t.id.to_owned()).collect(),
+        ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
+        nvlinks_of: Vec::new(),
     };
     let (command, request) = match (command(config), serde_json::to_vec(&request)) {
         (Ok(command), Ok(request)) => (command, request),
-        (Err(e), _) => return settle_all(run, open, &crashed("machine", &Ending::NotStarted(e)), &[]),
-        (_, Err(e)) => return settle_all(run, open, &crashed("machine", &Ending::NotStarted(e.into())), &[]),
+        (Err(e), _) => return settle_all(run, open, &crashed("machine", &Ending::NotStarted(e), None), &[]),
+        (_, Err(e)) => {
+            return settle_all(run, open, &crashed("machine", &Ending::NotStarted(e.into()), None), &[]);
+        }
     };
     let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| match message {
         Message::Facts(facts) => {
@@ -71,8 +75,19 @@ fn round<A: Audience>(
         }
         Message::Begin(id) => {
             begun = suite::by_id(&id);
-            start = Instant::now();
-            within(begun.map_or(BETWEEN, |t| t.deadline))
+            (start, doing) = (Instant::now(), None);
+            patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
+            within(patience)
+        }
+        // Nobody asked.
+        Message::NvLinks(_) => within(BETWEEN),
+        Message::Cuda(version) => {
+            run.report.driver.cuda = Some(version);
+            within(patience.saturating_sub(start.elapsed()))
+        }
+        Message::Doing(what) => {
+            doing = Some(what);
+            within(patience.saturating_sub(start.elapsed()))
         }
         Message::End { id, seconds, said } => {
             begun = None;
@@ -86,28 +101,31 @@ fn round<A: Audience>(
         // It failed in this test: the others may still be told.
         (Some(test), Some(next)) if test.id == next.id => {
             open.pop_front();
-            run.end(test, start.elapsed(), crashed(test.id, &ending), last_lines);
+            run.end(test, start.elapsed(), crashed(test.id, &ending, doing.as_deref()), last_lines);
         }
         // It failed between tests after some progress: the next worker gets what is left.
         (_, Some(_)) if open.len() < before => {}
         // It failed before the first test, as the next one would.
-        _ => settle_all(run, open, &crashed("machine", &ending), &last_lines),
+        _ => settle_all(run, open, &crashed("machine", &ending, None), &last_lines),
     }
 }
 
-/// This program again, with nothing of our environment but where the driver's libraries are.
-fn command(config: &Config) -> std::io::Result<Command> {
+/// This program again, with nothing of our environment but where the driver's libraries are. CUDA counts
+/// GPUs by their addresses then, as NVML, `nvidia-smi` and the report do, and not the fastest first.
+pub(super) fn command(config: &Config) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(worker::COMMAND).env_clear();
+    command.arg(worker::COMMAND).env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if !config.validate.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }
     Ok(command)
 }
 
-fn crashed(subject: &str, ending: &Ending) -> Judgement {
+/// `doing` is the last that the worker said of its work.
+fn crashed(subject: &str, ending: &Ending, doing: Option<&str>) -> Judgement {
     let code = if matches!(ending, Ending::Silent(_)) { Code::TestTimeout } else { Code::TestCrashed };
-    Judgement::by(code.finding(Severity::Error, subject, ending.to_string()))
+    let message = doing.map_or_else(|| ending.to_string(), |doing| format!("{doing}: {ending}"));
+    Judgement::by(code.finding(Severity::Error, subject, message))
 }
 
 fn settle_all<A: Audience>(

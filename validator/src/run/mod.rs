@@ -1,14 +1,18 @@
 //! Running the tests: which, in what order, each group in a child process with a deadline. A child
 //! that crashes, hangs or talks nonsense makes its test an error and the others go on.
 
+mod aer;
 mod group;
+mod nvlinks;
+pub mod partner;
 mod plan;
 mod protocol;
 mod supervise;
 mod watch;
 pub mod worker;
 
-pub use plan::{Plan, plan};
+pub use nvlinks::nvlinks;
+pub use plan::{Plan, plan, selection};
 pub use protocol::{Facts, Message, Request};
 
 use crate::config::Config;
@@ -18,6 +22,7 @@ use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntr
 use crate::root::Root;
 use crate::suite::Test;
 use crate::time::utc;
+use aer::Aer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use watch::Watch;
@@ -32,13 +37,19 @@ pub trait Audience {
 
 /// Runs what the configuration asks for and reports it.
 pub fn validate(root: &Root, config: &Config, audience: &mut impl Audience) -> Report {
+    planned(root, config, &plan(&config.validate), audience)
+}
+
+/// Runs `plan` and reports it.
+pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Audience) -> Report {
     let start = Instant::now();
-    let plan = plan(&config.validate);
     let mut run = Run {
         report: empty(root, config),
         audience,
         introduced: false,
+        root,
         watch: Watch::begin(root),
+        aer: Aer::default(),
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
     };
@@ -60,7 +71,9 @@ struct Run<'a, A: Audience> {
     report: Report,
     audience: &'a mut A,
     introduced: bool,
+    root: &'a Root,
     watch: Watch,
+    aer: Aer,
     until: Instant,
     limit_s: u64,
 }
@@ -76,13 +89,16 @@ impl<A: Audience> Run<'_, A> {
     fn learn(&mut self, facts: Facts) {
         if !self.introduced {
             learn(&mut self.report, facts);
+            if let Some(fabric) = &self.report.fabric {
+                self.aer = Aer::begin(self.root, fabric);
+            }
         }
         self.introduce();
     }
 
     fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
         self.introduce();
-        let said = said.with(self.watch.news());
+        let said = said.with(self.watch.news()).with(self.aer.news(self.root));
         let entry = TestEntry {
             id: test.id.to_owned(),
             title: test.title.to_owned(),
@@ -92,8 +108,8 @@ impl<A: Audience> Run<'_, A> {
             seconds: seconds(took),
             summary: said.summary,
             findings: said.findings,
-            matrices: Vec::new(),
-            tables: Vec::new(),
+            matrices: said.matrices,
+            tables: said.tables,
             log_tail,
         };
         self.audience.ended(&entry);

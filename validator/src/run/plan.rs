@@ -24,8 +24,19 @@ impl Plan {
 /// What `validate` asks for.
 #[must_use]
 pub fn plan(asked: &Validate) -> Plan {
+    among(asked, |_| true)
+}
+
+/// What a command asks for that is about some tests only: the others were never asked for, so
+/// nothing is missed when they do not run.
+#[must_use]
+pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
+    among(asked, |test| ids.contains(&test.id))
+}
+
+fn among(asked: &Validate, wanted: impl Fn(&Test) -> bool) -> Plan {
     let mut plan = Plan::default();
-    for test in ALL.iter().copied().filter(|t| t.level <= asked.level) {
+    for test in ALL.iter().copied().filter(|t| t.level <= asked.level && wanted(t)) {
         let named = |ids: &[String]| ids.iter().any(|id| id == test.id);
         let left_out = if !asked.only.is_empty() && !named(&asked.only) {
             Some("by --only or validate.only")
@@ -47,7 +58,7 @@ pub fn plan(asked: &Validate) -> Plan {
 mod tests {
     use super::*;
     use crate::config::{Config, Level};
-    use crate::suite;
+    use crate::suite::{self, Group};
 
     fn ids(only: &[&str], skip: &[&str]) -> (Vec<&'static str>, Vec<&'static str>) {
         let words = |ids: &[&str]| ids.iter().map(|i| (*i).to_owned()).collect();
@@ -57,7 +68,10 @@ mod tests {
 
     #[test]
     fn everything_of_the_level_runs_in_the_suites_order() {
-        assert_eq!(ids(&[], &[]), (suite::ids(), vec![]));
+        let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id).collect();
+        assert_eq!(ids(&[], &[]), (standard, vec![]));
+        let full = plan(&Validate { level: Level::Full, ..Config::default().validate });
+        assert_eq!(full.run.iter().map(|t| t.id).collect::<Vec<_>>(), suite::ids());
         let quick = plan(&Validate { level: Level::Quick, ..Config::default().validate });
         assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
     }
@@ -71,8 +85,19 @@ mod tests {
     }
 
     #[test]
+    fn a_selection_misses_nothing_but_what_is_left_out_of_it() {
+        let all = Config::default().validate;
+        let plan = selection(&all, &["acs", "links"]);
+        assert_eq!((plan.run.len(), plan.left_out.len()), (2, 0));
+        let skipping =
+            selection(&Validate { skip: vec!["acs".into(), "iommu".into()], ..all }, &["acs", "links"]);
+        assert_eq!((skipping.run.len(), skipping.left_out.len()), (1, 1));
+    }
+
+    #[test]
     fn a_group_is_one_list() {
-        assert_eq!(plan(&Config::default().validate).groups().len(), 1);
+        let groups = plan(&Config::default().validate).groups();
+        assert_eq!(groups.iter().map(|g| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
         assert!(Plan::default().groups().is_empty());
     }
 }

@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::host::identity::Identity;
 use crate::host::nvidia::gpus::Information;
 use crate::host::nvidia::module::ModuleHash;
-use crate::outcome::Judgement;
-use crate::pcie::model::Fabric;
+use crate::outcome::{Judgement, Outcome};
+use crate::pcie::model::{Bdf, Fabric};
 use crate::report::Driver;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,6 +21,11 @@ pub struct Request {
     pub config: Config,
     /// Ids of the tests to run, in order.
     pub tests: Vec<String>,
+    /// How the tests before these ended, by id.
+    pub ended: BTreeMap<String, Outcome>,
+    /// GPUs whose NVLinks are asked for, instead of tests.
+    #[serde(default)]
+    pub nvlinks_of: Vec<Bdf>,
 }
 
 /// What a worker read before its first test.
@@ -44,8 +49,14 @@ pub struct Facts {
 pub enum Message {
     /// First: the machine.
     Facts(Box<Facts>),
+    /// How many NVLinks join which pairs, or why that is not known.
+    NvLinks(Result<Vec<(Bdf, Bdf, u32)>, String>),
     /// A test begins.
     Begin(String),
+    /// What the test that began is doing, to be named if this is the last that is heard.
+    Doing(String),
+    /// The CUDA version that the driver offers, once CUDA has been started.
+    Cuda(String),
     /// The test that began has ended.
     End {
         /// Which.

@@ -2,14 +2,18 @@
 //! what comes out. Whatever goes wrong here ends this process, and the parent knows what to do.
 
 use super::protocol::{Facts, Message, Request};
+use crate::chain::chain;
+use crate::gpu::{self, Nvml};
 use crate::host::{identity, kmsg, nvidia};
 use crate::outcome::Judgement;
-use crate::pcie::model::Fabric;
+use crate::pcie::model::{Bdf, Fabric};
 use crate::report::Driver;
 use crate::root::Root;
-use crate::suite::{self, Machine, Test};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use crate::suite::{self, Gpus, Machine, Test};
+use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The name of the hidden command that runs this.
@@ -19,35 +23,67 @@ pub const COMMAND: &str = "worker";
 ///
 /// # Errors
 /// A request that makes no sense, or a parent that no longer listens.
-pub fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
+pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
     // Nobody waits for a worker whose parent is gone.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let request: Request = serde_json::from_reader(input)?;
+    if !request.nvlinks_of.is_empty() {
+        return say(&RefCell::new(output), &Message::NvLinks(nvlinks(&request.nvlinks_of)));
+    }
     let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
-    let machine = read(request);
-    say(&mut output, &Message::Facts(Box::new(facts(&machine))))?;
+    let output = Rc::new(RefCell::new(output));
+    let machine = read(request, Rc::clone(&output));
+    say(&output, &Message::Facts(Box::new(facts(&machine))))?;
     for test in tests {
-        say(&mut output, &Message::Begin(test.id.to_owned()))?;
+        say(&output, &Message::Begin(test.id.to_owned()))?;
         let start = Instant::now();
         let said = judge(test, &machine);
         let seconds = start.elapsed().as_secs_f64();
-        say(&mut output, &Message::End { id: test.id.to_owned(), seconds, said })?;
+        machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());
+        say(&output, &Message::End { id: test.id.to_owned(), seconds, said })?;
+        if gpu::is_spoiled() {
+            return leave();
+        }
     }
     Ok(())
+}
+
+/// Ends this process without asking CUDA for anything more, which may never answer: no destructor
+/// runs, nor what its library does at exit. The parent starts another worker for what is left.
+fn leave() -> io::Result<()> {
+    kill_process(getpid(), Signal::KILL)?;
+    Ok(())
+}
+
+fn nvlinks(gpus: &[Bdf]) -> Result<Vec<(Bdf, Bdf, u32)>, String> {
+    let pairs = Nvml::start()?.nvlink_pairs(gpus)?;
+    Ok(pairs.into_iter().map(|((a, b), count)| (a, b, count)).collect())
 }
 
 fn unknown(id: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("there is no test {id}"))
 }
 
-fn read(request: Request) -> Machine {
+fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine {
     let root = Root::new(request.root);
     let fabric = Fabric::read(&root).map_err(|e| chain(&e));
     let log = kmsg::read(&root);
     let identity = identity::read(&root);
     let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
-    Machine { root, config: request.config, fabric, log, identity, nvidia }
+    // A parent that no longer listens kills this process.
+    let tell = move |message: Message| drop(say(&output, &message));
+    Machine {
+        root,
+        config: request.config,
+        fabric,
+        log,
+        identity,
+        nvidia,
+        ended: RefCell::new(request.ended),
+        gpus: Gpus::default(),
+        tell: Box::new(tell),
+    }
 }
 
 fn facts(machine: &Machine) -> Facts {
@@ -61,24 +97,14 @@ fn facts(machine: &Machine) -> Facts {
     }
 }
 
-/// An error and what it came from, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
-}
-
 fn judge(test: &Test, machine: &Machine) -> Judgement {
     (test.run)(machine).unwrap_or_else(|why| Judgement::by(*why))
 }
 
-fn say(output: &mut impl Write, message: &Message) -> io::Result<()> {
+fn say(output: &RefCell<impl Write>, message: &Message) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
+    let mut output = output.borrow_mut();
     output.write_all(&line)?;
     output.flush()
 }

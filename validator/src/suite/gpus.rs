@@ -1,11 +1,12 @@
 //! Are the GPUs there that should be? Nothing found is never a pass by itself: only a person can
 //! say that none is expected.
 
-use super::{Group, Machine, READING, Test, machine::known};
+use super::{Group, Machine, READING, Test, machine::known, p2p_bandwidth};
 use crate::config::{Expect, Level};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
+use crate::run::plan;
 use std::collections::BTreeMap;
 
 pub(super) const TEST: Test = Test {
@@ -23,7 +24,17 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let told = known(&machine.nvidia.gpus)?;
     let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
-    Ok(judge(&machine.config.expect, fabric, &names))
+    let said = judge(&machine.config.expect, fabric, &names);
+    let measured = plan(&machine.config.validate).run.iter().any(|t| t.id == p2p_bandwidth::TEST.id);
+    Ok(said.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
+}
+
+/// A floor for bandwidth that no test of this run measures.
+fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Finding> {
+    let floor = expect.min_p2p_gb_s.filter(|_| !measured && !fabric.gpus.is_empty())?;
+    let message = format!("expect.min_p2p_gb_s is {floor}, and p2p-bandwidth is left out");
+    let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
+    Some(finding.values(serde_json::Value::Null, floor, Some("GB/s")))
 }
 
 fn judge(expect: &Expect, fabric: &Fabric, names: &BTreeMap<String, String>) -> Judgement {
@@ -35,12 +46,7 @@ fn judge(expect: &Expect, fabric: &Fabric, names: &BTreeMap<String, String>) -> 
         (None, None) => format!("{found} on the bus"),
     };
     let models = fabric.gpus.iter().filter_map(|g| model(expect.gpu_name.as_deref()?, &g.to_string(), names));
-    let mut findings: Vec<_> = count.into_iter().chain(models).collect();
-    if found > 0 && expect.min_p2p_gb_s.is_some() {
-        let message = "expect.min_p2p_gb_s is set, and this version measures no bandwidth";
-        findings.push(Code::ExpectUnchecked.finding(Severity::Error, "machine", message));
-    }
-    Judgement::of(summary, findings)
+    Judgement::of(summary, count.into_iter().chain(models).collect())
 }
 
 fn count(expected: Option<u64>, fabric: &Fabric) -> Option<Finding> {
@@ -124,7 +130,8 @@ mod tests {
     #[test]
     fn a_floor_that_nothing_measures_is_an_error() {
         let floor = Expect { min_p2p_gb_s: Some(20.0), ..Expect::default() };
-        assert!(say(&floor, 2).findings[0].is(Code::ExpectUnchecked));
-        assert_eq!(say(&Expect { gpus: Some(0), ..floor }, 0).outcome(), Outcome::Pass);
+        let said = |gpus, measured| unmeasured(&floor, &fixture::machine(gpus), measured);
+        assert!(said(2, false).unwrap().is(Code::ExpectUnchecked));
+        assert_eq!((said(2, true), said(0, false)), (None, None));
     }
 }

@@ -1,17 +1,22 @@
 //! What tests are given: the root, the configuration, and what has been read once for all of them.
 
+use super::gpu_fault;
 use crate::config::Config;
 use crate::finding::{Code, Finding, Severity};
+use crate::gpu::{Clique, GpuError, Nvml};
 use crate::host::identity::Identity;
 use crate::host::kmsg;
 use crate::host::nvidia::{Nvidia, Read};
-use crate::outcome::Judgement;
+use crate::outcome::{Judgement, Outcome};
 use crate::pcie::model::Fabric;
 use crate::root::Root;
-use std::fmt::Display;
+use crate::run::Message;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::path::Path;
 
 /// The machine under test.
-#[derive(Debug)]
 pub struct Machine {
     /// Where everything is read.
     pub root: Root,
@@ -25,9 +30,77 @@ pub struct Machine {
     pub identity: Identity,
     /// NVIDIA's driver.
     pub nvidia: Nvidia,
+    /// How the tests before this one ended, by id; those of earlier workers too.
+    pub ended: RefCell<BTreeMap<String, Outcome>>,
+    /// Its GPUs, opened by the first test that asks.
+    pub gpus: Gpus,
+    /// Tells the parent something in the middle of a test.
+    pub tell: Box<dyn Fn(Message)>,
+}
+
+/// What the driver's libraries make of the machine's GPUs, each asked for once.
+#[derive(Debug, Default)]
+pub struct Gpus {
+    clique: OnceCell<Result<Clique, GpuError>>,
+    nvml: OnceCell<Result<Nvml, String>>,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "machine at {}", self.root.path().display())
+    }
 }
 
 impl Machine {
+    /// Its GPUs, each with a CUDA context. The first call takes seconds.
+    ///
+    /// # Errors
+    /// `CUDA-MISSING`, `CUDA-START` and their like with the reason.
+    pub fn clique(&self) -> Result<&Clique, Box<Finding>> {
+        let open = || {
+            self.doing("starting CUDA");
+            let clique = Clique::open()?;
+            (self.tell)(Message::Cuda(clique.cuda.clone()));
+            Ok(clique)
+        };
+        self.gpus.clique.get_or_init(open).as_ref().map_err(gpu_fault::starting)
+    }
+
+    /// NVML, or why it does not start.
+    ///
+    /// # Errors
+    /// NVML's words.
+    pub fn nvml(&self) -> Result<&Nvml, &str> {
+        self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
+    }
+
+    /// Tells the parent what is being done: it is named when this process hangs or dies.
+    pub fn doing(&self, what: &str) {
+        (self.tell)(Message::Doing(what.to_owned()));
+    }
+
+    /// How an earlier test ended; `None` when it did not run.
+    #[must_use]
+    pub fn outcome(&self, id: &str) -> Option<Outcome> {
+        self.ended.borrow().get(id).copied()
+    }
+
+    /// Why a test with GPUs has nothing to do: none here, no driver, or a recorded machine whose
+    /// GPUs are elsewhere. `pairs` says that one GPU is too few.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn no_gpus(&self, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
+        if let Some(idle) = self.idle()? {
+            return Ok(Some(idle));
+        }
+        if self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty() {
+            return Ok(Some(Judgement::not_applicable("a recorded machine: its GPUs are not here")));
+        }
+        let few = pairs && self.fabric()?.gpus.len() < 2;
+        Ok(few.then(|| Judgement::not_applicable("one GPU: there is no pair")))
+    }
+
     /// The fabric, for tests that cannot say anything without it.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod bar1;
 mod bar1_static;
 mod cmdline;
 mod cpus;
+mod cuda;
 mod display;
 mod driver;
 mod driver_params;
@@ -14,16 +15,31 @@ mod drivers;
 mod fabric;
 #[cfg(test)]
 mod fixture;
+mod gate;
+mod gpu_fault;
 mod gpus;
+mod host_bandwidth;
 mod iommu;
 mod links;
 mod machine;
 mod nodes;
+mod p2p_bandwidth;
+mod p2p_capability;
+mod p2p_integrity;
+mod p2p_latency;
+mod p2p_order;
+mod p2p_processes;
+mod p2p_reach;
+mod p2p_soak;
+mod p2p_together;
+mod pair;
 mod patch;
 mod peer;
+mod seat;
+mod speed;
 mod xid;
 
-pub use machine::Machine;
+pub use machine::{Gpus, Machine};
 
 use crate::config::Level;
 use crate::finding::Finding;
@@ -35,6 +51,8 @@ use std::time::Duration;
 pub enum Group {
     /// What can be said without a driver: kernel, processors, fabric.
     Host,
+    /// What GPUs do, through CUDA, which is started once for all of them.
+    Gpu,
 }
 
 /// One test.
@@ -48,7 +66,7 @@ pub struct Test {
     pub proves: &'static str,
     /// The first level that runs it.
     pub level: Level,
-    /// After this it is stopped and an error.
+    /// After this it is stopped and an error; with more than 8 GPUs a test of pairs gets more.
     pub deadline: Duration,
     /// Without it there is no verdict but ERROR.
     pub mandatory: bool,
@@ -56,6 +74,19 @@ pub struct Test {
     pub group: Group,
     /// Reads and judges. A finding instead of a judgement says why it could not (boxed: it is large).
     pub run: fn(&Machine) -> Result<Judgement, Box<Finding>>,
+}
+
+/// Ordered pairs of 8 GPUs.
+const PAIRS_OF_8: usize = 8 * 7;
+
+impl Test {
+    /// How long it may take on a machine with so many GPUs: work with GPUs grows with the pairs.
+    #[must_use]
+    pub fn patience(&self, gpus: usize) -> Duration {
+        let pairs = gpus.saturating_mul(gpus.saturating_sub(1));
+        let times = u32::try_from(pairs.div_ceil(PAIRS_OF_8)).unwrap_or(u32::MAX).max(1);
+        if self.group == Group::Gpu { self.deadline.saturating_mul(times) } else { self.deadline }
+    }
 }
 
 /// Every test, in the order in which they run and are shown.
@@ -76,10 +107,29 @@ pub const ALL: &[&Test] = &[
     &acs::TEST,
     &links::TEST,
     &display::TEST,
+    &cuda::TEST,
+    &p2p_capability::TEST,
+    &p2p_integrity::TEST,
+    &p2p_reach::TEST,
+    &p2p_order::TEST,
+    &p2p_bandwidth::TEST,
+    &p2p_latency::TEST,
+    &host_bandwidth::TEST,
+    &p2p_together::TEST,
+    &p2p_processes::TEST,
+    &p2p_soak::TEST,
 ];
 
 /// A test that only reads files: ten seconds are a hundred times what it takes on a large machine.
 const READING: Duration = Duration::from_secs(10);
+
+/// The other process of `p2p-processes`; serves until the worker has no more to ask.
+///
+/// # Errors
+/// A worker that makes no sense or is gone.
+pub fn partner() -> std::io::Result<()> {
+    p2p_processes::serve()
+}
 
 /// The ids of all tests, in order.
 #[must_use]

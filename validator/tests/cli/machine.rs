@@ -91,6 +91,12 @@ pub(crate) fn said(output: Output) -> Said {
     }
 }
 
+/// The ids of the tests that run without a word about the level.
+pub(crate) fn standard() -> Vec<&'static str> {
+    let plan = firstlight::run::plan(&firstlight::config::Config::default().validate);
+    plan.run.iter().map(|test| test.id).collect()
+}
+
 /// The test of that id in a report.
 #[track_caller]
 pub(crate) fn test<'a>(report: &'a Value, id: &str) -> &'a Value {

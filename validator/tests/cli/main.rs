@@ -12,6 +12,8 @@ mod machine;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
+mod p2p;
+#[cfg(test)]
 mod verdicts;
 #[cfg(test)]
 mod workers;

@@ -1,6 +1,6 @@
 //! Machines and their verdicts: a good one of each kind, and what a single spoilt thing makes of it.
 
-use super::machine::{Machine, codes, test};
+use super::machine::{Machine, codes, standard, test};
 use std::fs;
 
 #[track_caller]
@@ -96,7 +96,7 @@ fn a_folder_that_is_no_machine_is_an_error_that_names_every_test() {
     assert_eq!(report["verdict"], "ERROR");
     assert_eq!(report["fabric"], serde_json::Value::Null);
     assert_eq!(report["machine"]["bound_to"]["iommu"], serde_json::Value::Null);
-    for id in firstlight::suite::ids().into_iter().filter(|id| *id != "cmdline") {
+    for id in standard().into_iter().filter(|id| *id != "cmdline") {
         assert_eq!(codes(&report, id), ["FABRIC-UNREADABLE"], "{id}");
     }
     assert_eq!(test(&report, "cmdline")["outcome"], "pass");
@@ -115,7 +115,7 @@ fn a_mandatory_test_that_is_left_out_costs_the_verdict_and_another_does_not() {
     let said = machine.run("--set expect.gpus=0 validate --only gpus,iommu,cpus,drivers,fabric");
     assert_eq!(said.status, 2);
     assert!(
-        said.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs\n"),
+        said.out.contains("TEST-NOT-RUN       cmdline, driver, patch, nodes, bar1, acs, cuda,\n"),
         "{}",
         said.out
     );

@@ -1,7 +1,7 @@
 //! Workers that hang or die while the real program waits for them. A pipe in place of the ACPI
 //! table blocks whoever opens it, which only the test `cpus` does.
 
-use super::machine::{Machine, Said, codes, firstlight, said, test};
+use super::machine::{Machine, Said, codes, firstlight, said, standard, test};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -80,7 +80,7 @@ fn a_worker_killed_by_a_signal_is_an_error_of_its_test_and_the_others_go_on() {
     for id in ["fabric", "cmdline", "iommu", "gpus", "drivers"] {
         assert_eq!(outcome(&report, id), "pass", "{id}");
     }
-    assert_eq!(report["tests"].as_array().unwrap().len(), firstlight::suite::ids().len());
+    assert_eq!(report["tests"].as_array().unwrap().len(), standard().len());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
     // Which test it is told with depends on how far the parent had read. The test `xid` reads the
     // whole log, so it tells it as well.
     let told = |id: &&str| *id != "xid" && codes(&report, id).contains(&"GPU-XID".to_owned());
-    let with: Vec<_> = firstlight::suite::ids().into_iter().filter(told).collect();
+    let with: Vec<_> = standard().into_iter().filter(told).collect();
     assert_eq!(with.len(), 1, "{report}");
     assert_ne!(outcome(&report, with[0]), "pass");
     assert_eq!((outcome(&report, "gpus"), outcome(&report, "xid")), ("pass", "fail"));

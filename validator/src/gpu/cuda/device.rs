@@ -1,0 +1,160 @@
+//! The GPUs that CUDA sees, and what each is.
+#![expect(unsafe_code, reason = "calls into the CUDA driver")]
+
+use super::api::{Api, api};
+use super::context::Context;
+use super::error::GpuError;
+use super::images;
+use crate::pcie::model::Bdf;
+use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
+use std::ffi::{CStr, c_char, c_int};
+use std::rc::Rc;
+
+/// One GPU with its context.
+#[derive(Debug, Clone)]
+pub struct Gpu {
+    /// CUDA's number for it.
+    pub ordinal: usize,
+    /// Its address.
+    pub bdf: Bdf,
+    /// The model, as the driver names it.
+    pub name: String,
+    /// Its own id, as `GPU-xxxxxxxx-..`.
+    pub uuid: String,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Clock of the multiprocessors at most, kHz.
+    pub clock_khz: u32,
+    /// Its memory, bytes.
+    pub memory_bytes: u64,
+    pub(super) context: Rc<Context>,
+}
+
+/// The CUDA version that the driver offers, as in `13.0`.
+///
+/// # Errors
+/// CUDA cannot be started.
+pub(in crate::gpu) fn version() -> Result<String, GpuError> {
+    let api = api()?;
+    let mut version = 0;
+    // SAFETY: one int is written.
+    let code = unsafe { (api.driver_version)(&raw mut version) };
+    api.check("cuDriverGetVersion", code, String::new)?;
+    Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
+}
+
+/// All GPUs that CUDA sees, in its order, each with a context in which the kernels are loaded.
+///
+/// # Errors
+/// CUDA cannot be started, or a GPU cannot be used.
+pub(in crate::gpu) fn open_all() -> Result<Vec<Gpu>, GpuError> {
+    let api = api()?;
+    let mut count = 0;
+    // SAFETY: one int is written.
+    let code = unsafe { (api.device_count)(&raw mut count) };
+    api.check("cuDeviceGetCount", code, || "counting GPUs".to_owned())?;
+    (0..count).map(|n| Gpu::open(api, n)).collect()
+}
+
+impl Gpu {
+    fn open(api: &'static Api, n: c_int) -> Result<Self, GpuError> {
+        let mut device = 0;
+        // SAFETY: one handle is written.
+        let code = unsafe { (api.device)(&raw mut device, n) };
+        api.check("cuDeviceGet", code, || format!("GPU {n}"))?;
+        let known = Device { api, device, n };
+        let ordinal = usize::try_from(n).unwrap_or_default();
+        let name = known.text("cuDeviceGetName", |at, room| {
+            // SAFETY: at most `room` characters are written, ended by a zero.
+            unsafe { (api.device_name)(at, room, device) }
+        })?;
+        let address = known.text("cuDeviceGetPCIBusId", |at, room| {
+            // SAFETY: as above.
+            unsafe { (api.device_address)(at, room, device) }
+        })?;
+        let bdf = address.parse().map_err(|e| GpuError::Nonsense(format!("GPU {n}: {e}")))?;
+        let sms = known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let capability = (
+            known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let image = images::fitting(capability)
+            .ok_or_else(|| GpuError::Image { gpu: format!("GPU {n} ({name})"), capability })?;
+        Ok(Self {
+            ordinal,
+            bdf,
+            name,
+            uuid: known.uuid()?,
+            sms,
+            capability,
+            clock_khz: known.attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_bytes: known.memory()?,
+            context: Rc::new(Context::retain(device, ordinal, sms, image)?),
+        })
+    }
+
+    /// Free and total memory, bytes.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn memory(&self) -> Result<(u64, u64), GpuError> {
+        self.context.bind()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: two sizes are written.
+        let code = unsafe { (self.context.api.memory_info)(&raw mut free, &raw mut total) };
+        self.context.check("cuMemGetInfo", code, || format!("GPU {}: its memory", self.ordinal))?;
+        Ok((free as u64, total as u64))
+    }
+}
+
+/// A device that is being asked about.
+struct Device {
+    api: &'static Api,
+    device: sys::CUdevice,
+    n: c_int,
+}
+
+impl Device {
+    fn attribute(&self, attribute: Attribute) -> Result<u32, GpuError> {
+        let mut value = 0;
+        // SAFETY: one int is written; the driver refuses attributes that it does not know.
+        let code = unsafe { (self.api.device_attribute)(&raw mut value, attribute as u32, self.device) };
+        let doing = || format!("GPU {}: {attribute:?}", self.n);
+        self.api.check("cuDeviceGetAttribute", code, doing)?;
+        u32::try_from(value).map_err(|_| GpuError::Nonsense(format!("{}: {value}", doing())))
+    }
+
+    fn memory(&self) -> Result<u64, GpuError> {
+        let mut bytes = 0;
+        // SAFETY: one size is written.
+        let code = unsafe { (self.api.device_memory)(&raw mut bytes, self.device) };
+        self.api.check("cuDeviceTotalMem", code, || format!("GPU {}", self.n))?;
+        Ok(bytes as u64)
+    }
+
+    fn uuid(&self) -> Result<String, GpuError> {
+        let mut uuid = sys::CUuuid { bytes: [0; 16] };
+        // SAFETY: sixteen bytes are written.
+        let code = unsafe { (self.api.device_uuid)(&raw mut uuid, self.device) };
+        self.api.check("cuDeviceGetUuid", code, || format!("GPU {}", self.n))?;
+        let hex: Vec<String> = uuid.bytes.iter().map(|b| format!("{:02x}", b.cast_unsigned())).collect();
+        let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().concat();
+        Ok(format!("GPU-{}-{}-{}-{}-{}", part(0, 4), part(4, 6), part(6, 8), part(8, 10), part(10, 16)))
+    }
+
+    fn text(
+        &self,
+        call: &'static str,
+        ask: impl Fn(*mut c_char, c_int) -> c_int,
+    ) -> Result<String, GpuError> {
+        // One more than the driver is told of, so that a zero always ends it.
+        let mut room = [0; 257];
+        let code = ask(room.as_mut_ptr(), 256);
+        self.api.check(call, code, || format!("GPU {}", self.n))?;
+        // SAFETY: the last of the characters is zero whatever was written before it.
+        let text = unsafe { CStr::from_ptr(room.as_ptr()) };
+        Ok(text.to_string_lossy().into_owned())
+    }
+}

@@ -1,0 +1,143 @@
+//! What can go wrong between us and a GPU, each in one line with number, name and call.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::time::Duration;
+
+/// A fault of the CUDA driver or of a GPU.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum GpuError {
+    /// A library of the driver cannot be loaded.
+    #[error("{library} cannot be loaded: {why}")]
+    Library {
+        /// Its name.
+        library: &'static str,
+        /// The loader's words.
+        why: String,
+    },
+    /// The library has no such function.
+    #[error("{library} has no function {symbol}")]
+    Symbol {
+        /// The library.
+        library: &'static str,
+        /// The function.
+        symbol: &'static str,
+    },
+    /// A call failed.
+    #[error("{doing}: {call} says {code} {name}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// What it returned.
+        code: i32,
+        /// The driver's name for that.
+        name: String,
+        /// What the call was for.
+        doing: String,
+    },
+    /// Work on a GPU does not end.
+    #[error("{doing}: no end within {:.1} s", after.as_secs_f64())]
+    Hang {
+        /// What it was doing.
+        doing: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// A part of a buffer that is outside of it.
+    #[error("bytes {offset} to {} of a buffer of {of}", offset.saturating_add(*bytes))]
+    Bounds {
+        /// First byte.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// The buffer's size.
+        of: u64,
+    },
+    /// Something that the driver said makes no sense.
+    #[error("{0}")]
+    Nonsense(String),
+    /// There are no kernels for this GPU.
+    #[error("no kernels for compute capability {}.{} of {gpu}", capability.0, capability.1)]
+    Image {
+        /// The GPU.
+        gpu: String,
+        /// Its compute capability.
+        capability: (u32, u32),
+    },
+}
+
+thread_local! {
+    static SPOILED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True once a GPU hung or a context is broken for good: this process can ask CUDA for nothing more,
+/// not even to free what it holds.
+#[must_use]
+pub fn is_spoiled() -> bool {
+    SPOILED.get()
+}
+
+impl GpuError {
+    pub(super) fn library(library: &'static str, why: &dyn std::error::Error) -> Self {
+        Self::Library { library, why: why.to_string() }
+    }
+
+    pub(super) const fn symbol(library: &'static str, symbol: &'static str) -> Self {
+        Self::Symbol { library, symbol }
+    }
+
+    pub(super) fn call(call: &'static str, code: c_int, name: String, doing: impl Into<String>) -> Self {
+        let error = Self::Call { call, code, name, doing: doing.into() };
+        if error.is_sticky() {
+            SPOILED.set(true);
+        }
+        error
+    }
+
+    pub(super) fn hang(doing: &str, after: Duration) -> Self {
+        SPOILED.set(true);
+        Self::Hang { doing: doing.to_owned(), after }
+    }
+
+    /// The number that a call returned, where one did.
+    #[must_use]
+    pub const fn code(&self) -> Option<i32> {
+        match self {
+            Self::Call { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// True when the context is broken for good: every later call returns the same. These are the
+    /// codes of which `cuda.h` says that the process must be terminated to go on, and 999, of which
+    /// nothing is known.
+    #[must_use]
+    pub const fn is_sticky(&self) -> bool {
+        matches!(self.code(), Some(214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_number_name_call_and_purpose() {
+        let error = GpuError::call("cuMemcpyAsync", 205, "CUDA_ERROR_MAP_FAILED".into(), "GPU 0 -> 1: copy");
+        assert_eq!(error.to_string(), "GPU 0 -> 1: copy: cuMemcpyAsync says 205 CUDA_ERROR_MAP_FAILED");
+        assert!(!error.is_sticky() && !is_spoiled());
+    }
+
+    #[test]
+    fn a_broken_context_spoils_the_process() {
+        let error = GpuError::call("cuStreamQuery", 700, "CUDA_ERROR_ILLEGAL_ADDRESS".into(), "copy");
+        assert!(error.is_sticky() && is_spoiled());
+    }
+
+    #[test]
+    fn a_hang_says_what_hung_and_for_how_long() {
+        let error = GpuError::hang("GPU 0 -> 1: write of 4 B", Duration::from_secs(3));
+        assert_eq!(error.to_string(), "GPU 0 -> 1: write of 4 B: no end within 3.0 s");
+        assert!(is_spoiled());
+    }
+}

@@ -1,0 +1,142 @@
+//! Launching kernels, and those that fill, check and copy memory. What each does is said in its
+//! source.
+#![expect(unsafe_code, reason = "calls into the CUDA driver; kernel arguments go by address")]
+
+use super::context::Context;
+use super::error::GpuError;
+use super::kernels::Kernels;
+use super::memory::Span;
+use super::stream::Stream;
+use super::tally::Tally;
+use cudarc::driver::sys;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Threads of a block, where a kernel works for any number.
+pub(super) const THREADS: u32 = 256;
+/// Threads of a block of the bandwidth copy: nvbandwidth's number.
+const COPY_THREADS: u32 = 512;
+/// Blocks per multiprocessor for kernels that only touch memory: enough to fill it.
+const BLOCKS_PER_SM: u32 = 8;
+
+impl Stream {
+    /// Word `k` of `to` becomes `word(seed, first + k)`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn fill(&self, to: Span, seed: u64, first: u64) -> Result<(), GpuError> {
+        let mut arguments = (to.address, to.words(), seed, first);
+        let list = [
+            at(&raw mut arguments.0),
+            at(&raw mut arguments.1),
+            at(&raw mut arguments.2),
+            at(&raw mut arguments.3),
+        ];
+        self.launch(self.kernels().fill, self.grid(to.words()), THREADS, &list, "fl_fill")
+    }
+
+    /// Counts the words of `what` that are not `word(expected, first + k)`.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn check(
+        &self,
+        what: Span,
+        first: u64,
+        expected: u64,
+        sentinel: u64,
+        tally: &Tally,
+    ) -> Result<(), GpuError> {
+        let out = tally.preset(self, 3)?;
+        let mut a = (what.address, what.words(), first, expected, sentinel, out.address);
+        let list = [
+            at(&raw mut a.0),
+            at(&raw mut a.1),
+            at(&raw mut a.2),
+            at(&raw mut a.3),
+            at(&raw mut a.4),
+            at(&raw mut a.5),
+        ];
+        self.launch(self.kernels().check, self.grid(what.words()), THREADS, &list, "fl_check")?;
+        tally.fetch(self)
+    }
+
+    /// Copies by the multiprocessors: 16 bytes at a time where the size allows, else words.
+    ///
+    /// # Errors
+    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    pub fn copy_sm(&self, to: Span, from: Span) -> Result<(), GpuError> {
+        if to.bytes != from.bytes {
+            return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
+        }
+        let wide = [to.bytes, to.address, from.address].iter().all(|n| n.is_multiple_of(16));
+        let mut a = (to.address, from.address, if wide { to.bytes / 16 } else { to.words() });
+        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
+        if wide {
+            self.launch(self.kernels().copy16, self.context.sms, COPY_THREADS, &list, "fl_copy16")
+        } else {
+            self.launch(self.kernels().copy_words, self.grid(a.2), THREADS, &list, "fl_copy_words")
+        }
+    }
+
+    /// Copies 16 bytes at a time with as many blocks as fit at once: the sample's SM mode.
+    ///
+    /// # Errors
+    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    pub fn copy_vec(&self, to: Span, from: Span) -> Result<(), GpuError> {
+        if to.bytes != from.bytes || !to.bytes.is_multiple_of(16) {
+            return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
+        }
+        let kernel = self.kernels().copy_vec;
+        let mut a = (to.address, from.address, to.bytes / 16);
+        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
+        let blocks = self.resident(kernel)?.saturating_mul(self.context.sms).max(1);
+        self.launch(kernel, blocks, THREADS, &list, "fl_copy_vec")
+    }
+
+    pub(super) fn kernels(&self) -> &Kernels {
+        &self.context.kernels
+    }
+
+    /// Blocks for so many items, no more than keep the GPU busy.
+    pub(super) fn grid(&self, items: u64) -> u32 {
+        let wanted = u32::try_from(items.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX);
+        wanted.clamp(1, self.context.sms.saturating_mul(BLOCKS_PER_SM).max(1))
+    }
+
+    /// How many blocks of a kernel one multiprocessor holds at once.
+    fn resident(&self, kernel: sys::CUfunction) -> Result<u32, GpuError> {
+        self.context.bind()?;
+        let mut blocks = 0;
+        // SAFETY: one int is written; the kernel is loaded. THREADS is small.
+        let code =
+            unsafe { (self.context.api.blocks_per_sm)(&raw mut blocks, kernel, THREADS.cast_signed(), 0) };
+        self.said("cuOccupancyMaxActiveBlocksPerMultiprocessor", code, String::new)?;
+        Ok(u32::try_from(blocks).unwrap_or_default())
+    }
+
+    pub(super) fn launch(
+        &self,
+        kernel: sys::CUfunction,
+        blocks: u32,
+        threads: u32,
+        arguments: &[*mut c_void],
+        name: &'static str,
+    ) -> Result<(), GpuError> {
+        let context: &Context = &self.context;
+        context.bind()?;
+        let arguments = arguments.as_ptr().cast_mut();
+        let none = ptr::null_mut();
+        // SAFETY: the kernel is of this context; the arguments are in number and type those of its
+        // source, and the driver copies them before it returns.
+        let code = unsafe {
+            (context.api.launch)(kernel, blocks, 1, 1, threads, 1, 1, 0, self.handle, arguments, none)
+        };
+        self.said("cuLaunchKernel", code, || name.to_owned())
+    }
+}
+
+/// An argument's address, as the driver takes it.
+pub(super) const fn at<T>(argument: *mut T) -> *mut c_void {
+    argument.cast()
+}

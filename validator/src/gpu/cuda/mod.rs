@@ -1,0 +1,32 @@
+//! The CUDA driver: contexts, memory, streams, kernels. Types are cudarc's bindings; the calls are
+//! our own table, because cudarc's panic where a library or a symbol is missing and turn a code
+//! that their enum does not know into undefined behaviour. All of the program's `unsafe` is here.
+
+mod api;
+mod context;
+mod device;
+mod error;
+mod event;
+mod images;
+mod kernels;
+mod launch;
+mod mapped;
+mod memory;
+mod peer;
+mod pinned;
+mod play;
+mod share;
+mod stream;
+mod tally;
+
+pub use device::Gpu;
+pub(super) use device::{open_all, version};
+pub use error::{GpuError, is_spoiled};
+pub use event::Event;
+pub use memory::{Buffer, Span};
+pub use peer::{P2pAttribute, PeerAccess};
+pub use pinned::{Latch, Pinned};
+pub use play::{Pingpong, Round};
+pub use share::{Exported, IpcHandle};
+pub use stream::Stream;
+pub use tally::{Checked, Tally};

@@ -1,0 +1,157 @@
+//! Kernels that measure or contend: the latch that holds a stream, the pointer chase, the ping-pong
+//! between two GPUs, the atomics. What each does is said in its source.
+
+use super::error::GpuError;
+use super::launch::at;
+use super::memory::Span;
+use super::pinned::Latch;
+use super::stream::Stream;
+use super::tally::Tally;
+
+/// What one side of a ping-pong is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Pingpong {
+    /// The mailbox in this GPU's own memory, 256 bytes or more.
+    pub mine: Span,
+    /// The partner's, in its memory.
+    pub theirs: Span,
+    /// How many rounds.
+    pub rounds: u64,
+    /// The pattern that the partner sends.
+    pub seed_mine: u64,
+    /// The pattern that this side sends.
+    pub seed_theirs: u64,
+    /// This side sends first.
+    pub first: bool,
+    /// It gives up after so many clocks of this GPU.
+    pub max_cycles: u64,
+}
+
+/// What one side of a ping-pong saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// Words that were not there although their flag was.
+    pub wrong: u64,
+    /// The first round in which one was.
+    pub first_bad: Option<u64>,
+    /// Rounds that were finished.
+    pub done: u64,
+    /// It gave up waiting.
+    pub timed_out: bool,
+    /// How long all took, clocks of this GPU.
+    pub cycles: u64,
+}
+
+impl Tally {
+    /// What the last ping-pong saw; only after `finish` of its stream.
+    #[must_use]
+    pub fn round(&self) -> Round {
+        let wrong = self.number(0);
+        Round {
+            wrong,
+            first_bad: (wrong > 0).then(|| self.number(1)),
+            done: self.number(2),
+            timed_out: self.number(3) != 0,
+            cycles: self.number(4),
+        }
+    }
+
+    /// Where the last chase ended, and how many clocks it took; only after `finish` of its stream.
+    #[must_use]
+    pub fn chased(&self) -> (u64, u64) {
+        (self.number(0), self.number(1))
+    }
+}
+
+impl Stream {
+    /// Holds the stream until `latch` is open, at most for so many clocks.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn park(&self, latch: &Latch, max_cycles: u64) -> Result<(), GpuError> {
+        let mut a = (latch.address(), max_cycles);
+        self.launch(self.kernels().spin, 1, 1, &[at(&raw mut a.0), at(&raw mut a.1)], "fl_spin")
+    }
+
+    /// Makes `ring` a ring of `count` addresses, `stride` bytes apart.
+    ///
+    /// # Errors
+    /// The driver's; [`GpuError::Bounds`] where they do not fit.
+    pub fn chase_init(&self, ring: Span, count: u64, stride: u64) -> Result<(), GpuError> {
+        ring.part(0, count.saturating_mul(stride))?;
+        let mut a = (ring.address, count, stride);
+        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
+        self.launch(
+            self.kernels().chase_init,
+            self.grid(count),
+            super::launch::THREADS,
+            &list,
+            "fl_chase_init",
+        )
+    }
+
+    /// Follows a ring for so many loads, each of which needs the one before.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn chase(&self, ring: Span, steps: u64, tally: &Tally) -> Result<(), GpuError> {
+        let out = tally.preset(self, 3)?;
+        let mut a = (ring.address, steps, out.address);
+        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
+        self.launch(self.kernels().chase, 1, 1, &list, "fl_chase")?;
+        tally.fetch(self)
+    }
+
+    /// Plays one side of a ping-pong; the partner must be launched too, on a stream of its own.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn pingpong(&self, side: &Pingpong, tally: &Tally) -> Result<(), GpuError> {
+        let out = tally.preset(self, 1)?;
+        let mut first = u32::from(side.first);
+        let mut a = (side.mine.address, side.theirs.address, side.rounds, side.seed_mine, side.seed_theirs);
+        let mut b = (side.max_cycles, out.address);
+        let list = [
+            at(&raw mut a.0),
+            at(&raw mut a.1),
+            at(&raw mut a.2),
+            at(&raw mut a.3),
+            at(&raw mut a.4),
+            at(&raw mut first),
+            at(&raw mut b.0),
+            at(&raw mut b.1),
+        ];
+        self.launch(self.kernels().pingpong, 1, 32, &list, "fl_pingpong")?;
+        tally.fetch(self)
+    }
+
+    /// Every one of `blocks` x 32 threads adds 1 to the counter `times` times.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn atomic_add(&self, counter: Span, times: u64, blocks: u32) -> Result<(), GpuError> {
+        let mut a = (counter.address, times);
+        self.launch(
+            self.kernels().atomic_add,
+            blocks,
+            32,
+            &[at(&raw mut a.0), at(&raw mut a.1)],
+            "fl_atomic_add",
+        )
+    }
+
+    /// The same by compare-and-swap.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn atomic_cas(&self, counter: Span, times: u64, blocks: u32) -> Result<(), GpuError> {
+        let mut a = (counter.address, times);
+        self.launch(
+            self.kernels().atomic_cas,
+            blocks,
+            32,
+            &[at(&raw mut a.0), at(&raw mut a.1)],
+            "fl_atomic_cas",
+        )
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory that another process can open: by CUDA IPC, which older frameworks use, and by an
+//! exported file descriptor of mapped memory, which NCCL and the newer ones use.
+#![expect(unsafe_code, reason = "calls into the CUDA driver; file descriptors from it")]
+
+use super::device::Gpu;
+use super::error::GpuError;
+use super::mapped::Mapping;
+use super::memory::{Buffer, Span, size};
+use cudarc::driver::sys;
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: opening enables peer access where it is needed.
+const LAZY_ENABLE_PEER: u32 = 1;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
+const FILE_DESCRIPTOR: u32 = 1;
+
+/// The name under which another process opens a buffer through CUDA IPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IpcHandle(pub [u8; 64]);
+
+/// A descriptor with which another process maps a buffer.
+#[derive(Debug)]
+pub struct Exported {
+    /// The descriptor.
+    pub descriptor: OwnedFd,
+    /// The buffer's size.
+    pub bytes: u64,
+}
+
+impl Buffer {
+    /// A name for another process.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn ipc_handle(&self) -> Result<IpcHandle, GpuError> {
+        let context = self.context();
+        context.bind()?;
+        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: one handle is written; the buffer is alive.
+        let code = unsafe { (context.api.ipc_export)(&raw mut handle, self.whole().address) };
+        context.check("cuIpcGetMemHandle", code, || format!("GPU {}", context.ordinal))?;
+        Ok(IpcHandle(handle.reserved.map(i8::cast_unsigned)))
+    }
+
+    /// A descriptor for another process; only of a mapped buffer.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn export(&self) -> Result<Exported, GpuError> {
+        let context = self.context();
+        context.bind()?;
+        let mapping =
+            self.mapping().ok_or_else(|| GpuError::Nonsense("the buffer is not mapped".to_owned()))?;
+        let mut descriptor: c_int = -1;
+        // SAFETY: one descriptor is written; the handle is held by the mapping.
+        let code =
+            unsafe { (context.api.export)((&raw mut descriptor).cast(), mapping.handle, FILE_DESCRIPTOR, 0) };
+        context.check("cuMemExportToShareableHandle", code, || format!("GPU {}", context.ordinal))?;
+        if descriptor < 0 {
+            return Err(GpuError::Nonsense(format!(
+                "cuMemExportToShareableHandle gave descriptor {descriptor}"
+            )));
+        }
+        // SAFETY: the driver made the descriptor for us, and nobody else holds it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        Ok(Exported { descriptor, bytes: self.whole().bytes })
+    }
+}
+
+impl Gpu {
+    /// Opens another process's buffer of `bytes` by its name, for use by this GPU.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn open_ipc(&self, name: IpcHandle, bytes: u64) -> Result<Buffer, GpuError> {
+        let context = &self.context;
+        context.bind()?;
+        let handle = sys::CUipcMemHandle { reserved: name.0.map(u8::cast_signed) };
+        let mut address = 0;
+        // SAFETY: one address is written.
+        let code = unsafe { (context.api.ipc_open)(&raw mut address, handle, LAZY_ENABLE_PEER) };
+        context.check("cuIpcOpenMemHandle", code, || format!("GPU {}", self.ordinal))?;
+        Ok(self.opened(Span { address, bytes }))
+    }
+
+    /// Maps another process's exported buffer of `bytes`, for use by this GPU.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn import(&self, descriptor: BorrowedFd<'_>, bytes: u64) -> Result<Buffer, GpuError> {
+        let context = &self.context;
+        context.bind()?;
+        let mut handle = 0;
+        // The driver wants the number itself where it takes a pointer.
+        let number = ptr::without_provenance_mut(usize::try_from(descriptor.as_raw_fd()).unwrap_or_default());
+        // SAFETY: one handle is written; the descriptor is open for the call.
+        let code = unsafe { (context.api.import)(&raw mut handle, number, FILE_DESCRIPTOR) };
+        context.check("cuMemImportFromShareableHandle", code, || format!("GPU {}", self.ordinal))?;
+        let mapping = Mapping::of(context, handle, size(bytes)?)?;
+        self.over(mapping, &[])
+    }
+}

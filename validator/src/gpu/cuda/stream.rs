@@ -1,0 +1,205 @@
+//! A queue of work for one GPU. Nothing here waits but `finish`, and that one has a deadline.
+#![expect(unsafe_code, reason = "calls into the CUDA driver")]
+
+use super::context::Context;
+use super::device::Gpu;
+use super::error::GpuError;
+use super::event::Event;
+use super::memory::{Span, size};
+use cudarc::driver::sys;
+use std::ptr;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// `CU_STREAM_NON_BLOCKING`: does not wait for the legacy default stream.
+const NON_BLOCKING: u32 = 1;
+/// `CUDA_ERROR_NOT_READY`
+const NOT_READY: i32 = 600;
+/// So long the answer is asked for without a pause: short work shall be seen as soon as it ends.
+const EAGER: Duration = Duration::from_millis(2);
+
+/// A queue of work for one GPU.
+#[derive(Debug)]
+pub struct Stream {
+    pub(super) handle: sys::CUstream,
+    pub(super) context: Rc<Context>,
+}
+
+impl Gpu {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn stream(&self) -> Result<Stream, GpuError> {
+        self.context.bind()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: one handle is written.
+        let code = unsafe { (self.context.api.stream)(&raw mut handle, NON_BLOCKING) };
+        self.context.check("cuStreamCreate", code, || format!("GPU {}", self.ordinal))?;
+        Ok(Stream { handle, context: Rc::clone(&self.context) })
+    }
+}
+
+impl Stream {
+    /// Copies by a copy engine, as many bytes as both have.
+    ///
+    /// # Errors
+    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    pub fn copy(&self, to: Span, from: Span) -> Result<(), GpuError> {
+        let bytes = same_size(to, from)?;
+        self.context.bind()?;
+        // SAFETY: spans come from live buffers; the driver checks addresses of its own.
+        let code = unsafe { (self.context.api.copy)(to.address, from.address, bytes, self.handle) };
+        self.said("cuMemcpyAsync", code, || format!("copying {bytes} bytes"))
+    }
+
+    /// Copies between two GPUs the way `cudaMemcpyPeerAsync` does: through the host where peer
+    /// access is off.
+    ///
+    /// # Errors
+    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    pub fn copy_peer(&self, to: Span, to_gpu: &Gpu, from: Span, from_gpu: &Gpu) -> Result<(), GpuError> {
+        let bytes = same_size(to, from)?;
+        self.context.bind()?;
+        let (there, here) = (to_gpu.context.handle, from_gpu.context.handle);
+        // SAFETY: as above; both contexts are retained.
+        let code = unsafe {
+            (self.context.api.copy_peer)(to.address, there, from.address, here, bytes, self.handle)
+        };
+        self.said("cuMemcpyPeerAsync", code, || {
+            format!("copying {bytes} bytes from GPU {} to GPU {}", from_gpu.ordinal, to_gpu.ordinal)
+        })
+    }
+
+    /// Copies page-locked host memory to a GPU.
+    ///
+    /// # Errors
+    /// As `copy`.
+    pub fn copy_in(&self, to: Span, from_host: Span) -> Result<(), GpuError> {
+        let bytes = same_size(to, from_host)?;
+        self.context.bind()?;
+        let from = host(from_host)?;
+        // SAFETY: the span comes from a live `Pinned`.
+        let code = unsafe { (self.context.api.copy_in)(to.address, from.cast_const(), bytes, self.handle) };
+        self.said("cuMemcpyHtoDAsync", code, || format!("copying {bytes} bytes from the host"))
+    }
+
+    /// Copies from a GPU to page-locked host memory.
+    ///
+    /// # Errors
+    /// As `copy`.
+    pub fn copy_out(&self, to_host: Span, from: Span) -> Result<(), GpuError> {
+        let bytes = same_size(to_host, from)?;
+        self.context.bind()?;
+        let to = host(to_host)?;
+        // SAFETY: the span comes from a live `Pinned`.
+        let code = unsafe { (self.context.api.copy_out)(to, from.address, bytes, self.handle) };
+        self.said("cuMemcpyDtoHAsync", code, || format!("copying {bytes} bytes to the host"))
+    }
+
+    /// Sets every byte.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn set_bytes(&self, to: Span, value: u8) -> Result<(), GpuError> {
+        self.context.bind()?;
+        // SAFETY: the span comes from a live buffer.
+        let code = unsafe { (self.context.api.set_bytes)(to.address, value, size(to.bytes)?, self.handle) };
+        self.said("cuMemsetD8Async", code, || format!("setting {} bytes", to.bytes))
+    }
+
+    /// Sets `event` here.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn record(&self, event: &Event) -> Result<(), GpuError> {
+        self.context.bind()?;
+        // SAFETY: both handles are alive.
+        let code = unsafe { (self.context.api.event_record)(event.handle, self.handle) };
+        self.said("cuEventRecord", code, String::new)
+    }
+
+    /// What follows begins only when `event`, of any GPU, is reached.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn wait_event(&self, event: &Event) -> Result<(), GpuError> {
+        self.context.bind()?;
+        // SAFETY: both handles are alive.
+        let code = unsafe { (self.context.api.stream_wait)(self.handle, event.handle, 0) };
+        self.said("cuStreamWaitEvent", code, String::new)
+    }
+
+    /// True when all work is done, asked without waiting.
+    ///
+    /// # Errors
+    /// What the work came to.
+    pub fn is_idle(&self) -> Result<bool, GpuError> {
+        self.context.bind()?;
+        // SAFETY: the handle is alive.
+        let code = unsafe { (self.context.api.stream_query)(self.handle) };
+        if code == NOT_READY {
+            return Ok(false);
+        }
+        self.said("cuStreamQuery", code, String::new).map(|()| true)
+    }
+
+    /// Waits until all work is done.
+    ///
+    /// # Errors
+    /// What the work came to; [`GpuError::Hang`] when it has not ended `within` that time.
+    pub fn finish(&self, doing: &str, within: Duration) -> Result<(), GpuError> {
+        self.context.bind()?;
+        let start = Instant::now();
+        loop {
+            // SAFETY: the handle is alive.
+            let code = unsafe { (self.context.api.stream_query)(self.handle) };
+            if code != NOT_READY {
+                return self.context.check("cuStreamQuery", code, || doing.to_owned());
+            }
+            let waited = start.elapsed();
+            if waited > within {
+                return Err(GpuError::hang(doing, waited));
+            }
+            if waited > EAGER {
+                thread::sleep(Duration::from_micros(50));
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    pub(super) fn said(
+        &self,
+        call: &'static str,
+        code: i32,
+        doing: impl FnOnce() -> String,
+    ) -> Result<(), GpuError> {
+        self.context.check(call, code, || {
+            let (n, doing) = (self.context.ordinal, doing());
+            if doing.is_empty() { format!("GPU {n}") } else { format!("GPU {n}: {doing}") }
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.context.may_free() {
+            // SAFETY: created once, destroyed once; work in it goes on until done.
+            unsafe { (self.context.api.stream_destroy)(self.handle) };
+        }
+    }
+}
+
+fn same_size(to: Span, from: Span) -> Result<usize, GpuError> {
+    if to.bytes != from.bytes {
+        return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
+    }
+    size(to.bytes)
+}
+
+fn host(span: Span) -> Result<*mut std::ffi::c_void, GpuError> {
+    // The provenance of the allocation was exposed to the driver, which does the access.
+    Ok(ptr::with_exposed_provenance_mut(size(span.address)?))
+}

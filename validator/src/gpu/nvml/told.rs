@@ -1,0 +1,113 @@
+//! What NVML tells, as values.
+
+use nvml_wrapper::enum_wrappers::device::P2pStatus;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// NVML's word about one way of using a peer, in the letters of `nvidia-smi topo -p2p`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Status {
+    /// It works.
+    #[serde(rename = "OK")]
+    Ok,
+    /// Chipset not supported.
+    #[serde(rename = "CNS")]
+    Chipset,
+    /// GPU not supported.
+    #[serde(rename = "GNS")]
+    Gpu,
+    /// Topology not supported.
+    #[serde(rename = "TNS")]
+    Topology,
+    /// Disabled by a registry key.
+    #[serde(rename = "DR")]
+    Disabled,
+    /// Not supported.
+    #[serde(rename = "NS")]
+    NotSupported,
+    /// Unknown.
+    #[serde(rename = "U")]
+    Unknown,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "OK",
+            Self::Chipset => "CNS (chipset not supported)",
+            Self::Gpu => "GNS (GPU not supported)",
+            Self::Topology => "TNS (topology not supported)",
+            Self::Disabled => "DR (disabled by registry key)",
+            Self::NotSupported => "NS (not supported)",
+            Self::Unknown => "U (unknown)",
+        })
+    }
+}
+
+impl From<P2pStatus> for Status {
+    fn from(status: P2pStatus) -> Self {
+        match status {
+            P2pStatus::Ok => Self::Ok,
+            P2pStatus::ChipsetNotSupported => Self::Chipset,
+            P2pStatus::GpuNotSupported => Self::Gpu,
+            P2pStatus::IohTopologyNotSupported => Self::Topology,
+            P2pStatus::DisabledByRegkey => Self::Disabled,
+            P2pStatus::NotSupported => Self::NotSupported,
+            P2pStatus::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// What NVML says about an ordered pair; an `Err` is its reason for not saying.
+#[derive(Debug, Clone, PartialEq)]
+pub struct P2pTold {
+    /// Reading the peer's memory.
+    pub read: Result<Status, String>,
+    /// Writing it.
+    pub write: Result<Status, String>,
+    /// Atomics on it.
+    pub atomics: Result<Status, String>,
+    /// Over NVLink.
+    pub nvlink: Result<Status, String>,
+    /// The vendor's own properties.
+    pub prop: Result<Status, String>,
+}
+
+/// A GPU's PCIe link right now; it is slower while the GPU idles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Generation now.
+    pub generation: u32,
+    /// Lanes now.
+    pub width: u32,
+    /// Generation at most, of GPU and slot together.
+    pub max_generation: u32,
+    /// Lanes at most.
+    pub max_width: u32,
+}
+
+/// A process that uses a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// Its id, in NVML's namespace.
+    pub pid: u32,
+    /// Its name; empty when nobody tells.
+    pub name: String,
+    /// GPU memory that it holds, bytes; `None` when nobody tells.
+    pub bytes: Option<u64>,
+}
+
+/// How a GPU fares.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Clock of the multiprocessors, MHz.
+    pub sm_mhz: Option<u32>,
+    /// Clock of the memory, MHz.
+    pub memory_mhz: Option<u32>,
+    /// Temperature, degrees Celsius.
+    pub celsius: Option<u32>,
+    /// Power, watts.
+    pub watts: Option<f64>,
+    /// Why its clocks are held down; empty when they are not.
+    pub throttled: Vec<String>,
+}

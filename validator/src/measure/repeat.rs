@@ -1,0 +1,125 @@
+//! A figure from several samples: their median, the scatter, and a bounded number of repeats when
+//! they scatter too far. A figure says how often it was repeated; a noisy one stays marked.
+
+use super::Unusable;
+use serde::{Deserialize, Serialize};
+
+/// How a figure is taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// How many samples there are at least, and how many must agree.
+    pub samples: usize,
+    /// How far those that agree may lie apart, as a part of the median.
+    pub spread: f64,
+    /// How many more samples may be taken until so many agree. Fewer than `samples`: those that
+    /// agree stay the majority, so that the median of all lies among them and nothing is chosen.
+    pub repeats: usize,
+}
+
+/// Bandwidth: 2 %. The figures are promised to be within 2 % of nvbandwidth's, so a sample that
+/// lies further off says nothing; on an undisturbed machine samples agree within 0.1 % (four H200:
+/// all cells of one matrix, 391.5 to 392.7 GB/s) and up to 2 % over PCIe between sockets.
+pub const BANDWIDTH: Policy = Policy { samples: 3, spread: 0.02, repeats: 2 };
+
+/// Bandwidth of copies staged through the host: 5 %. Two processors' memory and a thread of the
+/// driver take part; on four H200 the cells of one matrix lie 4 % apart.
+pub const STAGED: Policy = Policy { samples: 3, spread: 0.05, repeats: 2 };
+
+/// Latency: 10 %, as near as the figures are promised to the sample's.
+pub const LATENCY: Policy = Policy { samples: 3, spread: 0.10, repeats: 2 };
+
+/// A figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Everything that was measured, in order.
+    pub samples: Vec<f64>,
+    /// The median of all samples.
+    pub median: f64,
+    /// How far those samples lie apart that agree best, as a part of the median.
+    pub spread: f64,
+    /// How many samples were taken beyond those that were asked for.
+    pub repeats: usize,
+    /// True when too few samples agree even so.
+    pub noisy: bool,
+}
+
+impl Policy {
+    /// Takes samples until enough of them agree or the repeats are used up.
+    ///
+    /// # Errors
+    /// The first that `sample` makes, or a sample that is no positive, finite number.
+    pub fn measure<E: From<Unusable>>(
+        &self,
+        mut sample: impl FnMut() -> Result<f64, E>,
+    ) -> Result<Measured, E> {
+        let mut samples = Vec::new();
+        loop {
+            samples.push(usable(sample()?)?);
+            if !self.wants_more(&samples)? {
+                return Ok(self.of(&samples)?);
+            }
+        }
+    }
+
+    /// True while another sample is to be taken: for those who measure several things at the same
+    /// time, and take one sample of each in turn until none wants more.
+    ///
+    /// # Errors
+    /// A sample that is no positive, finite number.
+    pub fn wants_more(&self, samples: &[f64]) -> Result<bool, Unusable> {
+        if samples.len() < self.wanted() {
+            return sorted(samples).map(|_| true);
+        }
+        let measured = self.of(samples)?;
+        Ok(measured.noisy && measured.repeats < self.repeats.min(self.wanted() - 1))
+    }
+
+    /// The figure of samples that were taken already.
+    ///
+    /// # Errors
+    /// When there is none, or one is no positive, finite number.
+    pub fn of(&self, samples: &[f64]) -> Result<Measured, Unusable> {
+        let sorted = sorted(samples)?;
+        let median = middle(&sorted).ok_or(Unusable::None)?;
+        let agreeing = self.wanted().min(sorted.len());
+        let widths = sorted.windows(agreeing).filter_map(|w| Some(w.last()? - w.first()?));
+        let spread = widths.reduce(f64::min).ok_or(Unusable::None)? / median;
+        let repeats = samples.len().saturating_sub(self.wanted());
+        let noisy = spread > self.spread;
+        Ok(Measured { samples: samples.to_vec(), median, spread, repeats, noisy })
+    }
+
+    fn wanted(&self) -> usize {
+        self.samples.max(1)
+    }
+}
+
+/// The median of some figures: the middle one, or the mean of the two in the middle.
+///
+/// # Errors
+/// When there is none, or one is no positive, finite number.
+pub fn median(samples: &[f64]) -> Result<f64, Unusable> {
+    middle(&sorted(samples)?).ok_or(Unusable::None)
+}
+
+fn usable(value: f64) -> Result<f64, Unusable> {
+    if value.is_finite() && value > 0.0 { Ok(value) } else { Err(Unusable::Sample { value }) }
+}
+
+fn sorted(samples: &[f64]) -> Result<Vec<f64>, Unusable> {
+    let mut sorted = samples.iter().map(|s| usable(*s)).collect::<Result<Vec<_>, _>>()?;
+    sorted.sort_by(f64::total_cmp);
+    Ok(sorted)
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let half = sorted.len() / 2;
+    let upper = *sorted.get(half)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some(f64::midpoint(*sorted.get(half.checked_sub(1)?)?, upper))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! Comparing on the host what a GPU compared already, and which parts of a long transfer are worth
+//! the time.
+
+use super::{Nonces, word};
+use serde::{Deserialize, Serialize};
+
+/// What a comparison counted; the same numbers as the kernel `fl_check`'s. Places are words, counted
+/// from the first that was looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Words that were looked at.
+    pub looked: u64,
+    /// Words that are not what they should be.
+    pub wrong: u64,
+    /// Of those, words that are 0.
+    pub zeros: u64,
+    /// Of those, words that still hold the sentinel.
+    pub sentinels: u64,
+    /// The first wrong word; `None` when none is wrong.
+    pub first: Option<u64>,
+    /// The last wrong word.
+    pub last: Option<u64>,
+}
+
+impl Counts {
+    /// True when all of so many words were looked at and none is wrong.
+    #[must_use]
+    pub const fn all_right(&self, words: u64) -> bool {
+        self.looked == words && self.wrong == 0
+    }
+}
+
+/// Words that were copied to the host, and where the first of them stood in what was moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Words before it.
+    pub place: u64,
+    /// What was found.
+    pub words: Vec<u32>,
+}
+
+/// Counts the words of `found` that are not `word(expected, first + k)`.
+#[must_use]
+pub fn compare(found: &[u32], first: u64, expected: u64, sentinel: u64) -> Counts {
+    let mut counts = Counts { looked: 0, wrong: 0, zeros: 0, sentinels: 0, first: None, last: None };
+    for (k, found) in (0_u64..).zip(found) {
+        counts.looked += 1;
+        if *found == word(expected, first + k) {
+            continue;
+        }
+        counts.wrong += 1;
+        counts.zeros += u64::from(*found == 0);
+        counts.sentinels += u64::from(*found == word(sentinel, first + k));
+        counts.first = counts.first.or(Some(k));
+        counts.last = Some(k);
+    }
+    counts
+}
+
+/// Up to here the host compares all, bytes.
+const WHOLE: u64 = 16 << 10;
+/// One piece of what is longer, bytes.
+const PIECE: u64 = 1 << 10;
+/// Pieces between its head and its tail.
+const BETWEEN: u64 = 14;
+
+/// Which parts of `bytes` the host compares, as offsets and lengths in bytes, 16 KiB in all at most:
+/// everything, or head, tail and places that `nonces` choose.
+#[must_use]
+pub fn pieces(bytes: u64, nonces: &mut Nonces) -> Vec<(u64, u64)> {
+    if bytes <= WHOLE {
+        return vec![(0, bytes)];
+    }
+    let last = bytes - PIECE;
+    let places = (0..BETWEEN).map(|_| nonces.next() % (last / 4) * 4);
+    [0, last].into_iter().chain(places).map(|at| (at, PIECE)).collect()
+}

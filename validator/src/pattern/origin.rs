@@ -1,0 +1,55 @@
+//! Where found words belong. The pattern is a permutation of a word's number, so a word that was
+//! found in the wrong place says itself which place was meant.
+
+use super::{MIX, STEP, high, low, word};
+use std::ops::Range;
+
+/// So many words in a row belong together by no chance worth speaking of.
+const SURE: usize = 2;
+/// Where the range is this small one word is enough: 4096 of 2^32.
+const SMALL: u64 = 4096;
+
+/// The number below 2^32 whose word this is.
+#[must_use]
+pub const fn index(seed: u64, found: u32) -> u32 {
+    let mut h = found ^ (found >> 16);
+    h = h.wrapping_mul(inverse(MIX[1]));
+    h ^= (h >> 15) ^ (h >> 30);
+    h = h.wrapping_mul(inverse(MIX[0]));
+    h ^= h >> 16;
+    h ^= high(seed);
+    h.wrapping_sub(low(seed)).wrapping_mul(inverse(STEP))
+}
+
+/// The number in `meant` of the first word of `found`, where it and what follows come from there.
+#[must_use]
+pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
+    let begin = u64::from(index(seed, *found.first()?));
+    if !meant.contains(&begin) {
+        return None;
+    }
+    let run = found.iter().zip(begin..meant.end).take_while(|(f, i)| **f == word(seed, *i)).count();
+    let few = meant.end.saturating_sub(meant.start) <= SMALL;
+    (run >= SURE || few).then_some(begin)
+}
+
+/// How many words behind number `here` the words of `found` belong, or before. A single word only where
+/// that is near: 2^21 of 2^32.
+#[must_use]
+pub fn from(found: &[u32], seed: u64, here: u64) -> Option<i64> {
+    const NEAR: u64 = 1 << 20;
+    let begin = u64::from(index(seed, *found.first()?));
+    let run = found.iter().zip(begin..).take_while(|(f, i)| **f == word(seed, *i)).count();
+    (run >= SURE || begin.abs_diff(here) < NEAR).then(|| begin.checked_signed_diff(here)).flatten()
+}
+
+/// The number by which an odd one multiplies to 1: each step of Newton's doubles the right bits.
+const fn inverse(odd: u32) -> u32 {
+    let mut x = odd;
+    let mut step = 0;
+    while step < 5 {
+        x = x.wrapping_mul(2_u32.wrapping_sub(odd.wrapping_mul(x)));
+        step += 1;
+    }
+    x
+}

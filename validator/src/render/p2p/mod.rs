@@ -1,0 +1,124 @@
+//! A report's peer-to-peer matrices in the layout of p2pBandwidthLatencyTest, so that whoever reads
+//! or parses its output can read ours. Two things differ where there is nothing to show: a cell
+//! without a figure is `N/A` (the sample prints what a copy by way of the host reaches, under
+//! "P2P=Enabled"), and a matrix that was not measured is all `N/A` instead of being left out.
+
+mod words;
+
+use crate::pcie::model::Bdf;
+use crate::report::{Matrix, Report};
+use std::fmt::Write as _;
+use words::{BANDWIDTHS, LATENCIES, NOTE_ACCESS, NOTE_END, TITLE};
+
+/// The matrix of who may reach whom, 1 or 0.
+const CONNECTIVITY: &str = "p2p.connectivity";
+
+/// One GPU of the header; its number is its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The model.
+    pub name: String,
+    /// Its address.
+    pub bdf: Bdf,
+}
+
+/// The tables of a report; `None` when it holds none of their matrices. GPUs are numbered by their
+/// addresses, as the tests number them.
+#[must_use]
+pub fn of(report: &Report) -> Option<String> {
+    let matrices: Vec<_> = report.tests.iter().flat_map(|t| &t.matrices).collect();
+    let wanted = |m: &&Matrix| m.name == CONNECTIVITY || m.name.starts_with("sample.");
+    matrices.iter().copied().find(wanted)?;
+    let name = |name: Option<&String>| name.cloned().unwrap_or_else(|| "NVIDIA GPU".to_owned());
+    let devices = report.gpus.iter().map(|g| Device { name: name(g.name.as_ref()), bdf: g.bdf });
+    Some(text(&devices.collect::<Vec<_>>(), &matrices))
+}
+
+/// The tables of `devices`, from the matrices of these names among `matrices`.
+#[must_use]
+pub fn text(devices: &[Device], matrices: &[&Matrix]) -> String {
+    let table = Table { size: devices.len(), matrices };
+    let mut text = format!("{TITLE}\n");
+    for (n, Device { name, bdf }) in devices.iter().enumerate() {
+        let Bdf { domain, bus, device, .. } = bdf;
+        // Writing into a String cannot fail, here and below.
+        let _ = writeln!(
+            text,
+            "Device: {n}, {name}, pciBusID: {bus:x}, pciDeviceID: {device:x}, pciDomainID:{domain:x}"
+        );
+    }
+    text += &table.access();
+    let _ = write!(text, "\n{NOTE_ACCESS}\n\n{}", table.connectivity());
+    for (title, name) in BANDWIDTHS {
+        let _ = write!(text, "{title}\n{}", table.figures("D\\D", name));
+    }
+    for (title, gpu, cpu) in LATENCIES {
+        let _ = write!(text, "{title}\n{}\n{}", table.figures("GPU", gpu), table.figures("CPU", cpu));
+    }
+    let _ = write!(text, "\n{NOTE_END}\n");
+    text
+}
+
+/// What the matrices say about so many GPUs.
+struct Table<'a> {
+    size: usize,
+    matrices: &'a [&'a Matrix],
+}
+
+impl Table<'_> {
+    fn value(&self, name: &str, row: usize, column: usize) -> Option<f64> {
+        let matrix = self.matrices.iter().find(|m| m.name == name)?;
+        *matrix.values.get(row)?.get(column)?
+    }
+
+    fn access(&self) -> String {
+        let mut text = String::new();
+        for (row, column) in self.pairs() {
+            let can = match self.value(CONNECTIVITY, row, column) {
+                Some(1.0) => "CAN",
+                _ => "CANNOT",
+            };
+            let _ = writeln!(text, "Device={row} {can} Access Peer Device={column}");
+        }
+        text
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let size = self.size;
+        let row = move |row| (0..size).filter(move |column| *column != row).map(move |column| (row, column));
+        (0..size).flat_map(row)
+    }
+
+    fn connectivity(&self) -> String {
+        let columns: String = (0..self.size).map(|n| format!("{n:>6}")).collect();
+        let mut text = format!("P2P Connectivity Matrix\n     D\\D{columns}\n");
+        for row in 0..self.size {
+            let cells: String = (0..self.size).map(|column| self.reaches(row, column)).collect();
+            let _ = writeln!(text, "{row:>6}\t{cells}");
+        }
+        text
+    }
+
+    /// A GPU reaches itself, whether or not that was asked.
+    fn reaches(&self, row: usize, column: usize) -> String {
+        let value = self.value(CONNECTIVITY, row, column).or((row == column).then_some(1.0));
+        value.map_or_else(|| format!("{:>6}", "N/A"), |v| format!("{v:>6.0}"))
+    }
+
+    fn figures(&self, corner: &str, name: &str) -> String {
+        let columns: String = (0..self.size).map(|n| format!("{n:>6} ")).collect();
+        let mut text = format!("{corner:>6}{columns}\n");
+        for row in 0..self.size {
+            let cells: String = (0..self.size).map(|column| cell(self.value(name, row, column))).collect();
+            let _ = writeln!(text, "{row:>6} {cells}");
+        }
+        text
+    }
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or_else(|| format!("{:>6} ", "N/A"), |v| format!("{v:>6.2} "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! The plan: rounds of transfers that share nothing, made by first-fit in the order of the circle
+//! method, and what kept pairs apart. The same topology always gives the same plan.
+
+use super::order::circle;
+use super::{Pair, Resource, Routes};
+use crate::pcie::model::Bdf;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which pairs run together, and why not more of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// The GPUs' addresses by number.
+    pub gpus: Vec<Bdf>,
+    /// True when every pair is there once for each direction.
+    pub ordered: bool,
+    /// One after the other; the pairs of one round run at the same time.
+    pub rounds: Vec<Vec<Pair>>,
+    /// What pairs of different GPUs share, the most shared first: they are kept apart for it.
+    pub shared: Vec<Shared>,
+}
+
+/// One thing that pairs of different GPUs share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Shared {
+    /// The thing.
+    pub resource: Resource,
+    /// How many pairs of the plan use it: it takes at least as many rounds.
+    pub pairs: usize,
+}
+
+impl Plan {
+    /// Every direction of every pair is a transfer of its own.
+    #[must_use]
+    pub fn ordered(routes: &Routes) -> Self {
+        // A GPU is occupied whether it sends or receives, so both directions of a matching are two
+        // matchings.
+        let both = |round: Vec<Pair>| [round.clone(), round.into_iter().map(Pair::back).collect()];
+        let offers = circle(routes.gpus().len()).into_iter().flat_map(both).flatten();
+        Self::made(routes, true, offers)
+    }
+
+    /// Every pair is one transfer, in both directions at once.
+    #[must_use]
+    pub fn unordered(routes: &Routes) -> Self {
+        Self::made(routes, false, circle(routes.gpus().len()).into_iter().flatten())
+    }
+
+    fn made(routes: &Routes, ordered: bool, offers: impl Iterator<Item = Pair>) -> Self {
+        let ids = Ids::of(routes);
+        let mut rounds: Vec<Round> = Vec::new();
+        for pair in offers {
+            let needs = ids.needs(routes, pair);
+            match rounds.iter_mut().find(|round| round.is_free(&needs)) {
+                Some(round) => round.take(pair, &needs),
+                None => rounds.push(Round { pairs: vec![pair], used: needs }),
+            }
+        }
+        let rounds = rounds.into_iter().map(Round::sorted).collect();
+        Self { gpus: routes.gpus().to_vec(), ordered, rounds, shared: shared(routes, ordered) }
+    }
+
+    /// How many transfers there are.
+    #[must_use]
+    pub fn transfers(&self) -> usize {
+        self.rounds.iter().map(Vec::len).sum()
+    }
+}
+
+/// A number for each resource, so that a set of them is a few words of bits.
+struct Ids<'a>(BTreeMap<&'a Resource, usize>);
+
+/// A set of resources by their numbers, 64 to a word.
+type Bits = Vec<u64>;
+
+impl<'a> Ids<'a> {
+    fn of(routes: &'a Routes) -> Self {
+        let all: BTreeSet<_> = routes.all().flat_map(|r| &r.resources).collect();
+        Self(all.into_iter().zip(0..).collect())
+    }
+
+    fn needs(&self, routes: &Routes, pair: Pair) -> Bits {
+        let mut bits = vec![0; self.0.len().div_ceil(64)];
+        let resources = routes.get(pair).into_iter().flat_map(|r| &r.resources);
+        for id in resources.filter_map(|r| self.0.get(r)) {
+            if let Some(word) = bits.get_mut(id / 64) {
+                *word |= 1_u64 << (id % 64);
+            }
+        }
+        bits
+    }
+}
+
+/// A round in the making.
+struct Round {
+    pairs: Vec<Pair>,
+    used: Bits,
+}
+
+impl Round {
+    fn is_free(&self, needs: &Bits) -> bool {
+        self.used.iter().zip(needs).all(|(used, need)| used & need == 0)
+    }
+
+    fn take(&mut self, pair: Pair, needs: &Bits) {
+        self.pairs.push(pair);
+        self.used.iter_mut().zip(needs).for_each(|(used, need)| *used |= need);
+    }
+
+    fn sorted(mut self) -> Vec<Pair> {
+        self.pairs.sort_unstable();
+        self.pairs
+    }
+}
+
+/// Everything but the GPUs themselves that two pairs without a common GPU both use.
+fn shared(routes: &Routes, ordered: bool) -> Vec<Shared> {
+    let mut users: BTreeMap<&Resource, (usize, BTreeSet<&Resource>)> = BTreeMap::new();
+    let is_gpu = |r: &&Resource| matches!(r, Resource::Gpu(_));
+    for route in routes.all() {
+        let gpus = || route.resources.iter().filter(is_gpu);
+        for resource in route.resources.iter().filter(|r| !is_gpu(r)) {
+            let (pairs, ends) = users.entry(resource).or_default();
+            *pairs += if ordered { 2 } else { 1 };
+            ends.extend(gpus());
+        }
+    }
+    // A port above one GPU is used by many pairs, which that GPU keeps apart already: all pairs of
+    // k GPUs with one common are k - 1.
+    let tells = |pairs: usize, ends: usize| pairs > (ends - 1) * if ordered { 2 } else { 1 };
+    let mut shared: Vec<_> = users
+        .into_iter()
+        .filter(|(_, (pairs, ends))| !ends.is_empty() && tells(*pairs, ends.len()))
+        .map(|(resource, (pairs, _))| Shared { resource: resource.clone(), pairs })
+        .collect();
+    shared.sort_by(|a, b| b.pairs.cmp(&a.pairs).then_with(|| a.resource.cmp(&b.resource)));
+    shared
+}

@@ -1,0 +1,186 @@
+//! The way of every pair of GPUs, and what it occupies: from the fabric's paths, or over NVLink,
+//! where it is only the two GPUs.
+
+use super::{Pair, Resource};
+use crate::pcie::acs::REDIRECT;
+use crate::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
+use crate::pcie::path::between;
+use crate::pcie::topo::NvLinks;
+use crate::pcie::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// By what two GPUs reach each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Way {
+    /// So many NVLinks, straight or through NVSwitches.
+    NvLink(u32),
+    /// Over PCIe.
+    Pcie {
+        /// How far apart.
+        kind: PathKind,
+        /// What the narrowest link on the way can carry in one direction, GB/s; 0 when unknown.
+        raw_gb_s: f64,
+    },
+    /// Peer access is off: copies go by way of the host's memory.
+    Staged,
+}
+
+/// One pair's way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Route {
+    /// By what.
+    pub way: Way,
+    /// What it occupies, the two GPUs among it.
+    pub resources: BTreeSet<Resource>,
+}
+
+/// Which half of a thing traffic occupies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// From a GPU towards the root.
+    Up,
+    /// From the root towards a GPU.
+    Down,
+    /// A thing that has no halves, as far as is known.
+    Whole,
+}
+
+/// The ways of all pairs of some GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Routes {
+    gpus: Vec<Bdf>,
+    /// By GPU: the bridges between it and the root.
+    above: Vec<BTreeSet<Bdf>>,
+    /// By the sorted pair.
+    routes: BTreeMap<Pair, Route>,
+}
+
+/// A GPU is not in the fabric, so its ways are unknown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{pair}: the fabric has no way between {a} and {b}")]
+pub struct NoRoute {
+    /// The pair.
+    pub pair: Pair,
+    /// One end's address.
+    pub a: Bdf,
+    /// The other end's address.
+    pub b: Bdf,
+}
+
+impl Routes {
+    /// With peer access on. `gpus`: addresses by number (CUDA's ordinals, or the order of the
+    /// addresses); `nvlinks`: what NVML says, empty without it.
+    ///
+    /// # Errors
+    /// When a GPU is not in the fabric.
+    pub fn new(fabric: &Fabric, gpus: &[Bdf], nvlinks: &NvLinks) -> Result<Self, NoRoute> {
+        let tree = Tree::of(fabric);
+        let routes = Self::of(gpus, |pair, a, b| {
+            let ends = [Resource::Gpu(pair.from), Resource::Gpu(pair.to)];
+            if let Some(links) = nvlinks.get(&(a.min(b), a.max(b))).filter(|n| **n > 0) {
+                return Ok(Route { way: Way::NvLink(*links), resources: BTreeSet::from(ends) });
+            }
+            let path = between(&tree, a, b).ok_or(NoRoute { pair, a, b })?;
+            let resources = ends.into_iter().chain(crossed(&tree, &path)).collect();
+            Ok(Route { way: Way::Pcie { kind: path.kind, raw_gb_s: path.raw_gb_s }, resources })
+        })?;
+        let above = |gpu: &Bdf| tree.above(*gpu).iter().map(|d| d.bdf).collect();
+        Ok(Self { above: gpus.iter().map(above).collect(), ..routes })
+    }
+
+    /// With peer access off every copy goes by way of the host's memory, which all share. Also the
+    /// plan for GPUs of which no way is known: one pair at a time.
+    #[must_use]
+    pub fn staged(gpus: &[Bdf]) -> Self {
+        let staged = |pair: Pair, _, _| -> Result<Route, std::convert::Infallible> {
+            let shared = [Resource::Gpu(pair.from), Resource::Gpu(pair.to), Resource::Host];
+            Ok(Route { way: Way::Staged, resources: BTreeSet::from(shared) })
+        };
+        match Self::of(gpus, staged) {
+            Ok(routes) => routes,
+        }
+    }
+
+    fn of<E>(gpus: &[Bdf], mut route: impl FnMut(Pair, Bdf, Bdf) -> Result<Route, E>) -> Result<Self, E> {
+        let numbered = || gpus.iter().copied().enumerate();
+        let mut routes = BTreeMap::new();
+        for (from, a) in numbered() {
+            for (to, b) in numbered().skip(from + 1) {
+                let pair = Pair::new(from, to);
+                routes.insert(pair, route(pair, a, b)?);
+            }
+        }
+        Ok(Self { gpus: gpus.to_vec(), above: Vec::new(), routes })
+    }
+
+    /// The GPUs' addresses by number.
+    #[must_use]
+    pub fn gpus(&self) -> &[Bdf] {
+        &self.gpus
+    }
+
+    /// A pair's way, the same in both directions; `None` when there is no such pair.
+    #[must_use]
+    pub fn get(&self, pair: Pair) -> Option<&Route> {
+        self.routes.get(&pair.sorted())
+    }
+
+    /// What a transfer in one direction occupies, and which half of it: links carry both directions
+    /// at once. Empty when there is no such pair.
+    #[must_use]
+    pub fn lanes(&self, pair: Pair) -> Vec<(&Resource, Lane)> {
+        let resources = self.get(pair).into_iter().flat_map(|r| &r.resources);
+        resources.flat_map(|r| self.halves(r, pair).into_iter().map(move |lane| (r, lane))).collect()
+    }
+
+    fn halves(&self, resource: &Resource, pair: Pair) -> Vec<Lane> {
+        let over = |gpu: usize, port: &Bdf| self.above.get(gpu).is_some_and(|ports| ports.contains(port));
+        let (up, down) = match resource {
+            Resource::Gpu(n) => (*n == pair.from, *n == pair.to),
+            Resource::Port(port) => (over(pair.from, port), over(pair.to, port)),
+            _ => (false, false),
+        };
+        let lanes = [up.then_some(Lane::Up), down.then_some(Lane::Down)];
+        let lanes: Vec<_> = lanes.into_iter().flatten().collect();
+        if lanes.is_empty() { vec![Lane::Whole] } else { lanes }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Route> {
+        self.routes.values()
+    }
+}
+
+/// What a way over PCIe occupies beside its two ends.
+fn crossed(tree: &Tree, path: &Path) -> BTreeSet<Resource> {
+    let mut crossed: BTreeSet<_> = path.ports.iter().copied().map(Resource::Port).collect();
+    let ends = [path.a, path.b].map(|end| tree.get(end));
+    match path.kind {
+        PathKind::Pix | PathKind::Pxb if redirected(tree, path) => {
+            let above = [path.a, path.b].into_iter().flat_map(|end| tree.above(end));
+            crossed.extend(above.map(|d| Resource::Port(d.bdf)));
+            crossed.extend(ends.map(bridge));
+        }
+        PathKind::Pix | PathKind::Pxb => {}
+        PathKind::Phb => crossed.extend(ends.map(bridge)),
+        PathKind::Node => crossed.extend(ends.map(bridge).into_iter().chain(ends.map(node))),
+        PathKind::Sys => {
+            crossed.extend(ends.map(bridge).into_iter().chain(ends.map(node)));
+            crossed.insert(Resource::Interconnect);
+        }
+    }
+    crossed
+}
+
+/// ACS sends the traffic up to the root complex instead of straight to the peer.
+fn redirected(tree: &Tree, path: &Path) -> bool {
+    let ports = path.ports.iter().filter_map(|p| tree.get(*p));
+    ports.filter_map(|p| p.acs.as_ref()).any(|acs| acs.ctrl & REDIRECT != 0)
+}
+
+fn bridge(end: Option<&Device>) -> Resource {
+    end.and_then(|d| d.root_bus.clone()).map_or(Resource::Host, Resource::HostBridge)
+}
+
+fn node(end: Option<&Device>) -> Resource {
+    end.map_or(Resource::Host, |d| Resource::Node(d.numa))
+}

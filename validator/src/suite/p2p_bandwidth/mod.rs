@@ -1,0 +1,80 @@
+//! How fast is data between the GPUs? The matrices of p2pBandwidthLatencyTest, with peer access off
+//! and on, and nvbandwidth's between devices, by their methods, so that the numbers compare; but
+//! every sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to
+//! `p2p_together`.
+
+mod judge;
+mod measure;
+mod plan;
+mod sizes;
+#[cfg(test)]
+mod tests;
+
+use super::gate::gate;
+use super::speed::{Bench, FULL, Grid, Links, Watch, Ways};
+use super::{Group, Machine, Test};
+use crate::config::Level;
+use crate::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+use crate::schedule::Pair;
+use serde_json::Value;
+use std::time::Duration;
+
+pub(super) const TEST: Test = Test {
+    id: "p2p-bandwidth",
+    title: "Peer bandwidth",
+    proves: "every pair of GPUs moves, and really delivers, as much as the links between them can",
+    level: Level::Quick,
+    // 8 GPUs that are all far apart are measured pair by pair: 40 s; a slow link takes longer.
+    deadline: Duration::from_secs(180),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+struct Seen {
+    grid: Grid,
+    links: Links,
+    /// 16 bytes, us, as the GPU's clock sees it: staged copies are known by it.
+    latency: Grid,
+    findings: Vec<Finding>,
+    /// Pairs without peer access, and why.
+    apart: Vec<(Pair, String)>,
+    /// Bandwidth by size.
+    rows: Vec<Vec<Value>>,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let floor = machine.config.expect.min_p2p_gb_s;
+    if let Some(none) = gate(machine, true)? {
+        return Ok(unmeasured(none, floor));
+    }
+    let clique = machine.clique()?;
+    let ways = Ways::new(machine, clique);
+    let watch = Watch::begin(machine, &clique.addresses());
+    let bench = Bench::new(machine, 2, FULL)?;
+    let mut seen = Seen::default();
+    measure::all(machine, &bench, &ways, &mut seen)?;
+    let (found, states) = watch.end(machine);
+    let carrier = ways.carriers(machine.fabric()?, &seen.links);
+    let asked = judge::Asked {
+        gpus: clique.len(),
+        level: machine.config.validate.level,
+        least: floor,
+        carrier: &carrier,
+        states: &states,
+    };
+    seen.findings.extend(found);
+    seen.findings.extend(seen.links.findings(&clique.addresses()));
+    Ok(judge::judge(seen, &asked))
+}
+
+/// What the owner asked for cannot be told without measuring, and nothing else tells it.
+fn unmeasured(none: Judgement, floor: Option<f64>) -> Judgement {
+    let Some(floor) = floor.filter(|_| none.outcome() == Outcome::NotApplicable) else { return none };
+    let message = format!("expect.min_p2p_gb_s is {floor}, and no bandwidth is measured: {}", none.summary);
+    let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
+    Judgement::by(finding.values(Value::Null, floor, Some("GB/s")))
+}

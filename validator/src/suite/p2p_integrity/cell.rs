@@ -1,0 +1,223 @@
+//! One transfer between two GPUs: who moves how much, which way, in what kind of memory. And which of
+//! them a level tries. Pure.
+
+use crate::config::Level;
+use crate::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What moves the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::suite) enum Engine {
+    /// A copy engine of the GPU that works.
+    Copy,
+    /// A kernel on it.
+    Sm,
+    /// The driver, by way of the host's memory, with peer access off: the control.
+    Staged,
+}
+
+/// What the GPU that works does with its peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum Way {
+    /// Its own data goes there.
+    Write,
+    /// The peer's data comes here.
+    Read,
+}
+
+/// How the memory was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum Memory {
+    /// By `cuMemAlloc`; peers reach it once access is enabled.
+    Plain,
+    /// By the driver's virtual memory functions; it names its peers itself.
+    Mapped,
+}
+
+/// A kind of transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) struct Kind {
+    pub(in crate::suite) engine: Engine,
+    pub(in crate::suite) way: Way,
+    pub(in crate::suite) memory: Memory,
+}
+
+/// One transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) struct Cell {
+    /// `from` works, on the memory of `to`.
+    pub(in crate::suite) pair: Pair,
+    pub(in crate::suite) kind: Kind,
+    pub(in crate::suite) bytes: u64,
+    /// Bytes by which source and target begin behind a boundary of 4 KiB.
+    pub(in crate::suite) shift: (u64, u64),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = match self.engine {
+            Engine::Copy => "copy engine",
+            Engine::Sm => "SM",
+            Engine::Staged => return f.write_str("copy through the host, peer access off,"),
+        };
+        write!(f, "{engine} {}", self.way.name())
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.kind, size(self.bytes))?;
+        if self.kind.way == Way::Read {
+            f.write_str(" from the peer")?;
+        }
+        if self.kind.memory == Memory::Mapped {
+            f.write_str(", mapped memory,")?;
+        }
+        match self.shift {
+            (0, 0) => Ok(()),
+            (source, target) => write!(f, " from +{source} to +{target} bytes"),
+        }
+    }
+}
+
+impl Way {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+impl Cell {
+    /// Where the data is and where it must arrive, as GPUs.
+    pub(super) const fn ends(&self) -> (usize, usize) {
+        match self.kind.way {
+            Way::Write => (self.pair.from, self.pair.to),
+            Way::Read => (self.pair.to, self.pair.from),
+        }
+    }
+
+    /// How long it may take: seconds for a GPU that is late, and its bytes at a hundredth of what the
+    /// slowest link carries.
+    pub(super) const fn patience(&self) -> Duration {
+        Duration::from_secs(4 + self.bytes / (32 << 20))
+    }
+}
+
+/// `4 B`, `64 MiB`, `2 MiB - 4 B`
+pub(in crate::suite) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let named = UNITS.iter().find_map(|(unit, name)| {
+        let whole = bytes.next_multiple_of(*unit);
+        match whole - bytes {
+            0 if bytes > 0 => Some(format!("{} {name}", bytes / unit)),
+            less if less <= 4 && bytes > *unit => Some(format!("{} {name} - {less} B", whole / unit)),
+            _ => None,
+        }
+    });
+    named.unwrap_or_else(|| format!("{bytes} B"))
+}
+
+/// What is tried with every pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Ascending.
+    pub(super) sizes: Vec<u64>,
+    pub(super) memories: Vec<Memory>,
+    pub(super) shifts: Vec<(u64, u64)>,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+impl Plan {
+    /// The plan of a level. A word, a page, just less than the large page, more than any cache.
+    pub(super) fn of(level: Level) -> Self {
+        let both = vec![Memory::Plain, Memory::Mapped];
+        let (sizes, memories, shifts) = match level {
+            Level::Quick => (vec![4, 4 * KIB, 2 * MIB - 4], vec![Memory::Plain], vec![(0, 0)]),
+            Level::Standard => (vec![4, 4 * KIB, 2 * MIB - 4, 64 * MIB], both, vec![(0, 0)]),
+            Level::Full => {
+                let sizes = vec![4, 64, 4 * KIB, 64 * KIB + 4, 2 * MIB - 4, 2 * MIB, 64 * MIB];
+                (sizes, both, vec![(0, 0), (4, 12), (16, 8)])
+            }
+        };
+        Self { sizes, memories, shifts }
+    }
+
+    /// Without what does not fit into so much memory of a GPU; the smallest sizes always stay.
+    pub(super) fn within(mut self, free: u64) -> Self {
+        while self.sizes.len() > 2 && self.bytes() > free {
+            self.sizes.pop();
+        }
+        self
+    }
+
+    /// Sizes that were asked for and do not fit.
+    pub(super) fn left_out(&self, asked: &Self) -> Option<Finding> {
+        let most = size(asked.sizes.last().copied()?);
+        (self.sizes != asked.sizes).then(|| {
+            let message = format!("a GPU's memory is in use: transfers of up to {most} do not fit");
+            Code::GpuInUse.finding(Severity::Warn, "machine", message)
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.layout().bytes().saturating_mul(self.memories.len() as u64)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        // Whole pages: a target that began between 16-byte words would keep the wide kernels out.
+        let largest = self.sizes.last().copied().unwrap_or_default();
+        Layout { area: largest.next_multiple_of(SLACK) + SLACK }
+    }
+
+    /// Every kind of transfer, those of ordinary memory first.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        let ways = [Way::Write, Way::Read];
+        let engines = [Engine::Copy, Engine::Sm];
+        let of = |memory: Memory| {
+            ways.into_iter().flat_map(move |way| engines.map(|engine| Kind { engine, way, memory }))
+        };
+        self.memories.iter().copied().flat_map(of).collect()
+    }
+
+    /// How many transfers each pair makes.
+    pub(super) fn transfers(&self) -> usize {
+        self.kinds().len() * self.sizes.len() * self.shifts.len()
+    }
+}
+
+/// How one GPU's field is divided: guard, source, guard, target, guard. All of it holds the sentinel
+/// but for what a transfer needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes of source and target each.
+    area: u64,
+}
+
+/// A band that must not change beside the target, bytes.
+pub(super) const GUARD: u64 = 64 * KIB;
+/// Room for transfers that do not begin on a boundary, bytes.
+const SLACK: u64 = 4 * KIB;
+
+impl Layout {
+    /// The field's size.
+    pub(super) const fn bytes(self) -> u64 {
+        3 * GUARD + 2 * self.area
+    }
+
+    /// Where sources begin, in bytes.
+    pub(super) const fn source(self) -> u64 {
+        GUARD
+    }
+
+    /// Where targets begin, in bytes.
+    pub(super) const fn target(self) -> u64 {
+        2 * GUARD + self.area
+    }
+}

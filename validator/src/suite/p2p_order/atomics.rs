@@ -1,0 +1,53 @@
+//! Two GPUs add to one counter at the same time, by atomic addition and by compare-and-swap.
+
+use super::pingpong::{Player, player};
+use super::{Adding, Counted, ends};
+use crate::gpu::{Clique, GpuError, P2pAttribute, Span};
+use crate::schedule::Pair;
+use std::time::Duration;
+
+/// Threads of a block, as the gpu layer launches these kernels.
+const THREADS: u64 = 32;
+/// Blocks and additions of each thread. Each waits for its answer: 500 x 2 us over PCIe.
+const ADD: (u32, u64) = (4, 500);
+/// Fewer: of those that swap at one time only one succeeds.
+const SWAP: (u32, u64) = (2, 64);
+/// Milliseconds are needed; the kernel of compare-and-swaps gives up after some seconds by itself.
+const HANG: Duration = Duration::from_secs(14);
+/// The counter's place: a line of its own, away from the mailbox, bytes.
+const PLACE: u64 = 1024;
+
+/// What counters in `to`'s memory come to; `None` where atomics are not claimed. Access is on.
+pub(super) fn count(
+    clique: &Clique,
+    players: &[Player<'_>],
+    pair: Pair,
+) -> Result<Option<[Counted; 2]>, GpuError> {
+    let (from, to) = ends(clique, pair)?;
+    if from.p2p_attribute(P2pAttribute::NativeAtomics, to)? == 0 {
+        return Ok(None);
+    }
+    let (peer, owner) = (player(players, pair.from)?, player(players, pair.to)?);
+    let counted = [one(pair, peer, owner, Adding::Add)?, one(pair, peer, owner, Adding::CompareAndSwap)?];
+    Ok(Some(counted))
+}
+
+fn one(pair: Pair, peer: &Player<'_>, owner: &Player<'_>, how: Adding) -> Result<Counted, GpuError> {
+    owner.clear()?;
+    let counter: Span = owner.memory.span(PLACE, 8)?;
+    let (blocks, times) = if how == Adding::Add { ADD } else { SWAP };
+    // The peer begins: its way is the longer one.
+    for it in [peer, owner] {
+        match how {
+            Adding::Add => it.stream.atomic_add(counter, times, blocks)?,
+            Adding::CompareAndSwap => it.stream.atomic_cas(counter, times, blocks)?,
+        }
+    }
+    let doing = format!("{pair}: atomic additions");
+    peer.stream.finish(&doing, HANG)?;
+    owner.stream.finish(&doing, HANG)?;
+    owner.stream.copy_out(owner.host.span(0, 8)?, counter)?;
+    owner.stream.finish(&doing, HANG)?;
+    let counted = u64::from(owner.host.word(0)) | u64::from(owner.host.word(1)) << 32;
+    Ok(Counted { pair, how, counted, expected: 2 * u64::from(blocks) * THREADS * times })
+}

@@ -1,0 +1,187 @@
+//! Does data also arrive between processes? Frameworks run one process for each GPU and open each
+//! other's memory, through CUDA IPC or through exported descriptors of mapped memory. The worker owns
+//! the memory and looks at it; a second process writes there and reads from there.
+
+mod judge;
+mod other;
+mod owner;
+mod speech;
+#[cfg(test)]
+mod tests;
+
+pub(super) use other::serve;
+
+use super::gate::gate;
+use super::gpu_fault::during;
+use super::p2p_integrity::Fault;
+use super::seat::Seat;
+use super::{Group, Machine, Test};
+use crate::config::Level;
+use crate::finding::{Code, Finding, Severity};
+use crate::gpu::{self, Clique, GpuError};
+use crate::outcome::Judgement;
+use crate::run::partner::{Lost, Partner};
+use crate::schedule::Pair;
+use owner::Shared;
+use speech::{Answer, Ask, Trouble};
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+pub(super) const TEST: Test = Test {
+    id: "p2p-processes",
+    title: "Between processes",
+    proves: "what one process writes to or reads from a GPU of another process arrives whole, by CUDA IPC and by descriptor",
+    level: Level::Full,
+    deadline: Duration::from_secs(120),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// Starting CUDA a second time, with all GPUs.
+const START: Duration = Duration::from_secs(60);
+/// Beyond what a transfer may take by its own clock.
+const ANSWER: Duration = Duration::from_secs(12);
+/// `CUDA_ERROR_NOT_SUPPORTED`
+const NOT_SUPPORTED: i32 = 801;
+
+/// How a buffer gets from one process to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// By its name in CUDA IPC.
+    Ipc,
+    /// By an exported descriptor of mapped memory.
+    Descriptor,
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipc => "CUDA IPC",
+            Self::Descriptor => "exported mapped memory",
+        })
+    }
+}
+
+/// All that was tried.
+#[derive(Debug, Default)]
+struct Told {
+    tried: Vec<(Pair, How)>,
+    faults: Vec<(How, Fault)>,
+    /// What the driver does not support, and its words.
+    unsupported: Vec<(How, String)>,
+    broken: Vec<Finding>,
+}
+
+/// Why one pair, or everything, ends early.
+enum Stop {
+    /// The driver cannot do it this way at all.
+    Unsupported(String),
+    /// This pair has no more to say.
+    Pair(Box<Finding>),
+    /// Neither has any other.
+    All(Box<Finding>),
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(machine, true)? {
+        return Ok(none);
+    }
+    let clique = machine.clique()?;
+    let seats = clique.gpus.iter().map(Seat::new).collect::<Result<Vec<_>, _>>();
+    let seats = seats.map_err(|e| during("machine", &e))?;
+    machine.doing("starting CUDA in a second process");
+    let mut other = Other::start(clique)?;
+    let mut told = Told::default();
+    for how in [How::Ipc, How::Descriptor] {
+        match all(machine, &mut other, &seats, how, &mut told) {
+            Ok(()) => {}
+            Err(Stop::Unsupported(why)) => told.unsupported.push((how, why)),
+            Err(Stop::Pair(finding)) => told.broken.push(*finding),
+            Err(Stop::All(finding)) => {
+                told.broken.push(*finding);
+                break;
+            }
+        }
+    }
+    Ok(judge::judge(&told))
+}
+
+/// Every ordered pair, one owner after the other.
+fn all(
+    machine: &Machine,
+    other: &mut Other,
+    seats: &[Seat<'_>],
+    how: How,
+    told: &mut Told,
+) -> Result<(), Stop> {
+    for owner in seats {
+        let subject = format!("GPU {}", owner.gpu.ordinal);
+        let here = |e: GpuError| stop(&subject, &Trouble::from(&e));
+        let peers = seats.iter().filter(|p| p.gpu.ordinal != owner.gpu.ordinal);
+        let shared = Shared::new(owner, how).map_err(here)?;
+        for peer in peers {
+            if !peer.gpu.can_access(owner.gpu).map_err(here)? {
+                continue;
+            }
+            let pair = Pair { from: peer.gpu.ordinal, to: owner.gpu.ordinal };
+            machine.doing(&format!("{pair}: between processes by {how}"));
+            match owner::pair(other, &shared, pair, &mut told.faults) {
+                Ok(()) => told.tried.push((pair, how)),
+                Err(Stop::Pair(finding)) if !gpu::is_spoiled() => told.broken.push(*finding),
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a GPU's fault, in either process, means for the rest.
+fn stop(subject: &str, trouble: &Trouble) -> Stop {
+    let finding = |code: Code, severity| Box::new(code.finding(severity, subject, trouble.text.clone()));
+    match trouble {
+        Trouble { hang: true, .. } => Stop::All(finding(Code::P2pHang, Severity::Fail)),
+        Trouble { sticky: true, .. } => Stop::All(finding(Code::CudaSticky, Severity::Fail)),
+        Trouble { code: Some(NOT_SUPPORTED), .. } => Stop::Unsupported(trouble.text.clone()),
+        _ => Stop::Pair(finding(Code::CudaError, Severity::Error)),
+    }
+}
+
+/// The other process, with CUDA started.
+struct Other(Partner);
+
+impl Other {
+    /// With the same GPUs under the same numbers.
+    fn start(clique: &Clique) -> Result<Self, Box<Finding>> {
+        let broken = |why: String| {
+            let message = format!("a second process cannot use the GPUs: {why}");
+            Box::new(Code::CudaStart.finding(Severity::Error, "machine", message))
+        };
+        let mut partner = Partner::start().map_err(|e| broken(e.to_string()))?;
+        match partner.ask(&Ask::Start, None, START) {
+            Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => {
+                Ok(Self(partner))
+            }
+            Ok(Answer::Started(ids)) => Err(broken(format!("it sees others: {}", ids.join(", ")))),
+            Ok(Answer::Failed(trouble)) => Err(broken(trouble.text)),
+            Ok(answer) => Err(broken(format!("it answers {answer:?}"))),
+            Err(lost) => Err(broken(lost.to_string())),
+        }
+    }
+
+    fn ask(&mut self, pair: Pair, ask: &Ask, descriptor: Option<BorrowedFd<'_>>) -> Result<Answer, Stop> {
+        let subject = pair.to_string();
+        match self.0.ask(ask, descriptor, ANSWER) {
+            Ok(Answer::Failed(trouble)) => Err(stop(&subject, &trouble)),
+            Ok(answer) => Ok(answer),
+            Err(lost) => {
+                let (code, severity) = match lost {
+                    Lost::Silent(_) => (Code::P2pHang, Severity::Fail),
+                    Lost::Died(_) | Lost::Broken(_) => (Code::TestCrashed, Severity::Error),
+                };
+                Err(Stop::All(Box::new(code.finding(severity, &subject, lost.to_string()))))
+            }
+        }
+    }
+}

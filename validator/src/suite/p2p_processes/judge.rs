@@ -1,0 +1,48 @@
+//! What transfers between processes come to. Pure.
+
+use super::super::p2p_integrity::findings;
+use super::super::pair::together;
+use super::{How, Told};
+use crate::finding::{Code, Finding, Severity};
+use crate::outcome::Judgement;
+use crate::schedule::Pair;
+
+/// Judges all pairs.
+pub(super) fn judge(told: &Told) -> Judgement {
+    let mut all = Vec::new();
+    for how in [How::Ipc, How::Descriptor] {
+        let mut found: Vec<(Pair, Finding)> = Vec::new();
+        for (pair, _) in told.tried.iter().filter(|t| t.1 == how) {
+            let faults = told.faults.iter().filter(|(by, f)| *by == how && f.cell.pair == *pair);
+            let faults: Vec<_> = faults.map(|(_, fault)| fault.clone()).collect();
+            found.extend(findings(*pair, &faults).into_iter().map(|(pair, f)| (pair, between(how, f))));
+        }
+        all.extend(together(found));
+    }
+    all.extend(told.unsupported.iter().map(|(how, why)| unsupported(*how, why)));
+    all.extend(told.broken.iter().cloned());
+    if told.tried.is_empty() && all.is_empty() {
+        return Judgement::not_applicable("no pair has peer access; see p2p-capability");
+    }
+    let worst = all.iter().rev().max_by_key(|f| f.severity);
+    let summary = worst.map_or_else(|| good(told), |worst| worst.message.clone());
+    Judgement::of(summary, all)
+}
+
+fn good(told: &Told) -> String {
+    let by = |how| told.tried.iter().filter(|t| t.1 == how).count();
+    let (ipc, descriptor) = (by(How::Ipc), by(How::Descriptor));
+    format!("data arrives between two processes: {ipc} ordered pairs by CUDA IPC, {descriptor} by descriptor")
+}
+
+fn between(how: How, finding: Finding) -> Finding {
+    Finding { message: format!("between processes, by {how}: {}", finding.message), ..finding }
+}
+
+fn unsupported(how: How, why: &str) -> Finding {
+    let message = format!("{how} cannot be used between processes here: {why}");
+    Code::P2pRefused
+        .finding(Severity::Warn, "machine", message)
+        .because("the driver does not offer it on this system, as in some virtual machines and containers")
+        .remedy("let frameworks share memory in the other way, or run them on the host itself")
+}

@@ -1,0 +1,66 @@
+//! What is left of the speed when many pairs move data at the same time? A ring in both directions,
+//! all to all, all to one and one to all (nvbandwidth's patterns), and the pairs of a round, against
+//! what fair sharing of the links gives by each pair's speed alone. Copy engines write; every
+//! transfer's data is checked.
+
+mod judge;
+mod measure;
+mod pattern;
+
+use super::gate::gate;
+use super::speed::{Bench, FULL, Watch, Ways};
+use super::{Group, Machine, Test};
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::outcome::Judgement;
+use crate::schedule::Pair;
+use pattern::Pattern;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) const TEST: Test = Test {
+    id: "p2p-together",
+    title: "All at once",
+    proves: "many pairs at once share the links without collapse, and their data arrives",
+    level: Level::Standard,
+    deadline: Duration::from_secs(120),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// A pattern's figures.
+#[derive(Debug, Clone, PartialEq)]
+struct Moved {
+    pattern: Pattern,
+    /// From the first start to the last stop, all bytes, GB/s.
+    total: f64,
+    /// Each transfer by its own clock, GB/s, in the pattern's order.
+    each: Vec<f64>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Each ordered pair by itself, GB/s.
+    alone: BTreeMap<Pair, f64>,
+    moved: Vec<Moved>,
+    /// Patterns that could not be run, and why.
+    left_out: Vec<(Pattern, String)>,
+    findings: Vec<Finding>,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(machine, true)? {
+        return Ok(none);
+    }
+    let clique = machine.clique()?;
+    let ways = Ways::new(machine, clique);
+    let watch = Watch::begin(machine, &clique.addresses());
+    let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
+    let mut seen = Seen::default();
+    measure::all(machine, &bench, &ways, &mut seen)?;
+    let (found, states) = watch.end(machine);
+    seen.findings.extend(found);
+    Ok(judge::judge(seen, clique.len(), &ways.routes, &states))
+}

@@ -1,0 +1,59 @@
+//! The pointer chase: one thread of a GPU follows a ring of addresses through its peer's memory, one
+//! load at a time, as nvbandwidth does. The ring ends where it began, which is checked.
+
+use super::bench::Bench;
+use crate::gpu::GpuError;
+use crate::schedule::Pair;
+use std::time::Duration;
+
+/// nvbandwidth's ring: 2 MiB.
+const RING: u64 = 2 << 20;
+/// Between two addresses, bytes: a line of the cache, and nvbandwidth's stride.
+const STRIDE: u64 = 128;
+/// Addresses of the ring.
+const COUNT: u64 = RING / STRIDE;
+/// Loads of one sample: once around. nvbandwidth makes 1,000,000, which take 0.8 s for each pair.
+pub(in crate::suite) const LOADS: u64 = COUNT;
+/// No load takes so long.
+const SLOWEST: Duration = Duration::from_micros(200);
+
+/// One chase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::suite) struct Chased {
+    pub(in crate::suite) ms: f64,
+    /// It ended where it began.
+    pub(in crate::suite) right: bool,
+}
+
+impl Bench<'_> {
+    /// Each `from` chases through the memory of its `to`, all at the same time.
+    pub(in crate::suite) fn chase(&self, pairs: &[Pair]) -> Result<Vec<Chased>, GpuError> {
+        for pair in pairs {
+            let owner = self.kit(pair.to)?;
+            owner.keeper.chase_init(owner.source.span(0, RING)?, COUNT, STRIDE)?;
+            owner.keeper.finish(&format!("GPU {}: making a ring of addresses", pair.to), patience())?;
+        }
+        let parts = |pair: &Pair| {
+            let (actor, owner) = (self.kit(pair.from)?, self.kit(pair.to)?);
+            let none = || GpuError::Nonsense(format!("{pair}: no lane"));
+            let (lane, tally) = actor.lanes.first().zip(actor.tallies.first()).ok_or_else(none)?;
+            Ok((lane, tally, owner.source.span(0, RING)?))
+        };
+        for pair in pairs {
+            let (lane, tally, ring) = parts(pair)?;
+            lane.stream.record(&lane.start)?;
+            lane.stream.chase(ring, LOADS, tally)?;
+            lane.stream.record(&lane.stop)?;
+        }
+        let finish = |pair: &Pair| {
+            let (lane, tally, ring) = parts(pair)?;
+            lane.finish(&format!("{pair}: following {LOADS} addresses through its memory"), patience())?;
+            Ok(Chased { ms: lane.stop.ms_since(&lane.start)?, right: tally.chased().0 == ring.address })
+        };
+        pairs.iter().map(finish).collect()
+    }
+}
+
+fn patience() -> Duration {
+    Duration::from_secs(3) + SLOWEST * u32::try_from(LOADS).unwrap_or(u32::MAX)
+}

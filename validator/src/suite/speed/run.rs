@@ -1,0 +1,197 @@
+//! Runs transfers at the same time, once, and says how long each took and whether its data arrived.
+//! The owner of the source fills it with a fresh pattern and the owner of the target with another,
+//! everything is queued behind a latch, and afterwards the target's owner checks every word.
+
+use super::bench::{Bench, Kit, Lane};
+use super::flow::{Flow, How, patience};
+use crate::gpu::{Checked, GpuError, Tally};
+use std::time::Instant;
+
+/// So long a parked queue waits for the host at most, clocks: p2pBandwidthLatencyTest's number.
+pub(super) const PARKED: u64 = 10_000_000;
+
+/// What a group of transfers took that ran together.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::suite) struct Timed {
+    /// Each by its own clock, ms.
+    pub(in crate::suite) each: Vec<f64>,
+    /// From the first one's start until all had stopped, ms.
+    pub(in crate::suite) total: f64,
+    /// How long the host took to queue each, ms.
+    pub(in crate::suite) queued: Vec<f64>,
+    /// The first transfer that brought wrong data, and what of it.
+    pub(in crate::suite) wrong: Option<(Flow, Checked)>,
+}
+
+/// Which of its GPUs' lanes and tallies a transfer uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seat {
+    flow: Flow,
+    lane: usize,
+    tally: usize,
+    /// Patterns: what is sent, and what stands in its place before.
+    sent: u64,
+    before: u64,
+}
+
+/// A transfer with everything that it needs.
+struct Running<'a> {
+    seat: Seat,
+    from: &'a Kit,
+    to: &'a Kit,
+    lane: &'a Lane,
+    tally: &'a Tally,
+}
+
+impl Bench<'_> {
+    /// Runs `groups`, all at the same time; the clocks of one group start together.
+    pub(in crate::suite) fn run(&self, groups: &[Vec<Flow>]) -> Result<Vec<Timed>, GpuError> {
+        self.run_and_look(groups, &mut || true)
+    }
+
+    /// The same; `look` is called while they run, until it says that it has seen enough.
+    pub(in crate::suite) fn run_and_look(
+        &self,
+        groups: &[Vec<Flow>],
+        look: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Timed>, GpuError> {
+        let groups = seats(groups, || (self.fresh(), self.fresh()));
+        let groups: Vec<Vec<Running<'_>>> = groups
+            .into_iter()
+            .map(|seats| seats.into_iter().map(|seat| self.running(seat)).collect())
+            .collect::<Result<_, _>>()?;
+        self.latch.close();
+        for running in groups.iter().flatten() {
+            self.fill(running)?;
+        }
+        let queued = groups.iter().map(|group| self.queue(group)).collect::<Result<Vec<_>, _>>()?;
+        self.latch.open();
+        while !look() && !idle(groups.iter().flatten().map(|r| r.lane))? {}
+        let within = patience(groups.iter().flatten().map(|r| &r.seat.flow));
+        for running in groups.iter().flatten() {
+            let doing = running.seat.flow.to_string();
+            running.lane.finish(&doing, within)?;
+            running.to.keeper.finish(&format!("{doing}: checking"), within)?;
+        }
+        groups.iter().zip(queued).map(|(group, queued)| timed(group, queued)).collect()
+    }
+
+    fn running(&self, seat: Seat) -> Result<Running<'_>, GpuError> {
+        let none = || GpuError::Nonsense(format!("{}: too many transfers at once", seat.flow));
+        let (from, to) = (self.kit(seat.flow.way.from)?, self.kit(seat.flow.way.to)?);
+        let lane = self.kit(seat.flow.actor())?.lanes.get(seat.lane).ok_or_else(none)?;
+        let tally = to.tallies.get(seat.tally).ok_or_else(none)?;
+        Ok(Running { seat, from, to, lane, tally })
+    }
+
+    /// Each owner fills its part; the transfer waits for both.
+    fn fill(&self, running: &Running<'_>) -> Result<(), GpuError> {
+        let Running { seat, from, to, lane, .. } = running;
+        from.keeper.fill(self.source(&seat.flow)?, seat.sent, 0)?;
+        to.keeper.fill(self.target(&seat.flow)?, seat.before, 0)?;
+        for kit in [from, to] {
+            kit.keeper.record(&kit.ready)?;
+            lane.stream.wait_event(&kit.ready)?;
+        }
+        Ok(())
+    }
+
+    /// Queues a group: the first is parked, the others wait for its start. How long the host took
+    /// for the copies of each, ms.
+    fn queue(&self, group: &[Running<'_>]) -> Result<Vec<f64>, GpuError> {
+        let Some((first, others)) = group.split_first() else { return Ok(Vec::new()) };
+        first.lane.stream.park(&self.latch, PARKED)?;
+        let mut queued = vec![self.copies(first)?];
+        for other in others {
+            other.lane.stream.wait_event(&first.lane.start)?;
+            queued.push(self.copies(other)?);
+            first.lane.stream.wait_event(&other.lane.stop)?;
+        }
+        first.lane.stream.record(&first.lane.end)?;
+        for running in group {
+            let Running { seat, to, tally, .. } = running;
+            // When all have stopped: checking is traffic too.
+            to.keeper.wait_event(&first.lane.end)?;
+            to.keeper.check(self.target(&seat.flow)?, 0, seat.sent, seat.before, tally)?;
+        }
+        Ok(queued)
+    }
+
+    fn copies(&self, running: &Running<'_>) -> Result<f64, GpuError> {
+        let Running { seat: Seat { flow, .. }, lane, .. } = running;
+        let (to, from) = (self.target(flow)?, self.source(flow)?);
+        let (to_gpu, from_gpu) = (self.gpu(flow.way.to)?, self.gpu(flow.way.from)?);
+        lane.stream.record(&lane.start)?;
+        let start = Instant::now();
+        for _ in 0..flow.times {
+            match flow.how {
+                How::Peer => lane.stream.copy_peer(to, to_gpu, from, from_gpu)?,
+                How::Ce => lane.stream.copy(to, from)?,
+                How::Sm => lane.stream.copy_sm(to, from)?,
+            }
+        }
+        let took = start.elapsed();
+        lane.stream.record(&lane.stop)?;
+        Ok(took.as_secs_f64() * 1e3)
+    }
+}
+
+/// True when all queues have run dry.
+pub(super) fn idle<'a>(lanes: impl IntoIterator<Item = &'a Lane>) -> Result<bool, GpuError> {
+    for lane in lanes {
+        if !lane.is_idle()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn timed(group: &[Running<'_>], queued: Vec<f64>) -> Result<Timed, GpuError> {
+    let each = group.iter().map(|r| r.lane.stop.ms_since(&r.lane.start)).collect::<Result<_, _>>()?;
+    let total = group.first().map_or(Ok(0.0), |r| r.lane.end.ms_since(&r.lane.start))?;
+    let checked = |r: &Running<'_>| (r.seat.flow, r.tally.checked());
+    let wrong = group.iter().map(checked).find(|(flow, checked)| !arrived(flow, checked));
+    Ok(Timed { each, total, queued, wrong })
+}
+
+/// True when every word was looked at and none is wrong.
+const fn arrived(flow: &Flow, checked: &Checked) -> bool {
+    checked.wrong == 0 && checked.looked == flow.bytes / 4
+}
+
+/// Gives every transfer a lane of the GPU that moves it, a tally of the one that gets it, and two
+/// fresh patterns.
+fn seats(groups: &[Vec<Flow>], mut fresh: impl FnMut() -> (u64, u64)) -> Vec<Vec<Seat>> {
+    let (mut lanes, mut tallies) = (Vec::new(), Vec::new());
+    let next = |used: &mut Vec<usize>, gpu: usize| {
+        let before = used.iter().filter(|n| **n == gpu).count();
+        used.push(gpu);
+        before
+    };
+    let mut seat = |flow: &Flow| {
+        let (sent, before) = fresh();
+        let (lane, tally) = (next(&mut lanes, flow.actor()), next(&mut tallies, flow.way.to));
+        Seat { flow: *flow, lane, tally, sent, before }
+    };
+    groups.iter().map(|group| group.iter().map(&mut seat).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Pair;
+
+    #[test]
+    fn transfers_of_one_gpu_get_lanes_and_tallies_of_their_own() {
+        let flow = |from, to| Flow::write(Pair::new(from, to), How::Ce, 16, 1);
+        let mut seed = 0;
+        let seats = seats(&[vec![flow(0, 1), flow(1, 0)], vec![flow(0, 2)], vec![flow(1, 2)]], || {
+            seed += 2;
+            (seed, seed + 1)
+        });
+        let places: Vec<_> = seats.concat().iter().map(|s| (s.lane, s.tally)).collect();
+        assert_eq!(places, [(0, 0), (0, 0), (1, 0), (1, 1)]);
+        let seeds: Vec<_> = seats.concat().iter().flat_map(|s| [s.sent, s.before]).collect();
+        assert_eq!(seeds, [2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+}
