@@ -27,6 +27,11 @@ impl Overlay {
         self.with(Entry::file(path, 0o755, data))
     }
 
+    /// An empty folder.
+    pub fn folder(self, path: &str) -> Self {
+        self.with(Entry::folder(path))
+    }
+
     /// A symbolic link.
     pub fn link(self, path: &str, target: &str) -> Self {
         self.with(Entry::link(path, target))

@@ -31,19 +31,28 @@ pub fn small_bar1() -> Machine {
 
 /// A virtual machine with a GPU that has peer-to-peer of its own, and no root port above it.
 pub fn h200() -> Machine {
+    let about = "a virtual machine with one H200: BAR1 at index 2, its driver mounted, no patch needed";
+    Machine { about, ..h200s(&["0000:00:06.0".to_owned()]) }
+}
+
+/// The same with an H200 at each of these addresses of bus 0.
+pub fn h200s(addresses: &[String]) -> Machine {
     let bus = Spot::on("pci0000:00", -1, "0-15");
-    let (bar, link) = (0x1000_0000_0000, Link::full(5, 16));
+    let mut functions = vec![host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57)];
+    functions.extend((0..).zip(addresses).map(|(n, bdf)| one_h200(&bus, bdf, 0x1000_0000_0000 + (n << 40))));
+    let driver = Driver { home: Home::Mounted, model: "NVIDIA H200", ..Driver::stock("580.159.04") };
+    Machine { driver, ..Machine::new("h200-vm", "a virtual machine with H200", functions) }
+}
+
+fn one_h200(bus: &Spot, bdf: &str, bar: u64) -> Function {
+    let link = Link::full(5, 16);
     let config = Config::new(0x10de, 0x2335, 0x030200, 0).express(Port::Endpoint, Some(link)).done();
-    let gpu = Function {
+    Function {
         link: Some(link),
         driver: Some("nvidia"),
         bars: vec![(0, bar + (258 << 30), 16 << 20, MEMORY_64), (2, bar, 256 << 30, MEMORY_64)],
-        ..function(&bus, "0000:00:06.0", (0x10de, 0x2335, 0x030200), config)
-    };
-    let driver = Driver { home: Home::Mounted, model: "NVIDIA H200", ..Driver::stock("580.159.04") };
-    let about = "a virtual machine with one H200: BAR1 at index 2, its driver mounted, no patch needed";
-    let functions = vec![host_bridge(&bus, "0000:00:00.0", 0x8086, 0x0d57), gpu];
-    Machine { driver, ..Machine::new("h200-vm", about, functions) }
+        ..function(bus, bdf, (0x10de, 0x2335, 0x030200), config)
+    }
 }
 
 /// Peer mappings that the GPU cannot use, as a driver logs them that has only half of the patch.

@@ -6,8 +6,9 @@ use super::driver::Driver;
 use super::machine::{Function, Machine};
 use super::parts::{BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, gpu, host_bridge, nic};
 
-/// Root bus, bus below, NUMA node and processors of each GPU.
-const GPUS: [(u8, u8, i32, &str); 8] = [
+/// Root bus, bus below, NUMA node and processors of a GPU.
+type Place = (u8, u8, i32, &'static str);
+const GPUS: [Place; 8] = [
     (0x00, 0x01, 3, "24-31,88-95"),
     (0x20, 0x25, 2, "16-23,80-87"),
     (0x40, 0x41, 1, "8-15,72-79"),
@@ -23,6 +24,8 @@ const NIC_BUS: u8 = 0xc0;
 const ROOT_COMPLEX: (u16, u16) = (0x1022, 0x1480);
 const GPP_BRIDGE: (u16, u16) = (0x1022, 0x1483);
 const CONNECTX_6_DX: (u16, u16) = (0x15b3, 0x101d);
+/// From the BAR1 of one GPU to the next one's.
+const BAR1_APART: u64 = 0x10_0000_0000;
 const GEN4_X16: Link = Link::full(4, 16);
 
 /// As it works: BAR1 covers all memory, ACS is off, the appliance's driver runs.
@@ -38,8 +41,29 @@ pub fn eight_before() -> Machine {
     Machine { cmdline: "quiet amd_iommu=off iommu=off", ..machine }
 }
 
+/// The same kind of server with GPUs at these addresses, function 0 of device 0, each on a bus below a
+/// root bus of its own. NUMA nodes and processors are shared out evenly over eight nodes.
+pub fn many(addresses: &[String]) -> Machine {
+    let place = |(n, bdf): (usize, &String)| {
+        let below = bdf.get(5..7).and_then(|bus| u8::from_str_radix(bus, 16).ok()).expect("an address");
+        let node = n * GPUS.len() / addresses.len();
+        (below - 1, below, i32::try_from(node).expect("few nodes"), GPUS[node].3)
+    };
+    let places: Vec<_> = addresses.iter().enumerate().map(place).collect();
+    let bar1 = |n: u64| 0x400_0000_0000 + n * BAR1_APART;
+    let functions =
+        (0..).zip(places).flat_map(|(n, place)| root_bus(bar1(n), place, BAR1_32G, 0x0000)).collect();
+    let machine = machine("epyc-many", "the same server with another number of GPUs", BAR1_32G, 0x0000);
+    Machine { driver: Driver::patched(), functions, rdma: Vec::new(), ..machine }
+}
+
 fn machine(name: &'static str, about: &'static str, bar1: u8, acs: u16) -> Machine {
-    let functions = (0..).zip(GPUS).flat_map(|(n, place)| root_bus(n, place, bar1, acs)).collect();
+    let one = |(n, place): (u64, _)| {
+        let mut functions = root_bus(0x288_0000_0000 - n * BAR1_APART, place, bar1, acs);
+        functions.extend((place.0 == NIC_BUS).then(|| nics(place, acs)).into_iter().flatten());
+        functions
+    };
+    let functions = (0..).zip(GPUS).flat_map(one).collect();
     Machine {
         rdma: vec![
             ("mlx5_0", "0000:c4:00.0"),
@@ -54,35 +78,36 @@ fn machine(name: &'static str, about: &'static str, bar1: u8, acs: u16) -> Machi
     }
 }
 
-fn root_bus(n: u64, (root, below, numa, cpus): (u8, u8, i32, &str), bar1: u8, acs: u16) -> Vec<Function> {
+/// A host bridge, a root port and the GPU behind it, BAR1 at `address`.
+fn root_bus(address: u64, (root, below, numa, cpus): Place, bar1: u8, acs: u16) -> Vec<Function> {
     let spot = Spot::on(&format!("pci0000:{root:02x}"), numa, cpus);
-    let port = |below| Bridge {
-        port: Port::Root,
-        ids: GPP_BRIDGE,
-        buses: (below, below),
-        link: GEN4_X16,
-        acs: Some(acs),
-    };
     let root_port = format!("0000:{root:02x}:01.1");
     let slot = spot.under(&root_port);
-    let address = 0x288_0000_0000 - n * 0x10_0000_0000;
     let (vendor, device) = ROOT_COMPLEX;
-    let mut functions = vec![
+    vec![
         host_bridge(&spot, &format!("0000:{root:02x}:00.0"), vendor, device),
-        bridge(&spot, &root_port, port(below)),
+        bridge(&spot, &root_port, port(below, acs)),
         gpu(&slot, &format!("0000:{below:02x}:00.0"), address, bar1, GEN4_X16),
         audio(&slot, &format!("0000:{below:02x}:00.1"), GEN4_X16),
-    ];
-    if root == NIC_BUS {
-        for (function, below) in [(1, 0xc4), (2, 0xc5)] {
-            let root_port = format!("0000:{root:02x}:03.{function}");
-            functions.push(bridge(&spot, &root_port, port(below)));
-            let slot = spot.under(&root_port);
-            for half in 0..2 {
-                let bdf = format!("0000:{below:02x}:00.{half}");
-                functions.push(nic(&slot, &bdf, CONNECTX_6_DX, "mlx5_core", GEN4_X16));
-            }
+    ]
+}
+
+/// Two network cards on the root bus of a GPU.
+fn nics((root, _, numa, cpus): Place, acs: u16) -> Vec<Function> {
+    let spot = Spot::on(&format!("pci0000:{root:02x}"), numa, cpus);
+    let mut functions = Vec::new();
+    for (function, below) in [(1, 0xc4), (2, 0xc5)] {
+        let root_port = format!("0000:{root:02x}:03.{function}");
+        functions.push(bridge(&spot, &root_port, port(below, acs)));
+        let slot = spot.under(&root_port);
+        for half in 0..2 {
+            let bdf = format!("0000:{below:02x}:00.{half}");
+            functions.push(nic(&slot, &bdf, CONNECTX_6_DX, "mlx5_core", GEN4_X16));
         }
     }
     functions
+}
+
+fn port(below: u8, acs: u16) -> Bridge {
+    Bridge { port: Port::Root, ids: GPP_BRIDGE, buses: (below, below), link: GEN4_X16, acs: Some(acs) }
 }

@@ -11,6 +11,8 @@ mod parts;
 mod small;
 mod tree;
 
+pub use drivers::h200s;
+pub use epyc::many;
 pub use machine::Machine;
 pub use tree::write;
 

@@ -1,0 +1,58 @@
+//! Contexts: held, current, in step, and allowed to reach each other.
+
+use crate::handle::{Handle, Kind, wrap};
+use crate::state::{call, context, current, current_well, put, set_current, wait};
+use simgpu_model::Status;
+use std::ffi::{c_int, c_uint};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDevicePrimaryCtxRetain(handle: *mut Handle, device: c_int) -> c_int {
+    call(|driver| {
+        let gpu = driver.gpu(device)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(handle, wrap(Kind::Context, gpu as u64)) }?;
+        driver.retain(gpu);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> c_int {
+    call(|driver| driver.release(driver.gpu(device)?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSetCurrent(handle: Handle) -> c_int {
+    call(|driver| {
+        let gpu = if handle == 0 { None } else { Some(context(driver, handle)?) };
+        set_current(gpu);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxSynchronize() -> c_int {
+    wait(|driver| {
+        let gpu = current(driver)?;
+        driver.engine.query_gpu(gpu)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        if flags != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        driver.enable_peer(gpu, context(driver, peer)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuCtxDisablePeerAccess(peer: Handle) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        driver.disable_peer(gpu, context(driver, peer)?)
+    })
+}

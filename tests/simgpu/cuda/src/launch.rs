@@ -1,0 +1,126 @@
+//! Modules, their kernels, and launches of them.
+
+use crate::handle::{Handle, Kind, unwrap, wrap};
+use crate::state::{call, current_well, get, put, stream};
+use simgpu_model::api::image_length;
+use simgpu_model::engine::Work;
+use simgpu_model::kernel::{self, Kernel};
+use simgpu_model::{Result, Status};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+
+/// Kernels that a module may have: the rest of a function's number is its module's.
+const KERNELS: u64 = 64;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleLoadData(handle: *mut Handle, image: *const c_void) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        if image.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let bytes = image.cast::<u8>();
+        // SAFETY: an image is as long as its own header says, or ends with a zero byte, by the interface.
+        let image = unsafe {
+            let length = image_length(|n| bytes.add(n).read());
+            std::slice::from_raw_parts(bytes, length)
+        };
+        let module = driver.load(gpu, image)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(handle, wrap(Kind::Module, module)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuModuleUnload(module: Handle) -> c_int {
+    call(|driver| {
+        current_well(driver)?;
+        driver.unload(unwrap(Kind::Module, module)?)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleGetFunction(handle: *mut Handle, module: Handle, name: *const c_char) -> c_int {
+    call(|driver| {
+        let module = unwrap(Kind::Module, module)?;
+        if name.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: text that ends with a zero byte, by the interface.
+        let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Status::NOT_FOUND)?;
+        let place = driver.function(module, name)? as u64;
+        // SAFETY: the caller's pointer.
+        unsafe { put(handle, wrap(Kind::Function, module * KERNELS + place)) }
+    })
+}
+
+/// A function's module and its kernel.
+fn function(handle: Handle) -> Result<(u64, usize)> {
+    let number = unwrap(Kind::Function, handle)?;
+    Ok((number / KERNELS, usize::try_from(number % KERNELS).map_err(|_| Status::INVALID_HANDLE)?))
+}
+
+/// The arguments of a kernel.
+///
+/// # Safety
+/// `parameters` leads to as many pointers as the kernel has arguments, each to one of its size.
+unsafe fn arguments(kernel: usize, parameters: *const *const c_void) -> Result<Vec<u64>> {
+    let one = |(n, size): (usize, &u8)| {
+        // SAFETY: the caller's promise.
+        let pointer = unsafe { get(parameters.wrapping_add(n)) }?;
+        // SAFETY: the same.
+        unsafe {
+            match size {
+                4 => get(pointer.cast::<u32>()).map(u64::from),
+                _ => get(pointer.cast::<u64>()),
+            }
+        }
+    };
+    kernel::sizes(kernel).iter().enumerate().map(one).collect()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchKernel(
+    handle: Handle,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    _shared: c_uint,
+    on: Handle,
+    parameters: *const *const c_void,
+    extra: *const *const c_void,
+) -> c_int {
+    call(|driver| {
+        let (module, kernel) = function(handle)?;
+        let id = stream(driver, on)?;
+        let size = |parts: [c_uint; 3]| parts.into_iter().map(u64::from).product::<u64>();
+        let (blocks, threads) = (size([grid_x, grid_y, grid_z]), size([block_x, block_y, block_z]));
+        if driver.module_gpu(module)? != driver.engine.gpu_of(id)? {
+            return Err(Status::INVALID_HANDLE);
+        }
+        if blocks == 0 || !(1..=1024).contains(&threads) || !extra.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        // SAFETY: the caller's parameters are those of the kernel that it got by name.
+        let arguments = unsafe { arguments(kernel, parameters) }?;
+        let kernel = Kernel::of(kernel, &arguments).ok_or(Status::INVALID_VALUE)?;
+        driver.engine.push(id, Work::Launch { kernel, threads: blocks * threads })
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: *mut c_int,
+    handle: Handle,
+    threads: c_int,
+    _shared: usize,
+) -> c_int {
+    call(|driver| {
+        function(handle)?;
+        let found = driver.occupancy(threads)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(blocks, found) }
+    })
+}

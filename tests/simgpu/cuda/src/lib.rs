@@ -1,0 +1,25 @@
+//! A simulated `libcuda.so.1`: NVIDIA's names and types in front of the model. What a call does is
+//! the model's; this crate turns handles and pointers into values and back. The scenario is read
+//! from `simgpu.toml` beside the library's own file. A panic here ends the process with its message.
+
+#![expect(
+    unsafe_code,
+    reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
+)]
+
+mod context;
+mod device;
+mod error;
+mod fault;
+mod handle;
+mod host;
+mod init;
+mod ipc;
+mod launch;
+mod memory;
+mod nvml;
+mod shared;
+mod state;
+mod stream;
+mod stubs;
+mod vmm;

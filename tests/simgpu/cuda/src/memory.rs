@@ -1,0 +1,137 @@
+//! Memory of GPUs and page-locked memory of the host, and copies between them.
+
+use crate::handle::Handle;
+use crate::state::{call, context, current, current_well, put, stream, wait};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use simgpu_model::engine::Work;
+use simgpu_model::memory::{Pinned, Place};
+use simgpu_model::{Result, Simulation, Status};
+use std::ffi::{c_int, c_uint, c_void};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
+    call(|driver| {
+        let (left, all) = driver.memory(current_well(driver)?);
+        // SAFETY: the caller's pointers.
+        unsafe {
+            put(free, usize::try_from(left).unwrap_or(usize::MAX))?;
+            put(total, usize::try_from(all).unwrap_or(usize::MAX))
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        let found = driver.engine.memory.alloc(gpu, bytes as u64)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(address, found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemFree_v2(address: u64) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        if address == 0 {
+            return Ok(());
+        }
+        // The real one waits for what uses the memory; what cannot end is not waited for.
+        driver.engine.run();
+        driver.engine.well(gpu)?;
+        driver.engine.memory.free_at(address).map(|_| ())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: c_uint) -> c_int {
+    call(|driver| {
+        current_well(driver)?;
+        if bytes == 0 || to.is_null() {
+            return Err(Status::INVALID_VALUE);
+        }
+        crate::fault::handle();
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: new memory at an address that the kernel chooses.
+        let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags) };
+        let memory = memory.map_err(|_| Status::OUT_OF_MEMORY)?;
+        driver.engine.memory.pinned.insert(memory.addr() as u64, Pinned::new(bytes as u64));
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, memory) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemFreeHost(memory: *mut c_void) -> c_int {
+    call(|driver| {
+        current(driver)?;
+        driver.engine.run();
+        let pinned = &mut driver.engine.memory.pinned;
+        let bytes = pinned.remove(&(memory.addr() as u64)).ok_or(Status::INVALID_VALUE)?.bytes;
+        let bytes = usize::try_from(bytes).map_err(|_| Status::INVALID_VALUE)?;
+        // SAFETY: it is memory that cuMemHostAlloc mapped with this size, and nothing refers to it any more.
+        unsafe { munmap(memory, bytes) }.map_err(|_| Status::INVALID_VALUE)
+    })
+}
+
+/// Queues a copy; what lies in ordinary memory of the host is read at once, as the driver does.
+fn copy(driver: &mut Simulation, dst: u64, src: u64, bytes: usize, on: Handle) -> Result<()> {
+    let id = stream(driver, on)?;
+    let bytes = bytes as u64;
+    let gpu = driver.engine.gpu_of(id)?;
+    driver.engine.well(gpu)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let place = |address| driver.engine.memory.place(address, bytes).map_err(|_| Status::INVALID_VALUE);
+    place(dst)?;
+    let kept = matches!(place(src)?, Place::Pageable).then(|| driver.engine.host.read(src, bytes));
+    driver.engine.push(id, Work::Copy { dst, src, bytes, kept })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyAsync(dst: u64, src: u64, bytes: usize, on: Handle) -> c_int {
+    call(|driver| copy(driver, dst, src, bytes, on))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyPeerAsync(
+    dst: u64,
+    dst_context: Handle,
+    src: u64,
+    src_context: Handle,
+    bytes: usize,
+    on: Handle,
+) -> c_int {
+    call(|driver| {
+        context(driver, dst_context)?;
+        context(driver, src_context)?;
+        copy(driver, dst, src, bytes, on)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyHtoDAsync_v2(dst: u64, src: *const c_void, bytes: usize, on: Handle) -> c_int {
+    call(|driver| copy(driver, dst, src.addr() as u64, bytes, on))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemcpyDtoHAsync_v2(dst: *mut c_void, src: u64, bytes: usize, on: Handle) -> c_int {
+    let result = call(|driver| copy(driver, dst.addr() as u64, src, bytes, on));
+    // Into ordinary memory it is done when the call comes back.
+    let pageable = |driver: &mut Simulation| {
+        let place = driver.engine.memory.place(dst.addr() as u64, bytes as u64)?;
+        let id = stream(driver, on)?;
+        if matches!(place, Place::Pageable) { driver.engine.query(id) } else { Ok(()) }
+    };
+    if result == 0 { wait(pageable) } else { result }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuMemsetD8Async(dst: u64, byte: u8, bytes: usize, on: Handle) -> c_int {
+    call(|driver| {
+        let id = stream(driver, on)?;
+        driver.engine.push(id, Work::Set { dst, byte, bytes: bytes as u64 })
+    })
+}

@@ -1,0 +1,116 @@
+//! The one simulated driver of this process, and the context that is current on each thread.
+
+use crate::handle::{Handle, Kind, unwrap};
+use simgpu_model::engine::StreamId;
+use simgpu_model::{Result, Simulation, Status};
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+static DRIVER: Mutex<Option<Simulation>> = Mutex::new(None);
+
+thread_local! {
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The driver, which is `None` before cuInit.
+pub(crate) fn driver() -> MutexGuard<'static, Option<Simulation>> {
+    DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs a call of the driver.
+pub(crate) fn call(f: impl FnOnce(&mut Simulation) -> Result<()>) -> c_int {
+    let mut driver = driver();
+    code(driver.as_mut().map_or(Err(Status::NOT_INITIALIZED), f))
+}
+
+/// Runs a call that waits for the GPU, until it is no longer said to be not ready. Other threads
+/// may call meanwhile.
+pub(crate) fn wait(mut f: impl FnMut(&mut Simulation) -> Result<()>) -> c_int {
+    loop {
+        let result = call(&mut f);
+        if result != Status::NOT_READY.0 {
+            return result;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A result as C sees it.
+pub(crate) fn code(result: Result<()>) -> c_int {
+    result.map_or_else(|status| status.0, |()| 0)
+}
+
+/// The GPU whose context is current on this thread.
+pub(crate) fn current(driver: &Simulation) -> Result<usize> {
+    let gpu = CURRENT.get().ok_or(Status::INVALID_CONTEXT)?;
+    if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
+}
+
+/// The same, whose context is not lost.
+pub(crate) fn current_well(driver: &Simulation) -> Result<usize> {
+    let gpu = current(driver)?;
+    driver.engine.well(gpu)?;
+    Ok(gpu)
+}
+
+/// Makes a context current on this thread.
+pub(crate) fn set_current(gpu: Option<usize>) {
+    CURRENT.set(gpu);
+}
+
+/// The GPU of a context.
+pub(crate) fn context(driver: &Simulation, handle: Handle) -> Result<usize> {
+    let gpu = usize::try_from(unwrap(Kind::Context, handle)?).map_err(|_| Status::INVALID_CONTEXT)?;
+    if driver.has_context(gpu) { Ok(gpu) } else { Err(Status::INVALID_CONTEXT) }
+}
+
+/// A stream; 0 is the current context's own.
+pub(crate) fn stream(driver: &mut Simulation, handle: Handle) -> Result<StreamId> {
+    let gpu = current(driver)?;
+    let id = if handle == 0 { driver.default_stream(gpu) } else { unwrap(Kind::Stream, handle)? };
+    driver.engine.gpu_of(id).map(|_| id)
+}
+
+/// Puts a value where the caller wants it.
+///
+/// # Safety
+/// `to` is null or may be written.
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+    if to.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: it is not null, and the caller promises the rest.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// A value from the caller.
+///
+/// # Safety
+/// `from` is null or may be read.
+pub(crate) unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
+    if from.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    // SAFETY: it is not null, and the caller promises the rest.
+    Ok(unsafe { from.read_unaligned() })
+}
+
+/// Puts text and its zero byte into a buffer of `length` bytes, cut where it is too long.
+///
+/// # Safety
+/// `to` is null or has room for `length` bytes.
+pub(crate) unsafe fn put_text(to: *mut u8, length: c_int, text: &str) -> Result<()> {
+    let room = usize::try_from(length).ok().and_then(|n| n.checked_sub(1)).ok_or(Status::INVALID_VALUE)?;
+    if to.is_null() {
+        return Err(Status::INVALID_VALUE);
+    }
+    let bytes = text.bytes().take(room).chain([0]);
+    for (n, byte) in bytes.enumerate() {
+        // SAFETY: `n` is below `length`.
+        unsafe { to.add(n).write(byte) };
+    }
+    Ok(())
+}

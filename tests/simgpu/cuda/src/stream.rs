@@ -1,0 +1,84 @@
+//! Streams and events.
+
+use crate::handle::{Handle, Kind, unwrap, wrap};
+use crate::state::{call, current, current_well, put, stream};
+use simgpu_model::Status;
+use std::ffi::{c_int, c_uint};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamCreate(handle: *mut Handle, _flags: c_uint) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        let id = driver.engine.add_stream(gpu);
+        // SAFETY: the caller's pointer.
+        unsafe { put(handle, wrap(Kind::Stream, id)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamDestroy_v2(handle: Handle) -> c_int {
+    call(|driver| {
+        let gpu = current(driver)?;
+        driver.engine.drop_stream(unwrap(Kind::Stream, handle)?)?;
+        driver.engine.well(gpu)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamQuery(handle: Handle) -> c_int {
+    call(|driver| {
+        let id = stream(driver, handle)?;
+        driver.engine.query(id)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuStreamWaitEvent(handle: Handle, event: Handle, _flags: c_uint) -> c_int {
+    call(|driver| {
+        let id = stream(driver, handle)?;
+        driver.engine.wait(unwrap(Kind::Event, event)?, id)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventCreate(handle: *mut Handle, _flags: c_uint) -> c_int {
+    call(|driver| {
+        let gpu = current_well(driver)?;
+        let id = driver.engine.add_event(gpu);
+        // SAFETY: the caller's pointer.
+        unsafe { put(handle, wrap(Kind::Event, id)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventRecord(event: Handle, handle: Handle) -> c_int {
+    call(|driver| {
+        let id = stream(driver, handle)?;
+        driver.engine.record(unwrap(Kind::Event, event)?, id)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventQuery(event: Handle) -> c_int {
+    call(|driver| driver.engine.query_event(unwrap(Kind::Event, event)?))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, end: Handle) -> c_int {
+    call(|driver| {
+        let (start, end) = (unwrap(Kind::Event, start)?, unwrap(Kind::Event, end)?);
+        if driver.engine.event_gpu(start)? != driver.engine.event_gpu(end)? {
+            return Err(Status::INVALID_HANDLE);
+        }
+        let took = driver.engine.reached(end)? - driver.engine.reached(start)?;
+        #[expect(clippy::cast_possible_truncation, reason = "the interface has 32 bits for it")]
+        let took = (took / 1e6) as f32;
+        // SAFETY: the caller's pointer.
+        unsafe { put(milliseconds, took) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuEventDestroy_v2(event: Handle) -> c_int {
+    call(|driver| driver.engine.drop_event(unwrap(Kind::Event, event)?))
+}

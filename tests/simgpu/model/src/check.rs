@@ -1,0 +1,211 @@
+//! What `fl_check` counts, from extents: the same numbers as from words, without making them.
+
+use crate::content::{Content, WORD};
+use crate::extents::{Piece, bytes};
+use crate::pattern::{Hits, Pattern};
+
+/// What is expected and what else is looked for; word 0 is the first word that is checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// The words that should be there.
+    pub expected: Pattern,
+    /// The words that stood there before.
+    pub sentinel: Pattern,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Words that are not as expected.
+    pub bad: u64,
+    /// Of those, zeros.
+    pub zeros: u64,
+    /// Of those, words of the sentinel.
+    pub sentinels: u64,
+    /// The first bad word; `u64::MAX` when there is none.
+    pub first: u64,
+    /// The last bad word; 0 when there is none.
+    pub last: u64,
+}
+
+impl Counts {
+    /// Nothing bad.
+    pub const NONE: Self = Self { bad: 0, zeros: 0, sentinels: 0, first: u64::MAX, last: 0 };
+
+    fn add(&mut self, at: u64, word: u32, wanted: &Wanted) {
+        if word != wanted.expected.at(at) {
+            self.bad += 1;
+            self.zeros += u64::from(word == 0);
+            self.sentinels += u64::from(word == wanted.sentinel.at(at));
+            self.first = self.first.min(at);
+            self.last = self.last.max(at);
+        }
+    }
+
+    fn plus(&mut self, at: u64, other: Self) {
+        self.bad += other.bad;
+        self.zeros += other.zeros;
+        self.sentinels += other.sentinels;
+        if other.bad > 0 {
+            self.first = self.first.min(at + other.first);
+            self.last = self.last.max(at + other.last);
+        }
+    }
+}
+
+/// Counts over `pieces`, whose length is a multiple of a word's.
+#[must_use]
+pub fn count(pieces: &[Piece], wanted: &Wanted) -> Counts {
+    let mut counts = Counts::NONE;
+    let mut at = 0;
+    // Pieces that do not begin and end with a word are joined until they do.
+    let mut odd: Vec<Piece> = Vec::new();
+    for (n, content) in pieces {
+        let (mut n, mut content) = (*n, content.clone().unwrap_or(Content::ZEROS));
+        let pending = odd.iter().map(|(n, _)| n).sum::<u64>();
+        let need = (WORD - pending % WORD) % WORD;
+        if pending > 0 {
+            let take = need.min(n);
+            odd.push((take, Some(content.clone())));
+            (n, content) = (n - take, content.skip(take));
+            if take == need {
+                at += by_word(&bytes(&odd), at, wanted, &mut counts);
+                odd.clear();
+            }
+        }
+        let whole = n / WORD;
+        run(&content, whole, at, wanted, &mut counts);
+        at += whole;
+        if n % WORD > 0 {
+            odd.push((n % WORD, Some(content.skip(whole * WORD))));
+        }
+    }
+    counts
+}
+
+/// Adds the counts of `words` words of one content, `at` words behind the beginning.
+fn run(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Counts) {
+    let (mut content, mut left, mut at) = (content.clone(), words, at);
+    while left > 0 {
+        let now = Wanted { expected: wanted.expected.from(at), sentinel: wanted.sentinel.from(at) };
+        let own = if let Content::Pattern(p, _) = &content { p.even() } else { u64::MAX };
+        let n = left.min(own).min(now.expected.even()).min(now.sentinel.even());
+        match symbolic(&content, n, &now) {
+            Some(found) => counts.plus(at, found),
+            None => real(&content, n, at, wanted, counts),
+        }
+        content = content.skip(n * WORD);
+        (left, at) = (left - n, at + n);
+    }
+}
+
+/// The counts without making words; `None` when that cannot be said.
+fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
+    let (right, zero, sentinel) = match content {
+        Content::Pattern(p, 0) => {
+            (p.equal(wanted.expected, n), p.equal_to(0, n), p.equal(wanted.sentinel, n))
+        }
+        Content::Byte(b) => {
+            let value = u32::from_le_bytes([*b; 4]);
+            let zero = if *b == 0 { Hits::All } else { Hits::At(Vec::new()) };
+            (wanted.expected.equal_to(value, n), zero, wanted.sentinel.equal_to(value, n))
+        }
+        _ => return None,
+    };
+    let right = match right {
+        Hits::All => return Some(Counts::NONE),
+        Hits::At(at) => at,
+        Hits::Some => return None,
+    };
+    let also = |hits: Hits| match hits {
+        Hits::All => Some(n - right.len() as u64),
+        Hits::At(at) => Some(at.iter().filter(|k| !right.contains(k)).count() as u64),
+        Hits::Some => None,
+    };
+    let bad = n - right.len() as u64;
+    if bad == 0 {
+        return Some(Counts::NONE);
+    }
+    let first = (0..n).find(|k| !right.contains(k))?;
+    let last = (0..n).rev().find(|k| !right.contains(k))?;
+    Some(Counts { bad, zeros: also(zero)?, sentinels: also(sentinel)?, first, last })
+}
+
+/// Words made at a time.
+const CHUNK: u64 = 4096;
+
+fn real(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Counts) {
+    let mut done = 0;
+    while done < words {
+        let n = CHUNK.min(words - done);
+        let piece = (n * WORD, Some(content.skip(done * WORD)));
+        by_word(&bytes(&[piece]), at + done, wanted, counts);
+        done += n;
+    }
+}
+
+/// Looks at each word of `bytes`; returns how many they were.
+fn by_word(bytes: &[u8], at: u64, wanted: &Wanted, counts: &mut Counts) -> u64 {
+    let (words, _) = bytes.as_chunks::<4>();
+    for (k, word) in (at..).zip(words) {
+        counts.add(k, u32::from_le_bytes(*word), wanted);
+    }
+    words.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Wanted = Wanted {
+        expected: Pattern { seed: 0xfeed_0000_0001, first: 64 },
+        sentinel: Pattern { seed: 0xbead_0000_0002, first: 64 },
+    };
+
+    fn by_hand(pieces: &[Piece]) -> Counts {
+        let mut counts = Counts::NONE;
+        by_word(&bytes(pieces), 0, &WANTED, &mut counts);
+        counts
+    }
+
+    #[test]
+    fn extents_count_as_words_do() {
+        let right = |k: u64| Some(Content::pattern(WANTED.expected.seed, 64 + k));
+        let old = |k: u64| Some(Content::pattern(WANTED.sentinel.seed, 64 + k));
+        let cases = [
+            vec![(4096, right(0))],
+            vec![(400, right(0)), (400, old(100)), (400, right(200))],
+            vec![(400, right(0)), (400, None), (400, right(200))],
+            vec![(400, right(1)), (400, Some(Content::Byte(7)))],
+            vec![(4, old(0)), (4, right(1)), (8, Some(Content::bytes(vec![1, 2, 3, 4, 0, 0, 0, 0])))],
+            // A flip inside a word, and a piece that begins in the middle of one.
+            vec![(3, right(0)), (1, Some(Content::Byte(1))), (4, right(1))],
+            vec![(401, right(0)), (399, right(100).map(|c| c.skip(1)))],
+            vec![(6, right(0)), (1, old(0)), (1, None), (8, right(2))],
+        ];
+        for pieces in cases {
+            assert_eq!(count(&pieces, &WANTED), by_hand(&pieces), "{pieces:?}");
+        }
+    }
+
+    #[test]
+    fn twenty_gigabytes_are_counted_at_once() {
+        let words = 20 << 28;
+        let pieces = [(words * WORD, Some(Content::pattern(WANTED.sentinel.seed, 64)))];
+        let counts = count(&pieces, &WANTED);
+        assert_eq!((counts.first, counts.last), (0, words - 1));
+        assert!(counts.bad + 8 > words, "{counts:?}");
+        assert_eq!(counts.bad, counts.sentinels);
+        let pieces = [(words * WORD, Some(Content::pattern(WANTED.expected.seed, 64)))];
+        assert_eq!(count(&pieces, &WANTED), Counts::NONE);
+    }
+
+    #[test]
+    fn a_zero_that_is_right_is_not_counted() {
+        let seed = (0..).find(|s| Pattern { seed: *s, first: 0 }.equal_to(0, 1) != Hits::At(vec![])).unwrap();
+        let wanted =
+            Wanted { expected: Pattern { seed, first: 0 }, sentinel: Pattern { seed: 99, first: 0 } };
+        let counts = count(&[(16, None)], &wanted);
+        assert_eq!((counts.bad, counts.zeros, counts.first, counts.last), (3, 3, 1, 3));
+    }
+}

@@ -1,0 +1,178 @@
+//! What a stretch of memory holds, as short as it can be said: one byte over and over, a run of
+//! the pattern, a ring of pointers, or real bytes.
+
+use crate::pattern::Pattern;
+use std::sync::Arc;
+
+/// Bytes of a word of the pattern.
+pub const WORD: u64 = 4;
+
+/// The content of a stretch that begins where this says and is as long as its owner says.
+#[derive(Debug, Clone)]
+pub enum Content {
+    /// This byte, over and over.
+    Byte(u8),
+    /// The pattern, from byte `byte` (0 to 3) of its word 0 on.
+    Pattern(Pattern, u8),
+    /// Pointers in a ring, from byte `at` of it on; between them zeros.
+    Ring(Ring, u64),
+    /// Bytes, from this one on.
+    Bytes(Arc<[u8]>, usize),
+}
+
+/// A ring of pointers: at `base + k * stride` stands the address of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ring {
+    /// The address of its first pointer.
+    pub base: u64,
+    /// Bytes from one to the next.
+    pub stride: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Ring {
+    /// The pointer at `slot`.
+    fn next(self, slot: u64) -> u64 {
+        let next = (slot + 1).checked_rem(self.count).unwrap_or_default();
+        self.base.wrapping_add(next.wrapping_mul(self.stride))
+    }
+
+    fn byte(self, at: u64) -> u8 {
+        let (slot, inside) = (at / self.stride.max(1), at % self.stride.max(1));
+        let pointer = self.next(slot).to_le_bytes();
+        usize::try_from(inside).ok().and_then(|i| pointer.get(i).copied()).unwrap_or_default()
+    }
+}
+
+impl Content {
+    /// Nothing but zeros.
+    pub const ZEROS: Self = Self::Byte(0);
+
+    /// The pattern of `seed` from word `first` on.
+    #[must_use]
+    pub fn pattern(seed: u64, first: u64) -> Self {
+        Self::Pattern(Pattern { seed, first }, 0)
+    }
+
+    /// These bytes, as one repeated byte where that says it all.
+    #[must_use]
+    pub fn bytes(data: Vec<u8>) -> Self {
+        match data.split_first() {
+            Some((first, rest)) if rest.iter().all(|b| b == first) => Self::Byte(*first),
+            _ => Self::Bytes(data.into(), 0),
+        }
+    }
+
+    /// The same without its first `n` bytes.
+    #[must_use]
+    pub fn skip(&self, n: u64) -> Self {
+        match self {
+            Self::Byte(b) => Self::Byte(*b),
+            Self::Pattern(pattern, byte) => {
+                let all = n.wrapping_add(u64::from(*byte));
+                let byte = u8::try_from(all % WORD).unwrap_or_default();
+                Self::Pattern(pattern.from(all / WORD), byte)
+            }
+            Self::Ring(ring, at) => Self::Ring(*ring, at + n),
+            Self::Bytes(data, at) => {
+                Self::Bytes(Arc::clone(data), at.saturating_add(usize::try_from(n).unwrap_or(usize::MAX)))
+            }
+        }
+    }
+
+    /// Whether `next`, put behind `bytes` bytes of this, only goes on with it.
+    #[must_use]
+    pub fn goes_on(&self, bytes: u64, next: &Self) -> bool {
+        match (self.skip(bytes), next) {
+            (Self::Byte(a), Self::Byte(b)) => a == *b,
+            (Self::Pattern(a, i), Self::Pattern(b, j)) => (a, i) == (*b, *j),
+            (Self::Ring(a, i), Self::Ring(b, j)) => (a, i) == (*b, *j),
+            (Self::Bytes(a, i), Self::Bytes(b, j)) => Arc::ptr_eq(&a, b) && i == *j,
+            _ => false,
+        }
+    }
+
+    /// Writes its first bytes into `out`.
+    pub fn write(&self, out: &mut [u8]) {
+        match self {
+            Self::Byte(b) => out.fill(*b),
+            Self::Pattern(pattern, byte) => write_pattern(*pattern, *byte, out),
+            Self::Ring(ring, at) => {
+                for (slot, i) in out.iter_mut().zip(*at..) {
+                    *slot = ring.byte(i);
+                }
+            }
+            Self::Bytes(data, at) => {
+                let from = data.get(*at..).unwrap_or_default();
+                for (slot, byte) in out.iter_mut().zip(from) {
+                    *slot = *byte;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the pattern from byte `byte` of its word 0 on: parts of words at both ends, whole ones between.
+fn write_pattern(pattern: Pattern, byte: u8, out: &mut [u8]) {
+    let part = |k: u64| pattern.at(k).to_le_bytes();
+    let head = if byte == 0 { 0 } else { usize::from(4 - byte).min(out.len()) };
+    let (head, rest) = out.split_at_mut(head);
+    for (slot, b) in head.iter_mut().zip(part(0).into_iter().skip(usize::from(byte))) {
+        *slot = b;
+    }
+    let first = u64::from(byte > 0);
+    let (words, tail) = rest.as_chunks_mut::<4>();
+    pattern.from(first).write(words);
+    let last = part(first + words.len() as u64);
+    for (slot, b) in tail.iter_mut().zip(last) {
+        *slot = b;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(content: &Content, n: usize) -> Vec<u8> {
+        let mut out = vec![0xee; n];
+        content.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_skipped_is_what_would_have_come_later() {
+        let ring = Ring { base: 0x1000, stride: 16, count: 4 };
+        let contents = [
+            Content::Byte(9),
+            Content::pattern(5, 3),
+            Content::Pattern(Pattern { seed: 5, first: 3 }, 1),
+            Content::Ring(ring, 0),
+            Content::bytes((0..64).collect()),
+        ];
+        for content in contents {
+            for n in 0..20 {
+                let all = written(&content, 52);
+                let later = written(&content.skip(n), 32);
+                let n = usize::try_from(n).unwrap();
+                assert_eq!(all[n..n + 32], later, "{content:?} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_pattern_is_written_over_chunks() {
+        let content = Content::Pattern(Pattern { seed: 1, first: 0 }, 3);
+        let out = written(&content, 10_001);
+        let word = Pattern { seed: 1, first: 0 }.at(2500).to_le_bytes();
+        assert_eq!(out[9997..10_001], word);
+    }
+
+    #[test]
+    fn a_ring_comes_back_to_its_beginning() {
+        let ring = Content::Ring(Ring { base: 0x1000, stride: 16, count: 2 }, 0);
+        let bytes = written(&ring, 32);
+        assert_eq!(bytes[..8], 0x1010u64.to_le_bytes());
+        assert_eq!(bytes[16..24], 0x1000u64.to_le_bytes());
+    }
+}

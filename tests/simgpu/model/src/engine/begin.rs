@@ -1,0 +1,298 @@
+//! What begins when it is a work's turn: which way it takes, which faults it meets, and what will
+//! be different once it is done.
+
+use super::finish::{From, Job, Move};
+use super::pingpong::Waiting;
+use super::reach::Reach;
+use super::{Engine, PATIENCE, Running, SMALL, StreamId, Work};
+use crate::content::{Content, Ring};
+use crate::fault::Passage;
+use crate::kernel::{Kernel, PingPong};
+use crate::links::Route;
+use crate::scenario::{Engine as Who, Fault, Kind, Way};
+use crate::status::{Result, Status};
+use std::time::Duration;
+
+/// What became of a work's turn.
+pub(super) enum Begun {
+    /// It is done.
+    Done,
+    /// It cannot begin.
+    NotYet,
+    /// It goes on.
+    Running(Box<Running>),
+}
+
+impl Begun {
+    fn running(running: Running) -> Self {
+        Self::Running(Box::new(running))
+    }
+}
+
+impl Engine {
+    /// Begins one work of a stream of GPU `by`.
+    pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<Begun> {
+        match work {
+            Work::Record { event, version } => {
+                let now = self.now;
+                if let Some(event) = self.events.get_mut(event) {
+                    event.done = Some((*version, now));
+                }
+                Ok(Begun::Done)
+            }
+            Work::Wait { event, version } => {
+                // An event that is gone is not waited for.
+                let reached =
+                    self.events.get(event).is_none_or(|e| e.done.is_some_and(|(v, _)| v >= *version));
+                Ok(if reached { Begun::Done } else { Begun::NotYet })
+            }
+            Work::Copy { dst, src, bytes, kept } => self.copy(by, *dst, *src, *bytes, kept.clone()),
+            Work::Set { dst, byte, bytes } => self.fill(by, *dst, *bytes, Content::Byte(*byte), Who::Ce),
+            Work::Launch { kernel, threads } => self.launch(id, by, *kernel, *threads),
+        }
+    }
+
+    fn launch(&mut self, id: StreamId, by: usize, kernel: Kernel, threads: u64) -> Result<Begun> {
+        match kernel {
+            Kernel::Fill { dst, words, seed, first } => {
+                self.fill(by, dst, words * 4, Content::pattern(seed, first), Who::Sm)
+            }
+            Kernel::Check { src, words, first, expected, sentinel, out } => {
+                let reach = self.reach(by, src, words * 4, Who::Sm)?;
+                self.reach(by, out, 48, Who::Sm)?;
+                let (route, faults) = self.access(by, &reach, Way::Read, words * 4);
+                let wanted = crate::check::Wanted {
+                    expected: crate::pattern::Pattern { seed: expected, first },
+                    sentinel: crate::pattern::Pattern { seed: sentinel, first },
+                };
+                let from = Move {
+                    to: None,
+                    from: Self::source(&reach),
+                    bytes: words * 4,
+                    by,
+                    faults,
+                    way: Way::Read,
+                };
+                self.moving(route, words * 4, Job::Check { from, wanted, out })
+            }
+            Kernel::Copy { dst, src, bytes } => self.kernel_copy(by, dst, src, bytes),
+            Kernel::Spin { flag, cycles } => {
+                self.reach(by, flag, 4, Who::Sm)?;
+                let takes = self.nanoseconds(cycles);
+                Ok(Begun::running(Running::Spin { flag, until: self.patience(takes), takes }))
+            }
+            Kernel::ChaseInit { ring, count, stride } => {
+                if stride < 8 {
+                    return Err(Status::ILLEGAL_ADDRESS);
+                }
+                let all = Content::Ring(Ring { base: ring, stride, count }, 0);
+                self.fill(by, ring, count.saturating_sub(1) * stride + 8, all, Who::Sm)
+            }
+            Kernel::Chase { start, steps, out } => self.chase(by, start, steps, out),
+            Kernel::Count { counter, times } => {
+                let reach = self.reach(by, counter, 8, Who::Sm)?;
+                let (route, faults) = self.access(by, &reach, Way::Write, 8);
+                // They queue up at one address.
+                let takes = (threads * times) as f64;
+                let job = Job::Count { counter, reach, add: threads * times, by, faults };
+                self.moving(Route { latency: route.latency + takes, ..route }, 8, job)
+            }
+            Kernel::PingPong(args) => self.ping_pong(id, by, args),
+        }
+    }
+
+    /// Puts `content` to an address, by a kernel or a copy engine.
+    fn fill(&mut self, by: usize, dst: u64, bytes: u64, content: Content, who: Who) -> Result<Begun> {
+        if bytes == 0 {
+            return Ok(Begun::Done);
+        }
+        let reach = self.reach(by, dst, bytes, who)?;
+        let (route, faults) = match who {
+            Who::Sm => self.access(by, &reach, Way::Write, bytes),
+            Who::Ce => (self.scenario.local(by, Who::Ce, 1.0), Vec::new()),
+        };
+        let to = Some(reach);
+        self.moving(
+            route,
+            bytes,
+            Job::Move(Move { to, from: From::Content(content), bytes, by, faults, way: Way::Write }),
+        )
+    }
+
+    fn kernel_copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<Begun> {
+        if bytes == 0 {
+            return Ok(Begun::Done);
+        }
+        let from = self.reach(by, src, bytes, Who::Sm)?;
+        let to = self.reach(by, dst, bytes, Who::Sm)?;
+        let own = |r: &Reach| matches!(r, Reach::Gpu { owner, .. } if *owner == by);
+        let (route, faults, way) = match (own(&from), own(&to)) {
+            (true, true) => (self.scenario.local(by, Who::Sm, 2.0), Vec::new(), Way::Write),
+            (false, true) => {
+                let (route, faults) = self.access(by, &from, Way::Read, bytes);
+                (route, faults, Way::Read)
+            }
+            (_, false) => {
+                let (route, faults) = self.access(by, &to, Way::Write, bytes);
+                (route, faults, Way::Write)
+            }
+        };
+        let from = Self::source(&from);
+        self.moving(route, bytes, Job::Move(Move { to: Some(to), from, bytes, by, faults, way }))
+    }
+
+    /// The way of a kernel to memory, and the faults on it.
+    fn access(&mut self, by: usize, reach: &Reach, way: Way, bytes: u64) -> (Route, Vec<Fault>) {
+        match reach {
+            Reach::Host { .. } => (self.scenario.host(by, way == Way::Read, Who::Sm), Vec::new()),
+            Reach::Gpu { owner, .. } if *owner == by => (self.scenario.local(by, Who::Sm, 1.0), Vec::new()),
+            Reach::Gpu { spans, owner, .. } => {
+                let (from, to) = if way == Way::Write { (by, *owner) } else { (*owner, by) };
+                let Some(passage) = passage(by, from, to, Who::Sm, way, spans, bytes) else {
+                    return (Route::alone(0.0, f64::INFINITY), Vec::new());
+                };
+                let faults = self.faults.of(&self.scenario, &passage);
+                (self.scenario.direct(from, to, Who::Sm, way), faults)
+            }
+        }
+    }
+
+    /// A copy by a copy engine of GPU `by`.
+    fn copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64, kept: Option<Vec<u8>>) -> Result<Begun> {
+        if bytes == 0 {
+            return Ok(Begun::Done);
+        }
+        let to = self.reach(by, dst, bytes, Who::Ce)?;
+        let reached = if kept.is_some() { None } else { Some(self.reach(by, src, bytes, Who::Ce)?) };
+        let (route, faults, way) = match (&reached, &to) {
+            (None | Some(Reach::Host { .. }), Reach::Gpu { owner, .. }) => {
+                (self.scenario.host(*owner, true, Who::Ce), Vec::new(), Way::Read)
+            }
+            (Some(Reach::Gpu { owner, .. }), Reach::Host { .. }) => {
+                (self.scenario.host(*owner, false, Who::Ce), Vec::new(), Way::Write)
+            }
+            (None | Some(Reach::Host { .. }), Reach::Host { .. }) => {
+                (Route::alone(1000.0, self.scenario.figures.host.memory), Vec::new(), Way::Write)
+            }
+            (Some(from), to) => self.between(by, from, to, bytes),
+        };
+        let from = match (kept, &reached) {
+            (Some(bytes), _) => From::Content(Content::bytes(bytes)),
+            (None, Some(reach)) => Self::source(reach),
+            (None, None) => return Err(Status::INVALID_VALUE),
+        };
+        self.moving(route, bytes, Job::Move(Move { to: Some(to), from, bytes, by, faults, way }))
+    }
+
+    /// The way from GPU memory to GPU memory: within one, directly, or through the host.
+    fn between(&mut self, by: usize, from: &Reach, to: &Reach, bytes: u64) -> (Route, Vec<Fault>, Way) {
+        let (Reach::Gpu { owner: a, direct: d, .. }, Reach::Gpu { owner: b, direct: e, .. }) = (from, to)
+        else {
+            return (Route::alone(0.0, f64::INFINITY), Vec::new(), Way::Write);
+        };
+        let (a, b) = (*a, *b);
+        if a == b {
+            return (self.scenario.local(a, Who::Ce, 2.0), Vec::new(), Way::Write);
+        }
+        let (way, remote) = if by == b { (Way::Read, from) } else { (Way::Write, to) };
+        let passage = passage(by, a, b, Who::Ce, way, remote.spans(), bytes);
+        match passage {
+            Some(passage) if *d && *e => {
+                let faults = self.faults.of(&self.scenario, &passage);
+                (self.scenario.direct(a, b, Who::Ce, way), faults, way)
+            }
+            _ => (self.scenario.staged(a, b), Vec::new(), way),
+        }
+    }
+
+    fn chase(&mut self, by: usize, start: u64, steps: u64, out: u64) -> Result<Begun> {
+        let reach = self.reach(by, start, 8, Who::Sm)?;
+        let (route, faults) = self.access(by, &reach, Way::Read, 8);
+        let each = match &reach {
+            Reach::Host { .. } => self.scenario.figures.host.chase_ns,
+            Reach::Gpu { owner, .. } if *owner == by => self.scenario.figures.local.chase_ns,
+            Reach::Gpu { owner, .. } => self.scenario.pair(by, *owner).chase_ns.of(by, *owner),
+        };
+        let slow = faults.iter().filter(|f| f.kind == Kind::Slow).filter_map(|f| f.rate).product::<f64>();
+        let takes = steps as f64 * each / slow;
+        let cycles = self.cycles(takes);
+        let job = Job::Chase { start, steps, out, cycles, by, faults: faults.clone() };
+        self.moving_with(Route { latency: route.latency + takes, ..route }, 8, job, &faults)
+    }
+
+    fn ping_pong(&mut self, id: StreamId, by: usize, args: PingPong) -> Result<Begun> {
+        let mine = self.reach(by, args.mine, 256, Who::Sm)?;
+        let theirs = self.reach(by, args.theirs, 256, Who::Sm)?;
+        self.reach(by, args.out, 40, Who::Sm)?;
+        let until = self.patience(self.nanoseconds(args.cycles));
+        Ok(match self.meet(id, Waiting { by, args, mine, theirs }) {
+            Ok(running) => Begun::running(running),
+            Err(waiting) => Begun::running(Running::Partner { waiting: *waiting, until }),
+        })
+    }
+
+    /// Where data comes from.
+    fn source(reach: &Reach) -> From {
+        match reach {
+            Reach::Host { address, pinned } => From::Host { address: *address, pinned: *pinned },
+            Reach::Gpu { spans, .. } => From::Spans(spans.clone()),
+        }
+    }
+
+    /// A transfer that takes `route`; faults of time and of failure have their say here.
+    fn moving(&self, route: Route, bytes: u64, job: Job) -> Result<Begun> {
+        let faults = job.faults().to_vec();
+        self.moving_with(route, bytes, job, &faults)
+    }
+
+    fn moving_with(&self, mut route: Route, bytes: u64, job: Job, faults: &[Fault]) -> Result<Begun> {
+        for fault in faults {
+            match (fault.kind, fault.rate) {
+                (Kind::Hang, _) => return Ok(Begun::running(Running::Never)),
+                (Kind::Error, _) => return Err(Status(fault.code)),
+                (Kind::Slow, Some(rate)) => route.flow.most *= rate,
+                _ => {}
+            }
+        }
+        let (latency, bytes) = (route.latency, bytes as f64);
+        let small = bytes <= SMALL;
+        let begins = self.now + latency;
+        let left = if small { 0.0 } else { bytes };
+        Ok(Begun::running(Running::Moving { begins, left, route, job }))
+    }
+
+    /// Simulated ns of so many cycles.
+    pub(super) fn nanoseconds(&self, cycles: u64) -> f64 {
+        cycles as f64 * 1000.0 / f64::from(self.scenario.machine.clock_mhz)
+    }
+
+    /// Cycles of so many ns.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "times are positive and small"
+    )]
+    pub(super) fn cycles(&self, ns: f64) -> u64 {
+        (ns * f64::from(self.scenario.machine.clock_mhz) / 1000.0) as u64
+    }
+
+    /// Until when, in real time, something waits that would wait for so many ns.
+    fn patience(&self, ns: f64) -> Duration {
+        let wait = Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX);
+        self.host.clock().saturating_add(wait.max(PATIENCE))
+    }
+}
+
+/// A direct transfer; `None` where there is no memory of a peer in it.
+fn passage(
+    by: usize,
+    from: usize,
+    to: usize,
+    engine: Who,
+    way: Way,
+    remote: &[crate::memory::Span],
+    bytes: u64,
+) -> Option<Passage> {
+    let first = remote.first()?;
+    Some(Passage { by, from, to, engine, way, memory: first.kind, physical: first.physical, bytes })
+}

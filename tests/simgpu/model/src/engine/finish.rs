@@ -1,0 +1,310 @@
+//! What is different once a work is done, and what faults make of it.
+
+use super::Engine;
+use super::pingpong::Result5;
+use super::reach::Reach;
+use crate::check::{Wanted, count};
+use crate::content::Content;
+use crate::extents::{Piece, bytes as real, cut};
+use crate::memory::Span;
+use crate::scenario::{Engine as Who, Fault, Kind, Way};
+use crate::status::Result;
+
+/// Where data comes from.
+#[derive(Debug, Clone)]
+pub(super) enum From {
+    /// A GPU's memory.
+    Spans(Vec<Span>),
+    /// The host's.
+    Host { address: u64, pinned: bool },
+    /// Nowhere: it is made.
+    Content(Content),
+}
+
+/// Data on its way; without `to` it is only looked at.
+#[derive(Debug)]
+pub(super) struct Move {
+    pub to: Option<Reach>,
+    pub from: From,
+    pub bytes: u64,
+    pub by: usize,
+    pub faults: Vec<Fault>,
+    pub way: Way,
+}
+
+/// What a work leaves behind.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Nothing.
+    Nothing,
+    /// Moved data.
+    Move(Move),
+    /// Six numbers about data.
+    Check { from: Move, wanted: Wanted, out: u64 },
+    /// A counter that is higher.
+    Count { counter: u64, reach: Reach, add: u64, by: usize, faults: Vec<Fault> },
+    /// The last pointer, and how long it took.
+    Chase { start: u64, steps: u64, out: u64, cycles: u64, by: usize, faults: Vec<Fault> },
+    /// What a side of a ping-pong found.
+    PingPong(Box<Result5>),
+}
+
+impl Job {
+    /// The faults that it met.
+    pub(super) fn faults(&self) -> &[Fault] {
+        match self {
+            Self::Move(m) | Self::Check { from: m, .. } => &m.faults,
+            Self::Count { faults, .. } | Self::Chase { faults, .. } => faults,
+            Self::Nothing | Self::PingPong(_) => &[],
+        }
+    }
+}
+
+/// Stores that a fault may hit by chance are at least this large: what tests keep their books in is not.
+const WORTH_HITTING: u64 = 64 << 10;
+
+impl Engine {
+    /// Leaves behind what a work leaves behind.
+    pub(super) fn finish(&mut self, job: Job) -> Result<()> {
+        match job {
+            Job::Nothing => Ok(()),
+            Job::Move(data) => self.arrive(&data),
+            Job::Check { from, wanted, out } => {
+                let by = from.by;
+                let pieces = self.seen(&from);
+                let found = count(&pieces, &wanted);
+                let old = self.numbers(by, out, 6)?;
+                let [bad, zeros, sentinels, first, last, looked] = old[..] else { return Ok(()) };
+                let new = [
+                    bad + found.bad,
+                    zeros + found.zeros,
+                    sentinels + found.sentinels,
+                    first.min(found.first),
+                    last.max(found.last),
+                    looked + from.bytes / 4,
+                ];
+                self.put_numbers(by, out, &new)
+            }
+            Job::Count { counter, reach, add, by, faults } => {
+                let old = self.numbers(by, counter, 1)?.first().copied().unwrap_or_default();
+                let content = Content::bytes(old.wrapping_add(add).to_le_bytes().to_vec());
+                let from = From::Content(content);
+                self.arrive(&Move { to: Some(reach), from, bytes: 8, by, faults, way: Way::Write })
+            }
+            Job::Chase { start, steps, out, cycles, by, faults } => {
+                let last = self.follow(by, start, steps, &faults)?;
+                self.put_numbers(by, out, &[last, cycles])
+            }
+            Job::PingPong(found) => self.leave(&found),
+        }
+    }
+
+    /// `n` numbers at an address.
+    pub(super) fn numbers(&mut self, by: usize, address: u64, n: u64) -> Result<Vec<u64>> {
+        let pieces = match self.reach(by, address, n * 8, Who::Sm)? {
+            Reach::Host { address, pinned } => self.fetch(address, n * 8, pinned),
+            Reach::Gpu { spans, .. } => self.memory.read(&spans, by),
+        };
+        let bytes = real(&pieces);
+        Ok(bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect())
+    }
+
+    /// Puts numbers to an address.
+    pub(super) fn put_numbers(&mut self, by: usize, address: u64, numbers: &[u64]) -> Result<()> {
+        let bytes: Vec<_> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let n = bytes.len() as u64;
+        match self.reach(by, address, n, Who::Sm)? {
+            Reach::Host { address, pinned } => {
+                self.deliver(address, &[(n, Some(Content::bytes(bytes)))], pinned);
+            }
+            Reach::Gpu { spans, .. } => self.memory.write(&spans, &[(n, Some(Content::bytes(bytes)))]),
+        }
+        Ok(())
+    }
+
+    /// What is read, with what faults make of it on the way.
+    fn seen(&mut self, data: &Move) -> Vec<Piece> {
+        let shift = |f: &&Fault| f.kind == Kind::Offset && data.way == Way::Read;
+        let further = data.faults.iter().find(shift).map_or(0, |f| f.bytes);
+        let mut pieces = match &data.from {
+            From::Spans(spans) => {
+                let moved = |s: &Span| Span { offset: s.offset + further, ..s.clone() };
+                self.memory.read(&spans.iter().map(moved).collect::<Vec<_>>(), data.by)
+            }
+            From::Host { address, pinned } => self.fetch(*address, data.bytes, *pinned),
+            From::Content(content) => vec![(data.bytes, Some(content.clone()))],
+        };
+        for fault in &data.faults {
+            pieces = match fault.kind {
+                Kind::Zeros => vec![(data.bytes, Some(Content::ZEROS))],
+                // Where nothing arrives and nothing was before, zeros are what is seen.
+                Kind::Stale if data.to.is_none() => vec![(data.bytes, Some(Content::ZEROS))],
+                Kind::Partial => cut(&pieces, arriving(fault, data.bytes)),
+                Kind::Flip => flipped(&pieces, data.bytes / 2),
+                _ => pieces,
+            };
+        }
+        pieces
+    }
+
+    /// Puts data where it goes, or where faults let it go.
+    fn arrive(&mut self, data: &Move) -> Result<()> {
+        let pieces = self.seen(data);
+        let Some(to) = &data.to else { return Ok(()) };
+        let (mut lost, mut further, mut mirrored) = (false, 0, false);
+        for fault in &data.faults {
+            match fault.kind {
+                Kind::Stale => lost = true,
+                Kind::Offset if data.way == Way::Write => further = fault.bytes,
+                Kind::Mirror if data.way == Way::Write => mirrored = true,
+                Kind::Victim => {
+                    self.hit(fault, data, &pieces);
+                    lost |= fault.instead;
+                }
+                _ => {}
+            }
+        }
+        match to {
+            _ if lost => {}
+            Reach::Host { address, pinned } => self.deliver(*address, &pieces, *pinned),
+            Reach::Gpu { spans, .. } if mirrored => self.mirror(spans, data.by, &pieces),
+            Reach::Gpu { spans, .. } => {
+                let spans: Vec<_> =
+                    spans.iter().map(|s| Span { offset: s.offset + further, ..s.clone() }).collect();
+                self.memory.write(&spans, &pieces);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a GPU writes, only itself can read.
+    fn mirror(&mut self, spans: &[Span], by: usize, pieces: &[Piece]) {
+        let mut pieces = pieces.to_vec();
+        for span in spans {
+            let Some(store) = self.memory.stores.get_mut(&span.store) else { return };
+            let mirror = store.mirrors.entry(by).or_default();
+            let mut at = span.offset;
+            for (n, content) in cut(&pieces, span.bytes) {
+                mirror.write(at, n, content.unwrap_or(Content::ZEROS));
+                at += n;
+            }
+            pieces = after(&pieces, span.bytes);
+        }
+    }
+
+    /// Changes memory on a GPU that has no part in it.
+    fn hit(&mut self, fault: &Fault, data: &Move, pieces: &[Piece]) {
+        let Some(Reach::Gpu { spans, owner, .. }) = &data.to else { return };
+        let Some(first) = spans.first() else { return };
+        let source = if let From::Spans(spans) = &data.from { spans.first().map(|s| s.owner) } else { None };
+        let others = (0..self.gpus.len()).find(|g| g != owner && *g != data.by && Some(*g) != source);
+        let victim = fault.gpu.or(others).unwrap_or(data.by);
+        let pieces = if fault.bytes > 0 { cut(pieces, fault.bytes) } else { pieces.to_vec() };
+        let bytes: u64 = pieces.iter().map(|(n, _)| n).sum();
+        for store in self.memory.stores.values_mut() {
+            if store.gpu != victim || store.bytes < WORTH_HITTING {
+                continue;
+            }
+            let fits = first.offset + bytes <= store.bytes;
+            let mut at = if fits { first.offset } else { 0 };
+            for (n, content) in cut(&pieces, store.bytes) {
+                store.put(at, n, &content.unwrap_or(Content::ZEROS));
+                at += n;
+            }
+        }
+    }
+
+    fn fetch(&mut self, address: u64, bytes: u64, pinned: bool) -> Vec<Piece> {
+        if pinned && let Some((_, memory)) = self.memory.pinned.range_mut(..=address).next_back() {
+            return memory.read(self.host.as_mut(), address, bytes);
+        }
+        vec![(bytes, Some(Content::bytes(self.host.read(address, bytes))))]
+    }
+
+    fn deliver(&mut self, address: u64, pieces: &[Piece], pinned: bool) {
+        if pinned && let Some((_, memory)) = self.memory.pinned.range_mut(..=address).next_back() {
+            memory.write(self.host.as_mut(), address, pieces);
+            return;
+        }
+        self.host.write(address, &real(pieces));
+    }
+
+    /// Makes host memory real that somebody is about to touch; false where it was.
+    pub fn settle(&mut self, address: u64) -> bool {
+        let region = self.memory.pinned.range_mut(..=address).next_back();
+        let Some((_, memory)) = region.filter(|(base, m)| address < *base + m.bytes) else { return false };
+        let closed = memory.is_closed(address);
+        if closed {
+            memory.settle(self.host.as_mut(), address, 1);
+        }
+        closed
+    }
+
+    /// Where `steps` pointers lead from `start`.
+    fn follow(&mut self, by: usize, start: u64, steps: u64, faults: &[Fault]) -> Result<u64> {
+        if faults.iter().any(|f| matches!(f.kind, Kind::Zeros | Kind::Stale)) {
+            return Ok(0);
+        }
+        let mut here = start;
+        let mut left = steps;
+        while left > 0 {
+            let reach = self.reach(by, here, 8, Who::Sm)?;
+            let pieces = self.memory.read(reach.spans(), by);
+            if let [(8, Some(Content::Ring(ring, at)))] = pieces.as_slice()
+                && at.is_multiple_of(ring.stride)
+                && ring.base + at == here
+                && self.whole(by, ring.base, ring.stride * (ring.count - 1) + 8, ring)
+            {
+                let slot = (u128::from(at / ring.stride) + u128::from(left)) % u128::from(ring.count);
+                return Ok(ring.base + u64::try_from(slot).unwrap_or_default() * ring.stride);
+            }
+            here = self.numbers(by, here, 1)?.first().copied().unwrap_or_default();
+            left -= 1;
+        }
+        Ok(here)
+    }
+
+    /// Whether a ring stands there undamaged, so that it need not be followed.
+    fn whole(&self, by: usize, base: u64, bytes: u64, ring: &crate::content::Ring) -> bool {
+        let Ok(reach) = self.reach(by, base, bytes, Who::Sm) else { return false };
+        let pieces = self.memory.read(reach.spans(), by);
+        matches!(pieces.as_slice(), [(_, Some(Content::Ring(found, 0)))] if found == ring)
+    }
+}
+
+/// How many bytes a partial transfer leaves.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a part of a size, rounded to words"
+)]
+fn arriving(fault: &Fault, bytes: u64) -> u64 {
+    let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
+    let most = if fault.bytes > 0 { fault.bytes } else { bytes };
+    part.min(most).min(bytes)
+}
+
+/// Everything behind the first `bytes` bytes.
+fn after(pieces: &[Piece], bytes: u64) -> Vec<Piece> {
+    let mut skip = bytes;
+    let mut left = Vec::new();
+    for (n, content) in pieces {
+        let gone = skip.min(*n);
+        if *n > gone {
+            left.push((n - gone, content.as_ref().map(|c| c.skip(gone))));
+        }
+        skip -= gone;
+    }
+    left
+}
+
+/// The same with one bit of one byte turned.
+fn flipped(pieces: &[Piece], at: u64) -> Vec<Piece> {
+    let mut found = cut(pieces, at);
+    let rest = after(pieces, at);
+    let turned: Vec<_> = real(&cut(&rest, 1)).into_iter().map(|b| b ^ 0x10).collect();
+    found.push((turned.len() as u64, Some(Content::bytes(turned))));
+    found.extend(after(&rest, 1));
+    found
+}

@@ -1,0 +1,183 @@
+//! Two kernels that send each other flags after data. Neither is run: what both would find follows
+//! from what faults do to a flag and to its data on the way.
+
+use super::finish::Job;
+use super::reach::Reach;
+use super::{Engine, Running, StreamId};
+use crate::content::Content;
+use crate::fault::Passage;
+use crate::kernel::PingPong;
+use crate::links::Route;
+use crate::scenario::{Engine as Who, Kind, Way};
+use crate::status::Result;
+
+/// One side.
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    pub by: usize,
+    pub args: PingPong,
+    pub mine: Reach,
+    pub theirs: Reach,
+}
+
+/// What a side leaves behind: the five numbers, and the last message that it got.
+#[derive(Debug)]
+pub(super) struct Result5 {
+    pub side: Waiting,
+    pub wrong: u64,
+    pub first_bad: u64,
+    pub rounds: u64,
+    pub late: bool,
+    pub cycles: u64,
+}
+
+/// Bytes of a message's flag and of its data.
+const FLAG: u64 = 4;
+const DATA: u64 = 128;
+const WORDS: u64 = 32;
+/// Where in a mailbox the data is.
+const DATA_AT: u64 = 128;
+
+/// How one direction fares.
+struct Direction {
+    /// The first round whose flag is lost.
+    lost_at: u64,
+    /// Each so-manieth round has wrong words, 0 for none.
+    wrong_each: u64,
+    /// And so many of them.
+    wrong_words: u64,
+}
+
+impl Engine {
+    /// Both sides go on if the other one is there; else the side that waits comes back.
+    pub(super) fn meet(
+        &mut self,
+        id: StreamId,
+        side: Waiting,
+    ) -> core::result::Result<Running, Box<Waiting>> {
+        let fits =
+            |other: &Waiting| other.args.mine == side.args.theirs && other.args.theirs == side.args.mine;
+        let partner = self.streams.iter().find_map(|(n, s)| match &s.running {
+            Some(Running::Partner { waiting, .. }) if fits(waiting) && *n != id => {
+                Some((*n, waiting.clone()))
+            }
+            _ => None,
+        });
+        let Some((partner, other)) = partner else { return Err(Box::new(side)) };
+        let (mine, theirs) = self.play(side, other);
+        self.set_running(partner, theirs);
+        Ok(mine)
+    }
+
+    /// A side whose partner did not come.
+    pub(super) fn give_up(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(Running::Partner { waiting, .. }) = stream.running.take() else { return };
+        let found =
+            Result5 { side: waiting, wrong: 0, first_bad: u64::MAX, rounds: 0, late: true, cycles: 0 };
+        let running = self.take_time(found);
+        self.set_running(id, running);
+    }
+
+    fn play(&self, a: Waiting, b: Waiting) -> (Running, Running) {
+        let rounds = a.args.rounds.min(b.args.rounds);
+        let (to_b, to_a) = (self.direction(&a), self.direction(&b));
+        // A round is to the second and back; the second has it when the first's flag is there.
+        let (first, second) = if a.args.first { (&to_b, &to_a) } else { (&to_a, &to_b) };
+        let by_second = (first.lost_at - 1).min(second.lost_at).min(rounds);
+        let by_first = (first.lost_at - 1).min(second.lost_at - 1).min(rounds);
+        let both_first = a.args.first == b.args.first;
+        let done = |is_first: bool| match (both_first, is_first) {
+            (true, _) => 0,
+            (false, true) => by_first,
+            (false, false) => by_second,
+        };
+        let side = |side: Waiting, incoming: &Direction| {
+            let rounds = done(side.args.first);
+            let bad = rounds.checked_div(incoming.wrong_each).unwrap_or_default();
+            let late = rounds < side.args.rounds;
+            let first_bad = if bad > 0 { incoming.wrong_each } else { u64::MAX };
+            let found =
+                Result5 { side, wrong: bad * incoming.wrong_words, first_bad, rounds, late, cycles: 0 };
+            self.take_time(found)
+        };
+        (side(a, &to_a), side(b, &to_b))
+    }
+
+    /// How messages from `side` to its partner fare.
+    fn direction(&self, side: &Waiting) -> Direction {
+        let mut found = Direction { lost_at: u64::MAX, wrong_each: 0, wrong_words: 0 };
+        let Reach::Gpu { spans, owner, .. } = &side.theirs else { return found };
+        let Some(span) = spans.first() else { return found };
+        if *owner == side.by {
+            return found;
+        }
+        let passage = |bytes| Passage {
+            by: side.by,
+            from: side.by,
+            to: *owner,
+            engine: Who::Sm,
+            way: Way::Write,
+            memory: span.kind,
+            physical: span.physical,
+            bytes,
+        };
+        for fault in &self.scenario.fault {
+            let loses = match fault.kind {
+                Kind::Zeros | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
+                Kind::Victim => fault.instead,
+                _ => false,
+            };
+            if loses && fault.meets(&passage(FLAG)) {
+                found.lost_at = found.lost_at.min(fault.every);
+            }
+            let wrong = match fault.kind {
+                Kind::Flip => 1,
+                Kind::Partial => WORDS / 2,
+                Kind::Reorder | Kind::Zeros | Kind::Stale | Kind::Mirror | Kind::Offset => WORDS,
+                _ => 0,
+            };
+            if wrong > 0 && fault.meets(&passage(DATA)) {
+                (found.wrong_each, found.wrong_words) = (fault.every, wrong);
+            }
+        }
+        found
+    }
+
+    /// The time that a side takes.
+    fn take_time(&self, mut found: Result5) -> Running {
+        let (a, args) = (found.side.by, found.side.args);
+        let b = if let Reach::Gpu { owner, .. } = &found.side.theirs { *owner } else { a };
+        let flag = |from, to| self.scenario.pair(from, to).flag_us.of(from, to) * 1000.0;
+        let round = flag(a, b) + flag(b, a);
+        let takes = found.rounds as f64 * round;
+        let takes = if found.late { takes.max(self.nanoseconds(args.cycles)) } else { takes };
+        found.cycles = self.cycles(takes);
+        let begins = self.now + self.scenario.figures.local.launch_us * 1000.0 + takes;
+        let route = Route::alone(takes, f64::INFINITY);
+        Running::Moving { begins, left: 0.0, route, job: Job::PingPong(Box::new(found)) }
+    }
+
+    /// Leaves a side's five numbers and the last message in its mailbox.
+    pub(super) fn leave(&mut self, found: &Result5) -> Result<()> {
+        let Waiting { by, args, mine, .. } = &found.side;
+        let old = self.numbers(*by, args.out, 2)?;
+        let [_, first] = old[..] else { return Ok(()) };
+        let late = u64::from(found.late);
+        let numbers = [found.wrong, first.min(found.first_bad), found.rounds, late, found.cycles];
+        self.put_numbers(*by, args.out, &numbers)?;
+        if found.rounds > 0 {
+            let at = |from: u64, bytes: u64| {
+                let spans = mine.spans().iter().take(1);
+                spans
+                    .map(|s| crate::memory::Span { offset: s.offset + from, bytes, ..s.clone() })
+                    .collect::<Vec<_>>()
+            };
+            let flag = found.rounds.to_le_bytes().into_iter().take(4).collect();
+            self.memory.write(&at(0, FLAG), &[(FLAG, Some(Content::bytes(flag)))]);
+            let data = Content::pattern(args.seed_mine, found.rounds * WORDS);
+            self.memory.write(&at(DATA_AT, DATA), &[(DATA, Some(data))]);
+        }
+        Ok(())
+    }
+}

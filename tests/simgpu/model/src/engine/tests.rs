@@ -1,0 +1,476 @@
+use super::*;
+use crate::api::Simulation;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// Host memory as a map, and a clock that the test turns.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Host(Arc<Mutex<Inner>>);
+/// Bytes, the clock, and what is closed.
+type Inner = (BTreeMap<u64, u8>, Duration, Vec<(u64, u64)>);
+
+impl Host {
+    /// Nobody may touch what is closed.
+    #[track_caller]
+    fn touch(&self, address: u64, bytes: u64) {
+        let closed = &self.0.lock().unwrap().2;
+        assert!(
+            !closed.iter().any(|(a, n)| address < a + n && *a < address + bytes),
+            "{address:#x} is closed"
+        );
+    }
+}
+
+impl crate::host::Host for Host {
+    fn close(&mut self, address: u64, bytes: u64) {
+        self.open(address, bytes);
+        let mut inner = self.0.lock().unwrap();
+        inner.0.retain(|a, _| !(address..address + bytes).contains(a));
+        inner.2.push((address, bytes));
+    }
+    fn open(&mut self, address: u64, bytes: u64) {
+        let mut inner = self.0.lock().unwrap();
+        let end = address + bytes;
+        let rest = |(a, n): (u64, u64)| [(a, address.min(a + n)), (end.max(a), a + n)];
+        let kept = std::mem::take(&mut inner.2).into_iter().flat_map(rest);
+        inner.2 = kept.filter(|(from, to)| from < to).map(|(from, to)| (from, to - from)).collect();
+    }
+    fn read(&self, address: u64, bytes: u64) -> Vec<u8> {
+        self.touch(address, bytes);
+        let inner = self.0.lock().unwrap();
+        (address..address + bytes).map(|a| inner.0.get(&a).copied().unwrap_or(0)).collect()
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) {
+        self.touch(address, bytes.len() as u64);
+        let mut inner = self.0.lock().unwrap();
+        inner.0.extend((address..).zip(bytes.iter().copied()));
+    }
+    fn word(&self, address: u64) -> u32 {
+        u32::from_le_bytes(self.read(address, 4).try_into().unwrap())
+    }
+    fn clock(&self) -> Duration {
+        self.0.lock().unwrap().1
+    }
+}
+
+pub(crate) fn simulation(faults: &str) -> Simulation {
+    machine("epyc-8x4090", faults).0
+}
+
+fn machine(name: &str, faults: &str) -> (Simulation, Host) {
+    let host = Host::default();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../machines/{name}.toml"));
+    let text = std::fs::read_to_string(path).unwrap() + "\n" + faults;
+    let scenario = Scenario::parse(&text).unwrap();
+    (Simulation::new(scenario, Box::new(host.clone())), host)
+}
+
+/// GPUs 0 and on with a stream and 64 MiB each, all peers enabled.
+struct Bench {
+    engine: Engine,
+    host: Host,
+    streams: Vec<StreamId>,
+    buffers: Vec<u64>,
+}
+
+const SIZE: u64 = 64 << 20;
+/// Where the host keeps its numbers.
+const OUT: u64 = 0x5000_0000_0000;
+
+fn bench(name: &str, faults: &str) -> Bench {
+    let (mut simulation, host) = machine(name, faults);
+    let gpus = simulation.count();
+    (0..gpus).for_each(|g| simulation.retain(g));
+    for a in 0..gpus {
+        for b in (0..gpus).filter(|b| *b != a) {
+            simulation.enable_peer(a, b).unwrap();
+        }
+    }
+    let mut engine = simulation.engine;
+    engine.memory.pinned.insert(OUT, crate::memory::Pinned::new(1 << 20));
+    let streams = (0..gpus).map(|g| engine.add_stream(g)).collect();
+    let buffers = (0..gpus).map(|g| engine.memory.alloc(g, SIZE).unwrap()).collect();
+    Bench { engine, host, streams, buffers }
+}
+
+impl Bench {
+    fn launch(&mut self, gpu: usize, kernel: Kernel) {
+        self.engine.push(self.streams[gpu], Work::Launch { kernel, threads: 64 }).unwrap();
+    }
+
+    fn fill(&mut self, gpu: usize, seed: u64) {
+        let dst = self.buffers[gpu];
+        self.launch(gpu, Kernel::Fill { dst, words: SIZE / 4, seed, first: 0 });
+    }
+
+    fn copy(&mut self, by: usize, from: usize, to: usize, bytes: u64) {
+        let (dst, src) = (self.buffers[to], self.buffers[from]);
+        self.engine.push(self.streams[by], Work::Copy { dst, src, bytes, kept: None }).unwrap();
+    }
+
+    fn finish(&mut self, gpu: usize) {
+        assert_eq!(self.engine.query(self.streams[gpu]), Ok(()), "GPU {gpu}");
+    }
+
+    /// Bad words, zeros, sentinels, first, last.
+    fn check(&mut self, gpu: usize, bytes: u64, expected: u64, sentinel: u64) -> [u64; 5] {
+        for (n, word) in [0, 0, 0, u64::MAX, 0, 0u64].into_iter().enumerate() {
+            crate::host::Host::write(&mut self.host, OUT + 8 * n as u64, &word.to_le_bytes());
+        }
+        let src = self.buffers[gpu];
+        self.launch(gpu, Kernel::Check { src, words: bytes / 4, first: 0, expected, sentinel, out: OUT });
+        self.finish(gpu);
+        let looked = crate::host::Host::read(&self.host, OUT + 40, 8);
+        assert_eq!(looked, (bytes / 4).to_le_bytes());
+        self.out()
+    }
+
+    fn out(&self) -> [u64; 5] {
+        let bytes = crate::host::Host::read(&self.host, OUT, 40);
+        let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        words.try_into().unwrap()
+    }
+
+    /// GB/s of `copies` (who, from, to), all at once, five times each.
+    fn rate(&mut self, copies: &[(usize, usize, usize)]) -> f64 {
+        let times: Vec<_> = copies
+            .iter()
+            .map(|(by, from, to)| {
+                let stream = self.engine.add_stream(*by);
+                let events = [0; 2].map(|_| self.engine.add_event(*by));
+                self.engine.record(events[0], stream).unwrap();
+                for _ in 0..5 {
+                    let (dst, src) = (self.buffers[*to], self.buffers[*from]);
+                    self.engine.push(stream, Work::Copy { dst, src, bytes: SIZE, kept: None }).unwrap();
+                }
+                self.engine.record(events[1], stream).unwrap();
+                events
+            })
+            .collect();
+        let reached = |bench: &mut Self, e| bench.engine.reached(e).unwrap();
+        let longest = times.iter().map(|[a, b]| reached(self, *b) - reached(self, *a)).fold(0.0, f64::max);
+        (SIZE * 5 * copies.len() as u64) as f64 / longest
+    }
+}
+
+fn about(rate: f64, low: f64, high: f64) {
+    assert!((low..=high).contains(&rate), "{rate} is not within {low} and {high}");
+}
+
+#[test]
+fn the_reference_machine_has_its_figures() {
+    let mut bench = bench("epyc-8x4090", "");
+    about(bench.rate(&[(0, 0, 1)]), 25.4, 26.0);
+    about(bench.rate(&[(0, 0, 4)]), 20.5, 22.5);
+    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
+    about(bench.rate(&[(0, 0, 0)]) * 2.0, 905.0, 941.0);
+    // Pairs that share nothing do not slow each other down, two copies out of one GPU do.
+    about(bench.rate(&[(0, 0, 1), (2, 2, 3)]), 50.8, 52.0);
+    about(bench.rate(&[(0, 0, 1), (0, 0, 2)]), 25.5, 26.3);
+    bench.engine.gpus[0].peers.clear();
+    about(bench.rate(&[(0, 0, 1)]), 18.2, 20.5);
+    bench.engine.gpus[1].peers.clear();
+    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 19.9, 21.7);
+}
+
+#[test]
+fn nvlink_has_its_figures() {
+    let mut bench = bench("h200-nvlink", "");
+    about(bench.rate(&[(0, 0, 1)]), 388.0, 396.2);
+    about(bench.rate(&[(1, 0, 1)]), 388.0, 394.0);
+    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 765.0, 784.0);
+    about(bench.rate(&[(0, 0, 1), (2, 2, 3)]), 765.0, 793.0);
+}
+
+#[test]
+fn small_copies_take_their_latency() {
+    let mut bench = bench("epyc-8x4090", "");
+    let events = [0; 2].map(|_| bench.engine.add_event(0));
+    bench.engine.record(events[0], bench.streams[0]).unwrap();
+    for _ in 0..100 {
+        bench.copy(0, 0, 1, 16);
+    }
+    bench.engine.record(events[1], bench.streams[0]).unwrap();
+    let took = bench.engine.reached(events[1]).unwrap() - bench.engine.reached(events[0]).unwrap();
+    about(took / 1e5, 1.17, 1.6);
+}
+
+#[test]
+fn data_arrives_and_nothing_else_changes() {
+    let mut bench = bench("epyc-8x4090", "");
+    for gpu in 0..8 {
+        bench.fill(gpu, 100 + gpu as u64);
+        bench.finish(gpu);
+    }
+    bench.copy(0, 0, 1, SIZE / 2);
+    bench.finish(0);
+    assert_eq!(bench.check(1, SIZE / 2, 100, 101), [0, 0, 0, u64::MAX, 0]);
+    let words = SIZE / 4;
+    assert_eq!(bench.check(1, SIZE, 100, 101), [words / 2, 0, words / 2, words / 2, words - 1]);
+    for gpu in [0, 2, 7] {
+        assert_eq!(bench.check(gpu, SIZE, 100 + gpu as u64, 0)[0], 0);
+    }
+}
+
+/// What a copy of all from GPU 0 to 1 leaves on GPU 1, and whether GPU 2 is as it was.
+fn with_fault(fault: &str) -> ([u64; 5], bool) {
+    let mut bench = bench("epyc-8x4090", &format!("[[fault]]\n{fault}\n"));
+    for gpu in 0..3 {
+        bench.fill(gpu, 100 + gpu as u64);
+        bench.finish(gpu);
+    }
+    bench.copy(0, 0, 1, SIZE);
+    bench.finish(0);
+    let found = bench.check(1, SIZE, 100, 101);
+    let victim = bench.check(2, SIZE, 102, 0)[0] == 0;
+    (found, victim)
+}
+
+#[test]
+fn each_fault_leaves_its_signature() {
+    let words = SIZE / 4;
+    let right = [0, 0, 0, u64::MAX, 0];
+    assert_eq!(with_fault("kind = \"zeros\""), ([words, words, 0, 0, words - 1], true));
+    let old = [words, 0, words, 0, words - 1];
+    assert_eq!(with_fault("kind = \"stale\""), (old, true));
+    assert_eq!(with_fault("kind = \"mirror\""), (old, true));
+    assert_eq!(with_fault("kind = \"zeros\"\npair = [1, 0]"), (right, true));
+    assert_eq!(with_fault("kind = \"zeros\"\nengine = \"sm\""), (right, true));
+    assert_eq!(with_fault("kind = \"zeros\"\nway = \"read\""), (right, true));
+    assert_eq!(with_fault("kind = \"zeros\"\nfrom_bytes = 67108865"), (right, true));
+    assert_eq!(with_fault("kind = \"zeros\"\nevery = 2"), (right, true));
+    assert_eq!(
+        with_fault("kind = \"partial\"\nrate = 0.5").0,
+        [words / 2, 0, words / 2, words / 2, words - 1]
+    );
+    assert_eq!(with_fault("kind = \"offset\"\nbytes = 4096").0, [words, 0, 1024, 0, words - 1]);
+    assert_eq!(with_fault("kind = \"flip\"").0, [1, 0, 0, words / 2, words / 2]);
+    assert_eq!(with_fault("kind = \"victim\""), (right, false));
+    assert_eq!(with_fault("kind = \"victim\"\ninstead = true"), (old, false));
+}
+
+#[test]
+fn who_wrote_a_mirror_reads_it_back() {
+    let mut bench = bench("epyc-8x4090", "[[fault]]\nkind = \"mirror\"\n");
+    bench.fill(0, 100);
+    bench.fill(1, 101);
+    bench.finish(1);
+    bench.copy(0, 0, 1, SIZE);
+    bench.fill(0, 0);
+    bench.finish(0);
+    bench.launch(0, Kernel::Copy { dst: bench.buffers[0], src: bench.buffers[1], bytes: SIZE });
+    bench.finish(0);
+    assert_eq!(bench.check(0, SIZE, 100, 0)[0], 0);
+    assert_eq!(bench.check(1, SIZE, 101, 0)[0], 0);
+}
+
+#[test]
+fn without_access_kernels_fault_and_copies_take_the_long_way() {
+    let mut bench = bench("epyc-8x4090", "");
+    bench.engine.gpus[0].peers.clear();
+    bench.fill(0, 100);
+    bench.copy(0, 0, 1, SIZE);
+    bench.finish(0);
+    assert_eq!(bench.check(1, SIZE, 100, 0)[0], 0);
+    bench.launch(0, Kernel::Copy { dst: bench.buffers[1], src: bench.buffers[0], bytes: SIZE });
+    let stream = bench.streams[0];
+    assert_eq!(bench.engine.query(stream), Err(Status::ILLEGAL_ADDRESS));
+    let work = Work::Set { dst: bench.buffers[0], byte: 0, bytes: 4 };
+    assert_eq!(bench.engine.push(stream, work), Err(Status::ILLEGAL_ADDRESS));
+    bench.finish(1);
+}
+
+#[test]
+fn what_touches_nothing_may_lie_anywhere() {
+    let mut bench = bench("epyc-8x4090", "");
+    let src = bench.buffers[0] + SIZE;
+    bench.launch(0, Kernel::Check { src, words: 0, first: 0, expected: 1, sentinel: 2, out: OUT });
+    bench.launch(0, Kernel::Fill { dst: src, words: 0, seed: 1, first: 0 });
+    bench.finish(0);
+}
+
+#[test]
+fn a_parked_stream_waits_for_the_host() {
+    let mut bench = bench("epyc-8x4090", "");
+    let flag = OUT + 4096;
+    bench.launch(0, Kernel::Spin { flag, cycles: u64::MAX });
+    let event = bench.engine.add_event(0);
+    bench.fill(0, 100);
+    bench.engine.record(event, bench.streams[0]).unwrap();
+    bench.engine.wait(event, bench.streams[1]).unwrap();
+    bench.fill(1, 101);
+    for gpu in 0..2 {
+        assert_eq!(bench.engine.query(bench.streams[gpu]), Err(Status::NOT_READY));
+    }
+    assert_eq!(bench.engine.reached(event), Err(Status::NOT_READY));
+    crate::host::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
+    bench.finish(0);
+    bench.finish(1);
+    // And one that nobody wakes goes on after its time.
+    crate::host::Host::write(&mut bench.host, flag, &[0; 4]);
+    bench.launch(0, Kernel::Spin { flag, cycles: 1000 });
+    assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
+    bench.host.0.lock().unwrap().1 = Duration::from_secs(2);
+    bench.finish(0);
+}
+
+#[test]
+fn what_hangs_is_never_ready_and_the_others_go_on() {
+    for (fault, gpu) in [("hang\"\npair = [0, 1]", 0), ("error\"\ncode = 719\npair = [0, 1]", 0)] {
+        let mut bench = bench("epyc-8x4090", &format!("[[fault]]\nkind = \"{fault}\n"));
+        bench.copy(0, 0, 1, 64);
+        bench.copy(2, 2, 3, 64);
+        bench.finish(2);
+        let expected = if fault.starts_with("hang") { Status::NOT_READY } else { Status::LAUNCH_FAILED };
+        assert_eq!(bench.engine.query(bench.streams[gpu]), Err(expected));
+    }
+}
+
+#[test]
+fn much_traffic_at_once_collapses() {
+    let mut bench = bench("epyc-8x4090", "[[fault]]\nkind = \"collapse\"\nrate = 0.1\n");
+    about(bench.rate(&[(0, 0, 1), (1, 1, 0)]), 49.5, 50.6);
+    about(bench.rate(&[(0, 0, 1), (1, 1, 0), (0, 0, 2)]), 1.0, 8.0);
+}
+
+#[test]
+fn a_slow_pair_and_a_narrow_link_are_slow() {
+    let mut bench = bench(
+        "epyc-8x4090",
+        "[[fault]]\nkind = \"slow\"\npair = [0, 1]\nrate = 0.5\n[[fault]]\nkind = \"narrow\"\ngpu = 3\nrate = 0.25\n",
+    );
+    about(bench.rate(&[(0, 0, 1)]), 12.6, 13.0);
+    about(bench.rate(&[(1, 1, 0)]), 25.4, 26.0);
+    about(bench.rate(&[(0, 0, 3)]), 6.3, 6.6);
+    about(bench.rate(&[(0, 0, 2)]), 25.4, 26.0);
+}
+
+fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
+    let mut bench = bench("epyc-8x4090", fault);
+    let outs = [OUT, OUT + 64];
+    for (gpu, out) in outs.into_iter().enumerate() {
+        let mut old = [0u64; 5];
+        old[1] = u64::MAX;
+        for (n, word) in old.into_iter().enumerate() {
+            crate::host::Host::write(&mut bench.host, out + 8 * n as u64, &word.to_le_bytes());
+        }
+        let args = crate::kernel::PingPong {
+            mine: bench.buffers[gpu],
+            theirs: bench.buffers[1 - gpu],
+            rounds: 1000,
+            seed_mine: gpu as u64,
+            seed_theirs: 1 - gpu as u64,
+            first: gpu == 0,
+            cycles: 1_000_000,
+            out,
+        };
+        bench.launch(gpu, Kernel::PingPong(args));
+        if gpu == 0 {
+            assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
+        }
+    }
+    bench.finish(0);
+    bench.finish(1);
+    outs.map(|out| {
+        let bytes = crate::host::Host::read(&bench.host, out, 40);
+        let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        words.try_into().unwrap()
+    })
+}
+
+#[test]
+fn a_ping_pong_finds_what_is_wrong_with_flags_and_data() {
+    for side in ping_pong("") {
+        assert_eq!(side[..4], [0, u64::MAX, 1000, 0]);
+        assert!(side[4] > 0);
+    }
+    let [a, b] = ping_pong("[[fault]]\nkind = \"reorder\"\npair = [0, 1]\nevery = 100\n");
+    assert_eq!((&a[..4], &b[..4]), (&[0, u64::MAX, 1000, 0][..], &[320, 100, 1000, 0][..]));
+    let [a, b] = ping_pong("[[fault]]\nkind = \"stale\"\npair = [1, 0]\n");
+    assert_eq!((a[2], a[3], b[2], b[3]), (0, 1, 1, 1));
+}
+
+#[test]
+fn loads_in_a_ring_come_round() {
+    let mut bench = bench("epyc-8x4090", "");
+    let ring = bench.buffers[1];
+    bench.launch(1, Kernel::ChaseInit { ring, count: 100, stride: 128 });
+    bench.finish(1);
+    let event = [0; 2].map(|_| bench.engine.add_event(0));
+    bench.engine.record(event[0], bench.streams[0]).unwrap();
+    bench.launch(0, Kernel::Chase { start: ring, steps: 1_000_003, out: OUT });
+    bench.engine.record(event[1], bench.streams[0]).unwrap();
+    bench.finish(0);
+    assert_eq!(bench.out()[0], ring + 3 * 128);
+    let took = bench.engine.reached(event[1]).unwrap() - bench.engine.reached(event[0]).unwrap();
+    about(took / 1e6, 1310.0, 1490.0);
+}
+
+#[test]
+fn every_thread_counts() {
+    let mut bench = bench("epyc-8x4090", "");
+    let counter = bench.buffers[1];
+    for gpu in 0..2 {
+        bench.launch(gpu, Kernel::Count { counter, times: 10 });
+    }
+    bench.finish(0);
+    bench.finish(1);
+    assert_eq!(bench.engine.numbers(1, counter, 1), Ok(vec![2 * 64 * 10]));
+}
+
+#[test]
+fn sixty_four_gpus_talk_all_at_once() {
+    let (simulation, _) = machine("epyc-8x4090", "");
+    let mut scenario = simulation.engine.scenario;
+    scenario.machine.gpus = 64;
+    let mut engine = Engine::new(scenario, Box::new(Host::default()));
+    let buffers: Vec<_> = (0..64).map(|g| engine.memory.alloc(g, SIZE).unwrap()).collect();
+    for a in 0..64 {
+        engine.gpus[a].peers = (0..64).filter(|b| *b != a).collect();
+        for b in (0..64).filter(|b| *b != a) {
+            let stream = engine.add_stream(a);
+            let work = Work::Copy { dst: buffers[b], src: buffers[a], bytes: SIZE, kept: None };
+            engine.push(stream, work).unwrap();
+        }
+    }
+    for gpu in 0..64 {
+        assert_eq!(engine.query_gpu(gpu), Ok(()));
+    }
+}
+
+#[test]
+fn hours_of_simulated_time_do_not_stop_the_clock() {
+    let mut bench = bench("epyc-8x4090", "");
+    bench.engine.now = 1e13;
+    for _ in 0..200 {
+        bench.fill(0, 1);
+        bench.copy(0, 0, 1, SIZE - 4);
+        bench.copy(1, 1, 2, 12_345);
+    }
+    bench.finish(0);
+    bench.finish(1);
+}
+
+#[test]
+fn what_the_program_changes_in_large_memory_of_the_host_arrives() {
+    let mut bench = bench("epyc-8x4090", "");
+    let host = 0x5100_0000_0000;
+    bench.engine.memory.pinned.insert(host, crate::memory::Pinned::new(SIZE));
+    let (gpu, stream) = (bench.buffers[0], bench.streams[0]);
+    let copy = |dst, src| Work::Copy { dst, src, bytes: SIZE, kept: None };
+    bench.engine.push(stream, Work::Set { dst: gpu, byte: 0xa5, bytes: SIZE }).unwrap();
+    bench.engine.push(stream, copy(host, gpu)).unwrap();
+    bench.finish(0);
+    let touched = host + SIZE / 3;
+    assert!(bench.engine.settle(touched) && !bench.engine.settle(touched));
+    crate::host::Host::write(&mut bench.host, touched, &[1]);
+    bench.engine.push(stream, copy(gpu, host)).unwrap();
+    bench.finish(0);
+    let back = 0x5000_0000_8000;
+    bench
+        .engine
+        .push(stream, Work::Copy { dst: back, src: gpu + SIZE / 3 - 1, bytes: 3, kept: None })
+        .unwrap();
+    bench.finish(0);
+    assert_eq!(crate::host::Host::read(&bench.host, back, 3), [0xa5, 1, 0xa5]);
+}

@@ -1,0 +1,203 @@
+//! Time goes on: what begins, how fast everything moves meanwhile, and what ends next.
+
+use super::begin::Begun;
+use super::finish::Job;
+use super::{Engine, Running, StreamId};
+use crate::flow;
+use crate::links::{Link, Route};
+use crate::scenario::Kind;
+use crate::status::Status;
+use std::collections::BTreeMap;
+
+/// A time that is none, in ns.
+const INSTANT: f64 = 0.01;
+
+impl Engine {
+    /// Goes on as far as it goes.
+    pub fn run(&mut self) {
+        // The host may have done what a stream waits for.
+        self.ready.clone_from(&self.active);
+        loop {
+            while let Some(id) = self.ready.pop_first() {
+                while self.begin_next(id) {}
+            }
+            let Some(step) = self.step() else { return };
+            self.advance(&step);
+        }
+    }
+
+    /// Begins a stream's next work, if it is its turn. Returns whether more may follow at once.
+    fn begin_next(&mut self, id: StreamId) -> bool {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            self.active.remove(&id);
+            return false;
+        };
+        let gpu = stream.gpu;
+        if stream.running.is_some() {
+            self.wake(id);
+            return false;
+        }
+        let Some(work) = stream.queue.pop_front() else {
+            self.active.remove(&id);
+            return false;
+        };
+        match self.begin(id, gpu, &work) {
+            Ok(Begun::Done) => {
+                // What was recorded may be waited for.
+                self.ready.append(&mut self.blocked);
+                true
+            }
+            Ok(Begun::NotYet) => {
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.queue.push_front(work);
+                }
+                self.blocked.insert(id);
+                false
+            }
+            Ok(Begun::Running(running)) => {
+                self.set_running(id, *running);
+                false
+            }
+            Err(status) => {
+                self.lose(gpu, status);
+                true
+            }
+        }
+    }
+
+    /// Ends waiting for the host, if the host did its part or let too much time pass.
+    fn wake(&mut self, id: StreamId) {
+        match self.streams.get(&id).and_then(|s| s.running.as_ref()) {
+            Some(Running::Spin { flag, until, takes }) => {
+                let (flag, until, takes) = (*flag, *until, *takes);
+                self.settle(flag);
+                let set = self.host.word(flag) != 0;
+                if !set && self.host.clock() < until {
+                    return;
+                }
+                let latency = if set { 0.0 } else { takes };
+                let (begins, route) = (self.now + latency, Route::alone(latency, f64::INFINITY));
+                self.set_running(id, Running::Moving { begins, left: 0.0, route, job: Job::Nothing });
+            }
+            Some(Running::Partner { until, .. }) if self.host.clock() >= *until => self.give_up(id),
+            _ => {}
+        }
+    }
+
+    pub(super) fn set_running(&mut self, id: StreamId, running: Running) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.running = Some(running);
+        }
+    }
+
+    /// A GPU's context is lost: nothing of it goes on.
+    fn lose(&mut self, gpu: usize, status: Status) {
+        if let Some(state) = self.gpus.get_mut(gpu) {
+            state.lost.get_or_insert(status);
+        }
+        for (id, stream) in self.streams.iter_mut().filter(|(_, s)| s.gpu == gpu) {
+            stream.queue.clear();
+            stream.running = None;
+            self.ready.insert(*id);
+        }
+    }
+
+    /// The rates of what moves, and when the next thing ends; `None` when nothing does.
+    fn step(&self) -> Option<Step> {
+        let mut moving = Vec::new();
+        let mut flows = Vec::new();
+        let mut until = f64::INFINITY;
+        for id in &self.active {
+            let running = self.streams.get(id).and_then(|s| s.running.as_ref());
+            let Some(Running::Moving { begins, left, route, .. }) = running else { continue };
+            if *begins > self.now || *left <= 0.0 {
+                until = until.min(begins.max(self.now));
+            } else {
+                moving.push((*id, *left, 0.0));
+                flows.push(route);
+            }
+        }
+        let collapsed = self.collapsed(&flows);
+        let shares: Vec<_> = flows.iter().map(|r| &r.flow).collect();
+        let rates = flow::share(&shares, |link| self.scenario.capacity(link) * collapse(&collapsed, link));
+        for ((_, left, rate), new) in moving.iter_mut().zip(rates) {
+            *rate = new.max(1e-9);
+            until = until.min(self.now + *left / *rate);
+        }
+        let grain = grain(moving.len());
+        let until = if grain > 0.0 { (until / grain).ceil() * grain } else { until };
+        until.is_finite().then_some(Step { until, moving })
+    }
+
+    /// GPUs on which so much meets that it collapses, with what is left of their links.
+    fn collapsed(&self, flows: &[&Route]) -> BTreeMap<usize, f64> {
+        let mut found = BTreeMap::new();
+        for fault in self.scenario.fault.iter().filter(|f| f.kind == Kind::Collapse) {
+            let mut count: BTreeMap<usize, usize> = BTreeMap::new();
+            for (from, to) in flows.iter().filter_map(|r| r.peers).filter(|p| fault.pair.has(p.0, p.1)) {
+                for gpu in [from, to] {
+                    *count.entry(gpu).or_default() += 1;
+                }
+            }
+            let hit = count.into_iter().filter(|(_, n)| *n >= fault.flows).map(|(gpu, _)| gpu);
+            found.extend(hit.map(|gpu| (gpu, fault.rate.unwrap_or(1.0))));
+        }
+        found
+    }
+
+    /// Lets time pass, and ends what ends.
+    fn advance(&mut self, step: &Step) {
+        let passed = step.until - self.now;
+        let instant = INSTANT.max(self.now * 1e-15);
+        for (id, left, rate) in &step.moving {
+            let running = self.streams.get_mut(id).and_then(|s| s.running.as_mut());
+            if let Some(Running::Moving { left: bytes, .. }) = running {
+                let rest = left - passed * rate;
+                // What is left for so short a time is nothing: what ends together ends in one step, and
+                // the clock, which has seen hours, can tell no smaller step from none.
+                *bytes = if rest < rate * instant { 0.0 } else { rest };
+            }
+        }
+        self.now = step.until;
+        let active: Vec<_> = self.active.iter().copied().collect();
+        for id in active {
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            let ended = matches!(&stream.running,
+                Some(Running::Moving { begins, left, .. }) if *begins <= self.now && *left <= 0.0);
+            if !ended {
+                continue;
+            }
+            let gpu = stream.gpu;
+            self.ready.insert(id);
+            if let Some(Running::Moving { job, .. }) = stream.running.take()
+                && let Err(status) = self.finish(job)
+            {
+                self.lose(gpu, status);
+            }
+        }
+    }
+}
+
+/// How coarse time is, in ns, while so many transfers move: what ends at nearly the same time ends in
+/// one step, for each step shares out all links anew. Many at a time take thousands of times as long.
+fn grain(moving: usize) -> f64 {
+    match moving {
+        0..=32 => 0.0,
+        33..=512 => 5_000.0,
+        _ => 20_000.0,
+    }
+}
+
+/// What moves until when: stream, bytes left, GB/s.
+struct Step {
+    until: f64,
+    moving: Vec<(StreamId, f64, f64)>,
+}
+
+/// What a collapse leaves of a link.
+fn collapse(collapsed: &BTreeMap<usize, f64>, link: Link) -> f64 {
+    match link {
+        Link::Out(gpu) | Link::In(gpu) | Link::Link(gpu) => collapsed.get(&gpu).copied().unwrap_or(1.0),
+        _ => 1.0,
+    }
+}

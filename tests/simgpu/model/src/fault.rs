@@ -1,0 +1,65 @@
+//! Which fault a transfer meets.
+
+use crate::scenario::{Engine, Fault, Kind, MemoryKind, Scenario, Way};
+
+/// A transfer that goes directly from one GPU to another.
+#[derive(Debug, Clone, Copy)]
+pub struct Passage {
+    /// The GPU that works.
+    pub by: usize,
+    /// Where the data leaves.
+    pub from: usize,
+    /// Where it should arrive.
+    pub to: usize,
+    /// Who works.
+    pub engine: Engine,
+    /// What the GPU that works does with its peer's memory.
+    pub way: Way,
+    /// How the peer's memory was made.
+    pub memory: MemoryKind,
+    /// How far up in the peer's memory it lies, in bytes.
+    pub physical: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Fault {
+    /// Whether it is one that `passage` meets, were it its turn.
+    #[must_use]
+    pub fn meets(&self, passage: &Passage) -> bool {
+        let concerns = !matches!(
+            self.kind,
+            Kind::Narrow | Kind::Collapse | Kind::Refuse | Kind::Capability | Kind::Missing | Kind::Init
+        );
+        concerns
+            && self.pair.has(passage.from, passage.to)
+            && self.engine.is_none_or(|e| e == passage.engine)
+            && self.way.is_none_or(|w| w == passage.way)
+            && self.memory.is_none_or(|m| m == passage.memory)
+            && passage.bytes >= self.from_bytes
+            && passage.physical + passage.bytes > self.beyond_mib << 20
+    }
+}
+
+/// Counts how often each fault was met, for those that do not happen each time.
+#[derive(Debug, Default)]
+pub struct Faults {
+    met: Vec<u64>,
+}
+
+impl Faults {
+    /// The faults that this transfer meets.
+    pub fn of(&mut self, scenario: &Scenario, passage: &Passage) -> Vec<Fault> {
+        self.met.resize(scenario.fault.len(), 0);
+        let mut now = Vec::new();
+        for (fault, met) in scenario.fault.iter().zip(&mut self.met) {
+            if fault.meets(passage) {
+                *met += 1;
+                if met.is_multiple_of(fault.every) {
+                    now.push(fault.clone());
+                }
+            }
+        }
+        now
+    }
+}

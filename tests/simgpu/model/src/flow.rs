@@ -1,0 +1,134 @@
+//! How traffic shares links: every flow gets as much as the fullest link on its way leaves it
+//! (max-min fairness), and never more than it could do alone.
+
+use std::collections::BTreeMap;
+
+/// One stream of bytes.
+#[derive(Debug, Clone)]
+pub struct Flow<R> {
+    /// The most it can do alone, in GB/s.
+    pub most: f64,
+    /// What it uses and how much of it for each byte.
+    pub uses: Vec<(R, f64)>,
+}
+
+/// A link while it is being shared out.
+struct Shared {
+    left: f64,
+    /// Weight of the flows that are not settled.
+    open: f64,
+    flows: Vec<usize>,
+}
+
+impl Shared {
+    /// The rate at which its open flows fill it.
+    fn full_at(&self) -> f64 {
+        if self.open > 1e-12 { (self.left / self.open).max(0.0) } else { f64::INFINITY }
+    }
+}
+
+/// The rate of each flow in GB/s, where `capacity` says what a link carries.
+pub fn share<R: Ord + Copy>(flows: &[&Flow<R>], capacity: impl Fn(R) -> f64) -> Vec<f64> {
+    let mut links: BTreeMap<R, Shared> = BTreeMap::new();
+    for (n, flow) in flows.iter().enumerate() {
+        for (link, weight) in &flow.uses {
+            let new = || Shared { left: capacity(*link), open: 0.0, flows: Vec::new() };
+            let shared = links.entry(*link).or_insert_with(new);
+            shared.open += weight;
+            shared.flows.push(n);
+        }
+    }
+    let mut rates = alone_on_their_way(flows, &mut links);
+    let mut alone: Vec<(usize, f64)> = flows.iter().map(|f| f.most).enumerate().collect();
+    alone.sort_by(|a, b| b.1.total_cmp(&a.1));
+    loop {
+        while alone.last().is_some_and(|(n, _)| rates.get(*n).is_none_or(Option::is_some)) {
+            alone.pop();
+        }
+        let Some((slowest, most)) = alone.last().copied() else { break };
+        let fullest = links.iter().min_by(|a, b| a.1.full_at().total_cmp(&b.1.full_at()));
+        let (rate, settled) = match fullest {
+            Some((_, link)) if link.full_at() < most => (link.full_at(), link.flows.clone()),
+            _ => (most, vec![slowest]),
+        };
+        for n in settled {
+            let (Some(slot @ None), Some(flow)) = (rates.get_mut(n), flows.get(n)) else { continue };
+            *slot = Some(rate);
+            for (link, weight) in &flow.uses {
+                if let Some(shared) = links.get_mut(link) {
+                    shared.left -= rate * weight;
+                    shared.open -= weight;
+                }
+            }
+        }
+    }
+    rates.into_iter().map(Option::unwrap_or_default).collect()
+}
+
+/// The rates of flows that share nothing with any other, which are most of them; their links are taken
+/// out of `links`.
+fn alone_on_their_way<R: Ord + Copy>(
+    flows: &[&Flow<R>],
+    links: &mut BTreeMap<R, Shared>,
+) -> Vec<Option<f64>> {
+    let mut rates = vec![None; flows.len()];
+    for (flow, slot) in flows.iter().zip(&mut rates) {
+        let own = |link: &R| links.get(link).filter(|shared| shared.flows.len() == 1);
+        let full = flow.uses.iter().map(|(link, _)| own(link).map(Shared::full_at));
+        let Some(full) = full.collect::<Option<Vec<_>>>() else { continue };
+        *slot = Some(full.into_iter().fold(flow.most, f64::min));
+        for (link, _) in &flow.uses {
+            links.remove(link);
+        }
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(most: f64, uses: &[(u8, f64)]) -> Flow<u8> {
+        Flow { most, uses: uses.to_vec() }
+    }
+
+    fn rates(flows: &[Flow<u8>]) -> Vec<f64> {
+        let flows: Vec<_> = flows.iter().collect();
+        // Link n carries 10 * n.
+        share(&flows, |link| 10.0 * f64::from(link)).iter().map(|r| (r * 1e6).round() / 1e6).collect()
+    }
+
+    #[test]
+    fn a_flow_alone_gets_what_it_can_do() {
+        assert_eq!(rates(&[flow(5.0, &[(1, 1.0)])]), [5.0]);
+        assert_eq!(rates(&[flow(50.0, &[(1, 1.0)])]), [10.0]);
+        assert_eq!(rates(&[flow(50.0, &[])]), [50.0]);
+    }
+
+    #[test]
+    fn what_one_cannot_use_the_others_get() {
+        assert_eq!(rates(&[flow(2.0, &[(1, 1.0)]), flow(50.0, &[(1, 1.0)])]), [2.0, 8.0]);
+        let flows = [flow(50.0, &[(1, 1.0), (3, 1.0)]), flow(50.0, &[(1, 1.0)]), flow(50.0, &[(3, 1.0)])];
+        assert_eq!(rates(&flows), [5.0, 5.0, 25.0]);
+    }
+
+    #[test]
+    fn a_byte_may_count_twice() {
+        assert_eq!(
+            rates(&[flow(50.0, &[(1, 2.0)]), flow(50.0, &[(1, 1.0)])]),
+            [10.0 / 3.0, 10.0 / 3.0].map(|r: f64| (r * 1e6).round() / 1e6)
+        );
+    }
+
+    #[test]
+    fn four_thousand_flows_are_shared_out() {
+        let flows: Vec<_> = (0..64u8)
+            .flat_map(|a| {
+                (0..64).filter(move |b| *b != a).map(move |b| flow(26.0, &[(a + 1, 1.0), (b + 100, 1.0)]))
+            })
+            .collect();
+        let rates = rates(&flows);
+        assert_eq!(rates.len(), 64 * 63);
+        assert!(rates.iter().all(|r| *r > 0.1), "{rates:?}");
+    }
+}

@@ -1,0 +1,113 @@
+//! The kernels by name: what their arguments are and what a launch of one asks for.
+
+/// A launch, as its kernel understands its arguments. Sizes are in the kernel's own units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are the kernels' own arguments")]
+pub enum Kernel {
+    /// `fl_fill`: the pattern into `words` words.
+    Fill { dst: u64, words: u64, seed: u64, first: u64 },
+    /// `fl_check`: counts what is not the pattern.
+    Check { src: u64, words: u64, first: u64, expected: u64, sentinel: u64, out: u64 },
+    /// `fl_copy16`, `fl_copy_words`, `fl_copy_vec`: a copy.
+    Copy { dst: u64, src: u64, bytes: u64 },
+    /// `fl_spin`: waits for a flag of the host.
+    Spin { flag: u64, cycles: u64 },
+    /// `fl_chase_init`: a ring of addresses.
+    ChaseInit { ring: u64, count: u64, stride: u64 },
+    /// `fl_chase`: dependent loads.
+    Chase { start: u64, steps: u64, out: u64 },
+    /// `fl_pingpong`: flag after data, to and fro.
+    PingPong(PingPong),
+    /// `fl_atomic_add`, `fl_atomic_cas`: every thread counts up.
+    Count { counter: u64, times: u64 },
+}
+
+/// The arguments of `fl_pingpong`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PingPong {
+    /// The mailbox that is read.
+    pub mine: u64,
+    /// The mailbox that is written.
+    pub theirs: u64,
+    /// How often.
+    pub rounds: u64,
+    /// The seed of what arrives.
+    pub seed_mine: u64,
+    /// The seed of what is sent.
+    pub seed_theirs: u64,
+    /// Whether this side sends first.
+    pub first: bool,
+    /// How long it waits, in cycles from its start.
+    pub cycles: u64,
+    /// Where its five numbers go.
+    pub out: u64,
+}
+
+/// Every kernel and the sizes of its arguments in bytes.
+pub const ALL: &[(&str, &[u8])] = &[
+    ("fl_fill", &[8, 8, 8, 8]),
+    ("fl_check", &[8, 8, 8, 8, 8, 8]),
+    ("fl_copy16", &[8, 8, 8]),
+    ("fl_copy_words", &[8, 8, 8]),
+    ("fl_copy_vec", &[8, 8, 8]),
+    ("fl_spin", &[8, 8]),
+    ("fl_chase_init", &[8, 8, 8]),
+    ("fl_chase", &[8, 8, 8]),
+    ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
+    ("fl_atomic_add", &[8, 8]),
+    ("fl_atomic_cas", &[8, 8]),
+];
+
+/// The kernel of a name, as its place in [`ALL`].
+#[must_use]
+pub fn find(name: &str) -> Option<usize> {
+    ALL.iter().position(|(known, _)| *known == name)
+}
+
+/// The sizes of its arguments.
+#[must_use]
+pub fn sizes(kernel: usize) -> &'static [u8] {
+    ALL.get(kernel).map(|(_, sizes)| *sizes).unwrap_or_default()
+}
+
+impl Kernel {
+    /// A launch of the kernel at `kernel` in [`ALL`]; `None` when the arguments are not its own.
+    #[must_use]
+    pub fn of(kernel: usize, arguments: &[u64]) -> Option<Self> {
+        let (name, _) = ALL.get(kernel)?;
+        Some(match (*name, arguments) {
+            ("fl_fill", &[dst, words, seed, first]) => Self::Fill { dst, words, seed, first },
+            ("fl_check", &[src, words, first, expected, sentinel, out]) => {
+                Self::Check { src, words, first, expected, sentinel, out }
+            }
+            ("fl_copy16" | "fl_copy_vec", &[dst, src, n]) => {
+                Self::Copy { dst, src, bytes: n.checked_mul(16)? }
+            }
+            ("fl_copy_words", &[dst, src, n]) => Self::Copy { dst, src, bytes: n.checked_mul(4)? },
+            ("fl_spin", &[flag, cycles]) => Self::Spin { flag, cycles },
+            ("fl_chase_init", &[ring, count, stride]) => Self::ChaseInit { ring, count, stride },
+            ("fl_chase", &[start, steps, out]) => Self::Chase { start, steps, out },
+            ("fl_atomic_add" | "fl_atomic_cas", &[counter, times]) => Self::Count { counter, times },
+            ("fl_pingpong", &[mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out]) => {
+                let first = first != 0;
+                Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_takes_as_many_arguments_as_are_listed() {
+        for (n, (name, sizes)) in ALL.iter().enumerate() {
+            assert_eq!(find(name), Some(n));
+            assert!(Kernel::of(n, &vec![1; sizes.len()]).is_some(), "{name}");
+            assert!(Kernel::of(n, &vec![1; sizes.len() + 1]).is_none(), "{name}");
+        }
+        assert_eq!(find("fl_nothing"), None);
+    }
+}

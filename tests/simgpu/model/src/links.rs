@@ -1,0 +1,179 @@
+//! The ways that bytes take through the simulated machine: which links a transfer uses, how fast
+//! it is alone and how long a small one takes.
+
+use crate::flow::Flow;
+use crate::scenario::{Engine, Kind, PairFigures, Scenario, Way};
+
+/// Something that traffic shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Link {
+    /// Out of a GPU.
+    Out(usize),
+    /// Into it.
+    In(usize),
+    /// Both ways of its link.
+    Link(usize),
+    /// A shared link, away from its GPUs.
+    Up(usize),
+    /// A shared link, to its GPUs.
+    Down(usize),
+    /// From one socket to another.
+    Sockets(usize, usize),
+    /// Two peers, both directions; the lower first; kernels; reads.
+    Pair(usize, usize, bool, bool),
+    /// A GPU's part in copies through the host's memory.
+    Staged(usize),
+    /// A GPU's link to the host, both ways.
+    Host(usize),
+    /// One socket's memory.
+    Memory(usize),
+    /// A GPU's own memory.
+    Local(usize),
+}
+
+/// The way of one transfer.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// What a transfer of no bytes takes, in ns.
+    pub latency: f64,
+    /// What it uses.
+    pub flow: Flow<Link>,
+    /// From which GPU to which, when it goes directly from peer to peer.
+    pub peers: Option<(usize, usize)>,
+}
+
+impl Route {
+    /// A way that uses nothing that others use.
+    #[must_use]
+    pub fn alone(latency: f64, most: f64) -> Self {
+        Self { latency, flow: Flow { most, uses: Vec::new() }, peers: None }
+    }
+
+    fn over(latency: f64, most: f64, links: impl IntoIterator<Item = Link>) -> Self {
+        let uses = links.into_iter().map(|link| (link, 1.0)).collect();
+        Self { latency, flow: Flow { most, uses }, peers: None }
+    }
+}
+
+/// A microsecond in ns.
+const US: f64 = 1000.0;
+
+impl Scenario {
+    /// The figures of two peers.
+    #[must_use]
+    pub fn pair(&self, a: usize, b: usize) -> &PairFigures {
+        let near = self.machine.socket(a) == self.machine.socket(b);
+        if near { &self.figures.near } else { &self.figures.far }
+    }
+
+    /// Directly from one GPU to another.
+    #[must_use]
+    pub fn direct(&self, from: usize, to: usize, engine: Engine, way: Way) -> Route {
+        let pair = self.pair(from, to);
+        let ways = if engine == Engine::Ce { pair.ce } else { pair.sm };
+        let most = if way == Way::Write { ways.write } else { ways.read }.of(from, to);
+        let latency = if engine == Engine::Ce { pair.latency_us.of(from, to) } else { self.launch_us() };
+        let read = way == Way::Read;
+        let both = Link::Pair(from.min(to), from.max(to), engine == Engine::Sm, read);
+        let links = [Link::Out(from), Link::Link(from), Link::In(to), Link::Link(to), both];
+        let between = if self.machine.nvlink.is_some() { Vec::new() } else { self.between(from, to) };
+        let route = Route::over(latency * US, most, links.into_iter().chain(between));
+        Route { peers: Some((from, to)), ..route }
+    }
+
+    /// Shared links and sockets between two GPUs.
+    fn between(&self, from: usize, to: usize) -> Vec<Link> {
+        let mut links = Vec::new();
+        for (n, uplink) in self.figures.uplink.iter().enumerate() {
+            match (uplink.gpus.contains(&from), uplink.gpus.contains(&to)) {
+                (true, false) => links.push(Link::Up(n)),
+                (false, true) => links.push(Link::Down(n)),
+                _ => {}
+            }
+        }
+        let sockets = (self.machine.socket(from), self.machine.socket(to));
+        if sockets.0 != sockets.1 {
+            links.push(Link::Sockets(sockets.0, sockets.1));
+        }
+        links
+    }
+
+    /// From one GPU to another through the host's memory.
+    #[must_use]
+    pub fn staged(&self, from: usize, to: usize) -> Route {
+        let staged = &self.figures.staged;
+        let ends = [Link::Out(from), Link::In(to)];
+        let ends = if self.machine.nvlink.is_some() { Vec::new() } else { ends.to_vec() };
+        let shared = [Link::Staged(from), Link::Staged(to), Link::Memory(self.machine.socket(from))];
+        let latency = staged.latency_us.of(from, to) * US;
+        let slow = |gpu| self.narrowed(gpu);
+        let most = staged.one.of(from, to) * slow(from).min(slow(to));
+        Route::over(latency, most, ends.into_iter().chain(shared).chain(self.between(from, to)))
+    }
+
+    /// From the host to a GPU (`to`), or back.
+    #[must_use]
+    pub fn host(&self, gpu: usize, to: bool, engine: Engine) -> Route {
+        let host = &self.figures.host;
+        let most = match engine {
+            Engine::Sm => host.sm,
+            Engine::Ce => {
+                if to {
+                    host.to
+                } else {
+                    host.from
+                }
+            }
+        };
+        let mut links = vec![Link::Host(gpu), Link::Memory(self.machine.socket(gpu))];
+        if self.machine.nvlink.is_none() {
+            links.extend([if to { Link::In(gpu) } else { Link::Out(gpu) }, Link::Link(gpu)]);
+        }
+        let shared = self.figures.uplink.iter().enumerate().filter(|(_, u)| u.gpus.contains(&gpu));
+        links.extend(shared.map(|(n, _)| if to { Link::Down(n) } else { Link::Up(n) }));
+        let latency = if engine == Engine::Ce { host.latency_us } else { self.launch_us() };
+        Route::over(latency * US, most * self.narrowed(gpu), links)
+    }
+
+    /// Within a GPU's memory, where each byte is moved `passes` times (a copy reads and writes: 2).
+    #[must_use]
+    pub fn local(&self, gpu: usize, engine: Engine, passes: f64) -> Route {
+        let latency =
+            if engine == Engine::Ce { self.figures.local.latency_us.of(gpu, gpu) } else { self.launch_us() };
+        let flow = Flow { most: f64::INFINITY, uses: vec![(Link::Local(gpu), passes)] };
+        Route { latency: latency * US, flow, peers: None }
+    }
+
+    fn launch_us(&self) -> f64 {
+        self.figures.local.launch_us
+    }
+
+    /// What a fault leaves of a GPU's link.
+    #[must_use]
+    pub fn narrowed(&self, gpu: usize) -> f64 {
+        let narrow = self.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
+        narrow.filter_map(|f| f.rate).product()
+    }
+
+    /// What a link carries in GB/s.
+    #[must_use]
+    pub fn capacity(&self, link: Link) -> f64 {
+        let [out, into, both] = self.figures.link;
+        match link {
+            Link::Out(gpu) => out * self.narrowed(gpu),
+            Link::In(gpu) => into * self.narrowed(gpu),
+            Link::Link(gpu) => both * self.narrowed(gpu),
+            Link::Up(n) | Link::Down(n) => self.figures.uplink.get(n).map_or(f64::INFINITY, |u| u.rate),
+            Link::Sockets(..) => self.figures.socket_link,
+            Link::Pair(a, b, sm, read) => {
+                let pair = self.pair(a, b);
+                let ways = if sm { pair.sm } else { pair.ce };
+                if read { ways.read_both } else { ways.write_both }.of(a, b)
+            }
+            Link::Staged(gpu) => self.figures.staged.both.of(gpu, gpu),
+            Link::Host(gpu) => self.figures.host.both * self.narrowed(gpu),
+            Link::Memory(_) => self.figures.host.memory,
+            Link::Local(gpu) => self.figures.local.copy.of(gpu, gpu),
+        }
+    }
+}

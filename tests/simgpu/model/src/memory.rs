@@ -1,0 +1,304 @@
+//! The memory of all simulated GPUs and the addresses under which it is seen: allocations, hand-made
+//! mappings, page-locked host memory. Who may reach what is decided here; time is not.
+
+mod pinned;
+mod shared;
+mod space;
+mod vmm;
+
+pub use pinned::{GRAIN, Pinned};
+pub use shared::{Backing, Told};
+pub use space::{GPU_WINDOW, Spaces};
+pub use vmm::{GRANULARITY, Handle};
+
+use crate::content::Content;
+use crate::extents::{Extents, Piece};
+use crate::scenario::MemoryKind;
+use crate::status::{Result, Status};
+use std::collections::BTreeMap;
+
+/// A number for a piece of GPU memory.
+pub type StoreId = u64;
+
+/// A piece of a GPU's memory.
+#[derive(Debug, Default)]
+pub struct Store {
+    /// On which GPU.
+    pub gpu: usize,
+    /// Its size.
+    pub bytes: u64,
+    /// Bytes that lie below it on its GPU: how far up it is.
+    pub physical: u64,
+    /// What stands in it.
+    pub content: Extents,
+    /// What a peer believes that it has written here (fault `mirror`).
+    pub mirrors: BTreeMap<usize, Extents>,
+    /// Where its content lies instead, if other processes have it too.
+    pub(crate) shared: Option<Box<dyn Backing>>,
+    /// Whether it is another process's.
+    pub(crate) adopted: bool,
+}
+
+/// Some of the GPUs, of which there are 64 at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gpus(u64);
+
+impl Gpus {
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Whether a GPU is one of them.
+    #[must_use]
+    pub fn contains(self, gpu: usize) -> bool {
+        gpu < 64 && self.0 >> gpu & 1 == 1
+    }
+
+    /// Adds a GPU, or takes it out.
+    pub fn set(&mut self, gpu: usize, within: bool) {
+        let bit = if gpu < 64 { 1 << gpu } else { 0 };
+        self.0 = if within { self.0 | bit } else { self.0 & !bit };
+    }
+}
+
+/// Addresses that lead to a store.
+#[derive(Debug, Clone)]
+pub struct Mapping {
+    /// How many bytes.
+    pub bytes: u64,
+    /// Where they lead.
+    pub store: StoreId,
+    /// From which byte of it on.
+    pub offset: u64,
+    /// How it was made.
+    pub kind: MemoryKind,
+    /// Which GPUs have access to a hand-made mapping.
+    pub access: Gpus,
+}
+
+/// A stretch of a store that an address and a length lead to.
+#[derive(Debug, Clone)]
+pub struct Span {
+    /// The store.
+    pub store: StoreId,
+    /// Whose.
+    pub owner: usize,
+    /// From where in it.
+    pub offset: u64,
+    /// How long.
+    pub bytes: u64,
+    /// How it was mapped.
+    pub kind: MemoryKind,
+    /// Which GPUs have access to a hand-made mapping.
+    pub access: Gpus,
+    /// How far up in the owner's memory.
+    pub physical: u64,
+}
+
+/// Where an address leads.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// To a GPU's memory, by one mapping or several in a row.
+    Gpu(Vec<Span>),
+    /// To page-locked memory of the host.
+    Pinned,
+    /// To other memory of the host.
+    Pageable,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Memory {
+    /// By number.
+    pub stores: BTreeMap<StoreId, Store>,
+    /// By first address.
+    pub maps: BTreeMap<u64, Mapping>,
+    /// Page-locked memory of the host, by address.
+    pub pinned: BTreeMap<u64, Pinned>,
+    /// Hand-made mappings: handles and reservations.
+    pub(crate) vmm: vmm::Vmm,
+    spaces: Spaces,
+    used: Vec<u64>,
+    capacity: Vec<u64>,
+    next: StoreId,
+}
+
+/// What every allocation is rounded up to.
+const PAGE: u64 = 2 << 20;
+
+impl Memory {
+    /// Memory of which `capacity` bytes can be had on each GPU.
+    #[must_use]
+    pub fn new(capacity: Vec<u64>) -> Self {
+        Self {
+            stores: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            pinned: BTreeMap::new(),
+            vmm: vmm::Vmm::default(),
+            spaces: Spaces::new(capacity.len()),
+            used: vec![0; capacity.len()],
+            capacity,
+            next: 0,
+        }
+    }
+
+    /// Bytes that can be had on a GPU now.
+    #[must_use]
+    pub fn free(&self, gpu: usize) -> u64 {
+        let all = self.capacity.get(gpu).copied().unwrap_or_default();
+        all.saturating_sub(self.used.get(gpu).copied().unwrap_or_default())
+    }
+
+    /// A new store.
+    pub(crate) fn add_store(&mut self, gpu: usize, bytes: u64) -> Result<StoreId> {
+        let size = bytes.next_multiple_of(PAGE);
+        if size > self.free(gpu) {
+            return Err(Status::OUT_OF_MEMORY);
+        }
+        let used = self.used.get_mut(gpu).ok_or(Status::INVALID_DEVICE)?;
+        let physical = *used;
+        *used += size;
+        self.next += 1;
+        self.stores.insert(self.next, Store { gpu, bytes, physical, ..Store::default() });
+        Ok(self.next)
+    }
+
+    /// Gives a store back.
+    pub(crate) fn drop_store(&mut self, id: StoreId) {
+        if let Some(store) = self.stores.remove(&id).filter(|s| !s.adopted)
+            && let Some(used) = self.used.get_mut(store.gpu)
+        {
+            *used = used.saturating_sub(store.bytes.next_multiple_of(PAGE));
+        }
+    }
+
+    /// cuMemAlloc.
+    pub fn alloc(&mut self, gpu: usize, bytes: u64) -> Result<u64> {
+        if bytes == 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let store = self.add_store(gpu, bytes)?;
+        let Some(address) = self.spaces.take(gpu, bytes, &self.maps) else {
+            self.drop_store(store);
+            return Err(Status::OUT_OF_MEMORY);
+        };
+        let kind = MemoryKind::Alloc;
+        self.maps.insert(address, Mapping { bytes, store, offset: 0, kind, access: Gpus::NONE });
+        Ok(address)
+    }
+
+    /// cuMemFree. Returns the GPU whose memory it was.
+    pub fn free_at(&mut self, address: u64) -> Result<usize> {
+        let mapping = self.maps.get(&address).filter(|m| m.kind == MemoryKind::Alloc);
+        let store = mapping.ok_or(Status::INVALID_VALUE)?.store;
+        self.maps.remove(&address);
+        let gpu = self.stores.get(&store).map_or(0, |s| s.gpu);
+        self.drop_store(store);
+        Ok(gpu)
+    }
+
+    /// Gives back what was allocated on a GPU, as its context goes.
+    pub fn forget(&mut self, gpu: usize) {
+        let own = |m: &Mapping| self.stores.get(&m.store).is_some_and(|s| s.gpu == gpu);
+        let gone: Vec<_> = self.maps.iter().filter(|(_, m)| own(m)).map(|(a, m)| (*a, m.store)).collect();
+        for (address, store) in gone {
+            self.maps.remove(&address);
+            self.drop_store(store);
+        }
+    }
+
+    /// Where `bytes` bytes from `address` on lie.
+    pub fn place(&self, address: u64, bytes: u64) -> Result<Place> {
+        if self.spaces.are(address) {
+            return self.spans(address, bytes).map(Place::Gpu);
+        }
+        let before = self.pinned.range(..=address).next_back();
+        let inside = before.is_some_and(|(start, p)| address + bytes <= start + p.bytes);
+        Ok(if inside { Place::Pinned } else { Place::Pageable })
+    }
+
+    fn spans(&self, address: u64, bytes: u64) -> Result<Vec<Span>> {
+        let mut spans = Vec::new();
+        let (mut here, mut left) = (address, bytes);
+        loop {
+            let (start, map) = self.maps.range(..=here).next_back().ok_or(Status::ILLEGAL_ADDRESS)?;
+            let inside = here - start;
+            if inside >= map.bytes {
+                return Err(Status::ILLEGAL_ADDRESS);
+            }
+            let store = self.stores.get(&map.store).ok_or(Status::ILLEGAL_ADDRESS)?;
+            let take = left.min(map.bytes - inside);
+            let offset = map.offset + inside;
+            spans.push(Span {
+                store: map.store,
+                owner: store.gpu,
+                offset,
+                bytes: take,
+                kind: map.kind,
+                access: map.access,
+                physical: store.physical + offset,
+            });
+            (here, left) = (here + take, left - take);
+            if left == 0 {
+                return Ok(spans);
+            }
+        }
+    }
+
+    /// What stands in `spans` as GPU `by` sees it.
+    #[must_use]
+    pub fn read(&self, spans: &[Span], by: usize) -> Vec<Piece> {
+        let one = |span: &Span| {
+            let Some(store) = self.stores.get(&span.store) else { return Vec::new() };
+            let pieces = store.pieces(span.offset, span.bytes);
+            match store.mirrors.get(&by) {
+                Some(mirror) if by != store.gpu => over(&pieces, &mirror.read(span.offset, span.bytes)),
+                _ => pieces,
+            }
+        };
+        spans.iter().flat_map(one).collect()
+    }
+
+    /// Puts `pieces` into `spans`, as far as they go.
+    pub fn write(&mut self, spans: &[Span], pieces: &[Piece]) {
+        let mut pieces = pieces.iter().cloned();
+        let mut open: Option<Piece> = None;
+        for span in spans {
+            let (mut at, end) = (span.offset, span.offset + span.bytes);
+            while at < end {
+                let Some((n, content)) = open.take().or_else(|| pieces.next()) else { return };
+                let take = n.min(end - at);
+                self.put(span.store, at, take, content.clone());
+                if n > take {
+                    open = Some((n - take, content.map(|c| c.skip(take))));
+                }
+                at += take;
+            }
+        }
+    }
+
+    fn put(&mut self, store: StoreId, at: u64, bytes: u64, content: Option<Content>) {
+        if let Some(store) = self.stores.get_mut(&store) {
+            store.put(at, bytes, &content.unwrap_or(Content::ZEROS));
+        }
+    }
+}
+
+/// `top` over `bottom`, both of one length.
+fn over(bottom: &[Piece], top: &[Piece]) -> Vec<Piece> {
+    let mut extents = Extents::default();
+    let mut end = 0;
+    for layer in [bottom, top] {
+        let mut at = 0;
+        for (n, content) in layer {
+            if let Some(content) = content {
+                extents.write(at, *n, content.clone());
+            }
+            at += n;
+        }
+        end = at;
+    }
+    extents.read(0, end)
+}
+
+#[cfg(test)]
+mod tests;

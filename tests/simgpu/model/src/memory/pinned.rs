@@ -1,0 +1,149 @@
+//! Page-locked memory of the host. It is real memory that the program under test reads and writes
+//! whenever it likes. Of large transfers only what they mean is kept, and the memory is closed: who
+//! touches it finds the bytes made at that moment. So the program sees real bytes, always, and a
+//! transfer that nobody looks at costs nothing.
+
+use crate::content::Content;
+use crate::extents::{self, Extents, Piece, cut};
+use crate::host::Host;
+
+/// What memory is closed and opened by, in bytes.
+pub const GRAIN: u64 = 64 << 10;
+/// Transfers below this are real.
+const SMALL: u64 = 4 * GRAIN;
+
+/// A stretch of it.
+#[derive(Debug, Default)]
+pub struct Pinned {
+    /// Its size.
+    pub bytes: u64,
+    /// What should stand where it is closed; nothing where it is open. Addresses, in whole grains.
+    closed: Extents,
+}
+
+impl Pinned {
+    /// New memory, which is open and zero.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        Self { bytes, closed: Extents::default() }
+    }
+
+    /// What stands in `bytes` bytes from `address` on. Much that was read is closed: it is known now.
+    pub fn read(&mut self, host: &mut dyn Host, address: u64, bytes: u64) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut here = address;
+        for (n, known) in self.closed.read(address, bytes) {
+            let content = known.unwrap_or_else(|| {
+                let content = Content::bytes(host.read(here, n));
+                self.close(host, here, n, &content);
+                content
+            });
+            pieces.push((n, Some(content)));
+            here += n;
+        }
+        pieces
+    }
+
+    /// Puts `pieces` to `address`.
+    pub fn write(&mut self, host: &mut dyn Host, address: u64, pieces: &[Piece]) {
+        let mut here = address;
+        for (n, content) in pieces {
+            let content = content.clone().unwrap_or(Content::ZEROS);
+            let (from, to) = self.close(host, here, *n, &content).unwrap_or((here, here));
+            for (at, length) in [(here, from - here), (to, here + n - to)] {
+                if length > 0 {
+                    self.settle(host, at, length);
+                    host.write(at, &extents::bytes(&[(length, Some(content.skip(at - here)))]));
+                }
+            }
+            here += n;
+        }
+    }
+
+    /// Makes what stands in these bytes real, with the whole grains around them.
+    pub fn settle(&mut self, host: &mut dyn Host, address: u64, bytes: u64) {
+        let start = address / GRAIN * GRAIN;
+        let end = (address + bytes).next_multiple_of(GRAIN);
+        let mut here = start;
+        for piece in self.closed.read(start, end - start) {
+            if piece.1.is_some() {
+                host.open(here, piece.0);
+                host.write(here, &extents::bytes(&cut(std::slice::from_ref(&piece), piece.0)));
+            }
+            here += piece.0;
+        }
+        self.closed.clear(start, end - start);
+    }
+
+    /// Whether an address is closed.
+    #[must_use]
+    pub fn is_closed(&self, address: u64) -> bool {
+        matches!(self.closed.read(address, 1).as_slice(), [(_, Some(_))])
+    }
+
+    /// Closes the whole grains of a stretch, if they are many, and returns from where to where.
+    fn close(
+        &mut self,
+        host: &mut dyn Host,
+        address: u64,
+        bytes: u64,
+        content: &Content,
+    ) -> Option<(u64, u64)> {
+        let (start, end) = (address.next_multiple_of(GRAIN), (address + bytes) / GRAIN * GRAIN);
+        if end < start + SMALL {
+            return None;
+        }
+        host.close(start, end - start);
+        self.closed.write(start, end - start, content.skip(start - address));
+        Some((start, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::Host as Map;
+
+    const BASE: u64 = 1 << 40;
+
+    #[test]
+    fn what_was_written_at_large_is_read_and_touched_byte_by_byte() {
+        let (mut host, mut pinned) = (Map::default(), Pinned::new(16 * GRAIN));
+        let pattern = Content::pattern(5, 0);
+        pinned.write(&mut host, BASE + 4, &[(10 * GRAIN, Some(pattern.clone()))]);
+        assert!(
+            !pinned.is_closed(BASE) && pinned.is_closed(BASE + GRAIN) && pinned.is_closed(BASE + 9 * GRAIN)
+        );
+        assert!(!pinned.is_closed(BASE + 10 * GRAIN));
+        let all = pinned.read(&mut host, BASE + 4, 10 * GRAIN);
+        let mut expected = vec![0; usize::try_from(10 * GRAIN).unwrap()];
+        pattern.write(&mut expected);
+        assert_eq!(extents::bytes(&all), expected);
+        // The program touches a byte, and changes it.
+        pinned.settle(&mut host, BASE + 5 * GRAIN + 7, 1);
+        assert!(!pinned.is_closed(BASE + 5 * GRAIN) && pinned.is_closed(BASE + 6 * GRAIN));
+        let at = usize::try_from(5 * GRAIN + 3).unwrap();
+        assert_eq!(host.read(BASE + 5 * GRAIN + 7, 1), expected[at..=at]);
+        host.write(BASE + 5 * GRAIN + 7, &[0xaa]);
+        expected[at] = 0xaa;
+        assert_eq!(extents::bytes(&pinned.read(&mut host, BASE + 4, 10 * GRAIN)), expected);
+    }
+
+    #[test]
+    fn small_transfers_are_real() {
+        let (mut host, mut pinned) = (Map::default(), Pinned::new(GRAIN));
+        pinned.write(&mut host, BASE, &[(4096, Some(Content::Byte(7)))]);
+        assert!(!pinned.is_closed(BASE));
+        assert_eq!(host.read(BASE + 4095, 2), [7, 0]);
+    }
+
+    #[test]
+    fn what_was_read_once_is_known() {
+        let (mut host, mut pinned) = (Map::default(), Pinned::new(8 * GRAIN));
+        pinned.read(&mut host, BASE, 8 * GRAIN);
+        assert!(pinned.is_closed(BASE));
+        pinned.write(&mut host, BASE + 100, &[(4, Some(Content::Byte(1)))]);
+        let bytes = extents::bytes(&pinned.read(&mut host, BASE, 200));
+        assert_eq!((bytes[99], bytes[100], bytes[104]), (0, 1, 0));
+    }
+}

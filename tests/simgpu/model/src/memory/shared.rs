@@ -1,0 +1,208 @@
+//! Memory that several processes share: what stands in it lies in a file that all of them have, as
+//! short as the model says it. Making, locking and handing on that file is the library's.
+
+use super::{Gpus, Mapping, Memory, Store, StoreId};
+use crate::content::{Content, Ring};
+use crate::extents::{Extents, Piece};
+use crate::pattern::Pattern;
+use crate::scenario::MemoryKind;
+use crate::status::{Result, Status};
+use std::fmt::Debug;
+
+/// A file that several processes have.
+pub trait Backing: Debug + Send {
+    /// What is in it.
+    fn load(&self) -> Vec<u8>;
+    /// Replaces what is in it; nobody else does meanwhile.
+    fn change(&self, f: &mut dyn FnMut(&[u8]) -> Vec<u8>);
+}
+
+/// What another process must know of a store to reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// On which GPU.
+    pub gpu: usize,
+    /// Its size.
+    pub bytes: u64,
+    /// How far up it lies.
+    pub physical: u64,
+}
+
+impl Store {
+    /// What stands in a stretch of it.
+    pub(super) fn pieces(&self, at: u64, bytes: u64) -> Vec<Piece> {
+        match &self.shared {
+            Some(file) => decode(&file.load()).read(at, bytes),
+            None => self.content.read(at, bytes),
+        }
+    }
+
+    /// Puts content into a stretch of it, as far as it goes.
+    pub fn put(&mut self, at: u64, bytes: u64, content: &Content) {
+        let bytes = bytes.min(self.bytes.saturating_sub(at));
+        match &self.shared {
+            Some(file) => file.change(&mut |old| {
+                let mut extents = decode(old);
+                extents.write(at, bytes, content.clone());
+                encode(&extents)
+            }),
+            None => self.content.write(at, bytes, content.clone()),
+        }
+    }
+}
+
+impl Memory {
+    /// From now on a store's content lies in a file.
+    pub fn share(&mut self, id: StoreId, file: Box<dyn Backing>) -> Result<()> {
+        let store = self.stores.get_mut(&id).ok_or(Status::INVALID_VALUE)?;
+        let content = encode(&std::mem::take(&mut store.content));
+        file.change(&mut |_| content.clone());
+        store.shared = Some(file);
+        Ok(())
+    }
+
+    /// What another process must know of a store.
+    pub fn told(&self, id: StoreId) -> Result<Told> {
+        let store = self.stores.get(&id).ok_or(Status::INVALID_VALUE)?;
+        Ok(Told { gpu: store.gpu, bytes: store.bytes, physical: store.physical })
+    }
+
+    /// The allocation at an address: its store and how far behind its beginning that is.
+    pub fn allocation(&self, address: u64) -> Result<(StoreId, u64)> {
+        let before = self.maps.range(..=address).next_back();
+        let (start, map) =
+            before.filter(|(start, m)| address < *start + m.bytes).ok_or(Status::INVALID_VALUE)?;
+        if map.kind == MemoryKind::Alloc {
+            Ok((map.store, address - start))
+        } else {
+            Err(Status::INVALID_VALUE)
+        }
+    }
+
+    /// A store of another process. It takes nothing of the GPU's memory here.
+    pub fn adopt(&mut self, told: Told, file: Box<dyn Backing>) -> StoreId {
+        self.next += 1;
+        let Told { gpu, bytes, physical } = told;
+        let shared = Some(file);
+        self.stores
+            .insert(self.next, Store { gpu, bytes, physical, shared, adopted: true, ..Store::default() });
+        self.next
+    }
+
+    /// Addresses for an adopted store, as an allocation.
+    pub fn open(&mut self, store: StoreId) -> Result<u64> {
+        let told = self.told(store)?;
+        let address = self.spaces.take(told.gpu, told.bytes, &self.maps).ok_or(Status::OUT_OF_MEMORY)?;
+        let map =
+            Mapping { bytes: told.bytes, store, offset: 0, kind: MemoryKind::Alloc, access: Gpus::NONE };
+        self.maps.insert(address, map);
+        Ok(address)
+    }
+}
+
+/// The kinds of content, as the first of its numbers.
+const BYTE: u64 = 0;
+const PATTERN: u64 = 1;
+const RING: u64 = 2;
+const BYTES: u64 = 3;
+
+fn encode(extents: &Extents) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (start, bytes, content) in extents.iter() {
+        let (numbers, tail) = match content {
+            Content::Byte(b) => ([BYTE, u64::from(*b), 0, 0, 0], None),
+            Content::Pattern(p, byte) => ([PATTERN, p.seed, p.first, u64::from(*byte), 0], None),
+            Content::Ring(r, at) => ([RING, r.base, r.stride, r.count, *at], None),
+            Content::Bytes(..) => ([BYTES, 0, 0, 0, 0], Some((bytes, content))),
+        };
+        out.extend([start, bytes].into_iter().chain(numbers).flat_map(u64::to_le_bytes));
+        if let Some((bytes, content)) = tail {
+            let mut real = vec![0; usize::try_from(bytes).unwrap_or_default()];
+            content.write(&mut real);
+            out.extend(real);
+        }
+    }
+    out
+}
+
+fn decode(bytes: &[u8]) -> Extents {
+    let mut extents = Extents::default();
+    let mut rest = bytes;
+    while let Some((head, tail)) = rest.split_first_chunk::<56>() {
+        let mut numbers = head.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+        let mut next = || numbers.next().unwrap_or_default();
+        let [start, length, kind, a, b, c, d] = std::array::from_fn(|_| next());
+        rest = tail;
+        let small = |n: u64| u8::try_from(n).unwrap_or_default();
+        let content = match kind {
+            BYTE => Content::Byte(small(a)),
+            PATTERN => Content::Pattern(Pattern { seed: a, first: b }, small(c)),
+            RING => Content::Ring(Ring { base: a, stride: b, count: c }, d),
+            _ => {
+                let Some((own, others)) = rest.split_at_checked(usize::try_from(length).unwrap_or_default())
+                else {
+                    return extents;
+                };
+                rest = others;
+                Content::bytes(own.to_vec())
+            }
+        };
+        extents.write(start, length, content);
+    }
+    extents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extents::bytes;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Debug, Clone, Default)]
+    struct File(Arc<Mutex<Vec<u8>>>);
+
+    impl Backing for File {
+        fn load(&self) -> Vec<u8> {
+            self.0.lock().unwrap().clone()
+        }
+        fn change(&self, f: &mut dyn FnMut(&[u8]) -> Vec<u8>) {
+            let mut inner = self.0.lock().unwrap();
+            *inner = f(&inner);
+        }
+    }
+
+    #[test]
+    fn every_kind_of_content_comes_back() {
+        let mut extents = Extents::default();
+        extents.write(0, 100, Content::Byte(7));
+        extents.write(100, 50, Content::pattern(3, 4).skip(2));
+        extents.write(200, 64, Content::Ring(Ring { base: 9, stride: 16, count: 4 }, 8));
+        extents.write(300, 3, Content::bytes(vec![1, 2, 3]));
+        let back = decode(&encode(&extents));
+        assert_eq!(bytes(&back.read(0, 400)), bytes(&extents.read(0, 400)));
+        assert_eq!(back.len(), extents.len());
+    }
+
+    #[test]
+    fn what_one_process_writes_the_other_one_reads() {
+        let file = File::default();
+        let mut memories = [0, 1].map(|_| Memory::new(vec![8 << 20; 2]));
+        let [own, other] = &mut memories;
+        let address = own.alloc(1, 4096).unwrap();
+        let (store, _) = own.allocation(address + 4).unwrap();
+        own.stores.get_mut(&store).unwrap().put(0, 4096, &Content::pattern(1, 0));
+        own.share(store, Box::new(file.clone())).unwrap();
+        let adopted = other.adopt(own.told(store).unwrap(), Box::new(file));
+        assert_eq!(other.free(1), 8 << 20);
+        let there = other.open(adopted).unwrap();
+        let seen = |memory: &Memory, address| match memory.place(address, 4096) {
+            Ok(super::super::Place::Gpu(spans)) => bytes(&memory.read(&spans, 0)),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(seen(other, there), seen(own, address));
+        other.stores.get_mut(&adopted).unwrap().put(8, 8, &Content::Byte(9));
+        assert_eq!(seen(own, address)[8..16], [9; 8]);
+        other.free_at(there).unwrap();
+        assert_eq!((other.free(1), seen(own, address)[8]), (8 << 20, 9));
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory that is mapped by hand: handles to GPU memory, reserved addresses, and what leads where.
+
+use super::space::{GPU_WINDOW, Spaces};
+use super::{Gpus, Mapping, Memory, StoreId};
+use crate::scenario::MemoryKind;
+use crate::status::{Result, Status};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What sizes and addresses must be multiples of.
+pub const GRANULARITY: u64 = 2 << 20;
+
+/// A number for memory made by cuMemCreate.
+pub type Handle = u64;
+
+/// Handles and reserved addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Vmm {
+    /// What a handle stands for; released handles are gone, their memory stays while it is mapped.
+    handles: BTreeMap<Handle, StoreId>,
+    /// Reserved stretches: address and size.
+    reserved: BTreeMap<u64, u64>,
+    next_address: u64,
+    next_handle: Handle,
+}
+
+impl Memory {
+    /// cuMemCreate.
+    pub fn create(&mut self, gpu: usize, bytes: u64) -> Result<Handle> {
+        multiple(bytes)?;
+        let store = self.add_store(gpu, bytes)?;
+        self.vmm.next_handle += 1;
+        self.vmm.handles.insert(self.vmm.next_handle, store);
+        Ok(self.vmm.next_handle)
+    }
+
+    /// cuMemRelease.
+    pub fn release(&mut self, handle: Handle) -> Result<()> {
+        let store = self.vmm.handles.remove(&handle).ok_or(Status::INVALID_VALUE)?;
+        self.drop_if_unused(store);
+        Ok(())
+    }
+
+    /// A handle for a store that another process made.
+    pub fn handle_for(&mut self, store: StoreId) -> Handle {
+        self.vmm.next_handle += 1;
+        self.vmm.handles.insert(self.vmm.next_handle, store);
+        self.vmm.next_handle
+    }
+
+    /// The store that a handle stands for.
+    pub fn store_of(&self, handle: Handle) -> Result<StoreId> {
+        self.vmm.handles.get(&handle).copied().ok_or(Status::INVALID_VALUE)
+    }
+
+    /// cuMemAddressReserve.
+    pub fn reserve(&mut self, bytes: u64, align: u64) -> Result<u64> {
+        multiple(bytes)?;
+        let align = align.max(GRANULARITY);
+        if !align.is_power_of_two() {
+            return Err(Status::INVALID_VALUE);
+        }
+        let offset = self.vmm.next_address.next_multiple_of(align);
+        if offset + bytes > 64 * GPU_WINDOW {
+            return Err(Status::OUT_OF_MEMORY);
+        }
+        self.vmm.next_address = offset + bytes + GRANULARITY;
+        let address = Spaces::by_hand() + offset;
+        self.vmm.reserved.insert(address, bytes);
+        Ok(address)
+    }
+
+    /// cuMemAddressFree.
+    pub fn unreserve(&mut self, address: u64, bytes: u64) -> Result<()> {
+        let whole = self.vmm.reserved.get(&address) == Some(&bytes);
+        if !whole || self.maps.range(address..address + bytes).next().is_some() {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.vmm.reserved.remove(&address);
+        Ok(())
+    }
+
+    /// cuMemMap.
+    pub fn map(&mut self, address: u64, bytes: u64, offset: u64, handle: Handle) -> Result<()> {
+        multiple(bytes)?;
+        let store = self.store_of(handle)?;
+        let size = self.stores.get(&store).map_or(0, |s| s.bytes);
+        let before = self.vmm.reserved.range(..=address).next_back();
+        let reserved = before.is_some_and(|(start, n)| address + bytes <= start + n);
+        let taken = self.maps.range(address..address + bytes).next().is_some();
+        if !reserved || taken || offset + bytes > size || !address.is_multiple_of(GRANULARITY) {
+            return Err(Status::INVALID_VALUE);
+        }
+        let kind = MemoryKind::Vmm;
+        self.maps.insert(address, Mapping { bytes, store, offset, kind, access: Gpus::NONE });
+        Ok(())
+    }
+
+    /// cuMemUnmap.
+    pub fn unmap(&mut self, address: u64, bytes: u64) -> Result<()> {
+        for start in self.by_hand(address, bytes)? {
+            if let Some(map) = self.maps.remove(&start) {
+                self.drop_if_unused(map.store);
+            }
+        }
+        Ok(())
+    }
+
+    /// cuMemSetAccess: who may reach the mappings in this stretch. Returns whose memory they lead to.
+    pub fn owners(&self, address: u64, bytes: u64) -> Result<BTreeSet<usize>> {
+        let maps = self.by_hand(address, bytes)?;
+        let stores = maps.iter().filter_map(|start| self.maps.get(start)).map(|m| m.store);
+        Ok(stores.filter_map(|s| self.stores.get(&s)).map(|s| s.gpu).collect())
+    }
+
+    /// cuMemSetAccess, for one GPU.
+    pub fn set_access(&mut self, address: u64, bytes: u64, gpu: usize, allowed: bool) -> Result<()> {
+        for start in self.by_hand(address, bytes)? {
+            if let Some(map) = self.maps.get_mut(&start) {
+                map.access.set(gpu, allowed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The hand-made mappings that together are exactly this stretch.
+    fn by_hand(&self, address: u64, bytes: u64) -> Result<Vec<u64>> {
+        let end = address.saturating_add(bytes);
+        let maps = self.maps.range(address..end).filter(|(_, m)| m.kind == MemoryKind::Vmm);
+        let mut here = address;
+        let mut starts = Vec::new();
+        for (start, map) in maps {
+            if *start != here {
+                return Err(Status::INVALID_VALUE);
+            }
+            here += map.bytes;
+            starts.push(*start);
+        }
+        if here == end && bytes > 0 { Ok(starts) } else { Err(Status::INVALID_VALUE) }
+    }
+
+    fn drop_if_unused(&mut self, store: StoreId) {
+        let held = self.vmm.handles.values().any(|s| *s == store);
+        let mapped = self.maps.values().any(|m| m.store == store);
+        if !held && !mapped {
+            self.drop_store(store);
+        }
+    }
+}
+
+fn multiple(bytes: u64) -> Result<()> {
+    if bytes > 0 && bytes.is_multiple_of(GRANULARITY) { Ok(()) } else { Err(Status::INVALID_VALUE) }
+}

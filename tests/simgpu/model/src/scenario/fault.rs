@@ -1,0 +1,195 @@
+//! What can be wrong with a simulated machine, and which traffic meets it.
+
+use super::machine::status;
+use serde::Deserialize;
+
+/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// What happens.
+    pub kind: Kind,
+    /// From which GPU to which, in the direction of the data.
+    #[serde(default)]
+    pub pair: Pair,
+    /// Only this engine's work.
+    pub engine: Option<Engine>,
+    /// Only when the GPU that works writes, or reads.
+    pub way: Option<Way>,
+    /// Only memory made in this way.
+    pub memory: Option<MemoryKind>,
+    /// Only transfers of this many bytes and more.
+    #[serde(default)]
+    pub from_bytes: u64,
+    /// Only what lies this far up in the memory of the GPU that is written or read.
+    #[serde(default)]
+    pub beyond_mib: u64,
+    /// Only each so-manieth transfer that would meet it.
+    #[serde(default = "one")]
+    pub every: u64,
+    /// `offset`: how many bytes further it lands; `partial`: how many bytes arrive at most.
+    #[serde(default)]
+    pub bytes: u64,
+    /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor.
+    pub rate: Option<f64>,
+    /// `victim`, `missing`, `narrow`: which GPU. A victim is the first that takes no part by default.
+    pub gpu: Option<usize>,
+    /// `victim`: the data lands there instead of where it should.
+    #[serde(default)]
+    pub instead: bool,
+    /// `refuse`, `error`, `init`: the driver's code.
+    #[serde(default)]
+    pub code: i32,
+    /// `capability`: what CUDA says about the pair.
+    pub cuda: Option<bool>,
+    /// `capability`: what NVML says about the pair, e.g. `CNS`.
+    pub nvml: Option<String>,
+    /// `narrow`: the link's width and generation, as NVML tells them.
+    pub width: Option<u32>,
+    /// See `width`.
+    pub r#gen: Option<u32>,
+    /// `collapse`: from how many transfers at a time on one GPU.
+    #[serde(default = "three")]
+    pub flows: usize,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn three() -> usize {
+    3
+}
+
+/// What happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Zeros arrive.
+    Zeros,
+    /// Nothing arrives.
+    Stale,
+    /// What a GPU writes to a peer, only itself can read there.
+    Mirror,
+    /// It lands, or is read, `bytes` further.
+    Offset,
+    /// Only the first part arrives.
+    Partial,
+    /// One bit arrives wrong.
+    Flip,
+    /// It arrives, and on another GPU something changes too.
+    Victim,
+    /// A flag may be seen before the data that was written before it.
+    Reorder,
+    /// It takes longer.
+    Slow,
+    /// One GPU's link is narrower than it should be.
+    Narrow,
+    /// It takes longer as soon as several transfers meet.
+    Collapse,
+    /// It never ends.
+    Hang,
+    /// Peer access cannot be enabled, although it should.
+    Refuse,
+    /// CUDA or NVML says something else about the pair than what is true.
+    Capability,
+    /// The driver does not show a GPU.
+    Missing,
+    /// cuInit fails.
+    Init,
+    /// It fails, and the context with it.
+    Error,
+}
+
+/// From which GPU to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "PairText")]
+pub enum Pair {
+    /// Any.
+    #[default]
+    Any,
+    /// From the first to the second.
+    Of(usize, usize),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PairText {
+    Word(String),
+    Two([usize; 2]),
+}
+
+impl TryFrom<PairText> for Pair {
+    type Error = String;
+
+    fn try_from(text: PairText) -> Result<Self, String> {
+        match text {
+            PairText::Two([from, to]) => Ok(Self::Of(from, to)),
+            PairText::Word(word) if word == "any" => Ok(Self::Any),
+            PairText::Word(word) => Err(format!("pair = \"{word}\": give \"any\" or [FROM, TO]")),
+        }
+    }
+}
+
+impl Pair {
+    /// Whether data from `from` to `to` is meant.
+    #[must_use]
+    pub fn has(self, from: usize, to: usize) -> bool {
+        self == Self::Any || self == Self::Of(from, to)
+    }
+}
+
+/// Who moves the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// A copy engine.
+    Ce,
+    /// A kernel.
+    Sm,
+}
+
+/// What the GPU that works does with its peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// It writes.
+    Write,
+    /// It reads.
+    Read,
+}
+
+/// How memory was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryKind {
+    /// By cuMemAlloc.
+    Alloc,
+    /// By cuMemCreate and cuMemMap.
+    Vmm,
+}
+
+impl Fault {
+    /// Refuses what cannot be meant on a machine with `gpus` GPUs.
+    pub(super) fn check(&self, gpus: usize) -> Result<(), String> {
+        let pair = if let Pair::Of(from, to) = self.pair { vec![from, to] } else { Vec::new() };
+        if let Some(gpu) = pair.into_iter().chain(self.gpu).find(|g| *g >= gpus) {
+            return Err(format!("names GPU {gpu} and there are {gpus}"));
+        }
+        if let Some(text) = &self.nvml {
+            status(text)?;
+        }
+        let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
+        needs(self.every > 0, "every above 0")?;
+        match self.kind {
+            Kind::Missing => needs(self.gpu.is_some(), "gpu"),
+            Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
+            Kind::Slow | Kind::Collapse => needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0"),
+            Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
+            Kind::Offset => needs(self.bytes > 0, "bytes"),
+            Kind::Refuse | Kind::Init | Kind::Error => needs(self.code != 0, "code"),
+            Kind::Capability => needs(self.cuda.is_some() || self.nvml.is_some(), "cuda or nvml"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Links: PCIe as it is now and at best, and NVLink.
+
+use crate::code::{Code, Result};
+use crate::device::{Pci, pci};
+use crate::now::now;
+use crate::state::{Handle, ask, put};
+use simgpu_model::Scenario;
+use simgpu_model::scenario::{Kind, NvLink};
+use std::ffi::{c_int, c_uint};
+
+/// Generation and width of a GPU's link under load.
+fn loaded(scenario: &Scenario, gpu: usize) -> (u32, u32) {
+    let narrow = scenario.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
+    let pcie = scenario.machine.pcie;
+    narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| {
+        (f.r#gen.unwrap_or(r#gen), f.width.unwrap_or(width))
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
+    ask(handle, |scenario, gpu| {
+        let (r#gen, _) = loaded(scenario, gpu);
+        let found = if now(gpu).busy { r#gen } else { r#gen.min(scenario.machine.pcie.idle_gen) };
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, found) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetCurrPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
+    // SAFETY: the caller's pointer.
+    ask(handle, |scenario, gpu| unsafe { put(to, loaded(scenario, gpu).1) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkGeneration(handle: Handle, to: *mut c_uint) -> c_int {
+    // SAFETY: the caller's pointer.
+    ask(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.r#gen) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMaxPcieLinkWidth(handle: Handle, to: *mut c_uint) -> c_int {
+    // SAFETY: the caller's pointer.
+    ask(handle, |scenario, _| unsafe { put(to, scenario.machine.pcie.width) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetPcieReplayCounter(handle: Handle, to: *mut c_uint) -> c_int {
+    // SAFETY: the caller's pointer.
+    ask(handle, |_, _| unsafe { put(to, 0) })
+}
+
+/// A GPU's NVLinks, of which there is one of this number.
+fn nvlink(scenario: &Scenario, link: c_uint) -> Result<NvLink> {
+    let nvlink = scenario.machine.nvlink.ok_or(Code::NOT_SUPPORTED)?;
+    if link < nvlink.links { Ok(nvlink) } else { Err(Code::INVALID_ARGUMENT) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: *mut c_uint) -> c_int {
+    ask(handle, |scenario, _| {
+        nvlink(scenario, link)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(up, 1) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetNvLinkVersion(handle: Handle, link: c_uint, to: *mut c_uint) -> c_int {
+    ask(handle, |scenario, _| {
+        let found = nvlink(scenario, link)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, found.version) }
+    })
+}
+
+/// Switches do not show themselves in a virtual machine; links without them lead to the other GPUs in turn.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
+    handle: Handle,
+    link: c_uint,
+    to: *mut Pci,
+) -> c_int {
+    ask(handle, |scenario, gpu| {
+        if nvlink(scenario, link)?.switch {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let others: Vec<_> = scenario.visible().into_iter().filter(|g| *g != gpu).collect();
+        let place = usize::try_from(link).map_err(|_| Code::UNKNOWN)?;
+        let place = place.checked_rem(others.len()).ok_or(Code::NOT_SUPPORTED)?;
+        let other = others.get(place).copied().ok_or(Code::NOT_SUPPORTED)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, pci(scenario, other)) }
+    })
+}

@@ -1,0 +1,140 @@
+//! Memory and who uses it.
+
+use crate::code::{Code, Result};
+use crate::now::now;
+use crate::state::{Handle, ask, call, put, put_text};
+use simgpu_model::Scenario;
+use std::ffi::{c_char, c_int, c_uint};
+
+/// Bytes of memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    total: u64,
+    free: u64,
+    used: u64,
+}
+
+/// The same with what the driver keeps for itself.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Memory2 {
+    version: c_uint,
+    total: u64,
+    reserved: u64,
+    free: u64,
+    used: u64,
+}
+
+/// A process on a GPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Process {
+    pid: c_uint,
+    bytes: u64,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// What stands for no instance.
+const NONE: c_uint = c_uint::MAX;
+
+/// Total, reserved and used bytes of a GPU.
+fn memory(scenario: &Scenario, gpu: usize) -> (u64, u64, u64) {
+    let machine = &scenario.machine;
+    (machine.memory_mib << 20, machine.reserved_mib << 20, machine.taken(gpu) + now(gpu).used)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, to: *mut Memory) -> c_int {
+    ask(handle, |scenario, gpu| {
+        let (total, reserved, used) = memory(scenario, gpu);
+        let used = reserved + used;
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut Memory2) -> c_int {
+    ask(handle, |scenario, gpu| {
+        let (total, reserved, used) = memory(scenario, gpu);
+        let free = total.saturating_sub(reserved + used);
+        let version = c_uint::try_from(size_of::<Memory2>()).map_err(|_| Code::UNKNOWN)? | 2 << 24;
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, Memory2 { version, total, reserved, free, used }) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory) -> c_int {
+    ask(handle, |scenario, _| {
+        let (total, used) = (scenario.machine.bar1_mib << 20, 1 << 20);
+        // SAFETY: the caller's pointer. Its order is total, free, used as well.
+        unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
+    })
+}
+
+/// Everybody on a GPU, this process with its context too.
+fn processes(scenario: &Scenario, gpu: usize) -> Vec<Process> {
+    let one = |pid, bytes| Process { pid, bytes, gpu_instance: NONE, compute_instance: NONE };
+    let others = scenario.machine.in_use.iter().filter(|u| u.gpu == gpu).map(|u| one(u.pid, u.mib << 20));
+    let now = now(gpu);
+    others.chain(now.context.then(|| one(std::process::id(), now.used))).collect()
+}
+
+/// Puts a list where the caller has room for `count`, and says how long it is.
+///
+/// # Safety
+/// `count` is null or may be read and written, and `to` has room for that many unless it is 0.
+unsafe fn put_list(found: &[Process], count: *mut c_uint, to: *mut Process) -> Result<()> {
+    if count.is_null() {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    // SAFETY: the caller's promise.
+    let room = unsafe { count.read() };
+    let length = c_uint::try_from(found.len()).map_err(|_| Code::UNKNOWN)?;
+    // SAFETY: the caller's promise.
+    unsafe { put(count, length) }?;
+    if length > room {
+        return Err(Code::INSUFFICIENT_SIZE);
+    }
+    for (n, process) in found.iter().enumerate() {
+        // SAFETY: `n` is below the caller's `count`.
+        unsafe { put(to.wrapping_add(n), *process) }?;
+    }
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
+    handle: Handle,
+    count: *mut c_uint,
+    to: *mut Process,
+) -> c_int {
+    // SAFETY: the caller's pointers.
+    ask(handle, |scenario, gpu| unsafe { put_list(&processes(scenario, gpu), count, to) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
+    handle: Handle,
+    count: *mut c_uint,
+    to: *mut Process,
+) -> c_int {
+    // SAFETY: the caller's pointers.
+    ask(handle, |_, _| unsafe { put_list(&[], count, to) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetProcessName(pid: c_uint, name: *mut c_char, length: c_uint) -> c_int {
+    call(|scenario| {
+        let other = scenario.machine.in_use.iter().find(|u| u.pid == pid).map(|u| u.process.clone());
+        let own = || (pid == std::process::id()).then(|| "this process".to_owned());
+        let found = other.or_else(own).ok_or(Code::NOT_FOUND)?;
+        let most = usize::try_from(length).unwrap_or_default().saturating_sub(1);
+        let cut: String = found.chars().take(most).collect();
+        // SAFETY: the caller's buffer of `length` bytes.
+        unsafe { put_text(name, length, &cut) }
+    })
+}

@@ -1,0 +1,88 @@
+//! The scenario, once NVML is started, and the pointers that callers hold.
+
+use crate::code::{Code, Result, code};
+use simgpu_model::Scenario;
+use std::ffi::{c_char, c_int, c_uint};
+use std::sync::{Mutex, PoisonError};
+
+/// How often it was started, and what it found.
+static STARTED: Mutex<(u32, Option<Scenario>)> = Mutex::new((0, None));
+
+/// A device, as callers hold it.
+pub(crate) type Handle = usize;
+/// Where devices' handles begin.
+const DEVICES: Handle = 0x0d00_0000;
+
+/// Starts it once more.
+pub(crate) fn start(read: impl FnOnce() -> Result<Scenario>) -> Result<()> {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if started.1.is_none() {
+        started.1 = Some(read()?);
+    }
+    started.0 += 1;
+    Ok(())
+}
+
+/// Ends it once.
+pub(crate) fn stop() -> Result<()> {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    started.0 = started.0.checked_sub(1).ok_or(Code::UNINITIALIZED)?;
+    if started.0 == 0 {
+        started.1 = None;
+    }
+    Ok(())
+}
+
+/// Answers from the scenario.
+pub(crate) fn call(f: impl FnOnce(&Scenario) -> Result<()>) -> c_int {
+    let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    code(started.1.as_ref().map_or(Err(Code::UNINITIALIZED), f))
+}
+
+/// Answers about one device.
+pub(crate) fn ask(device: Handle, f: impl FnOnce(&Scenario, usize) -> Result<()>) -> c_int {
+    call(|scenario| f(scenario, gpu(scenario, device)?))
+}
+
+/// The GPU of a device.
+pub(crate) fn gpu(scenario: &Scenario, device: Handle) -> Result<usize> {
+    let gpu = device.checked_sub(DEVICES).ok_or(Code::INVALID_ARGUMENT)?;
+    if scenario.visible().contains(&gpu) { Ok(gpu) } else { Err(Code::INVALID_ARGUMENT) }
+}
+
+/// The device of a GPU.
+pub(crate) fn device(gpu: usize) -> Handle {
+    DEVICES + gpu
+}
+
+/// Puts a value where the caller wants it.
+///
+/// # Safety
+/// `to` is null or may be written.
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+    if to.is_null() {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    // SAFETY: it is not null, and the caller promises the rest.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// Puts text and its zero byte into a buffer of `length` bytes.
+///
+/// # Safety
+/// `to` is null or has room for `length` bytes.
+pub(crate) unsafe fn put_text(to: *mut c_char, length: c_uint, text: &str) -> Result<()> {
+    let length = usize::try_from(length).map_err(|_| Code::INVALID_ARGUMENT)?;
+    if to.is_null() {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    if text.len() >= length {
+        return Err(Code::INSUFFICIENT_SIZE);
+    }
+    for (n, byte) in text.bytes().chain([0]).enumerate() {
+        // SAFETY: `n` is below `length`.
+        unsafe { to.cast::<u8>().add(n).write(byte) };
+    }
+    Ok(())
+}

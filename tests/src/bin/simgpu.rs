@@ -1,0 +1,38 @@
+//! Lays a scenario of `tests/simgpu/scenarios` out as a folder of libraries, and the machine that
+//! fits it as another: `simgpu SCENARIO DIR [GPUS]` makes DIR/lib and DIR/root. A name that ends with
+//! `.cpio` becomes an archive of both for behind the initrd, as `./run boot SCENARIO` needs it. Without
+//! arguments it lists the scenarios and what to expect of them.
+
+use harness::simgpu::{Libraries, Scenario, lay_out, overlay, root};
+use std::error::Error;
+use std::path::Path;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => list(),
+        [name, to] => make(&Scenario::named(name)?, Path::new(to)),
+        [name, to, gpus] => make(&Scenario::named(name)?.gpus(gpus.parse()?), Path::new(to)),
+        _ => Err("usage: simgpu [SCENARIO DIR|FILE.cpio [GPUS]]".into()),
+    }
+}
+
+fn list() -> Result<(), Box<dyn Error>> {
+    for name in Scenario::names()? {
+        let expect = Scenario::named(&name)?.expect();
+        println!("{name:20} {:9} {}", expect.verdict, expect.fails.join(" "));
+    }
+    Ok(())
+}
+
+fn make(scenario: &Scenario, to: &Path) -> Result<(), Box<dyn Error>> {
+    if to.extension().is_some_and(|e| e == "cpio") {
+        std::fs::write(to, overlay(scenario)?.cpio())?;
+    } else {
+        lay_out(scenario, Libraries::built()?, &to.join("lib"))?;
+        root(scenario, &to.join("root"))?;
+    }
+    let expect = scenario.expect();
+    println!("{}: {} {}", to.display(), expect.verdict, expect.fails.join(" "));
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! A recorded machine that fits a scenario: as many GPUs at the same addresses.
+
+use super::scenario::Scenario;
+use crate::error::{Error, Result};
+use crate::machines::{self, Machine};
+use std::fs;
+use std::path::Path;
+
+/// Writes what the kernel shows of a scenario's machine into `to`, which must not exist yet.
+///
+/// # Errors
+/// What cannot be written.
+pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
+    let found = scenario.addresses();
+    let fits = |machine: &Machine| gpus(machine) == found;
+    let checked_in = machines::ALL.iter().map(|m| m()).find(fits);
+    let on_bus_0 = found.iter().all(|bdf| bdf.starts_with("0000:00:"));
+    let other = || if on_bus_0 { machines::h200s(&found) } else { machines::many(&found) };
+    let machine = checked_in.unwrap_or_else(other);
+    machines::write(&machine, to).map_err(Error::file("write", to))?;
+    found
+        .iter()
+        .try_for_each(|bdf| call_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
+}
+
+/// The driver names its GPUs as the simulated libraries do, so that no report reads like a real one.
+/// One that the driver does not drive has no such file.
+fn call_simulated(information: &Path) -> Result<()> {
+    let Ok(text) = fs::read_to_string(information) else { return Ok(()) };
+    let text = text.replacen("Model: \t\t NVIDIA", "Model: \t\t Simulated NVIDIA", 1);
+    fs::write(information, text).map_err(Error::file("write", information))
+}
+
+/// The addresses of `gpus` GPUs: those of the checked-in machine with eight, or a bus of its own each.
+pub(super) fn addresses(gpus: usize) -> Vec<String> {
+    if gpus == 8 {
+        return self::gpus(&machines::ALL[0]());
+    }
+    (0..gpus).map(|n| format!("0000:{:02x}:00.0", 4 * n + 1)).collect()
+}
+
+fn gpus(machine: &Machine) -> Vec<String> {
+    machine.functions.iter().filter(|f| f.driver == Some("nvidia")).map(|f| f.bdf.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_the_scenarios_gpus() {
+        for (name, count) in [("healthy", 2), ("healthy", 8), ("healthy", 64), ("nvlink4", 4)] {
+            let scenario = Scenario::named(name).unwrap();
+            let scenario = if scenario.count() == count { scenario } else { scenario.gpus(count) };
+            assert_eq!(scenario.addresses().len(), count);
+            let dir = tempfile::tempdir().unwrap();
+            let to = dir.path().join("root");
+            root(&scenario, &to).unwrap();
+            for bdf in scenario.addresses() {
+                assert!(to.join("sys/bus/pci/devices").join(&bdf).exists(), "{bdf}");
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Has the program that ships judge a scenario.
+
+use super::layout::{Libraries, lay_out, program};
+use super::machine::root;
+use super::scenario::Scenario;
+use crate::error::{Error, Result};
+use crate::report::Report;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// What the program said.
+#[derive(Debug)]
+pub struct Judged {
+    /// Its report.
+    pub report: Report,
+    /// Its exit status: 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED.
+    pub status: Option<i32>,
+    /// What people see.
+    pub text: String,
+    /// What it and its workers said besides.
+    pub log: String,
+}
+
+impl Judged {
+    /// The verdict.
+    #[must_use]
+    pub fn verdict(&self) -> &str {
+        self.report.0["verdict"].as_str().unwrap_or("no verdict")
+    }
+
+    /// Tests that ended neither well nor as not applicable.
+    #[must_use]
+    pub fn fails(&self) -> Vec<&str> {
+        let tests = self.report.0["tests"].as_array().into_iter().flatten();
+        let bad =
+            tests.filter(|t| !["pass", "not-applicable"].contains(&t["outcome"].as_str().unwrap_or("")));
+        bad.filter_map(|t| t["id"].as_str()).collect()
+    }
+}
+
+/// Runs `firstlight validate` with `words` on a scenario and the machine that fits it.
+///
+/// # Errors
+/// What cannot be built, laid out or run; a report that is none.
+pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
+    let libraries = Libraries::built()?;
+    let dir = tempfile::tempdir().map_err(Error::file("make", "a temporary folder"))?;
+    let (lib, machine, json) =
+        (dir.path().join("lib"), dir.path().join("root"), dir.path().join("report.json"));
+    lay_out(scenario, libraries, &lib)?;
+    root(scenario, &machine)?;
+    let mut command = Command::new(program()?);
+    command
+        .arg("--root")
+        .arg(&machine)
+        .arg("--set")
+        .arg(format!("validate.library_path={:?}", [lib.display().to_string()]));
+    command.arg("validate").args(words).arg("--json").arg(&json);
+    let output = command.env_clear().stdin(Stdio::null()).output();
+    let output = output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    let report = fs::read(&json).map_err(Error::file("read", &json))?;
+    let report = serde_json::from_slice(&report)
+        .map_err(|e| Error::Program { program: "firstlight".into(), why: format!("its report: {e}") })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(Judged { report: Report(report), status: output.status.code(), text, log })
+}

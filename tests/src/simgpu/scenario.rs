@@ -1,0 +1,206 @@
+//! A scenario as data: read from its file, laid over its machine's, and changed by a test.
+
+use crate::error::{Error, Result};
+use crate::image::workspace;
+use std::fs;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// What the program should say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expect {
+    /// The verdict.
+    pub verdict: String,
+    /// The tests that are to blame for it; no other one may be.
+    pub fails: Vec<String>,
+}
+
+/// A scenario.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// What the libraries read.
+    simulated: Table,
+    /// Which libraries and functions are left out.
+    layout: Table,
+    expect: Table,
+}
+
+impl Scenario {
+    /// The scenario of a name.
+    ///
+    /// # Errors
+    /// It, or its machine, is not there or is not TOML.
+    pub fn named(name: &str) -> Result<Self> {
+        let mut own = read(&folder("scenarios").join(format!("{name}.toml")))?;
+        let mut take = |key: &str| match own.remove(key) {
+            Some(Value::Table(table)) => table,
+            _ => Table::new(),
+        };
+        let (layout, expect) = (take("layout"), take("expect"));
+        let on = own.remove("on").and_then(|on| Some(on.as_str()?.to_owned())).unwrap_or_default();
+        let mut simulated = read(&folder("machines").join(format!("{on}.toml")))?;
+        merge(&mut simulated, own);
+        Ok(Self { simulated, layout, expect })
+    }
+
+    /// Every scenario's name, in order.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn names() -> Result<Vec<String>> {
+        let folder = folder("scenarios");
+        let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
+        let stem = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
+        let mut names: Vec<_> = entries.flatten().filter_map(|e| stem(e.path())).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The same machine with `gpus` GPUs, at the addresses of [`super::root`]'s machine.
+    #[must_use]
+    pub fn gpus(mut self, gpus: usize) -> Self {
+        let addresses = super::machine::addresses(gpus).into_iter().map(Value::String).collect();
+        let machine = self.table("machine");
+        machine.insert("gpus".into(), Value::Integer(i64::try_from(gpus).unwrap_or_default()));
+        machine.insert("bdf".into(), Value::Array(addresses));
+        machine.remove("numa");
+        self
+    }
+
+    /// How many GPUs it has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let gpus = self.simulated.get("machine").and_then(|m| m.get("gpus")?.as_integer());
+        gpus.and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
+    }
+
+    /// The addresses of its GPUs.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        let listed = self.simulated.get("machine").and_then(|m| m.get("bdf")?.as_array());
+        let text = |v: &Value| v.as_str().map(str::to_owned);
+        listed.into_iter().flatten().filter_map(text).take(self.count()).collect()
+    }
+
+    /// Moves every fault of a pair to this one, in the direction of the data; a scenario that has
+    /// the fault from the second to the first has it so here.
+    #[must_use]
+    pub fn pair(mut self, from: usize, to: usize) -> Self {
+        let number = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
+        for fault in self.faults() {
+            let Some(Value::Array(old)) = fault.get("pair") else { continue };
+            let turned = old.first().and_then(Value::as_integer) > old.get(1).and_then(Value::as_integer);
+            let pair = if turned { [to, from] } else { [from, to] };
+            fault.insert("pair".into(), Value::Array(pair.map(number).to_vec()));
+        }
+        self
+    }
+
+    /// Changes one key of all faults.
+    #[must_use]
+    pub fn fault(mut self, key: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        for fault in self.faults() {
+            fault.insert(key.to_owned(), value.clone());
+        }
+        self
+    }
+
+    /// Changes one key of the machine.
+    #[must_use]
+    pub fn machine(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.table("machine").insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// What the program should say.
+    #[must_use]
+    pub fn expect(&self) -> Expect {
+        let verdict = self.expect.get("verdict").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Expect { verdict, fails: strings(&self.expect, "fails") }
+    }
+
+    /// The driver's version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.simulated.get("machine").and_then(|m| m.get("driver")?.as_str()).unwrap_or("0")
+    }
+
+    /// What the libraries read.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.simulated.to_string()
+    }
+
+    /// Libraries that are not there.
+    pub(super) fn without(&self) -> Vec<String> {
+        strings(&self.layout, "without")
+    }
+
+    /// Functions that they lack.
+    pub(super) fn without_symbols(&self) -> Vec<String> {
+        strings(&self.layout, "without_symbols")
+    }
+
+    fn table(&mut self, key: &str) -> &mut Table {
+        let value = self.simulated.entry(key).or_insert_with(|| Value::Table(Table::new()));
+        value.as_table_mut().unwrap_or_else(|| panic!("{key} is no table"))
+    }
+
+    fn faults(&mut self) -> impl Iterator<Item = &mut Table> {
+        let all = self.simulated.get_mut("fault").and_then(Value::as_array_mut);
+        all.into_iter().flatten().filter_map(Value::as_table_mut)
+    }
+}
+
+/// A folder of `tests/simgpu`.
+pub(super) fn folder(name: &str) -> PathBuf {
+    workspace().join("tests/simgpu").join(name)
+}
+
+fn read(path: &Path) -> Result<Table> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    text.parse().map_err(|e: toml::de::Error| Error::Scenario { path: path.to_owned(), why: e.to_string() })
+}
+
+/// Lays `over` over `under`; tables are laid over each other, all else is replaced.
+fn merge(under: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
+            (_, new) => drop(under.insert(key, new)),
+        }
+    }
+}
+
+fn strings(table: &Table, key: &str) -> Vec<String> {
+    let listed = table.get(key).and_then(Value::as_array);
+    listed.into_iter().flatten().filter_map(|v| Some(v.as_str()?.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_says_what_it_is_and_what_to_expect() {
+        let names = Scenario::names().unwrap();
+        assert!(names.len() > 20, "{names:?}");
+        for name in names {
+            let text = fs::read_to_string(folder("scenarios").join(format!("{name}.toml"))).unwrap();
+            assert!(text.starts_with("# "), "{name} does not say what it is");
+            let scenario = Scenario::named(&name).unwrap();
+            let expect = scenario.expect();
+            assert!(["PASS", "DEGRADED", "FAIL", "ERROR"].contains(&expect.verdict.as_str()), "{name}");
+            assert_eq!(expect.verdict == "PASS", expect.fails.is_empty(), "{name}");
+            assert!(scenario.count() > 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_fault_moves_to_another_pair_in_its_own_direction() {
+        let pair = |name, from, to| Scenario::named(name).unwrap().gpus(16).pair(from, to).text();
+        assert!(pair("zeros", 3, 12).contains("pair = [3, 12]"));
+        assert!(pair("one-direction", 3, 12).contains("pair = [12, 3]"));
+    }
+}

@@ -1,0 +1,62 @@
+//! The shipped image on simulated GPUs, from kernel to hand-over: a healthy machine passes and gets
+//! its workload, a fault is named and the workload does not come.
+
+use harness::simgpu::{Scenario, overlay};
+use harness::{Boot, Booted, End};
+
+/// Boots a scenario; a fault switches the machine off.
+fn boot(name: &str) -> Booted {
+    let files = overlay(&Scenario::named(name).unwrap()).unwrap();
+    let boot = Boot::shipped().memory(2048).overlay(|_| files).workload("echo the workload ran");
+    boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff").run().unwrap()
+}
+
+/// A fault that one test finds, and what its line says.
+#[track_caller]
+fn faulty(name: &str, verdict: &str, failed: &[&str], says: &str) {
+    let booted = boot(name);
+    let said = booted.verdict();
+    assert_eq!(
+        (said.verdict.as_str(), said.failed),
+        (verdict, failed.iter().map(|f| (*f).to_owned()).collect())
+    );
+    booted.says(says);
+    booted.never_says("the workload ran");
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn the_reference_machine_passes_and_is_handed_over() {
+    let booted = boot("healthy");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("8 x Simulated NVIDIA GeForce RTX 4090");
+    booted.says("the workload ran");
+    let report = booted.report();
+    for id in
+        ["cuda", "p2p-capability", "p2p-integrity", "p2p-reach", "p2p-order", "p2p-bandwidth", "p2p-latency"]
+    {
+        assert_eq!(report.outcome(id), "pass", "{id}\n{booted}");
+    }
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn zeros_are_no_delivery() {
+    faulty("zeros", "FAIL", &["p2p-integrity"], "arrives as");
+}
+
+#[test]
+fn a_kernel_that_hangs_is_named_with_its_pair() {
+    faulty("hang-kernel", "FAIL", &["p2p-integrity"], "P2P-HANG");
+}
+
+#[test]
+fn a_library_of_another_version_is_an_error() {
+    faulty("api-mismatch", "ERROR", &["cuda", "p2p-capability", "p2p-integrity"], "DRIVER-MISMATCH");
+}
+
+/// The image's own libcuda is found then, and it finds no driver.
+#[test]
+fn a_simulation_without_its_library_is_an_error_too() {
+    faulty("library-missing", "ERROR", &["cuda", "p2p-capability", "p2p-integrity"], "CUDA-START");
+}
