@@ -29,6 +29,14 @@ pub enum Error {
         /// What came back.
         source: io::Error,
     },
+    /// A scenario is not what it should be.
+    #[error("{path}: {why}")]
+    Scenario {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A program did not start or did not do its work.
     #[error("{program}: {why}")]
     Program {
@@ -66,6 +74,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error and what it came from, in one line, for programs that end with it.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(inner) = source {
+            text = format!("{text}: {inner}");
+            source = inner.source();
+        }
+        text
+    }
+
     /// A closure that tells what was tried on `path`, for `map_err`.
     pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();

@@ -11,6 +11,7 @@ pub mod driver_bench;
 pub mod driver_image;
 pub mod error;
 pub mod fakepci;
+pub mod hardware;
 pub mod image;
 pub mod machines;
 pub mod overlay;
@@ -19,6 +20,7 @@ mod qemu;
 mod qmp;
 mod recover;
 pub mod report;
+pub mod simgpu;
 mod slot;
 pub mod switch_root;
 

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 /// One boot's times, in the order of [`TIMES`].
 fn run(number: usize) -> Result<Times, String> {
     let booted =
-        Boot::shipped().memory(2048).append("firstlight.expect.gpus=0").run().map_err(|e| e.to_string())?;
+        Boot::shipped().memory(2048).append("firstlight.expect.gpus=0").run().map_err(|e| e.told())?;
     let times = times(&booted).ok_or_else(|| format!("the console has no lines of times\n{booted}"))?;
     let [kernel, initrd, verdict, own] = times;
     eprintln!("run {number}: kernel {kernel:.2} s, initrd {initrd} s, verdict {verdict} s, own {own} ms");

@@ -1,0 +1,108 @@
+//! The tables that a person reads: what was reached, and ours against theirs.
+
+use super::compare::{Comparison, Mark};
+use super::{Ours, Peer};
+use std::fmt::Write;
+
+/// The GPUs for which a time is promised.
+const LIMIT_GPUS: usize = 4;
+
+/// What the tests that use GPUs may take, seconds; `None` where nothing is promised: more than four
+/// GPUs, or level full.
+fn limit_s(ours: &Ours) -> Option<f64> {
+    let limit = match ours.level.as_str() {
+        "quick" => Some(5.0),
+        "standard" => Some(12.0),
+        _ => None,
+    };
+    limit.filter(|_| ours.gpus <= LIMIT_GPUS)
+}
+
+/// True when the time that is promised was kept; `None` where none is promised.
+#[must_use]
+pub fn in_time(ours: &Ours) -> Option<bool> {
+    limit_s(ours).map(|limit| ours.gpu_seconds() <= limit)
+}
+
+/// Tests with their times, and matrices with their smallest, median and largest figure.
+#[must_use]
+pub fn reached(ours: &Ours) -> String {
+    let mut text = format!("{:<16} {:<15} {:>9}\n", "test", "outcome", "seconds");
+    // Writing into a String cannot fail, here and below.
+    for test in &ours.tests {
+        let _ = writeln!(text, "{:<16} {:<15} {:>9.3}", test.id, test.outcome, test.seconds);
+    }
+    let (gpus, all) = (ours.gpu_seconds(), ours.seconds);
+    let held = limit_s(ours).map_or_else(String::new, |limit| {
+        format!("   limit {limit} s  {}", if gpus <= limit { "ok" } else { "MISS" })
+    });
+    let _ = writeln!(text, "{:<16} {:<15} {gpus:>9.3}{held}", "with GPUs", "");
+    let _ = writeln!(text, "{:<16} {:<15} {all:>9.3}\n", "all", ours.verdict);
+    let _ = writeln!(text, "{:<24} {:>6} {:>10} {:>10} {:>10}", "matrix", "cells", "min", "median", "max");
+    for grid in &ours.grids {
+        let cells = grid.cells().filter(|(_, value)| value.is_some()).count();
+        let _ = match grid.range() {
+            Some([low, middle, high]) => {
+                writeln!(text, "{:<24} {cells:>6} {low:>10.2} {middle:>10.2} {high:>10.2}", grid.name)
+            }
+            None => writeln!(text, "{:<24} {cells:>6} {:>10}", grid.name, "none"),
+        };
+    }
+    text
+}
+
+/// A peer's matrices: a line each, then the ratios cell by cell.
+#[must_use]
+pub fn against(peer: &Peer, comparisons: &[Comparison]) -> String {
+    let mut text = format!("against {}: ours / theirs\n", peer.path.display());
+    let _ = writeln!(
+        text,
+        "{:<23} {:>6} {:>6} {:>6} {:>5}       worst: ours, theirs",
+        "matrix", "min", "median", "max", "limit"
+    );
+    for comparison in comparisons {
+        let _ = writeln!(text, "{}", summary(comparison));
+    }
+    for comparison in comparisons {
+        let _ = write!(text, "\n{}, ours / theirs\n{}", comparison.name, ratios(comparison));
+    }
+    text
+}
+
+fn summary(comparison: &Comparison) -> String {
+    let word = match (comparison.count(Mark::Miss), comparison.count(Mark::Over)) {
+        (0, 0) => "ok  ",
+        (0, _) => "over",
+        _ => "MISS",
+    };
+    let range = comparison.range().map_or_else(
+        || format!("{:>6} {:>6} {:>6}", "-", "-", "-"),
+        |[low, middle, high]| format!("{low:>6.3} {middle:>6.3} {high:>6.3}"),
+    );
+    let worst = comparison.worst().map_or_else(String::new, |((row, column), cell)| {
+        let ours = cell.ours.map_or_else(|| "none".to_owned(), |ours| format!("{ours:.2}"));
+        format!("{row},{column}: {ours}, {:.2}", cell.theirs)
+    });
+    format!("{:<23} {range} {:>3.0} % {word} {worst}", comparison.name, comparison.limit * 100.0)
+}
+
+fn ratios(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for row in &comparison.cells {
+        let cell = |cell: &Option<_>| match cell {
+            None => format!("{:>8}", "N/A"),
+            Some(cell) => {
+                let sign = match comparison.mark(cell) {
+                    Mark::Fine => ' ',
+                    Mark::Over => '+',
+                    Mark::Miss => '!',
+                };
+                let ratio = cell.ratio().map_or_else(|| "none".to_owned(), |ratio| format!("{ratio:.3}"));
+                format!("{ratio:>7}{sign}")
+            }
+        };
+        let cells: String = row.iter().map(cell).collect();
+        let _ = writeln!(text, "{}", cells.trim_end());
+    }
+    text
+}
