@@ -6,7 +6,7 @@ set positional-arguments
 default:
     @just --list --unsorted
 
-# Build what is stale and boot the image in QEMU; words go to the kernel (firstlight.KEY=VALUE).
+# Build what is stale and boot the image in QEMU on simulated GPUs: boot [SCENARIO|none|list] [KERNEL-WORD..].
 [group('use')]
 boot *words: image
     @image/boot.sh "$@"
@@ -23,7 +23,7 @@ binaries:
 
 # Everything that must hold: lints, unit tests, short fuzzing, and the shipped image in QEMU.
 [group('check')]
-test: lint unit fuzz boots
+test: lint unit (kernels "--check") fuzz boots
 
 # Formatting, compiler and clippy lints of all crates.
 [group('check')]
@@ -34,8 +34,8 @@ lint:
 # Tests that need no image.
 [group('check')]
 unit:
-    cargo test --locked -p firstlight -p firstlight-init
-    cargo test --locked -p firstlight-tests --test house --test kernel_config
+    cargo test --locked -p firstlight -p firstlight-init -p simgpu-model -p simgpu-cuda
+    cargo test --locked -p firstlight-tests --test house --test kernel_config --test kernels --test hardware
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
@@ -62,6 +62,28 @@ deny:
 [group('measure')]
 bench-boot runs="5": image
     cargo run --release --locked -p firstlight-tests --bin bench-boot -- {{runs}}
+
+# The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
+[group('measure')]
+hardware *words: binaries
+    cargo run --release --locked -p firstlight-tests --bin hardware -- "$@"
+
+# The shipped init over the shipped root on this GPU machine, whose driver's libraries lie in LIBRARIES (as root).
+[group('measure')]
+hardware-line libraries level="standard": image
+    rm -rf target/line
+    cargo run --release --locked -p firstlight-tests --bin unpack-image -- target/line
+    tests/hardware/whole-line.sh target/line "{{libraries}}" "{{level}}"
+
+# Faults between the validator and this machine's real driver: each must get its verdict (gcc, 2 GPUs).
+[group('measure')]
+hardware-faults libraries: binaries
+    tests/hardware/faults/run.sh target/release/firstlight "{{libraries}}"
+
+# Compile the GPU kernels into validator/kernels/images; with --check only compare (115 MB of compilers, once).
+[group('maintain')]
+kernels *words:
+    validator/kernels/compile.py "$@"
 
 # Take over what the kernel fragments resolve to (kernel-config/resolved.config).
 [group('maintain')]

@@ -1,12 +1,26 @@
 #!/usr/bin/env bash
-# boot.sh [--pt] [KERNEL-WORD..]: boots the built image in QEMU on a machine of root ports and
-# switches, shows the console as it comes, and exits with the verdict's code: 0 PASS, 1 FAIL,
+# boot.sh [SCENARIO] [--pt] [KERNEL-WORD..]: boots the built image in QEMU on a machine of root ports
+# and switches, shows the console as it comes, and exits with the verdict's code: 0 PASS, 1 FAIL,
 # 2 ERROR or no verdict, 3 DEGRADED. KVM is used when a guest really starts with it.
+# SCENARIO is one of tests/simgpu/scenarios, `healthy` unless given: simulated GPUs and the recorded
+# machine that they sit in, as files behind the initrd. `none` boots without GPUs, `list` lists them.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 out=$REPO/target/image/out
 deadline=600   # seconds, against a guest that hangs; under emulation a boot takes ten
 
+scenario=healthy
+case ${1:-} in
+    '' | -* | firstlight.*) ;;
+    *) scenario=$1; shift ;;
+esac
+scenarios=$REPO/tests/simgpu/scenarios
+if [ "$scenario" = list ]; then
+    for file in "$scenarios"/*.toml; do printf '%-17s %s\n' "$(basename "$file" .toml)" "$(sed -n '1s/^# //p' "$file")"; done
+    exit 0
+fi
+[ "$scenario" = none ] || [ -e "$scenarios/$scenario.toml" ] ||
+    die "there is no scenario '$scenario'" "none, list, or one of: $(cd "$scenarios" && echo *.toml | sed 's/\.toml//g')"
 kernel=$out/firstlight.vmlinuz
 [ "${1:-}" != --pt ] || { kernel=$out/firstlight-pt.vmlinuz; shift; }
 [ -e "$kernel" ] || die "there is no image in $out" "just image"
@@ -37,12 +51,24 @@ machine=(
     -netdev user,id=net,restrict=on -device virtio-net-pci,netdev=net,bus=dn1,romfile=
     -device virtio-rng-pci,bus=dn2
 )
+initrd=$out/firstlight.initrd words=
+if [ "$scenario" = none ]; then words=firstlight.expect.gpus=0; else
+    say "laying out simulated GPUs: scenario $scenario"
+    sed -n 's/^# \?/firstlight: /p' "$scenarios/$scenario.toml" >&2
+    simulated=$REPO/target/image/simulated
+    cargo run --release --locked --quiet -p firstlight-tests --bin simgpu -- "$scenario" "$simulated.cpio" >&2
+    # The kernel takes an uncompressed archive only from an offset that four divides.
+    { cat "$initrd"; head -c $(((4 - $(stat -c %s "$initrd") % 4) % 4)) /dev/zero; cat "$simulated.cpio"; } > "$simulated.initrd"
+    initrd=$simulated.initrd
+    # A fault is shown and the machine goes off; words given here win.
+    words='firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff'
+fi
 log=$REPO/target/image/boot.log
 say "booting $(basename "$kernel"): qemu ${accel[*]}, console also in ${log#"$REPO/"}"
 timeout --foreground "$deadline" qemu-system-x86_64 "${accel[@]}" "${machine[@]}" -monitor none \
     -chardev stdio,id=console,logfile="$log",signal=off -serial chardev:console \
-    -kernel "$kernel" -initrd "$out/firstlight.initrd" \
-    -append "$(cat "$out/firstlight.cmdline") firstlight.expect.gpus=0 $*" <&0 &
+    -kernel "$kernel" -initrd "$initrd" \
+    -append "$(cat "$out/firstlight.cmdline") $words $*" <&0 &
 guest=$!
 trap 'kill "$guest" 2> /dev/null || true' EXIT
 wait "$guest" || say "QEMU ended with status $? (124: the guest hung for $deadline s)"

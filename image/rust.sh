@@ -17,8 +17,8 @@ in_tools() {
 }
 cargo_build=(cargo build --release --locked --offline --target x86_64-unknown-linux-gnu)
 # Side by side: each spends most of its time in one thread, at the end.
-# The validator is large and 0.7 MB matter less to it than the half minute that whole-program optimization takes.
-in_tools CARGO_PROFILE_RELEASE_LTO=thin CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 "${cargo_build[@]}" -p firstlight >&2 &
+# The validator is large, and a megabyte matters less to it than the minute that whole-program optimization takes.
+in_tools CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 "${cargo_build[@]}" -p firstlight >&2 &
 validator=$!
 # One address for a program that is alone in its address space; and no loader before it.
 in_tools RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
