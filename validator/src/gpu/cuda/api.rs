@@ -72,7 +72,6 @@ functions! {
     module = "cuModuleLoadData" (*mut sys::CUmodule, *const c_void);
     module_unload = "cuModuleUnload" (sys::CUmodule);
     function = "cuModuleGetFunction" (*mut sys::CUfunction, sys::CUmodule, *const c_char);
-    blocks_per_sm = "cuOccupancyMaxActiveBlocksPerMultiprocessor" (*mut c_int, sys::CUfunction, c_int, usize);
     launch = "cuLaunchKernel" (sys::CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, sys::CUstream, *mut *mut c_void, *mut *mut c_void);
     ipc_export = "cuIpcGetMemHandle" (*mut sys::CUipcMemHandle, sys::CUdeviceptr);
     ipc_open = "cuIpcOpenMemHandle_v2" (*mut sys::CUdeviceptr, sys::CUipcMemHandle, c_uint);

@@ -30,7 +30,6 @@ kernels! {
     check = c"fl_check";
     copy16 = c"fl_copy16";
     copy_words = c"fl_copy_words";
-    copy_vec = c"fl_copy_vec";
     spin = c"fl_spin";
     chase_init = c"fl_chase_init";
     chase = c"fl_chase";

@@ -79,21 +79,6 @@ impl Stream {
         }
     }
 
-    /// Copies 16 bytes at a time with as many blocks as fit at once: the sample's SM mode.
-    ///
-    /// # Errors
-    /// The driver's; [`GpuError::Bounds`] where sizes differ.
-    pub fn copy_vec(&self, to: Span, from: Span) -> Result<(), GpuError> {
-        if to.bytes != from.bytes || !to.bytes.is_multiple_of(16) {
-            return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
-        }
-        let kernel = self.kernels().copy_vec;
-        let mut a = (to.address, from.address, to.bytes / 16);
-        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
-        let blocks = self.resident(kernel)?.saturating_mul(self.context.sms).max(1);
-        self.launch(kernel, blocks, THREADS, &list, "fl_copy_vec")
-    }
-
     pub(super) fn kernels(&self) -> &Kernels {
         &self.context.kernels
     }
@@ -102,17 +87,6 @@ impl Stream {
     pub(super) fn grid(&self, items: u64) -> u32 {
         let wanted = u32::try_from(items.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX);
         wanted.clamp(1, self.context.sms.saturating_mul(BLOCKS_PER_SM).max(1))
-    }
-
-    /// How many blocks of a kernel one multiprocessor holds at once.
-    fn resident(&self, kernel: sys::CUfunction) -> Result<u32, GpuError> {
-        self.context.bind()?;
-        let mut blocks = 0;
-        // SAFETY: one int is written; the kernel is loaded. THREADS is small.
-        let code =
-            unsafe { (self.context.api.blocks_per_sm)(&raw mut blocks, kernel, THREADS.cast_signed(), 0) };
-        self.said("cuOccupancyMaxActiveBlocksPerMultiprocessor", code, String::new)?;
-        Ok(u32::try_from(blocks).unwrap_or_default())
     }
 
     pub(super) fn launch(

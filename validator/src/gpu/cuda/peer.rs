@@ -10,14 +10,10 @@ const ALREADY: i32 = 704;
 /// What the driver can be asked about an ordered pair; the numbers are `CUdevice_P2PAttribute`'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum P2pAttribute {
-    /// 0 is the best of the machine's links.
-    PerformanceRank = 1,
     /// 1 where peer access can be enabled.
     AccessSupported = 2,
     /// 1 where atomics over the link are performed by the owner.
     NativeAtomics = 3,
-    /// 1 where CUDA arrays can be reached too.
-    Arrays = 4,
 }
 
 impl Gpu {

@@ -32,14 +32,6 @@ impl Nvml {
         Library::init().map(Self).map_err(|e| format!("libnvidia-ml.so.1: {}", chain(&e)))
     }
 
-    /// How many GPUs NVML sees.
-    ///
-    /// # Errors
-    /// NVML's.
-    pub fn count(&self) -> Result<u32, String> {
-        self.0.device_count().map_err(|e| chain(&e))
-    }
-
     /// What it says about `from` using `to`.
     #[must_use]
     pub fn p2p(&self, from: Bdf, to: Bdf) -> P2pTold {
@@ -51,7 +43,6 @@ impl Nvml {
             read: ask(P2pCapabilitiesIndex::Read),
             write: ask(P2pCapabilitiesIndex::Write),
             atomics: ask(P2pCapabilitiesIndex::Atomics),
-            nvlink: ask(P2pCapabilitiesIndex::NvLink),
             prop: ask(P2pCapabilitiesIndex::Prop),
         }
     }

@@ -67,8 +67,6 @@ pub struct P2pTold {
     pub write: Result<Status, String>,
     /// Atomics on it.
     pub atomics: Result<Status, String>,
-    /// Over NVLink.
-    pub nvlink: Result<Status, String>,
     /// The vendor's own properties.
     pub prop: Result<Status, String>,
 }

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 
 fn told(status: Status) -> P2pTold {
     let said = || Ok(status);
-    P2pTold { read: said(), write: said(), atomics: said(), nvlink: said(), prop: said() }
+    P2pTold { read: said(), write: said(), atomics: said(), prop: said() }
 }
 
 fn said(can: bool, nvml: Status, enabling: Enabling) -> Said {
