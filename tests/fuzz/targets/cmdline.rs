@@ -9,6 +9,8 @@ fuzz_target!(|line: &str| {
         assert!(line.contains(&word.name), "{word:?}");
         assert!(word.value.is_none_or(|value| line.contains(&value)));
     }
+    let _said = firstlight_init::config::remote::Remote::of(&firstlight_init::config::cmdline::words(line));
+    let _mac = firstlight_init::config::mac::Mac::of_bootif(line);
     let plain = line.replace('"', "");
     for word in firstlight::host::cmdline::words(line) {
         assert!(plain.contains(&word.key), "{word:?}");

@@ -1,0 +1,193 @@
+//! What NCCL (2.19 to 2.32) says of itself with `NCCL_DEBUG=INFO`: its version, the rings, how each rank
+//! reaches which other, what the environment set, what it warns of. Lines of several processes may be
+//! mixed, and other programs' lines may stand between. What that proves is `proof`'s matter.
+
+mod proof;
+mod scan;
+mod via;
+
+pub use proof::{Expect, Pairs, Proof};
+pub use via::Via;
+
+use scan::{after, number, setting};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that was understood.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Said {
+    /// As printed: `2.28.9+cuda13.0`.
+    pub version: Option<String>,
+    /// Every connection, in the order of the lines.
+    pub links: Vec<Link>,
+    /// The order of the ranks on each channel.
+    pub rings: Vec<Ring>,
+    /// What NCCL found set, each name and value once: by us, or by the host's `/etc/nccl.conf`.
+    pub settings: Vec<(String, String)>,
+    /// Warnings, each once.
+    pub warnings: Vec<String>,
+    /// Ranks for which no transport was left, as NCCL names them: whoever notices stands first.
+    pub unconnected: Vec<(usize, usize)>,
+    /// What NCCL says of GPUs between which the driver does not allow P2P, each line once.
+    pub p2p_disabled: Vec<String>,
+    /// Lines that tell of a connection and could not be understood.
+    pub unread: Vec<String>,
+}
+
+/// One connection of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Its channel.
+    pub channel: u32,
+    /// The sending rank.
+    pub from: usize,
+    /// The receiving rank.
+    pub to: usize,
+    /// Whose half the line tells of.
+    pub half: Half,
+    /// The transport.
+    pub via: Via,
+    /// What stands behind the transport's name: `/read`, `/direct/direct`, `/IB/0/GDRDMA`.
+    pub suffix: String,
+}
+
+impl Link {
+    /// The transport as NCCL wrote it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}{}", self.via, self.suffix)
+    }
+}
+
+/// Over a network each side tells of its half, else the sender of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Half {
+    /// The sender's.
+    Send,
+    /// The receiver's.
+    Receive,
+    /// Both.
+    Both,
+}
+
+/// One channel's ring: each rank sends to the next, the last to the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ring {
+    /// Its channel.
+    pub channel: u32,
+    /// How many channels there are.
+    pub of: u32,
+    /// The ranks in their order.
+    pub order: Vec<usize>,
+}
+
+impl Said {
+    /// Reads what stands in a log.
+    #[must_use]
+    pub fn read(log: &str) -> Self {
+        let mut said = Self::default();
+        let mut settings = BTreeSet::new();
+        for line in log.lines() {
+            let line = line.trim();
+            match after(line, &[" NCCL WARN ", " NCCL INFO "]) {
+                Some((" NCCL WARN ", message)) => said.warned(message),
+                Some((_, message)) => said.told(message, &mut settings),
+                // At level VERSION, and before 2.20 at every level, it stands alone.
+                None if line.starts_with("NCCL version ") => said.told(line, &mut settings),
+                None => {}
+            }
+        }
+        said.settings = settings.into_iter().collect();
+        said
+    }
+
+    /// How many channels the rings have.
+    #[must_use]
+    pub fn channels(&self) -> Option<u32> {
+        self.rings.iter().map(|ring| ring.of).max()
+    }
+
+    /// By which transports each rank reaches which other.
+    #[must_use]
+    pub fn transports(&self) -> Vec<(usize, usize, Vec<Via>)> {
+        let mut pairs = BTreeMap::<_, BTreeSet<_>>::new();
+        for link in &self.links {
+            pairs.entry((link.from, link.to)).or_default().insert(link.via.clone());
+        }
+        pairs.into_iter().map(|((from, to), via)| (from, to, via.into_iter().collect())).collect()
+    }
+
+    /// What is set and is not ours: in force though nobody asked for it, or with another value.
+    #[must_use]
+    pub fn foreign(&self, ours: &[(String, String)]) -> Vec<(String, String)> {
+        let is_ours =
+            |(name, value): &&(String, String)| ours.iter().any(|(n, v)| n == name && same(v, value));
+        self.settings.iter().filter(|s| !is_ours(s)).cloned().collect()
+    }
+
+    fn warned(&mut self, message: &str) {
+        if let Some(pair) = scan::no_transport(message) {
+            note(&mut self.unconnected, pair);
+        }
+        self.told_of_p2p(message);
+        note(&mut self.warnings, message.to_owned());
+    }
+
+    fn told(&mut self, message: &str, settings: &mut BTreeSet<(String, String)>) {
+        if let Some(channel) = message.strip_prefix("Channel ") {
+            self.told_of_channel(channel);
+        } else if let Some(version) = message.strip_prefix("NCCL version ") {
+            self.version = version.split_whitespace().next().map(str::to_owned).or(self.version.take());
+        } else if let Some(set) = setting(message) {
+            settings.insert(set);
+        } else {
+            self.told_of_p2p(message);
+        }
+    }
+
+    fn told_of_p2p(&mut self, message: &str) {
+        if message.starts_with("P2P is disabled between") {
+            note(&mut self.p2p_disabled, message.to_owned());
+        }
+    }
+
+    /// `00/24 : 0 1 2 3`, or `00/0 : 0[0] -> 1[1] via P2P/CUMEM`.
+    fn told_of_channel(&mut self, text: &str) {
+        if text.contains("->") {
+            match scan::link(text) {
+                Some(link) => self.links.push(link),
+                None => note(&mut self.unread, text.to_owned()),
+            }
+        } else if let Some(ring) = ring(text) {
+            self.rings.push(ring);
+        }
+    }
+}
+
+fn ring(text: &str) -> Option<Ring> {
+    let (channels, order) = text.split_once(" :")?;
+    let (channel, of) = channels.trim().split_once('/')?;
+    let order = order.split_whitespace().map(number).collect::<Option<Vec<usize>>>()?;
+    Some(Ring { channel: number(channel)?, of: number(of)?, order })
+}
+
+/// NCCL prints numbers as it understood them: `0x1` comes back as `1`.
+fn same(ours: &str, said: &str) -> bool {
+    let whole = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let (ours, said) = (ours.trim(), said.trim());
+    ours.eq_ignore_ascii_case(said) || whole(ours).is_some_and(|value| whole(said) == Some(value))
+}
+
+/// More different ones than anybody reads; one is enough to doubt or to contradict.
+const MOST: usize = 256;
+
+fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if list.len() < MOST && !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+#[cfg(test)]
+mod tests;

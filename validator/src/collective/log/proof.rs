@@ -1,0 +1,142 @@
+//! What a log proves of the way that an arm's data took. Absence of evidence is no proof: where NCCL said
+//! nothing of a pair that must have been connected, or something that nobody understands, it is unproven.
+
+use super::{Half, Link, Said};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an arm allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// GPUs reach each other's memory, all of them.
+    P2p,
+    /// None does.
+    NoP2p,
+}
+
+/// Which ranks must have been connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairs {
+    /// Neighbours on the ring of every channel.
+    Ring,
+    /// Each with every other: an alltoall ran.
+    All,
+}
+
+/// What comes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// It is as expected; which transports between how many pairs.
+    Proven(String),
+    /// It is not; one line each.
+    Disproven(Vec<String>),
+    /// It cannot be told, and why.
+    Unproven(String),
+}
+
+impl Said {
+    /// Whether `ranks` ranks were connected as expected.
+    #[must_use]
+    pub fn proves(&self, ranks: usize, expect: Expect, pairs: Pairs) -> Proof {
+        let against = self.against(expect);
+        if !against.is_empty() {
+            return Proof::Disproven(against);
+        }
+        match self.doubt(ranks, pairs) {
+            Some(why) => Proof::Unproven(why),
+            None => Proof::Proven(self.summary(ranks)),
+        }
+    }
+
+    /// Whatever contradicts the expectation.
+    fn against(&self, expect: Expect) -> Vec<String> {
+        let wanted = expect == Expect::P2p;
+        let mut wrong = BTreeMap::<_, BTreeSet<u32>>::new();
+        for link in self.links.iter().filter(|l| l.via.is_p2p() == Some(!wanted)) {
+            wrong.entry((link.from, link.to, link.text())).or_default().insert(link.channel);
+        }
+        let links = wrong
+            .iter()
+            .map(|((from, to, text), on)| format!("{from} -> {to} via {text} on {}", channels(on.len())));
+        let none = self.unconnected.iter().map(|(a, b)| format!("no transport between ranks {a} and {b}"));
+        let disabled = self.p2p_disabled.iter().filter(|_| wanted).cloned();
+        links.chain(none).chain(disabled).collect()
+    }
+
+    /// Whatever leaves it open.
+    fn doubt(&self, ranks: usize, pairs: Pairs) -> Option<String> {
+        if ranks < 2 {
+            return Some(format!("{ranks} ranks have nobody to talk to"));
+        }
+        if let Some(line) = self.unread.first() {
+            return Some(format!("not understood: Channel {line}"));
+        }
+        if self.links.is_empty() {
+            return Some("NCCL said nothing of any connection".to_owned());
+        }
+        if let Some(link) = self.links.iter().find(|l| l.via.is_p2p().is_none()) {
+            return Some(format!("unknown transport: {} -> {} via {}", link.from, link.to, link.via));
+        }
+        let strange = |link: &&Link| link.from >= ranks || link.to >= ranks || link.from == link.to;
+        if let Some(link) = self.links.iter().find(strange) {
+            return Some(format!("a connection {} -> {} among {ranks} ranks", link.from, link.to));
+        }
+        match pairs {
+            Pairs::Ring => self.missing_on_rings(ranks),
+            Pairs::All => self.missing_pair(ranks),
+        }
+    }
+
+    fn missing_pair(&self, ranks: usize) -> Option<String> {
+        let known = connected(self.links.iter(), |link| (link.from, link.to));
+        let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
+        let missing: Vec<_> = all.filter(|(from, to)| from != to && !known.contains(&(*from, *to))).collect();
+        let (from, to) = missing.first()?;
+        Some(format!("NCCL said nothing of {from} -> {to}{}", more(missing.len())))
+    }
+
+    fn missing_on_rings(&self, ranks: usize) -> Option<String> {
+        if self.rings.is_empty() {
+            return Some("NCCL named no ring".to_owned());
+        }
+        let everyone: BTreeSet<_> = (0..ranks).collect();
+        let known = connected(self.links.iter(), |link| (link.channel, link.from, link.to));
+        let mut missing = Vec::new();
+        for ring in &self.rings {
+            if ring.order.len() != ranks || ring.order.iter().copied().collect::<BTreeSet<_>>() != everyone {
+                return Some(format!("the ring of channel {} is not one of {ranks} ranks", ring.channel));
+            }
+            let next = ring.order.iter().cycle().skip(1);
+            let hops = ring.order.iter().zip(next).map(|(from, to)| (ring.channel, *from, *to));
+            missing.extend(hops.filter(|hop| !known.contains(hop)));
+        }
+        let (channel, from, to) = missing.first()?;
+        Some(format!("NCCL said nothing of {from} -> {to} on channel {channel}{}", more(missing.len())))
+    }
+
+    fn summary(&self, ranks: usize) -> String {
+        let via: BTreeSet<_> = self.links.iter().map(|l| l.via.clone()).collect();
+        let via: Vec<_> = via.iter().map(ToString::to_string).collect();
+        let pairs = connected(self.links.iter(), |link| (link.from, link.to)).len();
+        let on: BTreeSet<_> = self.links.iter().map(|l| l.channel).collect();
+        let all = ranks.saturating_mul(ranks.saturating_sub(1));
+        format!("{} between {pairs} of {all} ordered pairs, {}", via.join(" and "), channels(on.len()))
+    }
+}
+
+/// What both sides told of.
+fn connected<'a, K: Ord>(links: impl Iterator<Item = &'a Link>, key: impl Fn(&Link) -> K) -> BTreeSet<K> {
+    let mut halves = BTreeMap::<K, BTreeSet<Half>>::new();
+    for link in links {
+        halves.entry(key(link)).or_default().insert(link.half);
+    }
+    let whole = |told: &BTreeSet<Half>| told.contains(&Half::Both) || told.len() == 2;
+    halves.into_iter().filter(|(_, told)| whole(told)).map(|(key, _)| key).collect()
+}
+
+fn channels(count: usize) -> String {
+    if count == 1 { "1 channel".to_owned() } else { format!("{count} channels") }
+}
+
+fn more(missing: usize) -> String {
+    if missing > 1 { format!(" and of {} more", missing - 1) } else { String::new() }
+}

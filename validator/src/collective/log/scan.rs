@@ -1,0 +1,60 @@
+//! The parts of NCCL's lines: messages, links, settings. All of it answers `None` to what it does not know.
+
+use super::{Half, Link, Via};
+use std::str::FromStr;
+
+/// The first of `marks` in a line, and what stands behind it.
+pub(super) fn after<'a>(line: &'a str, marks: &[&'static str]) -> Option<(&'static str, &'a str)> {
+    let found = marks.iter().filter_map(|mark| line.split_once(mark).map(|parts| (*mark, parts)));
+    let (mark, (_, message)) = found.min_by_key(|(_, (before, _))| before.len())?;
+    Some((mark, message.trim()))
+}
+
+/// Digits and nothing else.
+pub(super) fn number<T: FromStr>(text: &str) -> Option<T> {
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// `00/0 : 0[0] -> 1[1] via P2P/CUMEM`; the brackets hold the GPU's number or its bus.
+pub(super) fn link(text: &str) -> Option<Link> {
+    let (channel, rest) = text.split_once(" : ")?;
+    let (ends, via) = rest.split_once(" via ")?;
+    let (from, to) = ends.split_once(" -> ")?;
+    let (to, half) = match to.trim().rsplit_once(' ') {
+        Some((to, "[send]")) => (to, Half::Send),
+        Some((to, "[receive]")) => (to, Half::Receive),
+        Some(_) => return None,
+        None => (to.trim(), Half::Both),
+    };
+    let channel = channel.trim();
+    let channel = number(channel.split_once('/').map_or(channel, |(channel, _)| channel))?;
+    let (via, suffix) = Via::read(via.trim());
+    Some(Link { channel, from: rank(from.trim())?, to: rank(to)?, half, via, suffix })
+}
+
+/// `3[90]`, or bare.
+fn rank(text: &str) -> Option<usize> {
+    let Some((rank, place)) = text.split_once('[') else { return number(text) };
+    let place = place.strip_suffix(']')?;
+    let plain = !place.is_empty() && place.bytes().all(|b| b.is_ascii_alphanumeric());
+    plain.then(|| number(rank)).flatten()
+}
+
+/// `NCCL_X set by environment to V`; numbers have a full stop behind them, words have not.
+pub(super) fn setting(message: &str) -> Option<(String, String)> {
+    let (name, value) =
+        message.split_once(" set by environment to ").or_else(|| message.split_once(" set to "))?;
+    let plain = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    let known = name.starts_with("NCCL_") && name.bytes().all(plain);
+    let value = value.trim();
+    let whole = value.strip_suffix('.').filter(|v| v.parse::<i64>().is_ok());
+    known.then(|| (name.to_owned(), whole.unwrap_or(value).to_owned()))
+}
+
+/// `No transport found for rank 3[90] -> rank 2[80]`.
+pub(super) fn no_transport(message: &str) -> Option<(usize, usize)> {
+    let (_, ends) = message.split_once("No transport found for rank ")?;
+    let (from, to) = ends.split_once(" -> rank ")?;
+    Some((rank(from.trim())?, rank(to.trim())?))
+}

@@ -1,0 +1,196 @@
+//! The best ring through all GPUs: the one whose slowest edge is fastest. NCCL's ring algorithms cannot be
+//! faster than that edge, so busbw at large sizes is judged against it. Exact.
+
+/// At most so many GPUs; the search remembers 2^15 sets of them.
+const MOST: usize = 16;
+
+/// A ring.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ring {
+    /// The GPUs in their order; the last sends to the first.
+    pub order: Vec<usize>,
+    /// Its slowest edge, in the matrix's unit.
+    pub slowest: f64,
+    /// From and to whom that edge leads.
+    pub edge: (usize, usize),
+}
+
+/// The best ring over `matrix[from][to]`. `None` where it cannot be told: fewer than 2 or more than 16
+/// GPUs, a matrix that is not square, or a pair without a positive, finite figure, which might have been
+/// part of it.
+#[must_use]
+pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
+    let edges = Edges::of(matrix)?;
+    let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
+    speeds.sort_by(f64::total_cmp);
+    speeds.dedup();
+    // The slowest of all always gives a ring; where one speed gives one, every slower one does.
+    let possible = speeds.partition_point(|speed| edges.ring(*speed).is_some());
+    let order = edges.ring(*speeds.get(possible.checked_sub(1)?)?)?;
+    let next = order.iter().cycle().skip(1);
+    let hops = order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, edges.speed(*from, *to)?)));
+    let (from, to, slowest) = hops.min_by(|a, b| a.2.total_cmp(&b.2))?;
+    Some(Ring { order, slowest, edge: (from, to) })
+}
+
+/// Every ordered pair's speed.
+struct Edges(Vec<Vec<f64>>);
+
+impl Edges {
+    fn of(matrix: &[Vec<Option<f64>>]) -> Option<Self> {
+        let size = matrix.len();
+        let square = (2..=MOST).contains(&size) && matrix.iter().all(|row| row.len() == size);
+        let cell = |from: usize, (to, value): (usize, &Option<f64>)| match value {
+            _ if from == to => Some(0.0),
+            Some(speed) if speed.is_finite() && *speed > 0.0 => Some(*speed),
+            _ => None,
+        };
+        let row = |(from, row): (usize, &Vec<_>)| row.iter().enumerate().map(|c| cell(from, c)).collect();
+        square.then(|| matrix.iter().enumerate().map(row).collect::<Option<Vec<_>>>()).flatten().map(Self)
+    }
+
+    fn speed(&self, from: usize, to: usize) -> Option<f64> {
+        self.0.get(from)?.get(to).copied()
+    }
+
+    fn all(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        let row = |(from, row): (usize, &Vec<f64>)| {
+            row.iter().enumerate().map(move |(to, speed)| (from, to, *speed)).collect::<Vec<_>>()
+        };
+        self.0.iter().enumerate().flat_map(row).filter(|(from, to, _)| from != to)
+    }
+
+    /// A ring of edges that are at least so fast. `ends[set]`: where a path from GPU 0 through exactly the
+    /// GPUs of `set` can end, one bit each.
+    fn ring(&self, least: f64) -> Option<Vec<usize>> {
+        let size = self.0.len();
+        let mut to = vec![0_u32; size];
+        for (from, target, speed) in self.all() {
+            if let Some(bits) = to.get_mut(from).filter(|_| speed >= least) {
+                *bits |= 1 << target;
+            }
+        }
+        let mut ends = vec![0_u32; 1 << size];
+        *ends.get_mut(1)? = 1;
+        for set in (1..1_usize << size).step_by(2) {
+            let here = ends.get(set).copied().unwrap_or(0);
+            for (last, bits) in to.iter().enumerate().filter(|(last, _)| here & (1 << last) != 0) {
+                debug_assert!(set & (1 << last) != 0);
+                for next in (0..size).filter(|next| bits & (1 << next) != 0 && set & (1 << next) == 0) {
+                    *ends.get_mut(set | (1 << next))? |= 1 << next;
+                }
+            }
+        }
+        way_back(&to, &ends)
+    }
+}
+
+/// Follows the sets from the full one back to GPU 0.
+fn way_back(to: &[u32], ends: &[u32]) -> Option<Vec<usize>> {
+    let size = to.len();
+    let mut set = (1_usize << size) - 1;
+    let mut order = Vec::new();
+    let mut target = 0;
+    for _ in 0..size {
+        let here = ends.get(set)?;
+        let leads =
+            |gpu: &usize| here & (1 << gpu) != 0 && to.get(*gpu).is_some_and(|b| b & (1 << target) != 0);
+        let gpu = (0..size).find(leads)?;
+        order.push(gpu);
+        set &= !(1 << gpu);
+        target = gpu;
+    }
+    order.reverse();
+    Some(order)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(size: usize, speed: impl Fn(usize, usize) -> f64) -> Vec<Vec<Option<f64>>> {
+        let row = |from| (0..size).map(|to| (from != to).then(|| speed(from, to))).collect();
+        (0..size).map(row).collect()
+    }
+
+    /// All orders that begin with GPU 0.
+    fn slowest_by_trying_all(matrix: &[Vec<Option<f64>>]) -> f64 {
+        fn go(matrix: &[Vec<Option<f64>>], order: &mut Vec<usize>, least: f64) -> f64 {
+            let last = *order.last().unwrap();
+            if order.len() == matrix.len() {
+                return least.min(matrix[last][0].unwrap());
+            }
+            let mut best = 0.0_f64;
+            for next in (0..matrix.len()).filter(|n| !order.contains(n)).collect::<Vec<_>>() {
+                order.push(next);
+                best = best.max(go(matrix, order, least.min(matrix[last][next].unwrap())));
+                order.pop();
+            }
+            best
+        }
+        go(matrix, &mut vec![0], f64::INFINITY)
+    }
+
+    /// Document 002: four GPUs to a socket, 25.5 GB/s inside and 20.57 to 22.53 across.
+    #[test]
+    fn two_sockets_are_crossed_twice_where_it_is_fastest() {
+        let speed = |from: usize, to: usize| match (from / 4 == to / 4, from, to) {
+            (true, ..) => 25.5,
+            (_, 1, 6) => 22.53,
+            (_, 4, 3) => 22.1,
+            _ => 20.57,
+        };
+        let ring = best_ring(&matrix(8, speed)).unwrap();
+        assert_eq!((ring.slowest, ring.edge), (22.1, (4, 3)));
+        let mut all = ring.order.clone();
+        all.sort_unstable();
+        assert_eq!((all, ring.order[0]), ((0..8).collect(), 0));
+    }
+
+    #[test]
+    fn no_order_is_better() {
+        let mut word = 1_u64;
+        for size in [2, 3, 4, 5, 6, 7] {
+            for _ in 0..12 {
+                let mut next = || {
+                    word =
+                        word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (word >> 50) as f64 + 1.0
+                };
+                let cells: Vec<Vec<f64>> = (0..size).map(|_| (0..size).map(|_| next()).collect()).collect();
+                let matrix = matrix(size, |from, to| cells[from][to]);
+                assert_eq!(best_ring(&matrix).unwrap().slowest, slowest_by_trying_all(&matrix), "{matrix:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_gpus_are_both_directions() {
+        let ring = best_ring(&matrix(2, |from, _| if from == 0 { 50.0 } else { 40.0 })).unwrap();
+        assert_eq!(ring, Ring { order: vec![0, 1], slowest: 40.0, edge: (1, 0) });
+    }
+
+    #[test]
+    fn sixteen_gpus_are_searched_in_a_moment() {
+        let matrix =
+            matrix(
+                16,
+                |from, to| if (from + 5) % 16 == to { 9.0 } else { 1.0 + (from * 16 + to) as f64 / 256.0 },
+            );
+        let start = std::time::Instant::now();
+        assert_eq!(best_ring(&matrix).unwrap().slowest, 9.0);
+        assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn what_was_not_measured_leaves_it_open() {
+        let mut missing = matrix(4, |_, _| 1.0);
+        missing[2][3] = None;
+        assert_eq!(best_ring(&missing), None);
+        assert_eq!(best_ring(&matrix(4, |_, _| f64::NAN)), None);
+        assert_eq!(best_ring(&matrix(17, |_, _| 1.0)), None);
+        assert_eq!(best_ring(&matrix(1, |_, _| 1.0)), None);
+        assert_eq!(best_ring(&[vec![None, Some(1.0)], vec![Some(1.0)]]), None);
+        assert_eq!(best_ring(&[]), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! A run in the shape of nccl-tests' `-J` output, its file version 1: the same keys, and its types, among
+//! them roots and truths that are texts. Figures are not rounded.
+
+use super::{Device, Head, average, redop, root, wrong};
+use crate::collective::{Row, Timed};
+use serde_json::{Map, Value, json};
+
+/// What only the caller knows. Times as `2026-11-20 10:24:45`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run<'a> {
+    /// When it began.
+    pub start: &'a str,
+    /// When it ended.
+    pub end: &'a str,
+    /// The command line.
+    pub args: &'a [String],
+    /// What was set for NCCL.
+    pub environment: &'a [(String, String)],
+    /// What went wrong, each in one line.
+    pub errors: &'a [String],
+}
+
+/// The whole file.
+#[must_use]
+pub fn json(head: &Head<'_>, rows: &[Row], run: &Run<'_>) -> Value {
+    let wrong = wrong(rows);
+    let environment: Vec<_> = run.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    json!({
+        "version": 1,
+        "start_time": run.start,
+        "args": run.args,
+        "env": environment,
+        "nccl_version": head.library,
+        "config": config(head),
+        "results": rows.iter().map(|row| result(row, head.sweep.iterations)).collect::<Vec<_>>(),
+        "out_of_bounds": { "count": wrong, "okay": truth(wrong == 0) },
+        "average_bus_bandwidth": { "bandwidth": average(rows), "okay": "unchecked" },
+        "errors": run.errors,
+        "end_time": run.end,
+    })
+}
+
+fn config(head: &Head<'_>) -> Value {
+    let sweep = head.sweep;
+    let (step, value) =
+        if sweep.factor > 1 { ("step_factor", sweep.factor) } else { ("step_bytes", sweep.step) };
+    let mut config = json!({
+        "nthreads": 1,
+        "ngpus": head.gpus,
+        "minimum_bytes": sweep.from,
+        "maximum_bytes": sweep.to,
+        "warmup_iters": sweep.warmups,
+        "iterations": sweep.iterations,
+        "aggregated_iterations": 1,
+        "validation": u8::from(sweep.check),
+        "graph": 0,
+        "blocking_collectives": truth(false),
+        "parallel_init": truth(false),
+        "devices": head.devices.iter().map(device).collect::<Vec<_>>(),
+    });
+    if let Some(keys) = config.as_object_mut() {
+        keys.insert(step.to_owned(), value.into());
+    }
+    config
+}
+
+fn device(device: &Device) -> Value {
+    let bdf = device.bdf;
+    json!({
+        "rank": device.rank,
+        "group": 0,
+        "pid": device.pid,
+        "hostname": device.host,
+        "device": device.ordinal,
+        "device_hex": format!("{:04x}:{:02x}:{:02x}", bdf.domain, bdf.bus, bdf.device),
+        "device_info": device.name,
+    })
+}
+
+fn result(row: &Row, iterations: u32) -> Value {
+    json!({
+        "size": row.bytes,
+        "count": row.count,
+        "type": row.data.name(),
+        "redop": redop(row),
+        "root": format!("{:>6}", root(row)),
+        "out_of_place": timed(row, &row.out_of_place),
+        "in_place": timed(row, &row.in_place),
+        "actual_iterations": iterations,
+        "experiment_name": "",
+    })
+}
+
+fn timed(row: &Row, timed: &Timed) -> Value {
+    let mut figures = Map::new();
+    figures.insert("time".to_owned(), timed.us.into());
+    figures.insert("alg_bw".to_owned(), row.algbw(timed).into());
+    figures.insert("bus_bw".to_owned(), row.busbw(timed).into());
+    figures.insert("nwrong".to_owned(), timed.wrong.as_ref().map(|wrong| wrong.count).into());
+    figures.into()
+}
+
+fn truth(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}

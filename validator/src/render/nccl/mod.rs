@@ -1,0 +1,76 @@
+//! What a run of a collective looks like: nccl-tests' table byte for byte, its JSON, and the table of what
+//! P2P is worth. Whoever reads or parses nccl-tests' output can read ours.
+
+mod gain;
+mod json;
+mod number;
+mod table;
+
+pub use gain::{gain_of, gain_table};
+pub use json::{Run, json};
+pub use table::{columns, head, row, tail};
+
+use crate::collective::{Collective, Row, Sweep};
+use crate::pcie::model::Bdf;
+
+/// One rank's GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The rank.
+    pub rank: usize,
+    /// Its process.
+    pub pid: u32,
+    /// The host's name.
+    pub host: String,
+    /// CUDA's number of the GPU.
+    pub ordinal: usize,
+    /// Its address.
+    pub bdf: Bdf,
+    /// The model.
+    pub name: String,
+}
+
+/// What was run, on what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Head<'a> {
+    /// firstlight's version.
+    pub version: &'a str,
+    /// NCCL's: 22907 for 2.29.7.
+    pub library: u32,
+    /// The run over sizes.
+    pub sweep: &'a Sweep,
+    /// GPUs of each process: all of them, or 1.
+    pub gpus: usize,
+    /// Every rank.
+    pub devices: &'a [Device],
+}
+
+/// The reduction's column. The exchange with the neighbours reduces nothing; nccl-tests names it all the same.
+fn redop(row: &Row) -> &'static str {
+    match row.op {
+        Some(op) => op.name(),
+        None if row.collective == Collective::Sendrecv => "sum",
+        None => "none",
+    }
+}
+
+/// The root's column: -1 where there is none.
+fn root(row: &Row) -> String {
+    row.root.map_or_else(|| "-1".to_owned(), |root| root.to_string())
+}
+
+/// Placements with wrong elements, as nccl-tests counts what is out of bounds.
+fn wrong(rows: &[Row]) -> usize {
+    let timed = rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]);
+    timed.filter(|t| t.wrong.as_ref().is_some_and(|w| w.count > 0)).count()
+}
+
+/// The mean bus bandwidth of all rows and placements, GB/s.
+#[expect(clippy::cast_precision_loss, reason = "rows are few")]
+fn average(rows: &[Row]) -> f64 {
+    let all = rows.iter().map(|row| row.busbw(&row.out_of_place) + row.busbw(&row.in_place));
+    if rows.is_empty() { 0.0 } else { all.sum::<f64>() / (2 * rows.len()) as f64 }
+}
+
+#[cfg(test)]
+mod tests;
