@@ -13,6 +13,8 @@ use toml::Table;
 const KERNELS: &[(&str, &[usize])] = &[
     ("fl_fill", &[8, 8, 8, 8]),
     ("fl_check", &[8, 8, 8, 8, 8, 8]),
+    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4]),
+    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8]),
     ("fl_copy16", &[8, 8, 8]),
     ("fl_copy_words", &[8, 8, 8]),
     ("fl_copy_vec", &[8, 8, 8]),
@@ -157,38 +159,102 @@ fn no_image_names_a_folder_or_a_source_file() {
     }
 }
 
-/// (seed, i, word)
-fn vectors() -> Vec<(u64, u64, u32)> {
-    let file = table(&folder().join("pattern-vectors.toml"));
-    let number = |of: &toml::Value, key: &str| {
-        let text = of[key].as_str().unwrap().strip_prefix("0x").unwrap();
-        u64::from_str_radix(text, 16).unwrap()
-    };
-    let vectors = file["vectors"].as_array().unwrap();
-    let read = |v| (number(v, "seed"), number(v, "i"), u32::try_from(number(v, "word")).unwrap());
-    vectors.iter().map(read).collect()
+/// The known values in a file of vectors.
+fn vectors(file: &str) -> Vec<toml::Value> {
+    let table = table(&folder().join(file));
+    table["vectors"].as_array().unwrap().clone()
 }
 
-/// The kernels' own source, by the host's compiler. What differs between it and a GPU's is not the
-/// arithmetic of unsigned numbers.
-#[test]
-fn the_pattern_has_its_known_values() {
-    let vectors = vectors();
-    assert!(vectors.len() >= 16 && vectors.iter().any(|(_, i, _)| *i > u64::from(u32::MAX)));
-    let calls: String =
-        vectors.iter().map(|(seed, i, _)| format!("printf(\"%u\\n\", word({seed}ull, {i}ull));\n")).collect();
+fn hex(of: &toml::Value, key: &str) -> u64 {
+    u64::from_str_radix(of[key].as_str().unwrap().strip_prefix("0x").unwrap(), 16).unwrap()
+}
+
+/// What a C program says, line by line, that includes a header of the kernels': their own source, by the
+/// host's compiler. What differs between it and a GPU's is not the arithmetic of whole numbers.
+fn on_the_host(header: &str, main: &str) -> Vec<u64> {
     let program =
-        format!("#include <stdio.h>\n#include \"word.cuh\"\nint main(void) {{\n{calls}return 0;\n}}\n");
+        format!("#include <stdio.h>\n#include \"{header}\"\nint main(void) {{\n{main}return 0;\n}}\n");
     let work = tempfile::tempdir().unwrap();
-    let (source, binary) = (work.path().join("word.c"), work.path().join("word"));
+    let (source, binary) = (work.path().join("program.c"), work.path().join("program"));
     fs::write(&source, program).unwrap();
-    let words = ["-Werror", "-w", "-D__device__=", "-D__forceinline__=inline", "-I"];
+    let words = ["-Werror", "-w", "-O1", "-D__device__=", "-D__forceinline__=inline", "-I"];
     let built = Command::new("gcc").args(words).arg(folder()).arg(&source).arg("-o").arg(&binary).status();
     assert!(built.unwrap().success());
     let output = Command::new(binary).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let found: Vec<u32> = said.lines().map(|l| l.parse().unwrap()).collect();
-    assert_eq!(found, vectors.iter().map(|(_, _, word)| *word).collect::<Vec<_>>());
+    said.lines().map(|l| l.parse().unwrap()).collect()
+}
+
+#[test]
+fn the_pattern_has_its_known_values() {
+    let vectors = vectors("pattern-vectors.toml");
+    assert!(vectors.len() >= 16 && vectors.iter().any(|v| hex(v, "i") > u64::from(u32::MAX)));
+    let call = |v| format!("printf(\"%u\\n\", word({}ull, {}ull));\n", hex(v, "seed"), hex(v, "i"));
+    let found = on_the_host("word.cuh", &vectors.iter().map(call).collect::<String>());
+    assert_eq!(found, vectors.iter().map(|v| hex(v, "word")).collect::<Vec<_>>());
+}
+
+/// Of a vector: its element's bytes, and the arguments of `values_of`.
+fn asked(vector: &toml::Value) -> (u64, String) {
+    let (bytes, data) = match vector["data"].as_str().unwrap() {
+        "int32" => (4, "INT32"),
+        "half" => (2, "HALF"),
+        "float" => (4, "FLOAT"),
+        "double" => (8, "DOUBLE"),
+        "bfloat16" => (2, "BFLOAT16"),
+        other => panic!("{other}"),
+    };
+    let op = vector["op"].as_str().unwrap().to_uppercase();
+    let ranks = if op == "COPY" { 1 } else { vector["ranks"].as_integer().unwrap() };
+    let [rank, range, scale] = ["rank", "range", "scale"].map(|key| vector[key].as_integer().unwrap());
+    let powers = u32::from(vector["powers"].as_bool().unwrap());
+    let seed = hex(vector, "seed");
+    (bytes, format!("{seed}ull, {rank}, {ranks}, {data}, {op}, {range}u, {scale}, {powers}"))
+}
+
+/// Each vector's element stands in every place of a group once: so many groups are made.
+#[test]
+fn the_values_of_collectives_have_their_known_bits() {
+    let vectors = vectors("value-vectors.toml");
+    assert!(vectors.len() > 30);
+    let calls = |vector| {
+        let (bytes, asked) = asked(vector);
+        let group = |place| {
+            let i = hex(vector, "i").wrapping_sub(place);
+            let bits =
+                format!("bits = 0; __builtin_memcpy(&bits, (char *)group + {}, {bytes});", place * bytes);
+            format!("make_group(group, &values, {bytes}, {i}ull); {bits} printf(\"%llu\\n\", bits);\n")
+        };
+        let groups: String = (0..16 / bytes).map(group).collect();
+        format!(
+            "{{ const Values values = values_of({asked}); u32 group[GROUP_WORDS]; u64 bits;\n{groups}}}\n"
+        )
+    };
+    let found = on_the_host("values.cuh", &vectors.iter().map(calls).collect::<String>());
+    let places = |v| usize::try_from(16 / asked(v).0).unwrap();
+    let wanted: Vec<_> = vectors.iter().flat_map(|v| vec![hex(v, "bits"); places(v)]).collect();
+    assert_eq!(found, wanted);
+}
+
+/// The kernels' way to a remainder, where it could be off by one, against the processor's.
+#[test]
+fn remainders_are_right_at_both_ends_of_every_quotient() {
+    let program = "
+        const u32 ranges[] = {1, 2, 3, 5, 7, 255, 256, 257, 65535, 65536, 641, 6700417, 2097151, 16777215, 2147483647,
+                              2147483648u, 2147483649u, 2863311531u, 4294967294u, 4294967295u};
+        u64 looked = 0, wrong = 0;
+        for (u32 n = 0; n < sizeof ranges / sizeof *ranges; n++)
+            for (u64 k = 0; k < 200000; k++) {
+                const u32 range = ranges[n], most = 0xFFFFFFFFu / range;
+                const u32 quotient = k < 100000 ? (u32)k : most - (u32)(k - 100000);
+                for (u32 d = 0; d < 3; d++) {
+                    const u32 w = quotient * range + d - 1;
+                    looked++, wrong += modulo(w, range, 0xFFFFFFFFu / range) != w % range;
+                }
+            }
+        printf(\"%llu\\n%llu\\n\", looked, wrong);
+    ";
+    assert_eq!(on_the_host("values.cuh", program), [20 * 200_000 * 3, 0]);
 }
 
 /// A wrong word on its command line must not be taken for "write everything".

@@ -2,6 +2,7 @@
 
 #include "atomics.cu"
 #include "copy.cu"
+#include "nccl.cu"
 #include "pattern.cu"
 #include "pingpong.cu"
 #include "time.cu"

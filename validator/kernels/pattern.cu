@@ -2,6 +2,7 @@
 // owner sees is the truth that a peer's transfer is held against.
 
 #include "common.cuh"
+#include "tally.cuh"
 
 // dst[k] = word(seed, first + k). Plain stores: the end of a kernel makes them visible to all.
 extern "C" __global__ void fl_fill(u32 *dst, u64 words, u64 seed, u64 first) {
@@ -16,23 +17,14 @@ extern "C" __global__ void fl_fill(u32 *dst, u64 words, u64 seed, u64 first) {
     for (u64 k = part.head + part.vectors * WORDS_PER_VECTOR + me; k < words; k += all) dst[k] = word(seed, first + k);
 }
 
-// What is wrong, and how: the words of fl_check's `out`, in their order.
-struct Tally {
-    u64 wrong, zero, sentinel, first, last, looked;
-};
-
 // What a run is held against: `expected` must be there, `sentinel` was there before.
 struct Question {
     u64 first, expected, sentinel;
 };
 
 static __device__ __forceinline__ void judge(Tally &tally, const Question &asked, u64 k, u32 found) {
-    if (found == word(asked.expected, asked.first + k)) return;
-    tally.wrong += 1;
-    tally.zero += found == 0;
-    tally.sentinel += found == word(asked.sentinel, asked.first + k);
-    if (k < tally.first) tally.first = k;
-    if (k > tally.last) tally.last = k;
+    if (found != word(asked.expected, asked.first + k))
+        count_wrong(tally, k, found == 0, found == word(asked.sentinel, asked.first + k));
 }
 
 static __device__ __forceinline__ void check_word(Tally &tally, const Question &asked, const u32 *src, u64 k) {
@@ -46,24 +38,6 @@ static __device__ __forceinline__ u32 differ(const Question &asked, u64 k, const
 #pragma unroll
     for (u32 c = 0; c < WORDS_PER_VECTOR; c++) bits |= found[c] ^ word(asked.expected, asked.first + k + c);
     return bits;
-}
-
-// Adds up a warp's tallies in its first lane. `lanes` of the warp exist (a block's last warp may be
-// short), and all of them come here together.
-static __device__ __forceinline__ void gather(Tally &tally, u32 lane, u32 lanes) {
-    const u32 mask = lanes == 32 ? 0xFFFFFFFFu : (1u << lanes) - 1;
-    for (u32 step = 16; step > 0; step /= 2) {
-        const u64 wrong = __shfl_down_sync(mask, tally.wrong, step), zero = __shfl_down_sync(mask, tally.zero, step);
-        const u64 sentinel = __shfl_down_sync(mask, tally.sentinel, step), looked = __shfl_down_sync(mask, tally.looked, step);
-        const u64 first = __shfl_down_sync(mask, tally.first, step), last = __shfl_down_sync(mask, tally.last, step);
-        if (lane + step >= lanes) continue;
-        tally.wrong += wrong;
-        tally.zero += zero;
-        tally.sentinel += sentinel;
-        if (first < tally.first) tally.first = first;
-        if (last > tally.last) tally.last = last;
-        tally.looked += looked;
-    }
 }
 
 // Vectors in flight per thread: with fewer, a memory of 5 TB/s waits for its own latency.
@@ -109,23 +83,11 @@ extern "C" __global__ void fl_check(const u32 *src, u64 words, u64 first, u64 ex
     const u64 me = thread_number(), all = thread_count();
     const Question asked = {first, expected, sentinel};
     const Parts part = parts(src, words);
-    Tally tally = {0, 0, 0, ~0ull, 0, 0};
+    Tally tally = nothing();
 
     for (u64 k = me; k < part.head; k += all) check_word(tally, asked, src, k);
     for (u64 v = me; v < part.vectors; v += CHECK_DEPTH * all) check_vectors(tally, asked, src, part, v, all);
     for (u64 k = part.head + part.vectors * WORDS_PER_VECTOR + me; k < words; k += all)
         check_word(tally, asked, src, k);
-
-    // No thread has left: every warp is whole here, but for the lanes that its block never had.
-    const u32 lane = threadIdx.x % 32, rest = blockDim.x - (threadIdx.x - lane);
-    gather(tally, lane, rest < 32 ? rest : 32);
-    if (lane != 0) return;
-    // Only this kernel writes `out`, and the host reads it after its end: the device's scope is enough.
-    atomicAdd(out + 5, tally.looked);
-    if (tally.wrong == 0) return;
-    atomicAdd(out, tally.wrong);
-    atomicAdd(out + 1, tally.zero);
-    atomicAdd(out + 2, tally.sentinel);
-    atomicMin(out + 3, tally.first);
-    atomicMax(out + 4, tally.last);
+    add_up(tally, out);
 }

@@ -1,13 +1,13 @@
-//! All GPUs of the machine together, each with a context. Opening them is what costs seconds, so it
-//! is done once for all tests of a worker.
+//! All GPUs of the machine together, or some of them, each with a context. Opening them is what costs
+//! seconds, so it is done once for all tests of a worker.
 
 use super::cuda::{self, Gpu, GpuError};
 use crate::pcie::model::Bdf;
 
-/// All GPUs that CUDA sees, in its order.
+/// All GPUs that CUDA sees, in its order, or those that were asked for.
 #[derive(Debug)]
 pub struct Clique {
-    /// The GPUs; the n-th has ordinal n.
+    /// The GPUs; of all of them the n-th has ordinal n.
     pub gpus: Vec<Gpu>,
     /// The CUDA version that the driver offers.
     pub cuda: String,
@@ -19,8 +19,30 @@ impl Clique {
     /// # Errors
     /// CUDA cannot be started, or a GPU cannot be used.
     pub fn open() -> Result<Self, GpuError> {
+        Self::of(0..cuda::count()?)
+    }
+
+    /// Starts CUDA and a context on these GPUs only, by CUDA's numbers, in this order: a process of one
+    /// rank must not take memory of other ranks' GPUs.
+    ///
+    /// # Errors
+    /// As `open`; a number without a GPU, or twice.
+    pub fn open_only(ordinals: &[usize]) -> Result<Self, GpuError> {
+        let count = cuda::count()?;
+        for (at, n) in ordinals.iter().enumerate() {
+            if *n >= count {
+                return Err(GpuError::Nonsense(format!("there is no GPU {n}: CUDA sees {count}")));
+            }
+            if ordinals.iter().take(at).any(|before| before == n) {
+                return Err(GpuError::Nonsense(format!("GPU {n} is asked for twice")));
+            }
+        }
+        Self::of(ordinals.iter().copied())
+    }
+
+    fn of(ordinals: impl Iterator<Item = usize>) -> Result<Self, GpuError> {
         let cuda = cuda::version()?;
-        Ok(Self { gpus: cuda::open_all()?, cuda })
+        Ok(Self { gpus: ordinals.map(cuda::open).collect::<Result<_, _>>()?, cuda })
     }
 
     /// How many.
@@ -35,7 +57,7 @@ impl Clique {
         self.gpus.is_empty()
     }
 
-    /// GPU `n`.
+    /// The `n`-th: GPU `n` where all are open.
     #[must_use]
     pub fn gpu(&self, n: usize) -> Option<&Gpu> {
         self.gpus.get(n)

@@ -33,6 +33,11 @@ pub(super) fn make_current(api: &Api, handle: sys::CUcontext, ordinal: usize) ->
     Ok(())
 }
 
+/// Forgets which context is current: for calls into libraries that change it.
+pub(in crate::gpu) fn forget_current() {
+    CURRENT.set(ptr::null_mut());
+}
+
 impl Context {
     /// Retains the primary context of a device and loads the kernels into it.
     pub(super) fn retain(

@@ -45,17 +45,27 @@ pub(in crate::gpu) fn version() -> Result<String, GpuError> {
     Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
 }
 
-/// All GPUs that CUDA sees, in its order, each with a context in which the kernels are loaded.
+/// How many GPUs CUDA sees.
 ///
 /// # Errors
-/// CUDA cannot be started, or a GPU cannot be used.
-pub(in crate::gpu) fn open_all() -> Result<Vec<Gpu>, GpuError> {
+/// CUDA cannot be started.
+pub(in crate::gpu) fn count() -> Result<usize, GpuError> {
     let api = api()?;
     let mut count = 0;
     // SAFETY: one int is written.
     let code = unsafe { (api.device_count)(&raw mut count) };
     api.check("cuDeviceGetCount", code, || "counting GPUs".to_owned())?;
-    (0..count).map(|n| Gpu::open(api, n)).collect()
+    usize::try_from(count).map_err(|_| GpuError::Nonsense(format!("CUDA sees {count} GPUs")))
+}
+
+/// The GPU that has number `ordinal` among those that CUDA sees, with a context in which the kernels are
+/// loaded.
+///
+/// # Errors
+/// CUDA cannot be started, or the GPU cannot be used.
+pub(in crate::gpu) fn open(ordinal: usize) -> Result<Gpu, GpuError> {
+    let n = c_int::try_from(ordinal).map_err(|_| GpuError::Nonsense(format!("there is no GPU {ordinal}")))?;
+    Gpu::open(api()?, n)
 }
 
 impl Gpu {
@@ -95,6 +105,11 @@ impl Gpu {
         })
     }
 
+    /// For NCCL, which starts on the GPU whose context is current.
+    pub(in crate::gpu) fn make_current(&self) -> Result<(), GpuError> {
+        self.context.bind()
+    }
+
     /// Free and total memory, bytes.
     ///
     /// # Errors
@@ -106,6 +121,39 @@ impl Gpu {
         let code = unsafe { (self.context.api.memory_info)(&raw mut free, &raw mut total) };
         self.context.check("cuMemGetInfo", code, || format!("GPU {}: its memory", self.ordinal))?;
         Ok((free as u64, total as u64))
+    }
+}
+
+/// How network cards may reach a GPU's memory, as the driver says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectRdma {
+    /// GPUDirect RDMA in its old form, which the module `nvidia_peermem` carries.
+    pub peer_memory: bool,
+    /// GPUDirect RDMA by dma-buf.
+    pub dma_buf: bool,
+    /// Also for mapped memory, which NCCL takes.
+    pub mapped: bool,
+}
+
+impl Gpu {
+    /// How network cards may reach its memory. A driver that does not know an attribute does not offer
+    /// what it stands for.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn direct_rdma(&self) -> Result<DirectRdma, GpuError> {
+        const UNKNOWN: i32 = 1; // CUDA_ERROR_INVALID_VALUE
+        let n = c_int::try_from(self.ordinal).unwrap_or_default();
+        let asked = Device { api: self.context.api, device: self.context.device, n };
+        let offers = |attribute| match asked.attribute(attribute) {
+            Err(error) if error.code() == Some(UNKNOWN) => Ok(false),
+            other => other.map(|value| value != 0),
+        };
+        Ok(DirectRdma {
+            peer_memory: offers(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED)?,
+            dma_buf: offers(Attribute::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED)?,
+            mapped: offers(Attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)?,
+        })
     }
 }
 

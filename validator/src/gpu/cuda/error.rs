@@ -35,6 +35,20 @@ pub enum GpuError {
         /// What the call was for.
         doing: String,
     },
+    /// A call into NCCL failed.
+    #[error("{doing}: {call} says {code} {name}{}", after_colon(last))]
+    Nccl {
+        /// The function.
+        call: &'static str,
+        /// What it returned, a `ncclResult_t`; newer versions may have more of them than older ones.
+        code: i32,
+        /// NCCL's words for that.
+        name: String,
+        /// What the call was for.
+        doing: String,
+        /// What NCCL says of its last error, in one line; may be empty.
+        last: String,
+    },
     /// Work on a GPU does not end.
     #[error("{doing}: no end within {:.1} s", after.as_secs_f64())]
     Hang {
@@ -78,11 +92,15 @@ pub fn is_spoiled() -> bool {
 }
 
 impl GpuError {
-    pub(super) fn library(library: &'static str, why: &dyn std::error::Error) -> Self {
-        Self::Library { library, why: why.to_string() }
+    pub(in crate::gpu) fn library(library: &'static str, why: &dyn std::error::Error) -> Self {
+        // The error itself only says that loading failed; its source holds the loader's words, as a rule
+        // with the name first.
+        let words = why.source().map_or_else(|| why.to_string(), ToString::to_string);
+        let name = format!("{library}: ");
+        Self::Library { library, why: words.strip_prefix(&name).unwrap_or(&words).to_owned() }
     }
 
-    pub(super) const fn symbol(library: &'static str, symbol: &'static str) -> Self {
+    pub(in crate::gpu) const fn symbol(library: &'static str, symbol: &'static str) -> Self {
         Self::Symbol { library, symbol }
     }
 
@@ -99,7 +117,7 @@ impl GpuError {
         Self::Hang { doing: doing.to_owned(), after }
     }
 
-    /// The number that a call returned, where one did.
+    /// The number that a call of the CUDA driver returned, where one did.
     #[must_use]
     pub const fn code(&self) -> Option<i32> {
         match self {
@@ -117,9 +135,28 @@ impl GpuError {
     }
 }
 
+fn after_colon(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {text}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_nccl_says_what_nccl_says() {
+        let error = |last: &str| GpuError::Nccl {
+            call: "ncclAllReduce",
+            code: 2,
+            name: "unhandled system error".into(),
+            doing: "GPU 1: all_reduce of 8 float".into(),
+            last: last.into(),
+        };
+        let line = "GPU 1: all_reduce of 8 float: ncclAllReduce says 2 unhandled system error";
+        assert_eq!(error("").to_string(), line);
+        assert_eq!(error("no socket").to_string(), format!("{line}: no socket"));
+        assert!(!error("").is_sticky() && !is_spoiled());
+    }
 
     #[test]
     fn an_error_names_number_name_call_and_purpose() {

@@ -28,6 +28,8 @@ macro_rules! kernels {
 kernels! {
     fill = c"fl_fill";
     check = c"fl_check";
+    nccl_fill = c"fl_nccl_fill";
+    nccl_check = c"fl_nccl_check";
     copy16 = c"fl_copy16";
     copy_words = c"fl_copy_words";
     spin = c"fl_spin";

@@ -1,6 +1,6 @@
 //! The CUDA driver: contexts, memory, streams, kernels. Types are cudarc's bindings; the calls are
 //! our own table, because cudarc's panic where a library or a symbol is missing and turn a code
-//! that their enum does not know into undefined behaviour. All of the program's `unsafe` is here.
+//! that their enum does not know into undefined behaviour. With `nccl` beside it, it holds all of the program's `unsafe`.
 
 mod api;
 mod context;
@@ -18,9 +18,11 @@ mod play;
 mod share;
 mod stream;
 mod tally;
+mod values;
 
-pub use device::Gpu;
-pub(super) use device::{open_all, version};
+pub(super) use context::forget_current;
+pub use device::{DirectRdma, Gpu};
+pub(super) use device::{count, open, version};
 pub use error::{GpuError, is_spoiled};
 pub use event::Event;
 pub use memory::{Buffer, Span};
@@ -30,3 +32,4 @@ pub use play::{Pingpong, Round};
 pub use share::{Exported, IpcHandle};
 pub use stream::Stream;
 pub use tally::{Checked, Tally};
+pub use values::ValuesExpected;

@@ -135,7 +135,7 @@ impl Stream {
     ///
     /// # Errors
     /// What the work came to.
-    pub fn is_idle(&self) -> Result<bool, GpuError> {
+    pub fn done(&self) -> Result<bool, GpuError> {
         self.context.bind()?;
         // SAFETY: the handle is alive.
         let code = unsafe { (self.context.api.stream_query)(self.handle) };
@@ -168,6 +168,12 @@ impl Stream {
                 std::hint::spin_loop();
             }
         }
+    }
+
+    /// For NCCL, which queues work of its own here: the handle, with its GPU's context current.
+    pub(in crate::gpu) fn handle(&self) -> Result<sys::CUstream, GpuError> {
+        self.context.bind()?;
+        Ok(self.handle)
     }
 
     pub(super) fn said(

@@ -10,24 +10,24 @@ use super::stream::Stream;
 /// Numbers of a check, bytes.
 const BYTES: u64 = 64;
 
-/// What `Stream::check` counted.
+/// What a check counted: `Stream::check` words, `Stream::check_values` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Checked {
-    /// Words that were looked at.
+    /// How many were looked at.
     pub looked: u64,
-    /// Words that are not what they should be.
+    /// How many are not what they should be.
     pub wrong: u64,
-    /// Of those, words that are 0.
+    /// Of those, how many are 0.
     pub zeros: u64,
-    /// Of those, words that still hold the sentinel.
+    /// Of those, how many still hold the sentinel; of elements this is not asked.
     pub sentinels: u64,
-    /// The first wrong word; `None` when none is wrong.
+    /// The first wrong one; `None` when none is wrong.
     pub first: Option<u64>,
-    /// The last wrong word.
+    /// The last wrong one.
     pub last: Option<u64>,
 }
 
-/// A place for the numbers of one check at a time.
+/// A place for the numbers of one check at a time, or of several that add up.
 #[derive(Debug)]
 pub struct Tally {
     device: Buffer,
@@ -57,12 +57,33 @@ impl Tally {
         stream.copy_out(self.host.span(0, BYTES)?, self.device.whole())
     }
 
+    /// Makes ready for checks that add up, as `Stream::check_values` does; on their stream, before them.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn begin(&self, stream: &Stream) -> Result<(), GpuError> {
+        self.preset(stream, 3).map(drop)
+    }
+
+    /// Brings to the host what they counted; on their stream, after them.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn end(&self, stream: &Stream) -> Result<(), GpuError> {
+        self.fetch(stream)
+    }
+
+    /// Where the kernels count.
+    pub(super) const fn place(&self) -> Span {
+        self.device.whole()
+    }
+
     /// Number `n`, after `finish`.
     pub(super) fn number(&self, n: u64) -> u64 {
         u64::from(self.host.word(n * 2)) | u64::from(self.host.word(n * 2 + 1)) << 32
     }
 
-    /// What the last check counted; only after `finish` of its stream.
+    /// What the last check, or all between `begin` and `end`, counted; only after `finish` of its stream.
     #[must_use]
     pub fn checked(&self) -> Checked {
         let wrong = self.number(0);

@@ -1,0 +1,147 @@
+//! NCCL's functions, looked up by name once. Results are plain numbers here: a newer NCCL may return codes
+//! that our bindings do not name.
+#![expect(
+    unsafe_code,
+    reason = "functions of a shared library are found by name and called as its header declares them"
+)]
+
+use crate::gpu::cuda::GpuError;
+use cudarc::driver::sys::CUstream;
+use cudarc::nccl::sys;
+use libloading::Library;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+/// The name under which the loader finds the library; the one without a number is only there where
+/// somebody compiles.
+const LIBRARY: &str = "libnccl.so.2";
+
+type Bytes = *const c_void;
+type BytesMut = *mut c_void;
+
+macro_rules! functions {
+    ($($name:ident = $symbol:literal ($($argument:ty),*) -> $result:ty;)*) => {
+        /// The functions that firstlight calls, as `nccl.h` declares them; its enums are ints there.
+        pub(super) struct Api {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Api {
+            fn find(library: &'static Library) -> Result<Self, GpuError> {
+                Ok(Self { $($name: {
+                    // SAFETY: the symbol's type is the header's declaration, the same in every 2.x.
+                    let found = unsafe { library.get::<unsafe extern "C" fn($($argument),*) -> $result>($symbol) };
+                    *found.map_err(|_| GpuError::symbol(LIBRARY, $symbol))?
+                },)* })
+            }
+        }
+    };
+}
+
+functions! {
+    version = "ncclGetVersion" (*mut c_int) -> c_int;
+    unique_id = "ncclGetUniqueId" (*mut sys::ncclUniqueId) -> c_int;
+    init_all = "ncclCommInitAll" (*mut sys::ncclComm_t, c_int, *const c_int) -> c_int;
+    init_rank = "ncclCommInitRank" (*mut sys::ncclComm_t, c_int, sys::ncclUniqueId, c_int) -> c_int;
+    destroy = "ncclCommDestroy" (sys::ncclComm_t) -> c_int;
+    abort = "ncclCommAbort" (sys::ncclComm_t) -> c_int;
+    async_error = "ncclCommGetAsyncError" (sys::ncclComm_t, *mut c_int) -> c_int;
+    error_string = "ncclGetErrorString" (c_int) -> *const c_char;
+    last_error = "ncclGetLastError" (sys::ncclComm_t) -> *const c_char;
+    all_reduce = "ncclAllReduce" (Bytes, BytesMut, usize, c_uint, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+    all_gather = "ncclAllGather" (Bytes, BytesMut, usize, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+    reduce_scatter = "ncclReduceScatter" (Bytes, BytesMut, usize, c_uint, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+    broadcast = "ncclBroadcast" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+    reduce = "ncclReduce" (Bytes, BytesMut, usize, c_uint, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+    send = "ncclSend" (Bytes, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+    receive = "ncclRecv" (BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+    group_start = "ncclGroupStart" () -> c_int;
+    group_end = "ncclGroupEnd" () -> c_int;
+}
+
+/// The library, loaded on the first call.
+///
+/// # Errors
+/// It or a function is missing; the same on every later call.
+pub(super) fn api() -> Result<&'static Api, GpuError> {
+    static API: OnceLock<Result<Api, GpuError>> = OnceLock::new();
+    API.get_or_init(|| find(LIBRARY)).as_ref().map_err(Clone::clone)
+}
+
+fn find(library: &'static str) -> Result<Api, GpuError> {
+    // SAFETY: NCCL runs only its own initialisers; that it may do anything it likes is why this process is
+    // one of an arm.
+    let found = unsafe { Library::new(library) };
+    let found = found.map_err(|e| GpuError::library(library, &e))?;
+    // It is never closed: it keeps threads of its own.
+    Api::find(Box::leak(Box::new(found)))
+}
+
+impl Api {
+    /// The error of one call, or nothing; `doing` says what it was for.
+    pub(super) fn check(
+        &self,
+        call: &'static str,
+        code: c_int,
+        doing: impl FnOnce() -> String,
+    ) -> Result<(), GpuError> {
+        if code == 0 { Ok(()) } else { Err(self.error(call, code, doing())) }
+    }
+
+    /// What a code other than 0 says.
+    pub(super) fn error(&self, call: &'static str, code: c_int, doing: String) -> GpuError {
+        // SAFETY: the function takes any number and gives a constant string.
+        let name = unsafe { text((self.error_string)(code)) };
+        // SAFETY: its argument is not used, by the header; the string is NCCL's and lives as long as it.
+        let last = unsafe { text((self.last_error)(std::ptr::null_mut())) };
+        let name = if name.is_empty() { "a code without a name".to_owned() } else { name };
+        GpuError::Nccl { call, code, name, doing, last }
+    }
+}
+
+/// A text of NCCL's in one line; empty for none.
+///
+/// # Safety
+/// `from` is null or leads to a C string that nobody changes meanwhile.
+unsafe fn text(from: *const c_char) -> String {
+    if from.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(from) }.to_string_lossy();
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_an_error_with_its_name_and_not_a_panic() {
+        let error = find("libnccl-of-nobody.so.2").err().unwrap();
+        let GpuError::Library { library, why } = &error else { panic!("{error}") };
+        assert!(*library == "libnccl-of-nobody.so.2" && why.contains("cannot open"), "{error}");
+        assert!(error.to_string().starts_with("libnccl-of-nobody.so.2 cannot be loaded: cannot open"));
+    }
+
+    /// Every machine has this library, and it has none of the functions.
+    #[test]
+    fn a_missing_function_is_an_error_with_its_name_and_not_a_panic() {
+        let error = find("libc.so.6").err().unwrap();
+        assert_eq!(error, GpuError::symbol(LIBRARY, "ncclGetVersion"));
+        assert_eq!(error.to_string(), "libnccl.so.2 has no function ncclGetVersion");
+    }
+
+    #[test]
+    fn texts_come_in_one_line_or_empty() {
+        // SAFETY: constant strings, and null.
+        let read = |from: &CStr| unsafe { text(from.as_ptr()) };
+        assert_eq!(
+            read(c"\n Call to bind failed\n  Address in use \n"),
+            "Call to bind failed; Address in use"
+        );
+        assert_eq!(read(c""), "");
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { text(std::ptr::null()) }, "");
+    }
+}

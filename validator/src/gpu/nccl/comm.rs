@@ -1,0 +1,159 @@
+//! A rank's part of a communicator: joining, leaving, and asking whether it is still in order.
+#![expect(unsafe_code, reason = "calls into NCCL")]
+
+use super::UniqueId;
+use super::api::{Api, api};
+use crate::gpu::cuda::{Gpu, GpuError, forget_current, is_spoiled};
+use cudarc::nccl::sys;
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr;
+
+/// `ncclInProgress`: not an error, work is still going on.
+const IN_PROGRESS: c_int = 7;
+
+/// One rank. It belongs to the thread that made it, as its GPU's context does. Dropped, it is destroyed;
+/// not if it failed, or if this process can ask CUDA for nothing more: destroying waits for what runs, which
+/// then has no end.
+pub struct Comm {
+    pub(super) api: &'static Api,
+    /// Null once it was aborted.
+    pub(super) handle: sys::ncclComm_t,
+    /// Something went wrong in it.
+    broken: Cell<bool>,
+    rank: usize,
+    ranks: usize,
+    /// Holds the context, which must outlive the communicator, and the thread.
+    gpu: Gpu,
+}
+
+impl Comm {
+    /// A communicator of this process alone, one rank for each GPU, in their order.
+    ///
+    /// # Errors
+    /// The library is missing; NCCL's.
+    pub fn all(gpus: &[&Gpu]) -> Result<Vec<Self>, GpuError> {
+        let api = api()?;
+        let devices = gpus.iter().map(|gpu| int(gpu.ordinal)).collect::<Result<Vec<_>, _>>()?;
+        let first = gpus.first().ok_or_else(|| GpuError::Nonsense("a communicator of no GPUs".to_owned()))?;
+        first.make_current()?;
+        let count = int(devices.len())?;
+        let mut handles = vec![ptr::null_mut(); devices.len()];
+        // SAFETY: as many handles are written as GPUs are listed; both lists live for the call.
+        let code = unsafe { (api.init_all)(handles.as_mut_ptr(), count, devices.as_ptr()) };
+        forget_current();
+        api.check("ncclCommInitAll", code, || format!("a communicator of GPUs {devices:?} in one process"))?;
+        let ranks = handles.len();
+        let all = handles.into_iter().zip(gpus).enumerate();
+        all.map(|(rank, (handle, gpu))| Self::of(api, handle, "ncclCommInitAll", rank, ranks, gpu)).collect()
+    }
+
+    /// One rank of a communicator of several processes; returns when all have joined, which has no bound
+    /// of its own.
+    ///
+    /// # Errors
+    /// The library is missing; the name is none; NCCL's.
+    pub fn join(gpu: &Gpu, id: &UniqueId, ranks: usize, rank: usize) -> Result<Self, GpuError> {
+        let api = api()?;
+        let id = id.raw()?;
+        let (count, number) = (int(ranks)?, int(rank)?);
+        gpu.make_current()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: one handle is written; the id goes by value.
+        let code = unsafe { (api.init_rank)(&raw mut handle, count, id, number) };
+        forget_current();
+        let n = gpu.ordinal;
+        api.check("ncclCommInitRank", code, || format!("GPU {n}: joining as rank {rank} of {ranks}"))?;
+        Self::of(api, handle, "ncclCommInitRank", rank, ranks, gpu)
+    }
+
+    fn of(
+        api: &'static Api,
+        handle: sys::ncclComm_t,
+        call: &str,
+        rank: usize,
+        ranks: usize,
+        gpu: &Gpu,
+    ) -> Result<Self, GpuError> {
+        if handle.is_null() {
+            return Err(GpuError::Nonsense(format!("{call} gave rank {rank} no communicator")));
+        }
+        Ok(Self { api, handle, broken: Cell::new(false), rank, ranks, gpu: gpu.clone() })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub const fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// Whether it is in order, asked without waiting: a rank that others wait for in vain may learn here
+    /// that they are gone.
+    ///
+    /// # Errors
+    /// What went wrong since it was made, or that it cannot be asked.
+    pub fn trouble(&self) -> Result<(), GpuError> {
+        let mut state = 0;
+        // SAFETY: the handle is alive; one int is written, for the enum is one.
+        let code = unsafe { (self.api.async_error)(self.handle, &raw mut state) };
+        let doing = || format!("{}: asking how it is", self.whose());
+        self.api.check("ncclCommGetAsyncError", code, doing)?;
+        if matches!(state, 0 | IN_PROGRESS) {
+            return Ok(());
+        }
+        self.give_up();
+        Err(self.api.error("ncclCommGetAsyncError", state, self.whose()))
+    }
+
+    /// Ends it, with whatever still runs in it: also where nothing answers any more. May itself never
+    /// return.
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub fn abort(mut self) -> Result<(), GpuError> {
+        let handle = std::mem::replace(&mut self.handle, ptr::null_mut());
+        // SAFETY: the handle was alive until now and is used by nobody after.
+        let code = unsafe { (self.api.abort)(handle) };
+        forget_current();
+        self.api.check("ncclCommAbort", code, || format!("{}: ending it", self.whose()))
+    }
+
+    /// Something went wrong in it: it will not be destroyed.
+    pub(super) fn give_up(&self) {
+        self.broken.set(true);
+    }
+
+    /// Whose it is, for messages.
+    pub(super) fn whose(&self) -> String {
+        format!("GPU {}, rank {} of {}", self.gpu.ordinal, self.rank, self.ranks)
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        let over = self.handle.is_null() || self.broken.get() || is_spoiled();
+        if over || self.gpu.make_current().is_err() {
+            return;
+        }
+        // SAFETY: made once, destroyed once. An error has nobody to go to.
+        unsafe { (self.api.destroy)(self.handle) };
+        forget_current();
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.whose())
+    }
+}
+
+/// A number as NCCL's functions take it.
+pub(super) fn int(number: usize) -> Result<c_int, GpuError> {
+    c_int::try_from(number).map_err(|_| GpuError::Nonsense(format!("{number} is more than NCCL can count")))
+}

@@ -1,0 +1,153 @@
+//! Queueing a collective on all ranks of this process, as one group of NCCL's: its functions return before
+//! the work is done, and with several ranks in one thread only a group keeps them from waiting for each
+//! other.
+#![expect(unsafe_code, reason = "calls into NCCL")]
+
+use super::api::{Api, api};
+use super::comm::{Comm, int};
+use super::steps::{Step, steps};
+use crate::collective::{Collective, DataType, RedOp};
+use crate::gpu::cuda::{GpuError, Span, Stream, forget_current};
+use cudarc::driver::sys::CUstream;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+/// One rank's part of a collective.
+#[derive(Debug, Clone, Copy)]
+pub struct Call {
+    /// Which.
+    pub collective: Collective,
+    /// What this rank sends; as long as the shape says, or longer.
+    pub send: Span,
+    /// Where it receives; likewise. In place it is `send` or a part of it, or contains it.
+    pub receive: Span,
+    /// The call's count, elements: `Shape::count`.
+    pub count: u64,
+    /// Element type.
+    pub data: DataType,
+    /// The reduction, where it is one.
+    pub op: RedOp,
+    /// The root, where there is one.
+    pub root: usize,
+}
+
+/// Queues one collective's parts, one for each communicator of this process, each on a stream of the
+/// communicator's GPU.
+///
+/// # Errors
+/// A buffer that is too small, before anything is queued; NCCL's. After an error of NCCL's the communicators
+/// are good for `Comm::abort` only.
+pub fn enqueue(calls: &[(&Comm, &Stream, Call)]) -> Result<(), GpuError> {
+    let api = api()?;
+    let parts = calls.iter().map(Part::new).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = parts.first() else { return Ok(()) };
+    // SAFETY: it takes nothing and only counts.
+    let code = unsafe { (api.group_start)() };
+    api.check("ncclGroupStart", code, || first.text())?;
+    let queued = parts.iter().try_for_each(|part| part.queue(api));
+    // An open group would keep back whatever is called next, so it ends also after an error.
+    // SAFETY: it takes nothing; the group was started above.
+    let code = unsafe { (api.group_end)() };
+    forget_current();
+    let done = queued.and(api.check("ncclGroupEnd", code, || first.text()));
+    if done.is_err() {
+        calls.iter().for_each(|(comm, ..)| comm.give_up());
+    }
+    done
+}
+
+/// One rank's part, with all that can be refused already checked.
+struct Part<'a> {
+    comm: &'a Comm,
+    stream: CUstream,
+    call: Call,
+    steps: Vec<Step>,
+    count: usize,
+    root: c_int,
+}
+
+impl<'a> Part<'a> {
+    fn new((comm, stream, call): &(&'a Comm, &Stream, Call)) -> Result<Self, GpuError> {
+        let count = usize::try_from(call.count)
+            .map_err(|_| GpuError::Nonsense(format!("{} elements do not fit this machine", call.count)))?;
+        Ok(Self {
+            comm,
+            // This makes the stream's context current too: NCCL comes back to the GPU that it finds, and
+            // where it finds none it would make a context on GPU 0.
+            stream: stream.handle()?,
+            call: *call,
+            steps: steps(call, comm.rank(), comm.ranks())?,
+            count,
+            root: int(call.root)?,
+        })
+    }
+
+    fn queue(&self, api: &Api) -> Result<(), GpuError> {
+        self.steps.iter().try_for_each(|step| {
+            let (name, code) = self.call(api, *step)?;
+            api.check(name, code, || self.text())
+        })
+    }
+
+    /// One call, and what it returned.
+    fn call(&self, api: &Api, step: Step) -> Result<(&'static str, c_int), GpuError> {
+        let (count, data, op) = (self.count, self.call.data.code(), self.call.op.code());
+        let (comm, stream, root) = (self.comm.handle, self.stream, self.root);
+        Ok(match step {
+            Step::AllReduce(from, to) => {
+                let (from, to) = (source(from)?, place(to)?);
+                // SAFETY: communicator and stream are alive; the spans are of live buffers and as long as
+                // the count needs, as `steps` saw to. So it is for all calls below.
+                ("ncclAllReduce", unsafe { (api.all_reduce)(from, to, count, data, op, comm, stream) })
+            }
+            Step::AllGather(from, to) => {
+                let (from, to) = (source(from)?, place(to)?);
+                // SAFETY: as above.
+                ("ncclAllGather", unsafe { (api.all_gather)(from, to, count, data, comm, stream) })
+            }
+            Step::ReduceScatter(from, to) => {
+                let (from, to) = (source(from)?, place(to)?);
+                // SAFETY: as above.
+                let code = unsafe { (api.reduce_scatter)(from, to, count, data, op, comm, stream) };
+                ("ncclReduceScatter", code)
+            }
+            Step::Broadcast(from, to) => {
+                let (from, to) = (source(from)?, place(to)?);
+                // SAFETY: as above; only the root's first buffer is read.
+                ("ncclBroadcast", unsafe { (api.broadcast)(from, to, count, data, root, comm, stream) })
+            }
+            Step::Reduce(from, to) => {
+                let (from, to) = (source(from)?, place(to)?);
+                // SAFETY: as above; only the root's second buffer is written.
+                ("ncclReduce", unsafe { (api.reduce)(from, to, count, data, op, root, comm, stream) })
+            }
+            Step::Send(from, rank) => {
+                let (from, rank) = (source(from)?, int(rank)?);
+                // SAFETY: as above.
+                ("ncclSend", unsafe { (api.send)(from, count, data, rank, comm, stream) })
+            }
+            Step::Receive(to, rank) => {
+                let (to, rank) = (place(to)?, int(rank)?);
+                // SAFETY: as above.
+                ("ncclRecv", unsafe { (api.receive)(to, count, data, rank, comm, stream) })
+            }
+        })
+    }
+
+    /// Whose part of what it is, for messages.
+    fn text(&self) -> String {
+        format!("{}: {} of {} {}", self.comm.whose(), self.call.collective, self.call.count, self.call.data)
+    }
+}
+
+/// GPU memory as NCCL's functions take it. The number is all there is of it: only GPUs go there.
+fn place(span: Span) -> Result<*mut c_void, GpuError> {
+    let address = usize::try_from(span.address);
+    let address =
+        address.map_err(|_| GpuError::Nonsense(format!("{:#x} is no address here", span.address)))?;
+    Ok(ptr::without_provenance_mut(address))
+}
+
+fn source(span: Span) -> Result<*const c_void, GpuError> {
+    place(span).map(<*mut c_void>::cast_const)
+}

@@ -1,0 +1,199 @@
+//! What one rank asks NCCL for in one collective: a call of its own where NCCL has one, sends and receives
+//! where it has not, or only newer versions have. Pure: it says which parts of the buffers go where.
+
+use super::enqueue::Call;
+use crate::collective::Collective;
+use crate::gpu::cuda::{GpuError, Span};
+
+/// One call into NCCL, with what is sent and what is received. Spans are as long as NCCL reads or writes
+/// there: empty where this rank has no part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    AllReduce(Span, Span),
+    AllGather(Span, Span),
+    ReduceScatter(Span, Span),
+    Broadcast(Span, Span),
+    Reduce(Span, Span),
+    /// To that rank.
+    Send(Span, usize),
+    /// From that rank.
+    Receive(Span, usize),
+}
+
+/// All steps of `rank`, in order.
+///
+/// # Errors
+/// [`GpuError::Bounds`] where a buffer is too small; a root that is no rank.
+pub(super) fn steps(call: &Call, rank: usize, ranks: usize) -> Result<Vec<Step>, GpuError> {
+    if call.collective.rooted() && call.root >= ranks {
+        let (root, what) = (call.root, call.collective);
+        return Err(GpuError::Nonsense(format!("{what} from or to rank {root} of {ranks}")));
+    }
+    let bytes = call.count.saturating_mul(call.data.bytes());
+    let rank_is_root = rank == call.root;
+    let of_all = bytes.saturating_mul(ranks as u64);
+    let whole = |step: fn(Span, Span) -> Step, send: u64, receive: u64| {
+        Ok(vec![step(call.send.part(0, send)?, call.receive.part(0, receive)?)])
+    };
+    let send = |part: usize, to| Ok(Step::Send(part_of(call.send, part, bytes)?, to));
+    let receive = |part: usize, from| Ok(Step::Receive(part_of(call.receive, part, bytes)?, from));
+    let at_root = |bytes| if rank_is_root { bytes } else { 0 };
+    match call.collective {
+        Collective::AllReduce => whole(Step::AllReduce, bytes, bytes),
+        Collective::AllGather => whole(Step::AllGather, bytes, of_all),
+        Collective::ReduceScatter => whole(Step::ReduceScatter, of_all, bytes),
+        Collective::Broadcast => whole(Step::Broadcast, at_root(bytes), bytes),
+        Collective::Reduce => whole(Step::Reduce, bytes, at_root(bytes)),
+        // NCCL sends nothing where there is nothing.
+        _ if bytes == 0 => Ok(Vec::new()),
+        Collective::Alltoall => (0..ranks).flat_map(|r| [send(r, r), receive(r, r)]).collect(),
+        Collective::Sendrecv => {
+            let (next, before) = ((rank + 1) % ranks.max(1), (rank + ranks.saturating_sub(1)) % ranks.max(1));
+            Ok(vec![send(0, next)?, receive(0, before)?])
+        }
+        Collective::Gather => {
+            let mine = std::iter::once(send(0, call.root));
+            mine.chain((0..ranks).filter(|_| rank_is_root).map(|r| receive(r, r))).collect()
+        }
+        Collective::Scatter => {
+            let all = (0..ranks).filter(|_| rank_is_root).map(|r| send(r, r));
+            all.chain(std::iter::once(receive(0, call.root))).collect()
+        }
+    }
+}
+
+/// Part `n` of a buffer of parts of `bytes`.
+fn part_of(buffer: Span, n: usize, bytes: u64) -> Result<Span, GpuError> {
+    buffer.part(bytes.saturating_mul(n as u64), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::{DataType, RedOp};
+
+    const RANKS: usize = 4;
+    const SEND: u64 = 0x10_0000;
+    const RECEIVE: u64 = 0x20_0000;
+
+    /// Buffers as large as the collective's shape says.
+    fn call(collective: Collective) -> Call {
+        let data = DataType::Float;
+        let shape = collective.shape(256, RANKS as u64, data.bytes());
+        Call {
+            collective,
+            send: Span { address: SEND, bytes: shape.send * 4 },
+            receive: Span { address: RECEIVE, bytes: shape.receive * 4 },
+            count: shape.count,
+            data,
+            op: RedOp::Sum,
+            root: 2,
+        }
+    }
+
+    fn told(collective: Collective, rank: usize) -> Vec<Step> {
+        steps(&call(collective), rank, RANKS).unwrap()
+    }
+
+    fn place(at: u64) -> usize {
+        at.try_into().unwrap()
+    }
+
+    /// What arrives when all sends meet their receives: for each byte of each rank's receive buffer, the rank
+    /// and the byte it comes from.
+    fn arrived(collective: Collective) -> Vec<Vec<(usize, u64)>> {
+        let all: Vec<_> = (0..RANKS).map(|rank| told(collective, rank)).collect();
+        let sent = |from: usize, to: usize| {
+            let mut found = all[from].iter().filter_map(|s| match s {
+                Step::Send(span, there) if *there == to => Some(*span),
+                _ => None,
+            });
+            let span = found.next().unwrap();
+            assert!(found.next().is_none(), "sends to one rank pair up by their order; one is enough");
+            span
+        };
+        let bytes = place(call(collective).receive.bytes);
+        let mut arrived = vec![vec![(usize::MAX, 0); bytes]; RANKS];
+        let mut received = 0;
+        for (rank, steps) in all.iter().enumerate() {
+            for step in steps {
+                let Step::Receive(to, from) = step else { continue };
+                let source = sent(*from, rank);
+                assert_eq!(source.bytes, to.bytes);
+                received += 1;
+                for k in 0..to.bytes {
+                    arrived[rank][place(to.address - RECEIVE + k)] = (*from, source.address - SEND + k);
+                }
+            }
+        }
+        let sends = all.iter().flatten().filter(|s| matches!(s, Step::Send(..))).count();
+        assert_eq!(sends, received, "every send has its receive");
+        arrived
+    }
+
+    /// The collective's own account of what must be where, against the sends and receives.
+    #[test]
+    fn sends_and_receives_bring_what_the_collective_promises() {
+        let composed = [Collective::Alltoall, Collective::Sendrecv, Collective::Gather, Collective::Scatter];
+        for collective in composed {
+            let shape = collective.shape(256, RANKS as u64, 4);
+            let arrived = arrived(collective);
+            for (rank, found) in arrived.iter().enumerate() {
+                for part in collective.expected(shape, RANKS, rank, 2) {
+                    for k in 0..part.count * 4 {
+                        let at = place(part.at * 4 + k);
+                        let wanted = (part.from.unwrap(), part.first * 4 + k);
+                        assert_eq!(found[at], wanted, "{collective} rank {rank} byte {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_nccl_has_is_one_call_with_the_parts_that_it_touches() {
+        let part = |address, bytes| Span { address, bytes };
+        let one = |collective, rank, step: fn(Span, Span) -> Step, send, receive| {
+            let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
+            assert_eq!(told(collective, rank), wanted, "{collective}");
+        };
+        one(Collective::AllReduce, 0, Step::AllReduce, 256, 256);
+        one(Collective::AllGather, 3, Step::AllGather, 64, 256);
+        one(Collective::ReduceScatter, 3, Step::ReduceScatter, 256, 64);
+        one(Collective::Broadcast, 2, Step::Broadcast, 256, 256);
+        one(Collective::Broadcast, 1, Step::Broadcast, 0, 256);
+        one(Collective::Reduce, 2, Step::Reduce, 256, 256);
+        one(Collective::Reduce, 1, Step::Reduce, 256, 0);
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_small_is_refused() {
+        for collective in Collective::ALL {
+            let mut short = call(collective);
+            short.receive.bytes -= 1;
+            let refused = steps(&short, short.root, RANKS);
+            assert!(matches!(refused, Err(GpuError::Bounds { .. })), "{collective}");
+            let mut short = call(collective);
+            short.send.bytes -= 1;
+            assert!(matches!(steps(&short, short.root, RANKS), Err(GpuError::Bounds { .. })), "{collective}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_is_no_rank_is_refused_where_there_is_a_root() {
+        for collective in Collective::ALL {
+            let call = Call { root: RANKS, ..call(collective) };
+            assert_eq!(steps(&call, 0, RANKS).is_err(), collective.rooted(), "{collective}");
+        }
+    }
+
+    #[test]
+    fn one_rank_alone_sends_to_itself_and_nothing_is_not_sent() {
+        let alone = steps(&call(Collective::Sendrecv), 0, 1).unwrap();
+        assert!(matches!(alone[..], [Step::Send(_, 0), Step::Receive(_, 0)]));
+        let none = Call { count: 0, ..call(Collective::Alltoall) };
+        assert_eq!(steps(&none, 0, RANKS), Ok(Vec::new()));
+        let none = Call { count: 0, ..call(Collective::AllReduce) };
+        assert_eq!(steps(&none, 0, RANKS).unwrap().len(), 1);
+    }
+}
