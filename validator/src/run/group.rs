@@ -1,15 +1,17 @@
 //! One group of tests: a worker runs them; when it fails in one, that one is an error and a new
 //! worker goes on with the rest. Each round settles at least one test, so this ends.
 
+use super::leftovers::Leftovers;
 use super::protocol::{Message, Request};
 use super::supervise::{Ending, supervise};
 use super::{Audience, Run, worker};
 use crate::config::Config;
 use crate::finding::{Code, Severity};
 use crate::outcome::Judgement;
+use crate::report::{Matrix, Report};
 use crate::root::Root;
 use crate::suite::{self, Test};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -59,6 +61,7 @@ fn round<A: Audience>(
         config: config.clone(),
         tests: open.iter().map(|t| t.id.to_owned()).collect(),
         ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
+        matrices: measured(&run.report),
         nvlinks_of: Vec::new(),
     };
     let (command, request) = match (command(config), serde_json::to_vec(&request)) {
@@ -68,6 +71,8 @@ fn round<A: Audience>(
             return settle_all(run, open, &crashed("machine", &Ending::NotStarted(e.into()), None), &[]);
         }
     };
+    // Its processes are real ones, whatever machine it reads.
+    let leftovers = Leftovers::before(Root::new("/"));
     let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| match message {
         Message::Facts(facts) => {
             run.learn(*facts);
@@ -97,6 +102,10 @@ fn round<A: Audience>(
             within(BETWEEN)
         }
     });
+    if !matches!(ending, Ending::Done) {
+        // What died with it cannot tidy up any more.
+        let _ = leftovers.remove();
+    }
     match (begun, open.front()) {
         // It failed in this test: the others may still be told.
         (Some(test), Some(next)) if test.id == next.id => {
@@ -108,6 +117,12 @@ fn round<A: Audience>(
         // It failed before the first test, as the next one would.
         _ => settle_all(run, open, &crashed("machine", &ending, None), &last_lines),
     }
+}
+
+/// What tests may build on that an earlier worker measured.
+fn measured(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
+    let some = report.tests.iter().filter(|t| !t.matrices.is_empty());
+    some.map(|t| (t.id.clone(), t.matrices.clone())).collect()
 }
 
 /// This program again, with nothing of our environment but where the driver's libraries are. CUDA counts

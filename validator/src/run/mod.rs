@@ -3,8 +3,9 @@
 
 mod aer;
 mod group;
+mod handover;
+pub mod leftovers;
 mod nvlinks;
-pub mod partner;
 mod plan;
 mod protocol;
 mod supervise;
@@ -15,6 +16,7 @@ pub use nvlinks::nvlinks;
 pub use plan::{Plan, plan, selection};
 pub use protocol::{Facts, Message, Request};
 
+use crate::collective::Advice;
 use crate::config::Config;
 use crate::finding::{Code, Severity};
 use crate::outcome::{Judgement, Verdict};
@@ -50,6 +52,7 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
         root,
         watch: Watch::begin(root),
         aer: Aer::default(),
+        advice: Vec::new(),
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
     };
@@ -60,9 +63,12 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
     for (test, why) in &plan.left_out {
         run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
     }
-    let mut report = run.report;
+    let (mut report, advice) = (run.report, run.advice);
     report.seconds = seconds(start.elapsed());
-    report.workload_env = environment(&report);
+    for Advice { name, value, reason } in handover::handed_over(&report, advice) {
+        report.workload_reasons.insert(name.clone(), reason);
+        report.workload_env.insert(name, value);
+    }
     report
 }
 
@@ -74,6 +80,7 @@ struct Run<'a, A: Audience> {
     root: &'a Root,
     watch: Watch,
     aer: Aer,
+    advice: Vec<Advice>,
     until: Instant,
     limit_s: u64,
 }
@@ -99,6 +106,9 @@ impl<A: Audience> Run<'_, A> {
     fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
         self.introduce();
         let said = said.with(self.watch.news()).with(self.aer.news(self.root));
+        self.advice.extend(said.advice.iter().cloned());
+        let effects = said.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
+        self.report.effects.extend(effects);
         let entry = TestEntry {
             id: test.id.to_owned(),
             title: test.title.to_owned(),
@@ -133,6 +143,7 @@ fn empty(root: &Root, config: &Config) -> Report {
         tests: Vec::new(),
         effects: BTreeMap::new(),
         workload_env: BTreeMap::new(),
+        workload_reasons: BTreeMap::new(),
     }
 }
 
@@ -157,19 +168,6 @@ fn not_run(test: &Test, why: &str) -> Judgement {
     Judgement::by(
         Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("left out {why}")),
     )
-}
-
-/// What a workload may want to know without reading JSON.
-fn environment(report: &Report) -> BTreeMap<String, String> {
-    let mut env = BTreeMap::from([
-        ("FIRSTLIGHT_VERDICT".to_owned(), report.verdict.to_string()),
-        ("FIRSTLIGHT_FINGERPRINT".to_owned(), report.machine.fingerprint.clone()),
-    ]);
-    // Unread is not none.
-    if report.fabric.is_some() {
-        env.insert("FIRSTLIGHT_GPUS".to_owned(), report.gpus.len().to_string());
-    }
-    env
 }
 
 /// Seconds with three decimals: what a person reads and a clock under load can promise.

@@ -23,6 +23,7 @@ pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, St
         config: config.clone(),
         tests: Vec::new(),
         ended: BTreeMap::new(),
+        matrices: BTreeMap::new(),
         nvlinks_of: gpus.to_owned(),
     };
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;

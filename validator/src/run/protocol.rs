@@ -7,7 +7,7 @@ use crate::host::nvidia::gpus::Information;
 use crate::host::nvidia::module::ModuleHash;
 use crate::outcome::{Judgement, Outcome};
 use crate::pcie::model::{Bdf, Fabric};
-use crate::report::Driver;
+use crate::report::{Driver, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +23,9 @@ pub struct Request {
     pub tests: Vec<String>,
     /// How the tests before these ended, by id.
     pub ended: BTreeMap<String, Outcome>,
+    /// What they measured by pair, by id.
+    #[serde(default)]
+    pub matrices: BTreeMap<String, Vec<Matrix>>,
     /// GPUs whose NVLinks are asked for, instead of tests.
     #[serde(default)]
     pub nvlinks_of: Vec<Bdf>,

@@ -9,7 +9,7 @@ use crate::outcome::Judgement;
 use crate::pcie::model::{Bdf, Fabric};
 use crate::report::Driver;
 use crate::root::Root;
-use crate::suite::{self, Gpus, Machine, Test};
+use crate::suite::{self, Arms, Gpus, Machine, Test};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -41,6 +41,7 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
         let said = judge(test, &machine);
         let seconds = start.elapsed().as_secs_f64();
         machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());
+        machine.matrices.borrow_mut().insert(test.id.to_owned(), said.matrices.clone());
         say(&output, &Message::End { id: test.id.to_owned(), seconds, said })?;
         if gpu::is_spoiled() {
             return leave();
@@ -50,8 +51,8 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
 }
 
 /// Ends this process without asking CUDA for anything more, which may never answer: no destructor
-/// runs, nor what its library does at exit. The parent starts another worker for what is left.
-fn leave() -> io::Result<()> {
+/// runs, nor what its library does at exit. Whoever waits for it knows what that means.
+pub(crate) fn leave() -> io::Result<()> {
     kill_process(getpid(), Signal::KILL)?;
     Ok(())
 }
@@ -81,7 +82,9 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
         identity,
         nvidia,
         ended: RefCell::new(request.ended),
+        matrices: RefCell::new(request.matrices),
         gpus: Gpus::default(),
+        nccl: Arms::default(),
         tell: Box::new(tell),
     }
 }

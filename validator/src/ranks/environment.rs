@@ -1,0 +1,130 @@
+//! The environment of an arm's processes, whole: nothing else is in it. Every variable is set in every arm,
+//! because NCCL takes what is not set from `/etc/nccl.conf` (its `src/misc/param.cc`), where an earlier
+//! verdict's settings may lie. An empty value is NCCL's own default.
+
+use super::{Arm, Setup};
+use std::net::SocketAddr;
+
+/// What the arm's environment is made of, beside its setup.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Surroundings {
+    /// Where the driver's and NCCL's libraries are, as the worker has it.
+    pub(super) library_path: Option<String>,
+    /// Where NCCL writes the topology that it has found.
+    pub(super) topology: String,
+    /// Where NCCL writes the graphs that it has chosen.
+    pub(super) graph: String,
+    /// Where NCCL answers questions about its state; `None` turns that off.
+    pub(super) ras: Option<SocketAddr>,
+}
+
+/// Names and values.
+pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, String)> {
+    let flag = |on: bool| if on { "1" } else { "0" };
+    let channels = setup.channels.map(|n| n.to_string()).unwrap_or_default();
+    let ras = around.ras.map(|at| at.to_string()).unwrap_or_default();
+    let off = setup.arm == Arm::Off;
+    let strict = setup.arm == Arm::Strict;
+    let pairs = [
+        // CUDA counts GPUs as NVML and the report do, and not the fastest first.
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+        // Not what the user's home says; `/etc/nccl.conf` cannot be kept out.
+        ("NCCL_CONF_FILE", "/dev/null"),
+        ("NCCL_DEBUG", "INFO"),
+        ("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET"),
+        // To no file, but to standard output.
+        ("NCCL_DEBUG_FILE", ""),
+        ("NCCL_P2P_DISABLE", flag(off)),
+        ("NCCL_P2P_LEVEL", if off { "LOC" } else { "SYS" }),
+        ("NCCL_SHM_DISABLE", flag(strict)),
+        ("NCCL_NET_DISABLE_INTRA", flag(strict)),
+        // 2: where the GPUs have it.
+        ("NCCL_NVLS_ENABLE", if setup.nvls { "2" } else { "0" }),
+        ("NCCL_MNNVL_ENABLE", "0"),
+        ("NCCL_SOCKET_IFNAME", "lo"),
+        // Connections are made, and told of, when they are first used: starting is quick, and what is told
+        // of was used.
+        ("NCCL_RUNTIME_CONNECT", "1"),
+        ("NCCL_MIN_NCHANNELS", &channels),
+        ("NCCL_MAX_NCHANNELS", &channels),
+        ("NCCL_TOPO_DUMP_FILE", &around.topology),
+        ("NCCL_GRAPH_DUMP_FILE", &around.graph),
+        ("NCCL_RAS_ENABLE", flag(around.ras.is_some())),
+        ("NCCL_RAS_ADDR", &ras),
+    ];
+    let library_path = around.library_path.as_deref().map(|path| ("LD_LIBRARY_PATH", path));
+    let all = library_path.into_iter().chain(pairs);
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn setup(arm: Arm) -> Setup {
+        Setup {
+            arm,
+            processes: false,
+            gpus: vec![0, 1],
+            nvls: false,
+            channels: None,
+            most_bytes: 8,
+            library_path: Vec::new(),
+        }
+    }
+
+    fn around() -> Surroundings {
+        Surroundings {
+            library_path: Some("/drivers".to_owned()),
+            topology: "/proc/self/fd/7".to_owned(),
+            graph: "/proc/self/fd/8".to_owned(),
+            ras: Some(([127, 0, 0, 1], 4711).into()),
+        }
+    }
+
+    fn of(setup: &Setup) -> BTreeMap<String, String> {
+        let all = environment(setup, &around());
+        let map: BTreeMap<_, _> = all.iter().cloned().collect();
+        assert_eq!(all.len(), map.len(), "no name twice");
+        map
+    }
+
+    #[test]
+    fn the_arm_of_peers_is_set_in_full() {
+        let said: Vec<_> =
+            environment(&setup(Arm::P2p), &around()).iter().map(|(n, v)| format!("{n}={v}")).collect();
+        let expected = "LD_LIBRARY_PATH=/drivers CUDA_DEVICE_ORDER=PCI_BUS_ID NCCL_CONF_FILE=/dev/null \
+            NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET NCCL_DEBUG_FILE= \
+            NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL=SYS NCCL_SHM_DISABLE=0 NCCL_NET_DISABLE_INTRA=0 \
+            NCCL_NVLS_ENABLE=0 NCCL_MNNVL_ENABLE=0 NCCL_SOCKET_IFNAME=lo NCCL_RUNTIME_CONNECT=1 \
+            NCCL_MIN_NCHANNELS= NCCL_MAX_NCHANNELS= NCCL_TOPO_DUMP_FILE=/proc/self/fd/7 \
+            NCCL_GRAPH_DUMP_FILE=/proc/self/fd/8 NCCL_RAS_ENABLE=1 NCCL_RAS_ADDR=127.0.0.1:4711";
+        assert_eq!(said.join(" "), expected);
+    }
+
+    #[test]
+    fn the_other_arms_differ_in_what_they_forbid_alone() {
+        let peers = of(&setup(Arm::P2p));
+        let changed = |setup: &Setup| -> Vec<String> {
+            let other = of(setup);
+            assert!(other.keys().eq(peers.keys()), "every variable is set in every arm");
+            let differ = other.iter().filter(|(name, value)| peers.get(*name) != Some(*value));
+            differ.map(|(name, value)| format!("{name}={value}")).collect()
+        };
+        assert_eq!(changed(&setup(Arm::Off)), ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"]);
+        assert_eq!(changed(&setup(Arm::Strict)), ["NCCL_NET_DISABLE_INTRA=1", "NCCL_SHM_DISABLE=1"]);
+        let more = Setup { channels: Some(16), nvls: true, ..setup(Arm::P2p) };
+        let more = changed(&more);
+        assert_eq!(more, ["NCCL_MAX_NCHANNELS=16", "NCCL_MIN_NCHANNELS=16", "NCCL_NVLS_ENABLE=2"]);
+    }
+
+    #[test]
+    fn without_a_port_nothing_is_asked_of_nccl() {
+        let around = Surroundings { ras: None, library_path: None, ..around() };
+        let all = environment(&setup(Arm::P2p), &around);
+        let of = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
+        assert_eq!((of("NCCL_RAS_ENABLE"), of("NCCL_RAS_ADDR")), (Some("0"), Some("")));
+        assert_eq!(of("LD_LIBRARY_PATH"), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! What an arm's processes have seen of a row, as one. Pure.
+
+use super::RowAsk;
+use super::speech::Done;
+use crate::collective::{Timed, Wrongs};
+
+/// A row without elements: nothing is called.
+pub(super) fn nothing(ask: &RowAsk) -> Done {
+    let timed = |checked: bool| Timed { us: 0.0, wrong: checked.then(Wrongs::default) };
+    Done { out_of_place: timed(ask.check), in_place: timed(ask.check && ask.collective.checks_in_place()) }
+}
+
+/// What all processes have seen: the mean of their times, and all that is wrong.
+pub(super) fn together(all: Vec<Timed>) -> Timed {
+    let processes = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);
+    let us = all.iter().map(|timed| timed.us).sum::<f64>() / f64::from(processes);
+    let wrongs: Option<Vec<_>> = all.into_iter().map(|timed| timed.wrong).collect();
+    let wrong = wrongs.map(|wrongs| {
+        wrongs.into_iter().fold(Wrongs::default(), |sum, more| Wrongs {
+            count: sum.count + more.count,
+            looked: sum.looked + more.looked,
+            first: sum.first.or(more.first),
+        })
+    });
+    Timed { us, wrong }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_process_has_not_checked_is_not_checked() {
+        let timed = |us, looked| Timed { us, wrong: looked };
+        let looked = Some(Wrongs { looked: 8, ..Wrongs::default() });
+        let both = together(vec![timed(2.0, looked.clone()), timed(4.0, looked.clone())]);
+        assert_eq!(both, timed(3.0, Some(Wrongs { looked: 16, ..Wrongs::default() })));
+        assert_eq!(together(vec![timed(2.0, looked), timed(4.0, None)]), timed(3.0, None));
+    }
+}

@@ -1,0 +1,93 @@
+//! One rank's GPU with all that its rows need, taken once: two buffers, a stream, events, a tally.
+
+use super::layout::{Layout, Part};
+use super::speech::Fault;
+use super::trouble::TroubleKind;
+use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
+
+/// CUDA and NCCL need memory of their own beside the buffers, bytes.
+const BESIDE: u64 = 64 << 20;
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) rank: usize,
+    pub(super) ordinal: usize,
+    pub(super) stream: Stream,
+    pub(super) tally: Tally,
+    pub(super) begin: Event,
+    pub(super) end: Event,
+    send: Buffer,
+    receive: Buffer,
+    host: Pinned,
+}
+
+impl Seat {
+    pub(super) fn take(gpu: &Gpu, rank: usize, most_bytes: u64) -> Result<Self, Fault> {
+        let failed = |error: GpuError| Fault::of(Some(rank), &error);
+        let (free, total) = gpu.memory().map_err(failed)?;
+        let wanted = most_bytes.saturating_mul(2).saturating_add(BESIDE);
+        if wanted > free {
+            return Err(short(gpu.ordinal, rank, wanted, free, total));
+        }
+        // An empty buffer is none.
+        let bytes = most_bytes.max(16);
+        let take = || {
+            Ok(Self {
+                rank,
+                ordinal: gpu.ordinal,
+                stream: gpu.stream()?,
+                tally: Tally::new(gpu)?,
+                begin: gpu.event()?,
+                end: gpu.event()?,
+                send: gpu.alloc(bytes)?,
+                receive: gpu.alloc(bytes)?,
+                host: Pinned::alloc(gpu, 4096)?,
+            })
+        };
+        take().map_err(failed)
+    }
+
+    /// The memory of a part.
+    pub(super) fn span(&self, part: Part) -> Result<Span, GpuError> {
+        let buffer = if part.receive { &self.receive } else { &self.send };
+        buffer.span(part.offset, part.bytes)
+    }
+
+    /// What a call sends, and where it receives.
+    pub(super) fn spans(&self, layout: &Layout) -> Result<(Span, Span), GpuError> {
+        Ok((self.span(layout.send)?, self.span(layout.receive)?))
+    }
+
+    /// Begins to copy out one element.
+    pub(super) fn fetch(&self, element: Span) -> Result<(), GpuError> {
+        self.stream.copy_out(self.host.span(0, element.bytes)?, element)
+    }
+
+    /// The fetched element's bytes, the low ones of these.
+    pub(super) fn fetched(&self) -> u64 {
+        u64::from(self.host.word(0)) | u64::from(self.host.word(1)) << 32
+    }
+}
+
+fn short(ordinal: usize, rank: usize, wanted: u64, free: u64, total: u64) -> Fault {
+    let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+    let text = format!(
+        "GPU {ordinal}: the rows' two buffers need {} MiB of memory, and {} of {} MiB are free",
+        mib(wanted),
+        free >> 20,
+        mib(total)
+    );
+    Fault { rank: Some(rank), kind: TroubleKind::Cuda, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_short_is_told_with_how_much() {
+        let fault = short(3, 1, (2 << 30) + BESIDE, 1 << 30, 80 << 30);
+        let expected = "GPU 3: the rows' two buffers need 2112 MiB of memory, and 1024 of 81920 MiB are free";
+        assert_eq!((fault.text.as_str(), fault.rank), (expected, Some(1)));
+    }
+}

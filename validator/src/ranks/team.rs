@@ -1,0 +1,85 @@
+//! A process's ranks: their GPUs, and their parts of the communicator.
+
+use super::Device;
+use super::seat::Seat;
+use super::speech::{Fault, Open, Opened};
+use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Nccl, UniqueId, enqueue};
+
+/// Dropped, communicators go first and contexts last.
+#[derive(Debug)]
+pub(super) struct Team {
+    /// None before it has joined.
+    pub(super) comms: Vec<Comm>,
+    pub(super) seats: Vec<Seat>,
+    clique: Clique,
+    /// How many ranks the communicator has, in all processes.
+    pub(super) ranks: usize,
+    pub(super) most_bytes: u64,
+}
+
+impl Team {
+    /// Starts CUDA on these GPUs, and on no other, and takes memory there.
+    pub(super) fn open(open: &Open) -> Result<(Self, Opened), Fault> {
+        let nccl = Nccl::load()?;
+        let version = nccl.version()?;
+        let clique = Clique::open_only(&open.gpus)?;
+        let (mut seats, mut devices) = (Vec::new(), Vec::new());
+        for (rank, ordinal) in (open.first..).zip(&open.gpus) {
+            let gpu = find(&clique, *ordinal)?;
+            seats.push(Seat::take(gpu, rank, open.most_bytes)?);
+            let (bdf, name, pid) = (gpu.bdf, gpu.name.clone(), std::process::id());
+            devices.push(Device { rank, pid, ordinal: *ordinal, bdf, name });
+        }
+        let id = open.id.then(|| nccl.unique_id()).transpose()?;
+        let team = Self { comms: Vec::new(), seats, clique, ranks: 0, most_bytes: open.most_bytes };
+        Ok((team, Opened { nccl: version, devices, id }))
+    }
+
+    /// Becomes a part of the communicator of `ranks`.
+    pub(super) fn join(&mut self, id: Option<&UniqueId>, ranks: usize) -> Result<(), Fault> {
+        let gpus = self.seats.iter().map(|seat| find(&self.clique, seat.ordinal));
+        let gpus = gpus.collect::<Result<Vec<_>, _>>()?;
+        let comms = match (id, self.seats.as_slice(), gpus.as_slice()) {
+            (None, seats, gpus) if seats.len() == ranks => Comm::all(gpus)?,
+            (Some(id), [seat], [gpu]) => {
+                let joined = Comm::join(gpu, id, ranks, seat.rank);
+                vec![joined.map_err(|error| Fault::of(Some(seat.rank), &error))?]
+            }
+            (_, seats, _) => {
+                let have = seats.len();
+                return Err(Fault::broken(format!(
+                    "a process with {have} GPUs cannot join {ranks} ranks so"
+                )));
+            }
+        };
+        let (found, wanted) = (comms.iter().map(|c| (c.rank(), c.ranks())), self.seats.iter());
+        if !found.eq(wanted.map(|seat| (seat.rank, ranks))) {
+            return Err(Fault::broken("NCCL has given ranks that nobody asked for"));
+        }
+        (self.comms, self.ranks) = (comms, ranks);
+        Ok(())
+    }
+
+    /// Enqueues one call of every rank here.
+    pub(super) fn enqueue(&self, call: impl Fn(&Seat) -> Result<Call, GpuError>) -> Result<(), Fault> {
+        let ranks = self.comms.iter().zip(&self.seats);
+        let calls = ranks.map(|(comm, seat)| Ok((comm, &seat.stream, call(seat)?)));
+        let calls = calls.collect::<Result<Vec<_>, GpuError>>()?;
+        let only = if let [seat] = self.seats.as_slice() { Some(seat.rank) } else { None };
+        enqueue(&calls).map_err(|error| Fault::of(only, &error))
+    }
+
+    /// Ends the communicator by force. NCCL may never return from that.
+    pub(super) fn abort(&mut self) {
+        for comm in self.comms.drain(..) {
+            if let Err(error) = comm.abort() {
+                log::warn!("aborting the communicator: {error}");
+            }
+        }
+    }
+}
+
+fn find(clique: &Clique, ordinal: usize) -> Result<&Gpu, Fault> {
+    let found = clique.gpus.iter().find(|gpu| gpu.ordinal == ordinal);
+    found.ok_or_else(|| Fault::broken(format!("GPU {ordinal} was not opened")))
+}

@@ -1,0 +1,205 @@
+//! Why an arm has ended, told from what each of its processes came to. Pure.
+
+use super::speech::{Answer, Fault};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// Why an arm has ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Trouble {
+    /// The one rank that it is about, where it is one.
+    pub rank: Option<usize>,
+    /// In one line.
+    pub text: String,
+    /// Of which kind.
+    pub kind: TroubleKind,
+    /// What NCCL said last and, of a hang, what it knows of its state.
+    pub diagnosis: Vec<String>,
+}
+
+/// Kinds of trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TroubleKind {
+    /// A library, or a function of it.
+    Missing,
+    /// Something does not end.
+    Hang,
+    /// NCCL finds no way between two ranks that the arm allows.
+    NoTransport,
+    /// NCCL says so, with this `ncclResult_t`.
+    Nccl(i32),
+    /// CUDA says so.
+    Cuda,
+    /// A process died.
+    Died,
+    /// It could not be started or asked, or makes no sense.
+    Broken,
+}
+
+impl Trouble {
+    pub(super) fn broken(text: impl Into<String>) -> Self {
+        Self { rank: None, text: text.into(), kind: TroubleKind::Broken, diagnosis: Vec::new() }
+    }
+}
+
+/// `ncclRemoteError`: another rank failed first.
+const REMOTE_ERROR: i32 = 6;
+
+/// What one process came to.
+#[derive(Clone)]
+pub(super) enum Reply {
+    Said(Answer),
+    Silent(Duration),
+    Died(String),
+    Broken(String),
+}
+
+/// Whose reply it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Of the process of all ranks.
+    All,
+    /// Of one rank's.
+    Rank(usize),
+}
+
+impl fmt::Display for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("the process of all ranks"),
+            Self::Rank(rank) => write!(f, "rank {rank}"),
+        }
+    }
+}
+
+impl Reply {
+    /// Why the arm cannot go on; `None` for an answer.
+    fn fault(&self, whose: Whose) -> Option<Fault> {
+        let rank = match whose {
+            Whose::All => None,
+            Whose::Rank(rank) => Some(rank),
+        };
+        let fault = |kind, text| Some(Fault { rank, kind, text });
+        match self {
+            Self::Said(Answer::Failed(said)) => Some(Fault { rank: said.rank.or(rank), ..said.clone() }),
+            Self::Said(_) => None,
+            Self::Silent(after) => {
+                let text = format!("{whose} does not answer within {:.1} s", after.as_secs_f64());
+                fault(TroubleKind::Hang, text)
+            }
+            Self::Died(how) => fault(TroubleKind::Died, format!("{whose} died: {how}")),
+            Self::Broken(why) => fault(TroubleKind::Broken, format!("{whose} cannot be talked to: {why}")),
+        }
+    }
+
+    /// How close to the cause this is: a process that died or a GPU that is broken makes others fail, and
+    /// one that hangs keeps the others waiting.
+    fn weight(&self) -> u8 {
+        let Self::Said(Answer::Failed(fault)) = self else {
+            return match self {
+                Self::Died(_) => 9,
+                Self::Broken(_) => 5,
+                Self::Silent(_) => 3,
+                Self::Said(_) => 0,
+            };
+        };
+        match fault.kind {
+            TroubleKind::Died | TroubleKind::Missing => 8,
+            TroubleKind::Cuda => 7,
+            TroubleKind::NoTransport => 6,
+            TroubleKind::Nccl(REMOTE_ERROR) => 4,
+            TroubleKind::Nccl(_) => 6,
+            TroubleKind::Broken => 5,
+            TroubleKind::Hang => 2,
+        }
+    }
+}
+
+/// The fault closest to the cause; `None` when there is none. One that hangs without a word is told beside
+/// those that notice it.
+pub(super) fn cause(replies: &[(Whose, Reply)]) -> Option<Fault> {
+    let mut worst: Option<&(Whose, Reply)> = None;
+    for reply in replies {
+        // The first of equals.
+        if reply.1.weight() > worst.map_or(0, |(_, w)| w.weight()) {
+            worst = Some(reply);
+        }
+    }
+    let (whose, worst) = worst?;
+    let mut fault = worst.fault(*whose)?;
+    let hang = |(_, reply): &&(Whose, Reply)| {
+        matches!(reply, Reply::Said(Answer::Failed(Fault { kind: TroubleKind::Hang, .. })))
+    };
+    let hanging: Vec<_> = replies.iter().filter(hang).collect();
+    if let (Reply::Silent(_), Some((whose, reply))) = (worst, hanging.first())
+        && let Some(other) = reply.fault(*whose)
+    {
+        fault.text = format!("{}; {}", fault.text, other.text);
+    }
+    if matches!(worst, Reply::Said(_)) && fault.kind == TroubleKind::Hang && hanging.len() > 1 {
+        // All of them wait: it is nobody's in particular.
+        fault.rank = None;
+        for (whose, _) in hanging.iter().skip(1) {
+            fault.text = format!("{}, {whose}", fault.text);
+        }
+    }
+    Some(fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(kind: TroubleKind, text: &str) -> Reply {
+        Reply::Said(Answer::Failed(Fault { rank: None, kind, text: text.to_owned() }))
+    }
+
+    fn of(replies: Vec<Reply>) -> Fault {
+        let replies: Vec<_> =
+            replies.into_iter().enumerate().map(|(n, reply)| (Whose::Rank(n), reply)).collect();
+        cause(&replies).unwrap()
+    }
+
+    const LATE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_process_that_died_is_the_cause_of_what_others_say() {
+        let remote = failed(TroubleKind::Nccl(6), "ncclAllReduce says 6 remote error");
+        let fault = of(vec![remote.clone(), Reply::Died("signal: 9 (SIGKILL)".to_owned()), remote]);
+        assert_eq!((fault.rank, fault.kind), (Some(1), TroubleKind::Died));
+        assert_eq!(fault.text, "rank 1 died: signal: 9 (SIGKILL)");
+    }
+
+    #[test]
+    fn the_silent_rank_is_named_before_those_that_wait_for_it() {
+        let waits = failed(TroubleKind::Hang, "no end within 10.0 s");
+        let fault = of(vec![waits.clone(), waits, Reply::Silent(LATE), Reply::Silent(LATE)]);
+        assert_eq!((fault.rank, fault.kind), (Some(2), TroubleKind::Hang));
+        assert_eq!(fault.text, "rank 2 does not answer within 20.0 s; no end within 10.0 s");
+    }
+
+    #[test]
+    fn where_all_wait_it_is_nobodys_in_particular() {
+        let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
+        let fault = of(vec![waits.clone(), Reply::Said(Answer::Joined), waits.clone()]);
+        assert_eq!((fault.rank, fault.text.as_str()), (None, "no end within 10.0 s at rank 0, rank 2"));
+        assert_eq!(of(vec![Reply::Said(Answer::Joined), waits]).rank, Some(1));
+    }
+
+    #[test]
+    fn an_error_of_nccl_weighs_more_than_the_silence_that_follows() {
+        let remote = failed(TroubleKind::Nccl(6), "6 remote error");
+        let own = failed(TroubleKind::Nccl(3), "3 internal error");
+        let fault = of(vec![Reply::Silent(LATE), remote, own]);
+        assert_eq!((fault.rank, fault.kind), (Some(2), TroubleKind::Nccl(3)));
+    }
+
+    #[test]
+    fn answers_are_no_trouble() {
+        let all = [(Whose::Rank(0), Reply::Said(Answer::Joined)), (Whose::All, Reply::Said(Answer::Joined))];
+        assert!(cause(&all).is_none() && cause(&[]).is_none());
+    }
+}

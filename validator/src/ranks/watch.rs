@@ -1,0 +1,86 @@
+//! Waiting for the ranks' GPUs: never without a bound, and never without asking NCCL whether it has given up.
+
+use super::speech::Fault;
+use super::team::Team;
+use super::trouble::TroubleKind;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Slower than anything that works: a narrow link of an old generation through a busy host.
+const SLOW_BYTES_PER_S: u64 = 200_000_000;
+/// What starting, connecting and a busy machine may take beside.
+const BESIDE: Duration = Duration::from_secs(10);
+/// So long the GPUs are asked without a pause: short work shall be seen as soon as it ends.
+const EAGER: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_micros(50);
+/// So often NCCL is asked.
+const ASK: Duration = Duration::from_millis(1);
+
+/// How long so many calls with so many bytes may take.
+pub(super) fn patience(bytes: u64, calls: u32) -> Duration {
+    let ns = u128::from(bytes) * u128::from(calls) * 1_000_000_000 / u128::from(SLOW_BYTES_PER_S);
+    BESIDE.saturating_add(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
+}
+
+/// Waits until all that was asked of the ranks' GPUs is done.
+pub(super) fn wait(team: &Team, within: Duration) -> Result<(), Fault> {
+    let start = Instant::now();
+    let mut next_ask = ASK;
+    loop {
+        let mut working = Vec::new();
+        for seat in &team.seats {
+            if !seat.stream.done().map_err(|e| Fault::of(Some(seat.rank), &e))? {
+                working.push(seat.rank);
+            }
+        }
+        let waited = start.elapsed();
+        if working.is_empty() {
+            // What is done may be done because NCCL has given up.
+            return trouble(team);
+        }
+        if waited > within {
+            return Err(hang(&working, waited));
+        }
+        if waited > next_ask {
+            trouble(team)?;
+            next_ask = waited + ASK;
+        }
+        if waited > EAGER {
+            thread::sleep(PAUSE);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn trouble(team: &Team) -> Result<(), Fault> {
+    let mut ranks = team.seats.iter().zip(&team.comms);
+    ranks.try_for_each(|(seat, comm)| comm.trouble().map_err(|e| Fault::of(Some(seat.rank), &e)))
+}
+
+fn hang(working: &[usize], after: Duration) -> Fault {
+    let names: Vec<_> = working.iter().map(ToString::to_string).collect();
+    let ranks = if working.len() == 1 { "rank" } else { "ranks" };
+    let text = format!("no end within {:.1} s at {ranks} {}", after.as_secs_f64(), names.join(", "));
+    let rank = if let [one] = working { Some(*one) } else { None };
+    Fault { rank, kind: TroubleKind::Hang, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_grows_with_the_bytes() {
+        assert_eq!(patience(8, 20).as_secs(), 10);
+        assert_eq!(patience(128 << 20, 21).as_secs(), 24);
+        assert!(patience(u64::MAX, u32::MAX) > Duration::from_secs(1 << 30));
+    }
+
+    #[test]
+    fn a_hang_names_the_ranks_that_work() {
+        let fault = hang(&[0, 2], Duration::from_secs(10));
+        assert_eq!(fault.text, "no end within 10.0 s at ranks 0, 2");
+        assert_eq!((fault.rank, hang(&[3], BESIDE).rank), (None, Some(3)));
+    }
+}
