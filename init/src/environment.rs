@@ -1,5 +1,10 @@
 //! The workload's variables: `firstlight env` prints them, init checks them and writes them where
-//! programs look.
+//! programs look. Each may have its reason, which stands above it as a comment.
+
+/// How our comments in nccl.conf begin: what stands below one was written by an earlier boot.
+const MARK: &str = "# firstlight: ";
+/// NCCL's switch against peer-to-peer.
+pub const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 
 /// NAME=value
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,44 +13,94 @@ pub struct Variable {
     pub name: String,
     /// Anything on one line.
     pub value: String,
+    /// Why, on one line; empty when nobody says.
+    pub reason: String,
 }
 
-/// Reads NAME=value lines.
+/// Reads NAME=value lines, each with the comments above it.
 ///
 /// # Errors
 /// A line that says which line is none.
 pub fn parse(lines: &[String]) -> Result<Vec<Variable>, String> {
-    let is_name = |name: &str| {
-        let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        plain && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
-    };
-    let lines = lines.iter().filter(|line| !line.trim().is_empty());
-    lines
-        .map(|line| match line.split_once('=') {
-            Some((name, value)) if is_name(name) => {
-                Ok(Variable { name: name.to_owned(), value: value.to_owned() })
-            }
-            _ => Err(format!("firstlight env: read {line:?}, allowed: NAME=value")),
-        })
-        .collect()
+    let (mut variables, mut comments) = (Vec::new(), Vec::new());
+    for line in lines.iter().filter(|line| !line.trim().is_empty()) {
+        if let Some(comment) = line.strip_prefix('#') {
+            comments.push(comment.trim());
+            continue;
+        }
+        let (name, value) = line
+            .split_once('=')
+            .filter(|(name, _)| is_name(name))
+            .ok_or_else(|| format!("firstlight env: read {line:?}, allowed: NAME=value, # reason"))?;
+        let reason = std::mem::take(&mut comments).join(" ");
+        variables.push(Variable { name: name.to_owned(), value: value.to_owned(), reason });
+    }
+    Ok(variables)
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    plain && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
+}
+
+/// Tells the workload to leave peer-to-peer alone, and nothing else about it; `reason` is given where
+/// the validator has none of its own.
+pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
+    let told = variables.iter().find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
+    let reason = told.map_or(reason, |v| &v.reason).to_owned();
+    variables.retain(|v| !is_about_p2p(&v.name));
+    variables.push(Variable { name: P2P_OFF.to_owned(), value: "1".to_owned(), reason });
+}
+
+/// Takes back what relies on peer-to-peer; what switches it off stays.
+pub fn trust_no_p2p(variables: &mut Vec<Variable>) {
+    variables.retain(|v| v.name == P2P_OFF || !is_about_p2p(&v.name));
+}
+
+fn is_about_p2p(name: &str) -> bool {
+    name.starts_with("NCCL_P2P_")
 }
 
 /// The variables as lines.
 #[must_use]
 pub fn lines(variables: &[Variable]) -> String {
-    variables.iter().map(|v| format!("{}={}\n", v.name, v.value)).collect()
+    written(variables, "# ")
 }
 
-/// An nccl.conf with the `NCCL_` variables among these, besides what it had of others.
+fn written<'a>(variables: impl IntoIterator<Item = &'a Variable>, mark: &str) -> String {
+    let comment = |v: &Variable| match v.reason.as_str() {
+        "" => String::new(),
+        // Older versions of NCCL take every line with a = for a variable.
+        reason => format!("{mark}{}\n", reason.replace('=', ":")),
+    };
+    variables.into_iter().map(|v| format!("{}{}={}\n", comment(v), v.name, v.value)).collect()
+}
+
+/// Whether there is anything to write into an nccl.conf, or to take back from it.
+#[must_use]
+pub fn concerns_nccl(old: &str, variables: &[Variable]) -> bool {
+    old.lines().any(|line| line.starts_with(MARK)) || variables.iter().any(|v| v.name.starts_with("NCCL_"))
+}
+
+/// An nccl.conf with the `NCCL_` variables among these, besides what it had of others. What an
+/// earlier boot wrote goes, and where peer-to-peer is switched off all that others say about it.
 #[must_use]
 pub fn nccl_conf(old: &str, variables: &[Variable]) -> String {
-    let ours: Vec<_> = variables.iter().filter(|v| v.name.starts_with("NCCL_")).cloned().collect();
-    let is_ours = |line: &&str| {
+    let ours: Vec<_> = variables.iter().filter(|v| v.name.starts_with("NCCL_")).collect();
+    let off = ours.iter().any(|v| v.name == P2P_OFF && v.value == "1");
+    let goes = |line: &str| {
         let name = line.split_once('=').map_or("", |(name, _)| name.trim());
-        ours.iter().any(|v| v.name == name)
+        ours.iter().any(|v| v.name == name) || (off && is_about_p2p(name))
     };
-    let kept: String = old.lines().filter(|line| !is_ours(line)).map(|line| format!("{line}\n")).collect();
-    kept + &lines(&ours)
+    let (mut kept, mut below_ours) = (String::new(), false);
+    for line in old.lines() {
+        let was_ours = std::mem::replace(&mut below_ours, line.starts_with(MARK));
+        if !below_ours && !was_ours && !goes(line) {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept + &written(ours, MARK)
 }
 
 #[cfg(test)]
@@ -59,15 +114,64 @@ mod tests {
     #[test]
     fn lines_that_are_no_variables_are_refused() {
         assert_eq!(variables(&["A=1", "", "B_2=x=y"]).unwrap().len(), 2);
-        for bad in ["A", "=1", "1A=1", "A B=1", "export A=1"] {
+        for bad in ["A", "=1", "1A=1", "A B=1", "export A=1", " # x"] {
             assert!(variables(&[bad]).is_err(), "{bad}");
         }
     }
 
     #[test]
+    fn a_comment_is_the_reason_of_the_variable_below_it() {
+        let read = variables(&["# why", "# and how", "A=1", "B=2", "#"]).unwrap();
+        assert_eq!((read[0].reason.as_str(), read[1].reason.as_str()), ("why and how", ""));
+        assert_eq!(lines(&read), "# why and how\nA=1\nB=2\n");
+        assert_eq!(parse(&lines(&read).lines().map(str::to_owned).collect::<Vec<_>>()).unwrap(), read);
+    }
+
+    #[test]
+    fn no_comment_can_be_taken_for_a_variable() {
+        let read = variables(&["# NCCL_DEBUG=INFO", "NCCL_A=1"]).unwrap();
+        for text in [lines(&read), nccl_conf("", &read)] {
+            assert!(text.lines().filter(|l| l.starts_with('#')).all(|l| !l.contains('=')), "{text}");
+        }
+    }
+
+    #[test]
     fn nccl_conf_gets_ours_and_keeps_others() {
-        let ours = variables(&["NCCL_P2P_DISABLE=1", "PATH=/x"]).unwrap();
-        let text = nccl_conf("# site\nNCCL_P2P_DISABLE=0\nNCCL_DEBUG=INFO\n", &ours);
-        assert_eq!(text, "# site\nNCCL_DEBUG=INFO\nNCCL_P2P_DISABLE=1\n");
+        let ours = variables(&["# not proven", "NCCL_P2P_DISABLE=0", "PATH=/x"]).unwrap();
+        let text = nccl_conf("# site\nNCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=SYS\nNCCL_DEBUG=INFO\n", &ours);
+        let kept = "# site\nNCCL_P2P_LEVEL=SYS\nNCCL_DEBUG=INFO\n";
+        assert_eq!(text, format!("{kept}# firstlight: not proven\nNCCL_P2P_DISABLE=0\n"));
+    }
+
+    #[test]
+    fn what_an_earlier_boot_wrote_goes_and_nothing_piles_up() {
+        let first = variables(&["# fast", "NCCL_P2P_LEVEL=SYS", "# off", "NCCL_NVLS_ENABLE=0"]).unwrap();
+        let once = nccl_conf("NCCL_SITE=1\n", &first);
+        assert_eq!(nccl_conf(&once, &first), once);
+        assert!(concerns_nccl(&once, &[]) && !concerns_nccl("NCCL_SITE=1\n", &[]));
+        assert_eq!(nccl_conf(&once, &[]), "NCCL_SITE=1\n");
+    }
+
+    #[test]
+    fn where_peer_to_peer_is_off_no_level_stands_beside_it() {
+        let mut all = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=0", "A=1"]).unwrap();
+        switch_p2p_off(&mut all, "the policy");
+        assert_eq!(lines(&all), "A=1\n# the policy\nNCCL_P2P_DISABLE=1\n");
+        let conf = nccl_conf("NCCL_P2P_LEVEL=5\nNCCL_DEBUG=INFO\n", &all);
+        assert_eq!(conf, "NCCL_DEBUG=INFO\n# firstlight: the policy\nNCCL_P2P_DISABLE=1\n");
+    }
+
+    #[test]
+    fn the_validators_own_reason_against_peer_to_peer_stays() {
+        let mut all = variables(&["# p2p-integrity failed", "NCCL_P2P_DISABLE=1"]).unwrap();
+        switch_p2p_off(&mut all, "the policy");
+        assert_eq!(lines(&all), "# p2p-integrity failed\nNCCL_P2P_DISABLE=1\n");
+    }
+
+    #[test]
+    fn a_verdict_that_is_not_good_keeps_only_the_switch_against_peer_to_peer() {
+        let mut all = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=1", "NCCL_IB_HCA=x"]).unwrap();
+        trust_no_p2p(&mut all);
+        assert_eq!(lines(&all), "NCCL_P2P_DISABLE=1\nNCCL_IB_HCA=x\n");
     }
 }

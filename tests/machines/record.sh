@@ -54,6 +54,20 @@ for class in iommu infiniband; do
         real=$(readlink -f "$member")
         folder "$real"
         point "$real/device"
+        for port in "$real"/ports/*; do
+            folder "$port/gids"
+            keep "$port/state" "$port/phys_state" "$port/link_layer" "$port/rate"
+            # The kernel answers EINVAL to whoever asks for the attributes of an empty slot.
+            for slot in $(cd "$port/gids" 2>/dev/null && grep -lv '^[0:]*$' -- * 2>/dev/null); do
+                keep "$port/gids/$slot" "$port/gid_attrs/types/$slot" "$port/gid_attrs/ndevs/$slot"
+            done
+        done
+        for interface in "$real"/device/net/*; do
+            [ -e "$interface" ] || continue
+            point "/sys/class/net/$(basename "$interface")"
+            real_interface=$(readlink -f "$interface")
+            keep "$real_interface/operstate" "$real_interface/carrier" "$real_interface/speed" "$real_interface/dev_port"
+        done
     done
 done
 for screen in /sys/class/graphics/fb[0-9]*; do

@@ -4,12 +4,11 @@
 use crate::child::{ENVIRONMENT, End};
 use crate::config::types::RootSource;
 use crate::console::kernel_log::{self, Shown};
-use crate::environment::{self, Variable};
+use crate::environment::{self, P2P_OFF, Variable};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::stages::publish::P2P_OFF;
 use crate::sys::process::unblock_signals;
 use crate::sys::{descriptors, files};
 use crate::write::write_durably;
@@ -80,15 +79,15 @@ fn prepare(
 }
 
 fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
-    if !variables.iter().any(|v| v.name.starts_with("NCCL_")) {
-        return Ok(());
-    }
     let path = new_root.join(paths::NCCL_CONF.trim_start_matches('/'));
-    fs::create_dir_all(path.parent().unwrap_or(new_root))?;
     let old = match fs::read_to_string(&path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         other => other?,
     };
+    if !environment::concerns_nccl(&old, variables) {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().unwrap_or(new_root))?;
     write_durably(&path, environment::nccl_conf(&old, variables).as_bytes())
 }
 

@@ -38,7 +38,8 @@ const TABLE: &[Mount] = &[
         "mode=0620,gid=5,ptmxmode=0666",
         Need::Must,
     ),
-    Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
+    // NCCL's shared buffers of all processes lie here; what is not written takes no memory.
+    Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777,size=50%", Need::Must),
     Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
     Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
     Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
@@ -95,8 +96,8 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     }
     // Refused in a process id namespace, where no keyboard is ours.
     let _in_namespace = machine::catch_ctrl_alt_del();
-    if let Err(e) = process::raise_limits() {
-        info!("warning: memlock and stack limits stay: {e}");
+    for (limit, e) in process::raise_limits() {
+        info!("warning: the limit of {limit} stays: {e}");
     }
     Ok(mounted)
 }

@@ -160,17 +160,32 @@ pub fn own_session(command: &mut Command, terminal: Terminal) {
     }
 }
 
-/// Lets this process and its children lock memory without limit and use 64 MiB of stack: what
-/// CUDA, RDMA and MPI programs ask for.
-///
-/// # Errors
-/// As setrlimit(2).
-pub fn raise_limits() -> io::Result<()> {
-    let stack = Some(64 << 20);
-    rustix::process::setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
-    let most = rustix::process::getrlimit(Resource::Stack).maximum;
-    rustix::process::setrlimit(Resource::Stack, Rlimit { current: stack, maximum: most })?;
-    Ok(())
+/// What a process may have open at once: NCCL holds sockets, shared memory and handles for every pair of
+/// GPUs and channel, and asks for 64 Ki; most is what systemd allows.
+const OPEN_FILES: (u64, u64) = (1 << 16, 1 << 19);
+/// Stack of a program, bytes: what NVIDIA's guides start containers with.
+const STACK: u64 = 64 << 20;
+
+/// Lets this process and its children lock memory without limit, use 64 MiB of stack and open 64 Ki
+/// files: what CUDA, NCCL, RDMA and MPI programs ask for. Returns the limits that stay, and why.
+#[must_use]
+pub fn raise_limits() -> Vec<(&'static str, io::Error)> {
+    // `None` is no limit; nothing is lowered.
+    let at_least = |old: Option<u64>, least: u64| old.map(|old| old.max(least));
+    let raised = |what: Resource, current: Option<u64>, most: u64| {
+        let old = rustix::process::getrlimit(what);
+        Rlimit { current, maximum: at_least(old.maximum, most) }
+    };
+    let wanted = [
+        ("locked memory", Resource::Memlock, Rlimit { current: None, maximum: None }),
+        ("open files", Resource::Nofile, raised(Resource::Nofile, Some(OPEN_FILES.0), OPEN_FILES.1)),
+        ("stack", Resource::Stack, raised(Resource::Stack, Some(STACK), STACK)),
+    ];
+    let set = |(name, what, limit)| {
+        let refused = rustix::process::setrlimit(what, limit).err()?;
+        Some((name, io::Error::from(refused)))
+    };
+    wanted.into_iter().filter_map(set).collect()
 }
 
 /// As process 1: whether any child or orphan is left; collects one that has ended. Kernel threads

@@ -5,6 +5,7 @@ use super::config::{Link, Port};
 use super::driver::Driver;
 use super::machine::{Function, Machine};
 use super::parts::{BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, gpu, host_bridge, nic};
+use super::rdma::Rdma;
 
 /// Root bus, bus below, NUMA node and processors of a GPU.
 type Place = (u8, u8, i32, &'static str);
@@ -66,10 +67,20 @@ fn machine(name: &'static str, about: &'static str, bar1: u8, acs: u16) -> Machi
     let functions = (0..).zip(GPUS).flat_map(one).collect();
     Machine {
         rdma: vec![
-            ("mlx5_0", "0000:c4:00.0"),
-            ("mlx5_1", "0000:c4:00.1"),
-            ("mlx5_2", "0000:c5:00.0"),
-            ("mlx5_3", "0000:c5:00.1"),
+            Rdma::ethernet(
+                "mlx5_0",
+                "0000:c4:00.0",
+                "ens1f0np0",
+                (3, "0000:0000:0000:0000:0000:ffff:0a00:0001"),
+            ),
+            Rdma::unplugged("mlx5_1", "0000:c4:00.1", "ens1f1np1"),
+            Rdma::ethernet(
+                "mlx5_2",
+                "0000:c5:00.0",
+                "ens2f0np0",
+                (5, "0000:0000:0000:0000:0000:ffff:0a00:0101"),
+            ),
+            Rdma::unplugged("mlx5_3", "0000:c5:00.1", "ens2f1np1"),
         ],
         cpus: ["0-127"; 3],
         tables: vec!["IVRS"],

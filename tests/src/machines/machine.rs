@@ -3,6 +3,7 @@
 
 use super::config::Link;
 use super::driver::Driver;
+use super::rdma::Rdma;
 
 /// One PCI function.
 #[derive(Debug, Clone)]
@@ -42,8 +43,8 @@ pub struct Machine {
     pub about: &'static str,
     /// Its functions, parents before children.
     pub functions: Vec<Function>,
-    /// RDMA devices: name and address.
-    pub rdma: Vec<(&'static str, &'static str)>,
+    /// RDMA devices.
+    pub rdma: Vec<Rdma>,
     /// Possible, present and online processors.
     pub cpus: [&'static str; 3],
     /// IOMMU class devices.

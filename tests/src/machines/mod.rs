@@ -8,6 +8,7 @@ mod drivers;
 mod epyc;
 mod machine;
 mod parts;
+mod rdma;
 mod small;
 mod tree;
 
@@ -19,7 +20,7 @@ pub use tree::write;
 use std::path::PathBuf;
 
 /// Every machine that is checked in.
-pub const ALL: [fn() -> Machine; 18] = [
+pub const ALL: [fn() -> Machine; 19] = [
     epyc::eight,
     epyc::eight_before,
     small::switch,
@@ -31,6 +32,7 @@ pub const ALL: [fn() -> Machine; 18] = [
     small::lost_cpus,
     small::second_domain,
     small::narrow_link,
+    small::no_manager,
     small::nouveau,
     small::boot_display,
     drivers::h200,

@@ -7,6 +7,8 @@ use super::parts::{
     host_bridge, nic,
 };
 
+use super::rdma::Rdma;
+
 const GEN3_X16: Link = Link::full(3, 16);
 const GEN4_X16: Link = Link::full(4, 16);
 const GEN5_X16: Link = Link::full(5, 16);
@@ -71,7 +73,8 @@ pub fn switch() -> Machine {
         gpu(&bus.under("0000:07:08.0"), "0000:08:00.0", BAR1 + 2 * NEXT, BAR1_32G, GEN3_X16),
     ];
     let about = "PLX switches with ACS on: GPUs at PIX and PXB, a NIC beside them";
-    Machine { rdma: vec![("mlx5_0", "0000:05:00.0")], ..Machine::new("switch-acs", about, functions) }
+    let rdma = vec![Rdma::infiniband("mlx5_0", "0000:05:00.0", "ib0")];
+    Machine { rdma, ..Machine::new("switch-acs", about, functions) }
 }
 
 /// A GPU behind a root port of an Intel 100-series chipset, whose ACS control stands at +8.
@@ -196,6 +199,29 @@ pub fn narrow_link() -> Machine {
         let port = Bridge { link, ..root((0x1022, 0x1483), (2, 2), Some(0)) };
         m.at("0000:00:01.2").link = Some(link);
         m.at("0000:00:01.2").config = bridge_config("0000:00:01.2", &port).done();
+    })
+}
+
+/// An InfiniBand card whose port has a link and trained one lane of four; a second one that no subnet
+/// manager has spoken to.
+pub fn no_manager() -> Machine {
+    let about = "two InfiniBand cards: one port on one lane of four, one that no subnet manager has set up";
+    workstation_with("ib-no-manager", about, |m| {
+        let bus = Spot::on("pci0000:00", -1, "0-15");
+        for (port, bdf, below) in [("0000:00:03.1", "0000:04:00.0", 4), ("0000:00:03.2", "0000:05:00.0", 5)] {
+            m.functions.push(bridge(&bus, port, root((0x1022, 0x1483), (below, below), Some(0))));
+            m.functions.push(nic(&bus.under(port), bdf, (0x15b3, 0x101b), "mlx5_core", GEN4_X16));
+        }
+        let narrow = Rdma::infiniband("mlx5_0", "0000:04:00.0", "ib0");
+        let waiting = Rdma::infiniband("mlx5_1", "0000:05:00.0", "ib1");
+        m.rdma = vec![
+            Rdma { port: ["4: ACTIVE", "5: LinkUp", "InfiniBand", "25 Gb/sec (1X EDR)"], ..narrow },
+            Rdma {
+                port: ["2: INIT", "5: LinkUp", "InfiniBand", "100 Gb/sec (4X EDR)"],
+                link: ["down", "0", "-1"],
+                ..waiting
+            },
+        ];
     })
 }
 

@@ -3,6 +3,7 @@
 use super::config::Link;
 use super::driver;
 use super::machine::{Function, Machine};
+use super::rdma;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -19,10 +20,8 @@ pub fn write(machine: &Machine, to: &Path) -> io::Result<()> {
     for function in &machine.functions {
         write_function(function, &places[&function.bdf], to)?;
     }
-    for (name, bdf) in &machine.rdma {
-        let under = format!("{}/infiniband/{name}", places[*bdf]);
-        link(to, &format!("sys/devices/{under}/device"), &format!("../../../{bdf}"))?;
-        link(to, &format!("sys/class/infiniband/{name}"), &format!("../../devices/{under}"))?;
+    for device in &machine.rdma {
+        rdma::write(device, &places[device.bdf], to)?;
     }
     write_iommu(machine, to)?;
     write_modules(machine, to)?;
@@ -158,7 +157,7 @@ fn write_host(machine: &Machine, to: &Path) -> io::Result<()> {
     file(to, "sys/kernel/security/lockdown", "[none] integrity confidentiality\n")
 }
 
-fn folder(to: &Path, at: &str, empty: bool) -> io::Result<()> {
+pub(super) fn folder(to: &Path, at: &str, empty: bool) -> io::Result<()> {
     fs::create_dir_all(to.join(at))?;
     if empty { file(to, &format!("{at}/{KEEP}"), "") } else { Ok(()) }
 }

@@ -9,6 +9,7 @@ pub mod journal;
 pub mod judge;
 pub mod link;
 pub mod model;
+pub mod near;
 pub mod path;
 pub mod plan;
 pub mod read;

@@ -1,0 +1,139 @@
+//! RDMA devices (HCAs) as `ibdev2netdev` and NCCL look at them: ports, their state and rate, the network
+//! interface of each and the addresses (GIDs) that it answers to. What that means is left to the test
+//! `nics`; where a device stands in the fabric, to `pcie`.
+
+mod read;
+mod text;
+
+pub use read::read;
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// One RDMA device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hca {
+    /// `mlx5_0`
+    pub name: String,
+    /// Its ports, by number.
+    pub ports: Vec<Port>,
+}
+
+/// One port.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Port {
+    /// Counted from 1.
+    pub number: u32,
+    /// The logical state: only an ACTIVE port carries traffic.
+    pub state: State,
+    /// The physical state in the kernel's word: `LinkUp`, `Polling`, `Disabled` ..
+    pub physical: String,
+    /// `Ethernet` (RoCE) or `InfiniBand`.
+    pub layer: String,
+    /// What the link runs at.
+    pub rate: Rate,
+    /// Addresses that are in use, by index.
+    pub gids: Vec<Gid>,
+    /// Its network interface.
+    pub netdev: Option<Netdev>,
+}
+
+/// The logical state of a port, by the numbers of `enum ib_port_state`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// 1: no link, or switched off.
+    Down,
+    /// 2: a link, and no subnet manager has spoken to it yet.
+    Init,
+    /// 3: set up by the subnet manager, not released.
+    Armed,
+    /// 4: in use.
+    Active,
+    /// 0 and 5 and up.
+    Other(u32),
+}
+
+/// A port's rate as it runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// Gb/s of all lanes together.
+    pub gbit_s: f64,
+    /// Lanes in use, as InfiniBand counts them; the kernel makes them up for Ethernet.
+    pub lanes: u32,
+}
+
+/// An address of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gid {
+    /// Its place in the port's table, which NCCL_IB_GID_INDEX names; it moves when addresses change.
+    pub index: u32,
+    /// `RoCE v2`, `IB/RoCE v1`
+    pub kind: String,
+    /// The IPv4 address that it stands for.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The network interface that it belongs to.
+    pub netdev: Option<String>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Netdev {
+    /// `ens1f0np0`
+    pub name: String,
+    /// `up`, `down`, `dormant` ..
+    pub operstate: String,
+    /// Whether there is a carrier; `None` when it is switched off, for then the kernel does not say.
+    pub carrier: Option<bool>,
+    /// Mb/s; `None` without a carrier.
+    pub mbit_s: Option<u64>,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down => f.write_str("DOWN"),
+            Self::Init => f.write_str("INIT"),
+            Self::Armed => f.write_str("ARMED"),
+            Self::Active => f.write_str("ACTIVE"),
+            Self::Other(n) => write!(f, "state {n}"),
+        }
+    }
+}
+
+impl Port {
+    /// Whether it can carry traffic. Its addresses do not tell: they stay when the link goes.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.state == State::Active
+    }
+
+    /// RoCE: RDMA over Ethernet.
+    #[must_use]
+    pub fn is_ethernet(&self) -> bool {
+        self.layer == "Ethernet"
+    }
+
+    /// The first address by which a RoCE v2 peer on IPv4 reaches the port, which NCCL looks for too.
+    #[must_use]
+    pub fn roce_v2_ipv4(&self) -> Option<&Gid> {
+        let own = |gid: &&Gid| match (&gid.netdev, &self.netdev) {
+            (Some(of), Some(netdev)) => *of == netdev.name,
+            _ => true,
+        };
+        let fits = |gid: &&Gid| gid.kind == "RoCE v2" && gid.ipv4.is_some();
+        self.gids.iter().filter(own).find(fits).or_else(|| self.gids.iter().find(fits))
+    }
+}
+
+impl Hca {
+    /// The lines that `ibdev2netdev` prints for it: one for each port with a network interface.
+    pub fn ibdev2netdev(&self) -> impl Iterator<Item = String> {
+        self.ports.iter().filter_map(|port| {
+            let netdev = port.netdev.as_ref()?;
+            let up =
+                netdev.operstate == "up" || (netdev.operstate == "unknown" && netdev.carrier == Some(true));
+            let state = if up { "Up" } else { "Down" };
+            Some(format!("{} port {} ==> {} ({state})", self.name, port.number, netdev.name))
+        })
+    }
+}
