@@ -81,6 +81,8 @@ pub struct Validate {
     pub root: PathBuf,
     /// `validate.library_path`: folders before the loader's own for the driver's libraries.
     pub library_path: Vec<String>,
+    /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
+    pub nvls: bool,
 }
 
 /// Section `expect`: what the owner of the machine says about it.
@@ -118,6 +120,7 @@ impl Default for Config {
                 skip: Vec::new(),
                 root: PathBuf::from("/"),
                 library_path: Vec::new(),
+                nvls: false,
             },
             expect: Expect::default(),
         }
@@ -135,6 +138,7 @@ pub const KEYS: &[&str] = &[
     "validate.skip",
     "validate.root",
     "validate.library_path",
+    "validate.nvls",
     "expect.gpus",
     "expect.gpu_name",
     "expect.driver",
@@ -158,6 +162,7 @@ impl Config {
             "validate.skip" => value::test_ids(raw, &mut self.validate.skip),
             "validate.root" => value::folder(raw, &mut self.validate.root),
             "validate.library_path" => value::words(raw, &mut self.validate.library_path),
+            "validate.nvls" => value::flag(raw, &mut self.validate.nvls),
             "expect.gpus" => value::whole(raw, 0, 64, self.expect.gpus.insert(0)),
             "expect.gpu_name" => value::text(raw, self.expect.gpu_name.insert(String::new())),
             "expect.driver" => value::text(raw, self.expect.driver.insert(String::new())),

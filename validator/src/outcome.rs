@@ -1,10 +1,12 @@
 //! How a test ends, and what all tests together come to. There is no default outcome: absence of
 //! evidence is never a pass.
 
+use crate::collective::Advice;
 use crate::finding::{Finding, Severity};
 use crate::report::Matrix;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How one test ended, in one word.
@@ -37,6 +39,12 @@ pub struct Judgement {
     /// Measurements of another shape.
     #[serde(default)]
     pub tables: Vec<Value>,
+    /// What it found out for the workload.
+    #[serde(default)]
+    pub advice: Vec<Advice>,
+    /// What switching something on brought, by name: ratios.
+    #[serde(default)]
+    pub effects: BTreeMap<String, f64>,
 }
 
 impl Judgement {
@@ -50,7 +58,19 @@ impl Judgement {
             Some(Severity::Fail) => Outcome::Fail,
             Some(Severity::Error) => Outcome::Error,
         };
-        Self { outcome, summary: summary.into(), findings, matrices: Vec::new(), tables: Vec::new() }
+        Self::ended(outcome, summary.into(), findings)
+    }
+
+    const fn ended(outcome: Outcome, summary: String, findings: Vec<Finding>) -> Self {
+        Self {
+            outcome,
+            summary,
+            findings,
+            matrices: Vec::new(),
+            tables: Vec::new(),
+            advice: Vec::new(),
+            effects: BTreeMap::new(),
+        }
     }
 
     /// One finding says it all.
@@ -62,13 +82,7 @@ impl Judgement {
     /// There is nothing of the kind on this machine; `why` says so.
     #[must_use]
     pub fn not_applicable(why: impl Into<String>) -> Self {
-        Self {
-            outcome: Outcome::NotApplicable,
-            summary: why.into(),
-            findings: Vec::new(),
-            matrices: Vec::new(),
-            tables: Vec::new(),
-        }
+        Self::ended(Outcome::NotApplicable, why.into(), Vec::new())
     }
 
     /// The same, with what was measured.
@@ -81,6 +95,18 @@ impl Judgement {
     #[must_use]
     pub fn with_tables(self, tables: Vec<Value>) -> Self {
         Self { tables, ..self }
+    }
+
+    /// The same, with what the workload should be told.
+    #[must_use]
+    pub fn advising(self, advice: Vec<Advice>) -> Self {
+        Self { advice, ..self }
+    }
+
+    /// The same, with what switching something on brought.
+    #[must_use]
+    pub fn with_effects(self, effects: BTreeMap<String, f64>) -> Self {
+        Self { effects, ..self }
     }
 
     /// How the test ended.
@@ -99,9 +125,9 @@ impl Judgement {
         if self.outcome == Outcome::NotApplicable && only_info {
             return Self { findings: more, ..self };
         }
-        let mut findings = self.findings;
+        let Self { summary, mut findings, matrices, tables, advice, effects, .. } = self;
         findings.extend(more);
-        Self { matrices: self.matrices, tables: self.tables, ..Self::of(self.summary, findings) }
+        Self { matrices, tables, advice, effects, ..Self::of(summary, findings) }
     }
 }
 
@@ -187,6 +213,18 @@ mod tests {
         let absent = Judgement::not_applicable("no GPU");
         assert_eq!(absent.clone().with(vec![found(Severity::Info)]).outcome(), Outcome::NotApplicable);
         assert_eq!(absent.with(vec![found(Severity::Warn)]).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn what_a_test_hands_over_survives_findings_from_elsewhere_and_the_pipe() {
+        let advice = Advice { name: "A".into(), value: "1".into(), reason: "why".into() };
+        let said = Judgement::of("fine", vec![])
+            .advising(vec![advice])
+            .with_effects(BTreeMap::from([("gain".to_owned(), 1.5)]));
+        let worse = said.clone().with(vec![found(Severity::Warn)]);
+        assert_eq!((&worse.advice, &worse.effects), (&said.advice, &said.effects));
+        let text = serde_json::to_string(&said).unwrap();
+        assert_eq!(serde_json::from_str::<Judgement>(&text).unwrap(), said);
     }
 
     #[test]

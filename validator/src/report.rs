@@ -53,6 +53,8 @@ pub struct Report {
     pub effects: BTreeMap<String, Option<f64>>,
     /// NAME and value for the workload's environment.
     pub workload_env: BTreeMap<String, String>,
+    /// Why each of them is as it is, by name: one line.
+    pub workload_reasons: BTreeMap<String, String>,
 }
 
 /// Which machine this was, and what the verdict stands on.

@@ -2,9 +2,11 @@
 //! with an exit status.
 
 mod fabric;
+mod nccl;
 mod nvlinks;
 mod output;
 mod p2p;
+mod publish;
 mod report;
 mod validate;
 
@@ -12,6 +14,7 @@ use crate::args::{Args, Command};
 use crate::chain::chain;
 use crate::config::{Config, ConfigError};
 use crate::finding::{self, Finding, Severity};
+use crate::ranks;
 use crate::render;
 use crate::root::Root;
 use crate::run::worker;
@@ -88,15 +91,25 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             let (root, config) = setup()?;
             p2p::run(&root, config, &asked)
         }
+        Command::Nccl(asked) => {
+            let (root, config) = setup()?;
+            nccl::run(&root, &config, &asked)
+        }
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),
+        Command::Publish(asked) => publish::run(asked),
+        Command::Fetch(asked) => publish::fetch(&asked),
         Command::Worker => {
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
         Command::Partner => {
             suite::partner().map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
+        Command::Rank => {
+            ranks::serve().map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, Comman
     Ok(FINE)
 }
 
-/// Prints NAME=value lines.
+/// Prints NAME=value lines, each below its reason as a comment.
 pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
     let report = read(path)?;
     let mut lines = String::new();
@@ -31,6 +31,15 @@ pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
             return Err(CommandError::Undone(format!(
                 "{file}: workload_env: read {read:?}, allowed: a NAME of letters, digits and _ and one line"
             )));
+        }
+        if let Some(reason) = report.workload_reasons.get(name) {
+            if reason.contains(['\n', '\0']) {
+                let (file, read) = (path.display(), reason);
+                return Err(CommandError::Undone(format!(
+                    "{file}: workload_reasons.{name}: read {read:?}, allowed: one line"
+                )));
+            }
+            lines.push_str(&format!("# {reason}\n"));
         }
         lines.push_str(&format!("{name}={value}\n"));
     }

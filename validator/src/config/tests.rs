@@ -34,7 +34,7 @@ fn the_later_layer_wins_and_words_come_last() {
 #[test]
 fn every_key_can_be_set_by_a_word() {
     for key in KEYS {
-        let words = ["off", "check", "quick", "7", "/a", "acs"];
+        let words = ["off", "check", "quick", "7", "/a", "acs", "true"];
         assert!(words.iter().any(|w| merge(&[], &[&format!("{key}={w}")]).is_ok()), "{key}");
         let section = key.split('.').next().unwrap();
         assert!(merge(&[&format!("[{section}]\nnonsense = 1")], &[]).is_err(), "{key}");
@@ -50,6 +50,7 @@ fn words_are_read_by_the_keys_type() {
         "expect.gpu_name=\"NVIDIA GeForce RTX 4090\"",
         "expect.min_p2p_gb_s=20.5",
         "validate.root=/rec",
+        "validate.nvls=true",
     ];
     let config = merge(&[], &words).unwrap();
     assert_eq!(config.validate.only, ["acs", "iommu"]);
@@ -58,6 +59,7 @@ fn words_are_read_by_the_keys_type() {
     assert_eq!(config.expect.gpu_name.as_deref(), Some("NVIDIA GeForce RTX 4090"));
     assert_eq!(config.expect.min_p2p_gb_s, Some(20.5));
     assert_eq!(config.validate.root, PathBuf::from("/rec"));
+    assert!(config.validate.nvls && !Config::default().validate.nvls);
 }
 
 #[test]
@@ -115,6 +117,7 @@ fn an_impossible_value_says_what_is_allowed() {
         ),
         ("[expect]\ngpus = -1", "0.toml: expect.gpus: read -1; allowed: a whole number from 0 to 64"),
         ("[expect]\nmin_p2p_gb_s = nan", "0.toml: expect.min_p2p_gb_s: read nan; allowed: a number above 0"),
+        ("[validate]\nnvls = 1", "0.toml: validate.nvls: read 1; allowed: true, false"),
         ("[validate]\nroot = 'rec'", "0.toml: validate.root: read \"rec\"; allowed: an absolute path"),
         (
             "[validate]\nlibrary_path = [1]",

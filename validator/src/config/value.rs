@@ -44,6 +44,13 @@ impl<'a> Raw<'a> {
         }
     }
 
+    fn as_flag(self) -> Option<bool> {
+        match self {
+            Self::Toml(value) => value.as_bool(),
+            Self::Word(word) => unquoted(word).parse().ok(),
+        }
+    }
+
     fn as_number(self) -> Option<f64> {
         match self {
             Self::Toml(toml::Value::Integer(whole)) => whole.to_string().parse().ok(),
@@ -107,6 +114,11 @@ pub(super) fn read<C: Choice>(raw: Raw<'_>, place: &mut C) -> Result<(), String>
 pub(super) fn whole(raw: Raw<'_>, least: u64, most: u64, place: &mut u64) -> Result<(), String> {
     let found = raw.as_whole().filter(|n| (least..=most).contains(n));
     put(found, place, || format!("a whole number from {least} to {most}"))
+}
+
+/// Yes or no.
+pub(super) fn flag(raw: Raw<'_>, place: &mut bool) -> Result<(), String> {
+    put(raw.as_flag(), place, || "true, false".to_owned())
 }
 
 /// A number above zero.

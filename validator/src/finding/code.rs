@@ -1,7 +1,8 @@
 //! The table of all findings: code, what it says, the usual cause, the next thing to do. Findings
 //! are made from it, `firstlight list --findings` prints it, and the README's table is that print.
-//! It stands in four files: here the machine, in `code/driver` NVIDIA's driver, in `code/gpu` what
-//! the GPUs do, in `code/itself` the validator. Each adds its lines to those before it and hands them on.
+//! It stands in six files: here the machine, in `code/driver` NVIDIA's driver, in `code/gpu` what
+//! the GPUs do, in `code/nccl` NCCL, in `code/nic` network cards, in `code/itself` the validator. Each adds
+//! its lines to those before it and hands them on.
 
 #[macro_use]
 mod driver;
@@ -9,6 +10,10 @@ mod driver;
 mod gpu;
 #[macro_use]
 mod itself;
+#[macro_use]
+mod nccl;
+#[macro_use]
+mod nic;
 
 /// One line of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +55,7 @@ macro_rules! codes {
     };
 }
 
-driver! { [gpu itself codes]
+driver! { [gpu nccl nic itself codes]
     // The fabric.
     AcsRedirect "ACS-REDIRECT"
         means "a port on a GPU path sends peer traffic to the root complex instead of straight to the peer"

@@ -2,5 +2,6 @@
 
 pub mod json;
 pub mod list;
+pub mod nccl;
 pub mod p2p;
 pub mod text;

@@ -4,6 +4,7 @@
 use crate::finding::{Finding, Severity};
 use crate::outcome::{Outcome, Verdict};
 use crate::pcie::text::layout::wrapped;
+use crate::render::nccl;
 use crate::report::{Report, TestEntry};
 use std::fmt::Write as _;
 
@@ -87,10 +88,11 @@ fn fold(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What was found, the verdict, and the line for scrapers, which is the last.
+/// What peer-to-peer is worth, what was found, the verdict, and the line for scrapers, which is the last.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
-    plain(&format!("{}\n{}{}", details(report), verdict(report, path), last_line(report)))
+    let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
+    plain(&format!("{gain}{}\n{}{}", details(report), verdict(report, path), last_line(report)))
 }
 
 /// What the machine's files hold must not move the cursor of a terminal that shows it.

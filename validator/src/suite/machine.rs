@@ -1,6 +1,7 @@
 //! What tests are given: the root, the configuration, and what has been read once for all of them.
 
 use super::gpu_fault;
+use super::nccl::Arms;
 use crate::config::Config;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{Clique, GpuError, Nvml};
@@ -9,6 +10,7 @@ use crate::host::kmsg;
 use crate::host::nvidia::{Nvidia, Read};
 use crate::outcome::{Judgement, Outcome};
 use crate::pcie::model::Fabric;
+use crate::report::Matrix;
 use crate::root::Root;
 use crate::run::Message;
 use std::cell::{OnceCell, RefCell};
@@ -32,8 +34,12 @@ pub struct Machine {
     pub nvidia: Nvidia,
     /// How the tests before this one ended, by id; those of earlier workers too.
     pub ended: RefCell<BTreeMap<String, Outcome>>,
+    /// What they measured by pair, by id.
+    pub matrices: RefCell<BTreeMap<String, Vec<Matrix>>>,
     /// Its GPUs, opened by the first test that asks.
     pub gpus: Gpus,
+    /// NCCL's processes, started by the first test that wants them.
+    pub nccl: Arms,
     /// Tells the parent something in the middle of a test.
     pub tell: Box<dyn Fn(Message)>,
 }
@@ -83,6 +89,12 @@ impl Machine {
     #[must_use]
     pub fn outcome(&self, id: &str) -> Option<Outcome> {
         self.ended.borrow().get(id).copied()
+    }
+
+    /// What an earlier test measured by pair; `None` when it did not.
+    #[must_use]
+    pub fn matrix(&self, id: &str, name: &str) -> Option<Matrix> {
+        self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.name == name).cloned()
     }
 
     /// Why a test with GPUs has nothing to do: none here, no driver, or a recorded machine whose

@@ -16,12 +16,15 @@ mod fabric;
 #[cfg(test)]
 mod fixture;
 mod gate;
+mod gdr;
 mod gpu_fault;
 mod gpus;
 mod host_bandwidth;
 mod iommu;
 mod links;
 mod machine;
+mod nccl;
+mod nics;
 mod nodes;
 mod p2p_bandwidth;
 mod p2p_capability;
@@ -40,6 +43,7 @@ mod speed;
 mod xid;
 
 pub use machine::{Gpus, Machine};
+pub use nccl::Arms;
 
 use crate::config::Level;
 use crate::finding::Finding;
@@ -106,8 +110,10 @@ pub const ALL: &[&Test] = &[
     &xid::TEST,
     &acs::TEST,
     &links::TEST,
+    &nics::TEST,
     &display::TEST,
     &cuda::TEST,
+    &gdr::TEST,
     &p2p_capability::TEST,
     &p2p_integrity::TEST,
     &p2p_reach::TEST,
@@ -118,6 +124,12 @@ pub const ALL: &[&Test] = &[
     &p2p_together::TEST,
     &p2p_processes::TEST,
     &p2p_soak::TEST,
+    &nccl::TRANSPORT,
+    &nccl::ALLREDUCE,
+    &nccl::OTHERS,
+    &nccl::TYPES,
+    &nccl::PROCESSES,
+    &nccl::CHANNELS,
 ];
 
 /// A test that only reads files: ten seconds are a hundred times what it takes on a large machine.

@@ -20,7 +20,7 @@ use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{self, Clique, GpuError};
 use crate::outcome::Judgement;
-use crate::run::partner::{Lost, Partner};
+use crate::partner::{Lost, Partner};
 use crate::schedule::Pair;
 use owner::Shared;
 use speech::{Answer, Ask, Trouble};

@@ -19,7 +19,9 @@ fn wrong_use_is_64_with_one_line() {
     refused("validate --only nonsense", "'nonsense'");
     refused("validate --json - --text -", "standard output can take one of them");
     refused("fabric fix --acs some", "allowed are path, all, off");
-    refused("nccl all_reduce", "'nccl'");
+    refused("nccl all_reduced", "allowed are all_reduce, all_gather");
+    refused("nccl all_reduce -b 8Q", "'8Q' is not a size");
+    refused("nccl all_reduce -b 8 -e 4", "-e 4 is less than -b 8");
 }
 
 #[test]

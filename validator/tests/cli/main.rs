@@ -8,11 +8,23 @@ mod driver;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]
+mod https;
+#[cfg(test)]
 mod machine;
+#[cfg(test)]
+mod nics;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
 mod p2p;
+#[cfg(test)]
+mod publish;
+#[cfg(test)]
+mod ranks;
+#[cfg(test)]
+#[path = "../../../tests/src/receiver.rs"]
+#[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
+mod receiver;
 #[cfg(test)]
 mod verdicts;
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn the_report_has_every_key_of_its_schema() {
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&report),
-        "appliance driver effects fabric gpus level machine root schema seconds started tests verdict workload_env"
+        "appliance driver effects fabric gpus level machine root schema seconds started tests verdict workload_env workload_reasons"
     );
     assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint kernel");
     assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");
@@ -97,6 +97,12 @@ fn the_workload_gets_one_line_per_variable() {
         "{}",
         env.out
     );
+    let hcas = "# the ports that are ACTIVE, 2 of 4\nNCCL_IB_HCA==mlx5_0:1,mlx5_2:1\n";
+    assert!(env.out.contains(hcas), "{}", env.out);
+    // Each has its reason, and no reason can be taken for a variable.
+    let (reasons, variables): (Vec<_>, Vec<_>) = env.out.lines().partition(|l| l.starts_with('#'));
+    assert_eq!(reasons.len(), variables.len(), "{}", env.out);
+    assert!(reasons.iter().all(|l| l.starts_with("# ") && !l.contains('=')), "{}", env.out);
     let forged = fs::read_to_string(&file)
         .unwrap()
         .replace("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"PASS\\nLD_PRELOAD=/x\"");
@@ -143,7 +149,7 @@ fn a_report_file_is_replaced_as_a_whole() {
     names.sort();
     assert_eq!(names, ["report.json", "report.txt"]);
     assert!(
-        fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   16 passed")
+        fs::read_to_string(machine.at("out/report.txt")).unwrap().contains("\nVERDICT  PASS   17 passed")
     );
 }
 

@@ -23,6 +23,7 @@ fn report(tests: Vec<TestEntry>) -> Report {
         tests: vec![],
         effects: BTreeMap::new(),
         workload_env: BTreeMap::new(),
+        workload_reasons: BTreeMap::new(),
     };
     tests.into_iter().for_each(|t| report.push(t));
     report

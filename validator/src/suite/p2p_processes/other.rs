@@ -3,7 +3,7 @@
 
 use super::speech::{Answer, Ask, Job, Trouble};
 use crate::gpu::{Buffer, Clique, GpuError, IpcHandle, Span};
-use crate::run::partner;
+use crate::partner;
 use crate::suite::p2p_integrity::Engine;
 use crate::suite::seat::Seat;
 use std::io;

@@ -153,7 +153,7 @@ impl Lane {
     }
 
     pub(super) fn is_idle(&self) -> Result<bool, GpuError> {
-        self.stream.is_idle()
+        self.stream.done()
     }
 
     pub(super) fn finish(&self, doing: &str, within: Duration) -> Result<(), GpuError> {

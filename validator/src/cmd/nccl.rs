@@ -1,0 +1,207 @@
+//! `firstlight nccl`: one collective over sizes, in processes of its own, as nccl-tests' table. Rows come as
+//! they are measured; what NCCL's lines say of its way goes to standard error, where it spoils no parser.
+
+use super::output::{to_stdout, write};
+use super::{CommandError, FAILING, FINE, UNDONE};
+use crate::args::{Nccl, P2pChoice, Place};
+use crate::collective::log::Said;
+use crate::collective::{Row, Sweep, Values};
+use crate::config::Config;
+use crate::pcie::model::Fabric;
+use crate::ranks::{Arm, Ranks, RowAsk, Setup, Started, Trouble, TroubleKind};
+use crate::render::json::pretty;
+use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
+use crate::root::Root;
+use crate::time::utc;
+use std::time::{Duration, SystemTime};
+
+/// Starting CUDA and NCCL on 16 GPUs.
+const START: Duration = Duration::from_secs(120);
+
+/// Runs it; the status says whether all values were right.
+pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
+    let sweep = asked.sweep();
+    let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
+    let gpus = gpus(root, config, asked)?;
+    exact(&sweep, gpus)?;
+    let begun = SystemTime::now();
+    let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
+    let started = match ranks.join(START) {
+        Ok(started) => started.clone(),
+        Err(trouble) => return Ok(stopped(&trouble)),
+    };
+    let devices = devices(&started);
+    let title = Head {
+        version: env!("CARGO_PKG_VERSION"),
+        library: started.nccl,
+        sweep: &sweep,
+        gpus: if asked.processes { 1 } else { gpus },
+        devices: &devices,
+    };
+    let shown = asked.json != Some(Place::Stdout);
+    let say = |text: &str| if shown { to_stdout(text) } else { Ok(()) };
+    let undelivered = |e: std::io::Error| CommandError::Undone(format!("standard output: {e}"));
+    say(&(head(&title) + &columns())).map_err(undelivered)?;
+    let mut rows = Vec::new();
+    let measured = measure(&mut ranks, &sweep, &sizes, asked.root_rank, |one| {
+        rows.push(one.clone());
+        say(&row(one))
+    });
+    let trouble = measured.map_err(undelivered)?.err();
+    let errors: Vec<_> = trouble.iter().map(ToString::to_string).collect();
+    told(&ranks);
+    if let Some(place) = &asked.json {
+        let (start, end) = (utc(begun), utc(SystemTime::now()));
+        let run = Run {
+            start: &start,
+            end: &end,
+            args: &std::env::args().collect::<Vec<_>>(),
+            environment: ranks.environment(),
+            errors: &errors,
+        };
+        let text = pretty(&json(&title, &rows, &run)).map_err(|e| CommandError::undone(&e))?;
+        write(place, &text)?;
+    }
+    if let Some(trouble) = trouble {
+        return Ok(stopped(&trouble));
+    }
+    say(&tail(sweep.collective, &rows)).map_err(undelivered)?;
+    wrong(&rows);
+    Ok(if rows.iter().any(|row| row.wrong() > 0) { FAILING } else { FINE })
+}
+
+/// Every size untimed once, as nccl-tests does it, then each row as it comes; the outer error is the reader's.
+fn measure(
+    ranks: &mut Ranks,
+    sweep: &Sweep,
+    sizes: &[u64],
+    root: usize,
+    mut each: impl FnMut(&Row) -> std::io::Result<()>,
+) -> std::io::Result<Result<(), Trouble>> {
+    let untimed = Sweep { iterations: 1, check: false, ..sweep.clone() };
+    for bytes in sizes.iter().filter(|_| sweep.warmups > 0) {
+        if let Err(trouble) = ranks.row(&ask(&untimed, *bytes, root)) {
+            return Ok(Err(trouble));
+        }
+    }
+    for bytes in sizes {
+        match ranks.row(&ask(sweep, *bytes, root)) {
+            Ok(row) => each(&row)?,
+            Err(trouble) => return Ok(Err(trouble)),
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// How many GPUs take part.
+fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandError> {
+    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    if !root.is_live() && config.validate.library_path.is_empty() {
+        return Err(CommandError::Undone(format!(
+            "{}: a recorded machine: its GPUs are not here",
+            fabric.root
+        )));
+    }
+    let there = fabric.gpus.len();
+    let gpus = asked.gpus.map_or(there, usize::from);
+    if gpus > there || gpus == 0 {
+        let wish = asked.gpus.map_or(String::new(), |n| format!("-g {n}: "));
+        return Err(CommandError::Undone(format!("{wish}there are {there} NVIDIA GPUs")));
+    }
+    if asked.root_rank >= gpus {
+        return Err(CommandError::Usage(format!("-r {}: allowed are 0 to {}", asked.root_rank, gpus - 1)));
+    }
+    Ok(gpus)
+}
+
+/// Values must come out exact, or they cannot be checked.
+fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
+    let op = sweep.collective.reduces().then_some(sweep.op);
+    let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
+    if sweep.check && Values::exact(sweep.data, op, ranks).is_none() {
+        let why = format!(
+            "{} of {} by {gpus} GPUs is not exact, so it cannot be checked: -c 0",
+            sweep.op, sweep.data
+        );
+        return Err(CommandError::Usage(why));
+    }
+    Ok(())
+}
+
+fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
+    Setup {
+        arm: match asked.p2p {
+            P2pChoice::On => Arm::P2p,
+            P2pChoice::Off => Arm::Off,
+            P2pChoice::Strict => Arm::Strict,
+        },
+        processes: asked.processes,
+        gpus: (0..gpus).collect(),
+        nvls: config.validate.nvls,
+        channels: None,
+        most_bytes: asked.to,
+        library_path: config.validate.library_path.clone(),
+    }
+}
+
+const fn ask(sweep: &Sweep, bytes: u64, root: usize) -> RowAsk {
+    let Sweep { collective, iterations, warmups, check, data, op, .. } = *sweep;
+    RowAsk { collective, bytes, data, op, root, iterations, warmups, check }
+}
+
+fn devices(started: &Started) -> Vec<Device> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let one = |d: &crate::ranks::Device| Device {
+        rank: d.rank,
+        pid: d.pid,
+        host: host.clone(),
+        ordinal: d.ordinal,
+        bdf: d.bdf,
+        name: d.name.clone(),
+    };
+    started.devices.iter().map(one).collect()
+}
+
+/// By which transports NCCL says that it went.
+fn told(ranks: &Ranks) {
+    let said = Said::read(&ranks.said());
+    let mut via: Vec<_> = said.transports().into_iter().flat_map(|(_, _, via)| via).collect();
+    via.sort();
+    via.dedup();
+    let via: Vec<_> = via.iter().map(ToString::to_string).collect();
+    let way = if via.is_empty() { "nothing said".to_owned() } else { via.join(", ") };
+    let channels = said.channels().map_or(String::new(), |n| format!(", {n} channels"));
+    log::info!("NCCL's own lines: {way}{channels}");
+    for (name, value) in said.foreign(ranks.environment()) {
+        log::warn!("NCCL: set from outside: {name}={value}");
+    }
+}
+
+fn wrong(rows: &[Row]) {
+    let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
+    let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
+    if let Some((row, at)) = first {
+        log::error!(
+            "{} of {} B: element {} of rank {} is {}, expected {}",
+            row.collective,
+            row.bytes,
+            at.element,
+            at.rank,
+            at.found,
+            at.expected
+        );
+    }
+}
+
+fn undone(trouble: &Trouble) -> CommandError {
+    CommandError::Undone(trouble.to_string())
+}
+
+/// One line for what went wrong, after NCCL's own.
+fn stopped(trouble: &Trouble) -> u8 {
+    for line in &trouble.diagnosis {
+        log::warn!("{line}");
+    }
+    log::error!("{trouble}");
+    if trouble.kind == TroubleKind::NoTransport { FAILING } else { UNDONE }
+}

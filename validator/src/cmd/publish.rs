@@ -1,0 +1,71 @@
+//! Commands that deal with servers and disks: `publish` keeps a finished report, `fetch` gets a file
+//! whose checksum is known.
+
+use super::output::{to_stdout, write};
+use super::{CommandError, FAILING, FINE};
+use crate::args::{Fetch, Publish};
+use crate::http::{self, Authorities};
+use crate::publish::{AtUrl, Finished, LARGEST, digest, publish};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+/// Keeps the report at every place that is named.
+pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
+    if asked.partition.is_none() && asked.url.is_none() {
+        return Err(CommandError::Usage("publish: nowhere to keep it: give --partition or --url".to_owned()));
+    }
+    let path = asked.report.display().to_string();
+    let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
+    let bytes = read(&asked.report).map_err(&here)?;
+    let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
+    let authorities = authorities(asked.ca.as_deref())?;
+    let url = asked.url.map(|url| AtUrl {
+        url,
+        timeout: Duration::from_secs(asked.timeout),
+        authorities,
+        offline: asked.offline,
+    });
+    let mut all = true;
+    publish(&finished, asked.partition.as_deref(), url.as_ref(), asked.keep.into(), |told| {
+        all &= told.done;
+        // Whoever stopped listening has decided without this line; the report is kept all the same.
+        let _ = to_stdout(&format!("{}\n", told.line));
+    });
+    Ok(if all { FINE } else { FAILING })
+}
+
+/// Gets a file and writes it only if it is the one that was meant.
+pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
+    let here = |why: String| CommandError::Undone(format!("{}: {why}", asked.url));
+    let authorities = authorities(asked.ca.as_deref())?;
+    let within = Duration::from_secs(asked.timeout);
+    let (status, bytes) =
+        http::get(&asked.url, asked.largest, &authorities, within).map_err(|e| here(e.to_string()))?;
+    if status != 200 {
+        return Err(here(format!("answered {}", http::status_text(status))));
+    }
+    let found = digest(&bytes);
+    if !found.eq_ignore_ascii_case(&asked.sha256) {
+        return Err(here(format!("sha256 is {found}, expected {}", asked.sha256)));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| here("no UTF-8".to_owned()))?;
+    write(&asked.output, &text)?;
+    Ok(FINE)
+}
+
+fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
+    let Some(path) = file else { return Ok(Authorities::default()) };
+    let name = path.display().to_string();
+    let pem = fs::read(path).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
+    Authorities::from_pem(&name, &pem).map_err(|e| CommandError::undone(&e))
+}
+
+/// A report as a whole, unless it is too large to be one.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let unread = |e: std::io::Error| format!("cannot be read: {e}");
+    let mut bytes = Vec::new();
+    File::open(path).map_err(unread)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unread)?;
+    if bytes.len() as u64 > LARGEST { Err(format!("larger than {LARGEST} bytes")) } else { Ok(bytes) }
+}

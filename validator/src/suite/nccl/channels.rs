@@ -1,0 +1,152 @@
+//! Is another number of channels than NCCL's own choice worth setting? A bounded search: a fresh arm for each
+//! number, two sizes; only what gains more than 5 % at the large one and loses nothing at the small one is
+//! handed to the workload.
+
+use super::arms::{self, Which};
+use super::{connected, sweep, trouble};
+use crate::collective::advice::{self, Channels, WORTH};
+use crate::collective::log::Said;
+use crate::collective::{Collective, Row, Sweep};
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::outcome::Judgement;
+use crate::ranks::{Ranks, Setup, Trouble};
+use crate::suite::speed::{judged, rounded, table};
+use crate::suite::{Group, Machine, Test};
+use serde_json::Value;
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "nccl-channels",
+    title: "Channels",
+    proves: "NCCL's own number of channels is within 5 % of the best, or which number is better and by how much",
+    level: Level::Full,
+    deadline: Duration::from_secs(300),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// What is tried; NCCL takes 32 at most on one node.
+const TRIED: [u32; 5] = [2, 4, 8, 16, 32];
+/// The small size may not lose more than that.
+const LOSS: f64 = 0.97;
+/// Small and large, bytes.
+const SIZES: [u64; 2] = [1 << 20, 128 << 20];
+
+/// One number of channels; `None`: NCCL's own choice.
+#[derive(Debug, Clone)]
+struct Tried {
+    channels: Option<u32>,
+    /// By size, best of both placements, us.
+    us: [f64; 2],
+    /// How many NCCL says that it uses.
+    used: Option<u32>,
+    rows: Vec<Row>,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = connected(machine)? {
+        return Ok(none);
+    }
+    let standard = Which::P2p.setup(machine)?;
+    let mut tried = vec![one(machine, &standard, None)?];
+    for channels in TRIED {
+        tried.push(one(machine, &standard, Some(channels))?);
+    }
+    // Once more at the end: what drifted meanwhile must not look like a gain.
+    let again = one(machine, &standard, None)?;
+    let own = match tried.first() {
+        Some(first) => [first.us[0].min(again.us[0]), first.us[1].min(again.us[1])],
+        None => again.us,
+    };
+    let findings: Vec<_> = tried.iter().flat_map(|t| sweep::wrong(Which::P2p, &t.rows)).collect();
+    let usual = again.used.unwrap_or_default();
+    let best = best(&tried, own, usual);
+    let said = judged(summary(best.as_ref()), findings).with_tables(vec![shown(&tried, own)]);
+    Ok(said.advising(best.as_ref().and_then(advice::channels).into_iter().collect()))
+}
+
+fn one(machine: &Machine, standard: &Setup, channels: Option<u32>) -> Result<Tried, Box<Finding>> {
+    let name = channels.map_or("NCCL's own channels".to_owned(), |n| format!("{n} channels"));
+    machine.doing(&format!("starting NCCL with {name}"));
+    let setup = Setup { channels, ..standard.clone() };
+    let taken = Ranks::start(&setup).and_then(|mut ranks| {
+        ranks.join(arms::patience(setup.gpus.len()))?;
+        let rows = rows(machine, &mut ranks)?;
+        Ok((rows, Said::read(&ranks.said()).channels()))
+    });
+    let (rows, used) = taken.map_err(|t| trouble::finding(&name, &t))?;
+    let us = |bytes| {
+        let placed =
+            rows.iter().filter(|r| r.bytes == bytes).flat_map(|r| [r.out_of_place.us, r.in_place.us]);
+        placed.fold(f64::INFINITY, f64::min)
+    };
+    let [small, large] = SIZES;
+    Ok(Tried { channels, us: [us(small), us(large)], used, rows })
+}
+
+fn rows(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
+    let mut rows = Vec::new();
+    for bytes in SIZES {
+        let sweep = Sweep { from: bytes, to: bytes, ..Sweep::standard(Collective::AllReduce) };
+        rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
+    }
+    Ok(rows)
+}
+
+/// The number that is worth setting.
+fn best(tried: &[Tried], own: [f64; 2], usual: u32) -> Option<Channels> {
+    let gain = |t: &Tried| Some((t.channels?, own[0] / t.us[0], own[1] / t.us[1]));
+    let worth = tried.iter().filter_map(gain).filter(|(_, small, large)| *small >= LOSS && *large > WORTH);
+    let best = worth.max_by(|a, b| a.2.total_cmp(&b.2));
+    best.map(|(best, _, gain)| Channels { best, usual, gain })
+}
+
+fn summary(best: Option<&Channels>) -> String {
+    match best {
+        Some(Channels { best, usual, gain }) => {
+            let percent = (gain - 1.0) * 100.0;
+            format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL takes by itself")
+        }
+        None => "NCCL's own number of channels is within 5 % of the best".to_owned(),
+    }
+}
+
+fn shown(tried: &[Tried], own: [f64; 2]) -> Value {
+    let columns = [("channels", ""), ("1 MiB", "us"), ("128 MiB", "us"), ("gain", "")];
+    let line = |t: &Tried| {
+        vec![
+            t.channels.map_or("own".into(), Value::from),
+            rounded(t.us[0]).into(),
+            rounded(t.us[1]).into(),
+            rounded(own[1] / t.us[1]).into(),
+        ]
+    };
+    table("nccl.channels", &columns, &tried.iter().map(line).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(channels: Option<u32>, us: [f64; 2]) -> Tried {
+        Tried { channels, us, used: channels, rows: Vec::new() }
+    }
+
+    #[test]
+    fn only_a_gain_of_more_than_5_percent_is_worth_a_setting() {
+        let own = [100.0, 1000.0];
+        let few = [tried(None, own), tried(Some(4), [100.0, 960.0])];
+        assert_eq!(best(&few, own, 2), None);
+        let more = [tried(Some(8), [101.0, 900.0]), tried(Some(16), [90.0, 800.0])];
+        let found = best(&more, own, 2).unwrap();
+        assert_eq!(found, Channels { best: 16, usual: 2, gain: 1.25 });
+        assert_eq!(summary(Some(&found)), "16 channels are 25 % faster than the 2 that NCCL takes by itself");
+    }
+
+    #[test]
+    fn what_slows_small_sizes_down_is_not_handed_on() {
+        assert_eq!(best(&[tried(Some(32), [120.0, 800.0])], [100.0, 1000.0], 2), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! What NCCL's dumps of topology and graphs say: a second witness beside its lines. NCCL was asked for them, so
+//! that one which is missing, cannot be read or leaves a GPU out is told.
+
+use super::arms::Which;
+use crate::collective::dump::{self, Graph, Topology};
+use crate::finding::{Code, Finding, Severity};
+use crate::ranks::Ranks;
+use crate::suite::speed::{rounded, table};
+use serde_json::Value;
+
+/// What they say.
+pub(super) struct Witness {
+    /// One row for each graph that NCCL searched for.
+    pub(super) table: Value,
+    pub(super) finding: Option<Finding>,
+}
+
+/// Reads an arm's dumps.
+pub(super) fn of(which: Which, ranks: &Ranks) -> Witness {
+    judge(which, ranks.topology().as_deref(), ranks.graph().as_deref(), ranks.ranks())
+}
+
+fn judge(which: Which, topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Witness {
+    let read = read(topology, graph);
+    let doubt = match &read {
+        Ok((topology, graphs)) => doubt(topology, graphs, ranks),
+        Err(why) => Some(why.clone()),
+    };
+    let finding = doubt.map(|why| {
+        let message = format!("NCCL {which}: {why}");
+        Code::NcclUnproven.finding(Severity::Warn, &which, message)
+    });
+    let graphs = read.map(|(_, graphs)| graphs).unwrap_or_default();
+    Witness { table: shown(which, &graphs), finding }
+}
+
+fn read(topology: Option<&str>, graph: Option<&str>) -> Result<(Topology, Vec<Graph>), String> {
+    let there = |text: Option<&'_ str>, what| match text {
+        Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
+        _ => Err(format!("it wrote no {what}")),
+    };
+    let topology = dump::topology(&there(topology, "topology")?).map_err(|e| e.to_string())?;
+    let graphs = dump::graphs(&there(graph, "graph")?).map_err(|e| e.to_string())?;
+    Ok((topology, graphs))
+}
+
+fn doubt(topology: &Topology, graphs: &[Graph], ranks: usize) -> Option<String> {
+    let gpus = topology.gpus.len();
+    if gpus < ranks {
+        return Some(format!("its topology has {gpus} of {ranks} GPUs"));
+    }
+    let used = graphs.iter().filter(|graph| !graph.channels.is_empty());
+    let orders = used.filter_map(|graph| graph.orders(topology)).flatten();
+    let whole = orders.filter(|order| (0..ranks).all(|rank| order.contains(&rank))).count();
+    (whole == 0).then(|| format!("no channel of its graphs leads through all {ranks} ranks"))
+}
+
+fn shown(which: Which, graphs: &[Graph]) -> Value {
+    let columns = [("graph", ""), ("channels", ""), ("speed", "GB/s"), ("way", "")];
+    let line = |graph: &Graph| {
+        vec![
+            graph.pattern.to_string().into(),
+            graph.channels.len().into(),
+            rounded(graph.gb_s).into(),
+            graph.distance.name().into(),
+        ]
+    };
+    let rows: Vec<_> = graphs.iter().map(line).collect();
+    table(&format!("nccl.graph.{}", which.word()), &columns, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOPOLOGY: &str = r#"<system version="1"><cpu numaid="0">
+        <pci busid="0000:41:00.0" class="0x030000"><gpu dev="0" sm="89" rank="0" gdr="0"/></pci>
+        <pci busid="0000:42:00.0" class="0x030000"><gpu dev="1" sm="89" rank="1" gdr="0"/></pci>
+    </cpu></system>"#;
+    const GRAPHS: &str = r#"<graphs version="1">
+        <graph id="0" pattern="4" nchannels="1" speedintra="12.5" speedinter="12.5" typeintra="SYS" typeinter="PIX">
+        <channel><gpu dev="0"/><gpu dev="1"/></channel></graph></graphs>"#;
+
+    fn doubt(topology: Option<&str>, graph: Option<&str>, ranks: usize) -> Option<String> {
+        judge(Which::P2p, topology, graph, ranks).finding.map(|finding| finding.message)
+    }
+
+    #[test]
+    fn dumps_that_show_all_ranks_are_shown_and_raise_no_doubt() {
+        let seen = judge(Which::P2p, Some(TOPOLOGY), Some(GRAPHS), 2);
+        assert_eq!(seen.finding, None);
+        assert_eq!(seen.table["name"], "nccl.graph.p2p");
+        assert_eq!(seen.table["rows"][0], serde_json::json!(["ring", 1, 12.5, "SYS"]));
+    }
+
+    #[test]
+    fn what_is_missing_broken_or_leaves_a_gpu_out_is_told() {
+        let said = |topology, graph, ranks| doubt(topology, graph, ranks).unwrap();
+        assert!(said(None, Some(GRAPHS), 2).ends_with("it wrote no topology"));
+        assert!(said(Some(TOPOLOGY), Some(" "), 2).ends_with("it wrote no graph"));
+        assert!(said(Some("<system"), Some(GRAPHS), 2).contains("NCCL's topology dump, line 1"));
+        assert!(said(Some(TOPOLOGY), Some(GRAPHS), 3).ends_with("its topology has 2 of 3 GPUs"));
+        let short = GRAPHS.replace(r#"<gpu dev="1"/>"#, "");
+        assert!(said(Some(TOPOLOGY), Some(&short), 2).ends_with("leads through all 2 ranks"));
+    }
+}

@@ -1,0 +1,66 @@
+//! One process for each GPU, as frameworks run NCCL: other code in NCCL and in the driver connects the GPUs
+//! then. Shared memory and network are forbidden here too, so that success is the proof.
+
+use super::arms::{self, Which};
+use super::proof;
+use super::{connected, sweep, told};
+use crate::collective::log::Pairs;
+use crate::collective::{Collective, Row, Sweep, gain};
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::outcome::Judgement;
+use crate::ranks::{Ranks, Trouble};
+use crate::suite::speed::judged;
+use crate::suite::{Group, Machine, Test};
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "nccl-processes",
+    title: "A process for each GPU",
+    proves: "NCCL connects processes by peer-to-peer too, as frameworks use it, and their values are right",
+    level: Level::Standard,
+    deadline: Duration::from_secs(180),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = connected(machine)? {
+        return Ok(none);
+    }
+    let (rows, seen) = arms::with(machine, Which::Processes, |ranks| measure(machine, ranks))?;
+    arms::end(machine, Which::Processes);
+    let mut findings = sweep::wrong(Which::Processes, &rows);
+    findings.extend(seen.findings);
+    let mut tables = vec![told::rows("nccl.processes", &rows)];
+    tables.extend(seen.tables);
+    let summary = format!("{}; {}", seen.summary, speed(&rows));
+    Ok(judged(summary, findings).with_tables(tables))
+}
+
+fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::Seen), Trouble> {
+    let which = Which::Processes;
+    let sweep = Sweep::standard(Collective::AllReduce);
+    sweep::warm_up(machine, which, ranks, &sweep)?;
+    let mut rows = sweep::rows(machine, which, ranks, &sweep)?;
+    let pairs = Sweep { from: 1 << 20, to: 1 << 20, ..Sweep::standard(Collective::Alltoall) };
+    rows.extend(sweep::rows(machine, which, ranks, &pairs)?);
+    let seen = proof::of(which, ranks, Pairs::All);
+    Ok((rows, seen))
+}
+
+/// `all_reduce 328.1 GB/s at 128 MiB, 9.8 us at 8 B`
+fn speed(rows: &[Row]) -> String {
+    let mut reduces = rows.iter().filter(|row| row.collective == Collective::AllReduce);
+    let (Some(first), Some(last)) = (reduces.next(), reduces.next_back()) else {
+        return "nothing was measured".to_owned();
+    };
+    format!(
+        "all_reduce {:.1} GB/s at {}, {:.1} us at {}",
+        last.busbw(&last.out_of_place),
+        gain::size(last.bytes),
+        first.out_of_place.us,
+        gain::size(first.bytes)
+    )
+}

@@ -1,0 +1,119 @@
+//! What NCCL's own lines prove of an arm's way between the GPUs. Another way than the arm's is a failure,
+//! and lines that do not say are no proof.
+
+use super::arms::Which;
+use super::dumps::{self, Witness};
+use crate::collective::log::{Expect, Pairs, Proof, Said, Via};
+use crate::finding::{Code, Finding, Severity};
+use crate::ranks::Ranks;
+use crate::suite::speed::table;
+use serde_json::Value;
+
+/// What was proven, as far as it was.
+pub(super) struct Seen {
+    /// `P2P/direct pointer between 12 of 12 ordered pairs, 24 channels`
+    pub(super) summary: String,
+    pub(super) findings: Vec<Finding>,
+    /// The transport of each ordered pair, and the graphs that NCCL searched for.
+    pub(super) tables: Vec<Value>,
+}
+
+/// Reads an arm's lines.
+pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs) -> Seen {
+    let mut seen = judge(which, &Said::read(&ranks.said()), ranks.ranks(), ranks.environment(), pairs);
+    let Witness { table, finding } = dumps::of(which, ranks);
+    seen.tables.push(table);
+    seen.findings.extend(finding);
+    seen
+}
+
+fn judge(which: Which, said: &Said, ranks: usize, ours: &[(String, String)], pairs: Pairs) -> Seen {
+    let expect = if which == Which::Off { Expect::NoP2p } else { Expect::P2p };
+    let subject = which.to_string();
+    let (summary, mut findings) = match said.proves(ranks, expect, pairs) {
+        Proof::Proven(summary) => (summary, Vec::new()),
+        Proof::Disproven(lines) => {
+            let first = lines.first().map_or("", String::as_str);
+            let message = format!("NCCL {which}: its lines name another way: {first}");
+            (
+                message.clone(),
+                vec![Code::NcclTransport.finding(Severity::Fail, &subject, message).seen_all(lines)],
+            )
+        }
+        Proof::Unproven(why) => {
+            let message = format!("NCCL {which}: its lines prove no transport: {why}");
+            let finding = Code::NcclUnproven.finding(Severity::Error, &subject, message.clone());
+            (message, vec![finding.seen_all(said.warnings.clone())])
+        }
+    };
+    let foreign: Vec<_> = said.foreign(ours).iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if !foreign.is_empty() {
+        let message = format!("NCCL {which}: set from outside: {}", foreign.join(", "));
+        findings.push(Code::NcclSettings.finding(Severity::Warn, "machine", message));
+    }
+    Seen { summary, findings, tables: vec![shown(which, said)] }
+}
+
+fn shown(which: Which, said: &Said) -> Value {
+    let line = |(from, to, via): (usize, usize, Vec<Via>)| {
+        let via: Vec<_> = via.iter().map(ToString::to_string).collect();
+        vec![from.into(), to.into(), via.join(", ").into()]
+    };
+    let rows: Vec<_> = said.transports().into_iter().map(line).collect();
+    table(
+        &format!("nccl.transport.{}", which.word()),
+        &[("from", "rank"), ("to", "rank"), ("via", "")],
+        &rows,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two GPUs on one channel, joined by `via`.
+    fn seen(which: Which, via: &str, more: &str) -> Seen {
+        let log = format!(
+            "h:1:1 [0] NCCL INFO Channel 00/01 : 0 1\n\
+             h:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {via}\n\
+             h:1:1 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via {via}\n{more}"
+        );
+        let ours = [("NCCL_P2P_LEVEL".to_owned(), "SYS".to_owned())];
+        judge(which, &Said::read(&log), 2, &ours, Pairs::All)
+    }
+
+    #[test]
+    fn peer_to_peer_is_proven_by_name() {
+        let seen = seen(Which::Strict, "P2P/CUMEM", "");
+        assert!(
+            seen.findings.is_empty() && seen.summary.starts_with("P2P/CUMEM between 2 of 2"),
+            "{}",
+            seen.summary
+        );
+        assert_eq!(seen.tables[0]["rows"][0], serde_json::json!([0, 1, "P2P/CUMEM"]));
+    }
+
+    #[test]
+    fn shared_memory_in_the_place_of_peer_to_peer_fails_and_so_does_the_contrary() {
+        for (which, via) in [(Which::P2p, "SHM/direct/direct"), (Which::Off, "P2P/direct pointer")] {
+            let seen = seen(which, via, "");
+            assert!(seen.findings[0].is(Code::NcclTransport) && seen.findings[0].severity == Severity::Fail);
+        }
+        assert!(seen(Which::Off, "SHM/direct/direct", "").findings.is_empty());
+    }
+
+    #[test]
+    fn silence_proves_nothing() {
+        let seen = judge(Which::P2p, &Said::read(""), 2, &[], Pairs::All);
+        assert!(seen.findings[0].is(Code::NcclUnproven) && seen.findings[0].severity == Severity::Error);
+    }
+
+    #[test]
+    fn settings_from_outside_are_told() {
+        let more = "h:1:1 [0] NCCL INFO NCCL_P2P_LEVEL set by environment to SYS\n\
+                    h:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n";
+        let seen = seen(Which::P2p, "P2P/direct pointer", more);
+        assert!(seen.findings[0].is(Code::NcclSettings), "{:?}", seen.findings);
+        assert!(seen.findings[0].message.ends_with("NCCL_ALGO=Ring"), "{}", seen.findings[0].message);
+    }
+}

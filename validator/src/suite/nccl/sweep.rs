@@ -1,0 +1,148 @@
+//! Running sizes on an arm, and what wrong values in them mean.
+
+use super::arms::Which;
+use crate::collective::{Collective, DataType, FirstWrong, RedOp, Row, Sweep, Timed};
+use crate::finding::{Code, Finding, Severity};
+use crate::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
+use crate::suite::Machine;
+
+/// Every size of a sweep, smallest first.
+pub(super) fn rows(
+    machine: &Machine,
+    which: Which,
+    ranks: &mut Ranks,
+    sweep: &Sweep,
+) -> Result<Vec<Row>, Trouble> {
+    let sizes = sweep.sizes().map_err(|e| Trouble {
+        rank: None,
+        text: e.to_string(),
+        kind: TroubleKind::Broken,
+        diagnosis: Vec::new(),
+    })?;
+    let row = |bytes| {
+        machine.doing(&format!("NCCL {which}: {} of {bytes} B", sweep.collective));
+        ranks.row(&ask(sweep, bytes))
+    };
+    sizes.into_iter().map(row).collect()
+}
+
+/// Every size once, untimed: NCCL connects the ways that a size needs when it first comes, and the GPUs' clocks
+/// rise. As nccl-tests does before its first row.
+pub(super) fn warm_up(
+    machine: &Machine,
+    which: Which,
+    ranks: &mut Ranks,
+    sweep: &Sweep,
+) -> Result<(), Trouble> {
+    rows(machine, which, ranks, &Sweep { iterations: 1, check: false, ..sweep.clone() }).map(drop)
+}
+
+/// One size of a sweep.
+pub(super) const fn ask(sweep: &Sweep, bytes: u64) -> RowAsk {
+    let Sweep { collective, iterations, warmups, check, data, op, .. } = *sweep;
+    RowAsk { collective, bytes, data, op, root: 0, iterations, warmups, check }
+}
+
+/// One finding for each collective, type and reduction that gave wrong values: the first of its rows, and
+/// how many more.
+pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
+    let mut kinds: Vec<(Kind, Vec<&Row>)> = Vec::new();
+    for row in rows.iter().filter(|row| row.wrong() > 0 || unchecked(row)) {
+        let kind = (row.collective, row.data, row.op);
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, rows)) => rows.push(row),
+            None => kinds.push((kind, vec![row])),
+        }
+    }
+    kinds.iter().filter_map(|(_, rows)| rows.first().map(|first| told(which, first, rows.len()))).collect()
+}
+
+type Kind = (Collective, DataType, Option<RedOp>);
+
+/// A check that looked at too little is none.
+fn unchecked(row: &Row) -> bool {
+    let expected = row.count > 0;
+    expected && looked(&row.out_of_place) == Some(0)
+        || expected && row.collective.checks_in_place() && looked(&row.in_place) == Some(0)
+}
+
+fn looked(timed: &Timed) -> Option<u64> {
+    timed.wrong.as_ref().map(|wrong| wrong.looked)
+}
+
+fn told(which: Which, row: &Row, sizes: usize) -> Finding {
+    let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
+    let wrong = |timed: &&Timed| timed.wrong.as_ref().is_some_and(|w| w.count > 0);
+    let op = row.op.map_or(String::new(), |op| format!(" {op}"));
+    let what = format!("NCCL {which}: {} of {} B, {}{op}", row.collective, row.bytes, row.data);
+    let more = if sizes > 1 { format!("; and {} more sizes", sizes - 1) } else { String::new() };
+    let Some((place, wrongs)) = places
+        .into_iter()
+        .find(|(_, timed)| wrong(timed))
+        .and_then(|(place, timed)| Some((place, timed.wrong.as_ref()?)))
+    else {
+        let message = format!("{what}: no value was looked at{more}");
+        return Code::P2pChecker.finding(Severity::Error, &row.collective, message);
+    };
+    let first =
+        wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, element, found, expected }| {
+            format!("; the first is element {element} of rank {rank}: {found}, expected {expected}")
+        });
+    let (count, looked) = (wrongs.count, wrongs.looked);
+    let message = format!("{what}, {place}: {count} of {looked} values are wrong{first}{more}");
+    Code::NcclWrongData.finding(Severity::Fail, &row.collective, message).values(count, 0, Some("values"))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::collective::Wrongs;
+
+    /// A row of 4 ranks that took `us` and has `wrong` values.
+    pub(in crate::suite::nccl) fn row(bytes: u64, us: f64, wrong: u64) -> Row {
+        let shape = Collective::AllReduce.shape(bytes, 4, 4);
+        let first = (wrong > 0).then(|| FirstWrong {
+            rank: 2,
+            element: 7,
+            found: "0".to_owned(),
+            expected: "41".to_owned(),
+        });
+        let wrongs = |count, first| Some(Wrongs { count, looked: 4 * shape.count, first });
+        Row {
+            collective: Collective::AllReduce,
+            bytes,
+            count: shape.count,
+            data: DataType::Float,
+            op: Some(RedOp::Sum),
+            root: None,
+            ranks: 4,
+            out_of_place: Timed { us, wrong: wrongs(0, None) },
+            in_place: Timed { us, wrong: wrongs(wrong, first) },
+        }
+    }
+
+    #[test]
+    fn right_values_are_no_finding() {
+        assert_eq!(wrong(Which::P2p, &[row(8, 20.0, 0), row(64, 20.0, 0)]), []);
+    }
+
+    #[test]
+    fn wrong_values_are_told_with_their_first_place() {
+        let found = wrong(Which::P2p, &[row(8, 20.0, 0), row(64, 20.0, 1), row(128, 20.0, 3)]);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].is(Code::NcclWrongData) && found[0].severity == Severity::Fail);
+        assert_eq!(
+            found[0].message,
+            "NCCL with peer-to-peer: all_reduce of 64 B, float sum, in place: 1 of 64 values are wrong; the first \
+             is element 7 of rank 2: 0, expected 41; and 1 more sizes"
+        );
+    }
+
+    #[test]
+    fn a_check_that_looked_at_nothing_is_an_error() {
+        let mut blind = row(64, 20.0, 0);
+        blind.out_of_place.wrong = Some(Wrongs::default());
+        let found = wrong(Which::P2p, &[blind]);
+        assert!(found[0].is(Code::P2pChecker) && found[0].severity == Severity::Error);
+    }
+}

@@ -1,0 +1,87 @@
+//! Every element type with every reduction. Values are whole numbers whose reduction is exact in the type,
+//! so that one that is off by the last bit is wrong.
+
+use super::arms::{self, Which};
+use super::{connected, sweep, told};
+use crate::collective::{Collective, DataType, RedOp, Row, Sweep, Values};
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::outcome::Judgement;
+use crate::ranks::{Ranks, Trouble};
+use crate::suite::speed::judged;
+use crate::suite::{Group, Machine, Test};
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "nccl-types",
+    title: "Types and reductions",
+    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double come out exact to the last bit",
+    level: Level::Standard,
+    deadline: Duration::from_secs(180),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// One size for each of NCCL's protocols, about: latency, middle, bandwidth.
+const SIZES: [u64; 3] = [1 << 10, 256 << 10, 16 << 20];
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = connected(machine)? {
+        return Ok(none);
+    }
+    let collectives: &[Collective] = match machine.config.validate.level {
+        Level::Quick | Level::Standard => &[Collective::AllReduce],
+        Level::Full => &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce],
+    };
+    let gpus = u32::try_from(machine.clique()?.len()).unwrap_or(u32::MAX);
+    let (kinds, left_out) = kinds(gpus);
+    let measure = |ranks: &mut Ranks| measure(machine, ranks, collectives, &kinds);
+    let rows = arms::with(machine, Which::P2p, measure)?;
+    let findings = sweep::wrong(Which::P2p, &rows);
+    let mut summary = format!("{} types with {} reductions: exact", DataType::ALL.len(), RedOp::ALL.len());
+    for (data, op) in left_out {
+        summary += &format!("; not {op} of {data}, which {gpus} GPUs cannot give exactly");
+    }
+    Ok(judged(summary, findings).with_tables(vec![told::rows("nccl.types", &rows)]))
+}
+
+type Kind = (DataType, RedOp);
+
+/// What can be judged with so many ranks, and what cannot.
+fn kinds(ranks: u32) -> (Vec<Kind>, Vec<Kind>) {
+    let all = DataType::ALL.into_iter().flat_map(|data| RedOp::ALL.map(|op| (data, op)));
+    all.partition(|(data, op)| Values::exact(*data, Some(*op), ranks).is_some())
+}
+
+fn measure(
+    machine: &Machine,
+    ranks: &mut Ranks,
+    collectives: &[Collective],
+    kinds: &[Kind],
+) -> Result<Vec<Row>, Trouble> {
+    let mut rows = Vec::new();
+    for collective in collectives {
+        for (data, op) in kinds {
+            for bytes in SIZES {
+                let standard = Sweep::standard(*collective);
+                let sweep = Sweep { from: bytes, to: bytes, iterations: 1, data: *data, op: *op, ..standard };
+                rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_judged_with_the_numbers_of_gpus_that_machines_have() {
+        for ranks in [2, 4, 6, 8, 10, 16] {
+            assert_eq!(kinds(ranks).0.len(), 20, "{ranks}");
+        }
+        assert_eq!(kinds(11).1, [(DataType::Half, RedOp::Avg)]);
+    }
+}

@@ -1,0 +1,205 @@
+//! `publish` and `fetch`: a folder, a full disk, and a real server on the loopback.
+
+use super::machine::{Said, firstlight, said};
+use super::receiver::{Answer, Receiver};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const REPORT: &str = r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
+
+fn run(words: &[&str]) -> Said {
+    said(firstlight("").args(words).env_remove("http_proxy").env_remove("HTTP_PROXY").output().unwrap())
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("report.json"), REPORT).unwrap();
+        fs::create_dir(dir.path().join("stick")).unwrap();
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    fn publish(&self, words: &[&str]) -> Said {
+        let report = self.path("report.json");
+        run(&[&["publish", &report], words].concat())
+    }
+}
+
+fn names(dir: impl Into<PathBuf>) -> Vec<String> {
+    let entries = fs::read_dir(dir.into()).unwrap();
+    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_server_that_fails_twice_gets_the_report_with_its_key_and_verdict() {
+    let (place, server) = (Place::new(), Receiver::fails_twice());
+    let url = server.url("127.0.0.1", "/reports");
+    let done = place.publish(&["--partition", &place.path("stick"), "--url", &url]);
+    let said = format!(
+        "partition: kept as reports/000001-20261120T100000Z-FAIL.json\nurl: sent to {url} at try 3\n"
+    );
+    assert_eq!((done.out.as_str(), done.status), (said.as_str(), 0), "{}", done.err);
+    let got = server.got();
+    assert_eq!(got.len(), 3);
+    for request in &got {
+        assert_eq!(request.line, "POST /reports HTTP/1.1");
+        assert_eq!(request.body, REPORT.as_bytes());
+        assert_eq!(request.header("content-type"), Some("application/json"));
+        assert_eq!(request.header("firstlight-verdict"), Some("FAIL"));
+        assert_eq!(request.header("idempotency-key"), Some(sha256(&place.path("report.json")).as_str()));
+    }
+    assert_eq!(names(place.path("stick/reports")), ["000001-20261120T100000Z-FAIL.json"]);
+    assert!(names(place.path("stick/spool")).is_empty());
+}
+
+fn sha256(file: &str) -> String {
+    let output = Command::new("sha256sum").arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn each_place_is_told_by_itself_and_the_status_says_that_one_is_missing() {
+    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let url = server.url("127.0.0.1", "/");
+    let done = place.publish(&["--partition", &place.path("nowhere"), "--url", &url, "--verdict", "ERROR"]);
+    let lines: Vec<_> = done.out.lines().collect();
+    assert_eq!(done.status, 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("partition: not kept: ") && lines[0].ends_with("no such folder"),
+        "{lines:?}"
+    );
+    assert!(lines[1].starts_with("url: sent to "), "{lines:?}");
+    assert_eq!(server.got()[0].header("firstlight-verdict"), Some("ERROR"));
+}
+
+#[test]
+fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
+    let place = Place::new();
+    let stick = place.path("stick");
+    // A port that nobody listens on: bound and let go.
+    let url = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}/", listener.local_addr().unwrap())
+    };
+    let done = place.publish(&["--partition", &stick, "--url", &url, "--timeout", "1"]);
+    assert_eq!(done.status, 1);
+    let line = done.out.lines().nth(1).unwrap();
+    assert!(line.contains("not sent to ") && line.contains("refused"), "{line}");
+    assert!(line.ends_with(&format!("; 1 waits in {stick}/spool")), "{line}");
+    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let newer = REPORT.replace("FAIL", "PASS");
+    fs::write(place.path("report.json"), &newer).unwrap();
+    let done = place.publish(&["--partition", &stick, "--url", &server.url("127.0.0.1", "/")]);
+    assert_eq!(done.status, 0, "{}", done.out);
+    assert!(done.out.trim_end().ends_with(", 1 older before it"), "{}", done.out);
+    let bodies: Vec<_> = server.got().into_iter().map(|r| String::from_utf8(r.body).unwrap()).collect();
+    assert_eq!(bodies, [REPORT, &newer]);
+    assert!(names(place.path("stick/spool")).is_empty());
+}
+
+#[test]
+fn a_full_partition_is_one_line_and_keeps_what_it_has() {
+    let place = Place::new();
+    let disk = Disk::of(&place);
+    let at = disk.at.clone();
+    assert_eq!(place.publish(&["--partition", &at]).status, 0);
+    let fill =
+        Command::new("dd").args(["if=/dev/zero", &format!("of={at}/rest"), "bs=512"]).output().unwrap();
+    assert!(!fill.status.success());
+    let long = REPORT.replace('}', &format!(",\"x\":\"{}\"}}", "x".repeat(4000)));
+    fs::write(place.path("report.json"), long).unwrap();
+    let done = place.publish(&["--partition", &at, "--keep", "1"]);
+    let said =
+        "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
+    assert_eq!((done.out.as_str(), done.status), (said, 1));
+    assert_eq!(names(format!("{at}/reports")), ["000001-20261120T100000Z-FAIL.json"]);
+    assert_eq!(
+        fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(),
+        REPORT
+    );
+}
+
+/// A small mounted file system; gone when dropped. Needs root.
+struct Disk {
+    at: String,
+}
+
+impl Disk {
+    fn of(place: &Place) -> Self {
+        let (file, at) = (place.path("disk"), place.path("mounted"));
+        fs::create_dir(&at).unwrap();
+        let options = ["-q", "-t", "ext4", "-O", "^has_journal", "-b", "1024"];
+        let made = Command::new("mke2fs").args(options).args([&file, "512k"]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mounted = Command::new("mount").args(["-o", "loop", &file, &at]).output().unwrap();
+        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
+        Self { at }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.at).status();
+    }
+}
+
+#[test]
+fn a_mounted_device_is_found_by_its_name() {
+    let place = Place::new();
+    let disk = Disk::of(&place);
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let device = mounts.lines().find(|l| l.split(' ').nth(1) == Some(&disk.at)).unwrap();
+    let device = device.split(' ').next().unwrap();
+    let done = place.publish(&["--partition", device]);
+    assert_eq!(done.status, 0, "{}", done.out);
+    assert_eq!(names(format!("{}/reports", disk.at)).len(), 1);
+    drop(disk);
+    let done = place.publish(&["--partition", "/dev/null"]);
+    assert!(done.out.contains("/dev/null and not mounted: mount it"), "{}", done.out);
+}
+
+#[test]
+fn what_is_no_report_and_what_has_no_place_is_refused() {
+    let place = Place::new();
+    let done = place.publish(&[]);
+    assert_eq!((done.status, done.out.as_str()), (64, ""));
+    assert!(done.err.contains("give --partition or --url"), "{}", done.err);
+    fs::write(place.path("report.json"), "{}").unwrap();
+    let done = place.publish(&["--partition", &place.path("stick")]);
+    assert_eq!((done.status, done.err.lines().count()), (2, 1), "{}", done.err);
+    assert!(names(place.path("stick")).is_empty());
+}
+
+#[test]
+fn a_fetched_file_is_written_only_if_its_checksum_is_the_one_that_was_named() {
+    let (place, text) = (Place::new(), "[policy]\non_fail = \"shell\"\n");
+    let server = Receiver::start(move |_, request| match request.line.contains("/a.toml") {
+        true => Answer::Status(200, text.into()),
+        false => Answer::Status(404, Vec::new()),
+    });
+    fs::write(place.path("want"), text).unwrap();
+    let (sum, to) = (sha256(&place.path("want")), place.path("got"));
+    let fetch = |path: &str, sum: &str| {
+        let url = server.url("127.0.0.1", path);
+        run(&["fetch", &url, "--sha256", sum, "-o", &to])
+    };
+    let wrong = fetch("/a.toml", &"0".repeat(64));
+    assert_eq!((wrong.status, wrong.err.lines().count()), (2, 1));
+    assert!(wrong.err.contains(&format!("sha256 is {sum}, expected 0000")), "{}", wrong.err);
+    assert!(fetch("/b.toml", &sum).err.contains("/b.toml: answered 404 Not Found"));
+    assert!(!Path::new(&to).exists());
+    let done = fetch("/a.toml", &sum.to_uppercase());
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert_eq!(fs::read_to_string(&to).unwrap(), text);
+}

@@ -1,0 +1,57 @@
+//! The hidden command `rank`, as the built program has it.
+
+use super::machine::firstlight;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Our end and a process's.
+fn pair() -> (OwnedFd, OwnedFd) {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    // Much less than a rank waits for its worker's last word.
+    set_socket_timeout(&ours, Timeout::Recv, Some(Duration::from_secs(8))).unwrap();
+    (ours, theirs)
+}
+
+/// What the process says next; empty at its end.
+fn hear(socket: &OwnedFd) -> String {
+    let mut room = vec![0; 1 << 16];
+    let (_, n) = recv(socket, room.as_mut_slice(), RecvFlags::empty()).unwrap();
+    String::from_utf8(room[..n].to_vec()).unwrap()
+}
+
+const OPEN: &[u8] = br#"{"Open":{"gpus":[],"first":0,"most_bytes":8,"id":false}}"#;
+
+/// Killing the parent ends the worker (`workers.rs`), and killing the worker its ranks.
+#[test]
+fn a_rank_does_not_outlive_its_worker() {
+    let (ours, theirs) = pair();
+    // A shell in the worker's place. In the background it would take the socket away.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"exec 3<&0; "$0" rank <&3 3<&- & wait"#]).arg(firstlight("").get_program());
+    let mut worker = shell.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    // It holds the socket too.
+    drop(shell);
+    send(&ours, OPEN, SendFlags::empty()).unwrap();
+    // With GPUs or without, it answers and stays.
+    assert!(!hear(&ours).is_empty());
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    assert_eq!(hear(&ours), "", "nobody has the other end any more");
+}
+
+#[test]
+fn a_rank_that_is_asked_at_the_wrong_time_says_so_and_is_gone_when_it_is_let_go() {
+    let (ours, theirs) = pair();
+    let mut rank = firstlight("rank");
+    let mut rank = rank.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    send(&ours, br#"{"Join":{"id":null,"ranks":2}}"#, SendFlags::empty()).unwrap();
+    let said = hear(&ours);
+    assert!(said.contains("Failed") && said.contains("at the wrong time"), "{said}");
+    assert!(rank.try_wait().unwrap().is_none(), "it can be looked at");
+    drop(ours);
+    assert_eq!(rank.wait().unwrap().code(), None, "it leaves without a destructor");
+}
