@@ -7,7 +7,8 @@ use harness::{Boot, Booted, End};
 /// Boots a scenario; a fault switches the machine off.
 fn boot(name: &str) -> Booted {
     let files = overlay(&Scenario::named(name).unwrap()).unwrap();
-    let boot = Boot::shipped().memory(2048).overlay(|_| files).workload("echo the workload ran");
+    let script = "echo the workload ran; cp /etc/nccl.conf /run/kept/";
+    let boot = Boot::shipped().memory(2048).overlay(|_| files).workload(script);
     boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff").run().unwrap()
 }
 
@@ -32,11 +33,28 @@ fn the_reference_machine_passes_and_is_handed_over() {
     booted.says("8 x Simulated NVIDIA GeForce RTX 4090");
     booted.says("the workload ran");
     let report = booted.report();
-    for id in
-        ["cuda", "p2p-capability", "p2p-integrity", "p2p-reach", "p2p-order", "p2p-bandwidth", "p2p-latency"]
-    {
+    for id in [
+        "cuda",
+        "p2p-capability",
+        "p2p-integrity",
+        "p2p-reach",
+        "p2p-order",
+        "p2p-bandwidth",
+        "p2p-latency",
+        "nccl",
+        "nccl-allreduce",
+        "nccl-collective",
+        "nccl-types",
+        "nccl-processes",
+    ] {
         assert_eq!(report.outcome(id), "pass", "{id}\n{booted}");
     }
+    // Both arms by the transports that NCCL named, and what peer-to-peer is worth.
+    booted.says("off: SHM   on: P2P/direct pointer");
+    booted.says("128 MiB      14.45      20.64     +43 %");
+    let conf = booted.text("kept/nccl.conf");
+    let set: Vec<_> = conf.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(set.contains(&"NCCL_P2P_LEVEL=SYS") && conf.starts_with("# firstlight: "), "{conf}");
     booted.ended(&End::PowerOff);
 }
 
@@ -48,6 +66,11 @@ fn zeros_are_no_delivery() {
 #[test]
 fn a_kernel_that_hangs_is_named_with_its_pair() {
     faulty("hang-kernel", "FAIL", &["p2p-integrity"], "P2P-HANG");
+}
+
+#[test]
+fn a_fallback_to_shared_memory_is_no_peer_to_peer() {
+    faulty("nccl-shm-fallback", "FAIL", &["nccl"], "NCCL-NO-TRANSPORT");
 }
 
 #[test]

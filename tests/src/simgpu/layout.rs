@@ -1,5 +1,5 @@
 //! Lays a scenario out as a folder with a driver's libraries, as `LD_LIBRARY_PATH` names it:
-//! `libcuda.so.VERSION`, the link that programs ask for, and the scenario beside them.
+//! `libcuda.so.VERSION`, the link that programs ask for, and the scenario beside them; with NCCL's library.
 
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
@@ -18,11 +18,16 @@ pub struct Libraries {
     pub cuda: PathBuf,
     /// The simulated NVML.
     pub nvml: PathBuf,
+    /// The simulated NCCL.
+    pub nccl: PathBuf,
 }
 
 /// The names that programs load, and which library each is.
 const CUDA: &str = "libcuda.so.1";
 const NVML: &str = "libnvidia-ml.so.1";
+const NCCL: &str = "libnccl.so.2";
+/// The version of NCCL that is simulated.
+const NCCL_VERSION: &str = "2.29.7";
 /// Where the libraries look for their scenario.
 const SCENARIO: &str = "simgpu.toml";
 
@@ -34,9 +39,10 @@ impl Libraries {
     pub fn built() -> Result<&'static Self> {
         static BUILT: OnceLock<Result<Libraries>> = OnceLock::new();
         once(&BUILT, || {
-            let release = build(&["simgpu-cuda", "simgpu-nvml"])?;
-            let [cuda, nvml] = ["libsimgpu_cuda.so", "libsimgpu_nvml.so"].map(|name| release.join(name));
-            Ok(Self { cuda, nvml })
+            let release = build(&["simgpu-cuda", "simgpu-nvml", "simgpu-nccl"])?;
+            let [cuda, nvml, nccl] =
+                ["cuda", "nvml", "nccl"].map(|name| release.join(format!("libsimgpu_{name}.so")));
+            Ok(Self { cuda, nvml, nccl })
         })
     }
 }
@@ -81,17 +87,23 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
     fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
     let path = dir.join(SCENARIO);
     fs::write(&path, scenario.text()).map_err(Error::file("write", path))?;
-    for (name, from) in [(CUDA, &libraries.cuda), (NVML, &libraries.nvml)] {
+    let driver = scenario.version();
+    let all = [
+        (CUDA, "cu", driver, &libraries.cuda),
+        (NVML, "nvml", driver, &libraries.nvml),
+        (NCCL, "nccl", NCCL_VERSION, &libraries.nccl),
+    ];
+    for (name, prefix, version, from) in all {
         if scenario.without().iter().any(|n| n == name) {
             continue;
         }
         let mut bytes = fs::read(from).map_err(Error::file("read", from))?;
-        if name == CUDA {
-            for symbol in scenario.without_symbols() {
-                forget(&mut bytes, &symbol)?;
-            }
+        for symbol in scenario.without_symbols().iter().filter(|s| s.starts_with(prefix)) {
+            forget(&mut bytes, symbol)?;
         }
-        let file = format!("{}{}", name.trim_end_matches('1'), scenario.version());
+        // `libcuda.so.` and the whole version.
+        let (stem, _) = name.rsplit_once('.').unwrap_or((name, ""));
+        let file = format!("{stem}.{version}");
         let (path, link) = (dir.join(&file), dir.join(name));
         fs::write(&path, bytes).map_err(Error::file("write", path))?;
         symlink(&file, &link).map_err(Error::file("link", link))?;

@@ -6,7 +6,8 @@ use super::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::report::Report;
 use std::fs;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 /// What the program said.
 #[derive(Debug)]
@@ -38,15 +39,19 @@ impl Judged {
     }
 }
 
-/// Runs `firstlight validate` with `words` on a scenario and the machine that fits it.
+/// Runs `firstlight` with `words` on a scenario and the machine that fits it; `{}` in a word stands for a folder
+/// that is gone afterwards, and `then` sees it before.
 ///
 /// # Errors
-/// What cannot be built, laid out or run; a report that is none.
-pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
+/// What cannot be built, laid out or run.
+pub fn firstlight<T>(
+    scenario: &Scenario,
+    words: &[&str],
+    then: impl FnOnce(Output, &Path) -> Result<T>,
+) -> Result<T> {
     let libraries = Libraries::built()?;
     let dir = tempfile::tempdir().map_err(Error::file("make", "a temporary folder"))?;
-    let (lib, machine, json) =
-        (dir.path().join("lib"), dir.path().join("root"), dir.path().join("report.json"));
+    let (lib, machine) = (dir.path().join("lib"), dir.path().join("root"));
     lay_out(scenario, libraries, &lib)?;
     root(scenario, &machine)?;
     let mut command = Command::new(program()?);
@@ -55,13 +60,27 @@ pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
         .arg(&machine)
         .arg("--set")
         .arg(format!("validate.library_path={:?}", [lib.display().to_string()]));
-    command.arg("validate").args(words).arg("--json").arg(&json);
+    let here = dir.path().display().to_string();
+    command.args(words.iter().map(|word| word.replace("{}", &here)));
     let output = command.env_clear().stdin(Stdio::null()).output();
     let output = output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    let report = fs::read(&json).map_err(Error::file("read", &json))?;
-    let report = serde_json::from_slice(&report)
-        .map_err(|e| Error::Program { program: "firstlight".into(), why: format!("its report: {e}") })?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(Judged { report: Report(report), status: output.status.code(), text, log })
+    then(output, dir.path())
+}
+
+/// Runs `firstlight validate` with `words` on a scenario and the machine that fits it.
+///
+/// # Errors
+/// What cannot be built, laid out or run; a report that is none.
+pub fn validate(scenario: &Scenario, words: &[&str]) -> Result<Judged> {
+    let words: Vec<_> =
+        ["validate"].iter().chain(words).chain(&["--json", "{}/report.json"]).copied().collect();
+    firstlight(scenario, &words, |output, dir| {
+        let json = dir.join("report.json");
+        let report = fs::read(&json).map_err(Error::file("read", &json))?;
+        let report = serde_json::from_slice(&report)
+            .map_err(|e| Error::Program { program: "firstlight".into(), why: format!("its report: {e}") })?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (text, log) = (text(&output.stdout), text(&output.stderr));
+        Ok(Judged { report: Report(report), status: output.status.code(), text, log })
+    })
 }

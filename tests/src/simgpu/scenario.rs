@@ -13,6 +13,8 @@ pub struct Expect {
     pub verdict: String,
     /// The tests that are to blame for it; no other one may be.
     pub fails: Vec<String>,
+    /// Tests that may be blamed too, depending on where the fault is.
+    pub also: Vec<String>,
 }
 
 /// A scenario.
@@ -117,7 +119,7 @@ impl Scenario {
     #[must_use]
     pub fn expect(&self) -> Expect {
         let verdict = self.expect.get("verdict").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Expect { verdict, fails: strings(&self.expect, "fails") }
+        Expect { verdict, fails: strings(&self.expect, "fails"), also: strings(&self.expect, "also") }
     }
 
     /// The driver's version.

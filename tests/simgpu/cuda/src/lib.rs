@@ -17,6 +17,7 @@ mod init;
 mod ipc;
 mod launch;
 mod memory;
+mod nccl;
 mod nvml;
 mod shared;
 mod state;

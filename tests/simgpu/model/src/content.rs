@@ -1,7 +1,8 @@
 //! What a stretch of memory holds, as short as it can be said: one byte over and over, a run of
-//! the pattern, a ring of pointers, or real bytes.
+//! the pattern, values of a collective, a ring of pointers, or real bytes.
 
 use crate::pattern::Pattern;
+use crate::values::Values;
 use std::sync::Arc;
 
 /// Bytes of a word of the pattern.
@@ -14,6 +15,8 @@ pub enum Content {
     Byte(u8),
     /// The pattern, from byte `byte` (0 to 3) of its word 0 on.
     Pattern(Pattern, u8),
+    /// Values of a collective, from this byte of the first of them on.
+    Values(Values, u64),
     /// Pointers in a ring, from byte `at` of it on; between them zeros.
     Ring(Ring, u64),
     /// Bytes, from this one on.
@@ -48,6 +51,14 @@ impl Ring {
 impl Content {
     /// Nothing but zeros.
     pub const ZEROS: Self = Self::Byte(0);
+    /// What nobody knows: no number in any floating point type, -1 in integers, and never a value.
+    pub const NOISE: Self = Self::Byte(0xff);
+
+    /// Whether it is what nobody knows.
+    #[must_use]
+    pub fn is_noise(&self) -> bool {
+        matches!(self, Self::Byte(0xff))
+    }
 
     /// The pattern of `seed` from word `first` on.
     #[must_use]
@@ -74,6 +85,10 @@ impl Content {
                 let byte = u8::try_from(all % WORD).unwrap_or_default();
                 Self::Pattern(pattern.from(all / WORD), byte)
             }
+            Self::Values(values, byte) => {
+                let all = n.wrapping_add(*byte);
+                Self::Values(values.from(all / values.size()), all % values.size())
+            }
             Self::Ring(ring, at) => Self::Ring(*ring, at + n),
             Self::Bytes(data, at) => {
                 Self::Bytes(Arc::clone(data), at.saturating_add(usize::try_from(n).unwrap_or(usize::MAX)))
@@ -87,6 +102,7 @@ impl Content {
         match (self.skip(bytes), next) {
             (Self::Byte(a), Self::Byte(b)) => a == *b,
             (Self::Pattern(a, i), Self::Pattern(b, j)) => (a, i) == (*b, *j),
+            (Self::Values(a, i), Self::Values(b, j)) => (a, i) == (*b, *j),
             (Self::Ring(a, i), Self::Ring(b, j)) => (a, i) == (*b, *j),
             (Self::Bytes(a, i), Self::Bytes(b, j)) => Arc::ptr_eq(&a, b) && i == *j,
             _ => false,
@@ -98,6 +114,7 @@ impl Content {
         match self {
             Self::Byte(b) => out.fill(*b),
             Self::Pattern(pattern, byte) => write_pattern(*pattern, *byte, out),
+            Self::Values(values, byte) => values.write(*byte, out),
             Self::Ring(ring, at) => {
                 for (slot, i) in out.iter_mut().zip(*at..) {
                     *slot = ring.byte(i);
@@ -147,6 +164,8 @@ mod tests {
             Content::Byte(9),
             Content::pattern(5, 3),
             Content::Pattern(Pattern { seed: 5, first: 3 }, 1),
+            Content::Values(crate::values::tests::values(crate::element::Type::Half, None, 2), 1),
+            Content::Values(crate::values::tests::values(crate::element::Type::Double, None, 2), 0),
             Content::Ring(ring, 0),
             Content::bytes((0..64).collect()),
         ];

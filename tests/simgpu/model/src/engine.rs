@@ -3,11 +3,15 @@
 //! the links on its way. The clock is simulated and has nothing to do with how long that took.
 
 mod begin;
+mod collective;
 mod finish;
 mod pingpong;
 mod reach;
 mod time;
 
+pub use collective::{Comm, Wire};
+
+use crate::collective::{Call, Part};
 use crate::fault::Faults;
 use crate::host::Host;
 use crate::kernel::Kernel;
@@ -39,6 +43,8 @@ pub enum Work {
     Record { event: EventId, version: u64 },
     /// Waits for that record.
     Wait { event: EventId, version: u64 },
+    /// One rank's part in a collective.
+    Collective(Box<Call>),
 }
 
 /// What a stream is doing.
@@ -50,8 +56,10 @@ enum Running {
     Spin { flag: u64, until: Duration, takes: f64 },
     /// It waits for its partner, until that clock.
     Partner { waiting: Waiting, until: Duration },
-    /// It never ends.
-    Never,
+    /// It waits for the other ranks of a communicator.
+    Ranks { call: Box<Call>, part: Part },
+    /// It never ends; the numbers are of the communicator and the rank, where it is a collective.
+    Never(Option<(u64, usize)>),
 }
 
 #[derive(Debug)]
@@ -98,6 +106,7 @@ pub struct Engine {
     /// And the ones that wait for an event.
     blocked: BTreeSet<StreamId>,
     events: BTreeMap<EventId, Event>,
+    comms: BTreeMap<u64, Comm>,
     next: u64,
     /// Simulated ns.
     now: f64,
@@ -125,6 +134,7 @@ impl Engine {
             ready: BTreeSet::new(),
             blocked: BTreeSet::new(),
             events: BTreeMap::new(),
+            comms: BTreeMap::new(),
             next: 0,
             now: 0.0,
             scenario,

@@ -32,6 +32,7 @@ impl Fault {
             Kind::Narrow | Kind::Collapse | Kind::Refuse | Kind::Capability | Kind::Missing | Kind::Init
         );
         concerns
+            && !self.kind.is_nccl()
             && self.pair.has(passage.from, passage.to)
             && self.engine.is_none_or(|e| e == passage.engine)
             && self.way.is_none_or(|w| w == passage.way)

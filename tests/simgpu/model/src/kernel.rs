@@ -1,5 +1,8 @@
 //! The kernels by name: what their arguments are and what a launch of one asks for.
 
+use crate::element::{Op, Type};
+use crate::values::{Of, Values};
+
 /// A launch, as its kernel understands its arguments. Sizes are in the kernel's own units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the kernels' own arguments")]
@@ -20,6 +23,10 @@ pub enum Kernel {
     PingPong(PingPong),
     /// `fl_atomic_add`, `fl_atomic_cas`: every thread counts up.
     Count { counter: u64, times: u64 },
+    /// `fl_nccl_fill`: a rank's values.
+    FillValues { dst: u64, count: u64, values: Values },
+    /// `fl_nccl_check`: counts what is not as expected; `base` is the number of the first element.
+    CheckValues { src: u64, count: u64, expected: Values, base: u64, out: u64 },
 }
 
 /// The arguments of `fl_pingpong`.
@@ -56,7 +63,12 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
     ("fl_atomic_add", &[8, 8]),
     ("fl_atomic_cas", &[8, 8]),
+    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4]),
+    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8]),
 ];
+
+/// What `fl_nccl_check` is given as the reduction where none is meant.
+const COPY: u64 = 0xffff_ffff;
 
 /// The kernel of a name, as its place in [`ALL`].
 #[must_use]
@@ -92,9 +104,33 @@ impl Kernel {
                 let first = first != 0;
                 Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
             }
+            ("fl_nccl_fill", &[dst, count, r#type, rank, seed, first, range, scale, powers]) => {
+                let values = values(r#type, [seed, first, range, scale, powers], Of::Rank(low(rank)))?;
+                Self::FillValues { dst, count, values }
+            }
+            ("fl_nccl_check", &[src, count, ref how @ .., base, out]) => {
+                let &[r#type, op, rank, ranks, ref made @ ..] = how else { return None };
+                let of = match op {
+                    COPY => Of::Rank(low(rank)),
+                    _ => Of::Reduced { op: Op::of(low(op))?, ranks: low(ranks) },
+                };
+                let expected = values(r#type, made.try_into().ok()?, of)?;
+                Self::CheckValues { src, count, expected, base, out }
+            }
             _ => return None,
         })
     }
+}
+
+/// Values from a kernel's arguments: seed, first, range, scale, powers.
+fn values(r#type: u64, [seed, first, range, scale, powers]: [u64; 5], of: Of) -> Option<Values> {
+    let (range, scale, powers) = (low(range), low(scale), powers != 0);
+    Some(Values { seed, first, r#type: Type::of(low(r#type))?, range, scale, powers, of })
+}
+
+/// An argument of 32 bits.
+fn low(argument: u64) -> u32 {
+    u32::try_from(argument & 0xffff_ffff).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -105,7 +141,7 @@ mod tests {
     fn every_kernel_takes_as_many_arguments_as_are_listed() {
         for (n, (name, sizes)) in ALL.iter().enumerate() {
             assert_eq!(find(name), Some(n));
-            assert!(Kernel::of(n, &vec![1; sizes.len()]).is_some(), "{name}");
+            assert!(Kernel::of(n, &vec![2; sizes.len()]).is_some(), "{name}");
             assert!(Kernel::of(n, &vec![1; sizes.len() + 1]).is_none(), "{name}");
         }
         assert_eq!(find("fl_nothing"), None);

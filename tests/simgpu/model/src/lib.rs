@@ -5,7 +5,10 @@
 pub mod api;
 pub mod beside;
 pub mod check;
+pub mod check_values;
+pub mod collective;
 pub mod content;
+pub mod element;
 pub mod engine;
 pub mod extents;
 pub mod fault;
@@ -15,8 +18,10 @@ pub mod kernel;
 pub mod links;
 pub mod memory;
 pub mod pattern;
+pub mod reduce;
 pub mod scenario;
 pub mod status;
+pub mod values;
 
 pub use api::Simulation;
 pub use scenario::Scenario;

@@ -7,7 +7,7 @@ mod space;
 mod vmm;
 
 pub use pinned::{GRAIN, Pinned};
-pub use shared::{Backing, Told};
+pub use shared::{Backing, Told, decode, encode};
 pub use space::{GPU_WINDOW, Spaces};
 pub use vmm::{GRANULARITY, Handle};
 

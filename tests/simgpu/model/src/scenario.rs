@@ -4,10 +4,12 @@
 mod fault;
 mod figures;
 mod machine;
+mod nccl;
 
 pub use fault::{Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
 pub use machine::{InUse, Machine, NvLink, Pcie, status};
+pub use nccl::{Nccl, Program, Table};
 
 use serde::Deserialize;
 
@@ -19,6 +21,9 @@ pub struct Scenario {
     pub machine: Machine,
     /// What its parts and links can do.
     pub figures: Figures,
+    /// What NCCL does on it.
+    #[serde(default)]
+    pub nccl: Nccl,
     /// What is wrong with it.
     #[serde(default)]
     pub fault: Vec<Fault>,
@@ -45,4 +50,4 @@ impl Scenario {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -24,7 +24,7 @@ pub(super) enum Begun {
 }
 
 impl Begun {
-    fn running(running: Running) -> Self {
+    pub(super) fn running(running: Running) -> Self {
         Self::Running(Box::new(running))
     }
 }
@@ -49,6 +49,7 @@ impl Engine {
             Work::Copy { dst, src, bytes, kept } => self.copy(by, *dst, *src, *bytes, kept.clone()),
             Work::Set { dst, byte, bytes } => self.fill(by, *dst, *bytes, Content::Byte(*byte), Who::Ce),
             Work::Launch { kernel, threads } => self.launch(id, by, *kernel, *threads),
+            Work::Collective(call) => self.collective(id, by, call),
         }
     }
 
@@ -58,20 +59,11 @@ impl Engine {
                 self.fill(by, dst, words * 4, Content::pattern(seed, first), Who::Sm)
             }
             Kernel::Check { src, words, first, expected, sentinel, out } => {
-                let reach = self.reach(by, src, words * 4, Who::Sm)?;
                 self.reach(by, out, 48, Who::Sm)?;
-                let (route, faults) = self.access(by, &reach, Way::Read, words * 4);
+                let (route, from) = self.looked_at(by, src, words * 4)?;
                 let wanted = crate::check::Wanted {
                     expected: crate::pattern::Pattern { seed: expected, first },
                     sentinel: crate::pattern::Pattern { seed: sentinel, first },
-                };
-                let from = Move {
-                    to: None,
-                    from: Self::source(&reach),
-                    bytes: words * 4,
-                    by,
-                    faults,
-                    way: Way::Read,
                 };
                 self.moving(route, words * 4, Job::Check { from, wanted, out })
             }
@@ -98,7 +90,23 @@ impl Engine {
                 self.moving(Route { latency: route.latency + takes, ..route }, 8, job)
             }
             Kernel::PingPong(args) => self.ping_pong(id, by, args),
+            Kernel::FillValues { dst, count, values } => {
+                self.fill(by, dst, count * values.size(), Content::Values(values, 0), Who::Sm)
+            }
+            Kernel::CheckValues { src, count, expected, base, out } => {
+                let bytes = count * expected.size();
+                self.reach(by, out, 48, Who::Sm)?;
+                let from = self.looked_at(by, src, bytes)?;
+                self.moving(from.0, bytes, Job::CheckValues { from: from.1, expected, base, out })
+            }
         }
+    }
+
+    /// Memory that a kernel looks at, and the way to it.
+    fn looked_at(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Move)> {
+        let reach = self.reach(by, src, bytes, Who::Sm)?;
+        let (route, faults) = self.access(by, &reach, Way::Read, bytes);
+        Ok((route, Move { to: None, from: Self::source(&reach), bytes, by, faults, way: Way::Read }))
     }
 
     /// Puts `content` to an address, by a kernel or a copy engine.
@@ -248,7 +256,7 @@ impl Engine {
     fn moving_with(&self, mut route: Route, bytes: u64, job: Job, faults: &[Fault]) -> Result<Begun> {
         for fault in faults {
             match (fault.kind, fault.rate) {
-                (Kind::Hang, _) => return Ok(Begun::running(Running::Never)),
+                (Kind::Hang, _) => return Ok(Begun::running(Running::Never(None))),
                 (Kind::Error, _) => return Err(Status(fault.code)),
                 (Kind::Slow, Some(rate)) => route.flow.most *= rate,
                 _ => {}

@@ -4,11 +4,13 @@ use super::Engine;
 use super::pingpong::Result5;
 use super::reach::Reach;
 use crate::check::{Wanted, count};
+use crate::check_values;
 use crate::content::Content;
 use crate::extents::{Piece, bytes as real, cut};
 use crate::memory::Span;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::Result;
+use crate::values::Values;
 
 /// Where data comes from.
 #[derive(Debug, Clone)]
@@ -41,6 +43,10 @@ pub(super) enum Job {
     Move(Move),
     /// Six numbers about data.
     Check { from: Move, wanted: Wanted, out: u64 },
+    /// Four of six numbers about values.
+    CheckValues { from: Move, expected: Values, base: u64, out: u64 },
+    /// What a collective leaves on one GPU: where, and what.
+    Leave(Vec<(Reach, Vec<Piece>)>),
     /// A counter that is higher.
     Count { counter: u64, reach: Reach, add: u64, by: usize, faults: Vec<Fault> },
     /// The last pointer, and how long it took.
@@ -53,9 +59,9 @@ impl Job {
     /// The faults that it met.
     pub(super) fn faults(&self) -> &[Fault] {
         match self {
-            Self::Move(m) | Self::Check { from: m, .. } => &m.faults,
+            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => &m.faults,
             Self::Count { faults, .. } | Self::Chase { faults, .. } => faults,
-            Self::Nothing | Self::PingPong(_) => &[],
+            Self::Nothing | Self::PingPong(_) | Self::Leave(_) => &[],
         }
     }
 }
@@ -70,20 +76,22 @@ impl Engine {
             Job::Nothing => Ok(()),
             Job::Move(data) => self.arrive(&data),
             Job::Check { from, wanted, out } => {
-                let by = from.by;
-                let pieces = self.seen(&from);
-                let found = count(&pieces, &wanted);
-                let old = self.numbers(by, out, 6)?;
-                let [bad, zeros, sentinels, first, last, looked] = old[..] else { return Ok(()) };
-                let new = [
-                    bad + found.bad,
-                    zeros + found.zeros,
-                    sentinels + found.sentinels,
-                    first.min(found.first),
-                    last.max(found.last),
-                    looked + from.bytes / 4,
-                ];
-                self.put_numbers(by, out, &new)
+                let found = count(&self.seen(&from), &wanted);
+                let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
+                self.tally(from.by, out, n)
+            }
+            Job::CheckValues { from, expected, base, out } => {
+                let found = check_values::count(&self.seen(&from), &expected);
+                let place = |at: u64| if found.wrong > 0 { base.saturating_add(at) } else { at };
+                let looked = from.bytes / expected.size();
+                let n = [found.wrong, found.zeros, 0, place(found.first), place(found.last), looked];
+                self.tally(from.by, out, n)
+            }
+            Job::Leave(all) => {
+                for (to, pieces) in all {
+                    self.put(&to, &pieces);
+                }
+                Ok(())
             }
             Job::Count { counter, reach, add, by, faults } => {
                 let old = self.numbers(by, counter, 1)?.first().copied().unwrap_or_default();
@@ -96,6 +104,22 @@ impl Engine {
                 self.put_numbers(by, out, &[last, cycles])
             }
             Job::PingPong(found) => self.leave(&found),
+        }
+    }
+
+    /// Adds up what launches of a check find.
+    fn tally(&mut self, by: usize, out: u64, found: [u64; 6]) -> Result<()> {
+        let old = self.numbers(by, out, 6)?;
+        let [bad, zeros, sentinels, first, last, looked] = old[..] else { return Ok(()) };
+        let [b, z, s, f, l, n] = found;
+        self.put_numbers(by, out, &[bad + b, zeros + z, sentinels + s, first.min(f), last.max(l), looked + n])
+    }
+
+    /// Puts data where it goes.
+    fn put(&mut self, to: &Reach, pieces: &[Piece]) {
+        match to {
+            Reach::Host { address, pinned } => self.deliver(*address, pieces, *pinned),
+            Reach::Gpu { spans, .. } => self.memory.write(spans, pieces),
         }
     }
 
@@ -214,7 +238,7 @@ impl Engine {
         }
     }
 
-    fn fetch(&mut self, address: u64, bytes: u64, pinned: bool) -> Vec<Piece> {
+    pub(super) fn fetch(&mut self, address: u64, bytes: u64, pinned: bool) -> Vec<Piece> {
         if pinned && let Some((_, memory)) = self.memory.pinned.range_mut(..=address).next_back() {
             return memory.read(self.host.as_mut(), address, bytes);
         }
@@ -300,7 +324,7 @@ fn after(pieces: &[Piece], bytes: u64) -> Vec<Piece> {
 }
 
 /// The same with one bit of one byte turned.
-fn flipped(pieces: &[Piece], at: u64) -> Vec<Piece> {
+pub(super) fn flipped(pieces: &[Piece], at: u64) -> Vec<Piece> {
     let mut found = cut(pieces, at);
     let rest = after(pieces, at);
     let turned: Vec<_> = real(&cut(&rest, 1)).into_iter().map(|b| b ^ 0x10).collect();

@@ -21,8 +21,11 @@ impl Engine {
             while let Some(id) = self.ready.pop_first() {
                 while self.begin_next(id) {}
             }
-            let Some(step) = self.step() else { return };
-            self.advance(&step);
+            match self.step() {
+                Some(step) => self.advance(&step),
+                None if self.heard() => self.ready.clone_from(&self.active),
+                None => return,
+            }
         }
     }
 
@@ -78,6 +81,10 @@ impl Engine {
                 let latency = if set { 0.0 } else { takes };
                 let (begins, route) = (self.now + latency, Route::alone(latency, f64::INFINITY));
                 self.set_running(id, Running::Moving { begins, left: 0.0, route, job: Job::Nothing });
+            }
+            Some(Running::Ranks { call, .. }) => {
+                let key = (call.comm, call.number);
+                self.answer(key);
             }
             Some(Running::Partner { until, .. }) if self.host.clock() >= *until => self.give_up(id),
             _ => {}

@@ -3,10 +3,12 @@
 
 use super::{Gpus, Mapping, Memory, Store, StoreId};
 use crate::content::{Content, Ring};
+use crate::element::{Op, Type};
 use crate::extents::{Extents, Piece};
 use crate::pattern::Pattern;
 use crate::scenario::MemoryKind;
 use crate::status::{Result, Status};
+use crate::values::{Of, Values};
 use std::fmt::Debug;
 
 /// A file that several processes have.
@@ -105,13 +107,17 @@ const BYTE: u64 = 0;
 const PATTERN: u64 = 1;
 const RING: u64 = 2;
 const BYTES: u64 = 3;
+const VALUES: u64 = 4;
 
-fn encode(extents: &Extents) -> Vec<u8> {
+/// Extents as bytes.
+#[must_use]
+pub fn encode(extents: &Extents) -> Vec<u8> {
     let mut out = Vec::new();
     for (start, bytes, content) in extents.iter() {
         let (numbers, tail) = match content {
             Content::Byte(b) => ([BYTE, u64::from(*b), 0, 0, 0], None),
             Content::Pattern(p, byte) => ([PATTERN, p.seed, p.first, u64::from(*byte), 0], None),
+            Content::Values(v, byte) => (values(v, *byte), None),
             Content::Ring(r, at) => ([RING, r.base, r.stride, r.count, *at], None),
             Content::Bytes(..) => ([BYTES, 0, 0, 0, 0], Some((bytes, content))),
         };
@@ -125,7 +131,32 @@ fn encode(extents: &Extents) -> Vec<u8> {
     out
 }
 
-fn decode(bytes: &[u8]) -> Extents {
+/// Values as a kind and four numbers.
+fn values(v: &Values, byte: u64) -> [u64; 5] {
+    let (of, more) = match v.of {
+        Of::Rank(rank) => (u64::from(rank), 0),
+        Of::Reduced { op, ranks } => (u64::from(ranks), 1 + u64::from(op.code())),
+    };
+    let small = u64::from(v.r#type.code()) | byte << 8 | u64::from(v.powers) << 16 | more << 24 | of << 32;
+    [VALUES, v.seed, v.first, u64::from(v.range) | u64::from(v.scale) << 32, small]
+}
+
+/// The same backwards.
+fn to_values([seed, first, numbers, small]: [u64; 4]) -> Option<Content> {
+    let low = |n: u64| u32::try_from(n & 0xffff_ffff).unwrap_or_default();
+    let more = low(small >> 24 & 0xff);
+    let of = match more.checked_sub(1) {
+        None => Of::Rank(low(small >> 32)),
+        Some(op) => Of::Reduced { op: Op::of(op)?, ranks: low(small >> 32) },
+    };
+    let (range, scale, powers) = (low(numbers), low(numbers >> 32), small >> 16 & 1 == 1);
+    let r#type = Type::of(low(small & 0xff))?;
+    Some(Content::Values(Values { seed, first, r#type, range, scale, powers, of }, small >> 8 & 0xff))
+}
+
+/// The same extents again.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Extents {
     let mut extents = Extents::default();
     let mut rest = bytes;
     while let Some((head, tail)) = rest.split_first_chunk::<56>() {
@@ -137,6 +168,7 @@ fn decode(bytes: &[u8]) -> Extents {
         let content = match kind {
             BYTE => Content::Byte(small(a)),
             PATTERN => Content::Pattern(Pattern { seed: a, first: b }, small(c)),
+            VALUES => to_values([a, b, c, d]).unwrap_or(Content::NOISE),
             RING => Content::Ring(Ring { base: a, stride: b, count: c }, d),
             _ => {
                 let Some((own, others)) = rest.split_at_checked(usize::try_from(length).unwrap_or_default())
@@ -177,9 +209,14 @@ mod tests {
         extents.write(0, 100, Content::Byte(7));
         extents.write(100, 50, Content::pattern(3, 4).skip(2));
         extents.write(200, 64, Content::Ring(Ring { base: 9, stride: 16, count: 4 }, 8));
+        let of = Of::Reduced { op: Op::Avg, ranks: 7 };
+        for (at, of) in [(400, of), (500, Of::Rank(9))] {
+            let own = crate::values::tests::values(Type::Bfloat16, Some(Op::Avg), 7);
+            extents.write(at, 50, Content::Values(Values { of, ..own }, 1));
+        }
         extents.write(300, 3, Content::bytes(vec![1, 2, 3]));
         let back = decode(&encode(&extents));
-        assert_eq!(bytes(&back.read(0, 400)), bytes(&extents.read(0, 400)));
+        assert_eq!(bytes(&back.read(0, 600)), bytes(&extents.read(0, 600)));
         assert_eq!(back.len(), extents.len());
     }
 

@@ -1,9 +1,11 @@
 //! What can be wrong with a simulated machine, and which traffic meets it.
 
+use super::Program;
 use super::machine::status;
 use serde::Deserialize;
 
-/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise.
+/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise. Those of
+/// NCCL concern its collectives, and of the others only those that slow a way down do so too.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -32,7 +34,7 @@ pub struct Fault {
     pub bytes: u64,
     /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor.
     pub rate: Option<f64>,
-    /// `victim`, `missing`, `narrow`: which GPU. A victim is the first that takes no part by default.
+    /// `victim`, `missing`, `narrow`, `nccl-wrong`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
     pub gpu: Option<usize>,
     /// `victim`: the data lands there instead of where it should.
     #[serde(default)]
@@ -48,6 +50,8 @@ pub struct Fault {
     pub width: Option<u32>,
     /// See `width`.
     pub r#gen: Option<u32>,
+    /// `nccl-wrong`, `nccl-hang`: only this collective.
+    pub collective: Option<Program>,
     /// `collapse`: from how many transfers at a time on one GPU.
     #[serde(default = "three")]
     pub flows: usize,
@@ -99,6 +103,20 @@ pub enum Kind {
     Init,
     /// It fails, and the context with it.
     Error,
+    /// Of a collective one element comes out wrong, on GPU `gpu` or 0.
+    NcclWrong,
+    /// A communicator never comes to be.
+    NcclHangInit,
+    /// A collective never ends.
+    NcclHang,
+    /// A communicator that is hung cannot be aborted either: the call does not come back.
+    NcclAbort,
+    /// Ranks reach each other through the host's memory although they could do so directly.
+    NcclShm,
+    /// As soon as GPU `gpu` takes part, all collectives take longer.
+    NcclSlow,
+    /// Without the host's memory and the network there is no way between ranks.
+    NcclNoTransport,
 }
 
 /// From which GPU to which.
@@ -169,6 +187,23 @@ pub enum MemoryKind {
     Vmm,
 }
 
+impl Kind {
+    /// Whether it is about NCCL alone.
+    #[must_use]
+    pub fn is_nccl(self) -> bool {
+        matches!(
+            self,
+            Self::NcclWrong
+                | Self::NcclHangInit
+                | Self::NcclHang
+                | Self::NcclAbort
+                | Self::NcclShm
+                | Self::NcclSlow
+                | Self::NcclNoTransport
+        )
+    }
+}
+
 impl Fault {
     /// Refuses what cannot be meant on a machine with `gpus` GPUs.
     pub(super) fn check(&self, gpus: usize) -> Result<(), String> {
@@ -184,7 +219,9 @@ impl Fault {
         match self.kind {
             Kind::Missing => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
-            Kind::Slow | Kind::Collapse => needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0"),
+            Kind::Slow | Kind::Collapse | Kind::NcclSlow => {
+                needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
+            }
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
             Kind::Refuse | Kind::Init | Kind::Error => needs(self.code != 0, "code"),

@@ -1,0 +1,158 @@
+//! Collectives as values: what each rank brings, what each gets of it, and which of nccl-tests' programs a
+//! group of sends and receives amounts to. Times are `time`'s, the bytes that travel between processes
+//! `code`'s.
+
+mod code;
+mod time;
+
+pub use time::{Path, shape};
+
+use crate::element::{Op, Type};
+use crate::extents::{Piece, cut};
+use crate::reduce::reduce;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Everyone gets all, reduced.
+    AllReduce(Type, Op),
+    /// Everyone gets everyone's.
+    AllGather,
+    /// Everyone gets its part of all, reduced.
+    ReduceScatter(Type, Op),
+    /// Everyone gets the root's.
+    Broadcast(usize),
+    /// The root gets all, reduced.
+    Reduce(Type, Op, usize),
+    /// Sends and receives of one group.
+    Exchange,
+}
+
+/// One rank's call.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The communicator.
+    pub comm: u64,
+    /// The so-manieth of it.
+    pub number: u64,
+    /// Who calls.
+    pub rank: usize,
+    /// What for.
+    pub ask: Ask,
+    /// Memory that is sent: to whom, address, bytes. Only an exchange has several, or asks to whom.
+    pub send: Vec<(usize, u64, u64)>,
+    /// Memory that is received: from whom, address, bytes.
+    pub receive: Vec<(usize, u64, u64)>,
+    /// Whether it is received where it is sent from.
+    pub in_place: bool,
+    /// How its communicator's ranks reach each other.
+    pub path: Path,
+    /// Channels of its communicator.
+    pub channels: u32,
+}
+
+/// What a rank brings: all that other ranks must know.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// What it asked for; the others must ask for the same.
+    pub ask: Ask,
+    /// Whether it is in place.
+    pub in_place: bool,
+    /// To whom, and what.
+    pub sent: Vec<(usize, Vec<Piece>)>,
+    /// From whom, and how many bytes.
+    pub wanted: Vec<(usize, u64)>,
+    /// Its GPU.
+    pub gpu: usize,
+}
+
+impl Part {
+    fn first(&self) -> Vec<Piece> {
+        self.sent.first().map(|(_, pieces)| pieces.clone()).unwrap_or_default()
+    }
+
+    /// Bytes of what it sends.
+    fn sends(&self) -> u64 {
+        self.sent.iter().flat_map(|(_, pieces)| pieces).map(|(n, _)| n).sum()
+    }
+
+    /// Bytes of what it receives.
+    fn receives(&self) -> u64 {
+        self.wanted.iter().map(|(_, n)| n).sum()
+    }
+}
+
+/// Whether all ranks want the same: else none of them comes back.
+#[must_use]
+pub fn agree(parts: &[Part]) -> bool {
+    let Some(first) = parts.first() else { return false };
+    let alike = |p: &Part| {
+        p.ask == first.ask
+            && match p.ask {
+                Ask::Exchange => true,
+                Ask::Broadcast(_) => p.receives() == first.receives(),
+                _ => p.sends() == first.sends(),
+            }
+    };
+    let met = |(rank, part): (usize, &Part)| {
+        part.wanted.iter().all(|(from, bytes)| {
+            let sent = parts.get(*from).map(|p| p.sent.iter().filter(|(to, _)| *to == rank));
+            let wanted = part.wanted.iter().filter(|(f, _)| f == from);
+            sent.is_some_and(|mut sent| {
+                sent.clone().count() == wanted.count()
+                    && sent.any(|(_, pieces)| pieces.iter().map(|(n, _)| n).sum::<u64>() == *bytes)
+            })
+        })
+    };
+    parts.iter().all(alike) && (first.ask != Ask::Exchange || parts.iter().enumerate().all(met))
+}
+
+/// What each of `ranks` receives, one entry for each of its receive buffers.
+#[must_use]
+pub fn results(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
+    let Some(ask) = parts.first().map(|p| p.ask) else { return Vec::new() };
+    let all = || parts.iter().map(Part::first).collect::<Vec<_>>();
+    let same = |what: Vec<Piece>| ranks.iter().map(|_| vec![what.clone()]).collect();
+    match ask {
+        Ask::AllReduce(r#type, op) | Ask::Reduce(r#type, op, _) => same(reduce(&all(), r#type, op)),
+        Ask::AllGather => same(all().concat()),
+        Ask::Broadcast(root) => same(parts.get(root).map(Part::first).unwrap_or_default()),
+        Ask::ReduceScatter(r#type, op) => {
+            let bytes = parts.first().map(Part::sends).unwrap_or_default() / parts.len() as u64;
+            let own = |rank: &usize| {
+                let slice = |all: Vec<Piece>| part(&all, *rank as u64 * bytes, bytes);
+                vec![reduce(&all().into_iter().map(slice).collect::<Vec<_>>(), r#type, op)]
+            };
+            ranks.iter().map(own).collect()
+        }
+        Ask::Exchange => ranks.iter().map(|rank| received(parts, *rank)).collect(),
+    }
+}
+
+/// What a rank gets of an exchange: the so-manieth receive from a rank is that one's so-manieth send.
+fn received(parts: &[Part], rank: usize) -> Vec<Vec<Piece>> {
+    let Some(own) = parts.get(rank) else { return Vec::new() };
+    let one = |(n, (from, _)): (usize, &(usize, u64))| {
+        let before = own.wanted.iter().take(n).filter(|(f, _)| f == from).count();
+        let sent = parts.get(*from).into_iter().flat_map(|p| &p.sent).filter(|(to, _)| *to == rank);
+        sent.map(|(_, pieces)| pieces.clone()).nth(before).unwrap_or_default()
+    };
+    own.wanted.iter().enumerate().map(one).collect()
+}
+
+/// `bytes` bytes from `at` on.
+fn part(pieces: &[Piece], at: u64, bytes: u64) -> Vec<Piece> {
+    let mut skip = at;
+    let mut left = Vec::new();
+    for (n, content) in pieces {
+        let gone = skip.min(*n);
+        if *n > gone {
+            left.push((n - gone, content.as_ref().map(|c| c.skip(gone))));
+        }
+        skip -= gone;
+    }
+    cut(&left, bytes)
+}
+
+#[cfg(test)]
+mod tests;

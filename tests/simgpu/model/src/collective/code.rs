@@ -1,0 +1,150 @@
+//! What a rank brings, as the bytes in which it travels to another process, and a call, as the numbers in
+//! which it comes from the library of NCCL to that of CUDA.
+
+use super::{Ask, Call, Part, Path};
+use crate::content::Content;
+use crate::element::{Op, Type};
+use crate::extents::{Extents, Piece};
+use crate::memory::{decode, encode};
+
+/// Real bytes up to this many travel; of more only others' checks would know.
+const MOST: u64 = 64 << 10;
+
+impl Ask {
+    fn numbers(self) -> [u64; 4] {
+        let of = |t: Type, op: Op| (u64::from(t.code()), u64::from(op.code()));
+        let reducing = |what, (t, op), root: usize| [what, t, op, root as u64];
+        match self {
+            Self::AllReduce(t, op) => reducing(0, of(t, op), 0),
+            Self::AllGather => [1, 0, 0, 0],
+            Self::ReduceScatter(t, op) => reducing(2, of(t, op), 0),
+            Self::Broadcast(root) => [3, 0, 0, root as u64],
+            Self::Reduce(t, op, root) => reducing(4, of(t, op), root),
+            Self::Exchange => [5, 0, 0, 0],
+        }
+    }
+}
+
+impl Call {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let path = u64::from(self.path.number());
+        let head = [self.comm, self.number, self.rank as u64, u64::from(self.in_place), path];
+        let mut numbers: Vec<u64> = head.into_iter().chain(self.ask.numbers()).collect();
+        numbers.push(u64::from(self.channels));
+        for list in [&self.send, &self.receive] {
+            numbers.push(list.len() as u64);
+            numbers.extend(list.iter().flat_map(|(peer, address, bytes)| [*peer as u64, *address, *bytes]));
+        }
+        numbers.into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// From bytes.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let (comm, number, rank) = (reader.next()?, reader.next()?, reader.place()?);
+        let (in_place, path) = (reader.next()? != 0, Path::of(u32::try_from(reader.next()?).ok()?));
+        let (ask, channels) = (reader.ask()?, u32::try_from(reader.next()?).ok()?);
+        let (send, receive) = (reader.list()?, reader.list()?);
+        Some(Self { comm, number, rank, ask, send, receive, in_place, path, channels })
+    }
+}
+
+impl Part {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |n: u64| out.extend(n.to_le_bytes());
+        self.ask.numbers().into_iter().for_each(&mut put);
+        put(u64::from(self.in_place));
+        put(self.gpu as u64);
+        put(self.wanted.len() as u64);
+        for (from, bytes) in &self.wanted {
+            put(*from as u64);
+            put(*bytes);
+        }
+        for (to, pieces) in &self.sent {
+            let all: u64 = pieces.iter().map(|(n, _)| n).sum();
+            let content = encode(&as_extents(pieces));
+            for n in [*to as u64, all, content.len() as u64] {
+                out.extend(n.to_le_bytes());
+            }
+            out.extend(content);
+        }
+        out
+    }
+
+    /// From bytes.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let ask = reader.ask()?;
+        let (in_place, gpu, wants) = (reader.next()? != 0, reader.place()?, reader.next()?);
+        let mut wanted = Vec::new();
+        for _ in 0..wants {
+            wanted.push((reader.place()?, reader.next()?));
+        }
+        let mut sent = Vec::new();
+        while !reader.0.is_empty() {
+            let (to, all, length) = (reader.place()?, reader.next()?, reader.place()?);
+            let (own, others) = reader.0.split_at_checked(length)?;
+            reader = Reader(others);
+            sent.push((to, decode(own).read(0, all)));
+        }
+        Some(Self { ask, in_place, sent, wanted, gpu })
+    }
+}
+
+/// Numbers in a row.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn next(&mut self) -> Option<u64> {
+        let (head, tail) = self.0.split_first_chunk::<8>()?;
+        self.0 = tail;
+        Some(u64::from_le_bytes(*head))
+    }
+
+    fn place(&mut self) -> Option<usize> {
+        usize::try_from(self.next()?).ok()
+    }
+
+    fn list(&mut self) -> Option<Vec<(usize, u64, u64)>> {
+        let count = self.next()?;
+        (0..count).map(|_| Some((self.place()?, self.next()?, self.next()?))).collect()
+    }
+
+    fn ask(&mut self) -> Option<Ask> {
+        let small = |n: u64| u32::try_from(n).ok();
+        let [what, r#type, op] = [self.next()?, self.next()?, self.next()?];
+        let (t, o) = (small(r#type).and_then(Type::of), small(op).and_then(Op::of));
+        let root = self.place()?;
+        Some(match what {
+            0 => Ask::AllReduce(t?, o?),
+            1 => Ask::AllGather,
+            2 => Ask::ReduceScatter(t?, o?),
+            3 => Ask::Broadcast(root),
+            4 => Ask::Reduce(t?, o?, root),
+            _ => Ask::Exchange,
+        })
+    }
+}
+
+fn as_extents(pieces: &[Piece]) -> Extents {
+    let mut extents = Extents::default();
+    let mut at = 0;
+    for (n, content) in pieces {
+        let content = match content {
+            Some(Content::Bytes(..)) if *n > MOST => Some(Content::NOISE),
+            other => other.clone(),
+        };
+        if let Some(content) = content {
+            extents.write(at, *n, content);
+        }
+        at += n;
+    }
+    extents
+}

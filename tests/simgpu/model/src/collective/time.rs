@@ -1,0 +1,160 @@
+//! How long a collective takes: as nccl-tests measured it on such a machine, or derived from what it did,
+//! with all that slows its ways.
+
+use super::{Ask, Part};
+use crate::scenario::{Engine, Kind, Program, Scenario, Way};
+
+/// How ranks reach each other; where they differ, the slowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
+    /// Directly.
+    P2p,
+    /// Through the host's memory.
+    Shm,
+    /// Through a socket.
+    Net,
+}
+
+impl Path {
+    /// The path of a number.
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        match number {
+            0 => Self::P2p,
+            1 => Self::Shm,
+            _ => Self::Net,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::P2p => 0,
+            Self::Shm => 1,
+            Self::Net => 2,
+        }
+    }
+}
+
+/// Which of nccl-tests' programs does the same, and the bytes that it would print.
+#[must_use]
+pub fn shape(parts: &[Part]) -> (Program, u64) {
+    let (Some(first), ranks) = (parts.first(), parts.len()) else { return (Program::AllReduce, 0) };
+    match first.ask {
+        Ask::AllReduce(..) => (Program::AllReduce, first.sends()),
+        Ask::AllGather => (Program::AllGather, first.sends() * ranks as u64),
+        Ask::ReduceScatter(..) => (Program::ReduceScatter, first.sends()),
+        Ask::Broadcast(_) => (Program::Broadcast, first.receives()),
+        Ask::Reduce(..) => (Program::Reduce, first.sends()),
+        Ask::Exchange => exchange(parts),
+    }
+}
+
+fn exchange(parts: &[Part]) -> (Program, u64) {
+    let ranks = parts.len();
+    let most = |f: fn(&Part) -> u64| parts.iter().map(f).max().unwrap_or_default();
+    let (sent, received) = (most(Part::sends), most(Part::receives));
+    let to = |n: usize| parts.iter().filter(|p| p.sent.len() == n).count();
+    let from = |n: usize| parts.iter().filter(|p| p.wanted.len() == n).count();
+    let program = match () {
+        () if to(1) == ranks && from(1) == ranks => Program::Sendrecv,
+        () if to(1) == ranks && from(ranks) == 1 => Program::Gather,
+        () if from(1) == ranks && to(ranks) == 1 => Program::Scatter,
+        () => Program::Alltoall,
+    };
+    (program, sent.max(received))
+}
+
+/// The time of a call without bytes, as nccl-tests measures it.
+const NOTHING_US: f64 = 0.6;
+/// Where nothing was measured: a small call, and what a ring keeps of its slowest way.
+const SMALL_US: f64 = 20.0;
+const KEPT: f64 = 0.8;
+/// Through a socket everything takes so many times as long as through memory.
+const SOCKET: f64 = 2.0;
+
+impl Scenario {
+    /// How long the ranks that bring `parts` take, in ns.
+    #[must_use]
+    pub fn collective_ns(&self, parts: &[Part], path: Path, channels: u32) -> f64 {
+        let (program, bytes) = shape(parts);
+        if bytes == 0 {
+            return NOTHING_US * 1e3;
+        }
+        let in_place = parts.iter().any(|p| p.in_place);
+        let ranks = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        let (time, latency) = self.measured(program, path, ranks, bytes, in_place);
+        let kept = self.kept(parts, path, bytes) * self.by_channels(channels);
+        let time = if (kept - 1.0).abs() < 1e-9 { time } else { latency + (time - latency).max(0.0) / kept };
+        let slow = |f: &&crate::scenario::Fault| {
+            f.kind == Kind::NcclSlow && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu))
+        };
+        let slow: f64 = self.fault.iter().filter(slow).filter_map(|f| f.rate).product();
+        let socket = if path == Path::Net { SOCKET } else { 1.0 };
+        time * socket / slow * 1e3
+    }
+
+    /// The time without faults and that of nearly nothing, in microseconds.
+    fn measured(&self, program: Program, path: Path, ranks: u32, bytes: u64, in_place: bool) -> (f64, f64) {
+        let tables = if path == Path::P2p { &self.nccl.p2p } else { &self.nccl.shm };
+        let own = tables.get(&program).map(|t| (program, t));
+        let Some((like, table)) =
+            own.or_else(|| Some((Program::AllReduce, tables.get(&Program::AllReduce)?)))
+        else {
+            let most =
+                if path == Path::P2p { self.figures.near.sm.write.0 } else { self.figures.staged.one.0 };
+            let bus = bytes as f64 * program.factor(ranks) / 1e3;
+            return (SMALL_US + bus / (most * KEPT), SMALL_US);
+        };
+        // The same bus bandwidth: bytes times factor, over time.
+        let same = like == program && table.ranks == ranks;
+        let factor = if same { 1.0 } else { program.factor(ranks) / like.factor(table.ranks) };
+        (table.us(bytes, in_place) * factor, table.latency() * factor)
+    }
+
+    fn by_channels(&self, channels: u32) -> f64 {
+        let rates = &self.nccl.rate_by_channels;
+        let reached = rates.iter().rev().find(|(n, _)| *n <= channels).or(rates.first());
+        reached.map_or(1.0, |(_, rate)| *rate)
+    }
+
+    /// What faults leave of the slowest way that is used.
+    fn kept(&self, parts: &[Part], path: Path, bytes: u64) -> f64 {
+        let ways = ways(parts);
+        let of = |(a, b): &(usize, usize)| {
+            let narrow = self.narrowed(*a).min(self.narrowed(*b));
+            let meets = |f: &&crate::scenario::Fault| {
+                let slows = f.kind == Kind::Slow || (f.kind == Kind::Collapse && f.flows <= 2);
+                slows
+                    && f.pair.has(*a, *b)
+                    && f.engine.is_none_or(|e| e == Engine::Sm)
+                    && f.way.is_none_or(|w| w == Way::Write)
+                    && f.memory.is_none()
+                    && bytes >= f.from_bytes
+            };
+            let slow: f64 = self.fault.iter().filter(meets).filter_map(|f| f.rate).product();
+            if path == Path::P2p { narrow * slow } else { narrow }
+        };
+        ways.iter().map(of).fold(1.0, f64::min)
+    }
+}
+
+/// From which GPU to which data goes: around the ring, or where a group sends it.
+fn ways(parts: &[Part]) -> Vec<(usize, usize)> {
+    let gpu = |rank: usize| parts.get(rank).map(|p| p.gpu);
+    let ring = |rank: usize| vec![(rank + 1) % parts.len().max(1)];
+    let to = |(rank, part): (usize, &Part)| match part.ask {
+        Ask::Exchange => part.sent.iter().map(|(to, _)| *to).collect(),
+        _ => ring(rank),
+    };
+    let one = |(rank, part): (usize, &Part)| {
+        let peers: Vec<usize> = to((rank, part));
+        peers
+            .into_iter()
+            .filter_map(|p| Some((part.gpu, gpu(p)?)))
+            .filter(|(a, b)| a != b)
+            .collect::<Vec<_>>()
+    };
+    parts.iter().enumerate().flat_map(one).collect()
+}

@@ -1,0 +1,193 @@
+//! Collectives on streams: one begins when the streams of all its ranks have come to it, those of other
+//! processes included, takes its time, and leaves its results.
+
+use super::begin::Begun;
+use super::finish::{Job, flipped};
+use super::reach::Reach;
+use super::{Engine, Running, StreamId, Work};
+use crate::collective::{Ask, Call, Part, agree, results};
+use crate::extents::Piece;
+use crate::links::Route;
+use crate::scenario::{Engine as Who, Fault, Kind, Program};
+use crate::status::{Result, Status};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// The ranks of a communicator in other processes.
+pub trait Wire: Debug + Send {
+    /// Tells them what a rank of this process brings to the so-manieth collective.
+    fn give(&self, rank: usize, number: u64, part: &[u8]);
+    /// What all ranks brought to it, as soon as all have.
+    fn all(&self, number: u64) -> Option<Vec<Vec<u8>>>;
+    /// Waits a moment for news. False if there is none.
+    fn news(&self) -> bool;
+}
+
+/// A communicator.
+#[derive(Debug)]
+pub struct Comm {
+    /// How many ranks.
+    pub ranks: usize,
+    /// Where some of them are in other processes.
+    pub wire: Option<Box<dyn Wire>>,
+    /// The ranks that are in this process.
+    here: BTreeSet<usize>,
+    /// Streams that wait, by the collective's number.
+    waiting: BTreeMap<u64, Vec<StreamId>>,
+}
+
+impl Comm {
+    /// One that nobody has called yet.
+    #[must_use]
+    pub fn new(ranks: usize, wire: Option<Box<dyn Wire>>) -> Self {
+        Self { ranks, wire, here: BTreeSet::new(), waiting: BTreeMap::new() }
+    }
+}
+
+impl Engine {
+    /// A rank of this process joins a communicator, which `make` makes if it is the first.
+    pub fn join(&mut self, id: u64, rank: usize, make: impl FnOnce() -> Comm) {
+        self.comms.entry(id).or_insert_with(make).here.insert(rank);
+    }
+
+    /// A rank of this process leaves its communicator. What its streams still had to do of it is not done.
+    pub fn leave_comm(&mut self, id: u64, rank: usize) {
+        let own = |call: &Call| call.comm == id && call.rank == rank;
+        for (n, stream) in &mut self.streams {
+            let before = stream.queue.len();
+            stream.queue.retain(|w| !matches!(w, Work::Collective(call) if own(call)));
+            let waits = match &stream.running {
+                Some(Running::Ranks { call, .. }) => own(call),
+                Some(Running::Never(comm)) => *comm == Some((id, rank)),
+                _ => false,
+            };
+            if waits {
+                stream.running = None;
+            }
+            if waits || before > stream.queue.len() {
+                self.ready.insert(*n);
+            }
+        }
+        let left = self.comms.get_mut(&id).is_some_and(|comm| {
+            comm.here.remove(&rank);
+            comm.here.is_empty()
+        });
+        if left {
+            self.comms.remove(&id);
+        }
+    }
+
+    /// A stream comes to a collective.
+    pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<Begun> {
+        let part = self.part(by, call)?;
+        let key = (call.comm, call.number);
+        let hangs = self.nccl_fault(Kind::NcclHang, std::slice::from_ref(&part)).is_some();
+        let comm = self.comms.get_mut(&call.comm).ok_or(Status::INVALID_HANDLE)?;
+        if hangs {
+            return Ok(Begun::running(Running::Never(Some((call.comm, call.rank)))));
+        }
+        comm.waiting.entry(call.number).or_default().push(id);
+        if let Some(wire) = &comm.wire {
+            wire.give(call.rank, call.number, &part.encode());
+        }
+        self.set_running(id, Running::Ranks { call: Box::new(call.clone()), part });
+        self.answer(key);
+        // Either it waits, or all of them go on.
+        let running = self.streams.get_mut(&id).and_then(|s| s.running.take());
+        Ok(running.map_or(Begun::Done, Begun::running))
+    }
+
+    /// What a rank brings: what stands in its buffers now.
+    fn part(&mut self, by: usize, call: &Call) -> Result<Part> {
+        let mut sent = Vec::new();
+        for (to, address, bytes) in &call.send {
+            sent.push((*to, self.stands(by, *address, *bytes)?));
+        }
+        for (_, address, bytes) in &call.receive {
+            self.reach(by, *address, *bytes, Who::Sm)?;
+        }
+        let wanted = call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect();
+        Ok(Part { ask: call.ask, in_place: call.in_place, sent, wanted, gpu: by })
+    }
+
+    fn stands(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {
+        Ok(match self.reach(by, address, bytes, Who::Sm)? {
+            Reach::Host { address, pinned } => self.fetch(address, bytes, pinned),
+            Reach::Gpu { spans, .. } => self.memory.read(&spans, by),
+        })
+    }
+
+    /// The streams of a collective go on, if all its ranks have come.
+    pub(super) fn answer(&mut self, (comm, number): (u64, u64)) {
+        let Some(known) = self.comms.get(&comm) else { return };
+        let Some(waiting) = known.waiting.get(&number) else { return };
+        let own = waiting.iter().filter_map(|id| match self.streams.get(id)?.running.as_ref()? {
+            Running::Ranks { call, part } => Some((*id, call.clone(), part)),
+            _ => None,
+        });
+        let own: Vec<_> = own.collect();
+        let parts: Option<Vec<Part>> = match &known.wire {
+            None if own.len() < known.ranks => return,
+            None => (0..known.ranks)
+                .map(|rank| {
+                    own.iter().find(|(_, call, _)| call.rank == rank).map(|(_, _, part)| (*part).clone())
+                })
+                .collect(),
+            Some(wire) => {
+                let Some(all) = wire.all(number) else { return };
+                all.iter().map(|bytes| Part::decode(bytes)).collect()
+            }
+        };
+        let own: Vec<_> = own.into_iter().map(|(id, call, _)| (id, call)).collect();
+        if let Some(known) = self.comms.get_mut(&comm) {
+            known.waiting.remove(&number);
+        }
+        match parts.filter(|parts| agree(parts)) {
+            Some(parts) => self.go_on(own, &parts),
+            // As with the real one: each waits for what the others do not do.
+            None => own
+                .into_iter()
+                .for_each(|(id, call)| self.set_running(id, Running::Never(Some((comm, call.rank))))),
+        }
+    }
+
+    fn go_on(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Part]) {
+        let Some((_, call)) = own.first() else { return };
+        let takes = self.scenario.collective_ns(parts, call.path, call.channels);
+        let wrong = self.nccl_fault(Kind::NcclWrong, parts).cloned();
+        let ranks: Vec<_> = own.iter().map(|(_, call)| call.rank).collect();
+        for ((id, call), got) in own.into_iter().zip(results(parts, &ranks)) {
+            let by = parts.get(call.rank).map_or(0, |p| p.gpu);
+            let got = got.into_iter().zip(&call.receive);
+            let left = got.filter_map(|(pieces, (_, address, bytes))| {
+                let hit = wrong.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+                let pieces = if hit { flipped(&pieces, bytes / 2) } else { pieces };
+                Some((self.reach(by, *address, *bytes, Who::Sm).ok()?, pieces))
+            });
+            let job = Job::Leave(left.collect());
+            let (begins, route) = (self.now + takes, Route::alone(takes, f64::INFINITY));
+            self.set_running(id, Running::Moving { begins, left: 0.0, route, job });
+        }
+    }
+
+    /// A fault of NCCL that these ranks meet.
+    fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<&Fault> {
+        // Of a rank that comes alone only its own size is known, and of an exchange not which one it is.
+        let (program, bytes) = crate::collective::shape(parts);
+        let open = parts.len() == 1 && exchanges(parts);
+        let meant = |c: Program| if open { c.is_exchange() } else { c == program };
+        let ranks = |f: &Fault| f.collective.is_none_or(meant);
+        self.scenario.fault.iter().find(|f| f.kind == kind && bytes >= f.from_bytes && ranks(f))
+    }
+
+    /// Whether other processes brought something that streams here wait for.
+    pub(super) fn heard(&self) -> bool {
+        let waits =
+            |comm: &Comm| comm.wire.as_ref().filter(|_| !comm.waiting.is_empty()).is_some_and(|w| w.news());
+        self.comms.values().any(waits)
+    }
+}
+
+fn exchanges(parts: &[Part]) -> bool {
+    parts.first().is_some_and(|p| p.ask == Ask::Exchange)
+}

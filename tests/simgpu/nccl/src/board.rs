@@ -1,0 +1,200 @@
+//! Where the ranks of several processes meet: a file without a name that all of them have mapped. It goes
+//! with the last of them, whichever way they end. Each rank writes in a part of its own, and whoever waits
+//! for news waits for one counter.
+
+use crate::driver::{Functions, Sink};
+use crate::error::{Code, Result};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::futex;
+use std::ffi::c_void;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The most ranks.
+pub(crate) const RANKS: usize = 64;
+/// Bytes for the counter, for what a rank says of itself, and for each of two collectives at a time.
+const HEAD: usize = 4096;
+const HELLO: usize = 4096;
+const SLOT: usize = 1 << 20;
+const AREA: usize = HELLO + 2 * SLOT;
+const ALL: usize = HEAD + RANKS * AREA;
+/// So long one wait lasts.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// Boards that this process made: they stay for those who come later.
+static MADE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+
+/// One mapping of it.
+#[derive(Debug)]
+pub(crate) struct Board {
+    base: *mut u8,
+    ranks: usize,
+    seen: AtomicU32,
+}
+
+// SAFETY: whatever is shared through it is reached by atomic operations, or written before and read after one.
+unsafe impl Send for Board {}
+// SAFETY: the same.
+unsafe impl Sync for Board {}
+
+/// Makes a board and keeps it; its descriptor's number.
+pub(crate) fn make() -> Result<i32> {
+    let fd = memfd_create("simgpu-nccl", MemfdFlags::CLOEXEC).map_err(|_| Code::SYSTEM)?;
+    ftruncate(&fd, ALL as u64).map_err(|_| Code::SYSTEM)?;
+    let number = fd.as_raw_fd();
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).push(fd);
+    Ok(number)
+}
+
+impl Board {
+    /// The board that a process made.
+    pub(crate) fn open(process: u32, descriptor: i32, ranks: usize) -> Result<Self> {
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        let file = File::options().read(true).write(true).open(path).map_err(|_| Code::SYSTEM)?;
+        let (rights, null) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
+        // SAFETY: a new mapping, which overlaps nothing.
+        let base =
+            unsafe { mmap(null, ALL, rights, MapFlags::SHARED, &file, 0) }.map_err(|_| Code::SYSTEM)?;
+        Ok(Self { base: base.cast(), ranks, seen: AtomicU32::new(0) })
+    }
+
+    fn counter(&self) -> &AtomicU32 {
+        // SAFETY: the mapping is larger, begins with a page, and lives as long as this.
+        unsafe { AtomicU32::from_ptr(self.base.cast()) }
+    }
+
+    /// Where a rank says of itself (0), or brings something to an even or odd collective (1, 2).
+    fn area(&self, rank: usize, which: usize) -> *mut u8 {
+        let inside = if which == 0 { 0 } else { HELLO + (which - 1) * SLOT };
+        self.base.wrapping_add(HEAD + rank.min(RANKS - 1) * AREA + inside)
+    }
+
+    /// The number that is written last and read first.
+    fn mark(area: *mut u8) -> &'static AtomicU64 {
+        // SAFETY: areas are within the mapping and begin with a page; `self` outlives all callers in this file.
+        unsafe { AtomicU64::from_ptr(area.cast()) }
+    }
+
+    fn write(&self, rank: usize, which: usize, mark: u64, bytes: &[u8]) {
+        let area = self.area(rank, which);
+        let room = if which == 0 { HELLO } else { SLOT } - 16;
+        if bytes.len() > room {
+            die(&format!("rank {rank} brings {} bytes, and there is room for {room}", bytes.len()));
+        }
+        // SAFETY: they fit; others read them only after the mark.
+        unsafe {
+            area.wrapping_add(8).cast::<u64>().write(bytes.len() as u64);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), area.wrapping_add(16), bytes.len());
+        }
+        Self::mark(area).store(mark, Ordering::Release);
+        self.counter().fetch_add(1, Ordering::Release);
+        // Nobody may be waiting.
+        let _ = futex::wake(self.counter(), futex::Flags::empty(), u32::try_from(i32::MAX).unwrap_or(1));
+    }
+
+    fn read(&self, rank: usize, which: usize, mark: u64) -> Option<Vec<u8>> {
+        let area = self.area(rank, which);
+        if Self::mark(area).load(Ordering::Acquire) != mark {
+            return None;
+        }
+        // SAFETY: what was written before the mark, in the same area; it is not written again before all have
+        // read it.
+        unsafe {
+            let length = area.wrapping_add(8).cast::<u64>().read();
+            let length = usize::try_from(length).unwrap_or_default().min(SLOT - 16);
+            Some(std::slice::from_raw_parts(area.wrapping_add(16), length).to_vec())
+        }
+    }
+
+    /// What a rank says of itself.
+    pub(crate) fn greet(&self, rank: usize, hello: &[u8]) {
+        self.write(rank, 0, 1, hello);
+    }
+
+    /// What all ranks said of themselves, once all have.
+    pub(crate) fn all_greeted(&self) -> Vec<Vec<u8>> {
+        loop {
+            let all: Option<Vec<_>> = (0..self.ranks).map(|rank| self.read(rank, 0, 1)).collect();
+            match all {
+                Some(all) => return all,
+                None => self.news(),
+            };
+        }
+    }
+
+    /// Waits a moment for somebody to write; false if nobody did.
+    fn news(&self) -> bool {
+        let seen = self.seen.load(Ordering::Acquire);
+        if self.counter().load(Ordering::Acquire) == seen {
+            let moment = futex::Timespec { tv_sec: 0, tv_nsec: i64::from(MOMENT.subsec_nanos()) };
+            // It may have changed meanwhile, or time is up: both are seen below.
+            let _ = futex::wait(self.counter(), futex::Flags::empty(), seen, Some(&moment));
+        }
+        let now = self.counter().load(Ordering::Acquire);
+        self.seen.store(now, Ordering::Release);
+        now != seen
+    }
+
+    /// The board as the simulated libcuda calls it.
+    pub(crate) fn functions(self) -> Functions {
+        Functions { context: Box::into_raw(Box::new(self)).cast(), give, all, news, end }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: nothing of it is held any more. It can be unmapped, or the process is about to end.
+        let _ = unsafe { munmap(self.base.cast(), ALL) };
+    }
+}
+
+/// The place of the so-manieth collective: a rank is at most one further than any other.
+fn slot(number: u64) -> usize {
+    if number.is_multiple_of(2) { 1 } else { 2 }
+}
+
+/// # Safety
+/// `context` is a board, and the bytes are as many.
+unsafe extern "C" fn give(context: *mut c_void, rank: usize, number: u64, part: *const u8, length: usize) {
+    // SAFETY: the caller's promise.
+    let (board, part) = unsafe { (&*context.cast::<Board>(), std::slice::from_raw_parts(part, length)) };
+    board.write(rank, slot(number), number + 1, part);
+}
+
+/// # Safety
+/// `context` is a board, and `to` is what `sink` takes.
+unsafe extern "C" fn all(context: *mut c_void, number: u64, sink: Sink, to: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    let board = unsafe { &*context.cast::<Board>() };
+    let all: Option<Vec<_>> = (0..board.ranks).map(|r| board.read(r, slot(number), number + 1)).collect();
+    let Some(all) = all else { return false };
+    for part in all {
+        // SAFETY: the same.
+        unsafe { sink(to, part.as_ptr(), part.len()) };
+    }
+    true
+}
+
+/// # Safety
+/// `context` is a board.
+unsafe extern "C" fn news(context: *mut c_void) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { &*context.cast::<Board>() }.news()
+}
+
+/// # Safety
+/// `context` is a board that is not used again.
+unsafe extern "C" fn end(context: *mut c_void) {
+    // SAFETY: it was made by `functions`.
+    drop(unsafe { Box::from_raw(context.cast::<Board>()) });
+}
+
+#[expect(clippy::print_stderr, reason = "the last words of the process")]
+fn die(why: &str) -> ! {
+    eprintln!("simgpu: {why}");
+    std::process::abort();
+}

@@ -1,0 +1,182 @@
+//! The collectives as C has them.
+
+use crate::comm::{Comm, Memory, Step};
+use crate::error::{Code, Result, code};
+use crate::group::{What, ask};
+use crate::stubs::not_simulated;
+use simgpu_model::collective::Ask;
+use simgpu_model::element::{Op, Type};
+use std::ffi::{c_int, c_uint, c_void};
+
+/// Bytes of an element: `ncclDataType_t` by number.
+const SIZES: [u64; 12] = [1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1];
+
+fn bytes(count: usize, r#type: c_uint) -> Result<u64> {
+    let size = usize::try_from(r#type).ok().and_then(|n| SIZES.get(n)).ok_or(Code::ARGUMENT)?;
+    (count as u64).checked_mul(*size).ok_or(Code::ARGUMENT)
+}
+
+/// Type and reduction; NCCL has more than are simulated.
+fn reduction(r#type: c_uint, op: c_uint) -> Result<(Type, Op)> {
+    match (Type::of(r#type), Op::of(op)) {
+        (Some(t), Some(op)) => Ok((t, op)),
+        _ if r#type < 12 && op < 5 => not_simulated(&format!("reduction {op} of type {type}")),
+        _ => Err(Code::ARGUMENT),
+    }
+}
+
+/// Rank and number of ranks of a handle.
+fn place(comm: *const Comm) -> Result<(usize, u64)> {
+    // SAFETY: the caller's handle.
+    let comm = unsafe { comm.as_ref() }.ok_or(Code::ARGUMENT)?;
+    Ok((comm.rank, comm.ranks.len() as u64))
+}
+
+fn peer(comm: *const Comm, rank: c_int) -> Result<usize> {
+    let (_, ranks) = place(comm)?;
+    usize::try_from(rank).ok().filter(|r| (*r as u64) < ranks).ok_or(Code::ARGUMENT)
+}
+
+fn collective(
+    comm: *const Comm,
+    stream: usize,
+    what: Ask,
+    send: Option<(u64, u64)>,
+    receive: Option<(u64, u64)>,
+    in_place: bool,
+) -> Result<()> {
+    let memory = |m: Option<(u64, u64)>| -> Vec<Memory> { m.iter().map(|(a, n)| (0, *a, *n)).collect() };
+    let (send, receive) = (memory(send), memory(receive));
+    // Nothing to move is nothing to do.
+    if send.iter().chain(&receive).all(|(.., n)| *n == 0) && (!send.is_empty() || !receive.is_empty()) {
+        return Ok(());
+    }
+    ask(comm, What::Collective(Step { stream, ask: what, send, receive, in_place }))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclAllReduce(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    op: c_uint,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        place(comm)?;
+        let (n, (t, op)) = (bytes(count, r#type)?, reduction(r#type, op)?);
+        let (a, b) = (from.addr() as u64, to.addr() as u64);
+        collective(comm, stream, Ask::AllReduce(t, op), Some((a, n)), Some((b, n)), a == b)
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclReduce(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    op: c_uint,
+    root: c_int,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, (t, op), root) = (bytes(count, r#type)?, reduction(r#type, op)?, peer(comm, root)?);
+        let (a, b) = (from.addr() as u64, to.addr() as u64);
+        let receive = if place(comm)?.0 == root { Some((b, n)) } else { None };
+        collective(comm, stream, Ask::Reduce(t, op, root), Some((a, n)), receive, receive.is_some() && a == b)
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclBroadcast(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    root: c_int,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, root) = (bytes(count, r#type)?, peer(comm, root)?);
+        let (a, b) = (from.addr() as u64, to.addr() as u64);
+        let send = if place(comm)?.0 == root { Some((a, n)) } else { None };
+        collective(comm, stream, Ask::Broadcast(root), send, Some((b, n)), send.is_some() && a == b)
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclAllGather(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, (rank, ranks)) = (bytes(count, r#type)?, place(comm)?);
+        let (a, b) = (from.addr() as u64, to.addr() as u64);
+        let in_place = a == b + rank as u64 * n;
+        collective(comm, stream, Ask::AllGather, Some((a, n)), Some((b, n * ranks)), in_place)
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclReduceScatter(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    op: c_uint,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, (t, op), (rank, ranks)) = (bytes(count, r#type)?, reduction(r#type, op)?, place(comm)?);
+        let (a, b) = (from.addr() as u64, to.addr() as u64);
+        let in_place = b == a + rank as u64 * n;
+        collective(comm, stream, Ask::ReduceScatter(t, op), Some((a, n * ranks)), Some((b, n)), in_place)
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclSend(
+    from: *const c_void,
+    count: usize,
+    r#type: c_uint,
+    to: c_int,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (bytes, peer, address) = (bytes(count, r#type)?, peer(comm, to)?, from.addr() as u64);
+        if bytes == 0 { Ok(()) } else { ask(comm, What::Send { stream, peer, address, bytes }) }
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclRecv(
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    from: c_int,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (bytes, peer, address) = (bytes(count, r#type)?, peer(comm, from)?, to.addr() as u64);
+        if bytes == 0 { Ok(()) } else { ask(comm, What::Receive { stream, peer, address, bytes }) }
+    };
+    code(call())
+}

@@ -1,0 +1,210 @@
+//! A communicator as one of its ranks has it: who the others are, and the ways to them, which are looked for
+//! when they are first needed.
+
+use crate::driver::{Driver, driver};
+use crate::environment::environment;
+use crate::error::{Code, Result};
+use crate::log::{INIT, NET, P2P, SHM, info, warn};
+use crate::transport::{Transport, between, peers};
+use simgpu_model::collective::{Ask, Call, Path};
+use simgpu_model::scenario::Kind;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+/// A rank.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rank {
+    pub(crate) process: u32,
+    pub(crate) gpu: usize,
+    pub(crate) ordinal: usize,
+}
+
+/// A communicator.
+#[derive(Debug)]
+pub(crate) struct Comm {
+    pub(crate) id: u64,
+    pub(crate) rank: usize,
+    pub(crate) ranks: Vec<Rank>,
+    pub(crate) channels: u32,
+    state: Mutex<State>,
+}
+
+/// What changes.
+#[derive(Debug, Default)]
+struct State {
+    /// The next collective's number.
+    next: u64,
+    ring: bool,
+    /// Ranks to which there is a way beside the ring.
+    others: BTreeSet<usize>,
+}
+
+/// Memory that goes or comes: peer, address, bytes.
+pub(crate) type Memory = (usize, u64, u64);
+
+/// One call on a stream.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) stream: usize,
+    pub(crate) ask: Ask,
+    pub(crate) send: Vec<Memory>,
+    pub(crate) receive: Vec<Memory>,
+    pub(crate) in_place: bool,
+}
+
+/// Channels for sends and receives to one peer.
+const TO_A_PEER: u32 = 2;
+
+impl Comm {
+    pub(crate) fn new(id: u64, rank: usize, ranks: Vec<Rank>, channels: u32) -> Self {
+        Self { id, rank, ranks, channels, state: Mutex::default() }
+    }
+
+    /// The rank of this communicator.
+    pub(crate) fn own(&self) -> Rank {
+        self.ranks.get(self.rank).copied().unwrap_or(Rank { process: 0, gpu: 0, ordinal: 0 })
+    }
+
+    /// Channels for sends and receives to one peer.
+    pub(crate) fn to_a_peer(&self) -> u32 {
+        self.channels.min(TO_A_PEER)
+    }
+
+    /// Whether every rank reaches every other one directly.
+    pub(crate) fn all_peers(&self) -> Result<bool> {
+        let (scenario, env) = (&driver()?.scenario, environment());
+        let pairs = self.ranks.iter().flat_map(|a| self.ranks.iter().map(move |b| (a.gpu, b.gpu)));
+        Ok(pairs.filter(|(a, b)| a != b).all(|(a, b)| peers(scenario, env, a, b)))
+    }
+
+    fn way(&self, driver: &Driver, from: usize, to: usize) -> Option<Transport> {
+        let (a, b) = (self.ranks.get(from)?, self.ranks.get(to)?);
+        between(&driver.scenario, environment(), a.gpu, b.gpu, a.process == b.process)
+    }
+
+    fn neighbour(&self, further: usize) -> usize {
+        (self.rank + further) % self.ranks.len().max(1)
+    }
+
+    /// Finds the ways around the ring, once, and says them.
+    pub(crate) fn connect_ring(&self) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, last) = (self.neighbour(1), self.neighbour(self.ranks.len().saturating_sub(1)));
+        if state.ring || next == self.rank {
+            return Ok(());
+        }
+        self.connect(last, next, 0, self.channels)?;
+        info(INIT, self.own().ordinal, "Connected all rings, use ring PXN 0 GDR 1");
+        state.ring = true;
+        Ok(())
+    }
+
+    /// Finds the ways to the peers of an exchange.
+    fn connect_others(&self, peers: &BTreeSet<usize>) -> Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for peer in peers.iter().filter(|p| **p != self.rank) {
+            if !state.others.contains(peer) {
+                self.connect(*peer, *peer, 1, self.to_a_peer())?;
+                state.others.insert(*peer);
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&self, from: usize, to: usize, kind: u32, channels: u32) -> Result<()> {
+        let driver = driver()?;
+        let receive = self.found(driver, from, self.way(driver, from, self.rank))?;
+        let send = self.found(driver, to, self.way(driver, self.rank, to))?;
+        if matches!(send, Transport::Direct | Transport::CuMem | Transport::Ipc) {
+            self.allowed(driver, to)?;
+        }
+        if receive == Transport::Net {
+            (0..channels).for_each(|c| self.line(c, kind, from, self.rank, receive, "[receive] "));
+        }
+        let what = if send == Transport::Net { "[send] " } else { "" };
+        (0..channels).for_each(|c| self.line(c, kind, self.rank, to, send, what));
+        Ok(())
+    }
+
+    fn found(&self, driver: &Driver, peer: usize, way: Option<Transport>) -> Result<Transport> {
+        way.ok_or_else(|| {
+            let bus = |rank: usize| self.ranks.get(rank).map_or(0, |r| bus_id(driver, r.gpu));
+            let (own, device) = (self.rank, self.own().ordinal);
+            let text =
+                format!("No transport found for rank {own}[{:x}] -> rank {peer}[{:x}]", bus(own), bus(peer));
+            warn(device, "transport.cc:40", &text);
+            for place in ["transport.cc:162", "transport/generic.cc:25", "group.cc:149", "group.cc:209"] {
+                info(INIT, device, &format!("{place} -> 2"));
+            }
+            Code::SYSTEM
+        })
+    }
+
+    /// Enables peer access, which a driver may refuse that said it would not.
+    fn allowed(&self, driver: &Driver, to: usize) -> Result<()> {
+        let Some(peer) = self.ranks.get(to) else { return Err(Code::INTERNAL) };
+        let Some(fault) = driver.scenario.faults(Kind::Refuse, self.own().gpu, peer.gpu).next() else {
+            return Ok(());
+        };
+        let bus = bus_id(driver, peer.gpu);
+        let text = format!("failed to peer with device {}(={bus:x}): {}", peer.ordinal, fault.code);
+        warn(self.own().ordinal, "transport/p2p.cc:310", &text);
+        Err(Code::INTERNAL)
+    }
+
+    fn line(&self, channel: u32, kind: u32, from: usize, to: usize, way: Transport, what: &str) {
+        let device = |rank: usize| self.ranks.get(rank).map_or(0, |r| r.ordinal);
+        let (a, b) = (device(from), device(to));
+        // Shared memory's line has one number less.
+        let (kind, about) = match way {
+            Transport::Shm => (String::new(), SHM),
+            Transport::Net => (format!("/{kind}"), NET),
+            _ => (format!("/{kind}"), P2P),
+        };
+        let way = way.name();
+        let text = format!("Channel {channel:02}{kind} : {from}[{a}] -> {to}[{b}] {what}via {way}");
+        info(INIT | about, self.own().ordinal, &text);
+    }
+
+    /// The slowest way that a call may take.
+    fn path(&self, driver: &Driver, exchange: bool) -> Path {
+        let n = self.ranks.len();
+        let all = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
+        let used = all.filter(|(a, b)| a != b && (exchange || (a + 1) % n == *b));
+        used.filter_map(|(a, b)| self.way(driver, a, b)).map(Transport::path).max().unwrap_or(Path::P2p)
+    }
+
+    /// Finds the ways that a call needs.
+    pub(crate) fn prepare(&self, step: &Step) -> Result<()> {
+        if step.ask == Ask::Exchange {
+            let peers = step.send.iter().chain(&step.receive).map(|(peer, ..)| *peer);
+            self.connect_others(&peers.collect())
+        } else {
+            self.connect_ring()
+        }
+    }
+
+    /// Queues a call.
+    pub(crate) fn push(&self, step: Step) -> Result<()> {
+        let driver = driver()?;
+        let number = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.next += 1;
+            state.next - 1
+        };
+        let Step { stream, ask, send, receive, in_place } = step;
+        let (path, channels) = (self.path(driver, ask == Ask::Exchange), self.channels);
+        let (comm, rank) = (self.id, self.rank);
+        driver.push(
+            self.own().gpu,
+            stream,
+            &Call { comm, number, rank, ask, send, receive, in_place, path, channels },
+        )
+    }
+}
+
+/// A GPU's address on the bus as NCCL counts it: `0000:25:00.0` is 25000.
+pub(crate) fn bus_id(driver: &Driver, gpu: usize) -> u64 {
+    let (domain, bus, device) = driver.scenario.machine.address(gpu);
+    u64::from(domain) << 20 | u64::from(bus) << 12 | u64::from(device) << 4
+}

@@ -1,0 +1,108 @@
+//! The environment as NCCL reads it: once for each process, when the first communicator is made. Nothing
+//! else is read: no /etc/nccl.conf.
+
+use std::env;
+use std::sync::OnceLock;
+
+/// How near two GPUs are, nearest first, as NCCL calls it.
+const LEVELS: [&str; 10] = ["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"];
+/// What numbers stood for before there were names.
+const OLD: [&str; 6] = ["LOC", "PIX", "PXB", "PHB", "SYS", "SYS"];
+
+/// A nearness: a place in [`LEVELS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Level(usize);
+
+impl Level {
+    /// The level of a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        LEVELS.iter().position(|l| *l == name).map(Self)
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        LEVELS.get(self.0).copied().unwrap_or("DIS")
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let old = text.parse::<usize>().ok().map(|n| OLD.get(n).copied().unwrap_or("SYS"));
+        Self::named(old.unwrap_or(text))
+    }
+}
+
+/// What it says.
+#[derive(Debug, Clone)]
+pub(crate) struct Environment {
+    /// The farthest that GPUs may be from each other to be peers; `LOC` where that is switched off.
+    pub(crate) p2p: Level,
+    pub(crate) p2p_direct: bool,
+    pub(crate) shm: bool,
+    pub(crate) net_within: bool,
+    pub(crate) connect_later: bool,
+    pub(crate) least_channels: Option<u32>,
+    pub(crate) most_channels: Option<u32>,
+    pub(crate) interface: Option<String>,
+    pub(crate) topology: Option<String>,
+    pub(crate) graph: Option<String>,
+    /// Lines about what was set.
+    pub(crate) said: Vec<String>,
+}
+
+/// Names that NCCL repeats without a full stop: it reads them as text.
+const TEXTS: [&str; 4] = ["NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_DUMP_FILE"];
+/// Numbers that are read, or that are known and change nothing here.
+const NUMBERS: [&str; 10] = [
+    "NCCL_SHM_DISABLE",
+    "NCCL_NET_DISABLE_INTRA",
+    "NCCL_P2P_DIRECT_DISABLE",
+    "NCCL_RUNTIME_CONNECT",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_MNNVL_ENABLE",
+    "NCCL_CUMEM_ENABLE",
+    "NCCL_IB_DISABLE",
+];
+
+/// The environment of this process as it was when this was first asked.
+pub(crate) fn environment() -> &'static Environment {
+    static READ: OnceLock<Environment> = OnceLock::new();
+    // What is set to nothing is not set.
+    READ.get_or_init(|| read(|name| env::var(name).ok().filter(|v| !v.is_empty())))
+}
+
+fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
+    let number = |name: &str| get(name).and_then(|v| v.trim().parse::<i64>().ok());
+    let on = |name: &str| number(name).is_some_and(|n| n != 0);
+    let count = |name: &str| number(name).and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    let level = get("NCCL_P2P_LEVEL").and_then(|v| Level::read(&v)).or_else(|| Level::named("PXB"));
+    let p2p = if on("NCCL_P2P_DISABLE") { Level(0) } else { level.unwrap_or(Level(0)) };
+    let line = |name: &&str, stop: &str| get(name).map(|v| format!("{name} set by environment to {v}{stop}"));
+    let said = TEXTS.iter().filter_map(|n| line(n, ""));
+    let said = said.chain(NUMBERS.iter().filter_map(|n| line(n, "."))).collect();
+    Environment {
+        p2p,
+        p2p_direct: !on("NCCL_P2P_DIRECT_DISABLE"),
+        shm: !on("NCCL_SHM_DISABLE"),
+        net_within: !on("NCCL_NET_DISABLE_INTRA"),
+        connect_later: number("NCCL_RUNTIME_CONNECT").is_none_or(|n| n != 0),
+        least_channels: count("NCCL_MIN_NCHANNELS"),
+        most_channels: count("NCCL_MAX_NCHANNELS"),
+        interface: get("NCCL_SOCKET_IFNAME"),
+        topology: get("NCCL_TOPO_DUMP_FILE"),
+        graph: get("NCCL_GRAPH_DUMP_FILE"),
+        said,
+    }
+}
+
+/// The most channels that NCCL has.
+const MOST: u32 = 64;
+
+impl Environment {
+    /// Channels where NCCL would take `own` of itself.
+    pub(crate) fn channels(&self, own: u32) -> u32 {
+        let least = self.least_channels.unwrap_or(1);
+        let most = self.most_channels.unwrap_or(MOST);
+        own.max(least).min(most.max(1)).min(MOST)
+    }
+}

@@ -1,0 +1,341 @@
+//! How communicators come to be and go: unique ids, ranks of one process and of several, and what NCCL says
+//! meanwhile.
+
+use crate::board::{Board, RANKS, make};
+use crate::comm::{Comm, Rank, bus_id};
+use crate::driver::{Driver, driver};
+use crate::dump;
+use crate::environment::environment;
+use crate::error::{Code, Result, code};
+use crate::group;
+use crate::log::{BOOTSTRAP, ENV, GRAPH, INIT, NET, info, version};
+use simgpu_model::scenario::Kind;
+use std::collections::hash_map::RandomState;
+use std::ffi::c_int;
+use std::hash::BuildHasher;
+use std::sync::Once;
+use std::time::Duration;
+
+/// 2.29.7, as ncclGetVersion has it, and as it is said.
+const VERSION: c_int = 22_907;
+const VERSION_TEXT: &str = "NCCL version 2.29.7+cuda12.4";
+/// How an id begins.
+const MAGIC: [u8; 8] = *b"simnccl1";
+
+/// An id as it travels: how it begins, the process that made it, its board there, a number for the
+/// communicator; the rest is zero.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct UniqueId {
+    magic: [u8; 8],
+    process: u32,
+    descriptor: c_int,
+    number: u64,
+    rest: [u8; 104],
+}
+
+/// A communicator that is to be.
+#[derive(Debug)]
+pub(crate) struct Init {
+    to: *mut *mut Comm,
+    rank: usize,
+    gpu: usize,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// By an id, with so many ranks.
+    Id(UniqueId, usize),
+    /// With these GPUs of this process, under this number.
+    All(u64, Vec<usize>),
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGetVersion(to: *mut c_int) -> c_int {
+    // SAFETY: the caller's pointer.
+    code(unsafe { put(to, VERSION) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
+    let id = || {
+        begin(driver()?);
+        let (magic, process, descriptor, number) = (MAGIC, std::process::id(), make()?, number());
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, UniqueId { magic, process, descriptor, number, rest: [0; 104] }) }
+    };
+    code(id())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommInitRank(to: *mut *mut Comm, ranks: c_int, id: UniqueId, rank: c_int) -> c_int {
+    let init = || {
+        let (ranks, rank) = (usize::try_from(ranks), usize::try_from(rank));
+        let (Ok(ranks), Ok(rank)) = (ranks, rank) else { return Err(Code::ARGUMENT) };
+        if id.magic != MAGIC || rank >= ranks || ranks > RANKS || to.is_null() {
+            return Err(Code::ARGUMENT);
+        }
+        group::init(Init { to, rank, gpu: driver()?.gpu(None)?, how: How::Id(id, ranks) })
+    };
+    code(init())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommInitAll(to: *mut *mut Comm, count: c_int, devices: *const c_int) -> c_int {
+    let init = || {
+        let count = usize::try_from(count).map_err(|_| Code::ARGUMENT)?;
+        if to.is_null() || count == 0 || count > RANKS {
+            return Err(Code::ARGUMENT);
+        }
+        let driver = driver()?;
+        let ordinal = |n: usize| {
+            // SAFETY: null, or as many numbers.
+            let given = (!devices.is_null()).then(|| unsafe { devices.add(n).read() });
+            given.map_or_else(|| c_int::try_from(n).map_err(|_| Code::ARGUMENT), Ok)
+        };
+        let gpus: Result<Vec<_>> = (0..count).map(|n| driver.gpu(Some(ordinal(n)?))).collect();
+        let gpus = gpus.map_err(|_| Code::ARGUMENT)?;
+        if (1..count).any(|n| gpus.get(n).is_some_and(|g| gpus.iter().take(n).any(|o| o == g))) {
+            return Err(Code::USAGE);
+        }
+        let number = number();
+        let one = |(rank, gpu): (usize, &usize)| {
+            // SAFETY: the caller has room for as many.
+            let to = unsafe { to.add(rank) };
+            Init { to, rank, gpu: *gpu, how: How::All(number, gpus.clone()) }
+        };
+        finish(gpus.iter().enumerate().map(one).collect())
+    };
+    code(init())
+}
+
+/// A number that no other communicator has.
+fn number() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Makes communicators, all at once: ranks wait for each other.
+pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
+    let driver = driver()?;
+    begin(driver);
+    if driver.scenario.fault.iter().any(|f| f.kind == Kind::NcclHangInit) {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    let mut met = Vec::new();
+    for init in &inits {
+        met.push(greet(driver, init)?);
+    }
+    let mut comms = Vec::new();
+    for (init, board) in inits.into_iter().zip(met) {
+        comms.push((init.to, join(driver, &init, board)?));
+    }
+    comms.iter().for_each(|(_, comm)| lines(driver, comm));
+    if !environment().connect_later {
+        let ready: Vec<_> = comms.iter().map(|(_, comm)| comm.connect_ring()).collect();
+        ready.into_iter().collect::<Result<()>>()?;
+    }
+    for (to, comm) in comms {
+        complete(driver, &comm);
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, Box::into_raw(comm)) }?;
+    }
+    Ok(())
+}
+
+fn greet(driver: &Driver, init: &Init) -> Result<Option<Board>> {
+    let How::Id(id, ranks) = &init.how else { return Ok(None) };
+    let board = Board::open(id.process, id.descriptor, *ranks).inspect_err(|_| {
+        crate::log::warn(
+            driver.ordinal(init.gpu),
+            "bootstrap.cc:120",
+            "the process that made the unique id is gone",
+        );
+    })?;
+    let own = [u64::from(std::process::id()), init.gpu as u64, driver.ordinal(init.gpu) as u64];
+    board.greet(init.rank, &own.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
+    Ok(Some(board))
+}
+
+fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>> {
+    let own = std::process::id();
+    let here = |gpu: &usize| Rank { process: own, gpu: *gpu, ordinal: driver.ordinal(*gpu) };
+    let (number, ranks) = match &init.how {
+        How::All(number, gpus) => (*number, gpus.iter().map(here).collect()),
+        How::Id(id, _) => (
+            id.number,
+            board
+                .as_ref()
+                .map(Board::all_greeted)
+                .unwrap_or_default()
+                .iter()
+                .map(|h| rank(h))
+                .collect::<Vec<_>>(),
+        ),
+    };
+    if (1..ranks.len())
+        .any(|n| ranks.get(n).is_some_and(|r| ranks.iter().take(n).any(|o: &Rank| o.gpu == r.gpu)))
+    {
+        crate::log::warn(init.rank, "init.cc:1050", "Duplicate GPU detected");
+        return Err(Code::USAGE);
+    }
+    let others = board.filter(|_| ranks.iter().any(|r| r.process != own)).map(Board::functions);
+    driver.join(number, ranks.len(), init.rank, others.as_ref())?;
+    let channels = environment().channels(driver.scenario.nccl.channels);
+    Ok(Box::new(Comm::new(number, init.rank, ranks, channels)))
+}
+
+fn rank(hello: &[u8]) -> Rank {
+    let mut numbers = hello.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
+    let mut next = || numbers.next().unwrap_or_default();
+    let process = u32::try_from(next()).unwrap_or_default();
+    let mut place = || usize::try_from(next()).unwrap_or_default();
+    Rank { process, gpu: place(), ordinal: place() }
+}
+
+/// What is said once in a process.
+fn begin(driver: &Driver) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let env = environment();
+        info(INIT, 0, "ENV/Plugin: Could not find: libnccl-env.so");
+        if let Some(interface) = &env.interface {
+            info(ENV, 0, &format!("NCCL_SOCKET_IFNAME set by environment to {interface}"));
+        }
+        info(INIT | BOOTSTRAP, 0, &format!("Bootstrap: Using {}", address()));
+        info(INIT, 0, &format!("cudaDriverVersion {}", driver.scenario.machine.cuda));
+        version(VERSION_TEXT);
+    });
+}
+
+/// The network's interface as NCCL writes it.
+fn address() -> String {
+    match environment().interface.as_deref().map(|i| i.trim_start_matches(['=', '^'])) {
+        None | Some("lo") => "lo:127.0.0.1<0>".to_owned(),
+        Some(other) => format!("{other}:192.0.2.2<0>"),
+    }
+}
+
+/// What a rank says up to when its ways are known.
+fn lines(driver: &Driver, comm: &Comm) {
+    let (own, n, env) = (comm.own(), comm.ranks.len(), environment());
+    let (rank, device) = (comm.rank, own.ordinal);
+    let say = |about, text: &str| info(about, device, text);
+    say(INIT | NET, &format!("NET/Socket : Using [0]{}", address()));
+    say(INIT | NET, "Initialized NET plugin Socket");
+    say(INIT, "Assigned NET plugin Socket to comm");
+    say(INIT, "Using network Socket");
+    say(INIT, &format!("{} - Init START", named(driver, comm)));
+    env.said.iter().filter(|l| !l.starts_with("NCCL_SOCKET_IFNAME")).for_each(|line| say(ENV, line));
+    say(
+        INIT,
+        &format!("comm {comm:p} rank {rank} nRanks {n} nNodes 1 localRanks {n} localRank {rank} MNNVL 0"),
+    );
+    let direct = comm.all_peers().unwrap_or_default();
+    if rank == 0 {
+        say(GRAPH, &dump::system(driver));
+        dump::pattern(driver, comm, direct).iter().for_each(|line| say(GRAPH, line));
+        dump::write(driver, comm, direct);
+        let ring: Vec<_> = (0..n).map(|r| r.to_string()).collect();
+        for c in 0..comm.channels {
+            say(INIT | GRAPH, &format!("Channel {c:02}/{:02} : {}", comm.channels, ring.join(" ")));
+        }
+    }
+    let up = if rank > 0 { (rank - 1).to_string() } else { "-1".to_owned() };
+    let down = if rank + 1 < n { (rank + 1).to_string() } else { "-1".to_owned() };
+    let trees = (0..comm.channels).map(|c| format!("[{c}] {down}/-1/-1->{rank}->{up}"));
+    say(INIT | GRAPH, &format!("Trees {}", trees.collect::<Vec<_>>().join(" ")));
+    say(
+        INIT,
+        &format!(
+            "P2P Chunksize set to {}",
+            if driver.scenario.machine.nvlink.is_some() { 524_288 } else { 131_072 }
+        ),
+    );
+    let all = u8::from(direct);
+    say(
+        INIT,
+        &format!(
+            "Check P2P Type isAllDirectP2p {all} directMode {} isAllCudaP2p {all}",
+            u8::from(together(comm))
+        ),
+    );
+}
+
+fn together(comm: &Comm) -> bool {
+    comm.ranks.iter().filter(|r| r.process == comm.own().process).count() > 1
+}
+
+/// What a rank says when it is there.
+fn complete(driver: &Driver, comm: &Comm) {
+    let (device, n) = (comm.own().ordinal, comm.channels);
+    let peer = comm.to_a_peer();
+    let channels = format!("{n} coll channels, {n} collnet channels, 0 nvls channels, {n} p2p channels");
+    info(INIT, device, "threadThresholds 8/8/64 | 32/8/64 | 512 | 512");
+    info(INIT, device, &format!("{channels}, {peer} p2p channels per peer"));
+    info(INIT, device, &format!("{} - Init COMPLETE", named(driver, comm)));
+}
+
+fn named(driver: &Driver, comm: &Comm) -> String {
+    let (own, rank, n) = (comm.own(), comm.rank, comm.ranks.len());
+    let (device, bus, id) = (own.ordinal, bus_id(driver, own.gpu), comm.id);
+    format!(
+        "ncclCommInitRankConfig comm {comm:p} rank {rank} nranks {n} cudaDev {device} nvmlDev {device} busId {bus:x} commId 0x{id:x}"
+    )
+}
+
+/// Ends a communicator; the caller does not use it again.
+fn finalize(comm: *mut Comm, how: &str) -> Result<()> {
+    let driver = driver()?;
+    if comm.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller's handle, made by `finish`.
+    let comm = unsafe { Box::from_raw(comm) };
+    driver.leave(comm.id, comm.rank);
+    let (own, rank, n) = (comm.own(), comm.rank, comm.ranks.len());
+    let bus = bus_id(driver, own.gpu);
+    let text = format!(
+        "comm {comm:p} rank {rank} nranks {n} cudaDev {} busId {bus:x} - {how} COMPLETE",
+        own.ordinal
+    );
+    info(INIT, own.ordinal, &text);
+    Ok(())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommDestroy(comm: *mut Comm) -> c_int {
+    code(finalize(comm, "Destroy"))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommAbort(comm: *mut Comm) -> c_int {
+    let stuck = || driver().is_ok_and(|d| d.scenario.fault.iter().any(|f| f.kind == Kind::NcclAbort));
+    while stuck() {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    code(finalize(comm, "Abort"))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommGetAsyncError(comm: *const Comm, to: *mut c_int) -> c_int {
+    // SAFETY: the caller's pointer.
+    code(if comm.is_null() { Err(Code::ARGUMENT) } else { unsafe { put(to, 0) } })
+}
+
+/// Puts a value where the caller wants it.
+///
+/// # Safety
+/// `to` is null or may be written.
+unsafe fn put<T>(to: *mut T, value: T) -> Result<()> {
+    if to.is_null() {
+        return Err(Code::ARGUMENT);
+    }
+    // SAFETY: it is not null, and the caller promises the rest.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+const _: () = assert!(size_of::<UniqueId>() == 128);

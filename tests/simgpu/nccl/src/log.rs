@@ -1,0 +1,137 @@
+//! What NCCL says, in its own format, on standard output: `NCCL_DEBUG` says how much and
+//! `NCCL_DEBUG_SUBSYS` about what.
+
+use crate::error::remember;
+use rustix::stdio::stdout;
+use std::env;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// What a line is about.
+pub(crate) const INIT: u32 = 1;
+pub(crate) const COLL: u32 = 2;
+pub(crate) const P2P: u32 = 4;
+pub(crate) const SHM: u32 = 8;
+pub(crate) const NET: u32 = 16;
+pub(crate) const GRAPH: u32 = 32;
+pub(crate) const ENV: u32 = 128;
+pub(crate) const BOOTSTRAP: u32 = 4096;
+/// Their names, and those that nothing here is about.
+const NAMES: [(&str, u32); 16] = [
+    ("INIT", INIT),
+    ("COLL", COLL),
+    ("P2P", P2P),
+    ("SHM", SHM),
+    ("NET", NET),
+    ("GRAPH", GRAPH),
+    ("TUNING", 64),
+    ("ENV", ENV),
+    ("ALLOC", 256),
+    ("CALL", 512),
+    ("PROXY", 1024),
+    ("NVLS", 2048),
+    ("BOOTSTRAP", BOOTSTRAP),
+    ("REG", 8192),
+    ("PROFILE", 16384),
+    ("ALL", u32::MAX),
+];
+
+/// How much is said, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Much {
+    Nothing,
+    Version,
+    Warn,
+    Info,
+}
+
+#[derive(Debug, Clone)]
+struct Debug {
+    much: Much,
+    about: u32,
+    host: String,
+}
+
+fn debug() -> &'static Debug {
+    static READ: OnceLock<Debug> = OnceLock::new();
+    READ.get_or_init(|| {
+        let word = env::var("NCCL_DEBUG").unwrap_or_default().to_uppercase();
+        let much = match word.as_str() {
+            "VERSION" => Much::Version,
+            "WARN" => Much::Warn,
+            "INFO" | "ABORT" | "TRACE" => Much::Info,
+            _ => Much::Nothing,
+        };
+        let about = env::var("NCCL_DEBUG_SUBSYS").map_or(INIT | BOOTSTRAP | ENV, |text| subsystems(&text));
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = host.split('.').next().unwrap_or_default().to_owned();
+        Debug { much, about, host }
+    })
+}
+
+/// A list of names; one that begins with `^` is about everything else.
+fn subsystems(text: &str) -> u32 {
+    let (inverse, names) = text.strip_prefix('^').map_or((false, text), |rest| (true, rest));
+    let one = |name: &str| NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name.trim())).map(|(_, m)| *m);
+    let mask = names.split(',').filter_map(one).fold(0, |all, m| all | m);
+    if inverse { !mask } else { mask }
+}
+
+/// Whether lines of `INFO` about something are said.
+pub(crate) fn says(about: u32) -> bool {
+    debug().much >= Much::Info && debug().about & about != 0
+}
+
+/// Says a line about a device's doings.
+pub(crate) fn info(about: u32, device: usize, text: &str) {
+    if says(about) {
+        put(&format!("{} NCCL INFO {text}\n", place(device)));
+    }
+}
+
+/// Says the version, which needs less than other lines.
+pub(crate) fn version(text: &str) {
+    match debug().much {
+        Much::Nothing => {}
+        Much::Version | Much::Warn => put(&format!("{text}\n")),
+        Much::Info => info(INIT, 0, text),
+    }
+}
+
+/// Says what went wrong, and keeps it for ncclGetLastError.
+pub(crate) fn warn(device: usize, source: &str, text: &str) {
+    remember(text);
+    if debug().much >= Much::Warn {
+        put(&format!("\n[{}] {} {source} NCCL WARN {text}\n", now(), place(device)));
+    }
+}
+
+/// `HOST:PROCESS:THREAD [DEVICE]`.
+fn place(device: usize) -> String {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    format!("{}:{}:{thread} [{device}]", debug().host, std::process::id())
+}
+
+/// Whole lines, each at once: other processes write there too.
+fn put(text: &str) {
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let Ok(written) = rustix::io::write(stdout(), rest) else { return };
+        rest = rest.get(written..).unwrap_or_default();
+    }
+}
+
+/// Date and time, as NCCL puts them before warnings.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, second) = (since / 86_400, since % 86_400);
+    // Years that begin in March have their odd day at the end (Howard Hinnant's days_from_civil, backwards).
+    let z = days + 719_468;
+    let (era, day) = (z / 146_097, z % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (d, m) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let y = year + era * 400 + u64::from(m <= 2);
+    format!("{y:04}-{m:02}-{d:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}

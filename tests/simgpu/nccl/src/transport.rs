@@ -1,0 +1,83 @@
+//! How two ranks of one machine reach each other, decided as NCCL does: directly where the level, NVML and
+//! CUDA allow it, else through shared memory, else through a socket, else not at all.
+
+use crate::environment::{Environment, Level};
+use simgpu_model::Scenario;
+use simgpu_model::collective::Path;
+use simgpu_model::scenario::Kind;
+
+/// A way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Direct,
+    CuMem,
+    Ipc,
+    Shm,
+    Net,
+}
+
+impl Transport {
+    /// How lines say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "P2P/direct pointer",
+            Self::CuMem => "P2P/CUMEM",
+            Self::Ipc => "P2P/IPC",
+            Self::Shm => "SHM/direct/direct",
+            Self::Net => "NET/Socket/0",
+        }
+    }
+
+    /// What it means for times.
+    pub(crate) fn path(self) -> Path {
+        match self {
+            Self::Direct | Self::CuMem | Self::Ipc => Path::P2p,
+            Self::Shm => Path::Shm,
+            Self::Net => Path::Net,
+        }
+    }
+}
+
+/// How near two GPUs are.
+pub(crate) fn nearness(scenario: &Scenario, a: usize, b: usize) -> Option<Level> {
+    let machine = &scenario.machine;
+    let switch = scenario.figures.uplink.iter().any(|u| u.gpus.contains(&a) && u.gpus.contains(&b));
+    let node = |gpu: usize| machine.numa.get(gpu);
+    Level::named(match () {
+        () if machine.nvlink.is_some() => "NVL",
+        () if switch => "PXB",
+        () if node(a) == node(b) => "PHB",
+        () => "SYS",
+    })
+}
+
+/// Whether a GPU may reach another one directly.
+pub(crate) fn peers(scenario: &Scenario, env: &Environment, a: usize, b: usize) -> bool {
+    let fallback = scenario.fault.iter().any(|f| f.kind == Kind::NcclShm);
+    let told = scenario.nvml_status(a, b, false) == 0 && scenario.can_access(a, b);
+    let near = nearness(scenario, a, b).is_some_and(|n| n <= env.p2p);
+    near && told && !fallback
+}
+
+/// The way from GPU `a` to `b`, of one process or two; `None` where there is none.
+pub(crate) fn between(
+    scenario: &Scenario,
+    env: &Environment,
+    a: usize,
+    b: usize,
+    together: bool,
+) -> Option<Transport> {
+    let lost = scenario.fault.iter().any(|f| f.kind == Kind::NcclNoTransport);
+    let strict = !env.shm && !env.net_within;
+    match () {
+        () if lost && strict => None,
+        () if peers(scenario, env, a, b) => Some(match () {
+            () if together && env.p2p_direct => Transport::Direct,
+            () if scenario.machine.vmm => Transport::CuMem,
+            () => Transport::Ipc,
+        }),
+        () if env.shm => Some(Transport::Shm),
+        () if env.net_within => Some(Transport::Net),
+        () => None,
+    }
+}
