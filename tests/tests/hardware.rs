@@ -4,7 +4,7 @@
 use harness::hardware::compare::{Mark, limit};
 use harness::hardware::peers::{nvbandwidth, sample};
 use harness::hardware::words::Words;
-use harness::hardware::{Comparison, Grid, Ours, Peer, compare, read_peer, text};
+use harness::hardware::{Comparison, Grid, Ours, Peer, compare, read_peers, text};
 use harness::workspace;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -12,12 +12,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+#[path = "hardware/nccl.rs"]
+mod nccl;
+
 fn folder(machine: &str) -> PathBuf {
     workspace().join("tests/data/peers").join(machine)
 }
 
 fn peers(machine: &str) -> Vec<Peer> {
-    read_peer(&folder(machine)).unwrap()
+    read_peers(&folder(machine)).unwrap().matrices
 }
 
 #[track_caller]
@@ -200,7 +203,7 @@ fn hardware(report: &Value, against: &[&str]) -> Output {
     let path = dir.path().join("report.json");
     fs::write(&path, report.to_string()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hardware"));
-    command.arg("--report").arg(path);
+    command.args(["--only", "matrices", "--report"]).arg(path);
     for machine in against {
         command.arg("--against").arg(folder(machine));
     }
@@ -215,7 +218,9 @@ fn the_exit_status_says_whether_everything_was_reached() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(said(&output).contains("8 matrices, 128 cells: 0 MISS (!), 0 better"), "{}", said(&output));
     assert!(said(&output).contains("h200-2/nvbandwidth.json: 2 GPUs, here are 4: not compared"));
-    assert!(said(&output).contains("limit 12 s  ok"), "{}", said(&output));
+    for limit in ["12", "15", "25"] {
+        assert!(said(&output).contains(&format!("limit {limit} s  ok")), "{}", said(&output));
+    }
     assert_eq!(hardware(&good, &[]).status.code(), Some(0));
     assert_eq!(hardware(&good, &["h200-2"]).status.code(), Some(2), "nothing to compare with");
     assert_eq!(hardware(&good, &["nowhere"]).status.code(), Some(2));
@@ -230,6 +235,7 @@ fn the_exit_status_says_whether_everything_was_reached() {
         ("/tests/1/id", json!("acs2")),
         ("/tests/2/outcome", json!("fail")),
         ("/tests/2/seconds", json!(11.0)),
+        ("/seconds", json!(25.1)),
     ] {
         let mut bad = good.clone();
         *bad.pointer_mut(path).unwrap() = value;

@@ -1,28 +1,83 @@
 #!/usr/bin/env bash
-# run.sh FIRSTLIGHT LIBRARIES: on a machine with GPUs, puts faults between the validator and the real
-# driver, whose libraries lie in LIBRARIES, and checks that each gets its verdict and is named. Needs gcc and
-# two GPUs that have peer access. Exit status: 0 all as expected, 1 not.
+# run.sh FIRSTLIGHT LIBRARIES [NCCL [FAULT..]]: on a machine with GPUs, puts faults between the validator and
+# the real driver, whose libraries lie in LIBRARIES, and the real NCCL (the file libnccl.so.2; `none` leaves
+# its faults out; looked for unless given), and checks that each gets its verdict and is named. With FAULTs only
+# those. Needs gcc, python3 and two GPUs that have peer access. Exit status: 0 all as expected, 1 not.
 set -euo pipefail
-firstlight=$(realpath "${1:?which firstlight?}") libraries=${2:?which folder holds the driver libraries?}
+firstlight=$(realpath "${1:?which firstlight?}") libraries=$(realpath "${2:?which folder holds the driver libraries?}")
+nccl=${3:-} wanted=("${@:4}")
 here=$(cd "$(dirname "$0")" && pwd)
+# Where nothing else is written, and so that a program that was killed leaves nothing in a shared place.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-grep -o '"cu[A-Z][A-Za-z0-9_]*"' "$here/../../../validator/src/gpu/cuda/api.rs" | tr -d '"' | sort -u | sed 's/.*/CALL(&)/' > "$work/calls.h"
-gcc -O1 -shared -fPIC -o "$work/libcuda.so.1" -I"$work" -DREAL="\"$libraries/libcuda.so.1\"" "$here/shim.c" -ldl
-ln -s "$libraries/libnvidia-ml.so.1" "$work/libnvidia-ml.so.1"
+mkdir "$work/cuda" "$work/nccl"
+bad=0 done=0
 
-bad=0
+# FAULT: whether it is asked for.
+asked() {
+    local one
+    [ ${#wanted[@]} -gt 0 ] || return 0
+    for one in "${wanted[@]}"; do [ "$one" != "$1" ] || return 0; done
+    return 1
+}
+
 # FAULT OUTCOME CODE WORDS: what p2p-integrity must come to, by which finding, and what it must say.
 expect() {
-    echo "$1" > "$work/fault"
+    asked "$1" || return 0
+    done=$((done + 1))
+    echo "$1" > "$work/cuda/fault"
     local said
-    said=$("$firstlight" --set "validate.library_path=[\"$work\"]" p2p --level quick 2> "$work/err" || true)
+    said=$("$firstlight" --set "validate.library_path=[\"$work/cuda\"]" p2p --level quick 2> "$work/err" || true)
     if grep -q "  $2 *p2p-integrity" <<< "$said" && grep -q "$3" <<< "$said" && grep -qE "$4" <<< "$said"; then
         echo "ok    $1: $(grep -A2 "p2p-integrity" <<< "$said" | head -2 | tr -s ' ' | tr '\n' ' ')"
     else
         echo "WRONG $1: expected $2 $3 '$4'"; echo "$said"; tail -5 "$work/err"; bad=1
     fi
 }
+
+# FAULT LEVEL ID OUTCOME CODE WORDS: the same of NCCL's tests; `nccl` runs before ID, as in the suite. ID,
+# OUTCOME, CODE and WORDS are extended regular expressions; of several IDs one must say it.
+expect_nccl() {
+    asked "$1" || return 0
+    done=$((done + 1))
+    echo "$1" > "$work/nccl/fault"
+    local ids said report=$work/report.json start=$SECONDS id
+    ids=$(tr '|' ',' <<< "$3")
+    rm -f "$report"
+    # Its own deadlines end it; this one is there so that a broken validator does not stop the run.
+    timeout --kill-after=10 400 "$firstlight" --set "validate.library_path=[\"$work/nccl\",\"$libraries\"]" \
+        validate --level "$2" --only "nccl,$ids" --json "$report" > "$work/out" 2> "$work/err" < /dev/null || true
+    for id in ${ids//,/ }; do
+        said=$("$here/said.py" "$report" "$id")
+        if grep -qE "^($4): " <<< "$said" && grep -qE "$5" <<< "$said" && grep -qE "$6" <<< "$said"; then
+            echo "ok    $1: $id $(cut -c 1-200 <<< "$said") ($((SECONDS - start)) s)"
+            return 0
+        fi
+    done
+    echo "WRONG $1: expected of $3: $4 $5 '$6' ($((SECONDS - start)) s)"
+    for id in nccl ${ids//,/ }; do echo "      $id $("$here/said.py" "$report" "$id" | cut -c 1-1000)"; done
+    tail -5 "$work/err"
+    bad=1
+}
+
+# DEFINES..: makes the library between the validator and NCCL.
+between() {
+    gcc -O1 -Wall -shared -fPIC -o "$work/nccl/libnccl.so.2" -DREAL="\"$nccl\"" "$@" "$here/nccl.c" -ldl
+}
+
+# The real NCCL: beside the driver, or where the loader finds it.
+find_nccl() {
+    local found
+    found=$(ldconfig -p 2> /dev/null | awk '/libnccl\.so\.2 / { print $NF; exit }') || true
+    for found in "$libraries/libnccl.so.2" "$found"; do
+        [ ! -e "$found" ] || { realpath "$found"; return; }
+    done
+}
+
+grep -o '"cu[A-Z][A-Za-z0-9_]*"' "$here/../../../validator/src/gpu/cuda/api.rs" | tr -d '"' | sort -u | sed 's/.*/CALL(&)/' > "$work/calls.h"
+gcc -O1 -shared -fPIC -o "$work/cuda/libcuda.so.1" -I"$work" -DREAL="\"$libraries/libcuda.so.1\"" "$here/shim.c" -ldl
+ln -s "$libraries/libnvidia-ml.so.1" "$work/cuda/libnvidia-ml.so.1"
+
 expect none PASS PASS 'arrive, and nothing else'
 expect zeros FAIL P2P-WRONG-DATA 'zeros'
 expect dropped FAIL P2P-WRONG-DATA 'copy engine'
@@ -33,4 +88,36 @@ expect hang FAIL P2P-HANG 'GPU . -> .'
 expect unknown-code ERROR CUDA-ERROR '12345'
 expect crash ERROR TEST-CRASHED 'GPU . -> .'
 expect block ERROR TEST-TIMEOUT 'GPU . -> .'
-exit $bad
+
+if [ "$nccl" != none ]; then
+    nccl=${nccl:-$(find_nccl)}
+    [ -e "${nccl:-/nonexistent}" ] ||
+        { echo "run.sh: error: no libnccl.so.2 at '$nccl'; name it as the third word, or say none" >&2; exit 1; }
+    nccl=$(realpath "$nccl")
+    between
+    expect_nccl nccl-none standard nccl-allreduce 'pass|warn' '' ''
+    # A value is wrong: in a large reduction, in another collective, in another type, only between processes.
+    expect_nccl wrong-element standard 'nccl|nccl-allreduce' fail NCCL-WRONG-DATA '1 of [0-9]+ values? (is|are) wrong.*rank 1'
+    expect_nccl wrong-broadcast standard nccl-collective fail NCCL-WRONG-DATA 'broadcast'
+    expect_nccl wrong-bfloat16 full nccl-types fail NCCL-WRONG-DATA 'bfloat16'
+    expect_nccl wrong-joined full nccl-processes fail NCCL-WRONG-DATA 'rank 1'
+    # Somebody never answers: in the start, in the start of one process of several, in a collective, in the end of it.
+    expect_nccl hang-init standard nccl fail NCCL-HANG ''
+    expect_nccl hang-join full nccl-processes fail NCCL-HANG ''
+    expect_nccl hang-collective standard 'nccl|nccl-allreduce' fail NCCL-HANG 'all_reduce'
+    expect_nccl hang-abort standard 'nccl|nccl-allreduce' fail NCCL-HANG 'all_reduce'
+    # Another transport than the one that is claimed: where nothing else is allowed, there too, and only elsewhere.
+    expect_nccl no-p2p standard nccl fail NCCL-NO-TRANSPORT ''
+    expect_nccl shm standard nccl fail NCCL-TRANSPORT 'SHM'
+    expect_nccl shm-if-allowed standard nccl-allreduce fail NCCL-TRANSPORT 'SHM'
+    # What says nothing of the GPUs is an error.
+    expect_nccl nccl-unknown-code standard 'nccl|nccl-allreduce' 'fail|error' NCCL-ERROR '12345'
+    expect_nccl nccl-crash standard 'nccl|nccl-allreduce' error TEST-CRASHED 'SIGABRT|signal: 6'
+    between -DOLD
+    expect_nccl old standard nccl error NCCL-MISSING 'ncclGetLastError'
+    : > "$work/nccl/libnccl.so.2"
+    expect_nccl no-library standard nccl error NCCL-MISSING 'libnccl.so.2'
+fi
+[ "$done" -ge "$((${#wanted[@]} > 0 ? ${#wanted[@]} : 1))" ] ||
+    { echo "run.sh: error: of ${wanted[*]} only $done are known" >&2; exit 1; }
+exit "$bad"

@@ -47,6 +47,18 @@ pub fn limit(name: &str) -> f64 {
     }
 }
 
+/// How a figure stands that is worse by `worse`, as a part; negative when it is better, `None` when it is not
+/// there.
+#[must_use]
+pub fn mark(worse: Option<f64>, limit: f64) -> Mark {
+    match worse {
+        Some(worse) if worse < -limit => Mark::Over,
+        Some(worse) if worse <= limit => Mark::Fine,
+        // NaN is here.
+        _ => Mark::Miss,
+    }
+}
+
 fn is_time(name: &str) -> bool {
     name.starts_with("sample.latency") || name == "chase"
 }
@@ -87,12 +99,7 @@ impl Comparison {
     /// How a cell stands.
     #[must_use]
     pub fn mark(&self, cell: &Cell) -> Mark {
-        match self.worse_by(cell) {
-            Some(worse) if worse < -self.limit => Mark::Over,
-            Some(worse) if worse <= self.limit => Mark::Fine,
-            // NaN is here.
-            _ => Mark::Miss,
-        }
+        mark(self.worse_by(cell), self.limit)
     }
 
     /// How much worse ours is, as a part; negative when it is better.

@@ -4,6 +4,7 @@
 
 pub mod compare;
 pub mod grid;
+pub mod nccl;
 pub mod ours;
 pub mod peers;
 pub mod run;
@@ -13,4 +14,4 @@ pub mod words;
 pub use compare::{Comparison, compare};
 pub use grid::Grid;
 pub use ours::Ours;
-pub use peers::{Peer, read as read_peer};
+pub use peers::{Peer, Peers, read as read_peers};

@@ -40,6 +40,12 @@ impl Test {
         self.id == "cuda" || self.id == "host-bandwidth" || self.id.starts_with("p2p-")
     }
 
+    /// True for the tests of NCCL.
+    #[must_use]
+    pub fn is_nccl(&self) -> bool {
+        self.id == "nccl" || self.id.starts_with("nccl-")
+    }
+
     /// True when it says that the machine is as it should be.
     #[must_use]
     pub fn is_fine(&self) -> bool {
@@ -75,10 +81,10 @@ impl Ours {
         self.grids.iter().find(|g| g.name == name)
     }
 
-    /// What the tests that use GPUs took together, seconds.
+    /// What some tests took together, seconds.
     #[must_use]
-    pub fn gpu_seconds(&self) -> f64 {
-        self.tests.iter().filter(|t| t.is_gpus()).map(|t| t.seconds).sum()
+    pub fn seconds_of(&self, which: fn(&Test) -> bool) -> f64 {
+        self.tests.iter().filter(|t| which(t)).map(|t| t.seconds).sum()
     }
 }
 

@@ -1,0 +1,122 @@
+//! NCCL's collectives: the tables that nccl-tests printed, the JSON that `firstlight nccl -J` writes, and how
+//! one stands to the other. Starting the program is `run`'s matter; the rest is pure.
+
+pub mod compare;
+pub mod json;
+pub mod run;
+pub mod table;
+pub mod text;
+
+use std::path::PathBuf;
+
+/// The collectives by their names, in our order.
+pub const NAMES: [&str; 9] = [
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "alltoall",
+    "sendrecv",
+    "gather",
+    "scatter",
+];
+
+/// What to run: a collective, with peer-to-peer or without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// One of [`NAMES`].
+    pub collective: &'static str,
+    /// `NCCL_P2P_DISABLE=1`
+    pub without_p2p: bool,
+}
+
+/// One run over sizes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sweep {
+    /// How many GPUs took part.
+    pub gpus: usize,
+    /// Element type, as nccl-tests calls it.
+    pub data: String,
+    /// In the order of their sizes.
+    pub rows: Vec<Row>,
+}
+
+/// One size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// Of the larger buffer; 0 where the size is too small to give every GPU an element.
+    pub bytes: u64,
+    /// Into another buffer, then into the same.
+    pub places: [Timed; 2],
+}
+
+/// One placement's figures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timed {
+    /// Time of one call, microseconds.
+    pub us: f64,
+    /// GB/s
+    pub busbw: f64,
+    /// Wrong elements; `None` where none was looked at.
+    pub wrong: Option<u64>,
+}
+
+/// How the placements are called, in the order of [`Row::places`].
+pub const PLACES: [&str; 2] = ["out of place", "in place"];
+
+/// A saved table of nccl-tests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Theirs {
+    /// The file.
+    pub path: PathBuf,
+    /// What was run.
+    pub asked: Asked,
+    /// What it came to.
+    pub sweep: Sweep,
+}
+
+impl Asked {
+    /// Everything that a peer may have a table of.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let on = NAMES.map(|collective| Self { collective, without_p2p: false });
+        let mut all = on.to_vec();
+        all.insert(1, Self { without_p2p: true, ..on[0] });
+        all
+    }
+
+    /// The file in which nccl-tests' standard output was saved.
+    #[must_use]
+    pub fn their_file(&self) -> String {
+        let arm = if self.without_p2p { ".NCCL_P2P_DISABLE" } else { "" };
+        format!("{}_perf{arm}.txt", self.collective)
+    }
+
+    /// The file in which our JSON is kept.
+    #[must_use]
+    pub fn our_file(&self) -> String {
+        format!("nccl.{}{}.json", self.collective, if self.without_p2p { ".off" } else { "" })
+    }
+
+    /// For a person: `off` is without peer-to-peer.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}{}", self.collective, if self.without_p2p { " off" } else { "" })
+    }
+}
+
+impl Sweep {
+    /// The row of that size; sizes of 0 are no figures.
+    #[must_use]
+    pub fn row(&self, bytes: u64) -> Option<&Row> {
+        self.rows.iter().find(|row| row.bytes == bytes && bytes > 0)
+    }
+
+    /// The smallest size that moves anything, and the largest.
+    #[must_use]
+    pub fn ends(&self) -> Option<(u64, u64)> {
+        let sizes = || self.rows.iter().map(|row| row.bytes).filter(|bytes| *bytes > 0);
+        Some((sizes().min()?, sizes().max()?))
+    }
+}

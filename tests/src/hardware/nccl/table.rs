@@ -1,0 +1,128 @@
+//! The standard output of nccl-tests 2.19. Nothing in it is believed alone: rows must give the bandwidth that
+//! size and time make, and their mean must be the average that stands below them, so that a damaged or cut
+//! table is told and not taken for figures.
+
+use super::{Row, Sweep, Timed};
+
+const FIGURES: [&str; 4] = ["time", "algbw", "busbw", "#wrong"];
+/// Figures are printed with two decimals: so much may be lost.
+const ROUNDED: f64 = 0.01;
+
+/// The table of `collective`.
+///
+/// # Errors
+/// What is missing or not as it should be, and a run with wrong elements, which is no yardstick.
+pub fn parse(text: &str, collective: &str) -> Result<Sweep, String> {
+    let program = format!("{collective}_perf");
+    after(text, "# nccl-tests version ")?;
+    let started = after(text, "# Collective test starting: ")?;
+    if started != program {
+        return Err(format!("it is of {started}, expected {program}"));
+    }
+    let gpus = ranks(text)?;
+    let mut lines = text.lines().skip_while(|line| !is_head(line)).skip(1);
+    let units = lines.next().ok_or("there is no line \"size count type redop root time algbw ..\"")?;
+    if units.split_whitespace().ne("# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)".split(' ')) {
+        return Err(format!("the units read {units:?}, expected (B), (us) and (GB/s)"));
+    }
+    let factor = bus_factor(collective, gpus);
+    let mut sweep = Sweep { gpus, data: String::new(), rows: Vec::new() };
+    for (n, line) in lines.by_ref().take_while(|line| !line.starts_with('#')).enumerate() {
+        let (data, row) = row(line, factor).map_err(|why| format!("row {n} reads {line:?}: {why}"))?;
+        if n > 0 && data != sweep.data {
+            return Err(format!("row {n} is of {data}, the rows before of {}", sweep.data));
+        }
+        sweep.data = data;
+        sweep.rows.push(row);
+    }
+    sweep.ends().ok_or("it has no row of a size above 0")?;
+    let errors = after(text, "# Out of bounds values : ")?;
+    if errors != "0 OK" || sweep.rows.iter().flat_map(|row| row.places).any(|t| t.wrong > Some(0)) {
+        return Err(format!("elements were wrong there ({errors}): it is no yardstick"));
+    }
+    average(text, &sweep)?;
+    Ok(sweep)
+}
+
+/// What stands behind `label`, at the beginning of a line.
+fn after<'a>(text: &'a str, label: &str) -> Result<&'a str, String> {
+    let found = text.lines().find_map(|line| line.strip_prefix(label));
+    found.map(str::trim).ok_or_else(|| format!("there is no \"{}\"", label.trim()))
+}
+
+/// How many ranks there are; each must have its line.
+fn ranks(text: &str) -> Result<usize, String> {
+    let mut ranks = 0;
+    for line in text.lines().filter(|line| line.starts_with("#  Rank ")) {
+        if line.split_whitespace().nth(2).and_then(|word| word.parse().ok()) != Some(ranks) {
+            return Err(format!("read {line:?}, expected rank {ranks}"));
+        }
+        ranks += 1;
+    }
+    if ranks == 0 { Err("there is no line of a rank".to_owned()) } else { Ok(ranks) }
+}
+
+fn is_head(line: &str) -> bool {
+    let names = ["#", "size", "count", "type", "redop", "root"];
+    line.split_whitespace().eq(names.into_iter().chain(FIGURES).chain(FIGURES))
+}
+
+/// Bus over algorithm bandwidth (PERFORMANCE.md of nccl-tests).
+fn bus_factor(collective: &str, gpus: usize) -> f64 {
+    let n = gpus as f64;
+    match collective {
+        "all_reduce" => 2.0 * (n - 1.0) / n,
+        "broadcast" | "reduce" | "sendrecv" => 1.0,
+        _ => (n - 1.0) / n,
+    }
+}
+
+/// A row's element type and figures.
+fn row(line: &str, factor: f64) -> Result<(String, Row), String> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let [bytes, count, data, _, _, ref figures @ ..] = words[..] else {
+        return Err(format!("{} columns, expected 13", words.len()));
+    };
+    let whole = |word: &str| word.parse::<u64>().map_err(|_| format!("{word} is no whole number"));
+    let (bytes, _) = (whole(bytes)?, whole(count)?);
+    let ([time, algbw, busbw, wrong], [time2, algbw2, busbw2, wrong2]) = match *figures {
+        [a, b, c, d, e, f, g, h] => ([a, b, c, d], [e, f, g, h]),
+        _ => return Err(format!("{} columns, expected 13", words.len())),
+    };
+    let place = |[time, algbw, busbw, wrong]: [&str; 4]| {
+        let (us, algbw, busbw) = (figure(time)?, figure(algbw)?, figure(busbw)?);
+        if us == 0.0 {
+            return Err("it took no time".to_owned());
+        }
+        let made = bytes as f64 / 1e3 / us;
+        for (name, read, made) in [("algbw", algbw, made), ("busbw", busbw, made * factor)] {
+            // Both the figure and the time are rounded.
+            if (read - made).abs() > ROUNDED + made * (ROUNDED / us + 1e-3) {
+                return Err(format!("{name} is {read}, but size and time make {made:.2}"));
+            }
+        }
+        let wrong = if wrong == "N/A" { None } else { Some(whole(wrong)?) };
+        Ok(Timed { us, busbw, wrong })
+    };
+    let out_of_place = place([time, algbw, busbw, wrong])?;
+    if out_of_place.wrong.is_none() {
+        return Err("its elements were not checked (-c 0)".to_owned());
+    }
+    Ok((data.to_owned(), Row { bytes, places: [out_of_place, place([time2, algbw2, busbw2, wrong2])?] }))
+}
+
+fn figure(word: &str) -> Result<f64, String> {
+    let figure = word.parse().ok().filter(|f: &f64| f.is_finite() && *f >= 0.0);
+    figure.ok_or_else(|| format!("{word} is no figure"))
+}
+
+/// The average below the rows must be theirs: none is missing, none was changed.
+fn average(text: &str, sweep: &Sweep) -> Result<(), String> {
+    let told = figure(after(text, "# Avg bus bandwidth    : ")?)?;
+    let all: Vec<_> = sweep.rows.iter().flat_map(|row| row.places).map(|timed| timed.busbw).collect();
+    let made = all.iter().sum::<f64>() / all.len() as f64;
+    if (told - made).abs() > ROUNDED {
+        return Err(format!("the average is {told}, but the {} rows make {made:.3}", sweep.rows.len()));
+    }
+    Ok(())
+}
