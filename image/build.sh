@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # build.sh: builds what is stale and puts the image together in target/image/out:
-#   firstlight.efi                  UKI, default kernel (iommu=off)
+#   firstlight.efi                  UKI with a profile for each boot entry; by itself it boots the default one
 #   firstlight.vmlinuz .initrd      the same sections as files
 #   firstlight-pt.efi -pt.vmlinuz   the `pt` kernel with the same initrd
+#   firstlight.entries              the boot entries: id, kernel, title, kernel words (image/media/entries.toml)
 #   firstlight.files                SHA256, path, package of every file in the image
 #   firstlight.cmdline              the words that the UKI carries besides the kernel's built-in ones
 #   firstlight.sizes                how many bytes of the UKI are the driver's
+# FIRSTLIGHT_ENTRIES=shell adds the boot entry `shell`.
 # FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
@@ -21,13 +23,16 @@ if [ -n "$DRIVER_FILE" ]; then
     describe_driver
     [ "$driver_source" = none ] || driver=$("$REPO/image/driver/build.sh" "$kernel")
 fi
+# shellcheck disable=SC2086  # a list
+entries=$("$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" \
+    python3 -B media/entries.py media/entries.toml table ${FIRSTLIGHT_ENTRIES:-})
 release=$(cat "$kernel/release")
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
 image_id=$( {
-    echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel") ${driver:+$(basename "$driver")}"; locked image; locked source | grep ^mkosi; locked tools
+    echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel") ${driver:+$(basename "$driver")}"; echo "$entries"; locked image; locked source | grep ^mkosi; locked tools
     sha256sum < "$binaries/init"; sha256sum < "$binaries/firstlight"
-    cd "$REPO/image"; find files driver-files base mkosi.* keep.list driver-keep.list cmdline build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
-    find files driver-files base mkosi.* keep.list driver-keep.list cmdline build.sh -type f | LC_ALL=C sort | xargs sha256sum
+    cd "$REPO/image"; find files driver-files base mkosi.* keep.list driver-keep.list media/uki.py build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
+    find files driver-files base mkosi.* keep.list driver-keep.list media/uki.py build.sh -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
 echo "$kernel/source $kernel/build" > "$work/kernel-tree"
 if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exit 0; fi
@@ -62,28 +67,25 @@ cp "$kernel/off/vmlinuz" "$stage/usr/lib/modules/$release/vmlinuz"
 mkdir -p "$recipe/mkosi.sandbox/etc/apt/sources.list.d"; : > "$recipe/mkosi.sandbox/etc/apt/sources.list.d/mkosi.sources"
 echo "$version $image_id" > "$recipe/identity"
 
+words_of() { awk -F'\t' -v id="$1" '$1 == id { print $4 }' <<< "$entries"; }
 in_tools() {
-    "$REPO/image/in-tools.sh" tools --bind "$mkosi/usr/lib/python3/dist-packages:/build/mkosi" --bind "$recipe:/build/recipe" \
+    "$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" --bind "$mkosi/usr/lib/python3/dist-packages:/build/mkosi" --bind "$recipe:/build/recipe" \
         --bind "$CACHE/debs:/build/debs" --bind "$stage:/build/stage" --bind "$work/base:/build/base" \
         --bind "$work/new:/build/out" --bind "$kernel:/build/kernel" --cwd /build/recipe PYTHONPATH=/build/mkosi "$@"
 }
 in_tools sh -c 'mkdir /build/work && exec python3 -B -m mkosi --source-date-epoch "$SOURCE_DATE_EPOCH" \
-    --kernel-command-line "$1" --force build' sh "$(cat "$REPO/image/cmdline")" > "$work/mkosi.log" 2>&1 ||
+    --kernel-command-line "$1" --force build' sh "$(words_of default)" > "$work/mkosi.log" 2>&1 ||
     { tail -20 "$work/mkosi.log" >&2; die "mkosi failed" "the whole log: $work/mkosi.log"; }
 # Behind mkosi's archive the driver's: the kernel unpacks one after the other. Both flavours get the same bytes.
 [ -z "$driver" ] || cat "$driver/driver.cpio.zst" >> "$work/new/firstlight.initrd"
-uki() {
-    in_tools sh -c 'ukify build --linux="$1" --initrd=/build/out/firstlight.initrd --cmdline="$2" --uname="$3" \
-        --stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub --os-release=@/build/base/usr/lib/os-release \
-        --output="$4"' sh "/build/kernel/$1/vmlinuz" "$(cat "$REPO/image/cmdline")" "$release" "/build/out/$2" > "$work/ukify.log" 2>&1 ||
-        { tail -20 "$work/ukify.log" >&2; die "ukify failed"; }
-}
+printf '%s\n' "$entries" > "$work/new/firstlight.entries"
+words_of default > "$work/new/firstlight.cmdline"
 rm -f "$work/new"/firstlight "$work/new"/*.efi
-uki off firstlight.efi
-uki pt firstlight-pt.efi
+in_tools python3 -B /build/media/uki.py /build/kernel /build/out \
+    /build/base/usr/lib/os-release "$release" > "$work/ukify.log" 2>&1 ||
+    { tail -20 "$work/ukify.log" >&2; die "ukify failed" "the whole log: $work/ukify.log"; }
 echo "driver $([ -z "$driver" ] && echo 0 || stat -c %s "$driver/driver.cpio.zst")" > "$work/new/firstlight.sizes"
 cp "$kernel/pt/vmlinuz" "$work/new/firstlight-pt.vmlinuz"
-cp "$REPO/image/cmdline" "$work/new/firstlight.cmdline"
 echo "$image_id" > "$work/new/.image-id"
 rm -rf "$out"; mv "$work/new" "$out"
 say "image made in $(( $(date +%s) - began )) s: $(cd "$out" && du -Lh --apparent-size firstlight.efi firstlight.vmlinuz firstlight.initrd | awk '{ printf "%s %s  ", $2, $1 }')"

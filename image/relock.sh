@@ -42,21 +42,21 @@ source_lines() {
 # One use: its scope of the archive, and how apt is asked.
 renew() {
     case $1 in
-        source | image) mirror_setup main; lines "$1" download $(names "$1") ;;
+        source | image | media) mirror_setup main; lines "$1" download $(names "$1") ;;
         compiler | tools) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
-        *) die "there is no use '$1'" "source image compiler tools driver-source driver driver-nccl" ;;
+        *) die "there is no use '$1'" "source image media compiler tools driver-source driver driver-nccl" ;;
     esac
 }
 
 new=$(mktemp); trap 'rm -f "$new"' EXIT
-wanted=" ${*:-source image compiler tools driver-source driver driver-nccl} "
+wanted=" ${*:-source image media compiler tools driver-source driver driver-nccl} "
 touch "$LOCK"
 {
     echo "# Every package that goes into a build. Made by 'just relock'; not edited by hand."
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
-    for use in source image compiler tools driver-source driver driver-nccl; do
+    for use in source image media compiler tools driver-source driver driver-nccl; do
         case $wanted in *" $use "*) renew "$use" ;; *) awk -v use="$use" '$1 == use' "$LOCK" ;; esac
     done
 } > "$new"

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# pxe.sh OUT FOLDER: fills a folder that a web server and a TFTP server can serve as it is: kernel, initrd and
+# UKIs, iPXE and its script (all names relative), checksums, an example for dnsmasq, and what to do with it.
+set -euo pipefail
+source "$(dirname "$0")/../lib/common.sh"
+out=$1 to=$2
+# 260 MB that need not lie here twice
+share() { ln -f "$out/$1" "$to/$2" 2> /dev/null || cp "$out/$1" "$to/$2"; }
+share firstlight.vmlinuz vmlinuz
+share firstlight-pt.vmlinuz vmlinuz-pt
+share firstlight.initrd initrd
+share firstlight.efi firstlight.efi
+share firstlight-pt.efi firstlight-pt.efi
+
+read -r name version arch _ < <(locked media | grep '^ipxe ')
+from_ipxe() { dpkg-deb --fsys-tarfile "$(deb_path "$name" "$version" "$arch")" | tar -xO "./usr/$1" > "$to/$2"; }
+from_ipxe lib/ipxe/undionly.kpxe undionly.kpxe
+from_ipxe lib/ipxe/ipxe-amd64.efi ipxe.efi
+from_ipxe share/doc/ipxe/copyright ipxe.copyright
+
+"$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" --bind "$out:/build/out" \
+    python3 -B media/ipxe.py out/firstlight.entries > "$to/boot.ipxe"
+cp "$REPO/image/media/pxe"/* "$to/"
+mkdir "$to/node"
+mv "$to/node-example.ipxe" "$to/node/example.ipxe"
+chmod -R u=rwX,go=rX "$to/node" "$to"/{*.ipxe,*.conf,README,undionly.kpxe,ipxe.efi,ipxe.copyright}
+sums=$(cd "$to" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum)
+printf '%s\n' "$sums" > "$to/SHA256SUMS"

@@ -1,0 +1,111 @@
+//! What a machine boots from: kernel and initrd as QEMU loads them, or firmware that finds the image on a disk, on
+//! a stick or on the network. Each is some words for QEMU, and a way for kernel words to get there.
+
+use crate::error::{Error, Result};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the image comes from.
+#[derive(Debug, Clone)]
+pub enum Medium {
+    /// QEMU loads kernel and initrd itself; there is no firmware to speak of.
+    Direct,
+    /// UEFI firmware starts the kernel and initrd that QEMU holds ready.
+    DirectUefi,
+    /// UEFI firmware starts this UKI from a disk.
+    Disk(PathBuf),
+    /// UEFI firmware starts from this stick's image; what the machine writes is found in it afterwards.
+    Stick(PathBuf),
+    /// BIOS with iPXE in the network card, which gets this script.
+    IpxeBios(String),
+    /// BIOS whose network card gets a file by TFTP from this folder, and the name of the file.
+    BiosPxe(PathBuf, String),
+    /// UEFI firmware gets a file by TFTP from this folder, and the name of the file.
+    UefiPxe(PathBuf, String),
+    /// UEFI firmware gets this URL by HTTP.
+    UefiHttp(String),
+    /// UEFI (or else BIOS) firmware boots from the network that it is on, whatever that gives it: a bridge
+    /// or TAP of this name.
+    Tap(bool, String),
+}
+
+/// UEFI firmware: Debian's `ovmf` package.
+pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
+/// Its variables, as they are when nothing was set.
+pub(crate) const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
+/// The first network card of every machine that has one.
+pub const MAC: &str = "52-54-00-12-34-56";
+
+impl Medium {
+    /// QEMU's words for it; `dir` takes what it needs, `words` are the kernel's, where the medium itself can
+    /// carry them: systemd-stub takes them from the machine's SMBIOS.
+    pub(crate) fn arguments(&self, dir: &Path, words: &str) -> Result<Vec<OsString>> {
+        let mut args = Vec::new();
+        let mut add = |more: &[&str]| args.extend(more.iter().map(OsString::from));
+        match self {
+            Self::Direct => return Ok(args),
+            Self::DirectUefi => {}
+            Self::Disk(uki) => {
+                let boot = dir.join("esp/EFI/BOOT");
+                fs::create_dir_all(&boot).map_err(Error::file("create", &boot))?;
+                fs::copy(uki, boot.join("BOOTX64.EFI")).map_err(Error::file("copy", uki))?;
+                let drive =
+                    format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display());
+                add(&["-drive", &drive, "-device", "virtio-blk-pci,drive=esp,bootindex=1"]);
+            }
+            Self::Stick(image) => {
+                let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
+                add(&["-device", "qemu-xhci", "-drive", &drive]);
+                add(&["-device", "usb-storage,drive=stick,bootindex=1"]);
+            }
+            Self::IpxeBios(url) => {
+                let net = format!("user,id=net,bootfile={url}");
+                add(&["-netdev", &net, "-device", BIOS_CARD]);
+            }
+            Self::BiosPxe(folder, file) => {
+                let net = format!("user,id=net,tftp={},bootfile={file}", folder.display());
+                add(&["-netdev", &net, "-device", BIOS_CARD]);
+            }
+            Self::UefiPxe(folder, file) => {
+                let net = format!("user,id=net,ipv6=off,tftp={},bootfile={file}", folder.display());
+                add(&["-netdev", &net, "-device", UEFI_CARD]);
+            }
+            Self::UefiHttp(url) => {
+                // Otherwise PXE is tried first, until it gives up.
+                for version in ["4", "6"] {
+                    add(&["-fw_cfg", &format!("name=opt/org.tianocore/IPv{version}PXESupport,string=n")]);
+                }
+                let net = format!("user,id=net,ipv6=off,bootfile={url}");
+                add(&["-netdev", &net, "-device", UEFI_CARD]);
+            }
+            Self::Tap(uefi, name) => {
+                let net = format!("tap,id=net,ifname={name},script=no,downscript=no");
+                add(&["-netdev", &net, "-device", if *uefi { UEFI_CARD } else { BIOS_CARD }]);
+            }
+        }
+        if self.is_uefi() {
+            let variables = dir.join("variables");
+            fs::copy(FIRMWARE_VARIABLES, &variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
+            let flash = |unit: u8, rest: String| format!("if=pflash,format=raw,unit={unit},{rest}");
+            add(&["-drive", &flash(0, format!("readonly=on,file={FIRMWARE}"))]);
+            add(&["-drive", &flash(1, format!("file={}", variables.display()))]);
+            if !words.is_empty() && !matches!(self, Self::DirectUefi) {
+                let words = words.replace(',', ",,");
+                add(&["-smbios", &format!("type=11,value=io.systemd.stub.kernel-cmdline-extra={words}")]);
+            }
+        }
+        // Newer firmware has no network boot without a source of randomness.
+        add(&["-device", "virtio-rng-pci"]);
+        Ok(args)
+    }
+
+    fn is_uefi(&self) -> bool {
+        !matches!(self, Self::Direct | Self::IpxeBios(_) | Self::BiosPxe(..) | Self::Tap(false, _))
+    }
+}
+
+/// Without the iPXE that QEMU would put into it.
+const UEFI_CARD: &str = "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,bootindex=1,romfile=";
+const BIOS_CARD: &str = "virtio-net-pci,netdev=net,mac=52:54:00:12:34:56,bootindex=1";

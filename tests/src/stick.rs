@@ -1,0 +1,127 @@
+//! A copy of the stick's image, to change before a boot and to look into afterwards, with mtools.
+
+use crate::error::{Error, Result};
+use crate::image::Image;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A stick that a test may write to.
+#[derive(Debug)]
+pub struct Stick {
+    image: PathBuf,
+    partitions: Vec<Partition>,
+}
+
+/// One partition of the stick.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    /// Its name in the partition table.
+    pub name: String,
+    /// Where it begins, in bytes.
+    pub start: u64,
+    /// How long it is, in bytes.
+    pub bytes: u64,
+}
+
+/// The partition that firmware boots from.
+pub const SYSTEM: &str = "FL-SYSTEM";
+/// The partition for people.
+pub const DATA: &str = "FIRSTLIGHT";
+
+impl Stick {
+    /// A copy of the image that ships, in `dir`.
+    ///
+    /// # Errors
+    /// When it is not built or has no partition table that can be read.
+    pub fn shipped(dir: &Path) -> Result<Self> {
+        let (from, image) = (Image::shipped().usb()?, dir.join("stick"));
+        fs::copy(&from, &image).map_err(Error::file("copy", from))?;
+        let bytes = fs::read(&image).map_err(Error::file("read", &image))?;
+        let partitions = partitions(&bytes).ok_or_else(|| wrong("has no partition table".to_owned()))?;
+        Ok(Self { image, partitions })
+    }
+
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.image
+    }
+
+    /// Its partitions.
+    #[must_use]
+    pub fn partitions(&self) -> &[Partition] {
+        &self.partitions
+    }
+
+    /// Writes a file to a partition.
+    ///
+    /// # Errors
+    /// When mtools does not.
+    pub fn put(&self, partition: &str, path: &str, text: &str) -> Result<()> {
+        let from = self.image.with_extension("put");
+        fs::write(&from, text).map_err(Error::file("write", &from))?;
+        self.mtool("mcopy", partition, |c| c.arg("-o").arg(&from).arg(format!("::{path}"))).map(drop)
+    }
+
+    /// A file of a partition.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn get(&self, partition: &str, path: &str) -> Result<Vec<u8>> {
+        self.mtool("mtype", partition, |c| c.arg(format!("::{path}")))
+    }
+
+    /// The files of a partition's folder, by name.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn list(&self, partition: &str, path: &str) -> Result<Vec<String>> {
+        let listing = self.mtool("mdir", partition, |c| c.arg("-b").arg(format!("::{path}")))?;
+        let name = |line: &str| line.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(String::from_utf8_lossy(&listing).lines().map(name).collect())
+    }
+
+    fn mtool(
+        &self,
+        tool: &str,
+        partition: &str,
+        words: impl Fn(&mut Command) -> &mut Command,
+    ) -> Result<Vec<u8>> {
+        let found = self.partitions.iter().find(|p| p.name == partition);
+        let found = found.ok_or_else(|| wrong(format!("has no partition {partition}")))?;
+        let mut command = Command::new(tool);
+        command.arg("-i").arg(format!("{}@@{}", self.image.display(), found.start));
+        let output = words(&mut command).output();
+        let failed = |why: String| Error::Program { program: tool.to_owned(), why };
+        let output = output.map_err(|e| failed(e.to_string()))?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()))
+    }
+}
+
+fn wrong(why: String) -> Error {
+    Error::Archive { what: "the stick's image", why }
+}
+
+/// The partitions of a GPT of 512-byte sectors whose entries follow its header, as they always do.
+fn partitions(disk: &[u8]) -> Option<Vec<Partition>> {
+    let number = |at: usize| Some(u64::from_le_bytes(disk.get(at..at + 8)?.try_into().ok()?));
+    if disk.get(512..520)? != b"EFI PART" {
+        return None;
+    }
+    let mut found = Vec::new();
+    for at in (1024..1024 + 128 * 128).step_by(128) {
+        let (first, last) = (number(at + 32)?, number(at + 40)?);
+        if first == 0 {
+            break;
+        }
+        let units: Vec<_> =
+            disk.get(at + 56..at + 128)?.chunks(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect();
+        let name = String::from_utf16_lossy(&units).trim_end_matches('\0').to_owned();
+        found.push(Partition { name, start: first * 512, bytes: (last + 1 - first) * 512 });
+    }
+    Some(found)
+}

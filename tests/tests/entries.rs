@@ -1,0 +1,106 @@
+//! Does each boot entry boot to a hand-over, and does it do what its title says?
+
+use harness::fakepci::Topology;
+use harness::{Boot, Booted, End, bars, config_space};
+
+fn boot(entry: &str) -> Booted {
+    Boot::shipped().entry(entry).unwrap().append("firstlight.expect.gpus=0").run().unwrap()
+}
+
+#[track_caller]
+fn handed_over(booted: &Booted) {
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("demo workload: done");
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn default_validates_at_standard_level() {
+    let booted = boot("default");
+    handed_over(&booted);
+    booted.says("level standard");
+    booted.says("6 of 6 required words");
+}
+
+#[test]
+fn pt_has_the_other_kernel_and_expects_it() {
+    let booted = boot("pt");
+    handed_over(&booted);
+    booted.says("3 of 3 required words");
+}
+
+#[test]
+fn quick_and_full_change_the_level() {
+    for level in ["quick", "full"] {
+        let booted = boot(level);
+        handed_over(&booted);
+        booted.says(&format!("level {level}"));
+    }
+}
+
+/// That a framebuffer on a GPU goes is `screen`'s own test; here it counts that the word is understood.
+#[test]
+fn headless_boots_where_there_is_no_screen_at_all() {
+    handed_over(&boot("headless"));
+}
+
+/// Firmware that left ACS on and BAR1 small, on two ports with a GPU each.
+fn left_by_firmware(entry: &str) -> Booted {
+    let mut topology = Topology::new();
+    for slot in 1..=2 {
+        let port = topology.root_port(slot, "fw=0x1d");
+        topology.gpu(port, "");
+    }
+    // room for both to grow
+    topology.parameter("window=0x2000000000");
+    Boot::shipped()
+        .entry(entry)
+        .unwrap()
+        .fakepci(&topology)
+        .unwrap()
+        .append("firstlight.driver.load=false")
+        .workload(&[bars::KEEP, config_space::KEEP].concat())
+        .whatever_the_verdict()
+        .run()
+        .unwrap()
+}
+
+const PORTS: [&str; 2] = ["0001:00:01.0", "0001:00:02.0"];
+const GPUS: [&str; 2] = ["0001:01:00.0", "0001:02:00.0"];
+
+/// How many registers and BARs the pass changed or tried to.
+fn journalled(booted: &Booted) -> usize {
+    let Some(journal) = booted.find("firstlight/fabric.json") else { return 0 };
+    let journal: serde_json::Value = serde_json::from_slice(journal).unwrap();
+    ["entries", "bars"].iter().filter_map(|list| journal[*list].as_array()).map(Vec::len).sum()
+}
+
+#[test]
+fn firmware_writes_nothing_and_tells_what_firmware_left() {
+    let booted = left_by_firmware("firmware");
+    for port in PORTS {
+        assert_eq!(booted.acs_control(port), 0x1d, "{port}\n{booted}");
+    }
+    for gpu in GPUS {
+        assert!(booted.bar1(gpu).is(256 << 20), "{:x?}\n{booted}", booted.bar1(gpu));
+    }
+    assert_eq!(journalled(&booted), 0, "{booted}");
+    let report = booted.report();
+    for port in PORTS {
+        assert_eq!(report.device(port)["acs"]["ctrl"], 0x1d);
+    }
+    assert_eq!(report.outcome("cmdline"), "not-applicable", "{}", report.0);
+}
+
+/// Also the proof that the boot above would have noticed.
+#[test]
+fn default_changes_what_firmware_left() {
+    let booted = left_by_firmware("default");
+    for port in PORTS {
+        assert_eq!(booted.acs_control(port), 0, "{port}\n{booted}");
+    }
+    for gpu in GPUS {
+        assert!(booted.bar1(gpu).is(32 << 30), "{:x?}\n{booted}", booted.bar1(gpu));
+    }
+    assert_eq!(journalled(&booted), 2, "{booted}");
+}

@@ -1,0 +1,136 @@
+//! Does each medium boot to a hand-over, and does the stick keep the report?
+
+use harness::medium::MAC;
+use harness::serve::Served;
+use harness::stick::{DATA, SYSTEM, Stick};
+use harness::{Boot, Booted, End, Image, Medium};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::Duration;
+
+/// An emulated network card and firmware take their time.
+const DEADLINE: Duration = Duration::from_secs(400);
+
+fn boot(medium: Medium) -> Boot {
+    Boot::shipped().memory(2048).from(medium).deadline(DEADLINE)
+}
+
+#[track_caller]
+fn handed_over(booted: &Booted) {
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("demo workload: done");
+    booted.ended(&End::PowerOff);
+}
+
+/// The one report on the stick.
+#[track_caller]
+fn report(stick: &Stick, booted: &Booted) -> Value {
+    let reports = stick.list(DATA, "reports").unwrap();
+    let [name] = &reports[..] else { panic!("{reports:?} instead of one report\n{booted}") };
+    assert!(name.starts_with("000001-") && name.ends_with("-PASS.json"), "{name}");
+    serde_json::from_slice(&stick.get(DATA, &format!("reports/{name}")).unwrap()).unwrap()
+}
+
+fn words(report: &Value) -> Vec<&str> {
+    report["machine"]["cmdline"].as_str().unwrap().split_whitespace().collect()
+}
+
+#[test]
+fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Stick::shipped(dir.path()).unwrap();
+    stick.put(DATA, "config.toml", "[expect]\ngpus = 0\n[validate]\nlevel = \"quick\"\n").unwrap();
+    let booted = boot(Medium::Stick(stick.path().into())).run().unwrap();
+    handed_over(&booted);
+    // The menu, and what is not yet booted by itself.
+    for [id, ..] in Image::shipped().entries().unwrap() {
+        booted.says(&format!("({id}: "));
+    }
+    booted.says("kept as reports/000001-");
+    let report = report(&stick, &booted);
+    assert_eq!((&report["verdict"], &report["level"]), (&"PASS".into(), &"quick".into()), "{booted}");
+    let words = words(&report);
+    assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
+}
+
+#[test]
+fn another_entry_of_the_stick_boots_its_own_kernel_and_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Stick::shipped(dir.path()).unwrap();
+    stick.put(DATA, "config.toml", "[expect]\ngpus = 0\n").unwrap();
+    stick.put(SYSTEM, "loader/loader.conf", "timeout 0\ndefault firstlight.efi@pt\n").unwrap();
+    let booted = boot(Medium::Stick(stick.path().into())).run().unwrap();
+    handed_over(&booted);
+    let report = report(&stick, &booted);
+    let words = words(&report);
+    for word in ["iommu=pt", "firstlight.fabric.iommu=pt", "firstlight.booted_from=stick"] {
+        assert!(words.contains(&word), "no {word} in {words:?}");
+    }
+}
+
+/// The folder, as a server may have it: everything in it, and settings for one node.
+fn served(dir: &Path, node: &str) -> Served {
+    let folder = dir.join("pxe");
+    fs::create_dir_all(folder.join("node")).unwrap();
+    let pxe = fs::canonicalize(Image::shipped().pxe().unwrap()).unwrap();
+    for entry in fs::read_dir(&pxe).unwrap().map(|e| e.unwrap()).filter(|e| e.path().is_file()) {
+        symlink(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    fs::write(folder.join("node").join(format!("{MAC}.ipxe")), format!("#!ipxe\n{node}\n")).unwrap();
+    Served::folder(&folder).unwrap()
+}
+
+/// Boots at once, and expects no GPU.
+const NODE: &str = "set wait 1\nset words firstlight.expect.gpus=0 panic=-1";
+
+#[test]
+fn bios_boots_the_menu_over_http_with_the_nodes_own_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = served(dir.path(), &format!("{NODE} firstlight.network.hostname=node-7\nset entry quick"));
+    let booted = boot(Medium::IpxeBios(served.url("boot.ipxe"))).run().unwrap();
+    handed_over(&booted);
+    booted.says("level quick");
+    booted.says("node-7, ");
+}
+
+/// UEFI firmware's PXE, which gets ipxe.efi; beside that lies where it goes on, since QEMU's DHCP server cannot
+/// tell iPXE from firmware.
+fn uefi_pxe(dir: &Path, served: &Served) -> Medium {
+    let tftp = dir.join("tftp");
+    fs::create_dir(&tftp).unwrap();
+    fs::copy(Image::shipped().pxe().unwrap().join("ipxe.efi"), tftp.join("ipxe.efi")).unwrap();
+    fs::write(tftp.join("autoexec.ipxe"), format!("#!ipxe\ndhcp\nchain {}\n", served.url("boot.ipxe")))
+        .unwrap();
+    Medium::UefiPxe(tftp, "ipxe.efi".into())
+}
+
+#[test]
+fn uefi_gets_ipxe_by_tftp_and_the_rest_over_http() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = served(dir.path(), &format!("{NODE}\nset entry headless"));
+    let booted = boot(uefi_pxe(dir.path(), &served)).run().unwrap();
+    handed_over(&booted);
+}
+
+#[test]
+fn uefi_boots_the_unified_image_over_http() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = served(dir.path(), NODE);
+    let medium = Medium::UefiHttp(served.url("firstlight.efi"));
+    let booted = boot(medium).append("firstlight.expect.gpus=0").run().unwrap();
+    handed_over(&booted);
+    booted.says("level standard");
+}
+
+#[test]
+fn an_entry_that_does_not_exist_is_told_and_not_replaced_by_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = served(dir.path(), &format!("{NODE}\nset entry quik"));
+    let said = "there is no entry quik; allowed: default pt firmware headless quick full";
+    let medium = uefi_pxe(dir.path(), &served);
+    let booted = boot(medium).stop_after(said, Duration::from_secs(3)).run().unwrap();
+    booted.ended(&End::StillRunning);
+    booted.never_says("firstlight-init");
+}
