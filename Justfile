@@ -16,6 +16,21 @@ boot *words: image
 image:
     @image/build.sh
 
+# Build what is stale, and from the image the boot media: USB image and folder for the network (target/image/media).
+[group('use')]
+media: image
+    @image/media.sh
+
+# Write the USB image to a stick, after asking, and read it back: usb DEVICE [--yes].
+[group('use')]
+usb *words: media
+    @image/usb.sh "$@"
+
+# Make the folder for network boot; with --serve INTERFACE [--proxy] also serve it to the nodes there.
+[group('use')]
+pxe *words: media
+    @image/pxe.sh "$@"
+
 # Build the two binaries for this host only (target/release).
 [group('use')]
 binaries:
@@ -34,7 +49,7 @@ lint:
 # Tests that need no image.
 [group('check')]
 unit:
-    cargo test --locked -p firstlight -p firstlight-init -p simgpu-model -p simgpu-cuda
+    cargo test --locked -p firstlight -p firstlight-init -p simgpu-model -p simgpu-cuda -p simgpu-nccl
     cargo test --locked -p firstlight-tests --test house --test kernel_config --test kernels --test hardware
 
 # Each parser of hostile input, fuzzed for some seconds.
@@ -44,7 +59,7 @@ fuzz:
 
 # The shipped image in QEMU: faults, policies, hand-overs.
 [group('check')]
-boots: image
+boots: media
     tests/fakepci/build.sh
     cargo test --locked -p firstlight-tests -- --test-threads=2
 
@@ -63,6 +78,11 @@ deny:
 bench-boot runs="5": image
     cargo run --release --locked -p firstlight-tests --bin bench-boot -- {{runs}}
 
+# From the firmware's start to the verdict: USB and UEFI HTTP boot against the direct boot of the same run.
+[group('measure')]
+bench-media runs="3": media
+    cargo run --release --locked -p firstlight-tests --bin bench-media -- {{runs}}
+
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]
 hardware *words: binaries
@@ -75,10 +95,15 @@ hardware-line libraries level="standard": image
     cargo run --release --locked -p firstlight-tests --bin unpack-image -- target/line
     tests/hardware/whole-line.sh target/line "{{libraries}}" "{{level}}"
 
-# Faults between the validator and this machine's real driver: each must get its verdict (gcc, 2 GPUs).
+# Faults between the validator and this machine's real driver and NCCL: each must get its verdict (gcc, 2 GPUs).
 [group('measure')]
-hardware-faults libraries: binaries
-    tests/hardware/faults/run.sh target/release/firstlight "{{libraries}}"
+hardware-faults libraries nccl="" *faults: binaries
+    tests/hardware/faults/run.sh target/release/firstlight "$@"
+
+# NCCL's tests leave nothing behind, killed or not, and foreign settings change no arm (as root, 2 GPUs).
+[group('measure')]
+hardware-nccl libraries level="standard": binaries
+    tests/hardware/nccl.sh target/release/firstlight "{{libraries}}" "{{level}}"
 
 # Compile the GPU kernels into validator/kernels/images; with --check only compare (115 MB of compilers, once).
 [group('maintain')]

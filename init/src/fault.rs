@@ -3,8 +3,7 @@
 
 use crate::child::Request;
 use crate::console::Console;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
 
@@ -80,16 +79,10 @@ impl Fault {
     }
 }
 
-/// Says the last words everywhere they may survive: consoles, kernel log, boot.log, and the
-/// firmware's store by /dev/pmsg0.
+/// Says the last words on consoles, in the kernel log and in boot.log. The firmware's store gets them
+/// by a child (`stages::last_boot`).
 pub fn say(console: &Console, fault: &Fault) {
-    let pmsg = OpenOptions::new().write(true).open("/dev/pmsg0");
-    for line in fault.last_words() {
-        console.last_words(&line);
-        if let Ok(mut pmsg) = pmsg.as_ref() {
-            let _full = writeln!(pmsg, "firstlight: {line}");
-        }
-    }
+    fault.last_words().iter().for_each(|line| console.last_words(line));
 }
 
 static PANIC: Mutex<Option<String>> = Mutex::new(None);

@@ -23,6 +23,8 @@ pub struct Machine {
     pub on_fault: Action,
     /// Whether the verdict was told: it is told once.
     pub announced: bool,
+    /// What came of bringing the network up, once that was tried: what is up, or why nothing is.
+    pub network: Option<Result<String, String>>,
     /// How long the kernel took to unpack the initrd, when its log says so.
     pub initrd: Option<Duration>,
     /// The driver's devices, open so that the GPUs stay initialised. Never closed: that can hang.
@@ -39,8 +41,17 @@ impl Machine {
     pub fn new(console: Console) -> Result<Self, Fault> {
         let started = since_boot();
         let children = Children::new().map_err(Fault::Signals)?;
-        let (initrd, held) = (None, Vec::new());
-        Ok(Self { console, children, on_fault: Action::Hold, announced: false, initrd, held, started })
+        let (network, initrd, held) = (None, None, Vec::new());
+        Ok(Self {
+            console,
+            children,
+            on_fault: Action::Hold,
+            announced: false,
+            network,
+            initrd,
+            held,
+            started,
+        })
     }
 
     /// Runs a stage and prints its line.

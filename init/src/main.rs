@@ -10,7 +10,7 @@ use firstlight_init::handoff::{self, After, last};
 use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, lock_down, mounts, network, publish, screen, validate,
+    config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, screen, validate,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -66,6 +66,7 @@ fn process_one() -> ! {
 /// The boot.
 fn boot(m: &mut Machine) -> Result<After, Fault> {
     m.stage("mounts", mounts::prepare)?;
+    last_boot::tell(m)?;
     let config = m.stage("config", config::load)?;
     m.stage("screen", |m| screen::settle(m, &config))?;
     let fabric = m.stage("fabric", |m| fabric::fix(m, &config.validator))?;
@@ -91,7 +92,8 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
         publish::withdraw(&judgement);
         m.announce(&judgement);
     }
-    match fault {
+    let asked = last_boot::leave(m, fault).err();
+    match asked.as_ref().unwrap_or(fault) {
         Fault::Asked(Request::Reboot) => return After::Reboot,
         Fault::Asked(Request::PowerOff) => return After::PowerOff,
         _ => info!("policy    on_error = {}", m.on_fault),

@@ -24,10 +24,22 @@ pub const DRIVER_IMAGE: &str = "/usr/lib/firstlight/driver.squashfs";
 pub const BOOT_LOG: &str = "/run/firstlight/boot.log";
 /// A copy of the data partition's config.toml.
 pub const PARTITION_CONFIG: &str = "/run/firstlight/partition-config.toml";
+/// Copies of what its config.d has for this node.
+pub const PARTITION_CONFIG_D: &str = "/run/firstlight/partition-config.d";
+/// What the kernel word `firstlight.config=` names.
+pub const REMOTE_CONFIG_D: &str = "/run/firstlight/remote-config.d";
+/// What the firmware's store had of earlier boots.
+pub const LAST_BOOT: &str = "/run/firstlight/last-boot";
+/// The kernel's view of that store.
+pub const PSTORE: &str = "/sys/fs/pstore";
+/// Is there where the firmware is EFI.
+pub const EFI: &str = "/sys/firmware/efi";
 /// The first configuration layer.
 pub const CONFIG: &str = "/etc/firstlight/config.toml";
 /// The folder of the second.
 pub const CONFIG_D: &str = "/etc/firstlight/config.d";
+/// Where programs look for name servers.
+pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// NCCL's own configuration.
 pub const NCCL_CONF: &str = "/etc/nccl.conf";
 /// The validator.

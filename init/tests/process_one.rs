@@ -34,7 +34,10 @@ mod tests {
         let out = fs::read_to_string(m.path("stdout.txt")).unwrap();
         assert_eq!(scraper_lines(&out), scraper_lines(&console), "{out}");
         assert_eq!(verdict["bound_to"], json!({ "kernel": "k" }));
-        assert_eq!(fs::read_to_string(m.path("etc/nccl.conf")).unwrap(), "NCCL_DEBUG=WARN\n");
+        assert_eq!(
+            fs::read_to_string(m.path("etc/nccl.conf")).unwrap(),
+            "# firstlight: a reason\nNCCL_DEBUG=WARN\n"
+        );
         let calls = fs::read_to_string(m.path("run-outside/calls")).unwrap();
         let with = "--config /etc/firstlight/config.toml --set validate.level=quick";
         assert_eq!(
@@ -151,10 +154,42 @@ mod tests {
             .workload("echo p2p off $NCCL_P2P_DISABLE; cat /run/firstlight/env")
             .cmdline("firstlight.policy.on_fail=workload-without-p2p");
         let (_, m, console) = m.boot().down();
-        assert!(console.contains("p2p off 1\nNCCL_DEBUG=WARN\nNCCL_P2P_DISABLE=1\n"), "{console}");
+        let why = "the verdict is FAIL, and the policy for it workload-without-p2p";
+        let env = format!("p2p off 1\n# a reason\nNCCL_DEBUG=WARN\n# {why}\nNCCL_P2P_DISABLE=1\n");
+        assert!(console.contains(&env), "{console}");
         let conf = fs::read_to_string(m.path("etc/nccl.conf")).unwrap();
-        assert_eq!(conf, "NCCL_DEBUG=WARN\nNCCL_P2P_DISABLE=1\n");
+        let ours = "# firstlight: a reason\nNCCL_DEBUG=WARN\n";
+        assert_eq!(conf, format!("{ours}# firstlight: {why}\nNCCL_P2P_DISABLE=1\n"));
         assert!(!is_validated(&m));
+    }
+
+    /// The figures that NCCL's own documents ask for; its `hostHash` is made of host name and boot id.
+    #[test]
+    fn validator_and_workload_get_what_nccl_needs_of_the_machine() {
+        let needs = "echo needs files $(ulimit -n) most $(ulimit -H -n) locked $(ulimit -l) stack $(ulimit -s) \
+                     host $(uname -n) loopback $(grep -c 127.0.0.1 /proc/net/fib_trie) \
+                     boot $(wc -c < /proc/sys/kernel/random/boot_id) shm $(stat -f -c %T /dev/shm) \
+                     net $(ls -d /sys/class/net/lo) half $(($(stat -f -c '%b * %S' /dev/shm) * 2 / 1024)) \
+                     memory $(sed -n 's/MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo)";
+        let m = Machine::new(&format!("{needs}\n{PASS}"), CONFIG).workload(needs);
+        let (_, _, console) = m.boot().down();
+        let said: Vec<_> = console.lines().filter(|l| l.starts_with("needs ")).collect();
+        assert_eq!(said.len(), 2, "{console}");
+        for line in said {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let word = |name: &str| words[words.iter().position(|w| *w == name).unwrap() + 1];
+            let number = |name| word(name).parse::<u64>().unwrap_or_else(|_| panic!("{name}: {line}"));
+            // Whoever may not raise a limit says so; the shipped image's are asserted where it boots.
+            let stays = |limit: &str| console.contains(&format!("the limit of {limit} stays: "));
+            let files = number("files") >= 65_536 && number("most") >= 524_288;
+            assert!(files != stays("open files"), "{line}");
+            assert!((word("locked") == "unlimited") != stays("locked memory"), "{line}");
+            assert_eq!((number("stack"), stays("stack")), (64 << 10, false), "{line}");
+            assert!(word("host") == "firstlight" && number("loopback") > 0 && number("boot") == 37, "{line}");
+            assert!(word("shm") == "tmpfs" && word("net") == "/sys/class/net/lo", "{line}");
+            let (half, memory) = (number("half"), number("memory"));
+            assert!(half.abs_diff(memory) < memory / 50, "/dev/shm is not half of the memory: {line}");
+        }
     }
 
     #[test]
@@ -362,11 +397,46 @@ mod tests {
         let words = format!("firstlight.report.partition=/dev/{}", disk.name);
         let (down, _, console) = Machine::new(PASS, CONFIG).device(&disk.name).cmdline(&words).boot().down();
         assert_eq!(down, Down::Rebooted, "{console}");
-        assert!(console.contains("one from the data partition"), "{console}");
-        assert!(
-            console.contains("publish   kept as reports/000001-20261120T100000Z-PASS.json "),
-            "{console}"
-        );
+        assert!(console.contains("some from the data partition"), "{console}");
+        assert!(console.contains("publish   kept as reports/000001-PASS.json "), "{console}");
+    }
+
+    #[test]
+    fn a_file_that_is_named_after_no_node_stops_the_boot() {
+        let content = tempfile::tempdir().unwrap();
+        fs::create_dir(content.path().join("config.d")).unwrap();
+        fs::write(content.path().join("config.d/mac-5254.toml"), "[policy]\non_pass = \"reboot\"\n").unwrap();
+        let disk = Disk::of(content.path());
+        let words = format!("firstlight.report.partition=/dev/{}", disk.name);
+        let (_, _, console) = Machine::new(PASS, CONFIG).device(&disk.name).cmdline(&words).boot().down();
+        let line =
+            "config.d/mac-5254.toml: a name of no node, allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
+        assert!(console.lines().any(|l| l.starts_with("ERROR") && l.contains(line)), "{console}");
+    }
+
+    #[test]
+    fn a_report_that_is_to_be_sent_without_a_network_is_not_even_tried() {
+        let words = "firstlight.report.url=http://192.0.2.1/r firstlight.network.timeout_s=1";
+        let (down, m, console) = Machine::new(PASS, CONFIG).workload("exit 0").cmdline(words).boot().down();
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        assert!(console.contains("network   firstlight, warning: no network: no network card"), "{console}");
+        let calls = fs::read_to_string(m.path("run-outside/calls")).unwrap();
+        let want = "publish /run/firstlight/report.json --verdict PASS --keep 20 --url http://192.0.2.1/r \
+                    --timeout 60 --offline no network: no network card\n";
+        assert!(calls.ends_with(want), "{calls}");
+        assert!(console.contains("post      sent to nobody"), "{console}");
+    }
+
+    #[test]
+    fn a_layer_that_cannot_be_fetched_stops_the_boot_with_one_line() {
+        let sum = "0".repeat(64);
+        let words =
+            format!("firstlight.network.timeout_s=1 firstlight.config=http://192.0.2.1/n.toml#sha256={sum}");
+        let (down, _, console) = Machine::new(PASS, CONFIG).cmdline(&words).boot().down();
+        assert_eq!(down, Down::Rebooted, "{console}");
+        let line =
+            "ERROR     INIT-CONFIG: kernel word firstlight.config: http://192.0.2.1/n.toml: no network: ";
+        assert_eq!(console.matches(line).count(), 1, "{console}");
     }
 
     #[test]
@@ -375,7 +445,9 @@ mod tests {
         for folder in ["sbin", "bin", "etc"] {
             fs::create_dir(root.path().join(folder)).unwrap();
         }
-        fs::write(root.path().join("etc/nccl.conf"), "NCCL_P2P_DISABLE=0\nNCCL_SITE=1\n").unwrap();
+        // What an earlier boot handed over, and what the site wrote.
+        let old = "NCCL_P2P_DISABLE=0\nNCCL_SITE=1\n# firstlight: was fast\nNCCL_P2P_LEVEL=SYS\n";
+        fs::write(root.path().join("etc/nccl.conf"), old).unwrap();
         // The new init is init again: that it finds no configuration proves that its / is another.
         let disk = Disk::of(&new_root(root.path()));
         let m = Machine::new("report FAIL fail\nexit 1", CONFIG).device(&disk.name).cmdline(&format!(
@@ -396,7 +468,11 @@ mod tests {
         let device = format!("/dev/{}", disk.name);
         let conf = Command::new("debugfs").args(["-R", "cat /etc/nccl.conf", &device]).output().unwrap();
         let conf = String::from_utf8(conf.stdout).unwrap();
-        assert_eq!(conf, "NCCL_SITE=1\nNCCL_DEBUG=WARN\nNCCL_P2P_DISABLE=1\n");
+        assert_eq!(
+            conf,
+            "NCCL_SITE=1\n# firstlight: a reason\nNCCL_DEBUG=WARN\n\
+             # firstlight: the verdict is FAIL, and the policy for it workload-without-p2p\nNCCL_P2P_DISABLE=1\n"
+        );
     }
 
     /// Puts init and the C library it needs into the folder.

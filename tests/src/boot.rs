@@ -6,6 +6,7 @@ use crate::booted::{Booted, End};
 use crate::error::{Error, Result};
 use crate::fakepci::Topology;
 use crate::image::Image;
+use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::Overlay;
 use crate::qemu::{Event, Qemu};
 use crate::recover;
@@ -26,6 +27,8 @@ enum Act {
     CtrlAltDel,
     PowerButton,
     Type(String),
+    /// Pull the device of this id, so much later.
+    Unplug(String, Duration),
     /// Let it run on so long, then stop it.
     StopAfter(Duration),
 }
@@ -40,7 +43,9 @@ pub struct Boot {
     overlay: Overlay,
     memory_mib: u32,
     cpus: u32,
-    uki: bool,
+    entry: Option<[String; 4]>,
+    medium: Medium,
+    within: Vec<String>,
     recover: bool,
     acts: Vec<(String, Act)>,
     deadline: Duration,
@@ -57,7 +62,9 @@ impl Boot {
             overlay: Overlay::new(),
             memory_mib: 1024,
             cpus: 1,
-            uki: false,
+            entry: None,
+            medium: Medium::Direct,
+            within: Vec::new(),
             recover: false,
             acts: Vec::new(),
             deadline: DEADLINE,
@@ -73,6 +80,26 @@ impl Boot {
     /// Adds a device, as QEMU's `-device` takes it.
     pub fn device(self, device: &str) -> Self {
         self.qemu(&["-device", device])
+    }
+
+    /// Adds a network card on a QEMU network such as `user` or `hubport,hubid=1`, where nobody answers.
+    pub fn card(self, network: &str, mac: &str) -> Self {
+        let id = format!("net{}", self.args.len());
+        let device = format!("virtio-net-pci,netdev={id},mac={mac}");
+        self.qemu(&["-netdev", &format!("{network},id={id}"), "-device", &device])
+    }
+
+    /// Adds UEFI firmware, whose variables lie in `variables` and stay there.
+    ///
+    /// # Errors
+    /// When they can neither be found nor made.
+    pub fn with_firmware(self, variables: &Path) -> Result<Self> {
+        if !variables.exists() {
+            fs::copy(FIRMWARE_VARIABLES, variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
+        }
+        let code = format!("if=pflash,format=raw,unit=0,readonly=on,file={FIRMWARE}");
+        let own = format!("if=pflash,format=raw,unit=1,file={}", variables.display());
+        Ok(self.qemu(&["-drive", &code, "-drive", &own]))
     }
 
     /// Adds any words to QEMU's command line.
@@ -134,10 +161,33 @@ impl Boot {
         Ok(self.append(&format!("rdinit=/t/init {}", topology.word())))
     }
 
-    /// Boots the unified image through UEFI firmware instead of kernel and initrd. Words and overlay
-    /// cannot be given to it.
-    pub fn through_firmware(mut self) -> Self {
-        self.uki = true;
+    /// Boots this boot entry of the image: its kernel and its words.
+    ///
+    /// # Errors
+    /// When the image has no such entry.
+    pub fn entry(mut self, id: &str) -> Result<Self> {
+        let found = self.image.entries()?.into_iter().find(|entry| entry[0] == id);
+        let why = || Error::Archive { what: "firstlight.entries", why: format!("has no {id}") };
+        self.entry = Some(found.ok_or_else(why)?);
+        Ok(self)
+    }
+
+    /// Boots from this medium instead of kernel and initrd. An overlay cannot be given to it, and words only
+    /// where UEFI firmware starts the unified image; the words that ship are the medium's own.
+    pub fn from(mut self, medium: Medium) -> Self {
+        self.medium = medium;
+        self
+    }
+
+    /// Runs QEMU through this program, which must become QEMU: `nsenter`, for one.
+    pub fn within(mut self, program: &[&str]) -> Self {
+        self.within = program.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Waits this long at most.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
         self
     }
 
@@ -161,6 +211,11 @@ impl Boot {
     /// Presses the power button once the console says `text`.
     pub fn power_button_at(self, text: &str) -> Self {
         self.act(text, Act::PowerButton)
+    }
+
+    /// Pulls the device of this id `linger` after the console says `text`.
+    pub fn unplug_after(self, text: &str, id: &str, linger: Duration) -> Self {
+        self.act(text, Act::Unplug(id.to_owned(), linger))
     }
 
     /// Types `line` and Enter on the serial console once it says `text`.
@@ -189,13 +244,21 @@ impl Boot {
         let mut args = self.args.clone();
         args.extend(["-m".into(), self.memory_mib.to_string().into()]);
         args.extend(["-smp".into(), self.cpus.to_string().into()]);
-        args.extend(if self.uki { self.firmware(scratch.path())? } else { self.direct(scratch.path())? });
+        args.extend(match &self.medium {
+            Medium::Direct => self.direct(scratch.path())?,
+            Medium::DirectUefi => {
+                let mut both = self.medium.arguments(scratch.path(), "")?;
+                both.extend(self.direct(scratch.path())?);
+                both
+            }
+            medium => medium.arguments(scratch.path(), &self.words.join(" "))?,
+        });
         if self.recover {
             args.extend(recover::disk(&disk)?.map(OsString::from));
         }
         let _slot = Slot::take()?;
         let started = Instant::now();
-        let qemu = Qemu::start(scratch.path(), &args)?;
+        let qemu = Qemu::start(scratch.path(), &self.within, &args)?;
         let (end, console) = Watch::new(self.acts, self.deadline).follow(qemu, scratch.path())?;
         let files = if self.recover { recover::read(&disk)? } else { Vec::new() };
         Ok(Booted::new(console, end, files, started.elapsed()))
@@ -208,44 +271,24 @@ impl Boot {
         initrd.extend(self.overlay.cpio());
         let path = dir.join("initrd");
         fs::write(&path, initrd).map_err(Error::file("write", &path))?;
-        let kernel = self.image.kernel()?;
+        let (kernel, words) = match &self.entry {
+            Some([_, kernel, _, words]) if kernel == "pt" => (self.image.pt_kernel()?, words.clone()),
+            Some([.., words]) => (self.image.kernel()?, words.clone()),
+            None => (self.image.kernel()?, self.image.words()?),
+        };
         Ok(vec![
             "-kernel".into(),
             kernel.into(),
             "-initrd".into(),
             path.into(),
             "-append".into(),
-            format!("{} {}", self.image.words()?, self.words.join(" ")).into(),
-        ])
-    }
-
-    fn firmware(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let boot = dir.join("esp/EFI/BOOT");
-        fs::create_dir_all(&boot).map_err(Error::file("create", &boot))?;
-        let (uki, place) = (self.image.uki()?, boot.join("BOOTX64.EFI"));
-        fs::copy(&uki, &place).map_err(Error::file("copy", uki))?;
-        let variables = dir.join("variables");
-        fs::copy(FIRMWARE_VARIABLES, &variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
-        let flash = |unit: u8, rest: String| format!("if=pflash,format=raw,unit={unit},{rest}").into();
-        Ok(vec![
-            "-drive".into(),
-            flash(0, format!("readonly=on,file={FIRMWARE}")),
-            "-drive".into(),
-            flash(1, format!("file={}", variables.display())),
-            "-drive".into(),
-            format!("if=none,id=esp,format=raw,readonly=on,file=fat:{}", dir.join("esp").display()).into(),
-            "-device".into(),
-            "virtio-blk-pci,drive=esp,bootindex=1".into(),
+            format!("{words} {}", self.words.join(" ")).into(),
         ])
     }
 }
 
 /// Where the image has the validator.
 pub const VALIDATOR: &str = "usr/bin/firstlight";
-
-/// Debian's `ovmf` package.
-const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
-const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
 
 /// Follows a running machine: collects the console, acts on it, notices the end.
 struct Watch {
@@ -306,6 +349,11 @@ impl Watch {
                 Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
                 Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
                 Some((_, Act::Type(line))) => qemu.type_text(&line)?,
+                Some((_, Act::Unplug(id, linger))) => {
+                    // What the console says meanwhile waits in its channel.
+                    std::thread::sleep(linger);
+                    qemu.monitor.unplug(&id)?;
+                }
                 Some((_, Act::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
                 None => {}
             }

@@ -56,6 +56,44 @@ impl Image {
         Ok(fs::read_to_string(&path).map_err(Error::file("read", path))?.trim().to_owned())
     }
 
+    /// The boot entries, as the image has them: id, kernel, title, kernel words.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or why they could not be read.
+    pub fn entries(&self) -> Result<Vec<[String; 4]>> {
+        let path = self.part("firstlight.entries")?;
+        let text = fs::read_to_string(&path).map_err(Error::file("read", path))?;
+        let entry = |line: &str| {
+            let parts: Vec<_> = line.split('\t').map(str::to_owned).collect();
+            parts.try_into().map_err(|_| Error::Archive { what: "firstlight.entries", why: line.to_owned() })
+        };
+        text.lines().map(entry).collect()
+    }
+
+    /// The kernel of flavour `pt`.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn pt_kernel(&self) -> Result<PathBuf> {
+        self.part("firstlight-pt.vmlinuz")
+    }
+
+    /// The folder for nodes that boot over the network.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn pxe(&self) -> Result<PathBuf> {
+        built(self.0.join("../media/pxe"), "media")
+    }
+
+    /// The image of a stick.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn usb(&self) -> Result<PathBuf> {
+        built(self.0.join("../media/firstlight-usb.img"), "media")
+    }
+
     /// Every file of the initrd with its hash, path, package and version.
     ///
     /// # Errors

@@ -31,13 +31,22 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
-    /// Starts QEMU with what every test machine has and `args`; `dir` takes its sockets.
-    pub(crate) fn start(dir: &Path, args: &[OsString]) -> Result<Self> {
+    /// Starts QEMU with what every test machine has and `args`; `dir` takes its sockets, `within` is a program
+    /// that becomes QEMU.
+    pub(crate) fn start(dir: &Path, within: &[String], args: &[OsString]) -> Result<Self> {
         let failed = |e: std::io::Error| Error::Program { program: PROGRAM.into(), why: e.to_string() };
         let socket = dir.join("qmp");
         let stderr_path = dir.join("stderr");
         let stderr = std::fs::File::create(&stderr_path).map_err(Error::file("create", &stderr_path))?;
-        let mut child = Command::new(PROGRAM)
+        let mut command = match within {
+            [] => Command::new(PROGRAM),
+            [program, words @ ..] => {
+                let mut command = Command::new(program);
+                command.args(words).arg(PROGRAM);
+                command
+            }
+        };
+        let mut child = command
             .args(standard(&socket))
             .args(args)
             .stdin(Stdio::piped())

@@ -48,6 +48,11 @@ impl Qmp {
         self.command(&json!({ "execute": "system_powerdown" }))
     }
 
+    /// Pulls a device that can be pulled, by its id.
+    pub(crate) fn unplug(&mut self, id: &str) -> io::Result<()> {
+        self.command(&json!({ "execute": "device_del", "arguments": { "id": id } }))
+    }
+
     /// Ends QEMU.
     pub(crate) fn quit(&mut self) -> io::Result<()> {
         self.command(&json!({ "execute": "quit" }))

@@ -1,6 +1,6 @@
 //! Does the workload get the machine as promised when process 1 stays to look after it?
 
-use harness::{Boot, End};
+use harness::{Boot, End, Medium};
 
 #[test]
 fn the_shipped_demo_runs_and_powers_off() {
@@ -29,6 +29,9 @@ grep '^SigBlk' /proc/self/status > /run/kept/blocked
 cat /proc/sys/kernel/modules_disabled > /run/kept/locked
 cat /etc/nccl.conf > /run/kept/nccl.conf
 ls /proc/self/fd > /run/kept/fds
+cat /proc/self/limits > /run/kept/limits
+df -k /dev/shm | tail -1 > /run/kept/shm
+sed -n 's/MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo > /run/kept/memory
 cat /sys/class/net/lo/operstate /sys/class/net/lo/flags > /run/kept/lo
 hostname > /run/kept/hostname
 touch /run/firstlight/mark && echo yes > /run/kept/writable";
@@ -47,7 +50,7 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert!(booted.find("firstlight/boot.log").is_some());
 
     let env = booted.text("kept/env");
-    for line in booted.text("firstlight/env").lines() {
+    for line in booted.text("firstlight/env").lines().filter(|l| !l.starts_with('#')) {
         assert!(env.lines().any(|l| l == line), "{line} is not in the workload's environment:\n{env}");
     }
     assert!(!booted.text("kept/nccl.conf").contains("P2P_DISABLE"));
@@ -60,6 +63,20 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert_eq!(booted.text("kept/locked"), "1", "modules can still be loaded");
     assert_eq!(booted.text("kept/writable"), "yes");
     assert!(booted.text("kept/lo").contains("0x9"), "loopback is not up: {}", booted.text("kept/lo"));
+    // What NCCL and NVIDIA's guides ask for.
+    let limits = booted.text("kept/limits");
+    for (limit, least) in [
+        ("Max locked memory", "unlimited unlimited"),
+        ("Max open files", "65536 524288"),
+        ("Max stack size", "67108864 unlimited"),
+    ] {
+        let line = limits.lines().find(|l| l.starts_with(limit)).unwrap_or_default();
+        let words: Vec<_> = line.trim_start_matches(limit).split_whitespace().take(2).collect();
+        assert_eq!(words.join(" "), least, "{limits}");
+    }
+    let shm: u64 = booted.text("kept/shm").split_whitespace().nth(1).unwrap().parse().unwrap();
+    let memory: u64 = booted.text("kept/memory").trim().parse().unwrap();
+    assert!((shm * 2).abs_diff(memory) < memory / 50, "/dev/shm has {shm} KiB of {memory}");
     // Standard input, output and error, and the folder that `ls` reads.
     assert_eq!(booted.text("kept/fds").lines().count(), 4, "{}", booted.text("kept/fds"));
     booted.ended(&End::PowerOff);
@@ -67,7 +84,8 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
 
 #[test]
 fn the_unified_image_boots_through_uefi_firmware() {
-    let booted = Boot::shipped().through_firmware().memory(2048);
+    let uki = harness::Image::shipped().uki().unwrap();
+    let booted = Boot::shipped().from(Medium::Disk(uki)).memory(2048);
     let booted = booted.stop_after("FIRSTLIGHT verdict=", std::time::Duration::from_secs(1)).run().unwrap();
     // Nobody told it that no GPU is expected: what it carries says nothing about the machine.
     assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");

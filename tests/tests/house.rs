@@ -84,7 +84,8 @@ fn system_calls_and_unsafe_stand_behind_one_door() {
     let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("init/src/sys")).collect();
     assert!(outside.is_empty(), "{outside:?}");
     let outside = naming("validator/src", &["unsafe ", "unsafe{", "unsafe("]);
-    let outside: Vec<_> = outside.iter().filter(|f| !f.starts_with("validator/src/gpu/cuda/")).collect();
+    let doors = ["validator/src/gpu/cuda/", "validator/src/gpu/nccl/"];
+    let outside: Vec<_> = outside.iter().filter(|f| !doors.iter().any(|d| f.starts_with(d))).collect();
     assert!(outside.is_empty(), "{outside:?}");
     // The one unsafe attribute: the program's entry before std's.
     let attributes = naming("init/src", &["#[unsafe("]);
@@ -98,6 +99,7 @@ const DOORS: &[&str] = &[
     "validator/src/config/layer.rs",
     "validator/src/pcie/journal.rs",
     "validator/src/cmd/",
+    "validator/src/publish/",
     "validator/src/run/",
 ];
 
@@ -119,6 +121,12 @@ fn cuda_and_nvml_stand_behind_one_door() {
     let naming = naming("validator/src", &["cudarc", "nvml_wrapper", "libloading"]);
     let outside: Vec<_> = naming.iter().filter(|f| !f.starts_with("validator/src/gpu/")).collect();
     assert!(outside.is_empty() && !naming.is_empty(), "{outside:?}");
+}
+
+#[test]
+fn http_stands_behind_one_door() {
+    let naming = naming("validator/src", &["ureq"]);
+    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/http.rs"]);
 }
 
 #[test]
@@ -326,7 +334,18 @@ fn every_parser_of_hostile_input_has_a_fuzz_target() {
         rust_files("tests/fuzz/targets").into_iter().map(PathBuf::from).collect();
     let names: Vec<_> =
         targets.iter().map(|t| t.file_stem().unwrap().to_string_lossy().into_owned()).collect();
-    for parser in ["config_space", "cmdline", "toml", "kmsg", "modules_dep", "modinfo", "driver_files"] {
+    let parsers = [
+        "config_space",
+        "cmdline",
+        "toml",
+        "kmsg",
+        "modules_dep",
+        "modinfo",
+        "driver_files",
+        "nccl_log",
+        "nccl_dump",
+    ];
+    for parser in parsers {
         assert!(names.iter().any(|n| n.starts_with(parser)), "no target for {parser} among {names:?}");
     }
     let manifest = text("tests/fuzz/Cargo.toml");

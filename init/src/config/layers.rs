@@ -68,7 +68,7 @@ impl Merged {
             self.note_timeout(path, text.parse().ok());
         } else if keys::SECTIONS.contains(&section) && !rest.is_empty() {
             self.add_own_word(&place, section, path, text);
-        } else if path != super::origin::WORD {
+        } else if path != super::origin::WORD && path != super::remote::WORD {
             self.refuse(&place, path, "that name", &format!("sections {}", keys::SECTIONS_TEXT));
         }
     }
@@ -79,6 +79,13 @@ impl Merged {
         let (Some(at), Some(known)) = (at, keys::find(key)) else { return };
         let entry = self.entries.swap_remove(at);
         self.refuse(&entry.place, key, &entry.value.to_string(), known.allowed);
+    }
+
+    /// Reports a value that is impossible together with others, with what would be possible.
+    pub fn refuse_as(&mut self, key: &str, allowed: &str) {
+        let Some(at) = self.entries.iter().position(|entry| entry.key == key) else { return };
+        let entry = self.entries.swap_remove(at);
+        self.refuse(&entry.place, key, &entry.value.to_string(), allowed);
     }
 
     /// Reports anything else.

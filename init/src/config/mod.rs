@@ -5,8 +5,11 @@ pub mod cmdline;
 pub mod error;
 pub mod keys;
 pub mod layers;
+pub mod mac;
+pub mod node;
 mod origin;
 mod read;
+pub mod remote;
 pub mod types;
 pub mod values;
 
@@ -72,10 +75,16 @@ fn typed(m: &mut Merged, files: &[File], words: &[Word]) -> Config {
         m.refuse(&place, origin::WORD, &format!("\"{read}\""), "stick, network");
         Origin::Stick
     });
+    let remote = remote::Remote::of(words).unwrap_or_else(|read| {
+        let place = format!("kernel word firstlight.{}", remote::WORD);
+        m.refuse(&place, remote::WORD, &format!("\"{read}\""), remote::ALLOWED);
+        None
+    });
     let hostname = words.iter().rev().find(|w| w.name == "hostname").and_then(|w| w.value.as_deref());
     Config {
         driver: read::driver(m),
-        network: read::network(m, hostname),
+        network: read::network(m, hostname, read::Card::booted_from(words), remote.is_some()),
+        remote,
         policy: read::policy(m),
         workload: read::workload(m),
         report: read::report(m),

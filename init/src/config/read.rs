@@ -1,8 +1,11 @@
 //! Builds the typed configuration from the merged layers, with the defaults. What is impossible
 //! only together with something else (a mode without what it needs) is found here.
 
+use super::cmdline::Word;
 use super::keys;
 use super::layers::Merged;
+use super::mac::Mac;
+pub(super) use super::types::Card;
 use super::types::{
     Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
     Serial, Workload, WorkloadMode,
@@ -70,11 +73,38 @@ pub(super) fn driver(m: &mut Merged) -> Driver {
     }
 }
 
-/// `[network]`; `word` is the kernel word `hostname=`.
-pub(super) fn network(m: &mut Merged, word: Option<&str>) -> Network {
+impl Card {
+    /// The kernel word `BOOTIF=`; one that is no Ethernet address says nothing about a card.
+    pub(super) fn booted_from(words: &[Word]) -> Self {
+        let word = words.iter().rev().find(|w| w.name == "BOOTIF").and_then(|w| w.value.as_deref());
+        word.and_then(Mac::of_bootif).map_or(Self::Any, Self::BootedFrom)
+    }
+}
+
+fn card(text: &str) -> Option<Card> {
+    Mac::read(text)
+        .filter(|_| text.contains(':'))
+        .map(Card::Mac)
+        .or_else(|| values::interface(text).map(Card::Name))
+}
+
+/// `[network]`; `word` is the kernel word `hostname=`, `booted_from` what `BOOTIF=` says. It is
+/// `needed` when a layer is to be fetched.
+pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, needed: bool) -> Network {
+    let sends = m.text("report.url").is_some_and(|url| !url.is_empty());
+    let asked = m.text("network.mode").map(str::to_owned);
+    let asked = match asked.as_deref() {
+        Some("none") if needed || sends => {
+            let why = if sends { "report.url" } else { "firstlight.config" };
+            m.refuse_as("network.mode", &format!("dhcp, static, because {why} needs a network"));
+            None
+        }
+        None if needed || sends => Some("dhcp"),
+        mode => mode,
+    };
     let address = m.parsed("network.address", values::address);
     let gateway = m.parsed("network.gateway", |text| text.parse::<std::net::IpAddr>().ok());
-    let mode = match (m.text("network.mode"), address) {
+    let mode = match (asked, address) {
         (Some("dhcp"), _) => NetworkMode::Dhcp,
         (Some("static"), Some((address, prefix))) => {
             if gateway.is_some_and(|g| g.is_ipv4() != address.is_ipv4()) {
@@ -89,12 +119,19 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>) -> Network {
         _ => NetworkMode::None,
     };
     let hostname = m.parsed("network.hostname", values::hostname);
+    let named = m.list("network.dns").unwrap_or_default();
+    let dns: Option<Vec<_>> = named.iter().map(|text| text.parse().ok()).collect();
+    if dns.is_none() {
+        m.refuse_entry("network.dns");
+    }
     Network {
         mode,
         hostname: hostname
             .or_else(|| word.and_then(values::hostname))
             .unwrap_or_else(|| "firstlight".to_owned()),
-        interface: m.parsed("network.interface", values::interface),
+        interface: m.parsed("network.interface", card).unwrap_or(booted_from),
+        dns: dns.unwrap_or_default(),
+        ca: m.parsed("network.ca", |path| path.starts_with('/').then(|| path.to_owned())),
         timeout: m.seconds("network.timeout_s", 30),
     }
 }
@@ -153,14 +190,14 @@ pub(super) fn workload(m: &mut Merged) -> Workload {
 
 /// `[report]`
 pub(super) fn report(m: &mut Merged) -> Report {
-    if m.text("report.url").is_some_and(|url| !url.is_empty()) {
-        m.refuse_entry("report.url");
-    }
+    let url = m.parsed("report.url", values::url);
+    let timeout = m.seconds("report.timeout_s", 60);
     let named = m.get("report.partition").is_some();
     let partition = m.parsed("report.partition", values::place);
     let default = || (!named).then(super::types::Place::usual);
     let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
-    Report { partition: partition.or_else(default), named, keep: keep.unwrap_or(20), config_read: false }
+    let (partition, keep) = (partition.or_else(default), keep.unwrap_or(20));
+    Report { partition, named, url, timeout, keep, config_read: false }
 }
 
 /// `[console]`

@@ -1,6 +1,6 @@
 //! The configuration as a whole.
 
-use super::types::{NetworkMode, OnExit, Place, Screen, WorkloadMode};
+use super::types::{Card, NetworkMode, OnExit, Place, Screen, WorkloadMode};
 use super::*;
 use cmdline::words;
 
@@ -52,7 +52,11 @@ fn a_mode_without_what_it_needs_is_refused() {
             "[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\ngateway = \"fd00::1\"\n",
             "network.gateway",
         ),
-        ("[report]\nurl = \"http://h/\"\n", "report.url"),
+        ("[report]\nurl = \"h/reports\"\n", "report.url"),
+        ("[report]\nurl = \"http://h/\"\n[network]\nmode = \"none\"\n", "network.mode"),
+        ("[network]\ndns = [\"ns1\"]\n", "network.dns"),
+        ("[network]\nca = \"ca.pem\"\n", "network.ca"),
+        ("[network]\ninterface = \"a:b\"\n", "network.interface"),
         ("[report]\npartition = \"sda1\"\n", "report.partition"),
         ("[console]\nserial = [\"tty S0\"]\n", "console.serial"),
         ("[driver]\nmodules = [\"../evil\"]\n", "driver.modules"),
@@ -89,6 +93,34 @@ fn a_broken_configuration_never_starts_the_workload() {
 fn an_empty_partition_means_none_and_no_error() {
     let c = built("[report]\npartition = \"\"\n", "").unwrap();
     assert_eq!(c.report.partition, None);
+}
+
+#[test]
+fn what_needs_a_network_gets_one_unless_a_layer_says_how() {
+    let url = "[report]\nurl = \"http://h/\"\n";
+    assert_eq!(built(url, "").unwrap().network.mode, NetworkMode::Dhcp);
+    let fixed = format!("{url}[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\n");
+    assert!(matches!(built(&fixed, "").unwrap().network.mode, NetworkMode::Static { .. }));
+    let word = format!("firstlight.config=http://h/x#sha256={}", "0".repeat(64));
+    let config = built("", &word).unwrap();
+    assert_eq!(
+        (config.network.mode, config.remote.unwrap().url),
+        (NetworkMode::Dhcp, "http://h/x".to_owned())
+    );
+    let lines = errors("", "firstlight.config=http://h/x");
+    assert!(lines[0].starts_with("kernel word firstlight.config: config: read \"http://h/x\", allowed: "));
+}
+
+#[test]
+fn the_card_is_the_one_that_is_named_else_the_one_booted_from_else_any() {
+    let (bootif, mac) = ("BOOTIF=01-52-54-00-12-34-57", |text| super::mac::Mac::read(text).unwrap());
+    let card = |text: &str, line: &str| built(text, line).unwrap().network.interface;
+    assert_eq!(card("", ""), Card::Any);
+    assert_eq!(card("", "BOOTIF=floppy"), Card::Any);
+    assert_eq!(card("", bootif), Card::BootedFrom(mac("52:54:00:12:34:57")));
+    assert_eq!(card("[network]\ninterface = \"eth1\"\n", bootif), Card::Name("eth1".into()));
+    let named = "[network]\ninterface = \"52:54:00:12:34:56\"\n";
+    assert_eq!(card(named, bootif), Card::Mac(mac("52:54:00:12:34:56")));
 }
 
 #[test]

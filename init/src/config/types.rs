@@ -1,19 +1,24 @@
 //! What the configuration becomes: one struct a section, with every key's meaning and default.
 //! This file is the reference of init's keys; `keys` has their spelling, `read` builds these.
 
+use super::mac::Mac;
+use super::remote::Remote;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// The whole configuration as init needs it. Layers, the later wins: `/etc/firstlight/config.toml`
-/// (must exist), `/etc/firstlight/config.d/*.toml` by name, `config.toml` on the data partition,
-/// kernel words `firstlight.SECTION.KEY=VALUE`.
+/// (must exist), `/etc/firstlight/config.d/*.toml` by name, what `firstlight.config=URL` names,
+/// `config.toml` on the data partition and what its `config.d` has for this node, kernel words
+/// `firstlight.SECTION.KEY=VALUE`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `[driver]`
     pub driver: Driver,
     /// `[network]`
     pub network: Network,
+    /// The kernel word `firstlight.config=`.
+    pub remote: Option<Remote>,
     /// `[policy]`
     pub policy: Policy,
     /// `[workload]`
@@ -45,14 +50,33 @@ pub struct Driver {
 /// `[network]`: init's own network, for the report and the workload. Loopback is always up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// `mode = "none"`
+    /// `mode = "none"`; `"dhcp"` when something needs a network and no layer names the mode.
     pub mode: NetworkMode,
     /// `hostname = "firstlight"`; the kernel word `hostname=` counts when the key is absent.
     pub hostname: String,
-    /// `interface = ""`: which; empty means the first one with a carrier.
-    pub interface: Option<String>,
+    /// `interface = ""`: which, by name or Ethernet address; empty means the one that the machine was
+    /// booted from (kernel word `BOOTIF=`), else the first one with a carrier.
+    pub interface: Card,
+    /// `dns = []`: name servers, in the place of those that DHCP tells.
+    pub dns: Vec<IpAddr>,
+    /// `ca = ""`: certificates that alone may vouch for https servers; without it those that browsers
+    /// know.
+    pub ca: Option<String>,
     /// `timeout_s = 30`: for the carrier and the address together.
     pub timeout: Duration,
+}
+
+/// Which network card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Card {
+    /// The first with a carrier.
+    Any,
+    /// By its interface's name.
+    Name(String),
+    /// By its Ethernet address.
+    Mac(Mac),
+    /// The one that the machine was booted from, by `BOOTIF=`.
+    BootedFrom(Mac),
 }
 
 /// How the network gets its address.
@@ -173,9 +197,13 @@ pub struct Report {
     pub partition: Option<Place>,
     /// Whether a layer names the partition.
     pub named: bool,
-    /// `keep = 20`: how many reports stay there, the newest.
+    /// `url = ""`: where the report is sent by POST, http or https.
+    pub url: Option<String>,
+    /// `timeout_s = 60`: for all tries to send it, and those that wait from earlier.
+    pub timeout: Duration,
+    /// `keep = 20`: how many reports stay on the partition, the newest, and how many unsent ones wait.
     pub keep: u16,
-    /// Whether the partition's `config.toml` was found and is one of the layers.
+    /// Whether the partition had anything that is one of the layers.
     pub config_read: bool,
 }
 

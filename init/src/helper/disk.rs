@@ -1,47 +1,91 @@
-//! The child that works on the data partition, in mounts of its own: when it ends, however it ends,
+//! The children that work on the data partition, in mounts of its own: when it ends, however it ends,
 //! nothing of the partition stays mounted.
 
-use super::{ABSENT, FINE, HAS_CONFIG, NO_FILE, say};
+use super::{ABSENT, FINE, HAS_CONFIG, NO_FILE, identity, say};
+use crate::config::node::{For, Identity, NAMES, meant};
 use crate::config::types::Place;
 use crate::config::values;
 use crate::disk::find::{Found, NotFound, find_waiting};
 use crate::disk::superblock::Kind;
 use crate::paths;
+use crate::read::read_at_most;
 use crate::sys::files::{self, Flags};
-use crate::write::{write_atomically, write_durably};
+use crate::write::write_atomically;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const AT: &str = "/run/firstlight/partition";
 
+/// No configuration is larger.
+const LARGEST: u64 = 1 << 20;
+
 pub(super) fn fetch_config(place: &str, wait_s: &str) -> Result<i32, String> {
     let wait = Duration::from_secs(wait_s.parse().map_err(|_| format!("{wait_s}: no seconds"))?);
     let Some(at) = mounted(place, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
-    let file = at.join("config.toml");
-    match fs::read(&file) {
-        Ok(bytes) => {
-            let to = paths::PARTITION_CONFIG;
-            write_atomically(Path::new(to), &bytes).map_err(|e| format!("{to}: {e}"))?;
-            Ok(FINE)
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(NO_FILE),
-        Err(e) => Err(format!("config.toml: {e}")),
+    let mut found = NO_FILE;
+    let whole = at.join("config.toml");
+    if whole.exists() {
+        copy(&whole, Path::new(paths::PARTITION_CONFIG))?;
+        say(HAS_CONFIG);
+        found = FINE;
     }
+    for name in files_for_this_node(&at)? {
+        fs::create_dir_all(paths::PARTITION_CONFIG_D).map_err(|e| e.to_string())?;
+        copy(&at.join("config.d").join(&name), &Path::new(paths::PARTITION_CONFIG_D).join(&name))?;
+        say(&name);
+        found = FINE;
+    }
+    Ok(found)
 }
 
-pub(super) fn keep_report(place: &str, file: &str, name: &str, keep: &str) -> Result<i32, String> {
-    let keep: usize = keep.parse().map_err(|_| format!("{keep}: no number"))?;
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    let name = from.file_name().unwrap_or_default().display();
+    let bytes = read_at_most(from, LARGEST).map_err(|e| format!("{name}: {e}"))?;
+    write_atomically(to, &bytes).map_err(|e| format!("{}: {e}", to.display()))
+}
+
+/// Names of the files in `config.d` that are for this node, in the order of the layers.
+fn files_for_this_node(at: &Path) -> Result<Vec<String>, String> {
+    let entries = match fs::read_dir(at.join("config.d")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|e| format!("config.d: {e}"))?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry.map_err(|e| format!("config.d: {e}"))?.file_name().to_string_lossy().into_owned());
+    }
+    // Editors and other systems leave hidden files.
+    names.retain(|name| !name.starts_with('.') && name.ends_with(".toml"));
+    if names.is_empty() { Ok(names) } else { chosen(names, &identity::with_drivers()) }
+}
+
+fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String> {
+    let mut ours = Vec::new();
+    for name in names {
+        match meant(&name, identity) {
+            Some(For::Another) => {}
+            Some(order) => ours.push((order, name)),
+            None => return Err(format!("config.d/{name}: a name of no node, allowed: {NAMES}")),
+        }
+    }
+    ours.sort();
+    Ok(ours.into_iter().map(|(_, name)| name).collect())
+}
+
+/// Mounts the partition and has the validator keep the report there, and send it where `words` say.
+pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
     let Some(at) = mounted(place, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
-    if at.join("config.toml").exists() {
+    // What is wrong with its files only matters where they are read.
+    if at.join("config.toml").exists() || files_for_this_node(&at).is_ok_and(|files| !files.is_empty()) {
         say(HAS_CONFIG);
     }
-    let kept =
-        keep_in(&at.join("reports"), Path::new(file), name, keep).map_err(|e| format!("reports/: {e}"))?;
+    let status = Command::new(paths::VALIDATOR).args(words).arg("--partition").arg(&at).status();
+    let status = status.map_err(|e| format!("{}: {e}", paths::VALIDATOR))?;
     files::unmount(&at).map_err(|e| format!("unmounting: {e}"))?;
-    say(&format!("reports/{kept}"));
-    Ok(FINE)
+    Ok(status.code().unwrap_or(super::FAILED))
 }
 
 /// Finds the partition and mounts it; `None` when it is not there.
@@ -68,54 +112,27 @@ fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, 
     Ok(Some(at))
 }
 
-/// Copies `file` to the next number in `dir` and removes all but the newest `keep`.
-fn keep_in(dir: &Path, file: &Path, name: &str, keep: usize) -> io::Result<String> {
-    fs::create_dir_all(dir)?;
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        numbers.extend(number_of(&name).map(|number| (number, name)));
-    }
-    numbers.sort();
-    let next = numbers.last().map_or(1, |(number, _)| number + 1);
-    let kept = format!("{next:06}-{name}.json");
-    write_durably(&dir.join(&kept), &fs::read(file)?)?;
-    let surplus = (numbers.len() + 1).saturating_sub(keep);
-    numbers.iter().take(surplus).try_for_each(|(_, old)| fs::remove_file(dir.join(old)))?;
-    Ok(kept)
-}
-
-/// The number that a report's file name begins with; other files are none of ours.
-fn number_of(name: &str) -> Option<u32> {
-    let (number, rest) = name.split_once('-')?;
-    rest.strip_suffix(".json")?;
-    (number.len() >= 6).then(|| number.parse().ok())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::mac::Mac;
+    use crate::sample;
 
     #[test]
-    fn the_newest_reports_are_kept_and_other_files_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let (reports, file) = (dir.path().join("reports"), dir.path().join("report.json"));
-        fs::write(&file, "{}").unwrap();
-        fs::create_dir(&reports).unwrap();
-        fs::write(reports.join("notes.txt"), "mine").unwrap();
-        for n in 1..=5 {
-            assert_eq!(keep_in(&reports, &file, "x-PASS", 3).unwrap(), format!("{n:06}-x-PASS.json"));
-        }
-        let mut names: Vec<_> = fs::read_dir(&reports).unwrap().map(|e| e.unwrap().file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["000003-x-PASS.json", "000004-x-PASS.json", "000005-x-PASS.json", "notes.txt"]);
+    fn what_is_for_this_node_is_chosen_and_the_machine_comes_after_its_card() {
+        let macs = Mac::read("52:54:00:12:34:56").into_iter().collect();
+        let node = Identity { macs, serial: Some("S1".to_owned()) };
+        let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let all = names(&["serial-S1.toml", "mac-525400123456.toml", "serial-S2.toml"]);
+        assert_eq!(chosen(all, &node).unwrap(), names(&["mac-525400123456.toml", "serial-S1.toml"]));
+        let why = chosen(names(&["mac-5254.toml"]), &node).unwrap_err();
+        assert!(why.starts_with("config.d/mac-5254.toml: a name of no node, allowed: mac-"), "{why}");
     }
 
     #[test]
-    fn only_our_own_names_have_a_number() {
-        assert_eq!(number_of("000012-a-PASS.json"), Some(12));
-        for other in ["report.json", "12-a.json", "000012-a.txt", "0000x2-a.json", "-a.json"] {
-            assert_eq!(number_of(other), None, "{other}");
-        }
+    fn hidden_and_other_files_name_no_node() {
+        let disk = sample::files(&[("config.d/._mac-x.toml", ""), ("config.d/README", "")]);
+        assert_eq!(files_for_this_node(disk.path()), Ok(Vec::new()));
+        assert_eq!(files_for_this_node(&disk.path().join("none")), Ok(Vec::new()));
     }
 }

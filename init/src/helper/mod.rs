@@ -3,10 +3,13 @@
 
 mod disk;
 mod driver;
+mod identity;
 mod network;
+mod pstore;
 
 use crate::child::Spec;
-use crate::config::types::{Driver, Network, Place, Validator};
+use crate::config::remote::Remote;
+use crate::config::types::{Card, Driver, Network, Place, Report, Validator};
 use crate::config::values;
 use crate::console::screen;
 use crate::paths;
@@ -26,7 +29,7 @@ pub const FAILED: i32 = 1;
 pub const ABSENT: i32 = 3;
 /// Exit status: the disk is there, the file is not.
 pub const NO_FILE: i32 = 4;
-/// What `keep-report` prints when the disk has a config.toml.
+/// What is printed when the data partition has a configuration: of its whole file, the name.
 pub const HAS_CONFIG: &str = "config.toml";
 
 /// This program, whatever its name is.
@@ -40,17 +43,80 @@ fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
     Spec::new(OURSELVES, &all, deadline)
 }
 
-/// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`].
+/// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`], and what its config.d has for
+/// this node to [`paths::PARTITION_CONFIG_D`]; prints the names.
 #[must_use]
 pub fn fetch_config(place: &Place, wait: Duration) -> Spec {
     let wait_s = wait.as_secs();
     helper("fetch-config", &[&place.text(), &wait_s.to_string()], DISK + wait)
 }
 
-/// Keeps a file as `reports/NUMBER-NAME.json` on the data partition and removes the oldest ones.
+/// `firstlight publish` of a file, with what the data partition need not be there for.
+fn publish_words<'a>(config: &'a Network, report: &'a Report, what: &'a Published<'a>) -> Vec<String> {
+    let mut words = vec!["publish", what.file, "--verdict", what.verdict];
+    let (keep, timeout) = (report.keep.to_string(), report.timeout.as_secs().to_string());
+    words.extend(["--keep", &keep]);
+    if let Some(url) = &report.url {
+        words.extend(["--url", url, "--timeout", &timeout]);
+        words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
+        words.extend(what.offline.iter().flat_map(|why| ["--offline", why]));
+    }
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// What is published.
+#[derive(Debug)]
+pub struct Published<'a> {
+    /// The report, or the verdict where there is none.
+    pub file: &'a str,
+    /// The verdict that counts.
+    pub verdict: &'a str,
+    /// Why there is no network.
+    pub offline: Option<&'a str>,
+}
+
+/// Has a report kept on the data partition, and sent where it is to be sent.
 #[must_use]
-pub fn keep_report(place: &Place, file: &str, name: &str, keep: u16) -> Spec {
-    helper("keep-report", &[&place.text(), file, name, &keep.to_string()], DISK)
+pub fn publish_on(place: &Place, config: &Network, report: &Report, what: &Published<'_>) -> Spec {
+    let (place, words) = (place.text(), publish_words(config, report, what));
+    let mut all = vec![place.as_str()];
+    all.extend(words.iter().map(String::as_str));
+    helper("publish-on", &all, DISK + report.timeout)
+}
+
+/// Has a report sent, where there is no data partition.
+#[must_use]
+pub fn publish(config: &Network, report: &Report, what: &Published<'_>) -> Spec {
+    let words = publish_words(config, report, what);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    Spec::new(paths::VALIDATOR, &words, report.timeout + Duration::from_secs(10))
+}
+
+/// Fetches a file whose checksum is known.
+#[must_use]
+pub fn fetch(remote: &Remote, to: &str, config: &Network) -> Spec {
+    let mut words = vec!["fetch", &remote.url, "--sha256", &remote.sha256, "--output", to];
+    words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
+    Spec::new(paths::VALIDATOR, &words, Duration::from_secs(40))
+}
+
+/// Leaves last words in the firmware's store.
+#[must_use]
+pub fn keep_fault(lines: &[String]) -> Spec {
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    helper("keep-fault", &lines, Duration::from_secs(10))
+}
+
+/// Prints what the firmware's store has of earlier boots.
+#[must_use]
+pub fn tell_last_boot() -> Spec {
+    helper("last-boot", &[paths::LAST_BOOT], Duration::from_secs(20))
+}
+
+/// Prints what this node is.
+#[must_use]
+pub fn identify() -> Spec {
+    helper("identify", &[], Duration::from_secs(30))
 }
 
 /// Mounts a new root.
@@ -91,8 +157,12 @@ pub fn loopback() -> Spec {
 #[must_use]
 pub fn find_interface(config: &Network) -> Spec {
     let timeout_s = config.timeout.as_secs().to_string();
-    let name = config.interface.as_deref().unwrap_or("");
-    helper("find-interface", &[name, &timeout_s], config.timeout + Duration::from_secs(5))
+    let card = match &config.interface {
+        Card::Any => String::new(),
+        Card::Name(name) => name.clone(),
+        Card::Mac(mac) | Card::BootedFrom(mac) => mac.to_string(),
+    };
+    helper("find-interface", &[&card, &timeout_s], config.timeout + Duration::from_secs(5))
 }
 
 /// Gives an interface an address (`ADDRESS/PREFIX`) and a default route.
@@ -102,11 +172,12 @@ pub fn set_address(name: &str, address: &str, gateway: Option<IpAddr>, deadline:
     helper("set-address", &[name, address, &gateway], deadline)
 }
 
-/// Asks for an address by DHCP: three times, two seconds each, then it gives up.
+/// Asks for an address by DHCP, every two seconds until the time is up.
 #[must_use]
-pub fn ask_for_lease(name: &str, deadline: Duration) -> Spec {
-    let args = ["udhcpc", "-i", name, "-n", "-q", "-f", "-t", "3", "-T", "2", "-s", paths::DHCP_SCRIPT];
-    Spec::new(paths::BUSYBOX, &args, deadline)
+pub fn ask_for_lease(name: &str, within: Duration) -> Spec {
+    let tries = (within.as_secs() / 2).max(1).to_string();
+    let args = ["udhcpc", "-i", name, "-n", "-q", "-f", "-t", &tries, "-T", "2", "-s", paths::DHCP_SCRIPT];
+    Spec::new(paths::BUSYBOX, &args, within + Duration::from_secs(3))
 }
 
 /// A command of the validator with the configuration that is its.
@@ -135,11 +206,17 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
     let words: Vec<&str> = rest.iter().map(String::as_str).collect();
     let result = match (name.as_str(), words.as_slice()) {
         ("fetch-config", [place, wait_s]) => disk::fetch_config(place, wait_s),
-        ("keep-report", [place, file, name, keep]) => disk::keep_report(place, file, name, keep),
+        ("publish-on", [place, words @ ..]) => disk::publish(place, words),
+        ("keep-fault", lines) => pstore::keep(lines),
+        ("last-boot", [to]) => pstore::tell(to),
+        ("identify", []) => {
+            identity::tell();
+            Ok(FINE)
+        }
         ("mount-root", [root, target]) => mount_root_here(root, target),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
         ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
-        ("find-interface", [name, timeout_s]) => done(network::find_interface(name, timeout_s)),
+        ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
         ("sync", []) => {

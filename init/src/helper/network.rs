@@ -2,6 +2,7 @@
 //! modules, brings candidates up, and waits for one with a carrier; one sets an address.
 
 use super::say;
+use crate::config::mac::Mac;
 use crate::config::values;
 use crate::modules::{Tree, alias};
 use crate::netlink;
@@ -12,7 +13,14 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub(super) fn find_interface(name: &str, timeout_s: &str) -> Result<(), String> {
+/// A network card that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) name: String,
+    pub(super) mac: Option<Mac>,
+}
+
+pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> {
     let timeout = Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: no seconds"))?);
     if let Err(why) = load_drivers() {
         // A card whose driver is built in works all the same.
@@ -20,20 +28,42 @@ pub(super) fn find_interface(name: &str, timeout_s: &str) -> Result<(), String> 
     }
     let until = Instant::now() + timeout;
     loop {
-        let candidates = if name.is_empty() { cards(Path::new("/sys")) } else { vec![name.to_owned()] };
-        for card in &candidates {
+        let seen = cards(Path::new("/sys"));
+        let candidates = candidates(card, &seen);
+        for name in &candidates {
             // A link that cannot be brought up has no carrier either.
-            if link_up(card).is_ok() && has_carrier(card) {
-                say(card);
+            if link_up(name).is_ok() && has_carrier(name) {
+                say(name);
                 return Ok(());
             }
         }
         if Instant::now() >= until {
-            let tried =
-                if candidates.is_empty() { "no network card".to_owned() } else { candidates.join(" ") };
-            return Err(format!("no carrier within {timeout_s} s: {tried}"));
+            return Err(not_found(card, &seen, &candidates, timeout_s));
         }
         sleep(Duration::from_millis(100));
+    }
+}
+
+/// The interfaces that `card` may mean: all for nothing, by Ethernet address, or by name.
+fn candidates(card: &str, seen: &[Seen]) -> Vec<String> {
+    match Mac::read(card) {
+        _ if card.is_empty() => seen.iter().map(|s| s.name.clone()).collect(),
+        Some(mac) if card.contains(':') => {
+            seen.iter().filter(|s| s.mac == Some(mac)).map(|s| s.name.clone()).collect()
+        }
+        _ => vec![card.to_owned()],
+    }
+}
+
+fn not_found(card: &str, seen: &[Seen], candidates: &[String], timeout_s: &str) -> String {
+    if !candidates.is_empty() {
+        return format!("no carrier within {timeout_s} s: {}", candidates.join(" "));
+    }
+    let mac = |s: &Seen| s.mac.map_or_else(|| "without address".to_owned(), |mac| mac.to_string());
+    let there: Vec<_> = seen.iter().map(|s| format!("{} {}", s.name, mac(s))).collect();
+    match there.as_slice() {
+        [] => "no network card".to_owned(),
+        there => format!("no card is {card}; there are {}", there.join(", ")),
     }
 }
 
@@ -63,23 +93,29 @@ fn has_carrier(card: &str) -> bool {
     fs::read_to_string(format!("/sys/class/net/{card}/carrier")).is_ok_and(|text| text.trim() == "1")
 }
 
-/// Ethernet interfaces (type 1) with a device behind them, by name.
-fn cards(sys: &Path) -> Vec<String> {
+/// Ethernet interfaces (type 1) with a device behind them, in the order in which the kernel found them.
+pub(super) fn cards(sys: &Path) -> Vec<Seen> {
     let net = sys.join("class/net");
     let entries = fs::read_dir(&net).into_iter().flatten().flatten();
-    let is_card = |name: &String| {
-        let ethernet = fs::read_to_string(net.join(name).join("type")).is_ok_and(|t| t.trim() == "1");
-        ethernet && net.join(name).join("device").exists()
+    let read = |name: &str, file: &str| {
+        fs::read_to_string(net.join(name).join(file)).ok().map(|text| text.trim().to_owned())
     };
-    let mut names: Vec<_> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(is_card).collect();
-    names.sort();
-    names
+    let card = |name: String| {
+        let ethernet = read(&name, "type").as_deref() == Some("1");
+        (ethernet && net.join(&name).join("device").exists()).then(|| {
+            let index: u32 = read(&name, "ifindex").and_then(|n| n.parse().ok()).unwrap_or(u32::MAX);
+            (index, Seen { mac: read(&name, "address").and_then(|text| Mac::read(&text)), name })
+        })
+    };
+    let mut found: Vec<_> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).filter_map(card).collect();
+    found.sort_by(|(a, one), (b, other)| (a, &one.name).cmp(&(b, &other.name)));
+    found.into_iter().map(|(_, seen)| seen).collect()
 }
 
 /// Loads the modules that network cards ask for: those of PCI class 02, and then the virtual ones that
 /// the first may have brought.
-fn load_drivers() -> Result<(), String> {
+pub(super) fn load_drivers() -> Result<(), String> {
     let dir = Tree::of_this_kernel();
     let aliases = fs::read_to_string(dir.join("modules.alias")).map_err(|e| format!("modules.alias: {e}"))?;
     let tree = Tree::open(&dir)?;
@@ -122,10 +158,33 @@ mod tests {
             ("class/net/dummy0/type", "1\n"),
             ("class/net/eth0/type", "1\n"),
             ("class/net/eth0/device/vendor", ""),
+            ("class/net/eth0/ifindex", "12\n"),
+            ("class/net/eth10/type", "1\n"),
+            ("class/net/eth10/device/vendor", ""),
+            ("class/net/eth10/ifindex", "3\n"),
+            ("class/net/eth10/address", "52:54:00:12:34:56\n"),
             ("class/net/ib0/type", "32\n"),
             ("class/net/ib0/device/vendor", ""),
         ]);
-        assert_eq!(cards(sys.path()), ["eth0"]);
+        let seen = cards(sys.path());
+        assert_eq!(seen.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["eth10", "eth0"]);
+        assert_eq!((seen[0].mac, seen[1].mac), (Mac::read("525400123456"), None));
+    }
+
+    #[test]
+    fn a_card_is_any_or_the_one_of_that_name_or_address() {
+        let seen = |name: &str, mac: &str| Seen { name: name.to_owned(), mac: Mac::read(mac) };
+        let all = [seen("eth0", "52:54:00:12:34:56"), seen("eth1", "52:54:00:12:34:57")];
+        assert_eq!(candidates("", &all), ["eth0", "eth1"]);
+        assert_eq!(candidates("52:54:00:12:34:57", &all), ["eth1"]);
+        assert_eq!(candidates("bond0", &all), ["bond0"]);
+        let other = "52:54:00:12:34:58";
+        assert_eq!(
+            not_found(other, &all, &candidates(other, &all), "4"),
+            format!("no card is {other}; there are eth0 52:54:00:12:34:56, eth1 52:54:00:12:34:57")
+        );
+        assert_eq!(not_found("", &all, &candidates("", &all), "4"), "no carrier within 4 s: eth0 eth1");
+        assert_eq!(not_found("", &[], &[], "4"), "no network card");
     }
 
     #[test]

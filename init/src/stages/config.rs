@@ -1,9 +1,10 @@
-//! Stage 2: finds and reads the configuration's layers, and opens the consoles they name.
+//! Stage 2: finds and reads the configuration's layers, and opens the consoles they name. What a
+//! server has is `remote`'s.
 
-use crate::child::End;
+use crate::child::{End, Stream};
 use crate::config::cmdline::{Word, words};
 use crate::config::error::Wrong;
-use crate::config::types::{Config, Report};
+use crate::config::types::{Config, Network, Report};
 use crate::config::{self, File, Refused};
 use crate::fault::Fault;
 use crate::helper;
@@ -17,16 +18,19 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use super::remote;
+
 /// No configuration is larger.
-const LARGEST: u64 = 1 << 20;
+pub(super) const LARGEST: u64 = 1 << 20;
 
 /// How long a data partition that a layer names is waited for.
 const NAMED_PARTITION: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let partition = if self.report.config_read { ", one from the data partition" } else { "" };
-        write!(f, "layers: {}{partition}", self.layers)
+        let remote = if self.remote.is_some() { ", some from a server" } else { "" };
+        let partition = if self.report.config_read { ", some from the data partition" } else { "" };
+        write!(f, "layers: {}{remote}{partition}", self.layers)
     }
 }
 
@@ -50,16 +54,41 @@ fn layers(m: &mut Machine, words: &[Word]) -> Result<Config, Fault> {
         return Err(refused(m, &config::refuse(&files, words, wrong)));
     }
     let first = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
-    match partition_file(m, &first.report)? {
-        Ok(None) => Ok(first),
-        Ok(Some(file)) => {
-            files.push(file);
-            let mut config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
-            config.report.config_read = true;
-            Ok(config)
+    let disk = match partition_files(m, &first.report)? {
+        Ok(disk) => disk,
+        Err(wrong) => return Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
+    };
+    let local = files.len();
+    files.extend(disk.iter().cloned());
+    let mut config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
+    if let Some(remote) = config.remote.clone() {
+        let layers = match remote::layers(m, &config.network, &remote)? {
+            Ok(layers) => layers,
+            Err(wrong) => return Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
+        };
+        // The stick in the machine knows better than the site's server.
+        files.splice(local..local, layers);
+        let before = config.network;
+        config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
+        if let Some(wrong) = moved(&before, &config.network, &remote.url) {
+            return Err(refused(m, &config::refuse(&files, words, vec![wrong])));
         }
-        Err(wrong) => Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
     }
+    config.report.config_read = !disk.is_empty();
+    Ok(config)
+}
+
+/// A layer that came by the network cannot say how to come by the network.
+fn moved(before: &Network, after: &Network, url: &str) -> Option<Wrong> {
+    let named = Network { hostname: before.hostname.clone(), ..after.clone() };
+    (named != *before).then(|| Wrong::Key {
+        place: url.to_owned(),
+        key: "network".to_owned(),
+        read: "other settings than those it was fetched by".to_owned(),
+        allowed:
+            "network.hostname; the others in files of the image or the data partition, or as kernel words"
+                .to_owned(),
+    })
 }
 
 fn refused(m: &mut Machine, refusal: &Refused) -> Fault {
@@ -90,19 +119,48 @@ fn read(path: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-/// The data partition's `config.toml`, fetched by a child, for disks can hang.
-fn partition_file(m: &Machine, report: &Report) -> Result<Result<Option<File>, Wrong>, Fault> {
-    let Some(place) = &report.partition else { return Ok(Ok(None)) };
+/// The data partition's layers, fetched by a child, for disks can hang.
+fn partition_files(m: &Machine, report: &Report) -> Result<Result<Vec<File>, Wrong>, Fault> {
+    let Some(place) = &report.partition else { return Ok(Ok(Vec::new())) };
     let wait = if report.named { NAMED_PARTITION } else { Duration::ZERO };
-    let done = m.run(&helper::fetch_config(place, wait), &mut |_, _| false, |_| true)?;
+    let mut found = Vec::new();
+    let mut line = |stream: Stream, line: &str| {
+        if stream == Stream::Out {
+            found.push(match line {
+                helper::HAS_CONFIG => paths::PARTITION_CONFIG.to_owned(),
+                name => format!("{}/{name}", paths::PARTITION_CONFIG_D),
+            });
+        }
+        stream == Stream::Out
+    };
+    let done = m.run(&helper::fetch_config(place, wait), &mut line, |_| true)?;
     let wrong = |why| Wrong::Unreadable { place: format!("report.partition {}", place.text()), why };
     Ok(match done.end {
         End::Exited(helper::FINE) => {
-            let path = paths::PARTITION_CONFIG.to_owned();
-            read(&path).map(|text| Some(File { path, text })).map_err(wrong)
+            let layer = |path: String| read(&path).map(|text| File { path, text }).map_err(wrong);
+            found.into_iter().map(layer).collect()
         }
-        End::Exited(helper::NO_FILE) => Ok(None),
-        End::Exited(helper::ABSENT) if !report.named => Ok(None),
+        End::Exited(helper::NO_FILE) => Ok(Vec::new()),
+        End::Exited(helper::ABSENT) if !report.named => Ok(Vec::new()),
         _ => Err(wrong(done.reason())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fetched_layer_may_name_the_node_and_not_its_network() {
+        let built = |text: &str| {
+            let file = File { path: "f".to_owned(), text: text.to_owned() };
+            config::build(&[file], &[]).unwrap().network
+        };
+        let before = built("[network]\nmode = \"dhcp\"\n");
+        let named = built("[network]\nmode = \"dhcp\"\nhostname = \"node7\"\n");
+        assert_eq!(moved(&before, &named, "http://h/"), None);
+        let other = built("[network]\nmode = \"dhcp\"\ninterface = \"eth1\"\n");
+        let wrong = moved(&before, &other, "http://h/n.toml").unwrap().to_string();
+        assert!(wrong.starts_with("http://h/n.toml: network: read other settings"), "{wrong}");
+    }
 }

@@ -1,14 +1,17 @@
 //! Stage 5: host name, loopback, and the network if one is configured. A network that does not come
-//! up is a warning: nothing in a verdict depends on it. Children do the work: a wedged card's driver
-//! can hold the lock that every change of a link needs.
+//! up is a warning here: nothing in a verdict depends on it, and who needs it names it as the cause.
+//! Children do the work: a wedged card's driver can hold the lock that every change of a link needs.
 
 use crate::child::{End, Stream};
 use crate::config::types::{Network, NetworkMode};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
+use crate::paths;
 use crate::sys::machine;
+use crate::write::write_atomically;
 use std::fmt;
+use std::path::Path;
 
 /// What became of the network.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +38,7 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
     let loopback = m.run(&helper::loopback(), &mut |_, _| false, |_| true)?;
     let said = match (loopback.end, &config.mode) {
         (End::Exited(helper::FINE), NetworkMode::None) => "loopback only".to_owned(),
-        (End::Exited(helper::FINE), mode) => match connect(m, config, mode)? {
+        (End::Exited(helper::FINE), _) => match reach(m, config)? {
             Ok(said) => said,
             Err(why) => format!("warning: no network: {why}"),
         },
@@ -44,8 +47,23 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
     Ok(Connected { hostname, said })
 }
 
+/// Connects once a boot: what came of it, as it was told the first time.
+///
+/// # Errors
+/// Only an interruption.
+pub fn reach(m: &mut Machine, config: &Network) -> Result<Result<String, String>, Fault> {
+    if let Some(told) = &m.network {
+        return Ok(told.clone());
+    }
+    let told = connect(m, config)?.and_then(|said| match write_name_servers(config) {
+        Ok(()) => Ok(said),
+        Err(e) => Err(format!("{}: {e}", paths::RESOLV_CONF)),
+    });
+    Ok(m.network.insert(told).clone())
+}
+
 /// Children find the interface, wait for its carrier, and give it an address.
-fn connect(m: &Machine, config: &Network, mode: &NetworkMode) -> Result<Result<String, String>, Fault> {
+fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Fault> {
     let mut name = String::new();
     let mut line = |stream: Stream, line: &str| {
         if stream == Stream::Out {
@@ -58,7 +76,7 @@ fn connect(m: &Machine, config: &Network, mode: &NetworkMode) -> Result<Result<S
         return Ok(Err(found.reason()));
     }
     let left = config.timeout.saturating_sub(found.took);
-    let (spec, how) = match mode {
+    let (spec, how) = match &config.mode {
         NetworkMode::Static { address, prefix, gateway } => {
             let address = format!("{address}/{prefix}");
             (helper::set_address(&name, &address, *gateway, left), address)
@@ -66,8 +84,17 @@ fn connect(m: &Machine, config: &Network, mode: &NetworkMode) -> Result<Result<S
         NetworkMode::Dhcp | NetworkMode::None => (helper::ask_for_lease(&name, left), "by DHCP".to_owned()),
     };
     let done = m.run(&spec, &mut |_, _| false, |_| true)?;
-    Ok(match done.end {
-        End::Exited(0) => Ok(format!("{name} {how}")),
+    Ok(match (done.end, &config.mode) {
+        (End::Exited(0), _) => Ok(format!("{name} {how}")),
+        (End::Exited(1), NetworkMode::Dhcp) => {
+            Err(format!("{name}: no DHCP lease within {} s", config.timeout.as_secs()))
+        }
         _ => Err(format!("{name}: {}", done.reason())),
     })
+}
+
+/// In the place of those that DHCP told.
+fn write_name_servers(config: &Network) -> std::io::Result<()> {
+    let lines: String = config.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
+    if lines.is_empty() { Ok(()) } else { write_atomically(Path::new(paths::RESOLV_CONF), lines.as_bytes()) }
 }

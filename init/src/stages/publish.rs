@@ -1,8 +1,8 @@
-//! Stage 8: writes down what the workload reads, and keeps the report on the data partition. What
+//! Stage 8: writes down what the workload reads, and has the report kept and sent (`keep`). What
 //! cannot be written makes the verdict ERROR: a workload cannot obey what it cannot read.
 
 use crate::child::{End, Stream};
-use crate::config::types::{Action, Config, Report};
+use crate::config::types::{Action, Config};
 use crate::environment::{self, Variable};
 use crate::fault::Fault;
 use crate::helper;
@@ -18,8 +18,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// NCCL's switch against peer-to-peer.
-pub const P2P_OFF: &str = "NCCL_P2P_DISABLE";
+use super::keep::keep;
 
 /// The decision as it was written down, and what the workload gets.
 #[derive(Debug)]
@@ -56,7 +55,7 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
     if let Err(trouble) = write_down(&decision, &variables) {
         rewrite(&mut decision, config, &mut variables, &trouble);
     }
-    let (kept, trouble) = keep(m, &config.report, &decision.judgement)?;
+    let (kept, trouble) = keep(m, config, &decision.judgement)?;
     if let Some(trouble) = trouble {
         rewrite(&mut decision, config, &mut variables, &trouble);
     }
@@ -106,11 +105,15 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
     Ok(environment::parse(&lines).map_err(trouble))
 }
 
-/// Adds what the action itself wants the workload to be told.
+/// Adds what the action itself wants the workload to be told, and takes back what the verdict does not
+/// bear: it may have become worse than the report's.
 fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
+    let verdict = decision.judgement.verdict;
     if decision.action == Action::WorkloadWithoutP2p {
-        variables.retain(|v| v.name != P2P_OFF);
-        variables.push(Variable { name: P2P_OFF.to_owned(), value: "1".to_owned() });
+        let reason = format!("the verdict is {verdict}, and the policy for it workload-without-p2p");
+        environment::switch_p2p_off(variables, &reason);
+    } else if !verdict.is_good() {
+        environment::trust_no_p2p(variables);
     }
 }
 
@@ -160,42 +163,6 @@ fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
     text.map_err(|e| Trouble { stage: "publish", cause: format!("{}: {e}", paths::VERDICT) })
 }
 
-/// Keeps the report on the data partition: what was done, and whether a configuration turned up
-/// there too late to count, which makes every judgement one of the wrong rules.
-fn keep(m: &Machine, report: &Report, judgement: &Judgement) -> Result<(String, Option<Trouble>), Fault> {
-    let Some(place) = &report.partition else {
-        return Ok(("verdict.json; no data partition is configured".to_owned(), None));
-    };
-    let (mut kept, mut late) = (String::new(), false);
-    let mut line = |stream: Stream, line: &str| {
-        match line {
-            _ if stream == Stream::Err => return false,
-            helper::HAS_CONFIG => late = !report.config_read,
-            _ => line.clone_into(&mut kept),
-        }
-        true
-    };
-    let file = if judgement.has_report { paths::REPORT } else { paths::VERDICT };
-    let spec = helper::keep_report(place, file, &report_name(judgement), report.keep);
-    let done = m.run(&spec, &mut line, |_| true)?;
-    let cause = format!("{} came after the configuration was read and has a config.toml", place.text());
-    let trouble = late.then_some(Trouble { stage: "config", cause });
-    Ok(match done.end {
-        End::Exited(helper::FINE) => (format!("kept as {kept}"), trouble),
-        End::Exited(helper::ABSENT) if !report.named => {
-            (format!("verdict.json; no {} to keep it on", place.text()), trouble)
-        }
-        _ => (format!("warning: not kept: {}", done.reason()), trouble),
-    })
-}
-
-/// `20261120T100000Z-PASS`: the rest of a report's file name, after its number.
-fn report_name(judgement: &Judgement) -> String {
-    let started = judgement.started.as_deref().unwrap_or("unknown");
-    let plain: String = started.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
-    format!("{plain}-{}", judgement.verdict)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,11 +179,28 @@ mod tests {
         );
     }
 
+    /// What the workload gets for `action` after a verdict: that of the report, or ERROR.
+    fn told(action: Action, worse: bool) -> String {
+        let lines = ["# fast", "NCCL_P2P_LEVEL=SYS", "NCCL_IB_HCA=mlx5_0"].map(str::to_owned);
+        let mut variables = environment::parse(&lines).unwrap();
+        let mut judgement = Judgement::error("driver", "late".to_owned(), 0.5);
+        if !worse {
+            judgement.verdict = Verdict::Pass;
+        }
+        apply_action(&Decision { judgement, action }, &mut variables);
+        environment::lines(&variables)
+    }
+
     #[test]
-    fn a_report_is_named_by_its_start_and_verdict_in_plain_letters() {
-        let mut judgement = Judgement::error("config", String::new(), 0.5);
-        assert_eq!(report_name(&judgement), "unknown-ERROR");
-        judgement.started = Some("../2026-11-20T10:00:00Z".to_owned());
-        assert_eq!(report_name(&judgement), "20261120T100000Z-ERROR");
+    fn what_the_report_says_of_peer_to_peer_goes_with_its_verdict() {
+        assert_eq!(told(Action::Workload, false), "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n");
+        assert_eq!(told(Action::Workload, true), "NCCL_IB_HCA=mlx5_0\n");
+    }
+
+    #[test]
+    fn a_workload_without_peer_to_peer_is_told_why() {
+        let why = "# the verdict is ERROR, and the policy for it workload-without-p2p";
+        let told = told(Action::WorkloadWithoutP2p, true);
+        assert_eq!(told, format!("NCCL_IB_HCA=mlx5_0\n{why}\nNCCL_P2P_DISABLE=1\n"));
     }
 }

@@ -26,7 +26,11 @@ report() {
 }
 case "$*" in
     *"fabric fix"*) echo "2 ports, redirect off"; exit 0 ;;
-    env*) echo NCCL_DEBUG=WARN; exit 0 ;;
+    env*) echo '# a reason'; echo NCCL_DEBUG=WARN; exit 0 ;;
+    publish*)
+        case "$*" in *--partition*) echo "partition: kept as reports/000001-$4.json" ;; esac
+        case "$*" in *--url*) echo "url: sent to nobody" ;; esac
+        exit 0 ;;
 esac
 "#;
 

@@ -1,0 +1,152 @@
+//! The kernel word `firstlight.config=URL#sha256=HEX`: a configuration layer that a server has, or,
+//! where the URL ends in `/`, a folder with one for each node; then the checksum is that of the
+//! folder's `SHA256SUMS`, which has the others.
+
+use super::cmdline::Word;
+use super::node::{For, Identity, meant};
+use super::values;
+
+/// The word's name, without `firstlight.`.
+pub(super) const WORD: &str = "config";
+
+/// What an error says is allowed.
+pub(super) const ALLOWED: &str = "http://HOST/FILE#sha256=64 HEX DIGITS, or a folder's URL, which ends in /, \
+                                  with the checksum of its SHA256SUMS; https too";
+
+/// What a folder's list of checksums is called.
+pub const SUMS: &str = "SHA256SUMS";
+/// What is for every node that has nothing of its own.
+const DEFAULT: &str = "default.toml";
+
+/// A file on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remote {
+    /// Where.
+    pub url: String,
+    /// 64 hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Remote {
+    /// The last such word, if there is one. `Err` is what it says instead.
+    ///
+    /// # Errors
+    /// The word's value.
+    pub fn of(words: &[Word]) -> Result<Option<Self>, String> {
+        let word = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(WORD));
+        let Some(word) = word else { return Ok(None) };
+        let text = word.value.as_deref().unwrap_or("");
+        let read = text.split_once("#sha256=").and_then(|(url, sum)| {
+            let url = values::url(url)?;
+            is_sum(sum).then(|| Self { url, sha256: sum.to_owned() })
+        });
+        read.map(Some).ok_or_else(|| text.to_owned())
+    }
+
+    /// Whether this is a folder.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.url.ends_with('/')
+    }
+
+    /// A folder's list of checksums.
+    #[must_use]
+    pub fn sums(&self) -> Self {
+        Self { url: format!("{}{SUMS}", self.url), sha256: self.sha256.clone() }
+    }
+
+    /// The files of a folder for this node, by what its list says, in the order of the layers.
+    ///
+    /// # Errors
+    /// A line that is none, or that there is nothing for this node.
+    pub fn files(&self, sums: &str, identity: &Identity) -> Result<Vec<Self>, String> {
+        let mut files = Vec::new();
+        for (n, line) in sums.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let (sum, name) = listed(line).ok_or_else(|| {
+                format!("{SUMS}: line {}: read {line:?}, allowed: what sha256sum prints", n + 1)
+            })?;
+            let file = Self { url: format!("{}{name}", self.url), sha256: sum.to_owned() };
+            match (name, meant(name, identity)) {
+                (DEFAULT, _) => files.push((None, file)),
+                (_, Some(For::Another) | None) => {}
+                (_, Some(ours)) => files.push((Some(ours), file)),
+            }
+        }
+        files.sort_by_key(|(order, _)| *order);
+        if files.is_empty() {
+            let macs: Vec<_> = identity.macs.iter().map(ToString::to_string).collect();
+            let serial = identity.serial.as_deref().unwrap_or("unknown");
+            return Err(format!(
+                "{SUMS} lists nothing for this node (cards {}, serial {serial}) and no {DEFAULT}",
+                macs.join(" ")
+            ));
+        }
+        Ok(files.into_iter().map(|(_, file)| file).collect())
+    }
+}
+
+fn is_sum(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// `HEX  NAME` or `HEX *NAME`
+fn listed(line: &str) -> Option<(&str, &str)> {
+    let (sum, name) = line.split_once(' ')?;
+    let name = name.strip_prefix([' ', '*']).unwrap_or(name);
+    let name = name.strip_prefix("./").unwrap_or(name);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b".-_".contains(&b);
+    (is_sum(sum) && !name.is_empty() && name.bytes().all(plain)).then_some((sum, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::cmdline::words;
+    use crate::config::mac::Mac;
+
+    fn of(line: &str) -> Result<Option<Remote>, String> {
+        Remote::of(&words(line))
+    }
+
+    #[test]
+    fn a_word_has_a_url_and_a_checksum() {
+        let sum = "ab".repeat(32);
+        let file = of(&format!("x firstlight.config=http://h/n.toml#sha256={sum}")).unwrap().unwrap();
+        assert_eq!((file.url.as_str(), &file.sha256, file.is_folder()), ("http://h/n.toml", &sum, false));
+        assert_eq!(of("quiet"), Ok(None));
+        for bad in ["http://h/n.toml", "http://h/n#sha256=12", "ftp://h/n#sha256=", "#sha256="] {
+            assert_eq!(of(&format!("firstlight.config={bad}")), Err(bad.to_owned()));
+        }
+        assert_eq!(of("firstlight.config"), Err(String::new()));
+    }
+
+    #[test]
+    fn a_folder_gives_what_is_for_all_then_for_the_card_then_for_the_machine() {
+        let folder = Remote { url: "http://h/nodes/".to_owned(), sha256: String::new() };
+        assert!(folder.is_folder() && folder.sums().url == "http://h/nodes/SHA256SUMS");
+        let node = Identity {
+            macs: Mac::read("52:54:00:12:34:56").into_iter().collect(),
+            serial: Some("S1".into()),
+        };
+        let sum = "ab".repeat(32);
+        let list =
+            ["serial-S1.toml", "mac-525400123456.toml", "mac-525400123457.toml", "default.toml", "README"];
+        let list: String = list.iter().map(|name| format!("{sum}  {name}\n")).collect();
+        let urls: Vec<_> = folder.files(&list, &node).unwrap().into_iter().map(|f| f.url).collect();
+        let want = ["default.toml", "mac-525400123456.toml", "serial-S1.toml"];
+        assert_eq!(urls, want.map(|name| format!("http://h/nodes/{name}")));
+    }
+
+    #[test]
+    fn a_folder_without_anything_for_this_node_is_an_error() {
+        let folder = Remote { url: "http://h/".to_owned(), sha256: String::new() };
+        let why = folder.files("", &Identity::default()).unwrap_err();
+        assert_eq!(
+            why,
+            "SHA256SUMS lists nothing for this node (cards , serial unknown) and no default.toml"
+        );
+        for bad in ["12  a.toml".to_owned(), format!("{}  ../a.toml", "0".repeat(64)), "0".repeat(64)] {
+            assert!(folder.files(&bad, &Identity::default()).unwrap_err().contains("line 1"), "{bad}");
+        }
+    }
+}

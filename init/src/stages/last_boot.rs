@@ -1,0 +1,48 @@
+//! Between the stages: what an earlier boot left in the firmware's store is shown, and where this one
+//! leaves its own. Nothing is printed where there is nothing.
+
+use crate::child::{End, Stream};
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use log::info;
+use std::fs;
+use std::path::Path;
+
+/// Shows what is there.
+///
+/// # Errors
+/// Only an interruption.
+pub fn tell(m: &Machine) -> Result<(), Fault> {
+    let any = fs::read_dir(paths::PSTORE).is_ok_and(|mut entries| entries.next().is_some());
+    if !any {
+        return Ok(());
+    }
+    let mut line = |stream: Stream, line: &str| {
+        if stream == Stream::Out {
+            info!("last boot {line}");
+        }
+        stream == Stream::Out
+    };
+    let done = m.run(&helper::tell_last_boot(), &mut line, |_| true)?;
+    if done.end != End::Exited(helper::FINE) {
+        info!("warning: last boot: {}", done.reason());
+    }
+    Ok(())
+}
+
+/// Leaves a fault's last words for the next boot, on machines with EFI.
+///
+/// # Errors
+/// Only an interruption.
+pub fn leave(m: &Machine, fault: &Fault) -> Result<(), Fault> {
+    if matches!(fault, Fault::Asked(_)) || !Path::new(paths::EFI).exists() {
+        return Ok(());
+    }
+    let done = m.run(&helper::keep_fault(&fault.last_words()), &mut |_, _| false, |_| true)?;
+    if done.end != End::Exited(helper::FINE) {
+        info!("warning: not in the firmware's store: {}", done.reason());
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The part of stage 2 that asks a server: the layers that the kernel word `firstlight.config=` names.
+//! It brings the network up for that, and children do the talking.
+
+use crate::child::{End, Stream};
+use crate::config::File;
+use crate::config::error::Wrong;
+use crate::config::mac::Mac;
+use crate::config::node::Identity;
+use crate::config::remote::{Remote, SUMS};
+use crate::config::types::Network;
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use crate::read::read_at_most;
+use std::fs;
+use std::path::Path;
+
+use super::config::LARGEST;
+use super::network;
+
+/// The layers that a server has for this node.
+///
+/// # Errors
+/// An interruption; inside, what is wrong, as one thing that names the URL.
+pub(super) fn layers(
+    m: &mut Machine,
+    config: &Network,
+    remote: &Remote,
+) -> Result<Result<Vec<File>, Wrong>, Fault> {
+    let wrong = |why| Wrong::Unreadable { place: "kernel word firstlight.config".to_owned(), why };
+    if let Err(why) = network::reach(m, config)? {
+        return Ok(Err(wrong(format!("{}: no network: {why}", remote.url))));
+    }
+    if let Err(e) = fs::create_dir_all(paths::REMOTE_CONFIG_D) {
+        return Ok(Err(wrong(format!("{}: {e}", paths::REMOTE_CONFIG_D))));
+    }
+    let files = if remote.is_folder() {
+        let sums = match fetch(m, config, &remote.sums(), SUMS)? {
+            Ok(file) => file,
+            Err(why) => return Ok(Err(wrong(why))),
+        };
+        let identity = identity(m)?;
+        match remote.files(&sums.text, &identity) {
+            Ok(files) => files,
+            Err(why) => return Ok(Err(wrong(format!("{}: {why}", remote.url)))),
+        }
+    } else {
+        vec![remote.clone()]
+    };
+    let mut layers = Vec::new();
+    for (n, file) in files.iter().enumerate() {
+        match fetch(m, config, file, &format!("{n}-{}", name(&file.url)))? {
+            Ok(layer) => layers.push(layer),
+            Err(why) => return Ok(Err(wrong(why))),
+        }
+    }
+    Ok(Ok(layers))
+}
+
+/// A file's name as one of ours.
+fn name(url: &str) -> String {
+    let last = url.rsplit('/').next().unwrap_or("");
+    last.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).take(100).collect()
+}
+
+fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<Result<File, String>, Fault> {
+    let path = format!("{}/{name}", paths::REMOTE_CONFIG_D);
+    let done = m.run(&helper::fetch(remote, &path, config), &mut |_, _| false, |_| true)?;
+    if done.end != End::Exited(0) {
+        let why = done.reason();
+        return Ok(Err(why.strip_prefix("firstlight: ").map_or_else(|| why.clone(), str::to_owned)));
+    }
+    let text = read_at_most(Path::new(&path), LARGEST).map_err(|e| format!("{path}: {e}"));
+    let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: no UTF-8")));
+    Ok(text.map(|text| File { path, text }))
+}
+
+fn identity(m: &Machine) -> Result<Identity, Fault> {
+    let mut identity = Identity::default();
+    let mut line = |stream: Stream, line: &str| {
+        if let Some(mac) = line.strip_prefix("mac=").and_then(Mac::read) {
+            identity.macs.push(mac);
+        } else if let Some(serial) = line.strip_prefix("serial=") {
+            identity.serial = Some(serial.to_owned());
+        }
+        stream == Stream::Out
+    };
+    m.run(&helper::identify(), &mut line, |end| end == End::Exited(helper::FINE))?;
+    Ok(identity)
+}

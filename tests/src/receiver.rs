@@ -1,0 +1,119 @@
+//! A small HTTP server on the loopback that does as it is told, request by request: answer, hang up,
+//! serve a file. It tells what it got. A virtual machine reaches it at 10.0.2.2.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// What to do with one request.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// Answer with this status and body.
+    Status(u16, Vec<u8>),
+    /// Read it and hang up without a word.
+    HangUp,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `POST /reports HTTP/1.1`
+    pub line: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// What followed.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The server. It serves until the test ends.
+#[derive(Debug)]
+pub struct Receiver {
+    port: u16,
+    got: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Receiver {
+    /// Starts one that asks `answer` about each request; its number counts from 0.
+    ///
+    /// # Panics
+    /// When there is no loopback.
+    pub fn start(mut answer: impl FnMut(usize, &Request) -> Answer + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&got);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A client that hangs up in the middle has sent no request.
+                let Some(request) = read(&stream) else { continue };
+                let number = {
+                    let mut got = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    got.push(request.clone());
+                    got.len() - 1
+                };
+                if let Answer::Status(status, body) = answer(number, &request) {
+                    respond(&stream, status, &body);
+                }
+            }
+        });
+        Self { port, got }
+    }
+
+    /// Fails twice, by a status and by hanging up, and then takes everything.
+    pub fn fails_twice() -> Self {
+        Self::start(|number, _| match number {
+            0 => Answer::Status(500, b"out of order".to_vec()),
+            1 => Answer::HangUp,
+            _ => Answer::Status(201, Vec::new()),
+        })
+    }
+
+    /// Its address as `host` sees it.
+    #[must_use]
+    pub fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.port)
+    }
+
+    /// Everything that came so far.
+    #[must_use]
+    pub fn got(&self) -> Vec<Request> {
+        self.got.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Request> {
+    let mut reader = BufReader::new(stream);
+    let mut line = || {
+        let mut text = String::new();
+        reader.read_line(&mut text).ok().filter(|n| *n > 0)?;
+        Some(text.trim_end().to_owned())
+    };
+    let first = line()?;
+    let mut headers = Vec::new();
+    loop {
+        let text = line()?;
+        let Some((name, value)) = text.split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request { line: first, headers, body })
+}
+
+fn respond(mut stream: &TcpStream, status: u16, body: &[u8]) {
+    let head =
+        format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    // A client that does not wait for its answer has its reasons.
+    let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}

@@ -1,0 +1,127 @@
+//! Does init take the right network card, give up in time, and take a node's settings from a server
+//! only if they are the ones that were meant?
+
+use harness::fat::Fat;
+use harness::receiver::{Answer, Receiver};
+use harness::{Boot, End};
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+const PASS: &str = "firstlight.expect.gpus=0";
+const FIRST: &str = "52:54:00:12:34:56";
+const SECOND: &str = "52:54:00:12:34:57";
+/// A network where nobody answers.
+const SILENT: &str = "hubport,hubid=1";
+
+#[test]
+fn the_card_that_the_machine_was_booted_from_is_taken_and_not_the_first() {
+    let boot =
+        Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
+    let boot = boot.append(PASS).card(SILENT, FIRST).card("user", SECOND);
+    let booted = boot.append("firstlight.network.mode=dhcp BOOTIF=01-52-54-00-12-34-57").run().unwrap();
+    booted.says("network   firstlight, eth1 by DHCP");
+    assert!(booted.text("kept/addresses").contains("inet 10.0.2.15/24"), "{booted}");
+    assert!(booted.text("kept/dns").contains("nameserver 10.0.2.3"), "{booted}");
+}
+
+#[test]
+fn a_card_is_found_by_its_address_and_given_a_fixed_one() {
+    let boot =
+        Boot::shipped().workload("ip addr show > /run/kept/addresses; cat /etc/resolv.conf > /run/kept/dns");
+    let config = format!(
+        "[network]\nmode = \"static\"\naddress = \"10.0.2.40/24\"\ngateway = \"10.0.2.2\"\n\
+         dns = [\"10.0.2.3\"]\ninterface = \"{SECOND}\"\n"
+    );
+    let booted = boot.append(PASS).card(SILENT, FIRST).card("user", SECOND).config(&config).run().unwrap();
+    booted.says("network   firstlight, eth1 10.0.2.40/24");
+    assert!(booted.text("kept/addresses").contains("inet 10.0.2.40/24"), "{booted}");
+    assert_eq!(booted.text("kept/dns"), "nameserver 10.0.2.3");
+}
+
+/// No answer within the deadline is a warning for a boot that needs no network.
+#[test]
+fn a_network_that_gives_no_address_costs_its_deadline_and_no_verdict() {
+    let boot = Boot::shipped().workload("echo the workload ran").append(PASS).card(SILENT, FIRST);
+    let booted = boot.append("firstlight.network.mode=dhcp firstlight.network.timeout_s=4").run().unwrap();
+    booted.says("network   firstlight, warning: no network: eth0: no DHCP lease within 4 s");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("the workload ran");
+}
+
+fn sum(text: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("f");
+    fs::write(&file, text).unwrap();
+    let output = Command::new("sha256sum").arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
+}
+
+fn serve(files: Vec<(String, String)>) -> Receiver {
+    Receiver::start(move |_, request| {
+        let asked = request.line.split(' ').nth(1).unwrap_or("").to_owned();
+        let found = files.iter().find(|(path, _)| *path == asked);
+        found.map_or(Answer::Status(404, Vec::new()), |(_, text)| Answer::Status(200, text.clone().into()))
+    })
+}
+
+#[test]
+fn a_folder_gives_each_node_what_is_its_own() {
+    let all = "[network]\nhostname = \"any\"\n[policy]\non_pass = \"hold\"\n";
+    let own = "[network]\nhostname = \"node7\"\n[expect]\ngpus = 0\n";
+    let machine = "[policy]\non_pass = \"workload\"\n";
+    let files = [("default.toml", all), ("mac-525400123456.toml", own), ("serial-S7.toml", machine)];
+    let list: String = files.iter().map(|(name, text)| format!("{}  {name}\n", sum(text))).collect();
+    let other = format!("{}  mac-525400123499.toml\n{list}", sum("x"));
+    let mut served: Vec<_> =
+        files.iter().map(|(name, text)| (format!("/nodes/{name}"), (*text).to_owned())).collect();
+    served.push(("/nodes/SHA256SUMS".to_owned(), other.clone()));
+    let server = serve(served);
+    let word = format!("firstlight.config={}#sha256={}", server.url("10.0.2.2", "/nodes/"), sum(&other));
+    let boot = Boot::shipped().workload("hostname > /run/kept/name").card("user", FIRST);
+    let booted = boot.qemu(&["-smbios", "type=1,serial=S7"]).append(&word).run().unwrap();
+    booted.says("some from a server");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    assert_eq!(booted.text("kept/name"), "node7");
+    let asked: Vec<_> = server.got().into_iter().map(|request| request.line).collect();
+    let want = ["SHA256SUMS", "default.toml", "mac-525400123456.toml", "serial-S7.toml"];
+    assert_eq!(asked, want.map(|name| format!("GET /nodes/{name} HTTP/1.1")));
+}
+
+/// On a stick too, and there the stick's own file comes before it.
+#[test]
+fn a_stick_has_a_file_for_each_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 1024).unwrap();
+    stick.folder("config.d").unwrap();
+    let own = "[network]\nhostname = \"node7\"\n[expect]\ngpus = 0\n";
+    for (name, text) in [
+        ("config.toml", "[network]\nhostname = \"any\"\n"),
+        ("config.d/mac-525400123456.toml", own),
+        ("config.d/mac-525400123499.toml", "[network]\nhostname = \"other\"\n"),
+    ] {
+        let file = dir.path().join("file");
+        fs::write(&file, text).unwrap();
+        stick.put(&file, name).unwrap();
+    }
+    let boot = Boot::shipped().workload("hostname > /run/kept/name").card(SILENT, FIRST);
+    let booted = boot.disk(stick.file()).run().unwrap();
+    booted.says("some from the data partition");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    assert_eq!(booted.text("kept/name"), "node7");
+    booted.says("kept as reports/000001-");
+}
+
+#[test]
+fn a_file_with_another_checksum_stops_the_boot_with_one_line() {
+    let server = serve(vec![("/n.toml".to_owned(), "[policy]\non_pass = \"reboot\"\n".to_owned())]);
+    let url = server.url("10.0.2.2", "/n.toml");
+    let word = format!("firstlight.config={url}#sha256={}", "0".repeat(64));
+    let boot = Boot::shipped().workload("echo the workload ran").append(PASS).card("user", FIRST);
+    let booted = boot.append(&word).stop_after("FIRSTLIGHT verdict", Duration::from_secs(3)).run().unwrap();
+    assert_eq!(booted.verdict().failed, ["config"], "{booted}");
+    let line = format!("ERROR     INIT-CONFIG: kernel word firstlight.config: {url}: sha256 is ");
+    assert_eq!(booted.lines().filter(|l| l.starts_with(&line)).count(), 1, "{booted}");
+    booted.never_says("the workload ran");
+    booted.ended(&End::StillRunning);
+}

@@ -1,0 +1,152 @@
+//! Does the report survive the machine: on a stick, at a server that fails first, on a full stick, and
+//! when the stick goes while it is written to? And does none of that change the verdict?
+
+use harness::fat::Fat;
+use harness::receiver::{Answer, Receiver};
+use harness::{Boot, End};
+use std::fs;
+use std::time::Duration;
+
+/// No GPU and none expected: PASS.
+const PASS: &str = "firstlight.expect.gpus=0";
+const MAC: &str = "52:54:00:12:34:56";
+
+#[test]
+fn a_report_is_on_the_stick_and_at_a_server_that_failed_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let server = Receiver::fails_twice();
+    let url = server.url("10.0.2.2", "/reports");
+    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).disk(stick.file());
+    let booted = boot.append(&format!("firstlight.report.url={url}")).run().unwrap();
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("network   firstlight, eth0 by DHCP");
+    booted.says(&format!("post      sent to {url} at try 3"));
+    assert!(booted.text("firstlight/boot.log").contains("post      sent to "), "{booted}");
+    let got = server.got();
+    assert_eq!(got.len(), 3, "{booted}");
+    let report = booted.find("firstlight/report.json").unwrap();
+    for request in &got {
+        assert_eq!(request.body, report);
+        assert_eq!(request.header("firstlight-verdict"), Some("PASS"));
+        assert_eq!(request.header("idempotency-key"), got[0].header("idempotency-key"));
+    }
+    let names = stick.names("reports");
+    assert!(
+        matches!(&names[..], [one] if one.starts_with("000001-") && one.ends_with("-PASS.json")),
+        "{names:?}"
+    );
+    assert_eq!(stick.read(&format!("reports/{}", names[0])).unwrap(), report);
+    assert_eq!(stick.names("spool"), [""; 0]);
+    booted.ended(&End::PowerOff);
+}
+
+/// What an unreachable server missed comes with the next boot, first.
+#[test]
+fn a_report_that_could_not_be_sent_is_sent_by_the_next_boot() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let boot = |network: &str| {
+        let boot = Boot::shipped().workload("true").append(PASS).disk(stick.file()).card(network, MAC);
+        boot.append("firstlight.network.timeout_s=4")
+    };
+    let lost = boot("hubport,hubid=1").append("firstlight.report.url=http://10.0.2.2:9/").run().unwrap();
+    assert_eq!(lost.verdict().verdict, "PASS", "{lost}");
+    lost.says("network   firstlight, warning: no network: eth0: no DHCP lease within 4 s");
+    lost.says(
+        "warning: not sent to http://10.0.2.2:9/: no network: eth0: no DHCP lease within 4 s; 1 waits in ",
+    );
+    assert_eq!(stick.names("spool"), stick.names("reports"), "{lost}");
+    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let url = server.url("10.0.2.2", "/");
+    let booted = boot("user").append(&format!("firstlight.report.url={url}")).run().unwrap();
+    booted.says(&format!("post      sent to {url}, 1 older before it"));
+    let bodies: Vec<_> = server.got().into_iter().map(|request| request.body).collect();
+    let reports = ["firstlight/report.json"].map(|name| booted.find(name).unwrap());
+    assert_eq!(bodies.len(), 2, "{booted}");
+    assert_eq!((&bodies[0][..], &bodies[1][..]), (lost.find("firstlight/report.json").unwrap(), reports[0]));
+    assert_eq!((stick.names("spool").len(), stick.names("reports").len()), (0, 2));
+}
+
+#[test]
+fn a_full_stick_is_one_line_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 512).unwrap();
+    let (old, rest) = (dir.path().join("old"), dir.path().join("rest"));
+    fs::write(&old, "{\"old\":true}").unwrap();
+    stick.folder("reports").unwrap();
+    stick.put(&old, "reports/000041-old-PASS.json").unwrap();
+    // Less and less, until nothing more fits.
+    let mut size = 400 << 10;
+    while size >= 512 {
+        fs::write(&rest, vec![b'x'; size]).unwrap();
+        if stick.put(&rest, &format!("rest{size}")).is_err() {
+            size /= 2;
+        }
+    }
+    let boot = Boot::shipped().workload("true").append(PASS).append("firstlight.report.keep=1");
+    let booted = boot.disk(stick.file()).run().unwrap();
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    assert_eq!(booted.console.matches("not kept").count(), 1, "{booted}");
+    booted.says("publish   warning: not kept: reports/: no room for ");
+    assert_eq!(stick.names("reports"), ["000041-old-PASS.json"]);
+    assert_eq!(stick.read("reports/000041-old-PASS.json").unwrap(), b"{\"old\":true}");
+}
+
+/// As a technician does it who cannot wait: the boot goes on, and says so.
+#[test]
+fn a_stick_that_is_pulled_while_it_is_written_to_is_told_and_the_boot_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let old = dir.path().join("old");
+    fs::write(&old, "{\"old\":true}").unwrap();
+    stick.folder("reports").unwrap();
+    stick.put(&old, "reports/000007-old-PASS.json").unwrap();
+    let file = stick.file().display().to_string();
+    let drive = format!("if=none,id=slow,format=raw,file={file},throttling.bps-write=8192");
+    let boot = Boot::shipped().workload("echo the workload ran").append(PASS);
+    let usb = [
+        "-drive",
+        &drive,
+        "-device",
+        "qemu-xhci,id=usb",
+        "-device",
+        "usb-storage,id=stick,bus=usb.0,drive=slow",
+    ];
+    let boot = boot.qemu(&usb).append("firstlight.report.partition=LABEL=FIRSTLIGHT");
+    let booted = boot.unplug_after("decide    PASS", "stick", Duration::from_millis(1500)).run().unwrap();
+    booted.says("publish   warning: not kept: reports/: ");
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("the workload ran");
+    assert_eq!(stick.read("reports/000007-old-PASS.json").unwrap(), b"{\"old\":true}", "{booted}");
+}
+
+/// The stick takes 8 KB a second, and the machine loses its power while it writes. What was there is
+/// there; what is new is whole or not there; the next boot clears up and goes on.
+#[test]
+fn a_stick_that_goes_while_it_is_written_to_loses_nothing_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let old = dir.path().join("old");
+    fs::write(&old, "{\"old\":true}").unwrap();
+    stick.folder("reports").unwrap();
+    stick.put(&old, "reports/000007-old-PASS.json").unwrap();
+    let before = fs::read(stick.file()).unwrap();
+    let file = stick.file().display().to_string();
+    let drive = format!("if=none,id=slow,format=raw,file={file},throttling.bps-write=8192");
+    let slow = Boot::shipped().append(PASS).append("firstlight.policy.on_pass=hold");
+    let slow = slow.qemu(&["-drive", &drive, "-device", "virtio-blk-pci,drive=slow"]);
+    let cut = slow.stop_after("decide    PASS", Duration::from_millis(1500)).run().unwrap();
+    cut.ended(&End::StillRunning);
+    cut.never_says("kept as");
+    assert_ne!(fs::read(stick.file()).unwrap(), before, "nothing was written yet: {cut}");
+    assert_eq!(stick.read("reports/000007-old-PASS.json").unwrap(), b"{\"old\":true}", "{cut}");
+    let next = Boot::shipped().workload("true").append(PASS).disk(stick.file()).run().unwrap();
+    next.says("kept as reports/00000");
+    assert_eq!(stick.read("reports/000007-old-PASS.json").unwrap(), b"{\"old\":true}", "{next}");
+    let names = stick.names("reports");
+    assert!(!names.iter().any(|name| name.ends_with(".part")), "{names:?}");
+    let whole = next.find("firstlight/report.json").unwrap();
+    let last = names.last().unwrap();
+    assert_eq!(stick.read(&format!("reports/{last}")).unwrap(), whole);
+}
