@@ -13,6 +13,7 @@ use crate::render::json::pretty;
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::root::Root;
 use crate::time::utc;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 /// Starting CUDA and NCCL on 16 GPUs.
@@ -24,73 +25,82 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
     let gpus = gpus(root, config, asked)?;
     exact(&sweep, gpus)?;
-    let begun = SystemTime::now();
+    let begun = utc(SystemTime::now());
     let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
     let started = match ranks.join(START) {
         Ok(started) => started.clone(),
         Err(trouble) => return Ok(stopped(&trouble)),
     };
-    let devices = devices(&started);
     let title = Head {
         version: env!("CARGO_PKG_VERSION"),
         library: started.nccl,
         sweep: &sweep,
         gpus: if asked.processes { 1 } else { gpus },
-        devices: &devices,
+        devices: &devices(&started),
     };
     let shown = asked.json != Some(Place::Stdout);
-    let say = |text: &str| if shown { to_stdout(text) } else { Ok(()) };
-    let undelivered = |e: std::io::Error| CommandError::Undone(format!("standard output: {e}"));
-    say(&(head(&title) + &columns())).map_err(undelivered)?;
+    let undelivered = |e: io::Error| CommandError::Undone(format!("standard output: {e}"));
+    let say = |text: &str| if shown { to_stdout(text).map_err(undelivered) } else { Ok(()) };
+    say(&(head(&title) + &columns()))?;
     let mut rows = Vec::new();
-    let measured = measure(&mut ranks, &sweep, &sizes, asked.root_rank, |one| {
-        rows.push(one.clone());
-        say(&row(one))
-    });
-    let trouble = measured.map_err(undelivered)?.err();
-    let errors: Vec<_> = trouble.iter().map(ToString::to_string).collect();
+    let trouble = measure(&mut ranks, &sweep, &sizes, asked.root_rank, |one| {
+        say(&row(&one))?;
+        rows.push(one);
+        Ok(())
+    })?;
     told(&ranks);
     if let Some(place) = &asked.json {
-        let (start, end) = (utc(begun), utc(SystemTime::now()));
-        let run = Run {
-            start: &start,
-            end: &end,
-            args: &std::env::args().collect::<Vec<_>>(),
-            environment: ranks.environment(),
-            errors: &errors,
-        };
-        let text = pretty(&json(&title, &rows, &run)).map_err(|e| CommandError::undone(&e))?;
-        write(place, &text)?;
+        deliver(place, &title, &rows, &begun, &ranks, trouble.as_ref())?;
     }
     if let Some(trouble) = trouble {
         return Ok(stopped(&trouble));
     }
-    say(&tail(sweep.collective, &rows)).map_err(undelivered)?;
+    say(&tail(sweep.collective, &rows))?;
     wrong(&rows);
     Ok(if rows.iter().any(|row| row.wrong() > 0) { FAILING } else { FINE })
 }
 
-/// Every size untimed once, as nccl-tests does it, then each row as it comes; the outer error is the reader's.
+/// Writes nccl-tests' JSON.
+fn deliver(
+    place: &Place,
+    title: &Head<'_>,
+    rows: &[Row],
+    begun: &str,
+    ranks: &Ranks,
+    trouble: Option<&Trouble>,
+) -> Result<(), CommandError> {
+    let run = Run {
+        start: begun,
+        end: &utc(SystemTime::now()),
+        args: &std::env::args().collect::<Vec<_>>(),
+        environment: ranks.environment(),
+        errors: &trouble.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    };
+    let text = pretty(&json(title, rows, &run)).map_err(|e| CommandError::undone(&e))?;
+    Ok(write(place, &text)?)
+}
+
+/// Every size untimed once, as nccl-tests does it, then each row as it comes; what stopped the arm, if anything did.
 fn measure(
     ranks: &mut Ranks,
     sweep: &Sweep,
     sizes: &[u64],
     root: usize,
-    mut each: impl FnMut(&Row) -> std::io::Result<()>,
-) -> std::io::Result<Result<(), Trouble>> {
+    mut each: impl FnMut(Row) -> Result<(), CommandError>,
+) -> Result<Option<Trouble>, CommandError> {
     let untimed = Sweep { iterations: 1, check: false, ..sweep.clone() };
     for bytes in sizes.iter().filter(|_| sweep.warmups > 0) {
         if let Err(trouble) = ranks.row(&ask(&untimed, *bytes, root)) {
-            return Ok(Err(trouble));
+            return Ok(Some(trouble));
         }
     }
     for bytes in sizes {
         match ranks.row(&ask(sweep, *bytes, root)) {
-            Ok(row) => each(&row)?,
-            Err(trouble) => return Ok(Err(trouble)),
+            Ok(row) => each(row)?,
+            Err(trouble) => return Ok(Some(trouble)),
         }
     }
-    Ok(Ok(()))
+    Ok(None)
 }
 
 /// How many GPUs take part.

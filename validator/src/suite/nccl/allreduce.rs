@@ -3,7 +3,7 @@
 
 use super::arms::{self, Which};
 use super::proof;
-use super::speed::{Speed, judge, speed};
+use super::speed::{self, Speed};
 use super::{connected, sweep, told};
 use crate::collective::advice::{self, Advice};
 use crate::collective::gain::{self, Gain};
@@ -14,6 +14,7 @@ use crate::finding::{Code, Finding, Severity};
 use crate::host::interfaces;
 use crate::judge::Carrier;
 use crate::outcome::Judgement;
+use crate::report::Matrix;
 use crate::schedule::Pair;
 use crate::suite::speed::{Links, Watch, Ways, judged, rounded};
 use crate::suite::{Group, Machine, Test};
@@ -42,6 +43,16 @@ struct Taken {
     seen: [proof::Seen; 2],
 }
 
+/// What the figures are held against.
+struct Against<'a> {
+    /// The measured speeds between the GPUs, where there are any.
+    edges: Option<Matrix>,
+    /// What carries each pair's data.
+    carrier: &'a dyn Fn(Pair) -> Carrier,
+    /// How the GPUs fared, a line each.
+    states: &'a [String],
+}
+
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = connected(machine)? {
         return Ok(none);
@@ -55,32 +66,30 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let taken = measure(machine)?;
     arms::end(machine, Which::Off);
     let (watched, states) = watch.end(machine);
-    let (on, off) = (mean(&taken.on), mean(&taken.off));
+    let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
     let edges = machine.matrix(EDGES.0, EDGES.1);
-    let ways = Ways::new(machine, clique);
-    let carrier = ways.carriers(machine.fabric()?, &Links::default());
-    let reached = speed(&on, edges.as_ref());
-    let gains = gain::gains(&taken.off, &taken.on, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
-    let all: Vec<Row> = taken.on.iter().flatten().cloned().collect();
-    let mut findings = sweep::wrong(Which::P2p, &all);
-    let all: Vec<Row> = taken.off.iter().flatten().cloned().collect();
-    findings.extend(sweep::wrong(Which::Off, &all));
-    let mut slow: Vec<_> = reached.as_ref().and_then(|speed| judge(speed, &carrier)).into_iter().collect();
-    slow.extend(slower(&gains));
-    for finding in &mut slow {
-        finding.evidence.extend(states.iter().cloned());
-    }
-    let [seen_on, seen_off] = taken.seen;
-    findings.extend(slow);
-    findings.extend(watched);
-    findings.extend(seen_on.findings);
-    findings.extend(seen_off.findings);
+    let said = judge(taken, &Against { edges, carrier: &carrier, states: &states })?;
+    Ok(said.with(watched).advising(advice(machine, clique.len(), &carrier)))
+}
+
+/// Judges everything.
+fn judge(taken: Taken, against: &Against<'_>) -> Result<Judgement, Box<Finding>> {
+    let Taken { on: with, off: without, seen: [seen_on, seen_off] } = taken;
+    let (on, off) = (mean(&with), mean(&without));
+    let gains = gain::gains(&without, &with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
+    let reached = speed::of(&on, against.edges.as_ref());
+    let slow = reached.as_ref().and_then(|speed| speed::judge(speed, against.carrier));
+    let slow =
+        slow.into_iter().chain(slower(&gains)).map(|finding| finding.seen_all(against.states.to_vec()));
+    let mut findings = sweep::wrong(Which::P2p, &with.concat());
+    findings.extend(sweep::wrong(Which::Off, &without.concat()));
+    findings.extend(slow.chain(seen_on.findings).chain(seen_off.findings));
     let rows = [told::rows("nccl.all_reduce", &on), told::rows("nccl.all_reduce.off", &off)];
     let tables =
         std::iter::once(told::gains(&gains)).chain(rows).chain(seen_on.tables).chain(seen_off.tables);
-    let said = judged(summary(&on, &off, reached.as_ref(), &gains), findings).with_tables(tables.collect());
     let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
-    Ok(said.with_effects(effects).advising(advice(machine, clique.len(), &carrier)))
+    let said = judged(summary(&on, &off, reached.as_ref(), &gains), findings);
+    Ok(said.with_tables(tables.collect()).with_effects(effects))
 }
 
 fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
@@ -163,4 +172,68 @@ fn advice(machine: &Machine, gpus: usize, carrier: &dyn Fn(Pair) -> Carrier) -> 
     let interfaces = interfaces::up(&machine.root).ok().map(|up| advice::interfaces(&up));
     let nvls = advice::nvls(machine.config.validate.nvls);
     level.into_iter().chain(interfaces).chain([nvls]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sweep::tests::row;
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::pcie::model::PathKind;
+
+    fn seen() -> proof::Seen {
+        proof::Seen { summary: String::new(), findings: Vec::new(), tables: Vec::new() }
+    }
+
+    /// Two turns of 8 B and 128 MiB; `on` and `off`: GB/s of bus bandwidth at the large size.
+    fn said(on: f64, off: f64, wrong: u64) -> Judgement {
+        let large = |gb_s: f64| 1.5 * 134_217_728.0 / 1e3 / gb_s;
+        let sweep = |gb_s, wrong| vec![row(8, 20.0, 0), row(134_217_728, large(gb_s), wrong)];
+        let taken = Taken {
+            on: vec![sweep(on, 0), sweep(on, wrong)],
+            off: vec![sweep(off, 0), sweep(off, 0)],
+            seen: [seen(), seen()],
+        };
+        let labels: Vec<_> = (0..4).map(|n| n.to_string()).collect();
+        let cell = |a, b| (a != b).then_some(21.0);
+        let edges = Matrix {
+            name: "ce.write".to_owned(),
+            unit: "GB/s".to_owned(),
+            rows: labels.clone(),
+            columns: labels,
+            values: (0..4).map(|a| (0..4).map(|b| cell(a, b)).collect()).collect(),
+        };
+        let carrier = |_| Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 };
+        let against = Against { edges: Some(edges), carrier: &carrier, states: &["GPU 0: 35 C".to_owned()] };
+        judge(taken, &against).unwrap()
+    }
+
+    #[test]
+    fn a_gain_is_the_headline_and_an_effect() {
+        let said = said(20.64, 14.45, 0);
+        assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
+        assert_eq!(
+            said.summary,
+            "20.6 GB/s at 128 MiB, 14.4 without peer-to-peer. P2P: +43 % at 128 MiB; 0.98 of the best ring's \
+             slowest edge"
+        );
+        assert_eq!(said.effects.get("p2p_speedup_128M"), Some(&1.428));
+        assert_eq!(said.tables[0]["name"], "nccl.gain");
+    }
+
+    #[test]
+    fn a_wrong_value_of_a_later_turn_fails() {
+        let said = said(20.64, 14.45, 1);
+        assert_eq!(said.outcome(), Outcome::Fail);
+        assert!(said.findings[0].is(Code::NcclWrongData));
+    }
+
+    #[test]
+    fn slower_than_shared_memory_or_than_the_links_fails_with_the_gpus_states() {
+        let said = said(12.0, 14.45, 0);
+        assert_eq!(said.outcome(), Outcome::Fail);
+        let codes: Vec<_> = said.findings.iter().map(|f| f.code.as_str()).collect();
+        assert_eq!(codes, ["NCCL-SLOW", "NCCL-P2P-SLOWER"]);
+        assert!(said.findings.iter().all(|f| f.evidence.contains(&"GPU 0: 35 C".to_owned())));
+    }
 }

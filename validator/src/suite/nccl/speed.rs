@@ -33,7 +33,7 @@ pub(super) struct Speed {
 }
 
 /// The best of the large rows, whichever way it was placed; `None` without any.
-pub(super) fn speed(rows: &[Row], edges: Option<&Matrix>) -> Option<Speed> {
+pub(super) fn of(rows: &[Row], edges: Option<&Matrix>) -> Option<Speed> {
     let large = rows.iter().filter(|row| row.bytes >= LARGE);
     let placed = large.flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
     let best = placed.map(|(row, timed)| (row.busbw(timed), row.bytes)).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -95,7 +95,7 @@ mod tests {
 
     fn found(busbw: f64, edge: f64, carrier: Carrier) -> Option<Finding> {
         let us = 1.5 * 134_217_728.0 / 1e3 / busbw;
-        let speed = speed(&[row(8, 20.0, 0), row(134_217_728, us, 0)], Some(&edges(edge))).unwrap();
+        let speed = of(&[row(8, 20.0, 0), row(134_217_728, us, 0)], Some(&edges(edge))).unwrap();
         judge(&speed, &move |_| carrier)
     }
 
@@ -120,13 +120,13 @@ mod tests {
 
     #[test]
     fn without_the_links_speeds_nothing_is_judged_and_that_is_told() {
-        let speed = speed(&[row(134_217_728, 600.0, 0)], None).unwrap();
+        let speed = of(&[row(134_217_728, 600.0, 0)], None).unwrap();
         let found = judge(&speed, &|_| PCI).unwrap();
         assert!(found.is(Code::NcclUnjudged) && found.severity == Severity::Warn);
     }
 
     #[test]
     fn small_rows_say_nothing_of_speed() {
-        assert_eq!(speed(&[row(8, 20.0, 0)], None), None);
+        assert_eq!(of(&[row(8, 20.0, 0)], None), None);
     }
 }
