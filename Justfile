@@ -88,7 +88,7 @@ bench-media runs="3": media
 hardware *words: binaries
     cargo run --release --locked -p firstlight-tests --bin hardware -- "$@"
 
-# The shipped init over the shipped root on this GPU machine, whose driver's libraries lie in LIBRARIES (as root).
+# The shipped init over the shipped root on this GPU machine, whose libraries of driver and NCCL lie in LIBRARIES, folders of their own (as root).
 [group('measure')]
 hardware-line libraries level="standard": image
     rm -rf target/line
