@@ -5,6 +5,7 @@ use harness::fat::Fat;
 use harness::receiver::{Answer, Receiver};
 use harness::{Boot, End};
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// No GPU and none expected: PASS.
@@ -93,15 +94,21 @@ fn a_full_stick_is_one_line_and_loses_nothing() {
     assert_eq!(stick.read("reports/000041-old-PASS.json").unwrap(), b"{\"old\":true}");
 }
 
+/// A stick that holds a report of an earlier boot.
+fn stick_with_a_report(dir: &Path) -> Fat {
+    let stick = Fat::new(dir, 4096).unwrap();
+    let old = dir.join("old");
+    fs::write(&old, "{\"old\":true}").unwrap();
+    stick.folder("reports").unwrap();
+    stick.put(&old, "reports/000007-old-PASS.json").unwrap();
+    stick
+}
+
 /// As a technician does it who cannot wait: the boot goes on, and says so.
 #[test]
 fn a_stick_that_is_pulled_while_it_is_written_to_is_told_and_the_boot_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let stick = Fat::new(dir.path(), 4096).unwrap();
-    let old = dir.path().join("old");
-    fs::write(&old, "{\"old\":true}").unwrap();
-    stick.folder("reports").unwrap();
-    stick.put(&old, "reports/000007-old-PASS.json").unwrap();
+    let stick = stick_with_a_report(dir.path());
     let file = stick.file().display().to_string();
     let drive = format!("if=none,id=slow,format=raw,file={file},throttling.bps-write=8192");
     let boot = Boot::shipped().workload("echo the workload ran").append(PASS);
@@ -126,11 +133,7 @@ fn a_stick_that_is_pulled_while_it_is_written_to_is_told_and_the_boot_goes_on() 
 #[test]
 fn a_stick_that_goes_while_it_is_written_to_loses_nothing_older() {
     let dir = tempfile::tempdir().unwrap();
-    let stick = Fat::new(dir.path(), 4096).unwrap();
-    let old = dir.path().join("old");
-    fs::write(&old, "{\"old\":true}").unwrap();
-    stick.folder("reports").unwrap();
-    stick.put(&old, "reports/000007-old-PASS.json").unwrap();
+    let stick = stick_with_a_report(dir.path());
     let before = fs::read(stick.file()).unwrap();
     let file = stick.file().display().to_string();
     let drive = format!("if=none,id=slow,format=raw,file={file},throttling.bps-write=8192");

@@ -88,14 +88,14 @@ fn measure(
     root: usize,
     mut each: impl FnMut(Row) -> Result<(), CommandError>,
 ) -> Result<Option<Trouble>, CommandError> {
-    let untimed = Sweep { iterations: 1, check: false, ..sweep.clone() };
+    let untimed = sweep.untimed();
     for bytes in sizes.iter().filter(|_| sweep.warmups > 0) {
-        if let Err(trouble) = ranks.row(&ask(&untimed, *bytes, root)) {
+        if let Err(trouble) = ranks.row(&RowAsk::of(&untimed, *bytes, root)) {
             return Ok(Some(trouble));
         }
     }
     for bytes in sizes {
-        match ranks.row(&ask(sweep, *bytes, root)) {
+        match ranks.row(&RowAsk::of(sweep, *bytes, root)) {
             Ok(row) => each(row)?,
             Err(trouble) => return Ok(Some(trouble)),
         }
@@ -152,11 +152,6 @@ fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
         most_bytes: asked.to,
         library_path: config.validate.library_path.clone(),
     }
-}
-
-const fn ask(sweep: &Sweep, bytes: u64, root: usize) -> RowAsk {
-    let Sweep { collective, iterations, warmups, check, data, op, .. } = *sweep;
-    RowAsk { collective, bytes, data, op, root, iterations, warmups, check }
 }
 
 fn devices(started: &Started) -> Vec<Device> {

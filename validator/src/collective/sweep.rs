@@ -4,7 +4,7 @@ use super::{Collective, DataType, RedOp};
 use serde::{Deserialize, Serialize};
 
 /// A run over sizes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sweep {
     /// Which collective.
     pub collective: Collective,
@@ -76,6 +76,18 @@ impl Sweep {
             data: DataType::Float,
             op: RedOp::Sum,
         }
+    }
+
+    /// The same with one size only.
+    #[must_use]
+    pub const fn at(self, bytes: u64) -> Self {
+        Self { from: bytes, to: bytes, ..self }
+    }
+
+    /// The same, each size once and unchecked: what goes before timed rows, as in nccl-tests.
+    #[must_use]
+    pub const fn untimed(self) -> Self {
+        Self { iterations: 1, check: false, ..self }
     }
 
     /// All sizes, bytes, in order.

@@ -23,7 +23,7 @@ pub use serve::{COMMAND, serve};
 pub use session::Ranks;
 pub use trouble::{Trouble, TroubleKind};
 
-use crate::collective::{Collective, DataType, RedOp};
+use crate::collective::{Collective, DataType, RedOp, Sweep};
 use crate::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -114,6 +114,15 @@ pub struct RowAsk {
     pub warmups: u32,
     /// Whether values are checked.
     pub check: bool,
+}
+
+impl RowAsk {
+    /// One size of a sweep.
+    #[must_use]
+    pub const fn of(sweep: &Sweep, bytes: u64, root: usize) -> Self {
+        let Sweep { collective, iterations, warmups, check, data, op, .. } = *sweep;
+        Self { collective, bytes, data, op, root, iterations, warmups, check }
+    }
 }
 
 impl fmt::Display for RowAsk {

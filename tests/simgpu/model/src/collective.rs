@@ -8,7 +8,7 @@ mod time;
 pub use time::{Path, shape};
 
 use crate::element::{Op, Type};
-use crate::extents::{Piece, cut};
+use crate::extents::{Piece, after, cut};
 use crate::reduce::reduce;
 
 /// What is asked for.
@@ -142,16 +142,7 @@ fn received(parts: &[Part], rank: usize) -> Vec<Vec<Piece>> {
 
 /// `bytes` bytes from `at` on.
 fn part(pieces: &[Piece], at: u64, bytes: u64) -> Vec<Piece> {
-    let mut skip = at;
-    let mut left = Vec::new();
-    for (n, content) in pieces {
-        let gone = skip.min(*n);
-        if *n > gone {
-            left.push((n - gone, content.as_ref().map(|c| c.skip(gone))));
-        }
-        skip -= gone;
-    }
-    cut(&left, bytes)
+    cut(&after(pieces, at), bytes)
 }
 
 #[cfg(test)]

@@ -94,6 +94,21 @@ impl Extents {
     }
 }
 
+/// Everything behind the first `bytes` bytes.
+#[must_use]
+pub fn after(pieces: &[Piece], bytes: u64) -> Vec<Piece> {
+    let mut skip = bytes;
+    let mut left = Vec::new();
+    for (n, content) in pieces {
+        let gone = skip.min(*n);
+        if *n > gone {
+            left.push((n - gone, content.as_ref().map(|c| c.skip(gone))));
+        }
+        skip -= gone;
+    }
+    left
+}
+
 /// The first `bytes` bytes of `pieces`.
 #[must_use]
 pub fn cut(pieces: &[Piece], bytes: u64) -> Vec<Piece> {

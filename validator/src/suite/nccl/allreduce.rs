@@ -102,7 +102,7 @@ fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
         for (which, sweeps) in [(Which::P2p, &mut on), (Which::Off, &mut off)] {
             sweeps.push(arms::with(machine, which, |ranks| {
                 // This arm has rested while the other worked: its first row would pay for that.
-                let first = Sweep { to: sweep.from, check: false, ..sweep.clone() };
+                let first = Sweep { check: false, ..sweep.at(sweep.from) };
                 sweep::rows(machine, which, ranks, &first)?;
                 sweep::rows(machine, which, ranks, &sweep)
             })?);

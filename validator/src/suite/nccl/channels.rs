@@ -89,7 +89,7 @@ fn one(machine: &Machine, standard: &Setup, channels: Option<u32>) -> Result<Tri
 fn rows(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
     let mut rows = Vec::new();
     for bytes in SIZES {
-        let sweep = Sweep { from: bytes, to: bytes, ..Sweep::standard(Collective::AllReduce) };
+        let sweep = Sweep::standard(Collective::AllReduce).at(bytes);
         rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
     }
     Ok(rows)

@@ -44,7 +44,7 @@ fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::See
     let sweep = Sweep::standard(Collective::AllReduce);
     sweep::warm_up(machine, which, ranks, &sweep)?;
     let mut rows = sweep::rows(machine, which, ranks, &sweep)?;
-    let pairs = Sweep { from: 1 << 20, to: 1 << 20, ..Sweep::standard(Collective::Alltoall) };
+    let pairs = Sweep::standard(Collective::Alltoall).at(1 << 20);
     rows.extend(sweep::rows(machine, which, ranks, &pairs)?);
     let seen = proof::of(which, ranks, Pairs::All);
     Ok((rows, seen))

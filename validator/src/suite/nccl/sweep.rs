@@ -21,7 +21,7 @@ pub(super) fn rows(
     })?;
     let row = |bytes| {
         machine.doing(&format!("NCCL {which}: {} of {bytes} B", sweep.collective));
-        ranks.row(&ask(sweep, bytes))
+        ranks.row(&RowAsk::of(sweep, bytes, 0))
     };
     sizes.into_iter().map(row).collect()
 }
@@ -34,13 +34,7 @@ pub(super) fn warm_up(
     ranks: &mut Ranks,
     sweep: &Sweep,
 ) -> Result<(), Trouble> {
-    rows(machine, which, ranks, &Sweep { iterations: 1, check: false, ..sweep.clone() }).map(drop)
-}
-
-/// One size of a sweep.
-pub(super) const fn ask(sweep: &Sweep, bytes: u64) -> RowAsk {
-    let Sweep { collective, iterations, warmups, check, data, op, .. } = *sweep;
-    RowAsk { collective, bytes, data, op, root: 0, iterations, warmups, check }
+    rows(machine, which, ranks, &sweep.untimed()).map(drop)
 }
 
 /// One finding for each collective, type and reduction that gave wrong values: the first of its rows, and

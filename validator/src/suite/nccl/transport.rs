@@ -53,7 +53,7 @@ fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::See
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
-            let sweep = Sweep { from: bytes, to: bytes, iterations: 5, ..Sweep::standard(collective) };
+            let sweep = Sweep { iterations: 5, ..Sweep::standard(collective).at(bytes) };
             rows.extend(sweep::rows(machine, Which::Strict, ranks, &sweep)?);
         }
     }

@@ -64,8 +64,8 @@ fn measure(
     for collective in collectives {
         for (data, op) in kinds {
             for bytes in SIZES {
-                let standard = Sweep::standard(*collective);
-                let sweep = Sweep { from: bytes, to: bytes, iterations: 1, data: *data, op: *op, ..standard };
+                let standard = Sweep::standard(*collective).at(bytes);
+                let sweep = Sweep { iterations: 1, data: *data, op: *op, ..standard };
                 rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
             }
         }

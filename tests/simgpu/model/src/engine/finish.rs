@@ -6,7 +6,7 @@ use super::reach::Reach;
 use crate::check::{Wanted, count};
 use crate::check_values;
 use crate::content::Content;
-use crate::extents::{Piece, bytes as real, cut};
+use crate::extents::{Piece, after, bytes as real, cut};
 use crate::memory::Span;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::Result;
@@ -307,20 +307,6 @@ fn arriving(fault: &Fault, bytes: u64) -> u64 {
     let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
     let most = if fault.bytes > 0 { fault.bytes } else { bytes };
     part.min(most).min(bytes)
-}
-
-/// Everything behind the first `bytes` bytes.
-fn after(pieces: &[Piece], bytes: u64) -> Vec<Piece> {
-    let mut skip = bytes;
-    let mut left = Vec::new();
-    for (n, content) in pieces {
-        let gone = skip.min(*n);
-        if *n > gone {
-            left.push((n - gone, content.as_ref().map(|c| c.skip(gone))));
-        }
-        skip -= gone;
-    }
-    left
 }
 
 /// The same with one bit of one byte turned.
