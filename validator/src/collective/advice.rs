@@ -21,8 +21,13 @@ impl Advice {
     /// A variable; a reason that does not fit on one line is made to.
     #[must_use]
     pub fn new(name: &str, value: impl Into<String>, reason: &str) -> Self {
-        let plain = |c: char| if c.is_control() || c == '=' { ' ' } else { c };
-        Self { name: name.to_owned(), value: value.into(), reason: reason.chars().map(plain).collect() }
+        let plain = |c: char| match c {
+            c if c.is_control() => ' ',
+            '=' => ':',
+            c => c,
+        };
+        let reason: String = reason.chars().map(plain).collect();
+        Self { name: name.to_owned(), value: value.into(), reason: reason.trim().to_owned() }
     }
 }
 

@@ -17,15 +17,18 @@ pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     let mut all = of_the_report(report);
     all.extend(advice.into_iter().filter(|a| good || holds_without_p2p(a)));
     all.extend(veto(report).filter(|_| !good));
-    all.iter_mut().for_each(|a| a.reason = one_line(&a.reason));
     all
 }
 
 /// What a workload may want to know without reading JSON.
 fn of_the_report(report: &Report) -> Vec<Advice> {
     let mut all = vec![
-        said("FIRSTLIGHT_VERDICT", report.verdict.to_string(), "what all tests of the validator come to"),
-        said(
+        Advice::new(
+            "FIRSTLIGHT_VERDICT",
+            report.verdict.to_string(),
+            "what all tests of the validator come to",
+        ),
+        Advice::new(
             "FIRSTLIGHT_FINGERPRINT",
             report.machine.fingerprint.clone(),
             "the machine that the verdict is bound to",
@@ -34,13 +37,9 @@ fn of_the_report(report: &Report) -> Vec<Advice> {
     // Unread is not none.
     if report.fabric.is_some() {
         let count = report.gpus.len().to_string();
-        all.push(said("FIRSTLIGHT_GPUS", count, "NVIDIA GPUs on the bus"));
+        all.push(Advice::new("FIRSTLIGHT_GPUS", count, "NVIDIA GPUs on the bus"));
     }
     all
-}
-
-fn said(name: &str, value: String, reason: &str) -> Advice {
-    Advice { name: name.to_owned(), value, reason: reason.to_owned() }
 }
 
 /// Only what is known to hold: any other variable of NCCL may have been found with peer-to-peer.
@@ -56,18 +55,7 @@ fn veto(report: &Report) -> Option<Advice> {
     let (test, what) =
         bad(Outcome::Fail).map(|t| (t, "failed")).or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;
     let reason = format!("peer-to-peer is not proven on this machine, {} {what}", test.id);
-    Some(said(P2P_OFF, "1".to_owned(), &reason))
-}
-
-/// A reason becomes a comment: one line, and without `=`, for older versions of NCCL take every line
-/// of their file that has one for a variable.
-fn one_line(reason: &str) -> String {
-    let plain = |c: char| match c {
-        c if c.is_control() => ' ',
-        '=' => ':',
-        c => c,
-    };
-    reason.chars().map(plain).collect::<String>().trim().to_owned()
+    Some(Advice::new(P2P_OFF, "1", &reason))
 }
 
 #[cfg(test)]
@@ -77,7 +65,7 @@ mod tests {
     use crate::root::Root;
 
     fn advice(pairs: &[(&str, &str)]) -> Vec<Advice> {
-        pairs.iter().map(|(name, value)| said(name, (*value).to_owned(), "a = b\nc")).collect()
+        pairs.iter().map(|(name, value)| Advice::new(name, *value, "why")).collect()
     }
 
     fn given() -> Vec<Advice> {
@@ -141,13 +129,6 @@ mod tests {
             let last = handed_over(&report(&[("acs", Outcome::Pass), (id, outcome)]), given()).pop().unwrap();
             assert_eq!((last.name.as_str(), last.value.as_str()), (P2P_OFF, "1"));
             assert!(last.reason.ends_with(what), "{}", last.reason);
-        }
-    }
-
-    #[test]
-    fn a_reason_is_one_line_that_no_reader_takes_for_a_variable() {
-        for advice in handed_over(&report(&[("nccl", Outcome::Pass)]), given()) {
-            assert!(!advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(), "{advice:?}");
         }
     }
 }

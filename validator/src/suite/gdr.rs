@@ -149,7 +149,7 @@ fn advice(carried: &[Carrier], ways: &[Ways]) -> Option<Advice> {
     let level = near::letters(far.max(PathKind::Pxb));
     let reason =
         format!("GPUs have their nearest network card at {level} or nearer, and the driver lets it in");
-    Some(Advice { name: "NCCL_NET_GDR_LEVEL".to_owned(), value: level, reason })
+    Some(Advice::new("NCCL_NET_GDR_LEVEL", level, &reason))
 }
 
 #[cfg(test)]

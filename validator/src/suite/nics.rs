@@ -120,11 +120,8 @@ fn no_address(name: &str, port: &Port) -> Option<Finding> {
 fn advice(ports: &[(&Hca, &Port)]) -> Option<Advice> {
     let active = ports.iter().filter(|(_, port)| port.is_active());
     let names: Vec<_> = active.map(|(hca, port)| format!("{}:{}", hca.name, port.number)).collect();
-    (!names.is_empty()).then(|| Advice {
-        name: "NCCL_IB_HCA".to_owned(),
-        value: format!("={}", names.join(",")),
-        reason: format!("the ports that are ACTIVE, {} of {}", names.len(), ports.len()),
-    })
+    let reason = format!("the ports that are ACTIVE, {} of {}", names.len(), ports.len());
+    (!names.is_empty()).then(|| Advice::new("NCCL_IB_HCA", format!("={}", names.join(",")), &reason))
 }
 
 #[cfg(test)]

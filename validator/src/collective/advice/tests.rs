@@ -31,6 +31,6 @@ fn interfaces_are_named_exactly() {
 
 #[test]
 fn reasons_are_one_line_without_an_equals_sign() {
-    assert_eq!(Advice::new("NCCL_X", "1", "a=b\nc").reason, "a b c");
+    assert_eq!(Advice::new("NCCL_X", "1", "a=b\nc ").reason, "a:b c");
     assert_eq!((nvls(false).value.as_str(), nvls(true).value.as_str()), ("0", "1"));
 }
