@@ -68,6 +68,11 @@ boots: media
 driver-repeat:
     image/driver/repeat.sh
 
+# Build everything again, elsewhere and at another time, and compare every byte: reproduce [--quick] [--host trixie].
+[group('check')]
+reproduce *words: media
+    @image/reproduce.sh "$@"
+
 # Licences, advisories, duplicates and origins of all crates (needs cargo-deny).
 [group('check')]
 deny:
