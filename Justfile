@@ -83,6 +83,11 @@ deny:
 bench-boot runs="5": image
     cargo run --release --locked -p firstlight-tests --bin bench-boot -- {{runs}}
 
+# How long image and media take again when nothing changed and when only Rust did, against their limits.
+[group('measure')]
+bench-build runs="3": media
+    tests/bench-build.sh {{runs}}
+
 # From the firmware's start to the verdict: USB and UEFI HTTP boot against the direct boot of the same run.
 [group('measure')]
 bench-media runs="3": media
