@@ -68,6 +68,11 @@ boots: media
 driver-repeat:
     image/driver/repeat.sh
 
+# Build everything again, elsewhere and at another time, and compare every byte: reproduce [--quick] [--host trixie].
+[group('check')]
+reproduce *words: media
+    @image/reproduce.sh "$@"
+
 # Licences, advisories, duplicates and origins of all crates (needs cargo-deny).
 [group('check')]
 deny:
@@ -77,6 +82,11 @@ deny:
 [group('measure')]
 bench-boot runs="5": image
     cargo run --release --locked -p firstlight-tests --bin bench-boot -- {{runs}}
+
+# How long image and media take again when nothing changed and when only Rust did, against their limits.
+[group('measure')]
+bench-build runs="3": media
+    tests/bench-build.sh {{runs}}
 
 # From the firmware's start to the verdict: USB and UEFI HTTP boot against the direct boot of the same run.
 [group('measure')]

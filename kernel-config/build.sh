@@ -24,14 +24,7 @@ in_tools() {
         KBUILD_BUILD_TIMESTAMP="$(date -u -d "@$SOURCE_DATE_EPOCH")" KBUILD_BUILD_VERSION=1 \
         KBUILD_BUILD_USER=firstlight KBUILD_BUILD_HOST=firstlight "$@"
 }
-# Shows that it is alive; keeps the whole log for the case that it is needed.
-progress() {
-    awk -v log_file="$result/build.log" -v began="$began" '
-        { print >> log_file }
-        /^  (CC|AS|LD|AR)/ && ++files % 200 == 0 {
-            printf "firstlight: kernel: %d files of about 3300, %d s\n", files, systime() - began > "/dev/stderr" }'
-}
-build() { in_tools make -C /build/source O=/build/out -j"$(nproc)" "$@" 2>&1 | progress || {
+build() { in_tools make -C /build/source O=/build/out -j"$(nproc)" "$@" 2>&1 | progress kernel 3600 "$result/build.log" || {
     tail -20 "$result/build.log" >&2; die "the kernel does not build" "the whole log: $result/build.log"; }; }
 
 in_tools /build/kernel-config/resolve.sh /build/source /build/out off

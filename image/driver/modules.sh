@@ -41,15 +41,9 @@ in_tools() {
     "$REPO/image/in-tools.sh" compiler --bind "$work/tree:$at" --bind "$kernel/source:/build/source" --bind "$kernel/build:/build/out" \
         --bind "$REPO/image/driver:/build/scripts" ${patches:+--bind "$patches:/build/patches"} --cwd "$at" "$@"
 }
-progress() {
-    awk -v log_file="$log" -v began="$began" '
-        { print >> log_file }
-        / CC / && ++files % 200 == 0 {
-            printf "firstlight: driver: %d files of about 1090, %d s\n", files, systime() - began > "/dev/stderr" }'
-}
 # Who, where and when go into a string of the module; paths into its warnings and asserts.
 build() {
-    in_tools make -j"$(nproc)" WHOAMI='echo firstlight' HOSTNAME=firstlight DATE="date -u -d @$SOURCE_DATE_EPOCH" "$@" 2>&1 | progress || {
+    in_tools make -j"$(nproc)" WHOAMI='echo firstlight' HOSTNAME=firstlight DATE="date -u -d @$SOURCE_DATE_EPOCH" "$@" 2>&1 | progress driver 1090 "$log" || {
         grep -m 20 -E 'error:|Error [0-9]|undefined!' "$log" >&2 || tail -20 "$log" >&2
         cp "$log" "$CACHE/driver/failed.log"
         die "the driver's modules do not build" "the whole log: $CACHE/driver/failed.log"

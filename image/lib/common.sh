@@ -29,3 +29,15 @@ toml_word() { sed -n "/^\[/q; s/^$2 *= *\"\([^\"]*\)\".*/\1/p" "$1"; }
 
 # The hash of files and words: the name of everything in the cache.
 hash_of() { cat -- "$@" | sha256sum | cut -c1-16; }
+
+# WHAT TOTAL LOG: from a build's lines on standard input, shows that it is alive, by every 200th file, and keeps
+# them all for the case that they are needed. The shell reads line by line, where awks wait for full buffers.
+progress() {
+    local line files=0 began=$SECONDS
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >> "$3"
+        [[ $line =~ (^|[[:space:]])(CC|AS|LD|AR)([[:space:]]|$) ]] || continue
+        files=$(( files + 1 ))
+        (( files % 200 )) || say "$1: $files files of about $2, $(( SECONDS - began )) s"
+    done
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# reproduce.sh [--quick] [--host SUITE]: builds everything a second time, as differently as can be, and compares
+# every byte with what this checkout built. The second build: a copy of the sources in another folder, an empty
+# cache, one processor, a clock two days ahead, another umask, time zone, locale and host name. --quick takes
+# the kernel and the driver from the cache (minutes instead of about 50). --host trixie runs it on Debian of that
+# suite, which it installs in a folder of its own. What differs is said, file by file; status 1 then.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+here=$REPO/image/reproduce
+quick='' suite=''
+while [ $# -gt 0 ]; do
+    case $1 in
+        --quick) quick=yes; shift ;;
+        --host) suite=${2:-}; [[ $suite =~ ^[a-z]+$ ]] || die "--host wants the name of a Debian suite, not '$suite'" "trixie"; shift 2 ;;
+        *) die "there is no option '$1'" "--quick, --host SUITE" ;;
+    esac
+done
+[ -e "$REPO/target/image/media/.media-id" ] || die "there is nothing to compare with" "just media"
+work=$(mktemp -d "$CACHE/reproduce.XXXXXX"); trap 'rm -rf --one-file-system "$work"' EXIT
+checkout=$work/another/folder/of-another-length
+mkdir -p "$checkout" "$work/cache" "$work/home"
+
+say "second build: $checkout"
+( cd "$REPO" && git ls-files -z --cached --others --exclude-standard |
+    while IFS= read -r -d '' path; do [ ! -e "$path" ] && [ ! -L "$path" ] || printf '%s\0' "$path"; done |
+    tar -c --null -T - ) | tar -x -C "$checkout"
+find "$checkout" -exec touch -h -d 2001-02-03 {} +
+# What has been proven by its hash need not be downloaded twice.
+ln -s "$CACHE/debs" "$work/cache/debs"
+if [ -n "$quick" ]; then ln -s "$CACHE/kernel" "$CACHE/driver" "$work/cache/"; fi
+
+# The two trees first: what moves the clock has to lie in them.
+FIRSTLIGHT_CACHE=$work/cache "$checkout/image/in-tools.sh" compiler --bind "$here:/build/source" --bind "$work:/build/to" \
+    gcc -Wall -Werror -O2 -shared -fPIC -DCLOCK_SECONDS=$(( 2 * 86400 + 3 * 3600 )) -o to/clock.so source/clock.c
+# At the same place inside the trees as outside: the way in passes from one to the other.
+for use in compiler tools; do
+    tree=$(FIRSTLIGHT_CACHE=$work/cache "$checkout/image/tools.sh" "$use")
+    mkdir -p "$tree$work"
+    cp "$work/clock.so" "$tree$work/clock.so"
+    echo "$work/clock.so" > "$tree/etc/ld.so.preload"
+done
+
+user=(); [ "$(id -u)" = 0 ] || user=(--map-root-user)
+host=()
+[ -z "$suite" ] || { "$here/host.sh" make "$suite" "$work/host"; host=("$here/host.sh" enter "$work/host" "$work" "$REPO" "$CACHE"); }
+began=$(date +%s)
+"${host[@]}" env FIRSTLIGHT_CACHE="$work/cache" TZ=Pacific/Kiritimati LC_ALL=C.UTF-8 \
+    unshare "${user[@]}" --uts taskset -c 0 bash -euc '
+        hostname another-host; umask 077
+        export LD_PRELOAD=$1
+        echo "firstlight: there it is $(date -u +%F), $(nproc) processor, $(sed -n "s/^PRETTY_NAME=//p" /etc/os-release), $(uname -n)" >&2
+        cd "$2"; image/build.sh; image/media.sh' another-build "$work/clock.so" "$checkout" ||
+    die "the second build failed"
+say "the second build took $(( $(date +%s) - began )) s"
+
+# NAME FIRST SECOND: folders with the same part of both
+pairs=()
+pair() { pairs+=("$1" "$2" "$3"); }
+# as they lie in the caches; nothing is built any more
+kernel=$("$REPO/kernel-config/build.sh") other_kernel=$(FIRSTLIGHT_CACHE=$work/cache "$checkout/kernel-config/build.sh")
+if [ -z "$quick" ]; then
+    for part in off pt modules; do pair "kernel/$part" "$kernel/$part" "$other_kernel/$part"; done
+    driver=$("$REPO/image/driver/build.sh" "$kernel") other_driver=$(FIRSTLIGHT_CACHE=$work/cache "$checkout/image/driver/build.sh" "$other_kernel")
+    pair driver "$driver" "$other_driver"
+fi
+pair rust "$REPO/target/image/rust/bin" "$checkout/target/image/rust/bin"
+pair image "$REPO/target/image/out" "$checkout/target/image/out"
+pair media "$REPO/target/image/media" "$checkout/target/image/media"
+status=0
+python3 -B "$here/compare.py" "${pairs[@]}" || status=$?
+[ "$status" = 0 ] || die "the two builds are not the same"
+say "two builds, the same bytes${quick:+ (kernel and driver were not built again)}"
