@@ -52,6 +52,6 @@ in_tools --bind "$LOCK:/build/inputs.lock" --bind "$REPO/Cargo.lock:/build/Cargo
 install -m 0644 "$work/sbom" "$out/.new-sbom"; mv "$out/.new-sbom" "$out/firstlight.spdx.json"
 in_tools --bind "$LOCK:/build/inputs.lock" python3 -B trust/provenance.py image out inputs.lock work/recipe \
     "entries=$(cut -f1 "$out/firstlight.entries" | paste -sd' ')" \
-    "driver=$([ -z "$DRIVER_FILE" ] && echo none || basename "$DRIVER_FILE")" "driver_sha256=$description" \
+    "driver=$(basename "${DRIVER_FILE:-none}")" "driver_sha256=$description" \
     "image_id=$(cat "$out/.image-id")" "rustc=$rustc"
 echo "$id" > "$out/.trust-id"
