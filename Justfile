@@ -31,6 +31,16 @@ usb *words: media
 pxe *words: media
     @image/pxe.sh "$@"
 
+# Sign image and media for Secure Boot with a key of your own, which is only read: sign KEY CERT [FOLDER] (target/image/signed).
+[group('use')]
+sign *words: media
+    @image/sign.sh "$@"
+
+# Make keys for Secure Boot on machines of your own: keys FOLDER.
+[group('use')]
+keys *words:
+    @image/keys.sh "$@"
+
 # Build the two binaries for this host only (target/release).
 [group('use')]
 binaries:

@@ -7,6 +7,7 @@
 #   firstlight.files                SHA256, path, package of every file in the image
 #   firstlight.cmdline              the words that the UKI carries besides the kernel's built-in ones
 #   firstlight.sizes                how many bytes of the UKI are the driver's
+# and, from trust.sh, firstlight.spdx.json, firstlight.provenance.json and SHA256SUMS.
 # FIRSTLIGHT_ENTRIES=shell adds the boot entry `shell`.
 # FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes.
 set -euo pipefail
@@ -35,7 +36,7 @@ image_id=$( {
     find files driver-files base mkosi.* keep.list driver-keep.list media/uki.py build.sh -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
 echo "$kernel/source $kernel/build" > "$work/kernel-tree"
-if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exit 0; fi
+if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exec "$REPO/image/trust.sh" image; fi
 
 say "making image $image_id"
 began=$(date +%s)
@@ -89,3 +90,4 @@ cp "$kernel/pt/vmlinuz" "$work/new/firstlight-pt.vmlinuz"
 echo "$image_id" > "$work/new/.image-id"
 rm -rf "$out"; mv "$work/new" "$out"
 say "image made in $(( $(date +%s) - began )) s: $(cd "$out" && du -Lh --apparent-size firstlight.efi firstlight.vmlinuz firstlight.initrd | awk '{ printf "%s %s  ", $2, $1 }')"
+exec "$REPO/image/trust.sh" image

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# in-tools.sh compiler|tools [--bind FROM:TO].. [--cwd DIR] [NAME=VALUE].. COMMAND..: runs a command inside one of
-# the pinned trees: its own mounts and processes, no network, a fixed environment, and only the
+# in-tools.sh TREE [--bind FROM:TO].. [--cwd DIR] [NAME=VALUE].. COMMAND..: runs a command inside one of tools.sh's
+# pinned trees: its own mounts and processes, no network, a fixed environment, and only the
 # bound folders from outside. TO is a path below /build, so that no path of the host gets into an output.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"

@@ -2,6 +2,7 @@
 # media.sh: makes what is stale of the boot media, in target/image/media, from the image that build.sh made:
 #   firstlight-usb.img   for a stick: the system and a FAT partition FIRSTLIGHT; `just usb` writes it
 #   pxe/                 a folder ready to serve to nodes that boot over the network
+# and, from trust.sh, firstlight.provenance.json and SHA256SUMS over both.
 # Kernel and initrd are the same bytes in all of them, and the same inputs give the same bytes.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
@@ -12,7 +13,7 @@ media_id=$( {
     cat "$out/.image-id" "$REPO/image/media.sh"; locked media; locked tools
     cd "$REPO/image"; find media -type f -printf '%p %m\n' | LC_ALL=C sort; find media -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
-[ "$(cat "$media/.media-id" 2> /dev/null)" != "$media_id" ] || exit 0
+[ "$(cat "$media/.media-id" 2> /dev/null)" != "$media_id" ] || exec "$REPO/image/trust.sh" media
 
 say "making boot media $media_id"
 began=$(date +%s)
@@ -24,3 +25,4 @@ rm -rf "$new"; mkdir -p "$new/pxe"
 echo "$media_id" > "$new/.media-id"
 rm -rf "$media"; mv "$new" "$media"
 say "boot media made in $(( $(date +%s) - began )) s: USB image $(du -h "$media/firstlight-usb.img" | cut -f1)  pxe/ $(du -sh "$media/pxe" | cut -f1)"
+exec "$REPO/image/trust.sh" media

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # relock.sh [USE..]: renews image/inputs.lock from image/packages/*.list: asks the host's own archive
-# for the newest version of every package, and for the two tool trees also for what those depend on.
+# for the newest version of every package, and for the trees of tools also for what those depend on.
 # With USEs only their lines are renewed: a newer compiler, for one, means a new kernel.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
@@ -43,20 +43,20 @@ source_lines() {
 renew() {
     case $1 in
         source | image | media) mirror_setup main; lines "$1" download $(names "$1") ;;
-        compiler | tools) mirror_setup main; lines "$1" install $(names "$1") ;;
+        compiler | tools | signing | testing) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
-        *) die "there is no use '$1'" "source image media compiler tools driver-source driver driver-nccl" ;;
+        *) die "there is no use '$1'" "source image media compiler tools signing testing driver-source driver driver-nccl" ;;
     esac
 }
 
 new=$(mktemp); trap 'rm -f "$new"' EXIT
-wanted=" ${*:-source image media compiler tools driver-source driver driver-nccl} "
+wanted=" ${*:-source image media compiler tools signing testing driver-source driver driver-nccl} "
 touch "$LOCK"
 {
     echo "# Every package that goes into a build. Made by 'just relock'; not edited by hand."
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
-    for use in source image media compiler tools driver-source driver driver-nccl; do
+    for use in source image media compiler tools signing testing driver-source driver driver-nccl; do
         case $wanted in *" $use "*) renew "$use" ;; *) awk -v use="$use" '$1 == use' "$LOCK" ;; esac
     done
 } > "$new"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # rust.sh: builds init (static) and the validator inside the tools tree: linked by its linker against
-# its libc, at paths that are the same on every host. Prints the folder that holds both.
+# its libc, at paths that are the same on every host. Prints the folder that holds both; with --crates instead what
+# is linked into them: PROGRAM|NAME vVERSION|LICENCE.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 target=$REPO/target/image/rust
@@ -15,6 +16,13 @@ in_tools() {
         --bind "$sysroot:/build/rust" --bind "$cargo_home/registry:/build/cargo/registry" --cwd /build/firstlight \
         PATH=/build/rust/bin:/usr/sbin:/usr/bin CARGO_HOME=/build/cargo CARGO_TARGET_DIR=/build/target "$@"
 }
+if [ "${1:-}" = --crates ]; then
+    for program in firstlight firstlight-init; do
+        in_tools cargo tree --locked --offline -p "$program" --target x86_64-unknown-linux-gnu \
+            -e normal,no-proc-macro --no-dedupe --prefix none --format '{p}|{l}' | sed "s/^/$program|/"
+    done | LC_ALL=C sort -u
+    exit 0
+fi
 cargo_build=(cargo build --release --locked --offline --target x86_64-unknown-linux-gnu)
 # Side by side: each spends most of its time in one thread, at the end.
 # The validator is large, and a megabyte matters less to it than the minute that whole-program optimization takes.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools.sh compiler|tools: makes one of the two pinned trees in the cache if it is not there, and
+# tools.sh compiler|tools|signing|testing: makes one of the pinned trees in the cache if it is not there, and
 # prints where it is. A tree is the locked trixie packages, unpacked; no maintainer script runs, so that it is the
 # same on every host. What the scripts would have made is made below, with the reason.
 set -euo pipefail

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# pxe.sh OUT FOLDER: fills a folder that a web server and a TFTP server can serve as it is: kernel, initrd and
-# UKIs, iPXE and its script (all names relative), checksums, an example for dnsmasq, and what to do with it.
+# pxe.sh OUT FOLDER [SIGNED]: fills a folder that a web server and a TFTP server can serve as it is: kernel, initrd
+# and UKIs, iPXE and its script (all names relative), checksums, an example for dnsmasq, and what to do with it.
+# SIGNED is a folder whose files are taken instead of those of the same name.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
-out=$1 to=$2
+out=$1 to=$2 signed=${3:-}
 # 260 MB that need not lie here twice
 share() { ln -f "$out/$1" "$to/$2" 2> /dev/null || cp "$out/$1" "$to/$2"; }
 share firstlight.vmlinuz vmlinuz
@@ -24,5 +25,6 @@ cp "$REPO/image/media/pxe"/* "$to/"
 mkdir "$to/node"
 mv "$to/node-example.ipxe" "$to/node/example.ipxe"
 chmod -R u=rwX,go=rX "$to/node" "$to"/{*.ipxe,*.conf,README,undionly.kpxe,ipxe.efi,ipxe.copyright}
+for file in ${signed:+"$signed"/*}; do ln -f "$file" "$to/" 2> /dev/null || cp --remove-destination "$file" "$to/"; done
 sums=$(cd "$to" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum)
 printf '%s\n' "$sums" > "$to/SHA256SUMS"

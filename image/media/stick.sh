@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# stick.sh OUT IMAGE: puts the USB image together: a GPT with an EFI system partition (systemd-boot, which shows
-# the boot entries, and the UKI that has them as profiles) and a FAT partition FIRSTLIGHT, which Windows and
-# macOS mount too, for config.toml and reports.
+# stick.sh OUT IMAGE [SIGNED]: puts the USB image together: a GPT with an EFI system partition (systemd-boot, which
+# shows the boot entries, and the UKI that has them as profiles) and a FAT partition FIRSTLIGHT, which Windows and
+# macOS mount too, for config.toml and reports. SIGNED is a folder with firstlight.efi and what loader.sh makes,
+# to be taken instead; the layout stays.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
-out=$1 image=$2
+out=$1 image=$2 signed=${3:-}
 work=$(mktemp -d "$(dirname "$image")/stick.XXXXXX"); trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/{tree/esp/EFI/{BOOT,Linux/firstlight.efi.extra.d},tree/esp/loader,tree/data/reports,repart.d}
-cp "$out/firstlight.efi" "$work/tree/esp/EFI/Linux/"
+log() { "$@" >> "$image.log" 2>&1 || { tail -20 "$image.log" >&2; die "the USB image could not be made" "the whole log: $image.log"; }; }
+: > "$image.log"
+loader=$signed
+[ -n "$signed" ] || { loader=$work/loader; mkdir "$loader"; log "$REPO/image/media/loader.sh" "$loader"; }
+cp "${signed:-$out}/firstlight.efi" "$work/tree/esp/EFI/Linux/"
+cp "$loader/stick.addon.efi" "$work/tree/esp/EFI/Linux/firstlight.efi.extra.d/"
+cp "$loader/BOOTX64.EFI" "$work/tree/esp/EFI/BOOT/"
 cp "$REPO/image/media/stick/loader.conf" "$work/tree/esp/loader/"
 cp "$REPO/image/media/stick/README.TXT" "$REPO/image/media/stick/example.toml" "$work/tree/data/"
 
@@ -33,19 +40,14 @@ CopyFiles=/data:/
 SizeMinBytes=64M
 SizeMaxBytes=64M
 END
-# What only a boot from the stick is told, in a file of its own beside the UKI, which stays the same everywhere:
-# the partition is there, so wait until it has shown up, and a person stands before the machine.
-words='firstlight.booted_from=stick firstlight.report.partition=LABEL=FIRSTLIGHT'
 # 512: with systemd-repart's own choice of 4096 firmware cannot read the ESP. The seed gives GPT and FAT their ids.
 # shellcheck disable=SC2016  # expanded by the inner shell
-"$REPO/image/in-tools.sh" tools --bind "$work:/build/stick" TMPDIR=/build/stick sh -euc '
-    ukify build --stub=/usr/lib/systemd/boot/efi/addonx64.efi.stub --cmdline="$1" \
-        --output=/build/stick/tree/esp/EFI/Linux/firstlight.efi.extra.d/stick.addon.efi
-    cp /usr/lib/systemd/boot/efi/systemd-bootx64.efi /build/stick/tree/esp/EFI/BOOT/BOOTX64.EFI
+log "$REPO/image/in-tools.sh" tools --bind "$work:/build/stick" TMPDIR=/build/stick sh -euc '
     chmod -R u=rwX,go=rX /build/stick/tree
     find /build/stick/tree -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
     systemd-repart --empty=create --size=auto --offline=yes --dry-run=no --no-pager --sector-size=512 \
         --seed=7c2f0d7e-6a52-4d1c-9c0a-2f3f1ad3a5b1 --definitions=/build/stick/repart.d \
         --copy-source=/build/stick/tree /build/stick/image
-' sh "$words" > "$image.log" 2>&1 || { tail -20 "$image.log" >&2; die "the USB image could not be made" "the whole log: $image.log"; }
+'
 mv "$work/image" "$image"
+rm "$image.log"

@@ -10,7 +10,8 @@ use firstlight_init::handoff::{self, After, last};
 use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, screen, validate,
+    config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, screen, secure_boot,
+    validate,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -67,6 +68,7 @@ fn process_one() -> ! {
 fn boot(m: &mut Machine) -> Result<After, Fault> {
     m.stage("mounts", mounts::prepare)?;
     last_boot::tell(m)?;
+    secure_boot::tell(m)?;
     let config = m.stage("config", config::load)?;
     m.stage("screen", |m| screen::settle(m, &config))?;
     let fabric = m.stage("fabric", |m| fabric::fix(m, &config.validator))?;

@@ -13,7 +13,7 @@ use crate::recover;
 use crate::slot::Slot;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,7 @@ pub struct Boot {
     cpus: u32,
     entry: Option<[String; 4]>,
     medium: Medium,
+    secure: Option<PathBuf>,
     within: Vec<String>,
     recover: bool,
     acts: Vec<(String, Act)>,
@@ -64,6 +65,7 @@ impl Boot {
             cpus: 1,
             entry: None,
             medium: Medium::Direct,
+            secure: None,
             within: Vec::new(),
             recover: false,
             acts: Vec::new(),
@@ -179,6 +181,13 @@ impl Boot {
         self
     }
 
+    /// Takes UEFI firmware that can verify what it starts, with a copy of these variables.
+    pub fn secure(mut self, variables: &Path) -> Self {
+        self.secure = Some(variables.into());
+        // On a busy host, emulated system management mode starves the timer that the kernel looks for.
+        self.append("no_timer_check")
+    }
+
     /// Runs QEMU through this program, which must become QEMU: `nsenter`, for one.
     pub fn within(mut self, program: &[&str]) -> Self {
         self.within = program.iter().map(|word| (*word).to_owned()).collect();
@@ -244,14 +253,15 @@ impl Boot {
         let mut args = self.args.clone();
         args.extend(["-m".into(), self.memory_mib.to_string().into()]);
         args.extend(["-smp".into(), self.cpus.to_string().into()]);
+        let secure = self.secure.as_deref();
         args.extend(match &self.medium {
             Medium::Direct => self.direct(scratch.path())?,
             Medium::DirectUefi => {
-                let mut both = self.medium.arguments(scratch.path(), "")?;
+                let mut both = self.medium.arguments(scratch.path(), "", secure)?;
                 both.extend(self.direct(scratch.path())?);
                 both
             }
-            medium => medium.arguments(scratch.path(), &self.words.join(" "))?,
+            medium => medium.arguments(scratch.path(), &self.words.join(" "), secure)?,
         });
         if self.recover {
             args.extend(recover::disk(&disk)?.map(OsString::from));

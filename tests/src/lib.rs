@@ -26,6 +26,7 @@ pub mod receiver;
 mod recover;
 pub mod report;
 pub mod serve;
+pub mod signed;
 pub mod simgpu;
 mod slot;
 pub mod stick;

@@ -30,18 +30,24 @@ pub enum Medium {
     Tap(bool, String),
 }
 
-/// UEFI firmware: Debian's `ovmf` package.
+/// Debian's `ovmf` package.
+pub(crate) const FIRMWARE_FOLDER: &str = "/usr/share/OVMF";
+/// UEFI firmware.
 pub(crate) const FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.fd";
 /// Its variables, as they are when nothing was set.
 pub(crate) const FIRMWARE_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.fd";
+
+/// UEFI firmware that can verify what it starts.
+const SECURE_FIRMWARE: &str = "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd";
 
 /// The first network card of every machine that has one.
 pub const MAC: &str = "52-54-00-12-34-56";
 
 impl Medium {
     /// QEMU's words for it; `dir` takes what it needs, `words` are the kernel's, where the medium itself can
-    /// carry them: systemd-stub takes them from the machine's SMBIOS.
-    pub(crate) fn arguments(&self, dir: &Path, words: &str) -> Result<Vec<OsString>> {
+    /// carry them: systemd-stub takes them from the machine's SMBIOS. `secure` are the variables of firmware that
+    /// can verify what it starts.
+    pub(crate) fn arguments(&self, dir: &Path, words: &str, secure: Option<&Path>) -> Result<Vec<OsString>> {
         let mut args = Vec::new();
         let mut add = |more: &[&str]| args.extend(more.iter().map(OsString::from));
         match self {
@@ -87,9 +93,16 @@ impl Medium {
         }
         if self.is_uefi() {
             let variables = dir.join("variables");
-            fs::copy(FIRMWARE_VARIABLES, &variables).map_err(Error::file("copy", FIRMWARE_VARIABLES))?;
+            let from = secure.unwrap_or(Path::new(FIRMWARE_VARIABLES));
+            fs::copy(from, &variables).map_err(Error::file("copy", from))?;
+            let firmware = if secure.is_some() { SECURE_FIRMWARE } else { FIRMWARE };
+            if secure.is_some() {
+                // Its variables are written in system management mode only, so that nothing else can.
+                add(&["-machine", "smm=on", "-global", "driver=cfi.pflash01,property=secure,value=on"]);
+                add(&["-global", "ICH9-LPC.disable_s3=1"]);
+            }
             let flash = |unit: u8, rest: String| format!("if=pflash,format=raw,unit={unit},{rest}");
-            add(&["-drive", &flash(0, format!("readonly=on,file={FIRMWARE}"))]);
+            add(&["-drive", &flash(0, format!("readonly=on,file={firmware}"))]);
             add(&["-drive", &flash(1, format!("file={}", variables.display()))]);
             if !words.is_empty() && !matches!(self, Self::DirectUefi) {
                 let words = words.replace(',', ",,");

@@ -35,8 +35,16 @@ impl Stick {
     /// # Errors
     /// When it is not built or has no partition table that can be read.
     pub fn shipped(dir: &Path) -> Result<Self> {
-        let (from, image) = (Image::shipped().usb()?, dir.join("stick"));
-        fs::copy(&from, &image).map_err(Error::file("copy", from))?;
+        Self::copy(&Image::shipped().usb()?, dir)
+    }
+
+    /// A copy of this image, in `dir`.
+    ///
+    /// # Errors
+    /// When it cannot be copied or has no partition table that can be read.
+    pub fn copy(from: &Path, dir: &Path) -> Result<Self> {
+        let image = dir.join("stick");
+        fs::copy(from, &image).map_err(Error::file("copy", from))?;
         let bytes = fs::read(&image).map_err(Error::file("read", &image))?;
         let partitions = partitions(&bytes).ok_or_else(|| wrong("has no partition table".to_owned()))?;
         Ok(Self { image, partitions })
@@ -58,7 +66,7 @@ impl Stick {
     ///
     /// # Errors
     /// When mtools does not.
-    pub fn put(&self, partition: &str, path: &str, text: &str) -> Result<()> {
+    pub fn put(&self, partition: &str, path: &str, text: impl AsRef<[u8]>) -> Result<()> {
         let from = self.image.with_extension("put");
         fs::write(&from, text).map_err(Error::file("write", &from))?;
         self.mtool("mcopy", partition, |c| c.arg("-o").arg(&from).arg(format!("::{path}"))).map(drop)

@@ -6,6 +6,7 @@ mod driver;
 mod identity;
 mod network;
 mod pstore;
+mod secure_boot;
 
 use crate::child::Spec;
 use crate::config::remote::Remote;
@@ -113,6 +114,12 @@ pub fn tell_last_boot() -> Spec {
     helper("last-boot", &[paths::LAST_BOOT], Duration::from_secs(20))
 }
 
+/// Prints whether the firmware verifies what it starts.
+#[must_use]
+pub fn secure_boot() -> Spec {
+    helper("secure-boot", &[], Duration::from_secs(10))
+}
+
 /// Prints what this node is.
 #[must_use]
 pub fn identify() -> Spec {
@@ -209,6 +216,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("publish-on", [place, words @ ..]) => disk::publish(place, words),
         ("keep-fault", lines) => pstore::keep(lines),
         ("last-boot", [to]) => pstore::tell(to),
+        ("secure-boot", []) => secure_boot::tell(),
         ("identify", []) => {
             identity::tell();
             Ok(FINE)

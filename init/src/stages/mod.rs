@@ -13,4 +13,5 @@ pub mod network;
 pub mod publish;
 mod remote;
 pub mod screen;
+pub mod secure_boot;
 pub mod validate;

@@ -52,7 +52,7 @@ fn measure(runs: usize) -> Result<Vec<Vec<f64>>, Box<dyn Error>> {
         let stick = Stick::shipped(dir.path())?;
         let mut row = vec![seconds(Medium::DirectUefi)?, seconds(Medium::Stick(stick.path().into()))?];
         let menu = String::from_utf8(stick.get(SYSTEM, "loader/loader.conf")?)?;
-        stick.put(SYSTEM, "loader/loader.conf", &menu.replace("timeout 1", "timeout 0"))?;
+        stick.put(SYSTEM, "loader/loader.conf", menu.replace("timeout 1", "timeout 0"))?;
         row.push(seconds(Medium::Stick(stick.path().into()))?);
         row.push(seconds(Medium::UefiHttp(served.url("firstlight.efi")))?);
         row.push(seconds(Medium::IpxeBios(served.url("boot.ipxe")))?);

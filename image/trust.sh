@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# trust.sh image|media: writes beside what was built what others can check it by, when that is stale:
+#   firstlight.spdx.json         (image) what it is made of: packages, crates, files, licences, as SPDX 2.3
+#   firstlight.provenance.json   from what, by what and with which choices it was built: in-toto, SLSA v1
+#   SHA256SUMS                   over everything in the folder
+# The same inputs give the same bytes; nothing of the building machine is in them.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+source "$REPO/image/driver/describe.sh"
+out=$REPO/target/image/out media=$REPO/target/image/media
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+in_tools() { "$REPO/image/in-tools.sh" tools --bind "$REPO/image/trust:/build/trust" --bind "$out:/build/out" --bind "$work:/build/work" "$@"; }
+
+if [ "$1" = media ]; then
+    id=$(cat "$out/.trust-id" "$media/.media-id" | hash_of -)
+    [ "$(cat "$media/.trust-id" 2> /dev/null)" != "$id" ] || exit 0
+    in_tools --bind "$media:/build/media" python3 -B trust/provenance.py media out media
+    echo "$id" > "$media/.trust-id"
+    exit 0
+fi
+
+( cd "$REPO" && find image kernel-config init validator Cargo.toml Cargo.lock rust-toolchain.toml Justfile run \
+    -name __pycache__ -prune -o -type f -print | LC_ALL=C sort | xargs sha256sum ) > "$work/recipe"
+rustc=$(cd "$REPO" && rustc --version)
+description=${DRIVER_FILE:+$(sha256sum < "$DRIVER_FILE" | cut -d' ' -f1)}
+id=$( { cat "$out/.image-id" "$work/recipe"; echo "$rustc $description"; } | hash_of -)
+[ "$(cat "$out/.trust-id" 2> /dev/null)" != "$id" ] || exit 0
+
+# The driver's files are hashed once for each driver: unpacking them takes seconds.
+squashfs=$(awk -F'\t' '$2 == "/usr/lib/firstlight/driver.squashfs" { print $1 }' "$out/firstlight.files")
+sums=$CACHE/driver/sums-$squashfs
+[ -n "$squashfs" ] || { sums=$work/none; : > "$sums"; }
+if [ ! -e "$sums" ]; then
+    mkdir -p "$CACHE/driver"
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    in_tools sh -euc '
+        mkdir /build/driver; cd /build/driver
+        tail -c "$1" /build/out/firstlight.initrd | zstd -dcq --long=27 | cpio -i --quiet
+        unsquashfs -quiet -no-progress -d root usr/lib/firstlight/driver.squashfs > /dev/null
+        sum() { sha1=$(sha1sum < "$1"); sha256=$(sha256sum < "$1"); echo "${sha1%% *} ${sha256%% *} $2"; }
+        sum usr/lib/firstlight/driver.squashfs usr/lib/firstlight/driver.squashfs
+        cd root; find . -type f -printf "%P\n" | LC_ALL=C sort |
+            while read -r path; do sum "$path" "run/firstlight/driver/$path"; done
+    ' sh "$(sed -n 's/^driver //p' "$out/firstlight.sizes")" > "$work/sums" || die "the driver's files cannot be hashed"
+    mv "$work/sums" "$sums"
+fi
+cp "$sums" "$work/driver"
+"$REPO/image/rust.sh" --crates > "$work/crates"
+in_tools --bind "$LOCK:/build/inputs.lock" --bind "$REPO/Cargo.lock:/build/Cargo.lock" python3 -B trust/sbom.py \
+    out inputs.lock Cargo.lock work/crates work/driver "$(cat "$out/.image-id")-$id" "$rustc" > "$work/sbom" ||
+    die "the list of what the image is made of cannot be made"
+install -m 0644 "$work/sbom" "$out/.new-sbom"; mv "$out/.new-sbom" "$out/firstlight.spdx.json"
+in_tools --bind "$LOCK:/build/inputs.lock" python3 -B trust/provenance.py image out inputs.lock work/recipe \
+    "entries=$(cut -f1 "$out/firstlight.entries" | paste -sd' ')" \
+    "driver=$(basename "${DRIVER_FILE:-none}")" "driver_sha256=$description" \
+    "image_id=$(cat "$out/.image-id")" "rustc=$rustc"
+echo "$id" > "$out/.trust-id"

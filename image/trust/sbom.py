@@ -1,0 +1,238 @@
+"""sbom.py OUT LOCK CARGO-LOCK CRATES DRIVER-SUMS NAME RUSTC: prints what the image in OUT is made of, as SPDX 2.3 in
+JSON: the packages that it was cut or built from, the crates in its two programs, and every file with its hashes
+and where it is from. The same image gives the same bytes. Runs in the tools tree.
+
+CRATES has lines PROGRAM|NAME vVERSION|LICENCE, as `rust.sh --crates` prints them; DRIVER-SUMS lines SHA1 SHA256 PATH
+of what lies in the driver's squashfs; NAME is what no other document is called.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tomllib
+from datetime import datetime, timezone
+from urllib.parse import quote
+
+import archive
+
+# What the packages themselves declare. Whatever is not here is NOASSERTION: most packages are of many parts.
+GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"
+NVIDIA = "LicenseRef-NVIDIA-Driver"
+LICENCES = {
+    "busybox-static": "GPL-2.0-only",
+    "firmware-nvidia-gsp": NVIDIA,
+    "gcc-14-base": GCC,
+    "ipxe": "GPL-2.0-or-later",
+    "libc6": "LGPL-2.1-or-later",
+    "libc6-dev": "LGPL-2.1-or-later",
+    "libcuda1": NVIDIA,
+    "libgcc-14-dev": GCC,
+    "libgcc-s1": GCC,
+    "libnccl2": "BSD-3-Clause",
+    "libnvidia-ml1": NVIDIA,
+    "libnvidia-ptxjitcompiler1": NVIDIA,
+    "libstdc++6": GCC,
+    "linux-source-6.12": "GPL-2.0-only WITH Linux-syscall-note",
+    "nvidia-open-gpu-kernel-modules": "MIT AND GPL-2.0-only",
+    "nvidia-smi": NVIDIA,
+    "systemd-boot-efi": "LGPL-2.1-or-later",
+}
+# Linked into process 1, which is static, and in parts into the validator.
+LINKED = ("libc6-dev", "libgcc-14-dev")
+IMAGE = "SPDXRef-firstlight"
+PROGRAMS = {"firstlight-init": "init", "firstlight": "usr/bin/firstlight"}
+
+
+def reference(kind, *words):
+    return "-".join(["SPDXRef", kind, *(re.sub(r"[^A-Za-z0-9.-]", "-", word) for word in words)])
+
+
+def file_reference(path):
+    return reference("File", hashlib.sha256(path.encode()).hexdigest()[:16])
+
+
+def package(identity, name, version, licence="NOASSERTION", supplier="NOASSERTION", sha256=None, purl=None, **more):
+    made = {
+        "SPDXID": identity,
+        "name": name,
+        "versionInfo": version,
+        "supplier": supplier,
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": False,
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": licence,
+        "copyrightText": "NOASSERTION",
+    }
+    if sha256:
+        made["checksums"] = [{"algorithm": "SHA256", "checksumValue": sha256}]
+    if purl:
+        made["externalRefs"] = [
+            {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
+        ]
+    return made | more
+
+
+def debian(use, name, version, arch, _, sha256):
+    """A line of inputs.lock. Only the driver's uses go beyond trixie; their lines do not say where to."""
+    suite = "" if use.startswith("driver") else "&distro=trixie"
+    purl = f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?arch={arch}{suite}"
+    licence = LICENCES.get(name, "NOASSERTION")
+    return package(reference("Package", name), name, version, licence, "Organization: Debian", sha256, purl)
+
+
+class Document:
+    def __init__(self):
+        self.packages, self.files, self.relationships = {}, [], []
+
+    def add(self, made):
+        self.packages[made["SPDXID"]] = made
+        return made["SPDXID"]
+
+    def relate(self, one, how, other, **more):
+        made = {"spdxElementId": one, "relationshipType": how, "relatedSpdxElement": other} | more
+        if made not in self.relationships:
+            self.relationships.append(made)
+
+    def file(self, path, sha1, sha256):
+        identity = file_reference(path)
+        checksums = [("SHA1", sha1), ("SHA256", sha256)]
+        self.files.append({
+            "SPDXID": identity,
+            "fileName": f"./{path}",
+            "checksums": [{"algorithm": name, "checksumValue": value} for name, value in checksums],
+            "licenseConcluded": "NOASSERTION",
+            "licenseInfoInFiles": ["NOASSERTION"],
+            "copyrightText": "NOASSERTION",
+        })
+        self.relate(IMAGE, "CONTAINS", identity)
+
+
+def both(content):
+    return hashlib.sha1(content).hexdigest(), hashlib.sha256(content).hexdigest()
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def lines(path):
+    return read(path).decode().splitlines()
+
+
+def add_files(document, out, driver_sums):
+    """Every ordinary file: of the system, of the driver, and the two kernels beside the initrd."""
+    driver = int(read(f"{out}/firstlight.sizes").split()[1])
+    initrd = read(f"{out}/firstlight.initrd")
+    for path, content in archive.files(initrd[: len(initrd) - driver]):
+        document.file(path, *both(content))
+    for line in lines(driver_sums):
+        document.file(*reversed(line.split(" ", 2)[2:]), *line.split(" ", 2)[:2])
+    for name in ("firstlight.vmlinuz", "firstlight-pt.vmlinuz"):
+        document.file(name, *both(read(f"{out}/{name}")))
+    document.files.sort(key=lambda file: file["fileName"])
+
+
+def origin(document, locked, text):
+    """The package that the third column of firstlight.files names, and whether it was changed on its way here."""
+    name, _, version = text.partition(" ")
+    entry = next((line for line in locked if line[1] == name and line[0].split("-")[0] in ("image", "driver")), None)
+    if entry:
+        return document.add(debian(*entry)), version != entry[2]
+    return document.add(package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"))), True
+
+
+def add_origins(document, out, locked):
+    """Where each file is from, and the packages that are in the image as a whole or beside it."""
+    kernel = document.add(debian(*next(line for line in locked if line[1].startswith("linux-source-"))))
+    for line in lines(f"{out}/firstlight.files"):
+        sha256, path, text = line.split("\t")
+        path = path.removeprefix("/")
+        if sha256.startswith("-> "):
+            continue
+        if text != "built here":
+            source, changed = origin(document, locked, text)
+            how = "GENERATED_FROM" if changed else "EXPANDED_FROM_ARCHIVE"
+            document.relate(file_reference(path), how, source)
+        elif path.startswith("usr/lib/modules/"):
+            document.relate(file_reference(path), "GENERATED_FROM", kernel)
+    for name in ("firstlight.vmlinuz", "firstlight-pt.vmlinuz"):
+        document.relate(file_reference(name), "GENERATED_FROM", kernel)
+    for line in locked:
+        if line[0] == "image":
+            document.add(debian(*line))
+        if line[0] == "media":
+            note = "not in the image: in the folder for the network"
+            document.relate(document.add(debian(*line)), "OPTIONAL_COMPONENT_OF", IMAGE, comment=note)
+    for identity in sorted(document.packages):
+        if identity != IMAGE and not identity.endswith("-ipxe"):
+            document.relate(IMAGE, "CONTAINS", identity)
+
+
+def add_crates(document, cargo_lock, crates, rustc, locked):
+    """What the two programs are linked from."""
+    checksums = {
+        (crate["name"], crate["version"]): crate.get("checksum")
+        for crate in tomllib.loads(read(cargo_lock).decode())["package"]
+    }
+    linked = [(program, entry) for entry in locked if entry[0] == "compiler" and entry[1] in LINKED for program in PROGRAMS]
+    for program, entry in linked:
+        document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(debian(*entry)))
+    standard = package(reference("Package", "rust-std"), "rust-std", rustc.split()[1], "MIT OR Apache-2.0", comment=rustc)
+    for program, path in PROGRAMS.items():
+        document.relate(file_reference(path), "STATIC_LINK", document.add(standard))
+    for line in sorted(set(lines(crates))):
+        program, named, licence = line.split("|")
+        name, version = named.split(" ")[:2]
+        version = version.removeprefix("v")
+        checksum = checksums[name, version]
+        # without a checksum it is not from a registry: it is ours
+        purl = f"pkg:cargo/{name}@{quote(version, safe='')}" if checksum else None
+        licence = licence.replace("/", " OR ") or "NOASSERTION"
+        made = package(reference("Crate", name, version), name, version, licence, sha256=checksum, purl=purl)
+        document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(made))
+
+
+def main():
+    out, lock, cargo_lock, crates, driver_sums, name, rustc = sys.argv[1:]
+    locked = [line.split() for line in lines(lock) if not line.startswith("#")]
+    document = Document()
+    add_files(document, out, driver_sums)
+    codes = "".join(sorted(file["checksums"][0]["checksumValue"] for file in document.files))
+    version = re.search(r'^version = "(.*)"', read(cargo_lock).decode().split('name = "firstlight"\n')[1], re.M)[1]
+    document.add(package(
+        IMAGE, "firstlight", version,
+        filesAnalyzed=True,
+        packageVerificationCode={"packageVerificationCodeValue": hashlib.sha1(codes.encode()).hexdigest()},
+        licenseInfoFromFiles=["NOASSERTION"],
+        primaryPackagePurpose="OPERATING-SYSTEM",
+        comment="image " + read(f"{out}/.image-id").decode().strip(),
+    ))
+    document.relate("SPDXRef-DOCUMENT", "DESCRIBES", IMAGE)
+    add_origins(document, out, locked)
+    add_crates(document, cargo_lock, crates, rustc, locked)
+    created = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), timezone.utc)
+    whole = {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"firstlight-{version}",
+        "documentNamespace": f"urn:firstlight:sbom:{name}",
+        "creationInfo": {"created": created.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": [f"Tool: firstlight-{version}"]},
+        "packages": [document.packages[identity] for identity in sorted(document.packages)],
+        "files": document.files,
+        "relationships": sorted(document.relationships, key=lambda made: list(made.values())),
+    }
+    if any(made["licenseDeclared"] == NVIDIA for made in document.packages.values()):
+        text = "NVIDIA Driver License Agreement: /run/firstlight/driver/doc/nvidia-driver.copyright in the image"
+        whole["hasExtractedLicensingInfos"] = [
+            {"licenseId": NVIDIA, "name": "NVIDIA Driver License Agreement", "extractedText": text}
+        ]
+    json.dump(whole, sys.stdout, indent=1, ensure_ascii=False)
+    print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+//! The shipped media, signed with keys made here, and QEMU's firmware with those keys in its variables. Made once
+//! for a run of tests, below `target`: signed media take hundreds of megabytes.
+
+use crate::error::{Error, Result};
+use crate::image::workspace;
+use crate::program::{output, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Who owns the keys, to the firmware.
+const OWNER: &str = "6f1d7c52-3b0e-4d6b-9d5e-2f8a1c3e5b70";
+
+/// Signed media and what they were signed with.
+#[derive(Debug)]
+pub struct Signed {
+    dir: PathBuf,
+}
+
+impl Signed {
+    /// Signs the shipped media, in a folder of `target` of this name, in the place of what is there.
+    ///
+    /// # Errors
+    /// What a script says, when the media are not built or cannot be signed.
+    pub fn shipped(name: &str) -> Result<Self> {
+        let dir = workspace().join("target").join(name);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).map_err(Error::file("remove", &dir))?;
+        }
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let dir = fs::canonicalize(&dir).map_err(Error::file("find", &dir))?;
+        let signed = Self { dir };
+        run(Command::new(workspace().join("image/keys.sh")).arg(signed.keys()))?;
+        let (key, cert) = (signed.keys().join("db.key"), signed.keys().join("db.pem"));
+        run(Command::new(workspace().join("image/sign.sh")).args([key, cert, signed.folder()]))?;
+        Ok(signed)
+    }
+
+    /// The keys: PK, KEK and db.
+    #[must_use]
+    pub fn keys(&self) -> PathBuf {
+        self.dir.join("keys")
+    }
+
+    /// What `sign.sh` made.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.dir.join("signed")
+    }
+
+    /// The variables of firmware that has the keys and verifies, as a file in `dir`.
+    ///
+    /// # Errors
+    /// When they cannot be made.
+    pub fn variables(&self, dir: &Path) -> Result<PathBuf> {
+        let bind = |from: &Path, to: &str| format!("{}:/build/{to}", from.display());
+        let key = |option: &str, name: &str| {
+            [format!("--{option}"), OWNER.to_owned(), format!("/build/keys/{name}.pem")]
+        };
+        let mut enrol = Command::new(workspace().join("image/in-tools.sh"));
+        enrol.args(["testing", "--bind", &bind(Path::new(crate::medium::FIRMWARE_FOLDER), "ovmf")]);
+        enrol.args(["--bind", &bind(&self.keys(), "keys"), "--bind", &bind(dir, "out")]);
+        enrol.args(["virt-fw-vars", "--input", "/build/ovmf/OVMF_VARS_4M.fd", "--output"]);
+        enrol.arg("/build/out/secure-variables");
+        enrol.args([key("set-pk", "PK"), key("add-kek", "KEK"), key("add-db", "db")].as_flattened());
+        enrol.arg("--sb");
+        output(&mut enrol)?;
+        Ok(dir.join("secure-variables"))
+    }
+}
