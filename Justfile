@@ -11,15 +11,15 @@ default:
 boot *words: image
     @image/boot.sh "$@"
 
-# Build what is stale: kernel, binaries, image (target/image/out).
+# Build what is stale: kernel, binaries, image (target/image/out); --offline FILE: without network, from what `vendor` made.
 [group('use')]
-image:
-    @image/build.sh
+image *words:
+    @if [ $# -gt 0 ]; then image/offline.sh image "$@"; else image/build.sh; fi
 
-# Build what is stale, and from the image the boot media: USB image and folder for the network (target/image/media).
+# Build what is stale, and from the image the boot media: USB image and folder for the network (target/image/media); --offline FILE too.
 [group('use')]
-media: image
-    @image/media.sh
+media *words:
+    @if [ $# -gt 0 ]; then image/offline.sh media "$@"; else image/build.sh && image/media.sh; fi
 
 # Write the USB image to a stick, after asking, and read it back: usb DEVICE [--yes].
 [group('use')]
@@ -139,6 +139,11 @@ kernel-resolve:
 [group('maintain')]
 relock *uses:
     image/relock.sh "$@"
+
+# Collect all inputs of image and media in one archive, for builds without network: vendor [FILE].
+[group('maintain')]
+vendor *words:
+    @image/vendor.sh "$@"
 
 # Record this machine's sysfs and procfs into a folder, for `firstlight --root`.
 [group('maintain')]

@@ -71,7 +71,7 @@ echo "$version $image_id" > "$recipe/identity"
 words_of() { awk -F'\t' -v id="$1" '$1 == id { print $4 }' <<< "$entries"; }
 in_tools() {
     "$REPO/image/in-tools.sh" tools --bind "$REPO/image/media:/build/media" --bind "$mkosi/usr/lib/python3/dist-packages:/build/mkosi" --bind "$recipe:/build/recipe" \
-        --bind "$CACHE/debs:/build/debs" --bind "$stage:/build/stage" --bind "$work/base:/build/base" \
+        --bind "$DEBS:/build/debs" --bind "$stage:/build/stage" --bind "$work/base:/build/base" \
         --bind "$work/new:/build/out" --bind "$kernel:/build/kernel" --cwd /build/recipe PYTHONPATH=/build/mkosi "$@"
 }
 in_tools sh -c 'mkdir /build/work && exec python3 -B -m mkosi --source-date-epoch "$SOURCE_DATE_EPOCH" \

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# fetch.sh USE..: brings the locked files of these uses into the cache and proves their hashes.
+# fetch.sh USE[/PACKAGE]..: brings the locked files of these uses into the cache and proves their hashes.
 # Downloads only what is missing; prints what it downloads.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
-mkdir -p "$CACHE/debs"
+mkdir -p "$DEBS"
 
 proven() { [ "$(sha256sum < "$1" | cut -d' ' -f1)" = "$2" ]; }
 
 missing=() sources=() expected=()   # NAME=VERSION ; NAME=VERSION ; PATH HASH SIZE
 scope=main
-for use in "$@"; do
+for wanted in "$@"; do
+    use=${wanted%%/*} only=${wanted#"${wanted%%/*}"}
     while read -r name version arch size hash; do
+        [ -z "$only" ] || [ "$only" = "/$name" ] || continue
         path=$(deb_path "$name" "$version" "$arch")
         [ -e "$path" ] && proven "$path" "$hash" && continue
         expected+=("$path $hash $size")
@@ -22,15 +24,25 @@ done
 mapfile -t missing < <(printf '%s\n' "${missing[@]}" | awk 'NF' | sort -u)
 mapfile -t expected < <(printf '%s\n' "${expected[@]}" | awk 'NF' | sort -u)
 [ ${#expected[@]} -gt 0 ] || exit 0
+[ -z "$INPUTS" ] || die "the archive of inputs lacks $(basename "${expected[0]%% *}")"
 
 source "$REPO/image/lib/mirror.sh"
 mirror_setup "$scope"
 say "downloading ${#expected[@]} packages ($(printf '%s\n' "${expected[@]}" | awk '{ s += $3 } END { printf "%.0f MB", s / 1e6 }'))"
 printf '%s\n' "${missing[@]}" "${sources[@]}" | awk 'NF { print "  " $0 }' >&2
-work=$(mktemp -d "$CACHE/debs/fetch.XXXXXX"); trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d "$DEBS/fetch.XXXXXX"); trap 'rm -rf "$work"' EXIT
+# What could not be had: versions that the archive does not name any more, or just no answer.
 gone() {
-    die "a locked version is no longer in this host's archive" \
-        "put that file into $CACHE/debs, or use an archive snapshot in the host's apt sources, or renew the lock with 'just relock'"
+    local package names=''
+    for package in "${missing[@]}"; do
+        [ -n "$(apt-cache "${APT_OPTIONS[@]}" show --quiet "$package" 2> /dev/null)" ] || names+=", ${package/=/ }"
+    done
+    for package in "${sources[@]}"; do
+        apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "${package%%=*}" 2> /dev/null | grep -xF "Version: ${package#*=}" > /dev/null || names+=", ${package/=/ }"
+    done
+    [ -n "$names" ] || die "the archive did not give what it has" "check the network and run it again"
+    die "no longer in the archive${FIRSTLIGHT_ARCHIVE:+ $FIRSTLIGHT_ARCHIVE}: ${names#, }" \
+        "three ways on: './run image --offline FILE' with an archive of inputs that 'just vendor' made earlier; FIRSTLIGHT_ARCHIVE=URL of a Debian archive or snapshot that still has it; 'just relock' for newer versions"
 }
 if [ ${#missing[@]} -gt 0 ]; then
     ( cd "$work" && apt-get "${APT_OPTIONS[@]}" -qq download "${missing[@]}" ) || gone

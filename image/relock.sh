@@ -2,6 +2,7 @@
 # relock.sh [USE..]: renews image/inputs.lock from image/packages/*.list: asks the host's own archive
 # for the newest version of every package, and for the trees of tools also for what those depend on.
 # With USEs only their lines are renewed: a newer compiler, for one, means a new kernel.
+# Ends with what changed (image/changes.sh).
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 source "$REPO/image/lib/mirror.sh"
@@ -50,9 +51,10 @@ renew() {
     esac
 }
 
-new=$(mktemp); trap 'rm -f "$new"' EXIT
+new=$(mktemp) old=$(mktemp); trap 'rm -f "$new" "$old"' EXIT
 wanted=" ${*:-source image media compiler tools signing testing driver-source driver driver-nccl} "
 touch "$LOCK"
+cp "$LOCK" "$old"
 {
     echo "# Every package that goes into a build. Made by 'just relock'; not edited by hand."
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
@@ -61,5 +63,5 @@ touch "$LOCK"
     done
 } > "$new"
 awk '!/^#/ && (NF != 6 || length($6) != 64) { exit 1 }' "$new" || die "the archive gave an incomplete answer" "run it again"
-diff -u "$LOCK" "$new" | grep '^[-+][a-z]' || say "nothing newer"
 cp "$new" "$LOCK"
+"$REPO/image/changes.sh" "$old"

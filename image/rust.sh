@@ -4,16 +4,20 @@
 # is linked into them: PROGRAM|NAME vVERSION|LICENCE.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
-target=$REPO/target/image/rust
+target=$REPO/target/image/rust${INPUTS:+-offline}
 mkdir -p "$target"
 cd "$REPO"
-sysroot=$(rustc --print sysroot)
-cargo_home=${CARGO_HOME:-$HOME/.cargo}
-cargo fetch --locked --quiet
+if [ -n "$INPUTS" ]; then
+    sysroot=$INPUTS/rust crates=$INPUTS/cargo:/build/cargo
+else
+    sysroot=$(rustc --print sysroot)
+    cargo fetch --locked --quiet
+    crates=${CARGO_HOME:-$HOME/.cargo}/registry:/build/cargo/registry
+fi
 
 in_tools() {
     "$REPO/image/in-tools.sh" compiler --bind "$REPO:/build/firstlight" --bind "$target:/build/target" \
-        --bind "$sysroot:/build/rust" --bind "$cargo_home/registry:/build/cargo/registry" --cwd /build/firstlight \
+        --bind "$sysroot:/build/rust" --bind "$crates" --cwd /build/firstlight \
         PATH=/build/rust/bin:/usr/sbin:/usr/bin CARGO_HOME=/build/cargo CARGO_TARGET_DIR=/build/target "$@"
 }
 if [ "${1:-}" = --crates ]; then

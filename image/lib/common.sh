@@ -3,6 +3,9 @@
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CACHE=${FIRSTLIGHT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/firstlight}
 LOCK=$REPO/image/inputs.lock
+# An offline build (image/offline.sh) names the folder that holds all inputs: nothing is fetched, no Rust of the host is used.
+INPUTS=${FIRSTLIGHT_INPUTS:-}
+DEBS=${INPUTS:-$CACHE}/debs
 # The date of everything that is built: when the pinned kernel was released. Not the build's date,
 # so that the same inputs give the same bytes.
 export SOURCE_DATE_EPOCH=1788000000
@@ -15,12 +18,17 @@ die() { printf '%s\n' "firstlight: error: $1${2:+ ($2)}" >&2; exit 1; }
 # Lock lines of one use: NAME VERSION ARCH SIZE SHA256
 locked() { awk -v use="$1" '$1 == use { print $2, $3, $4, $5, $6 }' "$LOCK"; }
 
-# Where the cache keeps a locked file, by NAME VERSION ARCH; ARCH `source` is a source package's
+# Crates that Cargo.lock names: NAME VERSION SHA256
+locked_crates() {
+    awk -F'"' '/^name = /{ name = $2 } /^version = "/{ version = $2 } /^checksum = /{ print name, version, $2 }' "$REPO/Cargo.lock"
+}
+
+# Where a locked file lies, by NAME VERSION ARCH; ARCH `source` is a source package's
 # upstream tarball. The hash is proven whenever one is used.
 deb_path() {
     case $3 in
-        source) local upstream=${2#*:}; echo "$CACHE/debs/$1_${upstream%-*}.orig.tar.xz" ;;
-        *) echo "$CACHE/debs/$1_${2//:/%3a}_$3.deb" ;;
+        source) local upstream=${2#*:}; echo "$DEBS/$1_${upstream%-*}.orig.tar.xz" ;;
+        *) echo "$DEBS/$1_${2//:/%3a}_$3.deb" ;;
     esac
 }
 

@@ -1,5 +1,7 @@
 # A private apt state for Debian: the archive is the one that gives this host its own packages, so no
-# mirror is named in the project, and the host's apt state is not touched.
+# mirror is named in the project, and the host's apt state is not touched. FIRSTLIGHT_ARCHIVE=URL names
+# another one, a snapshot of an earlier day for example; as in a line of apt's sources, options in brackets may
+# stand before the URL.
 # Sourced; sets APT_OPTIONS. Needs: CACHE (folder). Works on Debian 12 and 13.
 
 mirror_uri() {
@@ -21,15 +23,20 @@ mirror_parts() {
 
 # mirror_setup main|driver
 mirror_setup() {
-    local state=$CACHE/apt-$1 uri key kind parts
-    uri=$(mirror_uri)
-    [ -n "$uri" ] || die "no Debian archive among this host's apt sources" \
-        "add one to /etc/apt/sources.list.d and run 'apt-get update'"
+    local state=$CACHE/apt-$1 from key kind parts
     for key in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do [ -e "$key" ] && break; done
     [ -e "$key" ] || die "Debian's archive keys are missing" "apt-get install debian-archive-keyring"
+    from=${FIRSTLIGHT_ARCHIVE:-$(mirror_uri)}
+    case $from in
+        '') die "no Debian archive among this host's apt sources" \
+            "add one to /etc/apt/sources.list.d and run 'apt-get update', or name one: FIRSTLIGHT_ARCHIVE=URL" ;;
+        '['*']'*:/*) ;;
+        *:/*) from="[signed-by=$key] $from" ;;
+        *) die "FIRSTLIGHT_ARCHIVE is '$from'" "allowed: the URL of a Debian archive, options of apt's sources in brackets before it" ;;
+    esac
     mkdir -p "$state"/lists/partial "$state"/cache/archives/partial
     : > "$state/empty-status"
-    while read -r kind parts; do echo "$kind [signed-by=$key] $uri $parts"; done \
+    while read -r kind parts; do echo "$kind $from $parts"; done \
         < <(mirror_parts "$1") > "$state/sources.list"
     APT_OPTIONS=(
         -o "Dir::Etc::sourcelist=$state/sources.list" -o Dir::Etc::sourceparts=/nonexistent
@@ -38,6 +45,8 @@ mirror_setup() {
         -o APT::Sandbox::User=root -o Acquire::Languages=none -o Acquire::Retries=3
         -o APT::Architecture=amd64 -o APT::Architectures::=amd64
     )
+    # A snapshot's signature is good and its day is past.
+    [ -z "${FIRSTLIGHT_ARCHIVE:-}" ] || APT_OPTIONS+=(-o Acquire::Check-Valid-Until=false)
     apt-get "${APT_OPTIONS[@]}" -qq update || die "the archive's package lists cannot be read" \
-        "check the network and 'apt-get update'"
+        "check the network, and ${FIRSTLIGHT_ARCHIVE:+FIRSTLIGHT_ARCHIVE or }'apt-get update'"
 }

@@ -1,7 +1,7 @@
 //! A folder to feed the driver's build from: trees, installers and descriptions that a test makes, and a
 //! cache of its own, so that what a failed build leaves behind is seen. No driver is compiled.
 
-use crate::image::workspace;
+use crate::image::{cache, workspace};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,9 @@ impl Bench {
     #[expect(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         let bench = Self(tempfile::tempdir().unwrap());
-        let home = std::env::var("HOME").unwrap_or_else(|_| "/root".into());
-        let user = std::env::var("XDG_CACHE_HOME").unwrap_or(format!("{home}/.cache"));
-        let user = std::env::var("FIRSTLIGHT_CACHE").unwrap_or(format!("{user}/firstlight"));
         fs::create_dir(bench.path("cache")).unwrap();
         for shared in ["trees", "debs"] {
-            symlink(Path::new(&user).join(shared), bench.path("cache").join(shared)).unwrap();
+            symlink(cache().join(shared), bench.path("cache").join(shared)).unwrap();
         }
         for empty in ["kernel/source", "kernel/build", "kernel/modules"] {
             fs::create_dir_all(bench.path(empty)).unwrap();

@@ -12,6 +12,14 @@ pub fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
+/// Where the build scripts keep kernel, driver, tools and downloads.
+#[must_use]
+pub fn cache() -> PathBuf {
+    let home = || env::var_os("HOME").map_or_else(|| "/root".into(), PathBuf::from);
+    let users = || env::var_os("XDG_CACHE_HOME").map_or_else(|| home().join(".cache"), PathBuf::from);
+    env::var_os("FIRSTLIGHT_CACHE").map_or_else(|| users().join("firstlight"), PathBuf::from)
+}
+
 /// One built image.
 #[derive(Debug, Clone)]
 pub struct Image(PathBuf);

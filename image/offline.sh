@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# offline.sh image|media --offline FILE: builds from an archive that vendor.sh made, and from nothing else: proves the
+# archive, unpacks it below target/, and builds in a network namespace without interfaces, with the archive's packages,
+# crates and Rust. Kernel, driver and tool trees may come from the cache: their name there is the hash of their inputs.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+what=${1:-}
+case $what in image | media) ;; *) die "what is to be built?" "offline.sh image|media --offline FILE" ;; esac
+[ "${2:-}" = --offline ] || die "unknown word '${2:-}'" "$what [--offline FILE]"
+[ $# -le 3 ] || die "unknown word '$4'" "$what [--offline FILE]"
+archive=${3:-}
+[ -n "$archive" ] || die "--offline needs the archive" "$what --offline FILE; 'just vendor' makes it"
+[ -f "$archive" ] || die "there is no archive $archive" "'just vendor' makes it, where there is a network"
+archive=$(realpath "$archive")
+for program in awk dpkg-deb flock gzip pivot_root tar unshare xz; do
+    command -v "$program" > /dev/null || die "$program is missing" "offline nothing is installed; './run' installs it where there is a network"
+done
+mkdir -p "$REPO/target"
+exec 7> "$REPO/target/offline.lock"; flock 7
+top=$REPO/target/offline inputs=$REPO/target/offline/firstlight-inputs
+rm -rf "$top"; trap 'rm -rf "$top"' EXIT
+mkdir "$top"
+
+# First what fits and is whole in the list, then what the list says of the rest.
+locks=(image/inputs.lock Cargo.lock rust-toolchain.toml)
+tar --extract --file="$archive" --directory="$top" --no-same-owner --occurrence=1 firstlight-inputs/SHA256SUMS 2> /dev/null ||
+    die "$archive is no archive of inputs, or is damaged" "it does not open with firstlight-inputs/SHA256SUMS"
+sums=$inputs/SHA256SUMS
+for file in "${locks[@]}"; do
+    [ "$(awk -v name="$(basename "$file")" '$2 == name { print $1 }' "$sums")" = "$(sha256sum < "$REPO/$file" | cut -d' ' -f1)" ] ||
+        die "$archive was made with another $file than this checkout's" "take the checkout that it was made in, or 'just vendor'"
+done
+registry=$(sed -n 's,.*  crates/\(index\.crates\.io-[0-9a-f]*\)/.*,\1,p' "$sums" | sed -n 1p)
+# Both lock files name the hashes of what they lock: the list must say the same. What it says of Rust is believed.
+{
+    grep -v '^#' "$LOCK" | while read -r _ name version arch _ hash; do echo "$hash  debs/$(basename "$(deb_path "$name" "$version" "$arch")")"; done
+    locked_crates | while read -r name version hash; do echo "$hash  crates/$registry/$name-$version.crate"; done
+} | LC_ALL=C sort -u > "$top/wanted"
+lacking=$(LC_ALL=C sort -u "$sums" | LC_ALL=C comm -13 - "$top/wanted")
+[ -z "$lacking" ] || die "$archive lacks $(wc -l <<< "$lacking") locked files" "the first: $(head -1 <<< "$lacking" | cut -c67-)"
+
+say "unpacking $archive ($(( $(stat -Lc %s "$archive") / 1000000 )) MB)"
+tar --extract --file="$archive" --directory="$top" --no-same-owner --no-same-permissions 2> "$top/tar.log" ||
+    die "$archive is cut off or damaged, or there is no room" "$(head -1 "$top/tar.log")"
+strange=$(cd "$inputs" && find . -type f -printf '%P\n' | grep -vx SHA256SUMS | LC_ALL=C sort | LC_ALL=C comm -23 - <(cut -c67- "$sums" | LC_ALL=C sort)
+    find "$top" ! -type f ! -type d -printf '%P\n'; find "$top" -mindepth 1 -maxdepth 1 -printf '%P\n' | grep -vxE 'wanted|tar.log|firstlight-inputs' || true)
+[ -z "$strange" ] || die "$archive holds what its list does not name" "the first: $(head -1 <<< "$strange")"
+say "proving $(wc -l < "$sums") files"
+missing=$(cut -c67- "$sums" | while read -r file; do [ -e "$inputs/$file" ] || echo "$file"; done)
+[ -z "$missing" ] || die "$archive is cut off: it lacks $(wc -l <<< "$missing") of $(wc -l < "$sums") files" "the first: $(head -1 <<< "$missing")"
+changed=$(cd "$inputs" && sha256sum --check --quiet --strict SHA256SUMS 2> /dev/null) ||
+    die "$archive is damaged: $(head -1 <<< "$changed" | cut -d: -f1) is not the file that its list names"
+
+# Crates as cargo reads them from a folder, in the place where it unpacks those of the registry.
+crates=$inputs/cargo/registry/src/$registry
+mkdir -p "$crates"
+while read -r name version hash; do
+    tar --extract --gzip --file="$inputs/crates/$registry/$name-$version.crate" --directory="$crates" --no-same-owner
+    printf '{"files":{},"package":"%s"}' "$hash" > "$crates/$name-$version/.cargo-checksum.json"
+done < <(locked_crates)
+printf '[source.crates-io]\nreplace-with = "archive"\n[source.archive]\ndirectory = "/build/cargo/registry/src/%s"\n' "$registry" \
+    > "$inputs/cargo/config.toml"
+
+user=(); [ "$(id -u)" = 0 ] || user=(--map-root-user)
+say "building without network"
+cd "$REPO"
+# shellcheck disable=SC2016  # expanded by the inner shell
+PATH=$inputs/rust/bin:$PATH FIRSTLIGHT_CACHE=$CACHE FIRSTLIGHT_INPUTS=$inputs unshare "${user[@]}" --net -- bash -euc '
+    others=$(awk -F: "NR > 2 && \$1 !~ /^ *lo\$/ { print \$1 }" /proc/self/net/dev)
+    [ -z "$others" ] || { echo "firstlight: error: the network namespace has interfaces:" $others >&2; exit 1; }
+    image/build.sh
+    [ "$1" = image ] || image/media.sh
+' offline "$what" 7>&- || die "the offline build failed"
+say "built offline from $archive: target/image/out$([ "$what" = image ] || echo ', target/image/media'), image $(cat "$REPO/target/image/out/.image-id")"

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# vendor.sh [FILE]: collects everything that image and media are built from in one archive: packages and source tarballs
+# (image/inputs.lock), crates (Cargo.lock), rustc, cargo and std (rust-toolchain.toml). FILE is
+# target/firstlight-inputs-HASH.tar unless given. `just image --offline FILE` builds from it (image/offline.sh).
+# The same inputs give the same archive. What is missing is fetched first.
+set -euo pipefail
+source "$(dirname "$0")/lib/common.sh"
+case $# in
+    0) to= ;;
+    1) to=$1; case $to in '' | -*) die "unknown word '$to'" "vendor [FILE]" ;; esac ;;
+    *) die "unknown word '$2'" "vendor [FILE]" ;;
+esac
+[ -z "$to" ] || [ -d "$(dirname "$to")" ] || die "there is no folder $(dirname "$to")"
+[ ! -d "$to" ] || die "$to is a folder" "vendor [FILE]"
+cd "$REPO"
+stage=$(mktemp -d "$CACHE/vendor.XXXXXX") part=
+trap 'rm -rf "$stage" ${part:+"$part"}' EXIT
+
+# shellcheck disable=SC2046  # a list
+"$REPO/image/fetch.sh" $(awk '!/^#/ && !seen[$1]++ { print $1 }' "$LOCK")
+other=$(grep '^source = ' Cargo.lock | grep -v '"registry+https://github.com/rust-lang/crates.io-index"' || true)
+[ -z "$other" ] || die "Cargo.lock names a crate that is not from crates.io" "$(head -1 <<< "$other")"
+say "fetching crates that are missing"
+cargo fetch --locked --quiet
+# What cargo calls the folder of crates.io's crates: it stands in the binaries' panic messages.
+registry=$(cargo metadata --locked --format-version 1 | grep -o '/registry/src/index\.crates\.io-[0-9a-f]*/' | sed -n 1p)
+[ -n "$registry" ] || die "cargo takes no crate from crates.io" "a source replacement in cargo's configuration?"
+registry=$(basename "$registry")
+sysroot=$(rustc --print sysroot)
+
+# A tree of links to what goes in.
+mkdir -p "$stage/debs" "$stage/crates/$registry" "$stage/rust"
+cp image/inputs.lock Cargo.lock rust-toolchain.toml "$stage/"
+while read -r _ name version arch _; do
+    ln -sf "$(deb_path "$name" "$version" "$arch")" "$stage/debs/"
+done < <(grep -v '^#' "$LOCK")
+while read -r name version hash; do
+    crate=${CARGO_HOME:-$HOME/.cargo}/registry/cache/$registry/$name-$version.crate
+    [ "$(sha256sum < "$crate" | cut -d' ' -f1)" = "$hash" ] || die "$crate is not the crate that Cargo.lock names" "remove it"
+    ln -s "$crate" "$stage/crates/$registry/"
+done < <(locked_crates)
+for component in rustc cargo rust-std; do
+    list=$sysroot/lib/rustlib/manifest-$component-x86_64-unknown-linux-gnu
+    [ -e "$list" ] || die "the toolchain in $sysroot has no list of $component's files" "it must be rustup's"
+    sed -n 's/^file://p' "$list" | while read -r file; do
+        mkdir -p "$stage/rust/$(dirname "$file")"; ln -s "$sysroot/$file" "$stage/rust/$file"
+    done
+done
+
+files=$(cd "$stage" && find . \( -type f -o -type l \) -printf '%P\n' | LC_ALL=C sort)
+size=$(du -smL "$stage" | cut -f1)
+count() { grep -c "^$1/" <<< "$files"; }
+say "collecting $(count debs) packages, $(count crates) crates, $("$sysroot/bin/rustc" --version): $size MB"
+( cd "$stage" && tr '\n' '\0' <<< "$files" | xargs -0 sha256sum ) > "$stage/SHA256SUMS"
+[ -n "$to" ] || { mkdir -p target; to=$REPO/target/firstlight-inputs-$(hash_of "$stage/SHA256SUMS").tar; }
+part=$(mktemp "$to.XXXXXX")
+# The list stands first, so that what does not fit is refused before a gigabyte is unpacked.
+printf '%s\n' SHA256SUMS "$files" > "$stage/order"
+export FIRSTLIGHT_SIZE=$size
+# shellcheck disable=SC2016  # expanded by tar's shell
+tar --create --file="$part" --directory="$stage" --dereference --hard-dereference --format=gnu --transform='s,^,firstlight-inputs/,' \
+    --owner=0 --group=0 --numeric-owner --mode='u=rwX,go=rX' --mtime="@$SOURCE_DATE_EPOCH" --blocking-factor=2048 --files-from="$stage/order" \
+    --checkpoint=200 --checkpoint-action='exec=echo "firstlight: packed $TAR_CHECKPOINT of $FIRSTLIGHT_SIZE MB" >&2' ||
+    die "the archive cannot be written" "$(df -h --output=avail "$(dirname "$to")" | tail -1 | xargs) are free in $(dirname "$to")"
+hash=$(sha256sum < "$part"); hash=${hash%% *}
+chmod 0644 "$part"
+mv "$part" "$to"; part=
+say "$(realpath "$to"): $(stat -c %s "$to") bytes, SHA256 $hash"
+say "builds from it without network: ./run image --offline $(realpath "$to")"

@@ -1,0 +1,254 @@
+//! Are image and media the same bytes when they are built without any network from an archive that `just vendor`
+//! made? Everything that asks a network, and the host's Rust, is replaced by programs that fail; kernel and driver
+//! come from the cache, since they take half an hour; trees of tools, binaries, image and media are built.
+
+use harness::{Checkout, Image, cache, workspace};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What an offline build must never call.
+const ONLINE: [&str; 8] = ["cargo", "rustc", "rustup", "just", "apt-get", "apt-cache", "curl", "pip3"];
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The SHA256 that the script says of the archive that it made.
+fn vendored(checkout: &Path, to: &Path) -> String {
+    let output = Command::new(checkout.join("image/vendor.sh")).arg(to).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("packed 400 of "), "no progress:\n{text}");
+    let (_, hash) = text.split_once(" bytes, SHA256 ").unwrap_or_else(|| panic!("{text}"));
+    hash[..64].to_owned()
+}
+
+#[test]
+fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
+    let copy = Checkout::new(&[]).unwrap();
+    let archive = copy.path("inputs.tar");
+    let first = vendored(workspace(), &archive);
+    assert_eq!(vendored(copy.top(), &archive), first, "the same inputs from another folder, another archive");
+
+    let cache_of_its_own = copy.path("cache");
+    fs::create_dir(&cache_of_its_own).unwrap();
+    for built in ["kernel", "driver"] {
+        symlink(cache().join(built), cache_of_its_own.join(built)).unwrap();
+    }
+    let bin = copy.path("bin");
+    fs::create_dir(&bin).unwrap();
+    for name in ONLINE {
+        let file = bin.join(name);
+        fs::write(&file, format!("#!/bin/sh\necho '{name} was called' >&2\nexit 97\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut build = copy.script("run");
+    build.args(["media", "--offline"]).arg(&archive).env_clear().env("HOME", "/nonexistent");
+    build.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display()));
+    let output = build.env("FIRSTLIGHT_CACHE", &cache_of_its_own).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(!text.contains("was called") && text.contains("built offline from "), "{text}");
+    assert!(!cache_of_its_own.join("debs").exists(), "packages came from elsewhere");
+    assert!(!copy.path("target/offline").exists(), "the unpacked archive is left behind");
+
+    for (online, offline) in [
+        (Image::shipped().uki().unwrap().parent().unwrap().to_owned(), "target/image/out"),
+        (Image::shipped().usb().unwrap().parent().unwrap().to_owned(), "target/image/media"),
+    ] {
+        assert!(fs::read_dir(copy.path(offline)).unwrap().count() > 1, "nothing in {offline}");
+        let output =
+            Command::new("diff").args(["-rq"]).arg(&online).arg(copy.path(offline)).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// A checkout with one package, one crate and a build that only writes down what it sees, and an archive that fits.
+struct Small {
+    checkout: Checkout,
+    inputs: PathBuf,
+}
+
+fn sha256(file: &Path) -> String {
+    let output = Command::new("sha256sum").arg(file).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
+}
+
+fn sh(at: &Path, script: &str) {
+    let output = Command::new("sh").args(["-euc", script]).current_dir(at).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", said(&output));
+}
+
+impl Small {
+    const BUILD: &str = "#!/bin/sh
+        mkdir -p target/image/out; cd target/image/out
+        echo small > .image-id; cat /proc/net/dev > net
+        cp \"$FIRSTLIGHT_INPUTS/debs/thing_1_all.deb\" \"$FIRSTLIGHT_INPUTS\"/cargo/registry/src/index.crates.io-0a/leaf-1.0.0/lib.rs .\n";
+
+    fn new() -> Self {
+        let checkout = Checkout::new(&["image/offline.sh", "image/lib/", "rust-toolchain.toml"]).unwrap();
+        let inputs = checkout.path("firstlight-inputs");
+        sh(
+            checkout.top(),
+            "mkdir -p firstlight-inputs/debs firstlight-inputs/crates/index.crates.io-0a firstlight-inputs/rust leaf-1.0.0
+             head -c 300000 /dev/urandom > firstlight-inputs/debs/thing_1_all.deb
+             echo '// leaf' > leaf-1.0.0/lib.rs
+             tar -czf firstlight-inputs/crates/index.crates.io-0a/leaf-1.0.0.crate leaf-1.0.0
+             echo rust > firstlight-inputs/rust/rustc",
+        );
+        let deb = sha256(&inputs.join("debs/thing_1_all.deb"));
+        fs::write(checkout.path("image/inputs.lock"), format!("# lock\nmedia thing 1 all 300000 {deb}\n"))
+            .unwrap();
+        let leaf = sha256(&inputs.join("crates/index.crates.io-0a/leaf-1.0.0.crate"));
+        let lock = format!(
+            "version = 4\n\n[[package]]\nname = \"leaf\"\nversion = \"1.0.0\"\nchecksum = \"{leaf}\"\n"
+        );
+        fs::write(checkout.path("Cargo.lock"), lock).unwrap();
+        fs::write(checkout.path("image/build.sh"), Self::BUILD).unwrap();
+        sh(
+            checkout.top(),
+            "chmod +x image/build.sh; cp image/inputs.lock Cargo.lock rust-toolchain.toml firstlight-inputs/",
+        );
+        let small = Self { checkout, inputs };
+        small.list();
+        small.pack("");
+        small
+    }
+
+    fn list(&self) {
+        sh(
+            &self.inputs,
+            "find . -type f ! -name SHA256SUMS -printf '%P\\n' | sort | xargs sha256sum > SHA256SUMS",
+        );
+    }
+
+    /// Packs what lies there, the list first; `more` goes to tar.
+    fn pack(&self, more: &str) {
+        sh(
+            self.checkout.top(),
+            &format!(
+                "tar -cf a.tar {more} firstlight-inputs/SHA256SUMS --exclude=SHA256SUMS firstlight-inputs"
+            ),
+        );
+    }
+
+    fn build(&self, words: &[&str]) -> Output {
+        self.checkout.script("image/offline.sh").args(words).output().unwrap()
+    }
+
+    #[track_caller]
+    fn refuses(&self, words: &[&str], says: &[&str]) {
+        let text = said(&self.build(words));
+        let errors: Vec<_> = text.lines().filter(|l| l.contains("error:")).collect();
+        assert_eq!(errors.len(), 1, "{text}");
+        assert!(says.iter().all(|s| errors[0].contains(s)), "{says:?} are not in: {text}");
+        assert!(!self.checkout.path("target/image").exists(), "it built all the same: {text}");
+        assert!(!self.checkout.path("target/offline").exists(), "something is left behind");
+    }
+
+    #[track_caller]
+    fn refuses_archive(&self, says: &[&str]) {
+        self.refuses(&["image", "--offline", "a.tar"], says);
+    }
+}
+
+#[test]
+fn an_archive_that_fits_is_unpacked_and_the_build_sees_it_and_no_network() {
+    let small = Small::new();
+    let output = small.build(&["image", "--offline", "a.tar"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let out = small.checkout.path("target/image/out");
+    assert_eq!(sha256(&out.join("thing_1_all.deb")), sha256(&small.inputs.join("debs/thing_1_all.deb")));
+    assert_eq!(fs::read_to_string(out.join("lib.rs")).unwrap(), "// leaf\n");
+    let interfaces = fs::read_to_string(out.join("net")).unwrap();
+    let names: Vec<_> = interfaces.lines().skip(2).map(|l| l.split(':').next().unwrap().trim()).collect();
+    assert!(names.is_empty() || names == ["lo"], "{interfaces}");
+    assert!(!small.checkout.path("target/offline").exists(), "the unpacked archive is left behind");
+}
+
+#[test]
+fn an_archive_that_is_cut_off_or_changed_is_refused() {
+    let small = Small::new();
+    let archive = small.checkout.path("a.tar");
+    let whole = fs::read(&archive).unwrap();
+    for (length, says) in [
+        (0, "is no archive of inputs"),
+        (300, "is no archive of inputs"),
+        (whole.len() / 2, "is cut off or damaged"),
+    ] {
+        fs::write(&archive, &whole[..length]).unwrap();
+        small.refuses_archive(&["a.tar", says]);
+    }
+    let deb = fs::read(small.inputs.join("debs/thing_1_all.deb")).unwrap();
+    let at = whole.windows(64).position(|w| w == &deb[..64]).unwrap();
+    let mut changed = whole.clone();
+    changed[at + 1000] ^= 1;
+    fs::write(&archive, &changed).unwrap();
+    small.refuses_archive(&["is damaged: debs/thing_1_all.deb is not the file that its list names"]);
+
+    // cut off between two files, which tar does not notice
+    small.pack("--exclude=rustc");
+    small.refuses_archive(&["is cut off: it lacks 1 of 6 files", "rust/rustc"]);
+    fs::remove_file(&archive).unwrap();
+    small.refuses_archive(&["there is no archive a.tar"]);
+}
+
+#[test]
+fn an_archive_that_holds_something_else_is_refused() {
+    let small = Small::new();
+    fs::write(small.inputs.join("rust/cargo"), "more").unwrap();
+    small.pack("");
+    small.refuses_archive(&["holds what its list does not name", "rust/cargo"]);
+    fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
+    symlink("/etc/passwd", small.inputs.join("rust/cargo")).unwrap();
+    small.pack("");
+    small.refuses_archive(&["holds what its list does not name", "rust/cargo"]);
+    fs::remove_file(small.inputs.join("rust/cargo")).unwrap();
+
+    // another package under the locked name, and a list that knows it: the checkout's lock file is what counts
+    fs::write(small.inputs.join("debs/thing_1_all.deb"), "other").unwrap();
+    small.list();
+    small.pack("");
+    small.refuses_archive(&["lacks 1 locked files", "debs/thing_1_all.deb"]);
+}
+
+#[test]
+fn an_archive_of_another_checkout_is_refused_and_the_lock_file_is_named() {
+    for lock in ["image/inputs.lock", "Cargo.lock", "rust-toolchain.toml"] {
+        let small = Small::new();
+        let path = small.checkout.path(lock);
+        fs::write(&path, fs::read_to_string(&path).unwrap() + "# newer\n").unwrap();
+        small.refuses_archive(&["a.tar was made with another ", lock, "just vendor"]);
+    }
+}
+
+#[test]
+fn words_that_are_none_are_refused() {
+    let small = Small::new();
+    small.refuses(&["image", "--offlin", "a.tar"], &["unknown word '--offlin'", "[--offline FILE]"]);
+    small.refuses(&["image", "--offline"], &["--offline needs the archive"]);
+    small.refuses(&["image", "--offline", "a.tar", "now"], &["unknown word 'now'"]);
+    small.refuses(&["boot", "--offline", "a.tar"], &["what is to be built?"]);
+}
+
+#[test]
+fn an_archive_is_not_made_where_it_cannot_lie() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("none/a.tar");
+    for (words, says) in [
+        (vec![nowhere.to_str().unwrap()], "there is no folder "),
+        (vec![folder.path().to_str().unwrap()], " is a folder"),
+        (vec!["--all"], "unknown word '--all'"),
+        (vec!["a.tar", "b.tar"], "unknown word 'b.tar'"),
+    ] {
+        let output = Command::new(workspace().join("image/vendor.sh")).args(&words).output().unwrap();
+        let text = said(&output);
+        assert!(
+            !output.status.success() && text.lines().count() == 1 && text.contains(says),
+            "{words:?}: {text}"
+        );
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "something was written");
+}

@@ -1,0 +1,153 @@
+//! Renewing the lock file: does it say what changed, and does a pinned version that is gone get a clear message?
+//! The Debian archive is a small one of the test's own, in a folder that FIRSTLIGHT_ARCHIVE names.
+
+use harness::Checkout;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A checkout that asks an archive of its own.
+struct Bench(Checkout);
+
+fn sh(at: &Path, script: &str) {
+    let output = Command::new("sh").args(["-euc", script]).current_dir(at).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self(Checkout::new(&["image/"]).unwrap());
+        fs::create_dir_all(bench.0.path("debian/dists/trixie/main/binary-amd64")).unwrap();
+        bench
+    }
+
+    /// Puts a package into the archive, with a changelog where there is one.
+    fn package(&self, name: &str, version: &str, changelog: &str) {
+        let tree = self.0.path(&format!("{name}-{version}"));
+        fs::create_dir_all(tree.join("DEBIAN")).unwrap();
+        let control = format!(
+            "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: Nobody <nobody@localhost>\nDescription: a test\n"
+        );
+        fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        if !changelog.is_empty() {
+            let doc = tree.join(format!("usr/share/doc/{name}"));
+            fs::create_dir_all(&doc).unwrap();
+            fs::write(doc.join("changelog.Debian"), changelog).unwrap();
+            sh(&doc, "gzip -9n changelog.Debian");
+        }
+        sh(
+            &self.0.path("debian"),
+            &format!(
+                "deb={name}_{version}_all.deb; dpkg-deb --root-owner-group --build ../{name}-{version} $deb > /dev/null
+                 {{ dpkg-deb --field $deb; echo Filename: $deb; echo Size: $(stat -c %s $deb)
+                    echo SHA256: $(sha256sum < $deb | cut -d' ' -f1); echo; }} >> dists/trixie/main/binary-amd64/Packages
+                 cd dists/trixie; p=main/binary-amd64/Packages
+                 {{ printf 'Codename: trixie\\nSuite: trixie\\nComponents: main\\nArchitectures: amd64\\nDate: '; date -Ru
+                    printf 'SHA256:\\n %s %s %s\\n' $(sha256sum < $p | cut -d' ' -f1) $(stat -c %s $p) $p; }} > Release"
+            ),
+        );
+    }
+
+    fn lock(&self, lines: &str) {
+        fs::write(self.0.path("image/inputs.lock"), lines).unwrap();
+    }
+
+    fn run(&self, script: &str, words: &[&str]) -> Output {
+        let archive =
+            format!("[trusted=yes] file:{}", fs::canonicalize(self.0.path("debian")).unwrap().display());
+        let mut command = self.0.script(script);
+        command.args(words).env("FIRSTLIGHT_CACHE", self.0.path("cache"));
+        command.env("FIRSTLIGHT_ARCHIVE", archive).output().unwrap()
+    }
+
+    /// Renews the lines of use `media`: what it printed, and what it said beside that.
+    fn relock(&self) -> (String, String) {
+        let output = self.run("image/relock.sh", &["media"]);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    }
+}
+
+const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+#[test]
+fn relock_names_each_package_its_versions_and_its_news() {
+    let bench = Bench::new();
+    bench.package(
+        "ipxe",
+        "2.0-1",
+        "ipxe (2.0-1) unstable; urgency=low\n\n  [ Somebody ]\n  * Knows a new card,\n    and its older sister.\n  * Another.\n\n\
+         -- S <s@localhost>  Mon, 01 Jan 2024 00:00:00 +0000\n\nipxe (1.0-1) unstable; urgency=low\n\n  * Old news.\n",
+    );
+    bench.package("added", "1.5", "");
+    fs::write(bench.0.path("image/packages/media.list"), "ipxe   loaders\nadded  a test\n").unwrap();
+    bench.lock(&format!(
+        "# a lock\nsource mkosi 25.3-7 all 5 {ZEROS}\nmedia ipxe 1.0-1 all 5 {ZEROS}\nmedia left 3 all 5 {ZEROS}\n"
+    ));
+    let (changes, said) = bench.relock();
+    assert_eq!(
+        changes,
+        "media added added 1.5\n    unknown: there is no changelog in this package\n\
+         media ipxe 1.0-1 -> 2.0-1\n    Knows a new card, and its older sister.\n\
+         media left 3 removed\n"
+    );
+    assert!(!said.contains("nothing newer"), "{said}");
+    let lock = fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap();
+    assert!(lock.contains(&format!("\nsource mkosi 25.3-7 all 5 {ZEROS}\n")), "another use changed:\n{lock}");
+    assert!(lock.contains("\nmedia ipxe 2.0-1 all "), "{lock}");
+
+    let (changes, said) = bench.relock();
+    assert!(changes.is_empty() && said.contains("nothing newer"), "{changes}{said}");
+    assert_eq!(fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap(), lock);
+}
+
+#[test]
+fn locked_packages_come_from_the_archive_that_is_named() {
+    let bench = Bench::new();
+    bench.package("ipxe", "2.0-1", "");
+    bench.lock("");
+    bench.relock();
+    let deb = bench.0.path("cache/debs/ipxe_2.0-1_all.deb");
+    fs::remove_file(&deb).unwrap();
+    let output = bench.run("image/fetch.sh", &["media"]);
+    assert!(output.status.success() && deb.exists(), "{output:?}");
+}
+
+#[track_caller]
+fn one_error(output: &Output, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let errors: Vec<_> = text.lines().filter(|l| l.starts_with("firstlight: error:")).collect();
+    assert!(!output.status.success() && errors.len() == 1, "{text}");
+    assert!(words.iter().all(|w| errors[0].contains(w)), "{words:?} are not in: {}", errors[0]);
+}
+
+#[test]
+fn a_version_that_has_left_the_archive_is_named_with_the_ways_on() {
+    let bench = Bench::new();
+    bench.package("ipxe", "2.0-1", "");
+    bench.package("there", "1", "");
+    let (_, ipxe) = (bench.lock(""), bench.relock());
+    assert!(ipxe.0.contains("media ipxe added 2.0-1"), "{}", ipxe.0);
+    let there = fs::read(bench.0.path("debian/there_1_all.deb")).unwrap().len();
+    bench.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\nmedia there 1 all {there} {ZEROS}\n"));
+    let output = bench.run("image/fetch.sh", &["media"]);
+    let ways = ["./run image --offline FILE", "just vendor", "FIRSTLIGHT_ARCHIVE=URL", "just relock"];
+    one_error(&output, &["no longer in the archive", ": ipxe 1.0-1 ("]);
+    one_error(&output, &ways);
+    // a file that is there, and is not the one that was locked
+    bench.lock(&format!("media there 1 all {there} {ZEROS}\n"));
+    one_error(&bench.run("image/fetch.sh", &["media"]), &["there_1_all.deb is not the locked file", ZEROS]);
+}
+
+#[test]
+fn an_archive_that_is_no_url_is_refused() {
+    let bench = Bench::new();
+    bench.lock(&format!("media ipxe 1.0-1 all 5 {ZEROS}\n"));
+    let mut fetch = bench.0.script("image/fetch.sh");
+    fetch.arg("media").env("FIRSTLIGHT_CACHE", bench.0.path("cache")).env("FIRSTLIGHT_ARCHIVE", "yesterday");
+    one_error(
+        &fetch.output().unwrap(),
+        &["FIRSTLIGHT_ARCHIVE is 'yesterday'", "the URL of a Debian archive"],
+    );
+}
