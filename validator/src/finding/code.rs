@@ -92,7 +92,7 @@ driver! { [gpu nccl nic itself codes]
     Lockdown "LOCKDOWN"
         means "the kernel forbids writes to configuration space"
         cause "the kernel is locked down, as it is under Secure Boot"
-        remedy "boot without Secure Boot or with lockdown=none"
+        remedy "boot without Secure Boot and without lockdown= among the kernel words"
     NoEcam "NO-ECAM"
         means "only the first 256 bytes of a function's configuration space can be read, so its ACS is unknown"
         cause "the kernel found no memory-mapped configuration space (ACPI table MCFG) for this bus"

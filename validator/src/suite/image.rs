@@ -1,7 +1,7 @@
 //! Does the machine run the files of its image, all of them and no others? Only where the configuration asks
 //! for it is the answer a verdict: whoever adds a file to the image may have a reason.
 
-use super::{Group, Machine, Test};
+use super::{Group, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::image::{Examined, NAMES_ITSELF, Unknown, document, examine};

@@ -1,0 +1,61 @@
+//! Which image this is, as it says itself: two words for the first line on the console, so that a photograph
+//! of a screen names what runs there. Whether that is true is the validator's to find out.
+
+use crate::read::read_at_most;
+use serde::Deserialize;
+use std::path::Path;
+
+/// It has three short values.
+const LARGEST: u64 = 64 << 10;
+
+/// The image's own words; the validator reads the rest.
+#[derive(Deserialize)]
+struct Stated {
+    version: String,
+    image_id: Option<String>,
+}
+
+/// `image 0.1.0 5f1d989d03a878d8`, or why that is not known.
+#[must_use]
+pub fn stated(file: &Path) -> String {
+    let read = || -> Result<Stated, String> {
+        let bytes = read_at_most(file, LARGEST).map_err(|e| e.to_string())?;
+        serde_json::from_slice(&bytes).map_err(|e| e.to_string())
+    };
+    match read() {
+        Ok(Stated { version, image_id }) => {
+            let id = image_id.unwrap_or_else(|| "without an id".to_owned());
+            format!("image {} {}", plain(&version), plain(&id))
+        }
+        Err(why) => format!("image not known: {}: {why}", file.display()),
+    }
+}
+
+/// What a console takes, and no more of it than a line has room for.
+fn plain(text: &str) -> String {
+    text.chars().filter(char::is_ascii_graphic).take(32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::files;
+
+    fn said(text: &str) -> String {
+        let dir = files(&[("image.json", text)]);
+        stated(&dir.path().join("image.json")).replace(&dir.path().display().to_string(), "")
+    }
+
+    #[test]
+    fn version_and_id_are_told_and_nothing_else() {
+        let json = r#"{ "version": "0.1.0", "image_id": "5f1d989d03a878d8", "manifest_sha256": "00" }"#;
+        assert_eq!(said(json), "image 0.1.0 5f1d989d03a878d8");
+        assert_eq!(said("{ \"version\": \"1\\n\\u001b[2J\", \"image_id\": \"a b\" }"), "image 1[2J ab");
+    }
+
+    #[test]
+    fn an_image_that_does_not_name_itself_is_told() {
+        assert_eq!(said("{"), "image not known: /image.json: EOF while parsing an object at line 1 column 1");
+        assert!(stated(Path::new("/none")).starts_with("image not known: /none: No such file"));
+    }
+}
