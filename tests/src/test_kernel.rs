@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::image::workspace;
-use crate::program::{output, run};
+use crate::program::output;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,8 +12,9 @@ use std::process::Command;
 /// # Errors
 /// When it cannot be fetched or unpacked.
 pub fn fetch(dir: &Path) -> Result<PathBuf> {
-    run(Command::new(workspace().join("image/fetch.sh")).arg("test-kernel"))?;
     let script = "set -euo pipefail; source \"$1/image/lib/common.sh\"
+exec 9> \"$CACHE/test-kernel.lock\"; flock 9   # tests run side by side
+\"$1/image/fetch.sh\" test-kernel
 read -r name version arch _ < <(locked test-kernel)
 dpkg-deb --fsys-tarfile \"$(deb_path \"$name\" \"$version\" \"$arch\")\" |
     tar -x -C \"$2\" --wildcards --transform 's,.*/,,' './boot/vmlinuz-*'
