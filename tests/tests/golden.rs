@@ -2,7 +2,7 @@
 //! booted with files over it, and unpacked.
 
 use harness::fat::Fat;
-use harness::{Boot, End, Image, Overlay, workspace};
+use harness::{Boot, End, Image, Overlay};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -159,18 +159,4 @@ fn an_unpacked_image_is_golden_until_anything_in_it_is_touched() {
     assert_eq!(answer(&root, 0), whole);
     fs::remove_file(root.join("usr/lib/firstlight/files")).unwrap();
     assert!(answer(&root, 2)["golden"].is_null());
-}
-
-#[test]
-fn a_machine_that_is_no_appliance_is_told_and_not_called_golden() {
-    let machine = workspace().join("tests/machines/epyc-8x4090");
-    let arguments = ["run", "--quiet", "--locked", "-p", "firstlight", "--", "--root"];
-    let mut command = Command::new(env!("CARGO"));
-    let output = command.args(arguments).arg(machine).arg("image").current_dir(workspace()).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.ends_with("not applicable: no /etc/firstlight/image.json, so this is no image of firstlight\n"),
-        "{said}"
-    );
 }

@@ -107,7 +107,7 @@ mod tests {
             format!("{SUM}\t/b"),
             format!("{SUM}\t/b\tx\ty"),
             format!("{}\t/b\tx", SUM.to_uppercase()),
-            format!("{}\t/b\tx", &SUM[1..]),
+            format!("{}\t/b\tx", SUM.strip_prefix('9').unwrap()),
             "-> \t/b\tx".to_owned(),
             format!("{SUM}\tb\tx"),
             format!("{SUM}\t/\tx"),

@@ -47,7 +47,7 @@ fn unreadable(path: &str) -> impl FnOnce(io::Error) -> Unknown {
     |why| Unknown::Unreadable { path, why }
 }
 
-fn senseless(path: &str, why: impl ToString) -> Unknown {
+fn senseless(path: &str, why: &(impl ToString + ?Sized)) -> Unknown {
     Unknown::Senseless { path: path.to_owned(), why: super::shown(&why.to_string()) }
 }
 
@@ -59,7 +59,7 @@ pub fn examine(root: &Root) -> Result<Option<Examined>, Unknown> {
     let Some(bytes) = absent_is_none(root.read(NAMES_ITSELF)).map_err(unreadable(NAMES_ITSELF))? else {
         return Ok(None);
     };
-    let appliance: Appliance = serde_json::from_slice(&bytes).map_err(|e| senseless(NAMES_ITSELF, e))?;
+    let appliance: Appliance = serde_json::from_slice(&bytes).map_err(|e| senseless(NAMES_ITSELF, &e))?;
     let Some(manifest) = appliance.manifest_sha256.clone() else {
         return Err(senseless(NAMES_ITSELF, "names no manifest_sha256"));
     };
@@ -100,14 +100,14 @@ fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Res
     })
     .map_err(unreadable(LIST))?;
     if text.len() > LARGEST_LIST {
-        return Err(senseless(LIST, format!("is larger than {LARGEST_LIST} bytes")));
+        return Err(senseless(LIST, &format!("is larger than {LARGEST_LIST} bytes")));
     }
     let sum = hex(&sum.finalize());
     if sum != manifest {
         differences.push(Difference::changed(LIST, super::shown(manifest), sum));
     }
     let text = String::from_utf8(text).map_err(|_| senseless(LIST, "is not UTF-8"))?;
-    list::parse(&text).map_err(|e| senseless(LIST, e))
+    list::parse(&text).map_err(|e| senseless(LIST, &e))
 }
 
 /// Everything below a folder of the image but what is made here. A folder's path has no slash at its end,
@@ -146,7 +146,7 @@ fn mounted(root: &Root) -> Result<Seen, Unknown> {
         text => text.map_err(unreadable(MOUNTS))?,
     };
     let mounts =
-        driver::mounts(&text).map_err(|line| senseless(MOUNTS, format!("not understood: {line}")))?;
+        driver::mounts(&text).map_err(|line| senseless(MOUNTS, &format!("not understood: {line}")))?;
     let Some(first) = mounts.first() else { return Ok(Seen::default()) };
     let (major, minor) = first.device;
     let device = absent_is_none(root.file_system(driver::AT)).map_err(unreadable(driver::AT))?;
@@ -158,7 +158,7 @@ fn mounted(root: &Root) -> Result<Seen, Unknown> {
 fn backing(root: &Root, device: &str) -> Result<Option<(String, u64, u64)>, Unknown> {
     let path = |name: &str| format!("{device}/{name}");
     let text = |name: &str| root.text(path(name)).map_err(unreadable(&path(name)));
-    let number = |name: &str| text(name)?.parse().map_err(|e| senseless(&path(name), e));
+    let number = |name: &str| text(name)?.parse().map_err(|e| senseless(&path(name), &e));
     if !root.exists(device).map_err(unreadable(device))? {
         return Ok(None);
     }
