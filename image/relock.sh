@@ -9,7 +9,9 @@ source "$REPO/image/lib/mirror.sh"
 
 # The driver's packages must all have the version that image/driver/source.toml names.
 driver_version=$(toml_word "$REPO/image/driver/source.toml" version)
-names() { sed 's/#.*//' "$REPO/image/packages/$1.list" | awk 'NF { print $1 }' | sed "s/@driver@/$driver_version/"; }
+# The test kernel's name holds the version that the source has, which stands above it in the new lock.
+kernel_version() { awk '$2 ~ /^linux-source-/ { sub(/-.*/, "", $3); print $3 }' "$new"; }
+names() { sed 's/#.*//' "$REPO/image/packages/$1.list" | awk 'NF { print $1 }' | sed "s/@driver@/$driver_version/; s/@kernel@/$(kernel_version)/"; }
 uris() { apt-get "${APT_OPTIONS[@]}" -o Acquire::ForceHash=SHA256 -qq -y --no-install-recommends --print-uris "$@"; }
 
 # USE APT-VERB NAMES..: what apt would fetch, as lock lines. `--print-uris` gives
@@ -40,25 +42,28 @@ source_lines() {
         END { for (name in hash) print use, name, version[name], "source", size[name], hash[name] }' | LC_ALL=C sort
 }
 
+# In the lock's order
+uses='source image media compiler tools signing testing driver-source driver driver-nccl test-kernel'
+
 # One use: its scope of the archive, and how apt is asked.
 renew() {
     case $1 in
-        source | image | media) mirror_setup main; lines "$1" download $(names "$1") ;;
+        source | image | media | test-kernel) mirror_setup main; lines "$1" download $(names "$1") ;;
         compiler | tools | signing | testing) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
-        *) die "there is no use '$1'" "source image media compiler tools signing testing driver-source driver driver-nccl" ;;
+        *) die "there is no use '$1'" "$uses" ;;
     esac
 }
 
 new=$(mktemp) old=$(mktemp); trap 'rm -f "$new" "$old"' EXIT
-wanted=" ${*:-source image media compiler tools signing testing driver-source driver driver-nccl} "
+wanted=" ${*:-$uses} "
 touch "$LOCK"
 cp "$LOCK" "$old"
 {
     echo "# Every package that goes into a build. Made by 'just relock'; not edited by hand."
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
-    for use in source image media compiler tools signing testing driver-source driver driver-nccl; do
+    for use in $uses; do
         case $wanted in *" $use "*) renew "$use" ;; *) awk -v use="$use" '$1 == use' "$LOCK" ;; esac
     done
 } > "$new"

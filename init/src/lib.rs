@@ -10,6 +10,7 @@ pub mod environment;
 pub mod fault;
 pub mod handoff;
 pub mod helper;
+pub mod image;
 pub mod machine;
 pub mod modules;
 pub mod netlink;

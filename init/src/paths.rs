@@ -34,6 +34,8 @@ pub const LAST_BOOT: &str = "/run/firstlight/last-boot";
 pub const PSTORE: &str = "/sys/fs/pstore";
 /// Is there where the firmware is EFI.
 pub const EFI: &str = "/sys/firmware/efi";
+/// What the image says it is.
+pub const IMAGE: &str = "/etc/firstlight/image.json";
 /// The first configuration layer.
 pub const CONFIG: &str = "/etc/firstlight/config.toml";
 /// The folder of the second.

@@ -2,7 +2,8 @@
 //! and which an overlay and the initrd are made of, and ustar, in which the guest sends files back.
 
 use crate::error::{Error, Result};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{fs, thread};
@@ -47,6 +48,21 @@ impl Entry {
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.mode & TYPE == REGULAR
+    }
+
+    /// Writes it below a folder that has those above it. Device nodes are left out: the kernel's own /dev is
+    /// mounted over them.
+    pub(crate) fn unpack(&self, to: &Path) -> io::Result<()> {
+        let path = to.join(&self.path);
+        if let Some(target) = self.target() {
+            return symlink(target, path);
+        }
+        match self.mode & TYPE {
+            REGULAR => fs::write(&path, &self.data)?,
+            FOLDER => fs::create_dir_all(&path)?,
+            _ => return Ok(()),
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(self.mode & 0o7777))
     }
 
     /// Where a symbolic link points.

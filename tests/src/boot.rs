@@ -44,6 +44,7 @@ pub struct Boot {
     memory_mib: u32,
     cpus: u32,
     entry: Option<[String; 4]>,
+    kernel: Option<PathBuf>,
     medium: Medium,
     secure: Option<PathBuf>,
     within: Vec<String>,
@@ -64,6 +65,7 @@ impl Boot {
             memory_mib: 1024,
             cpus: 1,
             entry: None,
+            kernel: None,
             medium: Medium::Direct,
             secure: None,
             within: Vec::new(),
@@ -172,6 +174,12 @@ impl Boot {
         let why = || Error::Archive { what: "firstlight.entries", why: format!("has no {id}") };
         self.entry = Some(found.ok_or_else(why)?);
         Ok(self)
+    }
+
+    /// Boots another kernel, with the words that ship.
+    pub fn kernel(mut self, file: &Path) -> Self {
+        self.kernel = Some(file.to_owned());
+        self
     }
 
     /// Boots from this medium instead of kernel and initrd. An overlay cannot be given to it, and words only
@@ -286,6 +294,7 @@ impl Boot {
             Some([.., words]) => (self.image.kernel()?, words.clone()),
             None => (self.image.kernel()?, self.image.words()?),
         };
+        let kernel = self.kernel.clone().unwrap_or(kernel);
         Ok(vec![
             "-kernel".into(),
             kernel.into(),

@@ -130,6 +130,21 @@ impl Image {
             .ok_or_else(|| Error::Archive { what: "initrd", why: format!("holds no {path}") })
     }
 
+    /// Writes the root that the initrd holds into a folder that is not there yet, the driver image only where
+    /// `whole`; how many files, folders and links that are.
+    ///
+    /// # Errors
+    /// As [`Image::files`], and what could not be written.
+    pub fn unpack(&self, to: &Path, whole: bool) -> Result<usize> {
+        let mut entries = self.files()?;
+        entries.retain(|entry| whole || !entry.path.ends_with(".squashfs"));
+        fs::create_dir(to).map_err(Error::file("create", to))?;
+        for entry in &entries {
+            entry.unpack(to).map_err(Error::file("unpack", &entry.path))?;
+        }
+        Ok(entries.len())
+    }
+
     /// One of the image's outputs.
     fn part(&self, name: &str) -> Result<PathBuf> {
         built(self.0.join(name), "image")

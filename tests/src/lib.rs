@@ -32,6 +32,7 @@ pub mod simgpu;
 mod slot;
 pub mod stick;
 pub mod switch_root;
+pub mod test_kernel;
 
 pub use boot::Boot;
 pub use booted::{Booted, End, Verdict};

@@ -344,6 +344,7 @@ fn every_parser_of_hostile_input_has_a_fuzz_target() {
         "driver_files",
         "nccl_log",
         "nccl_dump",
+        "image_list",
     ];
     for parser in parsers {
         assert!(names.iter().any(|n| n.starts_with(parser)), "no target for {parser} among {names:?}");

@@ -54,6 +54,12 @@ pub enum Command {
     },
     /// The tables of p2pBandwidthLatencyTest, once it is proven that data arrives
     P2p(P2p),
+    /// Which image runs here, and whether it is golden: exit status 0 golden, 1 not golden, 2 not known
+    Image {
+        /// The answer as JSON, to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
     /// The table of nccl-tests: a collective over sizes, with every value checked
     Nccl(Nccl),
     /// Every test: id, level, deadline, what a pass proves

@@ -96,6 +96,8 @@ pub struct Expect {
     pub driver: Option<String>,
     /// `expect.min_p2p_gb_s`: floor for every pair, GB/s.
     pub min_p2p_gb_s: Option<f64>,
+    /// `expect.golden`: whether the machine must run the files of its image, all of them and no others.
+    pub golden: bool,
 }
 
 /// Everything that the validator is told.
@@ -143,6 +145,7 @@ pub const KEYS: &[&str] = &[
     "expect.gpu_name",
     "expect.driver",
     "expect.min_p2p_gb_s",
+    "expect.golden",
 ];
 
 /// The sections that init owns.
@@ -167,6 +170,7 @@ impl Config {
             "expect.gpu_name" => value::text(raw, self.expect.gpu_name.insert(String::new())),
             "expect.driver" => value::text(raw, self.expect.driver.insert(String::new())),
             "expect.min_p2p_gb_s" => value::positive(raw, self.expect.min_p2p_gb_s.insert(0.0)),
+            "expect.golden" => value::flag(raw, &mut self.expect.golden),
             _ => return None,
         })
     }

@@ -10,6 +10,7 @@ pub mod finding;
 pub mod gpu;
 pub mod host;
 pub mod http;
+pub mod image;
 pub mod judge;
 pub mod measure;
 mod nearest;

@@ -3,10 +3,13 @@
 
 use rustix::fs::OFlags;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// How much of a file is handed on at once, bytes.
+const PIECE: usize = 256 << 10;
 
 /// A folder that stands for `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +112,42 @@ impl Root {
         OpenOptions::new().read(true).custom_flags(flags).open(self.join(rel))
     }
 
+    /// Every name in a folder with what it names, links not followed; the hidden ones too. In no order.
+    ///
+    /// # Errors
+    /// As [`Root::names`].
+    pub fn entries(&self, rel: impl AsRef<Path>) -> io::Result<Vec<(OsString, FileType)>> {
+        fs::read_dir(self.join(rel))?.map(|e| e.and_then(|e| Ok((e.file_name(), e.file_type()?)))).collect()
+    }
+
+    /// Major and minor number of the file system that a place lies in, links not followed.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn file_system(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
+        let number = fs::symlink_metadata(self.join(rel))?.dev();
+        Ok((rustix::fs::major(number), rustix::fs::minor(number)))
+    }
+
+    /// Hands a file on piece by piece, so that its size costs no memory. A link in its place is an error.
+    ///
+    /// # Errors
+    /// Whatever the open and the reads came back with.
+    pub fn stream(&self, rel: impl AsRef<Path>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(self.join(rel))?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(n) => each(piece.get(..n).unwrap_or_default()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
     /// Writes `bytes` at `offset` of an existing file in one system call: to a `config` file in
     /// sysfs this is one configuration write of that width.
     ///
@@ -132,6 +171,27 @@ fn recorded_device(text: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_comes_whole_in_pieces_and_a_link_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = vec![7; PIECE + 1];
+        fs::write(dir.path().join("f"), &long).unwrap();
+        std::os::unix::fs::symlink("f", dir.path().join(".l")).unwrap();
+        let root = Root::new(dir.path());
+        let (mut read, mut pieces) = (Vec::new(), 0);
+        root.stream("/f", |piece| {
+            read.extend_from_slice(piece);
+            pieces += 1;
+        })
+        .unwrap();
+        assert!(read == long && pieces > 1);
+        assert!(root.stream("/.l", |_| ()).is_err());
+        let mut names: Vec<_> =
+            root.entries("/").unwrap().into_iter().map(|(n, kind)| (n, kind.is_symlink())).collect();
+        names.sort();
+        assert_eq!(names, [(".l".into(), true), ("f".into(), false)]);
+    }
 
     #[test]
     fn a_device_is_told_by_its_numbers_and_a_file_is_none() {

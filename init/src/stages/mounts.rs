@@ -2,6 +2,7 @@
 //! the boot with its own error. What is already mounted stays.
 
 use crate::fault::Fault;
+use crate::image;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::files::{self, Flags};
@@ -20,6 +21,8 @@ enum Need {
     Must,
     /// It is taken when the kernel and the firmware have it.
     May,
+    /// The same for what our kernel never has: that it lacks is not worth a word.
+    Foreign,
 }
 
 /// One mount: file system, folder, flags, data, need.
@@ -45,6 +48,8 @@ const TABLE: &[Mount] = &[
     Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
     Mount("efivarfs", "/sys/firmware/efi/efivars", SAFE, "", Need::May),
     Mount("pstore", "/sys/fs/pstore", SAFE, "", Need::May),
+    // Not in our kernel: where another one is locked down, the mode stands there.
+    Mount("securityfs", "/sys/kernel/security", SAFE, "", Need::Foreign),
 ];
 
 /// What shells and programs expect beside what devtmpfs has.
@@ -84,7 +89,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     files::fill_standard_descriptors();
     let mounted = mount_all();
     m.console.open();
-    info!("firstlight-init {}", env!("CARGO_PKG_VERSION"));
+    info!("firstlight-init {}   {}", env!("CARGO_PKG_VERSION"), image::stated(Path::new(paths::IMAGE)));
     let mounted = mounted?;
     for (target, link) in LINKS {
         let _there = symlink(target, link);
@@ -108,7 +113,8 @@ fn mount_all() -> Result<Mounted, Fault> {
         match mount(what, at, *flags, data, *need) {
             Ok(true) => done.mounted += 1,
             Ok(false) => done.kept += 1,
-            Err(_) if *need == Need::May => done.absent.push(what),
+            Err(e) if *need == Need::Foreign && e.kind() == io::ErrorKind::NotFound => {}
+            Err(_) if *need != Need::Must => done.absent.push(what),
             Err(source) => return Err(Fault::Mount { what, at, source }),
         }
     }

@@ -2,6 +2,7 @@
 //! with an exit status.
 
 mod fabric;
+mod image;
 mod nccl;
 mod nvlinks;
 mod output;
@@ -95,6 +96,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             let (root, config) = setup()?;
             nccl::run(&root, &config, &asked)
         }
+        Command::Image { json } => image::run(&setup()?.0, json.as_ref()),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),

@@ -51,6 +51,7 @@ fn words_are_read_by_the_keys_type() {
         "expect.min_p2p_gb_s=20.5",
         "validate.root=/rec",
         "validate.nvls=true",
+        "expect.golden=true",
     ];
     let config = merge(&[], &words).unwrap();
     assert_eq!(config.validate.only, ["acs", "iommu"]);
@@ -60,6 +61,7 @@ fn words_are_read_by_the_keys_type() {
     assert_eq!(config.expect.min_p2p_gb_s, Some(20.5));
     assert_eq!(config.validate.root, PathBuf::from("/rec"));
     assert!(config.validate.nvls && !Config::default().validate.nvls);
+    assert!(config.expect.golden && !Config::default().expect.golden);
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn an_unknown_key_is_named_with_the_nearest() {
     refuses(
         &[],
         &["expect=3"],
-        "--set expect=3: expect: there is no such key; allowed: expect.driver, expect.gpu_name, expect.gpus, expect.min_p2p_gb_s",
+        "--set expect=3: expect: there is no such key; allowed: expect.driver, expect.golden, expect.gpu_name, expect.gpus, expect.min_p2p_gb_s",
     );
 }
 
@@ -118,6 +120,7 @@ fn an_impossible_value_says_what_is_allowed() {
         ("[expect]\ngpus = -1", "0.toml: expect.gpus: read -1; allowed: a whole number from 0 to 64"),
         ("[expect]\nmin_p2p_gb_s = nan", "0.toml: expect.min_p2p_gb_s: read nan; allowed: a number above 0"),
         ("[validate]\nnvls = 1", "0.toml: validate.nvls: read 1; allowed: true, false"),
+        ("[expect]\ngolden = 'yes'", "0.toml: expect.golden: read \"yes\"; allowed: true, false"),
         ("[validate]\nroot = 'rec'", "0.toml: validate.root: read \"rec\"; allowed: an absolute path"),
         (
             "[validate]\nlibrary_path = [1]",

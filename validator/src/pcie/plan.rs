@@ -116,8 +116,13 @@ fn clear(bdf: Bdf, acs: &Acs) -> Action {
 
 /// What forbids every write on this machine.
 fn forbidden(fabric: &Fabric) -> Option<Finding> {
-    let locked = fabric.lockdown.as_ref().filter(|mode| *mode != "none");
-    locked.map(|mode| locked_down(mode)).or_else(|| kept(fabric))
+    lockdown(fabric).or_else(|| kept(fabric))
+}
+
+/// The kernel forbids every write on this machine.
+#[must_use]
+pub fn lockdown(fabric: &Fabric) -> Option<Finding> {
+    fabric.lockdown.as_deref().filter(|mode| *mode != "none").map(locked_down)
 }
 
 fn locked_down(mode: &str) -> Finding {

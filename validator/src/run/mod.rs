@@ -39,7 +39,7 @@ pub trait Audience {
 
 /// Runs what the configuration asks for and reports it.
 pub fn validate(root: &Root, config: &Config, audience: &mut impl Audience) -> Report {
-    planned(root, config, &plan(&config.validate), audience)
+    planned(root, config, &plan(config), audience)
 }
 
 /// Runs `plan` and reports it.

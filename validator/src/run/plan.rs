@@ -1,8 +1,9 @@
 //! Which tests run: those of the level, fewer by `only` and `skip`. A mandatory test that is left
-//! out is remembered, for it costs the verdict. Pure.
+//! out is remembered, for it costs the verdict. What the configuration expects and only one test can
+//! tell makes that test run at every level, and mandatory. Pure.
 
-use crate::config::Validate;
-use crate::suite::{ALL, Test};
+use crate::config::{Config, Validate};
+use crate::suite::{ALL, Test, demanded};
 
 /// What runs and what does not.
 #[derive(Debug, Default)]
@@ -23,20 +24,21 @@ impl Plan {
 
 /// What `validate` asks for.
 #[must_use]
-pub fn plan(asked: &Validate) -> Plan {
-    among(asked, |_| true)
+pub fn plan(config: &Config) -> Plan {
+    among(&config.validate, demanded(&config.expect), |_| true)
 }
 
 /// What a command asks for that is about some tests only: the others were never asked for, so
 /// nothing is missed when they do not run.
 #[must_use]
 pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
-    among(asked, |test| ids.contains(&test.id))
+    among(asked, &[], |test| ids.contains(&test.id))
 }
 
-fn among(asked: &Validate, wanted: impl Fn(&Test) -> bool) -> Plan {
+fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) -> Plan {
     let mut plan = Plan::default();
-    for test in ALL.iter().copied().filter(|t| t.level <= asked.level && wanted(t)) {
+    let is_demanded = |test: &Test| demanded.contains(&test.id);
+    for test in ALL.iter().copied().filter(|t| (t.level <= asked.level || is_demanded(t)) && wanted(t)) {
         let named = |ids: &[String]| ids.iter().any(|id| id == test.id);
         let left_out = if !asked.only.is_empty() && !named(&asked.only) {
             Some("by --only or validate.only")
@@ -47,7 +49,7 @@ fn among(asked: &Validate, wanted: impl Fn(&Test) -> bool) -> Plan {
         };
         match left_out {
             None => plan.run.push(test),
-            Some(why) if test.mandatory => plan.left_out.push((test, why)),
+            Some(why) if test.mandatory || is_demanded(test) => plan.left_out.push((test, why)),
             Some(_) => {}
         }
     }
@@ -57,12 +59,18 @@ fn among(asked: &Validate, wanted: impl Fn(&Test) -> bool) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Level};
+    use crate::config::Level;
     use crate::suite::{self, Group};
+
+    fn asking(change: impl FnOnce(&mut Validate)) -> Config {
+        let mut config = Config::default();
+        change(&mut config.validate);
+        config
+    }
 
     fn ids(only: &[&str], skip: &[&str]) -> (Vec<&'static str>, Vec<&'static str>) {
         let words = |ids: &[&str]| ids.iter().map(|i| (*i).to_owned()).collect();
-        let plan = plan(&Validate { only: words(only), skip: words(skip), ..Config::default().validate });
+        let plan = plan(&asking(|v| (v.only, v.skip) = (words(only), words(skip))));
         (plan.run.iter().map(|t| t.id).collect(), plan.left_out.iter().map(|(t, _)| t.id).collect())
     }
 
@@ -70,9 +78,9 @@ mod tests {
     fn everything_of_the_level_runs_in_the_suites_order() {
         let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id).collect();
         assert_eq!(ids(&[], &[]), (standard, vec![]));
-        let full = plan(&Validate { level: Level::Full, ..Config::default().validate });
+        let full = plan(&asking(|v| v.level = Level::Full));
         assert_eq!(full.run.iter().map(|t| t.id).collect::<Vec<_>>(), suite::ids());
-        let quick = plan(&Validate { level: Level::Quick, ..Config::default().validate });
+        let quick = plan(&asking(|v| v.level = Level::Quick));
         assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
     }
 
@@ -82,6 +90,19 @@ mod tests {
         let (run, left_out) = ids(&["acs", "links"], &["links"]);
         assert_eq!(run, ["acs"]);
         assert!(left_out.contains(&"iommu") && !left_out.contains(&"links"));
+    }
+
+    #[test]
+    fn a_golden_image_that_is_expected_is_looked_at_at_every_level_and_never_left_out_silently() {
+        let mut config = asking(|v| v.level = Level::Quick);
+        let runs = |config: &Config| plan(config).run.iter().any(|t| t.id == "image");
+        assert!(!runs(&config));
+        config.expect.golden = true;
+        assert!(runs(&config));
+        config.validate.skip = vec!["image".into()];
+        assert_eq!(plan(&config).left_out.iter().map(|(t, _)| t.id).collect::<Vec<_>>(), ["image"]);
+        config.expect.golden = false;
+        assert!(plan(&config).left_out.is_empty());
     }
 
     #[test]
@@ -96,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_group_is_one_list() {
-        let groups = plan(&Config::default().validate).groups();
+        let groups = plan(&Config::default()).groups();
         assert_eq!(groups.iter().map(|g| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
         assert!(Plan::default().groups().is_empty());
     }

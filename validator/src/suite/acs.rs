@@ -10,6 +10,7 @@ use crate::outcome::Judgement;
 use crate::pcie::acs::{self, AcsPolicy, REDIRECT};
 use crate::pcie::journal::Entry;
 use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::pcie::plan::lockdown;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -68,8 +69,11 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     let summary = format!("{clean} of {} {place}: redirect off", ports.len());
     // Whoever keeps ACS on purpose has been told; the measured tests decide.
     let most = if policy == AcsPolicy::Off { Severity::Warn } else { Severity::Error };
+    // Then nothing can be cleared here: that is what is to be mended.
+    let redirects = now.iter().any(|f| f.is(Code::AcsRedirect));
+    let locked = (redirects && policy != AcsPolicy::Off).then(|| lockdown(again)).flatten();
     let lowered = now.into_iter().map(|f| Finding { severity: f.severity.min(most), ..f });
-    Judgement::of(summary, lowered.chain(quirks).collect())
+    Judgement::of(summary, locked.into_iter().chain(lowered).chain(quirks).collect())
 }
 
 /// What is wrong with a port now. When it was right a moment ago, that is what is wrong.
@@ -137,6 +141,20 @@ mod tests {
         assert_eq!((said.outcome(), said.summary), (Outcome::Fail, other.summary));
         let clear = with_control(0);
         assert_eq!(judge(AcsPolicy::Path, &clear, &clear, &[stuck(1)]).findings, [], "it is clear now");
+    }
+
+    #[test]
+    fn a_port_that_a_locked_down_kernel_keeps_on_names_the_lockdown_first() {
+        let mut fabric = with_control(0x1d);
+        fabric.lockdown = Some("integrity".into());
+        let said = judge(AcsPolicy::Path, &fabric, &fabric, &[]);
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::Lockdown), "{said:?}");
+        assert!(said.findings[0].message.contains("(integrity)") && said.findings[1].is(Code::AcsRedirect));
+        // Where nothing is to be cleared it is no matter.
+        let mut clear = with_control(0);
+        clear.lockdown = Some("integrity".into());
+        assert_eq!(judge(AcsPolicy::Path, &clear, &clear, &[]).findings, []);
+        assert_eq!(judge(AcsPolicy::Off, &fabric, &fabric, &[]).findings.len(), 1);
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let told = known(&machine.nvidia.gpus)?;
     let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
     let said = judge(&machine.config.expect, fabric, &names);
-    let measured = plan(&machine.config.validate).run.iter().any(|t| t.id == p2p_bandwidth::TEST.id);
+    let measured = plan(&machine.config).run.iter().any(|t| t.id == p2p_bandwidth::TEST.id);
     Ok(said.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
 }
 

@@ -20,6 +20,7 @@ mod gdr;
 mod gpu_fault;
 mod gpus;
 mod host_bandwidth;
+mod image;
 mod iommu;
 mod links;
 mod machine;
@@ -45,7 +46,7 @@ mod xid;
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
 
-use crate::config::Level;
+use crate::config::{Expect, Level};
 use crate::finding::Finding;
 use crate::outcome::Judgement;
 use std::time::Duration;
@@ -97,6 +98,7 @@ impl Test {
 pub const ALL: &[&Test] = &[
     &fabric::TEST,
     &cmdline::TEST,
+    &image::TEST,
     &iommu::TEST,
     &cpus::TEST,
     &gpus::TEST,
@@ -141,6 +143,12 @@ const READING: Duration = Duration::from_secs(10);
 /// A worker that makes no sense or is gone.
 pub fn partner() -> std::io::Result<()> {
     p2p_processes::serve()
+}
+
+/// The tests without which something that is expected of the machine cannot be told.
+#[must_use]
+pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
+    if expect.golden { &[image::TEST.id] } else { &[] }
 }
 
 /// The ids of all tests, in order.

@@ -10,6 +10,8 @@ mod fabric;
 #[cfg(test)]
 mod https;
 #[cfg(test)]
+mod image;
+#[cfg(test)]
 mod machine;
 #[cfg(test)]
 mod nics;

@@ -20,7 +20,7 @@ macro_rules! driver {
     DriverRefused "DRIVER-REFUSED"
         means "the kernel refused the NVIDIA module"
         cause "the kernel is locked down, wants signed modules, or loads no modules any more"
-        remedy "boot without Secure Boot or with lockdown=none, or sign the module for this kernel"
+        remedy "boot without Secure Boot and without lockdown= among the kernel words, or sign the module for this kernel"
     DriverFailed "DRIVER-FAILED"
         means "the NVIDIA driver could not be started; the kernel's lines say more"
         cause "depends on the kernel's lines in the evidence"

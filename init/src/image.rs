@@ -1,0 +1,63 @@
+//! Which image this is, as it says itself: two words for the first line on the console, so that a photograph
+//! of a screen names what runs there. Whether that is true is the validator's to find out.
+
+use crate::read::read_at_most;
+use serde::Deserialize;
+use std::io;
+use std::path::Path;
+
+/// It has three short values.
+const LARGEST: u64 = 64 << 10;
+
+/// The image's own words; the validator reads the rest.
+#[derive(Deserialize)]
+struct Stated {
+    version: String,
+    image_id: Option<String>,
+}
+
+/// `image 0.1.0 5f1d989d03a878d8`, or why that is not known; at most 56 columns. The validator has the details.
+#[must_use]
+pub fn stated(file: &Path) -> String {
+    let why = match read_at_most(file, LARGEST).map(|bytes| serde_json::from_slice(&bytes)) {
+        Ok(Ok(Stated { version, image_id })) => {
+            let id = image_id.unwrap_or_else(|| "without-an-id".to_owned());
+            return format!("image {} {}", plain(&version, 16), plain(&id, 32));
+        }
+        Ok(Err(_)) => "makes no sense",
+        Err(e) if e.kind() == io::ErrorKind::NotFound => "is not there",
+        Err(_) => "cannot be read",
+    };
+    format!("image not known: image.json {why}")
+}
+
+/// What a console takes, and no more of it than a line has room for.
+fn plain(text: &str, most: usize) -> String {
+    text.chars().filter(char::is_ascii_graphic).take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::files;
+
+    fn said(text: &str) -> String {
+        let dir = files(&[("image.json", text)]);
+        stated(&dir.path().join("image.json"))
+    }
+
+    #[test]
+    fn version_and_id_are_told_and_nothing_else() {
+        let json = r#"{ "version": "0.1.0", "image_id": "5f1d989d03a878d8", "manifest_sha256": "00" }"#;
+        assert_eq!(said(json), "image 0.1.0 5f1d989d03a878d8");
+        assert_eq!(said("{ \"version\": \"1\\n\\u001b[2J\", \"image_id\": \"a b\" }"), "image 1[2J ab");
+        let long = "x".repeat(99);
+        assert!(said(&format!(r#"{{ "version": "{long}", "image_id": "{long}" }}"#)).len() <= 56);
+    }
+
+    #[test]
+    fn an_image_that_does_not_name_itself_is_told() {
+        assert_eq!(said("{"), "image not known: image.json makes no sense");
+        assert_eq!(stated(Path::new("/none")), "image not known: image.json is not there");
+    }
+}

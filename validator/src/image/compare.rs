@@ -1,0 +1,214 @@
+//! What lies there against what is listed. Pure, but for the hash of a file, which it is given a way to ask
+//! for: each once, and of listed files only.
+
+use super::list::{Content, List, Listed};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+
+/// What lies at a path; folders are not told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A file.
+    File,
+    /// A symbolic link to this.
+    Link(String),
+    /// A device, a socket or a pipe.
+    Special,
+}
+
+/// By path.
+pub type Tree = BTreeMap<String, Found>;
+
+/// In which way something is not as listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// Something else lies there.
+    Changed,
+    /// Nothing lies there.
+    Missing,
+    /// Nothing is listed there.
+    Added,
+}
+
+impl Change {
+    /// As one word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Changed => "changed",
+            Self::Missing => "missing",
+            Self::Added => "added",
+        }
+    }
+}
+
+/// One thing that is not as listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// In which way.
+    pub change: Change,
+    /// Where.
+    pub path: String,
+    /// The package that the listed one is from.
+    pub package: Option<String>,
+    /// What is listed.
+    pub expected: Option<String>,
+    /// What lies there.
+    pub found: Option<String>,
+}
+
+impl Difference {
+    /// Something else lies at `path`.
+    #[must_use]
+    pub fn changed(path: &str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        let (expected, found) = (Some(expected.into()), Some(found.into()));
+        Self { change: Change::Changed, path: path.to_owned(), package: None, expected, found }
+    }
+
+    /// Nothing is listed at `path`.
+    #[must_use]
+    pub fn added(path: &str, found: impl Into<String>) -> Self {
+        let found = Some(found.into());
+        Self { change: Change::Added, path: path.to_owned(), package: None, expected: None, found }
+    }
+}
+
+/// Every difference, by path. `hash` gives a file's SHA-256 in hexadecimal.
+///
+/// # Errors
+/// The first file that could not be hashed, with the reason; one that has gone meanwhile is missing.
+pub fn compare(
+    list: &List,
+    tree: &Tree,
+    mut hash: impl FnMut(&str) -> io::Result<String>,
+) -> Result<Vec<Difference>, (String, io::Error)> {
+    let mut differences = Vec::new();
+    for (path, listed) in list {
+        let found = match (tree.get(path), &listed.content) {
+            (Some(Found::File), Content::File(_)) => match hash(path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                hashed => Some(hashed.map_err(|e| (path.clone(), e))?),
+            },
+            (found, _) => found.map(word),
+        };
+        differences.extend(difference(path, listed, found));
+    }
+    let added = tree.iter().filter(|(path, _)| !list.contains_key(*path));
+    differences.extend(added.map(|(path, found)| Difference::added(path, word(found))));
+    differences.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(differences)
+}
+
+fn difference(path: &str, listed: &Listed, found: Option<String>) -> Option<Difference> {
+    let expected = match &listed.content {
+        Content::File(sum) => sum.clone(),
+        Content::Link(target) => format!("-> {target}"),
+    };
+    let change = if found.is_some() { Change::Changed } else { Change::Missing };
+    (found.as_ref() != Some(&expected)).then(|| Difference {
+        change,
+        path: path.to_owned(),
+        package: Some(listed.origin.clone()),
+        expected: Some(expected),
+        found,
+    })
+}
+
+fn word(found: &Found) -> String {
+    match found {
+        Found::File => "a file".to_owned(),
+        Found::Link(target) => format!("-> {target}"),
+        Found::Special => "a device, a socket or a pipe".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::parse;
+    use super::*;
+
+    const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn list() -> List {
+        parse(&format!("{SUM}\t/init\tbuilt here\n{SUM}\t/usr/a\tp 1\n-> usr/bin\t/bin\tbuilt here\n"))
+            .unwrap()
+    }
+
+    fn tree() -> Tree {
+        let link = Found::Link("usr/bin".into());
+        [("/bin", link), ("/init", Found::File), ("/usr/a", Found::File)].map(|(p, f)| (p.into(), f)).into()
+    }
+
+    fn differences(tree: &Tree) -> Vec<(Change, String)> {
+        let found = compare(&list(), tree, |_| Ok(SUM.to_owned())).unwrap();
+        found.into_iter().map(|d| (d.change, d.path)).collect()
+    }
+
+    fn with(path: &str, found: Found) -> Tree {
+        let mut tree = tree();
+        tree.insert(path.to_owned(), found);
+        tree
+    }
+
+    #[test]
+    fn what_is_as_listed_is_no_difference() {
+        assert_eq!(differences(&tree()), []);
+    }
+
+    #[test]
+    fn another_content_kind_or_target_is_a_change() {
+        let found =
+            compare(&list(), &tree(), |path| Ok(if path == "/init" { "00".into() } else { SUM.into() }));
+        let found = found.unwrap();
+        assert_eq!(
+            (found.len(), found[0].path.as_str(), found[0].found.as_deref()),
+            (1, "/init", Some("00"))
+        );
+        for (path, kind) in [
+            ("/init", Found::Link("x".into())),
+            ("/init", Found::Special),
+            ("/bin", Found::File),
+            ("/bin", Found::Link("usr/sbin".into())),
+        ] {
+            assert_eq!(differences(&with(path, kind)), [(Change::Changed, path.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn what_lacks_and_what_is_too_much_is_told() {
+        assert_eq!(differences(&with("/etc/x", Found::File)), [(Change::Added, "/etc/x".to_owned())]);
+        for path in ["/bin", "/usr/a"] {
+            let mut less = tree();
+            less.remove(path);
+            assert_eq!(differences(&less), [(Change::Missing, path.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_link_among_the_folders_hides_what_is_listed_below_it() {
+        let mut other = tree();
+        other.remove("/usr/a");
+        other.insert("/usr".into(), Found::Link("/evil".into()));
+        assert_eq!(
+            differences(&other),
+            [(Change::Added, "/usr".to_owned()), (Change::Missing, "/usr/a".to_owned())]
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_and_one_that_has_gone_is_missing() {
+        let failing = |kind: io::ErrorKind| compare(&list(), &tree(), move |_| Err(kind.into()));
+        assert_eq!(failing(io::ErrorKind::PermissionDenied).unwrap_err().0, "/init");
+        let gone = failing(io::ErrorKind::NotFound).unwrap();
+        assert!(gone.len() == 2 && gone.iter().all(|d| d.change == Change::Missing), "{gone:?}");
+    }
+
+    #[test]
+    fn a_link_is_no_file_whose_text_is_its_target() {
+        // A file of a link's bytes has a hash, never `-> ..`.
+        let found = compare(&list(), &with("/bin", Found::File), |_| Ok("-> usr/bin".into())).unwrap();
+        assert!(found.iter().any(|d| d.path == "/bin"), "{found:?}");
+    }
+}

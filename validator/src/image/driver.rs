@@ -1,0 +1,185 @@
+//! The driver image, which is one file of the image and lies mounted below /run. The hash of that file
+//! speaks for everything in it, so what is mounted there must come from it and nothing may lie over it.
+//! Pure but for `Seen`, which `read` fills.
+
+use super::compare::Difference;
+use super::list::List;
+
+/// Where init mounts it.
+pub const AT: &str = "/run/firstlight/driver";
+/// The file.
+pub const FILE: &str = "/usr/lib/firstlight/driver.squashfs";
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// The image has none.
+    None,
+    /// It has one, which nobody mounted.
+    NotMounted,
+    /// It is mounted.
+    Mounted,
+    /// Something else lies in its place; the differences tell.
+    Foreign,
+}
+
+impl Driver {
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::None => "none in this image",
+            Self::NotMounted => "not mounted",
+            Self::Mounted => "mounted from the listed driver.squashfs",
+            Self::Foreign => "something else lies in its place",
+        }
+    }
+}
+
+/// One line of /proc/self/mountinfo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Major and minor number of the file system.
+    pub device: (u32, u32),
+    /// Which folder of it.
+    pub root: String,
+    /// Where.
+    pub at: String,
+    /// As what.
+    pub kind: String,
+}
+
+/// What lies at [`AT`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// The mounts there and below.
+    pub mounts: Vec<Mount>,
+    /// The file system that is seen there; nothing when there is no such folder.
+    pub device: Option<(u32, u32)>,
+    /// The file behind the one mount's loop device, and which part of it, bytes.
+    pub backing: Option<(String, u64, u64)>,
+}
+
+/// Reads the mounts at [`AT`] and below; a line that is not understood is an error with its text.
+///
+/// # Errors
+/// That line.
+pub fn mounts(text: &str) -> Result<Vec<Mount>, String> {
+    let all = text.lines().map(|line| mount(line).ok_or_else(|| line.to_owned()));
+    let mut all = all.collect::<Result<Vec<_>, _>>()?;
+    all.retain(|m| m.at.strip_prefix(AT).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
+    Ok(all)
+}
+
+/// `36 35 7:0 / /run/firstlight/driver ro,nosuid - squashfs /dev/loop0 ro`
+fn mount(line: &str) -> Option<Mount> {
+    let (place, source) = line.split_once(" - ")?;
+    let mut words = place.split(' ').skip(2);
+    let (device, root, at) = (words.next()?, words.next()?, words.next()?);
+    let (major, minor) = device.split_once(':')?;
+    Some(Mount {
+        device: (major.parse().ok()?, minor.parse().ok()?),
+        root: root.to_owned(),
+        at: at.to_owned(),
+        kind: source.split(' ').next()?.to_owned(),
+    })
+}
+
+/// Takes what lies in the driver image off the list: the image's hash stands for it.
+#[must_use]
+pub fn split_off(list: &mut List) -> bool {
+    let below = |path: &str| path.strip_prefix(AT).is_some_and(|rest| rest.starts_with('/'));
+    let carries = list.contains_key(FILE);
+    list.retain(|path, _| !(carries && below(path)));
+    carries
+}
+
+/// Whether what lies there is the image's.
+#[must_use]
+pub fn judge(carries: bool, seen: &Seen) -> (Driver, Option<Difference>) {
+    let foreign = |found: String| {
+        let expected = if carries { FILE } else { "nothing" };
+        (Driver::Foreign, Some(Difference::changed(AT, expected, found)))
+    };
+    match (&seen.mounts[..], carries) {
+        ([], true) => (Driver::NotMounted, None),
+        ([], false) => (Driver::None, None),
+        ([one], true) if one.at == AT => {
+            let Mount { device, root, kind, .. } = one;
+            let backing = seen.backing.as_ref().map(|(file, from, size)| (file.as_str(), *from, *size));
+            match backing {
+                _ if seen.device != Some(*device) => foreign("another file system over it".to_owned()),
+                _ if root != "/" => foreign(format!("{root} of a {kind}")),
+                Some((FILE, 0, 0)) if kind == "squashfs" => (Driver::Mounted, None),
+                Some((FILE, ..)) if kind == "squashfs" => foreign(format!("a part of {FILE}")),
+                Some((file, ..)) => foreign(format!("{kind} from {file}")),
+                None => foreign(format!("{kind} that is no file's")),
+            }
+        }
+        ([.., last], true) => {
+            foreign(format!("{} mounts, the last one {} at {}", seen.mounts.len(), last.kind, last.at))
+        }
+        ([.., last], false) => foreign(format!("{} at {}", last.kind, last.at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::parse;
+    use super::*;
+
+    const LINE: &str =
+        "36 35 7:0 / /run/firstlight/driver ro,nosuid,nodev - squashfs /dev/loop0 ro,errors=continue";
+
+    fn seen(text: &str, file: &str) -> Seen {
+        Seen { mounts: mounts(text).unwrap(), device: Some((7, 0)), backing: Some((file.into(), 0, 0)) }
+    }
+
+    fn state(carries: bool, seen: &Seen) -> Driver {
+        let (driver, difference) = judge(carries, seen);
+        assert_eq!(driver == Driver::Foreign, difference.is_some());
+        driver
+    }
+
+    #[test]
+    fn only_the_whole_listed_file_in_its_place_is_the_driver() {
+        let other =
+            "20 1 0:18 / /run rw - tmpfs tmpfs rw\n21 1 0:19 / /run/firstlight/drivers rw - tmpfs t rw\n";
+        let good = seen(&format!("{other}{LINE}\n"), FILE);
+        assert_eq!((good.mounts.len(), state(true, &good)), (1, Driver::Mounted));
+        assert_eq!(state(true, &Seen::default()), Driver::NotMounted);
+        assert_eq!(state(false, &Seen::default()), Driver::None);
+        for bad in [
+            seen(LINE, "/tmp/other.squashfs"),
+            seen(LINE, "/usr/lib/firstlight/driver.squashfs (deleted)"),
+            seen(&LINE.replace("7:0 / ", "7:0 /lib "), FILE),
+            seen(&LINE.replace("squashfs", "ext4"), FILE),
+            seen(&format!("{LINE}\n{LINE}"), FILE),
+            seen(&format!("{LINE}\n40 36 0:9 / {AT}/lib/libcuda.so.1 rw - tmpfs t rw"), FILE),
+            seen(&LINE.replace(AT, &format!("{AT}/lib")), FILE),
+            Seen { device: Some((0, 18)), ..good.clone() },
+            Seen { backing: None, ..good.clone() },
+            Seen { backing: Some((FILE.into(), 4096, 0)), ..good.clone() },
+            Seen { backing: Some((FILE.into(), 0, 4096)), ..good.clone() },
+        ] {
+            assert_eq!(state(true, &bad), Driver::Foreign, "{bad:?}");
+        }
+        assert_eq!(state(false, &good), Driver::Foreign);
+    }
+
+    #[test]
+    fn a_line_of_mounts_that_is_not_understood_is_an_error() {
+        assert_eq!(mounts("nonsense").unwrap_err(), "nonsense");
+        assert_eq!(mounts("1 2 x:y / / rw - tmpfs t rw").unwrap_err(), "1 2 x:y / / rw - tmpfs t rw");
+    }
+
+    #[test]
+    fn what_lies_in_the_driver_image_is_proven_by_its_file_and_by_nothing_else() {
+        let sum = "0".repeat(64);
+        let inside = format!("{sum}\t{AT}/lib/x\tp 1\n");
+        let mut with = parse(&format!("{sum}\t{FILE}\tbuilt here\n{inside}")).unwrap();
+        assert!(split_off(&mut with) && with.len() == 1);
+        let mut without = parse(&inside).unwrap();
+        assert!(!split_off(&mut without) && without.len() == 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! The list of an image's files, as its build wrote it: `SHA256 or -> TARGET`, path, package, between tabs.
+//! Pure. A line that is not understood makes the whole list worthless.
+
+use std::collections::BTreeMap;
+
+/// What a path must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A file of this SHA-256, in hexadecimal.
+    File(String),
+    /// A symbolic link to this.
+    Link(String),
+}
+
+/// One line of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// What must lie there.
+    pub content: Content,
+    /// The package that it is from, and its version.
+    pub origin: String,
+}
+
+/// By path.
+pub type List = BTreeMap<String, Listed>;
+
+/// A list that cannot be believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadList {
+    /// Nothing is an image without files.
+    #[error("it lists no file")]
+    Empty,
+    /// A line.
+    #[error("line {line}: {why}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Reads a list.
+///
+/// # Errors
+/// See [`BadList`].
+pub fn parse(text: &str) -> Result<List, BadList> {
+    let mut list = List::new();
+    for (at, line) in text.lines().enumerate() {
+        let bad = |why| BadList::Line { line: at + 1, why };
+        let (path, listed) = entry(line).map_err(bad)?;
+        if list.insert(path, listed).is_some() {
+            return Err(bad("lists a path again"));
+        }
+    }
+    if list.is_empty() { Err(BadList::Empty) } else { Ok(list) }
+}
+
+fn entry(line: &str) -> Result<(String, Listed), &'static str> {
+    let mut parts = line.split('\t');
+    let (Some(content), Some(path), Some(origin), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err("is not three parts between tabs");
+    };
+    let content = match content.strip_prefix("-> ") {
+        Some("") => return Err("names a link without a target"),
+        Some(target) => Content::Link(target.to_owned()),
+        None if is_sum(content) => Content::File(content.to_owned()),
+        None => return Err("has neither a SHA-256 nor the target of a link"),
+    };
+    if !is_path(path) {
+        return Err("has no path from the root");
+    }
+    Ok((path.to_owned(), Listed { content, origin: origin.to_owned() }))
+}
+
+fn is_sum(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+fn is_path(text: &str) -> bool {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUM: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    #[test]
+    fn files_and_links_are_read_with_their_packages() {
+        let text = format!("{SUM}\t/usr/bin/busybox\tbusybox-static 1:1.37\n-> usr/bin\t/bin\tbuilt here\n");
+        let list = parse(&text).unwrap();
+        let busybox = Listed { content: Content::File(SUM.into()), origin: "busybox-static 1:1.37".into() };
+        assert_eq!((list.len(), &list["/usr/bin/busybox"]), (2, &busybox));
+        assert_eq!(list["/bin"].content, Content::Link("usr/bin".into()));
+    }
+
+    #[test]
+    fn one_line_that_is_not_understood_spoils_the_list() {
+        let good = format!("{SUM}\t/a\tx\n");
+        assert_eq!(parse(""), Err(BadList::Empty));
+        for bad in [
+            format!("{SUM}\t/b"),
+            format!("{SUM}\t/b\tx\ty"),
+            format!("{}\t/b\tx", SUM.to_uppercase()),
+            format!("{}\t/b\tx", SUM.strip_prefix('9').unwrap()),
+            "-> \t/b\tx".to_owned(),
+            format!("{SUM}\tb\tx"),
+            format!("{SUM}\t/\tx"),
+            format!("{SUM}\t/b/../c\tx"),
+            format!("{SUM}\t/b/\tx"),
+            String::new(),
+            good.trim_end().to_owned(),
+        ] {
+            let error = parse(&format!("{good}{bad}\n")).unwrap_err();
+            assert!(matches!(error, BadList::Line { line: 2, .. }), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `firstlight image` and the test `image`: what they say, how they end, and that one is not run unasked.
+
+use super::machine::{Machine, codes, test};
+use serde_json::Value;
+
+const LIST: &str = "usr/lib/firstlight/files";
+/// SHA-256 of "x".
+const X: &str = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
+
+/// A machine that runs a small image.
+fn appliance() -> Machine {
+    let machine = Machine::small();
+    machine.write("init", "x");
+    machine.write(LIST, &format!("{X}\t/init\tbuilt here\n"));
+    // SHA-256 of that list.
+    let manifest = "e140b76474294821aa7158d5892d13075cb8ab99115753ca432c477b4c3bacf4";
+    let json = format!(r#"{{ "version": "9.1", "image_id": "abc", "manifest_sha256": "{manifest}" }}"#);
+    machine.write("etc/firstlight/image.json", &json);
+    machine
+}
+
+#[test]
+fn an_image_tells_its_name_and_ends_with_the_answers_status() {
+    let machine = appliance();
+    let said = machine.run("image");
+    assert_eq!((said.status, said.err.as_str()), (0, ""), "{}", said.out);
+    assert!(said.out.starts_with("version   9.1\nimage     abc\nmanifest  "), "{}", said.out);
+    assert!(said.out.ends_with("golden: 1 files as listed, image abc\n"), "{}", said.out);
+    machine.write("etc/extra", "x");
+    let said = machine.run("image --json -");
+    let json: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.status, &json["added"], &json["schema"]), (1, &1.into(), &"firstlight.image/1".into()));
+    machine.write(LIST, "");
+    let said = machine.run("image");
+    assert!(said.status == 2 && said.out.contains("not known: /usr/lib/firstlight/files: "), "{}", said.out);
+}
+
+#[test]
+fn a_machine_that_is_no_appliance_is_told_and_not_called_golden() {
+    let said = Machine::recorded("epyc-8x4090").run("image");
+    let last = said.out.lines().last().unwrap();
+    assert_eq!(last, "not applicable: no /etc/firstlight/image.json, so this is no image of firstlight");
+    assert_eq!(said.status, 2);
+}
+
+#[test]
+fn a_golden_image_is_looked_for_where_it_is_expected_and_else_at_level_full_only() {
+    let machine = appliance();
+    machine.write("etc/extra", "x");
+    let ids = |report: &Value| report["tests"].to_string().contains("\"id\":\"image\"");
+    assert!(!ids(&machine.report("--level standard")));
+    let full = machine.report("--level full");
+    assert_eq!(
+        (&test(&full, "image")["outcome"], &full["verdict"]),
+        (&"not-applicable".into(), &"PASS".into())
+    );
+    assert_eq!(codes(&full, "image"), ["IMAGE-CHANGED"]);
+    let expecting = |words: &str| {
+        let said =
+            machine.run(&format!("--set expect.gpus=0 --set expect.golden=true validate --json - {words}"));
+        serde_json::from_str::<Value>(&said.out).unwrap()
+    };
+    let quick = expecting("--level quick");
+    assert_eq!((&test(&quick, "image")["outcome"], &quick["verdict"]), (&"fail".into(), &"FAIL".into()));
+    let skipped = expecting("--skip image");
+    assert_eq!(
+        (codes(&skipped, "image"), &skipped["verdict"]),
+        (vec!["TEST-NOT-RUN".into()], &"ERROR".into())
+    );
+}
+
+#[test]
+fn a_golden_image_that_is_expected_where_there_is_none_fails() {
+    let said = Machine::small().run("--set expect.gpus=0 --set expect.golden=true validate --json -");
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.status, codes(&report, "image")), (1, vec!["IMAGE-NONE".to_owned()]));
+}
