@@ -52,10 +52,10 @@ renew() {
         compiler | tools | signing | testing) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
-        *) die "there is no use '$1'" "$uses" ;;
     esac
 }
 
+for use in "$@"; do case " $uses " in *" $use "*) ;; *) die "there is no use '$use'" "$uses" ;; esac; done
 new=$(mktemp) old=$(mktemp); trap 'rm -f "$new" "$old"' EXIT
 wanted=" ${*:-$uses} "
 touch "$LOCK"
