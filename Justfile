@@ -16,7 +16,7 @@ boot *words: image
 image *words:
     @if [ $# -gt 0 ]; then image/offline.sh image "$@"; else image/build.sh; fi
 
-# Build what is stale, and from the image the boot media: USB image and folder for the network (target/image/media); --offline FILE too.
+# Build what is stale, and from the image the boot media: USB image, ISO and folder for the network (target/image/media); --offline FILE too.
 [group('use')]
 media *words:
     @if [ $# -gt 0 ]; then image/offline.sh media "$@"; else image/build.sh && image/media.sh; fi

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # media.sh: makes what is stale of the boot media, in target/image/media, from the image that build.sh made:
 #   firstlight-usb.img   for a stick: the system and a FAT partition FIRSTLIGHT; `just usb` writes it
+#   firstlight.iso       the system alone, for machines that take nothing but a CD
 #   pxe/                 a folder ready to serve to nodes that boot over the network
-# and, from trust.sh, firstlight.provenance.json and SHA256SUMS over both.
+# and, from trust.sh, firstlight.provenance.json and SHA256SUMS over all of it.
 # Kernel and initrd are the same bytes in all of them, and the same inputs give the same bytes.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
@@ -22,7 +23,8 @@ new=$work/media.new
 rm -rf "$new"; mkdir -p "$new/pxe"
 "$REPO/image/media/pxe.sh" "$out" "$new/pxe"
 "$REPO/image/media/stick.sh" "$out" "$new/firstlight-usb.img"
+"$REPO/image/media/iso.sh" "$out" "$new/firstlight.iso"
 echo "$media_id" > "$new/.media-id"
 rm -rf "$media"; mv "$new" "$media"
-say "boot media made in $(( $(date +%s) - began )) s: USB image $(du -h "$media/firstlight-usb.img" | cut -f1)  pxe/ $(du -sh "$media/pxe" | cut -f1)"
+say "boot media made in $(( $(date +%s) - began )) s: USB image $(du -h "$media/firstlight-usb.img" | cut -f1)  ISO $(du -h "$media/firstlight.iso" | cut -f1)  pxe/ $(du -sh "$media/pxe" | cut -f1)"
 exec "$REPO/image/trust.sh" media

@@ -3,7 +3,7 @@
 # and media, which stay as they are. KEY and CERT are PEM files: a key of your firmware's `db`, and its certificate.
 # FOLDER (target/image/signed) gets:
 #   efi/                 every signed file, and FILE.sig: attached to the unsigned FILE it gives the signed one
-#   firstlight-usb.img   the stick with them; pxe/ the folder for the network with them
+#   firstlight-usb.img   the stick with them; firstlight.iso the CD; pxe/ the folder for the network with them
 #   certificate.pem      to verify by; SHA256SUMS over everything
 # Unsigned files are the same bytes wherever they are built; a signature has the time in it, so signed ones are not.
 set -euo pipefail
@@ -65,6 +65,7 @@ mv "$work/certificate.pem" "$new/"
 for name in firstlight.efi firstlight-pt.efi vmlinuz vmlinuz-pt ipxe.efi; do ln "$new/efi/$name" "$work/network/"; done
 "$REPO/image/media/pxe.sh" "$out" "$new/pxe" "$work/network"
 "$REPO/image/media/stick.sh" "$out" "$new/firstlight-usb.img" "$new/efi"
+"$REPO/image/media/iso.sh" "$out" "$new/firstlight.iso" "$new/efi"
 chmod -R u=rwX,go=rX "$new"
 sums=$(cd "$new" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum)
 printf '%s\n' "$sums" > "$new/SHA256SUMS"

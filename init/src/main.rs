@@ -82,7 +82,7 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     let action = published.decision.action;
     m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
     let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;
-    handoff::go(m, plan, &config.workload, &published.variables)
+    handoff::go(m, plan, &config, &published.variables)
 }
 
 /// A fault of init: last words, ERROR if no verdict was told yet, then what the policy says.

@@ -28,6 +28,10 @@ pub const PARTITION_CONFIG: &str = "/run/firstlight/partition-config.toml";
 pub const PARTITION_CONFIG_D: &str = "/run/firstlight/partition-config.d";
 /// What the kernel word `firstlight.config=` names.
 pub const REMOTE_CONFIG_D: &str = "/run/firstlight/remote-config.d";
+/// A root that a server had, in a file system of its own in memory.
+pub const FETCHED_ROOT: &str = "/run/firstlight/root/fetched/image";
+/// The time servers that DHCP named, with blanks between them.
+pub const TIME_SERVERS: &str = "/run/firstlight/time-servers";
 /// What the firmware's store had of earlier boots.
 pub const LAST_BOOT: &str = "/run/firstlight/last-boot";
 /// The kernel's view of that store.

@@ -102,6 +102,14 @@ impl Image {
         built(self.0.join("../media/firstlight-usb.img"), "media")
     }
 
+    /// The image of a CD.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`].
+    pub fn iso(&self) -> Result<PathBuf> {
+        built(self.0.join("../media/firstlight.iso"), "media")
+    }
+
     /// Every file of the initrd with its hash, path, package and version.
     ///
     /// # Errors

@@ -33,6 +33,7 @@ mod slot;
 pub mod stick;
 pub mod switch_root;
 pub mod test_kernel;
+pub mod time_server;
 
 pub use boot::Boot;
 pub use booted::{Booted, End, Verdict};

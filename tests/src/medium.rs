@@ -1,5 +1,5 @@
-//! What a machine boots from: kernel and initrd as QEMU loads them, or firmware that finds the image on a disk, on
-//! a stick or on the network. Each is some words for QEMU, and a way for kernel words to get there.
+//! What a machine boots from: kernel and initrd as QEMU loads them, or firmware that finds the image on a disk, a
+//! stick, a CD or on the network. Each is some words for QEMU, and a way for kernel words to get there.
 
 use crate::error::{Error, Result};
 use std::ffi::OsString;
@@ -17,6 +17,8 @@ pub enum Medium {
     Disk(PathBuf),
     /// UEFI firmware starts from this stick's image; what the machine writes is found in it afterwards.
     Stick(PathBuf),
+    /// UEFI firmware starts from this image in a SATA drive for CDs.
+    Cd(PathBuf),
     /// BIOS with iPXE in the network card, which gets this script.
     IpxeBios(String),
     /// BIOS whose network card gets a file by TFTP from this folder, and the name of the file.
@@ -65,6 +67,10 @@ impl Medium {
                 let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
                 add(&["-device", "qemu-xhci", "-drive", &drive]);
                 add(&["-device", "usb-storage,drive=stick,bootindex=1"]);
+            }
+            Self::Cd(image) => {
+                let drive = format!("if=none,id=cd,media=cdrom,readonly=on,file={}", image.display());
+                add(&["-drive", &drive, "-device", "ide-cd,drive=cd,bootindex=1"]);
             }
             Self::IpxeBios(url) => {
                 let net = format!("user,id=net,bootfile={url}");

@@ -1,5 +1,5 @@
 //! A small HTTP server on the loopback that does as it is told, request by request: answer, hang up,
-//! serve a file. It tells what it got. A virtual machine reaches it at 10.0.2.2.
+//! say nothing. It tells what it got. A virtual machine reaches it at 10.0.2.2.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,6 +13,8 @@ pub enum Answer {
     Status(u16, Vec<u8>),
     /// Read it and hang up without a word.
     HangUp,
+    /// Read it and say nothing.
+    Silence,
 }
 
 /// A request as it came.
@@ -52,6 +54,7 @@ impl Receiver {
         let got = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&got);
         thread::spawn(move || {
+            let mut silent = Vec::new();
             for stream in listener.incoming().flatten() {
                 // A client that hangs up in the middle has sent no request.
                 let Some(request) = read(&stream) else { continue };
@@ -60,8 +63,10 @@ impl Receiver {
                     got.push(request.clone());
                     got.len() - 1
                 };
-                if let Answer::Status(status, body) = answer(number, &request) {
-                    respond(&stream, status, &body);
+                match answer(number, &request) {
+                    Answer::Status(status, body) => respond(&stream, status, &body),
+                    Answer::HangUp => {}
+                    Answer::Silence => silent.push(stream),
                 }
             }
         });

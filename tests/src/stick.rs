@@ -26,6 +26,8 @@ pub struct Partition {
 
 /// The partition that firmware boots from.
 pub const SYSTEM: &str = "FL-SYSTEM";
+/// The one that firmware boots from where the ISO was written to the stick.
+pub const CD_SYSTEM: &str = "EFI boot partition";
 /// The partition for people.
 pub const DATA: &str = "FIRSTLIGHT";
 
@@ -43,7 +45,7 @@ impl Stick {
     /// # Errors
     /// When it cannot be copied or has no partition table that can be read.
     pub fn copy(from: &Path, dir: &Path) -> Result<Self> {
-        let image = dir.join("stick");
+        let image = dir.join(from.file_name().unwrap_or("stick".as_ref()));
         fs::copy(from, &image).map_err(Error::file("copy", from))?;
         let bytes = fs::read(&image).map_err(Error::file("read", &image))?;
         let partitions = partitions(&bytes).ok_or_else(|| wrong("has no partition table".to_owned()))?;

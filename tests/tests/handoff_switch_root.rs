@@ -1,6 +1,10 @@
 //! Does the machine end up in the workload's own root, with everything it was promised moved along?
 
+use harness::receiver::{Answer, Receiver};
 use harness::{Boot, Booted, End, Image, switch_root};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// The new root's process 1: says what it finds and switches the machine off.
@@ -71,6 +75,72 @@ fn into_a_squashfs_file_on_a_disk() {
     switch_root::squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
     let disk = switch_root::ext4(outer.path(), "IMAGES", 16, scratch.path().join("disk")).unwrap();
     arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "overlay");
+}
+
+/// A squashfs, and its checksum.
+fn image(scratch: &TempDir, label: &str) -> (Vec<u8>, String) {
+    let file: PathBuf = scratch.path().join("root.squashfs");
+    switch_root::squashfs(tree(&Image::shipped(), label).path(), file.clone()).unwrap();
+    let output = Command::new("sha256sum").arg(&file).output().unwrap();
+    let sum = String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned();
+    (fs::read(&file).unwrap(), sum)
+}
+
+fn from_server(root: &str) -> Boot {
+    boot(root).card("user", "52:54:00:12:34:56").append("firstlight.policy.on_error=poweroff")
+}
+
+/// It lies in memory afterwards, so the server may go.
+#[test]
+fn into_a_squashfs_that_a_server_has() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (bytes, sum) = image(&scratch, "SERVED");
+    let server = Receiver::start(move |_, _| Answer::Status(200, bytes.clone()));
+    let url = server.url("10.0.2.2", "/root.squashfs");
+    let booted = from_server(&format!("{url}#sha256={sum}")).run().unwrap();
+    booted.says("network   firstlight, eth0 by DHCP");
+    booted.says(&format!("hand off  switch root to {url}"));
+    booted.says(&format!("root      fetches {url}, at most "));
+    arrived(&booted, "SERVED", "overlay");
+    assert_eq!(server.got().len(), 1);
+}
+
+#[test]
+fn a_root_with_another_checksum_or_too_large_or_not_served_is_named_and_follows_on_error() {
+    let server = Receiver::start(|_, request| match request.line.contains("/large") {
+        true => Answer::Status(200, vec![0; 600 << 20]),
+        false if request.line.contains("/gone") => Answer::Status(404, Vec::new()),
+        false => Answer::Status(200, b"something else".to_vec()),
+    });
+    for (path, why) in
+        [("/other", "sha256 is "), ("/large", "larger than "), ("/gone", "answered 404 Not Found")]
+    {
+        let url = server.url("10.0.2.2", path);
+        let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).run().unwrap();
+        assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+        let line = format!("ERROR     INIT-HANDOFF: workload.root {url}: {why}");
+        assert_eq!(booted.lines().filter(|l| l.starts_with(&line)).count(), 1, "{booted}");
+        booted.never_says("new root");
+        booted.ended(&End::PowerOff);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_and_follows_on_error() {
+    let server = Receiver::start(|_, _| Answer::Silence);
+    let url = server.url("10.0.2.2", "/root.squashfs");
+    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).run().unwrap();
+    booted.says(&format!("ERROR     INIT-HANDOFF: workload.root {url}: nothing came for 30 s"));
+    booted.ended(&End::PowerOff);
+}
+
+#[test]
+fn a_root_on_a_server_without_a_checksum_is_a_configuration_error() {
+    let booted = from_server("http://10.0.2.2/root.squashfs").run().unwrap();
+    assert_eq!(booted.verdict().failed, ["config"], "{booted}");
+    booted.says("workload.root: read \"http://10.0.2.2/root.squashfs\"");
+    booted.says("http://HOST/FILE#sha256=64 HEX DIGITS");
+    booted.ended(&End::PowerOff);
 }
 
 #[test]

@@ -130,6 +130,12 @@ fn http_stands_behind_one_door() {
 }
 
 #[test]
+fn ntp_stands_behind_one_door() {
+    let naming = naming("validator/src", &["rsntp", "UdpSocket"]);
+    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/sntp.rs"]);
+}
+
+#[test]
 fn tests_of_the_suite_judge_and_open_nothing() {
     let opening = naming("validator/src/suite", &["std::fs", "std::env", "cudarc", "std::process"]);
     assert!(opening.is_empty(), "{opening:?}");

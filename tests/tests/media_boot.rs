@@ -59,6 +59,19 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
     assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
 }
 
+/// Nothing on it can be written to, and it needs nothing else in the machine.
+#[test]
+fn the_cd_boots_to_a_hand_over() {
+    let medium = Medium::Cd(Image::shipped().iso().unwrap());
+    let booted =
+        boot(medium).append("firstlight.expect.gpus=0 firstlight.validate.level=quick").run().unwrap();
+    handed_over(&booted);
+    for [id, ..] in Image::shipped().entries().unwrap() {
+        booted.says(&format!("({id}: "));
+    }
+    booted.says("no LABEL=FIRSTLIGHT to keep it on");
+}
+
 #[test]
 fn another_entry_of_the_stick_boots_its_own_kernel_and_words() {
     let dir = tempfile::tempdir().unwrap();

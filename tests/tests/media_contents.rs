@@ -1,7 +1,7 @@
 //! Do all boot media hold the same kernel and initrd, offer the same entries, and fit where they must?
 
 use harness::pe::{profiles, section, sections};
-use harness::stick::{DATA, SYSTEM, Stick};
+use harness::stick::{CD_SYSTEM, DATA, SYSTEM, Stick};
 use harness::{Image, workspace};
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,6 +29,8 @@ fn every_medium_holds_the_same_kernel_and_initrd() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Stick::shipped(dir.path()).unwrap();
     assert!(stick.get(SYSTEM, UKI_ON_STICK).unwrap() == uki, "the stick's UKI is another one");
+    let cd = Stick::copy(&image.iso().unwrap(), dir.path()).unwrap();
+    assert!(cd.get(CD_SYSTEM, UKI_ON_STICK).unwrap() == uki, "the CD's UKI is another one");
     assert!(bytes(pxe.join("firstlight.efi")) == uki, "the network's UKI is another one");
 
     let all = sections(&uki).unwrap();
@@ -151,6 +153,24 @@ fn the_stick_holds_a_system_and_a_partition_for_people_and_little_more_than_the_
     assert!(data.iter().any(|n| n == "README.TXT") && !data.iter().any(|n| n == "config.toml"), "{data:?}");
 }
 
+/// A CD offers what the stick offers, and is a disk to firmware that it was written to a stick for.
+#[test]
+fn the_cd_holds_the_sticks_system_but_for_what_only_a_stick_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Stick::shipped(dir.path()).unwrap();
+    let cd = Stick::copy(&Image::shipped().iso().unwrap(), dir.path()).unwrap();
+    for file in ["EFI/BOOT/BOOTX64.EFI", "loader/loader.conf"] {
+        assert!(stick.get(SYSTEM, file).unwrap() == cd.get(CD_SYSTEM, file).unwrap(), "{file} differs");
+    }
+    assert_eq!(cd.list(CD_SYSTEM, "EFI/Linux").unwrap(), ["firstlight.efi"]);
+    let whole = bytes(cd.path());
+    let volume = whole.get(16 * 2048..17 * 2048).unwrap();
+    assert_eq!((&volume[1..6], volume[40..72].trim_ascii_end()), (&b"CD001"[..], &b"FIRSTLIGHT-ISO"[..]));
+    let partition = cd.partitions().iter().find(|p| p.name == CD_SYSTEM).unwrap();
+    // A CD's sectors are 2048 bytes; little else is in it.
+    assert_eq!((partition.start % 2048, whole.len() as u64 - partition.bytes < 1 << 20), (0, true));
+}
+
 #[test]
 fn the_checksums_of_the_network_folder_are_complete_and_right() {
     let pxe = Image::shipped().pxe().unwrap();
@@ -170,7 +190,7 @@ fn the_checksums_of_the_network_folder_are_complete_and_right() {
     }
 }
 
-/// The same image gives the same stick and the same folder.
+/// The same image gives the same stick, CD and folder.
 #[test]
 fn media_made_again_are_the_same_bytes() {
     let image = Image::shipped();
@@ -184,6 +204,8 @@ fn media_made_again_are_the_same_bytes() {
     };
     run("stick.sh", &dir.path().join("stick"));
     assert!(bytes(dir.path().join("stick")) == bytes(image.usb().unwrap()), "the stick differs");
+    run("iso.sh", &dir.path().join("iso"));
+    assert!(bytes(dir.path().join("iso")) == bytes(image.iso().unwrap()), "the CD differs");
     fs::create_dir(dir.path().join("pxe")).unwrap();
     run("pxe.sh", &dir.path().join("pxe"));
     let sums = |folder: &Path| String::from_utf8(bytes(folder.join("SHA256SUMS"))).unwrap();

@@ -2,7 +2,7 @@
 //! itself, and refuse in one line what it cannot use?
 
 use harness::signed::Signed;
-use harness::stick::{SYSTEM, Stick};
+use harness::stick::{CD_SYSTEM, SYSTEM, Stick};
 use harness::{Image, workspace};
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,6 +97,10 @@ fn signed_media_have_the_same_layout_and_hold_the_signed_files() {
         ("EFI/Linux/firstlight.efi.extra.d/stick.addon.efi", "stick.addon.efi"),
     ] {
         assert!(signed.get(SYSTEM, path).unwrap() == efi(name), "{path}");
+    }
+    let cd = Stick::copy(&SIGNED.folder().join("firstlight.iso"), dir.path()).unwrap();
+    for (path, name) in [("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"), ("EFI/Linux/firstlight.efi", "firstlight.efi")] {
+        assert!(cd.get(CD_SYSTEM, path).unwrap() == efi(name), "{path} of the CD");
     }
     let (pxe, here) = (SIGNED.folder().join("pxe"), files(&Image::shipped().pxe().unwrap()));
     assert_eq!(files(&pxe).into_keys().collect::<Vec<_>>(), here.keys().cloned().collect::<Vec<_>>());

@@ -1,15 +1,22 @@
-//! The one door to HTTP: a POST of a few bytes, a GET of a bounded file. Every call has a deadline.
-//! Whether and when to try again is for the caller; an answer of any status is an answer.
+//! The one door to HTTP: a POST of a few bytes, a GET of a bounded file, piece by piece. Every call has a
+//! deadline. Whether and when to try again is for the caller; an answer of any status is an answer.
 
 use crate::chain::chain;
 use std::io::Read;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
+use ureq::Agent;
 use ureq::config::Config;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body};
 
 /// Redirects of a GET that are followed.
 const REDIRECTS: u32 = 3;
+/// A server that has nothing to say for so long is not waited for any longer.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How much of a file is handed on at once, at most.
+const PIECE: usize = 1 << 18;
+
 /// What a server says in its status line, or how far one got.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
@@ -20,7 +27,7 @@ pub enum HttpError {
     #[error("{0}")]
     NoAnswer(String),
     /// The answer is larger than it may be.
-    #[error("larger than {0} bytes")]
+    #[error("larger than {}", size(*.0))]
     TooLarge(u64),
     /// These are no certificates.
     #[error("{0}: no certificates in PEM form")]
@@ -79,31 +86,96 @@ pub fn post(
     }
     let mut answer = request.send(body).map_err(|e| no_answer(&e))?;
     // Read to its end where it is short, so that the server has not written in vain.
-    let _ignored = read(answer.body_mut(), 1 << 16);
+    let _ignored = answer.body_mut().as_reader().take(1 << 16).read_to_end(&mut Vec::new());
     Ok(answer.status().as_u16())
 }
 
-/// Fetches at most `largest` bytes; the status and what came.
-///
-/// # Errors
-/// See [`HttpError`].
-pub fn get(
-    url: &str,
-    largest: u64,
-    authorities: &Authorities,
-    within: Duration,
-) -> Result<(u16, Vec<u8>), HttpError> {
-    let mut answer = agent(authorities, within, REDIRECTS).get(url).call().map_err(|e| no_answer(&e))?;
-    let bytes = read(answer.body_mut(), largest)?;
-    Ok((answer.status().as_u16(), bytes))
+/// A part of an answer.
+#[derive(Debug)]
+pub enum Piece {
+    /// What comes first: the status, and how many bytes will follow, if the server says so.
+    Head(u16, Option<u64>),
+    /// What comes next.
+    Bytes(Vec<u8>),
 }
 
-/// One more byte than is allowed tells a larger file.
-fn read(body: &mut Body, largest: u64) -> Result<Vec<u8>, HttpError> {
-    let mut bytes = Vec::new();
-    let mut reader = body.as_reader().take(largest.saturating_add(1));
-    reader.read_to_end(&mut bytes).map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
-    if bytes.len() as u64 > largest { Err(HttpError::TooLarge(largest)) } else { Ok(bytes) }
+/// An answer as it comes.
+#[derive(Debug)]
+pub struct Pieces {
+    coming: Receiver<Result<Piece, HttpError>>,
+    silence: Duration,
+}
+
+impl Iterator for Pieces {
+    type Item = Result<Piece, HttpError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.coming.recv_timeout(self.silence) {
+            Ok(piece) => Some(piece),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = self.silence.as_secs();
+                Some(Err(HttpError::NoAnswer(format!("nothing came for {seconds} s"))))
+            }
+        }
+    }
+}
+
+/// Fetches at most `largest` bytes, which come piece by piece; after an error nothing of use comes.
+#[must_use]
+pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration) -> Pieces {
+    // Whoever reads from the network can be kept waiting piece by piece; whoever reads from a channel not.
+    let (url, authorities) = (url.to_owned(), authorities.clone());
+    let (sender, coming) = sync_channel(4);
+    thread::spawn(move || {
+        let agent = agent(&authorities, within, REDIRECTS);
+        if let Err(error) = hand_on(&agent, &url, largest, &sender) {
+            // Nobody may be there any more to hear it.
+            let _gone = sender.send(Err(error));
+        }
+    });
+    Pieces { coming, silence: SILENCE.min(within) }
+}
+
+fn hand_on(
+    agent: &Agent,
+    url: &str,
+    largest: u64,
+    to: &SyncSender<Result<Piece, HttpError>>,
+) -> Result<(), HttpError> {
+    let mut answer = agent.get(url).call().map_err(|e| no_answer(&e))?;
+    let (status, length) = (answer.status().as_u16(), answer.body().content_length());
+    if to.send(Ok(Piece::Head(status, length))).is_err() {
+        return Ok(());
+    }
+    if status == 200 && length.is_some_and(|length| length > largest) {
+        return Err(HttpError::TooLarge(largest));
+    }
+    let mut left = largest;
+    let mut body = answer.body_mut().as_reader();
+    loop {
+        let mut bytes = vec![0; PIECE];
+        let n =
+            body.read(&mut bytes).map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
+        if n == 0 {
+            return Ok(());
+        }
+        let taken = u64::try_from(n).ok().and_then(|n| left.checked_sub(n));
+        left = taken.ok_or(HttpError::TooLarge(largest))?;
+        bytes.truncate(n);
+        if to.send(Ok(Piece::Bytes(bytes))).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes, in MiB where it is a whole number of them.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match (bytes >> 20, bytes % (1 << 20)) {
+        (mib @ 1.., 0) => format!("{mib} MiB"),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 fn agent(authorities: &Authorities, within: Duration, redirects: u32) -> Agent {
@@ -150,6 +222,12 @@ mod tests {
     fn a_file_without_certificates_is_refused() {
         let error = Authorities::from_pem("ca.pem", b"hello").map(|_| ()).unwrap_err().to_string();
         assert_eq!(error, "ca.pem: no certificates in PEM form");
+    }
+
+    #[test]
+    fn sizes_are_told_as_a_person_says_them() {
+        assert_eq!(HttpError::TooLarge(3 << 20).to_string(), "larger than 3 MiB");
+        assert_eq!(HttpError::TooLarge(1000).to_string(), "larger than 1000 bytes");
     }
 
     #[test]

@@ -25,5 +25,6 @@ pub mod report;
 pub mod root;
 pub mod run;
 pub mod schedule;
+pub mod sntp;
 pub mod suite;
 mod time;

@@ -129,6 +129,13 @@ impl Done {
         let last = self.tail.iter().rev().find(|line| !line.trim().is_empty());
         last.map_or_else(|| self.end.to_string(), Clone::clone)
     }
+
+    /// The same without the words that a reader knows already.
+    #[must_use]
+    pub fn reason_after(&self, known: &str) -> String {
+        let why = self.reason();
+        why.strip_prefix(known).map_or_else(|| why.clone(), str::to_owned)
+    }
 }
 
 /// Starts children, one at a time, and keeps the books of the time spent waiting for them.

@@ -37,6 +37,8 @@ const ACTIONS: &[&str] = &["workload", "workload-without-p2p", "hold", "shell", 
 const ACTIONS_TEXT: &str = "workload, workload-without-p2p, hold, shell, reboot, poweroff";
 const SECONDS: Kind = Kind::Number(1, 86400);
 const SECONDS_TEXT: &str = "1 to 86400 seconds";
+const ROOT_TEXT: &str = "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it, or \
+                         http://HOST/FILE#sha256=64 HEX DIGITS; https too";
 const FLAG_TEXT: &str = "true, false";
 
 const fn key(name: &'static str, kind: Kind, allowed: &'static str) -> Key {
@@ -57,13 +59,14 @@ pub const KEYS: &[Key] = &[
     key("network.dns", Kind::List, "an array of addresses"),
     key("network.ca", Kind::Text, "an absolute path to certificates in PEM form"),
     key("network.timeout_s", SECONDS, SECONDS_TEXT),
+    key("network.time", Kind::List, "an array of HOST, HOST:PORT or dhcp"),
     key("policy.on_pass", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_degraded", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_fail", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_error", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("workload.mode", Kind::OneOf(&["none", "exec", "switch-root"]), "none, exec, switch-root"),
     key("workload.exec", Kind::List, "an array whose first word is an absolute path"),
-    key("workload.root", Kind::Text, "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it"),
+    key("workload.root", Kind::Text, ROOT_TEXT),
     key("workload.on_exit", Kind::OneOf(&["poweroff", "reboot", "hold"]), "poweroff, reboot, hold"),
     key("workload.lock_modules", Kind::Flag, FLAG_TEXT),
     key("report.partition", Kind::Text, "LABEL=.., UUID=.., /dev/.., or \"\" for none"),

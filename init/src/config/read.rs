@@ -8,7 +8,7 @@ use super::mac::Mac;
 pub(super) use super::types::Card;
 use super::types::{
     Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
-    Serial, Workload, WorkloadMode,
+    Serial, TimeSource, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -91,16 +91,23 @@ fn card(text: &str) -> Option<Card> {
 /// `[network]`; `word` is the kernel word `hostname=`, `booted_from` what `BOOTIF=` says. It is
 /// `needed` when a layer is to be fetched.
 pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, needed: bool) -> Network {
-    let sends = m.text("report.url").is_some_and(|url| !url.is_empty());
+    let time = time(m);
+    let fetches = m.text("workload.mode") == Some("switch-root")
+        && m.text("workload.root").is_some_and(|root| root.starts_with("http"));
+    let needs = [
+        ("report.url", m.text("report.url").is_some_and(|url| !url.is_empty())),
+        ("firstlight.config", needed),
+        ("workload.root", fetches),
+        ("network.time", !time.is_empty()),
+    ];
     let asked = m.text("network.mode").map(str::to_owned);
-    let asked = match asked.as_deref() {
-        Some("none") if needed || sends => {
-            let why = if sends { "report.url" } else { "firstlight.config" };
+    let asked = match (asked.as_deref(), needs.into_iter().find(|(_, needed)| *needed)) {
+        (Some("none"), Some((why, _))) => {
             m.refuse_as("network.mode", &format!("dhcp, static, because {why} needs a network"));
             None
         }
-        None if needed || sends => Some("dhcp"),
-        mode => mode,
+        (None, Some(_)) => Some("dhcp"),
+        (mode, _) => mode,
     };
     let address = m.parsed("network.address", values::address);
     let gateway = m.parsed("network.gateway", |text| text.parse::<std::net::IpAddr>().ok());
@@ -133,7 +140,18 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
         dns: dns.unwrap_or_default(),
         ca: m.parsed("network.ca", |path| path.starts_with('/').then(|| path.to_owned())),
         timeout: m.seconds("network.timeout_s", 30),
+        time,
     }
+}
+
+/// `network.time`
+fn time(m: &mut Merged) -> Vec<TimeSource> {
+    let named = m.list("network.time").unwrap_or_default();
+    let read: Option<Vec<_>> = named.iter().map(|text| values::time_source(text)).collect();
+    if read.is_none() {
+        m.refuse_entry("network.time");
+    }
+    read.unwrap_or_default()
 }
 
 fn action(word: &str) -> Option<Action> {

@@ -36,11 +36,15 @@ impl Remote {
         let word = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(WORD));
         let Some(word) = word else { return Ok(None) };
         let text = word.value.as_deref().unwrap_or("");
-        let read = text.split_once("#sha256=").and_then(|(url, sum)| {
-            let url = values::url(url)?;
-            is_sum(sum).then(|| Self { url, sha256: sum.to_owned() })
-        });
-        read.map(Some).ok_or_else(|| text.to_owned())
+        Self::read(text).map(Some).ok_or_else(|| text.to_owned())
+    }
+
+    /// `URL#sha256=HEX`
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (url, sum) = text.split_once("#sha256=")?;
+        let url = values::url(url)?;
+        is_sum(sum).then(|| Self { url, sha256: sum.to_owned() })
     }
 
     /// Whether this is a folder.

@@ -54,6 +54,8 @@ fn a_mode_without_what_it_needs_is_refused() {
         ),
         ("[report]\nurl = \"h/reports\"\n", "report.url"),
         ("[report]\nurl = \"http://h/\"\n[network]\nmode = \"none\"\n", "network.mode"),
+        ("[network]\nmode = \"none\"\ntime = [\"10.0.0.1\"]\n", "network.mode"),
+        ("[network]\ntime = [\"ntp://h\"]\n", "network.time"),
         ("[network]\ndns = [\"ns1\"]\n", "network.dns"),
         ("[network]\nca = \"ca.pem\"\n", "network.ca"),
         ("[network]\ninterface = \"a:b\"\n", "network.interface"),
@@ -99,6 +101,11 @@ fn an_empty_partition_means_none_and_no_error() {
 fn what_needs_a_network_gets_one_unless_a_layer_says_how() {
     let url = "[report]\nurl = \"http://h/\"\n";
     assert_eq!(built(url, "").unwrap().network.mode, NetworkMode::Dhcp);
+    let root = format!("root = \"http://h/r#sha256={}\"\n", "0".repeat(64));
+    let root = |mode: &str| format!("[workload]\nmode = \"{mode}\"\nexec = [\"/x\"]\n{root}");
+    assert_eq!(built(&root("switch-root"), "").unwrap().network.mode, NetworkMode::Dhcp);
+    assert_eq!(built(&root("exec"), "").unwrap().network.mode, NetworkMode::None);
+    assert_eq!(built("", "firstlight.network.time=dhcp,h").unwrap().network.mode, NetworkMode::Dhcp);
     let fixed = format!("{url}[network]\nmode = \"static\"\naddress = \"10.0.0.2/8\"\n");
     assert!(matches!(built(&fixed, "").unwrap().network.mode, NetworkMode::Static { .. }));
     let word = format!("firstlight.config=http://h/x#sha256={}", "0".repeat(64));

@@ -64,6 +64,17 @@ pub struct Network {
     pub ca: Option<String>,
     /// `timeout_s = 30`: for the carrier and the address together.
     pub timeout: Duration,
+    /// `time = []`: who is asked for the time once the network is up; without any nobody is.
+    pub time: Vec<TimeSource>,
+}
+
+/// Who knows the time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TimeSource {
+    /// `"dhcp"`: the servers that DHCP names (option 42).
+    Dhcp,
+    /// `HOST` or `HOST:PORT`, by NTP.
+    Server(String),
 }
 
 /// Which network card.
@@ -178,14 +189,18 @@ pub enum Place {
     Device(String),
 }
 
-/// `workload.root`: a file system on a device, or an image file on such a file system
-/// (`LABEL=DATA:/images/root.squashfs`).
+/// `workload.root`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RootSource {
-    /// The device.
-    pub place: Place,
-    /// Path of a squashfs or erofs image on it.
-    pub image: Option<String>,
+pub enum RootSource {
+    /// A file system on a device, or an image file on such a file system (`LABEL=DATA:/images/root.squashfs`).
+    Disk {
+        /// The device.
+        place: Place,
+        /// Path of a squashfs or erofs image on it.
+        image: Option<String>,
+    },
+    /// A squashfs or erofs image that a server has, fetched into memory.
+    Remote(Remote),
 }
 
 /// `[report]`: where the report is kept besides `/run/firstlight`.

@@ -1,6 +1,7 @@
 //! Texts inside configuration values that mean something: places, addresses, serial lines, names.
 
-use super::types::{Place, RootSource, Serial};
+use super::remote::Remote;
+use super::types::{Place, RootSource, Serial, TimeSource};
 use std::net::IpAddr;
 
 /// `LABEL=..`, `UUID=..` or `/dev/..`.
@@ -17,9 +18,12 @@ pub fn place(text: &str) -> Option<Place> {
     device.map(|_| Place::Device(text.to_owned()))
 }
 
-/// A place, or `PLACE:/FILE`.
+/// A place, `PLACE:/FILE`, or the URL of a file with its checksum.
 #[must_use]
 pub fn root_source(text: &str) -> Option<RootSource> {
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return Remote::read(text).filter(|remote| !remote.is_folder()).map(RootSource::Remote);
+    }
     let (device, image) = match text.split_once(":/") {
         Some((device, file)) if !file.is_empty() && !file.split('/').any(|part| part == "..") => {
             (device, Some(format!("/{file}")))
@@ -27,7 +31,7 @@ pub fn root_source(text: &str) -> Option<RootSource> {
         Some(_) => return None,
         None => (text, None),
     };
-    Some(RootSource { place: place(device)?, image })
+    Some(RootSource::Disk { place: place(device)?, image })
 }
 
 /// `ADDRESS/PREFIX`.
@@ -83,6 +87,14 @@ pub fn url(text: &str) -> Option<String> {
     (plain && !host.contains('@')).then(|| text.to_owned())
 }
 
+/// `HOST`, `HOST:PORT` or `dhcp`.
+#[must_use]
+pub fn time_source(text: &str) -> Option<TimeSource> {
+    let fine = |b: u8| b.is_ascii_alphanumeric() || b".-:[]".contains(&b);
+    let plain = (1..=255).contains(&text.len()) && !text.starts_with('-') && text.bytes().all(fine);
+    plain.then(|| if text == "dhcp" { TimeSource::Dhcp } else { TimeSource::Server(text.to_owned()) })
+}
+
 /// A name for the machine.
 #[must_use]
 pub fn hostname(text: &str) -> Option<String> {
@@ -114,11 +126,36 @@ mod tests {
 
     #[test]
     fn a_root_may_be_an_image_on_a_place() {
-        let root = root_source("LABEL=X:/a/b.squashfs").unwrap();
-        assert_eq!((root.place, root.image.as_deref()), (Place::Label("X".into()), Some("/a/b.squashfs")));
-        assert_eq!(root_source("/dev/vda").unwrap().image, None);
-        for bad in ["http://host/root.squashfs", "LABEL=X:/", "LABEL=X:/../x", ":/x"] {
+        let (place, image) = (Place::Label("X".into()), Some("/a/b.squashfs".into()));
+        assert_eq!(root_source("LABEL=X:/a/b.squashfs"), Some(RootSource::Disk { place, image }));
+        let place = Place::Device("/dev/vda".into());
+        assert_eq!(root_source("/dev/vda"), Some(RootSource::Disk { place, image: None }));
+        for bad in ["LABEL=X:/", "LABEL=X:/../x", ":/x"] {
             assert_eq!(root_source(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_root_on_a_server_is_a_file_with_a_checksum() {
+        let sum = "ab".repeat(32);
+        let root = root_source(&format!("https://h/r.squashfs#sha256={sum}"));
+        let remote = Remote { url: "https://h/r.squashfs".into(), sha256: sum.clone() };
+        assert_eq!(root, Some(RootSource::Remote(remote)));
+        for bad in
+            ["http://h/r.squashfs", "http://h/r.squashfs#sha256=12", &format!("http://h/r/#sha256={sum}")]
+        {
+            assert_eq!(root_source(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn time_comes_from_servers_by_name_or_from_dhcp() {
+        assert_eq!(time_source("dhcp"), Some(TimeSource::Dhcp));
+        for good in ["10.0.0.1", "ntp.example.com:123", "[fd00::1]:123", "fd00::1"] {
+            assert_eq!(time_source(good), Some(TimeSource::Server(good.into())));
+        }
+        for bad in ["", "-h", "http://h/", "a b", "h/x"] {
+            assert_eq!(time_source(bad), None, "{bad}");
         }
     }
 

@@ -2,12 +2,13 @@
 //! cannot is a fault; the others always come to an [`After`].
 
 pub mod exec;
+mod fetch;
 pub mod last;
 pub mod root;
 pub mod shell;
 mod switch_root;
 
-use crate::config::types::{Action, RootSource, Workload, WorkloadMode};
+use crate::config::types::{Action, Config, RootSource, Workload, WorkloadMode};
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
@@ -56,8 +57,11 @@ impl fmt::Display for Plan {
 
 impl fmt::Display for RootSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let image = self.image.as_ref().map_or_else(String::new, |image| format!(":{image}"));
-        write!(f, "{}{image}", self.place.text())
+        match self {
+            Self::Disk { place, image: Some(image) } => write!(f, "{}:{image}", place.text()),
+            Self::Disk { place, image: None } => f.write_str(&place.text()),
+            Self::Remote(remote) => f.write_str(&remote.url),
+        }
     }
 }
 
@@ -113,10 +117,10 @@ impl Fallback {
 ///
 /// # Errors
 /// [`Fault::HandOff`] when the machine could not be handed over.
-pub fn go(m: &mut Machine, plan: Plan, workload: &Workload, variables: &[Variable]) -> Result<After, Fault> {
+pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) -> Result<After, Fault> {
     match plan {
-        Plan::Exec(words) => exec::supervise(m, &words, workload.on_exit, variables, Terminal::Plain),
-        Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, variables)),
+        Plan::Exec(words) => exec::supervise(m, &words, config.workload.on_exit, variables, Terminal::Plain),
+        Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, &config.network, variables)),
         Plan::Shell => Ok(shell::run(m)),
         Plan::After(after) => Ok(after),
         Plan::NoWorkload => Ok(After::Hold),

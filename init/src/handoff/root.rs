@@ -24,18 +24,31 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 /// A line naming the step and what went wrong. What was mounted until then stays: nobody goes on
 /// with it.
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
-    let Found { device, kind } = find_waiting(&source.place, WAIT).map_err(|e| e.to_string())?;
-    let (device, kind) = match &source.image {
-        None => (device, kind),
+    let RootSource::Disk { place, image } = source else { return Err("is on no disk".to_owned()) };
+    let Found { device, kind } = find_waiting(place, WAIT).map_err(|e| e.to_string())?;
+    match image {
+        None => lay(&device, kind, target),
         Some(image) => {
             attach(&device, kind, MEDIUM, Flags::RDONLY)?;
-            loop_device(&format!("{MEDIUM}{image}"))?
+            mount_image(&format!("{MEDIUM}{image}"), target)
         }
-    };
-    if !kind.is_read_only() {
-        return attach(&device, kind, &target.to_string_lossy(), Flags::empty());
     }
-    attach(&device, kind, LOWER, Flags::RDONLY)?;
+}
+
+/// Mounts an image file at `target`.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_image(image: &str, target: &Path) -> Result<(), String> {
+    let (device, kind) = loop_device(image)?;
+    lay(&device, kind, target)
+}
+
+fn lay(device: &str, kind: Kind, target: &Path) -> Result<(), String> {
+    if !kind.is_read_only() {
+        return attach(device, kind, &target.to_string_lossy(), Flags::empty());
+    }
+    attach(device, kind, LOWER, Flags::RDONLY)?;
     folder(MEMORY)?;
     files::mount("tmpfs", Path::new(MEMORY), "tmpfs", Flags::empty(), "mode=0755")
         .map_err(|e| format!("tmpfs: {e}"))?;

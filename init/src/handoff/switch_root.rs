@@ -2,7 +2,7 @@
 //! be found wrong is found before the point of no return.
 
 use crate::child::{ENVIRONMENT, End};
-use crate::config::types::RootSource;
+use crate::config::types::{Network, RootSource};
 use crate::console::kernel_log::{self, Shown};
 use crate::environment::{self, P2P_OFF, Variable};
 use crate::fault::Fault;
@@ -20,6 +20,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::exec::terminal;
+use super::fetch::fetch;
 
 /// What is moved along.
 const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
@@ -28,8 +29,14 @@ const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
 const INITS: [&str; 3] = ["/sbin/init", "/usr/lib/systemd/systemd", "/init"];
 
 /// Switches; returns only the fault that kept it from doing so.
-pub(super) fn switch(m: &mut Machine, root: &RootSource, exec: &[String], variables: &[Variable]) -> Fault {
-    match prepare(m, root, exec, variables) {
+pub(super) fn switch(
+    m: &mut Machine,
+    root: &RootSource,
+    exec: &[String],
+    network: &Network,
+    variables: &[Variable],
+) -> Fault {
+    match prepare(m, root, exec, network, variables) {
         Ok(words) => {
             info!("switch    {} becomes process 1 of {root}", words.join(" "));
             m.console.drain(crate::child::GRACE);
@@ -42,15 +49,23 @@ pub(super) fn switch(m: &mut Machine, root: &RootSource, exec: &[String], variab
     }
 }
 
-/// All that can be undone: mounts the root, looks for its init, writes nccl.conf.
+/// All that can be undone: fetches the root if a server has it, mounts it, looks for its init, writes nccl.conf.
 fn prepare(
-    m: &Machine,
+    m: &mut Machine,
     root: &RootSource,
     exec: &[String],
+    network: &Network,
     variables: &[Variable],
 ) -> Result<Vec<String>, Fault> {
     let failed = |why: String| Fault::HandOff(format!("workload.root {root}: {why}"));
-    let done = m.run(&helper::mount_root(&root.to_string()), &mut |_, _| false, |_| true)?;
+    let mount = match root {
+        RootSource::Disk { .. } => helper::mount_root(&root.to_string()),
+        RootSource::Remote(remote) => {
+            fetch(m, remote, network)?.map_err(failed)?;
+            helper::mount_image(paths::FETCHED_ROOT)
+        }
+    };
+    let done = m.run(&mount, &mut |_, _| false, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         return Err(failed(done.reason()));
     }

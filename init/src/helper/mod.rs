@@ -6,13 +6,16 @@ mod driver;
 mod identity;
 mod network;
 mod pstore;
+mod remote;
 mod secure_boot;
 
+pub use remote::{ask_time, fetch, fetch_root};
+
 use crate::child::Spec;
-use crate::config::remote::Remote;
 use crate::config::types::{Card, Driver, Network, Place, Report, Validator};
 use crate::config::values;
 use crate::console::screen;
+use crate::handoff::root;
 use crate::paths;
 use crate::sys::files;
 use std::io::{self, Write};
@@ -93,14 +96,6 @@ pub fn publish(config: &Network, report: &Report, what: &Published<'_>) -> Spec 
     Spec::new(paths::VALIDATOR, &words, report.timeout + Duration::from_secs(10))
 }
 
-/// Fetches a file whose checksum is known.
-#[must_use]
-pub fn fetch(remote: &Remote, to: &str, config: &Network) -> Spec {
-    let mut words = vec!["fetch", &remote.url, "--sha256", &remote.sha256, "--output", to];
-    words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
-    Spec::new(paths::VALIDATOR, &words, Duration::from_secs(40))
-}
-
 /// Leaves last words in the firmware's store.
 #[must_use]
 pub fn keep_fault(lines: &[String]) -> Spec {
@@ -130,6 +125,12 @@ pub fn identify() -> Spec {
 #[must_use]
 pub fn mount_root(text: &str) -> Spec {
     helper("mount-root", &[text, paths::NEW_ROOT], DISK + Duration::from_secs(10))
+}
+
+/// Mounts a new root from an image file.
+#[must_use]
+pub fn mount_image(file: &str) -> Spec {
+    helper("mount-image", &[file, paths::NEW_ROOT], DISK)
 }
 
 /// Frees the firmware's framebuffers.
@@ -179,11 +180,13 @@ pub fn set_address(name: &str, address: &str, gateway: Option<IpAddr>, deadline:
     helper("set-address", &[name, address, &gateway], deadline)
 }
 
-/// Asks for an address by DHCP, every two seconds until the time is up.
+/// Asks for an address by DHCP, every two seconds until the time is up; and who knows the time, if `time`.
 #[must_use]
-pub fn ask_for_lease(name: &str, within: Duration) -> Spec {
+pub fn ask_for_lease(name: &str, within: Duration, time: bool) -> Spec {
     let tries = (within.as_secs() / 2).max(1).to_string();
-    let args = ["udhcpc", "-i", name, "-n", "-q", "-f", "-t", &tries, "-T", "2", "-s", paths::DHCP_SCRIPT];
+    let mut args = vec!["udhcpc", "-i", name, "-n", "-q", "-f", "-t", &tries, "-T", "2"];
+    args.extend(["-s", paths::DHCP_SCRIPT]);
+    args.extend(time.then_some(["-O", "ntpsrv"]).into_iter().flatten());
     Spec::new(paths::BUSYBOX, &args, within + Duration::from_secs(3))
 }
 
@@ -222,6 +225,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
             Ok(FINE)
         }
         ("mount-root", [root, target]) => mount_root_here(root, target),
+        ("mount-image", [file, target]) => done(root::mount_image(file, Path::new(target))),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
         ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
         ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
@@ -250,7 +254,7 @@ fn say(line: &str) {
 
 fn mount_root_here(root: &str, target: &str) -> Result<i32, String> {
     let source = values::root_source(root).ok_or_else(|| format!("{root}: no root"))?;
-    done(crate::handoff::root::mount(&source, Path::new(target)))
+    done(root::mount(&source, Path::new(target)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The stages of the boot, one file each. Each returns a typed value whose `Display` is what the
 //! stage did; their order stands in `main.rs`.
 
+mod clock;
 pub mod config;
 pub mod decide;
 pub mod driver;

@@ -3,7 +3,7 @@
 //! Children do the work: a wedged card's driver can hold the lock that every change of a link needs.
 
 use crate::child::{End, Stream};
-use crate::config::types::{Network, NetworkMode};
+use crate::config::types::{Network, NetworkMode, TimeSource};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
@@ -12,6 +12,8 @@ use crate::sys::machine;
 use crate::write::write_atomically;
 use std::fmt;
 use std::path::Path;
+
+use super::clock;
 
 /// What became of the network.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
     Ok(Connected { hostname, said })
 }
 
-/// Connects once a boot: what came of it, as it was told the first time.
+/// Connects once a boot, and sets the clock if the network is to do that: what came of it, as it was told the first time.
 ///
 /// # Errors
 /// Only an interruption.
@@ -59,6 +61,9 @@ pub fn reach(m: &mut Machine, config: &Network) -> Result<Result<String, String>
         Ok(()) => Ok(said),
         Err(e) => Err(format!("{}: {e}", paths::RESOLV_CONF)),
     });
+    if told.is_ok() {
+        clock::set(m, config)?;
+    }
     Ok(m.network.insert(told).clone())
 }
 
@@ -81,7 +86,10 @@ fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Faul
             let address = format!("{address}/{prefix}");
             (helper::set_address(&name, &address, *gateway, left), address)
         }
-        NetworkMode::Dhcp | NetworkMode::None => (helper::ask_for_lease(&name, left), "by DHCP".to_owned()),
+        NetworkMode::Dhcp | NetworkMode::None => {
+            let time = config.time.contains(&TimeSource::Dhcp);
+            (helper::ask_for_lease(&name, left, time), "by DHCP".to_owned())
+        }
     };
     let done = m.run(&spec, &mut |_, _| false, |_| true)?;
     Ok(match (done.end, &config.mode) {

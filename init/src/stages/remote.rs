@@ -68,8 +68,7 @@ fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<R
     let path = format!("{}/{name}", paths::REMOTE_CONFIG_D);
     let done = m.run(&helper::fetch(remote, &path, config), &mut |_, _| false, |_| true)?;
     if done.end != End::Exited(0) {
-        let why = done.reason();
-        return Ok(Err(why.strip_prefix("firstlight: ").map_or_else(|| why.clone(), str::to_owned)));
+        return Ok(Err(done.reason_after("firstlight: ")));
     }
     let text = read_at_most(Path::new(&path), LARGEST).map_err(|e| format!("{path}: {e}"));
     let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: no UTF-8")));

@@ -4,8 +4,6 @@ use crate::http;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
-use super::Place;
-
 /// `publish`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct Publish {
@@ -45,7 +43,7 @@ pub struct Fetch {
     pub sha256: String,
     /// Where to
     #[arg(short, long, value_name = "FILE")]
-    pub output: Place,
+    pub output: PathBuf,
     /// No file is taken that has more bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub largest: u64,
@@ -55,6 +53,20 @@ pub struct Fetch {
     /// Certificates (PEM) that alone may vouch for an https server
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// Say how far it is, every so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub progress: Option<u64>,
+}
+
+/// `time`
+#[derive(Debug, Clone, PartialEq, ClapArgs)]
+pub struct Time {
+    /// NTP servers, asked at the same time: HOST or HOST:PORT
+    #[arg(required = true, value_name = "SERVER")]
+    pub servers: Vec<String>,
+    /// Seconds for all of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
+    pub timeout: u64,
 }
 
 fn address(word: &str) -> Result<String, String> {

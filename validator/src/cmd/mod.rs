@@ -2,6 +2,7 @@
 //! with an exit status.
 
 mod fabric;
+mod fetch;
 mod image;
 mod nccl;
 mod nvlinks;
@@ -9,6 +10,7 @@ mod output;
 mod p2p;
 mod publish;
 mod report;
+mod time;
 mod validate;
 
 use crate::args::{Args, Command};
@@ -101,7 +103,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),
         Command::Publish(asked) => publish::run(asked),
-        Command::Fetch(asked) => publish::fetch(&asked),
+        Command::Fetch(asked) => fetch::fetch(&asked),
+        Command::Time(asked) => time::run(&asked),
         Command::Worker => {
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)

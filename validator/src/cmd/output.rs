@@ -6,7 +6,7 @@ use crate::render::json;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A result could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -56,19 +56,60 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
         return fs::OpenOptions::new().write(true).open(path)?.write_all(bytes);
     }
-    let mut name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    let whole = || {
-        let mut file = File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    whole().inspect_err(|_| {
-        // What is left of a file that did not fit is in nobody's way when it cannot be removed either.
-        let _ = fs::remove_file(&beside);
-    })
+    let mut beside = Beside::create(path)?;
+    beside.write_all(bytes)?;
+    beside.replace()
+}
+
+/// A file that takes another one's place once it is whole. Dropped before that, it is gone.
+pub(super) struct Beside<'a> {
+    file: File,
+    name: PathBuf,
+    path: &'a Path,
+    whole: bool,
+}
+
+impl<'a> Beside<'a> {
+    /// Creates it.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(super) fn create(path: &'a Path) -> io::Result<Self> {
+        let mut name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
+        name.push(".new");
+        let name = path.with_file_name(name);
+        Ok(Self { file: File::create(&name)?, name, path, whole: false })
+    }
+
+    /// Puts it in the other one's place.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(super) fn replace(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        fs::rename(&self.name, self.path)?;
+        self.whole = true;
+        Ok(())
+    }
+}
+
+impl Write for Beside<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        if !self.whole {
+            // What is left of a file that did not fit is in nobody's way when it cannot be removed either.
+            let _ = fs::remove_file(&self.name);
+        }
+    }
 }
 
 #[cfg(test)]

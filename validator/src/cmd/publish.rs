@@ -1,11 +1,10 @@
-//! Commands that deal with servers and disks: `publish` keeps a finished report, `fetch` gets a file
-//! whose checksum is known.
+//! `publish`: keeps a finished report on a partition, at a URL, or both.
 
-use super::output::{to_stdout, write};
+use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE};
-use crate::args::{Fetch, Publish};
-use crate::http::{self, Authorities};
-use crate::publish::{AtUrl, Finished, LARGEST, digest, publish};
+use crate::args::Publish;
+use crate::http::Authorities;
+use crate::publish::{AtUrl, Finished, LARGEST, publish};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
@@ -36,26 +35,8 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     Ok(if all { FINE } else { FAILING })
 }
 
-/// Gets a file and writes it only if it is the one that was meant.
-pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
-    let here = |why: String| CommandError::Undone(format!("{}: {why}", asked.url));
-    let authorities = authorities(asked.ca.as_deref())?;
-    let within = Duration::from_secs(asked.timeout);
-    let (status, bytes) =
-        http::get(&asked.url, asked.largest, &authorities, within).map_err(|e| here(e.to_string()))?;
-    if status != 200 {
-        return Err(here(format!("answered {}", http::status_text(status))));
-    }
-    let found = digest(&bytes);
-    if !found.eq_ignore_ascii_case(&asked.sha256) {
-        return Err(here(format!("sha256 is {found}, expected {}", asked.sha256)));
-    }
-    let text = String::from_utf8(bytes).map_err(|_| here("no UTF-8".to_owned()))?;
-    write(&asked.output, &text)?;
-    Ok(FINE)
-}
-
-fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
+/// Who may vouch for an https server: those in `file`, if it is given.
+pub(super) fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
     let Some(path) = file else { return Ok(Authorities::default()) };
     let name = path.display().to_string();
     let pem = fs::read(path).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;

@@ -6,7 +6,7 @@ mod partition;
 mod send;
 mod shelf;
 
-pub use finished::{Finished, LARGEST, digest};
+pub use finished::{Finished, LARGEST, digest, hex};
 
 use crate::http::{self, Authorities, HttpError};
 use send::{Letter, Line, Sent};

@@ -28,6 +28,12 @@ mod ranks;
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
 mod receiver;
 #[cfg(test)]
+mod time;
+#[cfg(test)]
+#[path = "../../../tests/src/time_server.rs"]
+#[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
+mod time_server;
+#[cfg(test)]
 mod verdicts;
 #[cfg(test)]
 mod workers;

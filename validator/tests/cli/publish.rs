@@ -194,12 +194,49 @@ fn a_fetched_file_is_written_only_if_its_checksum_is_the_one_that_was_named() {
         let url = server.url("127.0.0.1", path);
         run(&["fetch", &url, "--sha256", sum, "-o", &to])
     };
+    let names_before = names(place.path(""));
     let wrong = fetch("/a.toml", &"0".repeat(64));
     assert_eq!((wrong.status, wrong.err.lines().count()), (2, 1));
     assert!(wrong.err.contains(&format!("sha256 is {sum}, expected 0000")), "{}", wrong.err);
+    assert_eq!(names(place.path("")), names_before, "a wrong file is left behind");
     assert!(fetch("/b.toml", &sum).err.contains("/b.toml: answered 404 Not Found"));
     assert!(!Path::new(&to).exists());
     let done = fetch("/a.toml", &sum.to_uppercase());
-    assert_eq!(done.status, 0, "{}", done.err);
+    assert_eq!((done.status, done.out.as_str()), (0, ""), "{}", done.err);
     assert_eq!(fs::read_to_string(&to).unwrap(), text);
+}
+
+#[test]
+fn a_file_that_is_too_large_or_does_not_come_leaves_nothing_behind() {
+    let place = Place::new();
+    let server = Receiver::start(|_, request| match request.line.contains("/silent") {
+        true => Answer::Silence,
+        false => Answer::Status(200, vec![b'x'; 2 << 20]),
+    });
+    let fetch = |path: &str, words: &[&str]| {
+        let (url, sum, to) = (server.url("127.0.0.1", path), "0".repeat(64), place.path("got"));
+        let mut all = vec!["fetch", &url, "--sha256", &sum, "-o", &to];
+        all.extend(words);
+        run(&all)
+    };
+    let before = names(place.path(""));
+    let large = fetch("/large", &[]);
+    assert_eq!((large.status, large.err.lines().count()), (2, 1), "{}", large.err);
+    assert!(large.err.ends_with("/large: larger than 1 MiB\n"), "{}", large.err);
+    let silent = fetch("/silent", &["--timeout", "1"]);
+    assert_eq!((silent.status, silent.err.lines().count()), (2, 1), "{}", silent.err);
+    assert!(silent.err.contains("/silent: "), "{}", silent.err);
+    assert_eq!(names(place.path("")), before);
+}
+
+#[test]
+fn who_waits_for_a_large_file_is_told_how_far_it_is() {
+    let (place, body) = (Place::new(), vec![b'x'; 3 << 20]);
+    fs::write(place.path("want"), &body).unwrap();
+    let server = Receiver::start(move |_, _| Answer::Status(200, body.clone()));
+    let (url, sum, to) = (server.url("127.0.0.1", "/f"), sha256(&place.path("want")), place.path("got"));
+    let words = ["fetch", &url, "--sha256", &sum, "-o", &to, "--largest", "3145728", "--progress", "0"];
+    let done = run(&words);
+    assert_eq!((done.status, done.out.lines().last()), (0, Some("3 of 3 MiB")), "{}", done.err);
+    assert!(done.out.lines().any(|line| line == "1 of 3 MiB"), "{}", done.out);
 }

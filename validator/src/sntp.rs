@@ -1,0 +1,160 @@
+//! The one door to NTP: asks servers once what time it is, and believes none that cannot be right. Whose clock
+//! is set by that, and whether, is for the caller.
+
+use rsntp::{Config, SntpClient, SynchronizationError, SynchronizationResult};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Where NTP servers listen.
+const PORT: u16 = 123;
+/// No server's clock is before 2026-01-01, when this was written, or after 2100-01-01: one that is was never set.
+const PLAUSIBLE: std::ops::Range<u64> = 1_767_225_600..4_102_444_800;
+
+/// By how much this machine's clock must be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Whether the clock is behind.
+    pub forward: bool,
+    /// How much.
+    pub by: Duration,
+}
+
+impl fmt::Display for Move {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.forward { '+' } else { '-' };
+        write!(f, "{sign}{}.{:06}", self.by.as_secs(), self.by.subsec_micros())
+    }
+}
+
+/// Asks all servers at the same time; the first one that is believed, and what it says.
+///
+/// # Errors
+/// What became of each server, in one line.
+pub fn ask(servers: &[String], within: Duration) -> Result<(String, Move), String> {
+    let until = Instant::now() + within;
+    let (sender, answers) = channel();
+    for server in servers {
+        let (sender, server) = (sender.clone(), server.clone());
+        // Names can take longer to look up than there is time: that thread ends with the process.
+        thread::spawn(move || {
+            let answer = exchange(&server, within);
+            // Another one was faster, or the time was up.
+            let _gone = sender.send((server, answer));
+        });
+    }
+    drop(sender);
+    let mut wrong: Vec<(String, String)> = Vec::new();
+    while let Ok((server, answer)) = answers.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match answer {
+            Ok(by) => return Ok((server, by)),
+            Err(why) => wrong.push((server, why)),
+        }
+    }
+    let line = |server: &String| {
+        let why = wrong.iter().find(|(other, _)| other == server).map(|(_, why)| why.clone());
+        format!("{server}: {}", why.unwrap_or_else(|| silent(within)))
+    };
+    Err(servers.iter().map(line).collect::<Vec<_>>().join("; "))
+}
+
+fn silent(within: Duration) -> String {
+    format!("no answer within {} s", within.as_secs())
+}
+
+/// One question and its answer.
+fn exchange(server: &str, within: Duration) -> Result<Move, String> {
+    let address = resolve(server).map_err(|e| e.to_string())?;
+    let own = match address {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let client = SntpClient::with_config(Config::default().bind_address(own).timeout(within));
+    let answer = client.synchronize(address).map_err(|e| words(&e, within))?;
+    judge(&answer, SystemTime::now(), within)
+}
+
+/// The first address that `HOST` or `HOST:PORT` has.
+fn resolve(server: &str) -> io::Result<SocketAddr> {
+    let bare = server.trim_start_matches('[').trim_end_matches(']');
+    let found = match server.rsplit_once(':') {
+        Some((host, _)) if !host.contains(':') || host.ends_with(']') => server.to_socket_addrs(),
+        _ => (bare, PORT).to_socket_addrs(),
+    };
+    found?.next().ok_or_else(|| ErrorKind::NotFound.into())
+}
+
+fn words(error: &SynchronizationError, within: Duration) -> String {
+    match error {
+        SynchronizationError::IOError(e) if e.kind() == ErrorKind::WouldBlock => silent(within),
+        SynchronizationError::IOError(e) => e.to_string(),
+        SynchronizationError::ProtocolError(e) => e.to_string(),
+    }
+}
+
+/// What rsntp has let pass: stratum 1 to 15, a leap indicator without alarm, an answer to our question.
+fn judge(answer: &SynchronizationResult, now: SystemTime, within: Duration) -> Result<Move, String> {
+    plausible(answer.clock_offset().as_secs_f64(), answer.round_trip_delay().as_secs_f64(), now, within)
+}
+
+fn plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) -> Result<Move, String> {
+    // Half of it is how wrong the answer may be. Two clocks that tick a little differently make it negative.
+    if !(-0.1..=within.as_secs_f64()).contains(&round_trip) {
+        return Err(format!("says that its answer took {round_trip:.3} s"));
+    }
+    let by = Duration::try_from_secs_f64(offset.abs()).map_err(|_| "gives no time".to_owned())?;
+    let forward = offset >= 0.0;
+    let then = if forward { now.checked_add(by) } else { now.checked_sub(by) };
+    let seconds = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok()).map(|d| d.as_secs());
+    match seconds {
+        Some(seconds) if PLAUSIBLE.contains(&seconds) => Ok(Move { forward, by }),
+        _ => Err("its clock is wrong: before 2026 or after 2099".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_secs(4);
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_clock_that_starts_in_1970_is_moved_to_today() {
+        let moved = plausible(1_800_000_000.5, 0.01, at(10), WITHIN).unwrap();
+        assert_eq!(moved.to_string(), "+1800000000.500000");
+        let back = plausible(-3600.25, 0.01, at(1_800_000_000), WITHIN).unwrap();
+        assert_eq!(back.to_string(), "-3600.250000");
+    }
+
+    #[test]
+    fn a_server_that_was_never_set_or_answers_in_no_time_is_not_believed() {
+        for (offset, round_trip) in
+            [(-1_800_000_000.0, 0.0), (3e9, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, 4.5)]
+        {
+            assert!(
+                plausible(offset, round_trip, at(1_800_000_000), WITHIN).is_err(),
+                "{offset} {round_trip}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_server_is_an_address_with_or_without_a_port() {
+        for (server, address) in [
+            ("127.0.0.1", "127.0.0.1:123"),
+            ("127.0.0.1:9", "127.0.0.1:9"),
+            ("::1", "[::1]:123"),
+            ("[::1]", "[::1]:123"),
+            ("[::1]:9", "[::1]:9"),
+        ] {
+            assert_eq!(resolve(server).unwrap(), address.parse().unwrap(), "{server}");
+        }
+    }
+}
