@@ -99,7 +99,9 @@ fn signed_media_have_the_same_layout_and_hold_the_signed_files() {
         assert!(signed.get(SYSTEM, path).unwrap() == efi(name), "{path}");
     }
     let cd = Stick::copy(&SIGNED.folder().join("firstlight.iso"), dir.path()).unwrap();
-    for (path, name) in [("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"), ("EFI/Linux/firstlight.efi", "firstlight.efi")] {
+    for (path, name) in
+        [("EFI/BOOT/BOOTX64.EFI", "BOOTX64.EFI"), ("EFI/Linux/firstlight.efi", "firstlight.efi")]
+    {
         assert!(cd.get(CD_SYSTEM, path).unwrap() == efi(name), "{path} of the CD");
     }
     let (pxe, here) = (SIGNED.folder().join("pxe"), files(&Image::shipped().pxe().unwrap()));
