@@ -3,7 +3,7 @@
 use super::Device;
 use super::seat::Seat;
 use super::speech::{Fault, Open, Opened};
-use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Nccl, UniqueId, enqueue};
+use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
 
 /// Dropped, communicators go first and contexts last.
 #[derive(Debug)]
@@ -60,13 +60,23 @@ impl Team {
         Ok(())
     }
 
-    /// Enqueues one call of every rank here.
-    pub(super) fn enqueue(&self, call: impl Fn(&Seat) -> Result<Call, GpuError>) -> Result<(), Fault> {
+    /// One call of every rank here, ready to be queued.
+    pub(super) fn group(&self, call: impl Fn(&Seat) -> Result<Call, GpuError>) -> Result<Group<'_>, Fault> {
         let ranks = self.comms.iter().zip(&self.seats);
         let calls = ranks.map(|(comm, seat)| Ok((comm, &seat.stream, call(seat)?)));
-        let calls = calls.collect::<Result<Vec<_>, GpuError>>()?;
+        let group = calls.collect::<Result<Vec<_>, GpuError>>().and_then(|calls| Group::new(&calls));
+        group.map_err(|error| self.fault(&error))
+    }
+
+    /// Queues it.
+    pub(super) fn enqueue(&self, group: &Group<'_>) -> Result<(), Fault> {
+        group.enqueue().map_err(|error| self.fault(&error))
+    }
+
+    /// An error of all ranks here, which is one rank's where there is no other.
+    fn fault(&self, error: &GpuError) -> Fault {
         let only = if let [seat] = self.seats.as_slice() { Some(seat.rank) } else { None };
-        enqueue(&calls).map_err(|error| Fault::of(only, &error))
+        Fault::of(only, error)
     }
 
     /// Ends the communicator by force. NCCL may never return from that.

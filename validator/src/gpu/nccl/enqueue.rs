@@ -31,35 +31,53 @@ pub struct Call {
     pub root: usize,
 }
 
-/// Queues one collective's parts, one for each communicator of this process, each on a stream of the
-/// communicator's GPU.
-///
-/// # Errors
-/// A buffer that is too small, before anything is queued; NCCL's. After an error of NCCL's the communicators
-/// are good for `Comm::abort` only.
-pub fn enqueue(calls: &[(&Comm, &Stream, Call)]) -> Result<(), GpuError> {
-    let api = api()?;
-    let parts = calls.iter().map(Part::new).collect::<Result<Vec<_>, _>>()?;
-    let Some(first) = parts.first() else { return Ok(()) };
-    // SAFETY: it takes nothing and only counts.
-    let code = unsafe { (api.group_start)() };
-    api.check("ncclGroupStart", code, || first.text())?;
-    let queued = parts.iter().try_for_each(|part| part.queue(api));
-    // An open group would keep back whatever is called next, so it ends also after an error.
-    // SAFETY: it takes nothing; the group was started above.
-    let code = unsafe { (api.group_end)() };
-    forget_current();
-    let done = queued.and(api.check("ncclGroupEnd", code, || first.text()));
-    if done.is_err() {
-        calls.iter().for_each(|(comm, ..)| comm.give_up());
+/// One collective's parts, one for each communicator of this process, ready to be queued as often as wanted:
+/// what firstlight has to work out is done, so that between two calls only NCCL's own time passes.
+pub struct Group<'a> {
+    api: &'static Api,
+    parts: Vec<Part<'a>>,
+}
+
+impl<'a> Group<'a> {
+    /// The calls, each on a stream of its communicator's GPU.
+    ///
+    /// # Errors
+    /// NCCL is missing; a buffer that is too small.
+    pub fn new(calls: &[(&'a Comm, &'a Stream, Call)]) -> Result<Self, GpuError> {
+        let parts = calls.iter().map(Part::new).collect::<Result<_, _>>()?;
+        Ok(Self { api: api()?, parts })
     }
-    done
+
+    /// Queues them.
+    ///
+    /// # Errors
+    /// NCCL's. The communicators are then good for `Comm::abort` only.
+    pub fn enqueue(&self) -> Result<(), GpuError> {
+        let Self { api, parts } = self;
+        let Some(first) = parts.first() else { return Ok(()) };
+        // NCCL comes back to the GPU that it finds, and where it finds none it would make a context on GPU 0.
+        first.stream.handle()?;
+        // SAFETY: it takes nothing and only counts.
+        let code = unsafe { (api.group_start)() };
+        api.check("ncclGroupStart", code, || first.text())?;
+        let queued = parts.iter().try_for_each(|part| part.queue(api));
+        // An open group would keep back whatever is called next, so it ends also after an error.
+        // SAFETY: it takes nothing; the group was started above.
+        let code = unsafe { (api.group_end)() };
+        forget_current();
+        let done = queued.and(api.check("ncclGroupEnd", code, || first.text()));
+        if done.is_err() {
+            parts.iter().for_each(|part| part.comm.give_up());
+        }
+        done
+    }
 }
 
 /// One rank's part, with all that can be refused already checked.
 struct Part<'a> {
     comm: &'a Comm,
-    stream: CUstream,
+    stream: &'a Stream,
+    handle: CUstream,
     call: Call,
     steps: Vec<Step>,
     count: usize,
@@ -67,14 +85,13 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new((comm, stream, call): &(&'a Comm, &Stream, Call)) -> Result<Self, GpuError> {
+    fn new((comm, stream, call): &(&'a Comm, &'a Stream, Call)) -> Result<Self, GpuError> {
         let count = usize::try_from(call.count)
             .map_err(|_| GpuError::Nonsense(format!("{} elements do not fit this machine", call.count)))?;
         Ok(Self {
             comm,
-            // This makes the stream's context current too: NCCL comes back to the GPU that it finds, and
-            // where it finds none it would make a context on GPU 0.
-            stream: stream.handle()?,
+            stream,
+            handle: stream.handle()?,
             call: *call,
             steps: steps(call, comm.rank(), comm.ranks())?,
             count,
@@ -92,7 +109,7 @@ impl<'a> Part<'a> {
     /// One call, and what it returned.
     fn call(&self, api: &Api, step: Step) -> Result<(&'static str, c_int), GpuError> {
         let (count, data, op) = (self.count, self.call.data.code(), self.call.op.code());
-        let (comm, stream, root) = (self.comm.handle, self.stream, self.root);
+        let (comm, stream, root) = (self.comm.handle, self.handle, self.root);
         Ok(match step {
             Step::AllReduce(from, to) => {
                 let (from, to) = (source(from)?, place(to)?);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 pub use comm::Comm;
-pub use enqueue::{Call, enqueue};
+pub use enqueue::{Call, Group};
 pub use stdio::log_at_once;
 
 /// Bytes of a communicator's name (`NCCL_UNIQUE_ID_BYTES`).
