@@ -103,6 +103,11 @@ bench-build runs="3": media
 bench-media runs="3": media
     cargo run --release --locked -p firstlight-tests --bin bench-media -- {{runs}}
 
+# Which image layout: bytes, seconds and memory of one initrd against a small UKI with the driver beside it.
+[group('measure')]
+bench-layout runs="3": image
+    cargo run --release --locked -p firstlight-tests --bin bench-layout -- {{runs}}
+
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]
 hardware *words: binaries

@@ -1,0 +1,178 @@
+//! The layouts that are compared, and making them: the shipped image taken apart and put together in other ways,
+//! each with the measuring script in the place of init.
+
+use harness::fat::Fat;
+use harness::serve::Served;
+use harness::{Image, Medium, Overlay, driver_image, workspace};
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// One way to put the driver's files before the kernel.
+#[derive(Debug)]
+pub struct Layout {
+    /// What people call it.
+    pub name: &'static str,
+    /// The driver image; its ending is the file system's name.
+    pub file: &'static str,
+    /// The image's place is in the initrd, which the firmware loads; else on the medium beside the UKI.
+    pub inside: bool,
+}
+
+/// The driver image as it ships.
+const SHIPPED: &str = "driver.squashfs";
+
+/// The same files in squashfs, each block compressed by itself.
+const BLOCKS: &str = "zstd.squashfs";
+
+/// The first one ships, and is what the others are compared with.
+pub const LAYOUTS: [Layout; 5] = [
+    Layout { name: "A, one initrd: squashfs, compressed as one", file: SHIPPED, inside: true },
+    Layout { name: "A', one initrd: squashfs, zstd", file: BLOCKS, inside: true },
+    Layout { name: "B, small UKI and erofs, zstd", file: "zstd.erofs", inside: false },
+    Layout { name: "B, small UKI and erofs, lz4hc", file: "lz4hc.erofs", inside: false },
+    Layout { name: "B, small UKI and squashfs, zstd", file: BLOCKS, inside: false },
+];
+
+/// What the machine boots from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A USB stick: a driver image beside the UKI is mounted where it lies.
+    Stick,
+    /// A web server: a driver image beside the UKI is fetched into memory by the booted system.
+    Http,
+}
+
+impl Origin {
+    /// For the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stick => "USB",
+            Self::Http => "HTTP",
+        }
+    }
+}
+
+/// A layout on a medium.
+#[derive(Debug)]
+pub struct Ready {
+    /// To boot from.
+    pub medium: Medium,
+    /// Kernel words that tell the measuring script where the driver image is.
+    pub words: String,
+    /// What the firmware loads.
+    pub firmware_bytes: u64,
+    /// That and what lies beside it.
+    pub all_bytes: u64,
+}
+
+/// All parts of all layouts, in a folder that is served; gone when dropped.
+#[derive(Debug)]
+pub struct Parts {
+    dir: TempDir,
+    served: Served,
+}
+
+impl Parts {
+    /// Takes the shipped image apart and packs its driver in the other ways.
+    pub fn make() -> Result<Self, Box<dyn Error>> {
+        let dir = tempfile::tempdir()?;
+        let path = |name: &str| dir.path().join(name);
+        let image = Image::shipped();
+        fs::copy(image.kernel()?, path("vmlinuz"))?;
+        let initrd = fs::read(image.initrd()?)?;
+        fs::write(path("system"), system(&image, &initrd)?)?;
+        fs::write(path("whole"), initrd)?;
+        fs::write(path(SHIPPED), image.file(driver_image::PATH)?.data)?;
+        fs::write(path("script"), Overlay::new().program("layout/init", include_str!("guest.sh")).cpio())?;
+        fs::write(path("pack.sh"), include_str!("pack.sh"))?;
+        eprintln!("packing the driver's files in three ways (some minutes)");
+        in_tools(dir.path(), &["sh", "pack.sh"])?;
+
+        let inside = fs::read(path(BLOCKS))?;
+        let inside = Overlay::new().file(&format!("usr/lib/firstlight/{BLOCKS}"), inside);
+        fs::write(path("inside"), inside.cpio())?;
+        let words = format!("--cmdline={} rdinit=/layout/init", image.words()?);
+        for (uki, initrds) in UKIS {
+            let output = format!("--output={uki}");
+            let mut command = vec!["ukify", "build", STUB, "--linux=vmlinuz", &words, &output];
+            command.extend(initrds);
+            in_tools(dir.path(), &command)?;
+        }
+        let served = Served::folder(dir.path())?;
+        Ok(Self { dir, served })
+    }
+
+    /// Puts a layout on a medium.
+    pub fn ready(&self, layout: &Layout, from: Origin) -> Result<Ready, Box<dyn Error>> {
+        let uki = match (layout.inside, layout.file) {
+            (true, SHIPPED) => "shipped.efi",
+            (true, _) => "inside.efi",
+            (false, _) => "small.efi",
+        };
+        let bytes = |name: &str| fs::metadata(self.path(name)).map(|about| about.len());
+        let beside = (!layout.inside).then_some(layout.file);
+        let firmware_bytes = bytes(uki)?;
+        let all_bytes = firmware_bytes + beside.map_or(Ok(0), bytes)?;
+        let (medium, place) = match from {
+            Origin::Stick => (Medium::Stick(self.stick(uki, beside, all_bytes)?), "stick".to_owned()),
+            Origin::Http => (Medium::UefiHttp(self.served.url(uki)), self.served.url(layout.file)),
+        };
+        let place = if layout.inside { "initrd" } else { &place };
+        let words = format!("layout.from={place} layout.file={}", layout.file);
+        Ok(Ready { medium, words, firmware_bytes, all_bytes })
+    }
+
+    /// One FAT file system without a partition table, with what is named and a twentieth more room.
+    fn stick(&self, uki: &str, beside: Option<&str>, bytes: u64) -> Result<PathBuf, Box<dyn Error>> {
+        let dir = self.path(&format!("stick-{uki}-{}", beside.unwrap_or("alone")));
+        fs::create_dir(&dir)?;
+        let fat = Fat::new(&dir, u32::try_from(bytes * 21 / 20 / 1024 + 4096)?)?;
+        fat.folder("EFI")?;
+        fat.folder("EFI/BOOT")?;
+        fat.put(&self.path(uki), "EFI/BOOT/BOOTX64.EFI")?;
+        if let Some(name) = beside {
+            fat.put(&self.path(name), name)?;
+        }
+        Ok(fat.file().to_owned())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+const STUB: &str = "--stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
+
+/// The unified images, and what their initrds are made of; ukify puts zeros between, as the kernel wants them.
+const UKIS: [(&str, &[&str]); 3] = [
+    ("shipped.efi", &["--initrd=whole", "--initrd=script"]),
+    ("inside.efi", &["--initrd=system", "--initrd=inside", "--initrd=script"]),
+    ("small.efi", &["--initrd=system", "--initrd=script"]),
+];
+
+/// The initrd without the driver's archive at its end. Its length stands beside the image: `driver BYTES`.
+fn system<'a>(image: &Image, initrd: &'a [u8]) -> Result<&'a [u8], Box<dyn Error>> {
+    let path = image.initrd()?.with_file_name("firstlight.sizes");
+    let text = fs::read_to_string(&path)?;
+    let driver = text.trim().strip_prefix("driver ").and_then(|n| n.parse::<usize>().ok());
+    let driver = driver.filter(|bytes| (1..initrd.len()).contains(bytes));
+    let bytes = driver.ok_or_else(|| format!("{} says {text:?}: no driver's size", path.display()))?;
+    let system = &initrd[..initrd.len() - bytes];
+    Ok(system)
+}
+
+/// Runs a command in the pinned tools, in that folder.
+fn in_tools(dir: &Path, command: &[&str]) -> Result<(), Box<dyn Error>> {
+    let output = Command::new(workspace().join("image/in-tools.sh"))
+        .args(["tools", "--bind", &format!("{}:/build/layout", dir.display()), "--cwd", "/build/layout"])
+        .args(command)
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} in the tools tree: {}: {said}", command[0], output.status).into())
+}
