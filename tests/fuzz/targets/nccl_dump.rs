@@ -12,9 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     let graphs = graphs(&text).inspect_err(placed);
     if let Ok(topology) = &topology {
         assert!(!topology.gpus.is_empty() && graphs.is_err());
-        for gpu in &topology.gpus {
-            assert!(gpu.nvlinks.iter().all(|link| link.count <= gpu.nvlinks()));
-        }
     }
     if let Ok(graphs) = graphs {
         for graph in &graphs {

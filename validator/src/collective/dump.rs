@@ -1,12 +1,12 @@
 //! NCCL's own picture of the machine: what `NCCL_TOPO_DUMP_FILE` and `NCCL_GRAPH_DUMP_FILE` hold. Which
-//! GPUs and NICs it saw, and over which kind of path it means to build how many channels. Anything
+//! GPUs it saw, and over which kind of path it means to build how many channels. Anything
 //! malformed is an error that says what and where; a dump that was cut off is malformed.
 
 mod graph;
 mod topology;
 
 pub use graph::{Graph, Hop, Pattern, graphs};
-pub use topology::{Gpu, Nic, NvLink, Topology, topology};
+pub use topology::{Gpu, Topology, topology};
 
 use roxmltree::{Document, Node, ParsingOptions};
 use std::str::FromStr;
@@ -66,11 +66,6 @@ impl<'a> Dump<'a> {
         let name = node.tag_name().name();
         let bad = |_| self.bad(node, format!("{attribute}=\"{text}\" of <{name}> cannot be read"));
         text.trim().parse().map(Some).map_err(bad)
-    }
-
-    /// 0 or 1.
-    fn flag(&self, node: Node<'_, '_>, attribute: &str) -> Result<Option<bool>, BadDump> {
-        Ok(self.known::<i64>(node, attribute)?.map(|value| value != 0))
     }
 }
 

@@ -47,18 +47,11 @@ const GRAPHS: &str = r#"<graphs version="1">
 "#;
 
 #[test]
-fn gpus_nics_and_nvlinks_are_read() {
+fn gpus_are_read_beside_whatever_else_is_there() {
     let topology = topology(SYSTEM).unwrap();
-    let gpus: Vec<_> =
-        topology.gpus.iter().map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm, g.gdr, g.nvlinks())).collect();
-    let expected = [
-        (0, Some(1), "0000:41:00.0".to_owned(), 89, Some(false), 0),
-        (1, Some(0), "0000:81:00.0".to_owned(), 90, Some(true), 18),
-    ];
+    let gpus: Vec<_> = topology.gpus.iter().map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm)).collect();
+    let expected = [(0, Some(1), "0000:41:00.0".to_owned(), 89), (1, Some(0), "0000:81:00.0".to_owned(), 90)];
     assert_eq!(gpus, expected);
-    let nics: Vec<_> =
-        topology.nics.iter().map(|n| (n.name.as_str(), n.bdf.is_some(), n.mbit_s, n.gdr)).collect();
-    assert_eq!(nics, [("mlx5_0", true, Some(100_000), Some(true)), ("eth0", false, Some(10_000), None)]);
 }
 
 #[test]
