@@ -18,7 +18,13 @@ impl Bench {
     fn new() -> Self {
         let bench = Self(Checkout::new(&["image/"]).unwrap());
         fs::create_dir_all(bench.0.path("debian/dists/trixie/main/binary-amd64")).unwrap();
+        bench.wants("ipxe   loaders\n");
         bench
+    }
+
+    /// What belongs to use `media`.
+    fn wants(&self, list: &str) {
+        fs::write(self.0.path("image/packages/media.list"), list).unwrap();
     }
 
     /// Puts a package into the archive, with a changelog where there is one.
@@ -81,7 +87,7 @@ fn relock_names_each_package_its_versions_and_its_news() {
          -- S <s@localhost>  Mon, 01 Jan 2024 00:00:00 +0000\n\nipxe (1.0-1) unstable; urgency=low\n\n  * Old news.\n",
     );
     bench.package("added", "1.5", "");
-    fs::write(bench.0.path("image/packages/media.list"), "ipxe   loaders\nadded  a test\n").unwrap();
+    bench.wants("ipxe   loaders\nadded  a test\n");
     bench.lock(&format!(
         "# a lock\nsource mkosi 25.3-7 all 5 {ZEROS}\nmedia ipxe 1.0-1 all 5 {ZEROS}\nmedia left 3 all 5 {ZEROS}\n"
     ));
