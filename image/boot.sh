@@ -38,8 +38,9 @@ kvm_works() {
     [ "$(cat "$known")" = yes ]
 }
 if kvm_works; then accel=(-accel kvm -cpu host); else
-    # QEMU 7.2 emulates cmpxchg16b wrongly now and then: about one boot in four died of it
-    accel=(-accel tcg -cpu max,-cx16)
+    # QEMU 7.2 emulates cmpxchg16b wrongly now and then: about one boot in four died of it. And of two emulated
+    # processors at a time one may run into an instruction that the other is just patching (Oops: int3).
+    accel=(-accel tcg,thread=single -cpu max,-cx16)
 fi
 
 # Two root ports; behind one of them a switch with two downstream ports; a disk and a NIC at the ends.
