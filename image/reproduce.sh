@@ -18,7 +18,7 @@ done
 [ -e "$REPO/target/image/media/.media-id" ] || die "there is nothing to compare with" "just media"
 work=$(mktemp -d "$CACHE/reproduce.XXXXXX"); trap 'rm -rf --one-file-system "$work"' EXIT
 checkout=$work/another/folder/of-another-length
-mkdir -p "$checkout" "$work/cache" "$work/home"
+mkdir -p "$checkout" "$work/cache"
 
 say "second build: $checkout"
 ( cd "$REPO" && git ls-files -z --cached --others --exclude-standard |

@@ -65,7 +65,7 @@ mod tests {
     use crate::root::Root;
 
     fn advice(pairs: &[(&str, &str)]) -> Vec<Advice> {
-        pairs.iter().map(|(name, value)| Advice::new(name, *value, "why")).collect()
+        pairs.iter().map(|(name, value)| Advice::new(name, *value, "a = b\nc")).collect()
     }
 
     fn given() -> Vec<Advice> {
@@ -129,6 +129,13 @@ mod tests {
             let last = handed_over(&report(&[("acs", Outcome::Pass), (id, outcome)]), given()).pop().unwrap();
             assert_eq!((last.name.as_str(), last.value.as_str()), (P2P_OFF, "1"));
             assert!(last.reason.ends_with(what), "{}", last.reason);
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_line_that_no_reader_takes_for_a_variable() {
+        for advice in handed_over(&report(&[("nccl", Outcome::Pass)]), given()) {
+            assert!(!advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(), "{advice:?}");
         }
     }
 }
