@@ -130,6 +130,11 @@ hardware-faults libraries nccl="" *faults: binaries
 hardware-nccl libraries level="standard": binaries
     tests/hardware/nccl.sh target/release/firstlight "{{libraries}}" "{{level}}"
 
+# NCCL's calls by `firstlight nccl` against a plain program that times as nccl-tests does, in turns (gcc, 2 GPUs).
+[group('measure')]
+bench-nccl libraries runs="5": binaries
+    tests/hardware/bench-nccl/bench.py target/release/firstlight "{{libraries}}" {{runs}}
+
 # Compile the GPU kernels into validator/kernels/images; with --check only compare (115 MB of compilers, once).
 [group('maintain')]
 kernels *words:

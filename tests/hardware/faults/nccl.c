@@ -1,6 +1,7 @@
 // A libnccl.so.2 that passes every call on to the real one and does one thing wrong, so that what the
-// validator says can be seen on real GPUs. Only what the validator looks up is here. REAL is the real
-// library; the fault is the word in the file `fault` beside this one. With OLD, a function is missing.
+// validator says can be seen on real GPUs. Only what the validator cannot do without is here: alltoall, gather
+// and scatter are sends and receives, as with an NCCL before 2.28. REAL is the real library; the fault is the
+// word in the file `fault` beside this one. With OLD, a function is missing.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

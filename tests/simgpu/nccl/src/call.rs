@@ -2,7 +2,7 @@
 
 use crate::comm::{Comm, Memory, Step};
 use crate::error::{Code, Result, code};
-use crate::group::{What, ask};
+use crate::group::{What, ask, ask_all};
 use crate::stubs::not_simulated;
 use simgpu_model::collective::Ask;
 use simgpu_model::element::{Op, Type};
@@ -177,6 +177,77 @@ extern "C" fn ncclRecv(
     let call = || {
         let (bytes, peer, address) = (bytes(count, r#type)?, peer(comm, from)?, to.addr() as u64);
         if bytes == 0 { Ok(()) } else { ask(comm, What::Receive { stream, peer, address, bytes }) }
+    };
+    code(call())
+}
+
+/// One send or receive of a rank's parts; nothing is sent where there is nothing.
+fn part(send: bool, stream: usize, peer: usize, address: u64, bytes: u64) -> Option<What> {
+    let what = if send {
+        What::Send { stream, peer, address, bytes }
+    } else {
+        What::Receive { stream, peer, address, bytes }
+    };
+    (bytes > 0).then_some(what)
+}
+
+/// A part for each rank, one after the other in memory.
+fn parts(send: bool, stream: usize, ranks: u64, address: u64, bytes: u64) -> impl Iterator<Item = What> {
+    let peers = (0..ranks).filter_map(|n| usize::try_from(n).ok());
+    peers.filter_map(move |n| part(send, stream, n, address + n as u64 * bytes, bytes))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclAlltoAll(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, (_, ranks)) = (bytes(count, r#type)?, place(comm)?);
+        let sends = parts(true, stream, ranks, from.addr() as u64, n);
+        ask_all(comm, sends.chain(parts(false, stream, ranks, to.addr() as u64, n)))
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclGather(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    root: c_int,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, root, (rank, ranks)) = (bytes(count, r#type)?, peer(comm, root)?, place(comm)?);
+        let send = part(true, stream, root, from.addr() as u64, n);
+        let receivers = if rank == root { ranks } else { 0 };
+        ask_all(comm, send.into_iter().chain(parts(false, stream, receivers, to.addr() as u64, n)))
+    };
+    code(call())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ncclScatter(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    r#type: c_uint,
+    root: c_int,
+    comm: *const Comm,
+    stream: usize,
+) -> c_int {
+    let call = || {
+        let (n, root, (rank, ranks)) = (bytes(count, r#type)?, peer(comm, root)?, place(comm)?);
+        let receive = part(false, stream, root, to.addr() as u64, n);
+        let receivers = if rank == root { ranks } else { 0 };
+        ask_all(comm, parts(true, stream, receivers, from.addr() as u64, n).chain(receive))
     };
     code(call())
 }

@@ -59,8 +59,13 @@ pub(crate) fn init(init: Init) -> Result<()> {
 
 /// Does what is asked for now, or at the end of the group.
 pub(crate) fn ask(comm: *const Comm, what: What) -> Result<()> {
+    ask_all(comm, [what])
+}
+
+/// The same of several things, which belong together.
+pub(crate) fn ask_all(comm: *const Comm, all: impl IntoIterator<Item = What>) -> Result<()> {
     ncclGroupStart();
-    GROUP.with_borrow_mut(|group| group.calls.push((comm, what)));
+    GROUP.with_borrow_mut(|group| group.calls.extend(all.into_iter().map(|what| (comm, what))));
     end()
 }
 

@@ -17,7 +17,6 @@ pub(crate) fn not_simulated(name: &str) -> ! {
 }
 
 not_simulated! {
-    ncclAlltoAll
     ncclBcast
     ncclCommCount
     ncclCommCuDevice
@@ -42,7 +41,6 @@ not_simulated! {
     ncclCommWindowRegister
     ncclDevCommCreate
     ncclDevCommDestroy
-    ncclGather
     ncclGetUniqueIdScalable
     ncclGroupSimulateEnd
     ncclMemAlloc
@@ -51,7 +49,6 @@ not_simulated! {
     ncclRedOpCreatePreMulSum
     ncclRedOpDestroy
     ncclResetDebugInit
-    ncclScatter
     ncclSignal
     ncclWaitSignal
     ncclWinGetUserPtr

@@ -425,6 +425,14 @@ fn nine(sim: &Sim) {
         0
     });
     each(&|rank, gpu| copied(gpu, 0, 0, rank as u64 * part));
+
+    // The functions of 2.28 for what was composed above, to and from other roots.
+    sim.group(|_, g| call!(nccl, "ncclAlltoAll", u64: g.send, u64: g.receive, usize: PART, u32: FLOAT, usize: g.comm, usize: g.stream));
+    each(&|rank, gpu| (0..RANKS).for_each(|n| copied(gpu, n, n, rank as u64 * part)));
+    sim.group(|_, g| call!(nccl, "ncclGather", u64: g.send, u64: g.receive, usize: PART, u32: FLOAT, c_int: 1, usize: g.comm, usize: g.stream));
+    each(&|rank, gpu| (0..RANKS).filter(|_| rank == 1).for_each(|n| copied(gpu, n, n, 0)));
+    sim.group(|_, g| call!(nccl, "ncclScatter", u64: g.send, u64: g.receive, usize: PART, u32: FLOAT, c_int: 2, usize: g.comm, usize: g.stream));
+    each(&|rank, gpu| copied(gpu, 0, 2, rank as u64 * part));
 }
 
 #[test]

@@ -5,6 +5,7 @@
     reason = "functions of a shared library are found by name and called as its header declares them"
 )]
 
+use crate::collective::Collective;
 use crate::gpu::cuda::GpuError;
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys;
@@ -20,43 +21,65 @@ type Bytes = *const c_void;
 type BytesMut = *mut c_void;
 
 macro_rules! functions {
-    ($($name:ident = $symbol:literal ($($argument:ty),*) -> $result:ty;)*) => {
+    (
+        needed { $($name:ident = $symbol:literal ($($argument:ty),*) -> $result:ty;)* }
+        newer { $($newer:ident = $newer_symbol:literal ($($newer_argument:ty),*) -> $newer_result:ty;)* }
+    ) => {
         /// The functions that firstlight calls, as `nccl.h` declares them; its enums are ints there.
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+            $(
+                /// `None`: this NCCL is older.
+                pub(super) $newer: Option<unsafe extern "C" fn($($newer_argument),*) -> $newer_result>,
+            )*
         }
 
         impl Api {
             fn find(library: &'static Library) -> Result<Self, GpuError> {
-                Ok(Self { $($name: {
-                    // SAFETY: the symbol's type is the header's declaration, the same in every 2.x.
-                    let found = unsafe { library.get::<unsafe extern "C" fn($($argument),*) -> $result>($symbol) };
-                    *found.map_err(|_| GpuError::symbol(LIBRARY, $symbol))?
-                },)* })
+                Ok(Self {
+                    $($name: {
+                        // SAFETY: the symbol's type is the header's declaration, the same in every 2.x.
+                        let found = unsafe { library.get::<unsafe extern "C" fn($($argument),*) -> $result>($symbol) };
+                        *found.map_err(|_| GpuError::symbol(LIBRARY, $symbol))?
+                    },)*
+                    $($newer: {
+                        // SAFETY: as above.
+                        let found = unsafe { library.get::<unsafe extern "C" fn($($newer_argument),*) -> $newer_result>($newer_symbol) };
+                        found.ok().map(|found| *found)
+                    },)*
+                })
             }
         }
     };
 }
 
 functions! {
-    version = "ncclGetVersion" (*mut c_int) -> c_int;
-    unique_id = "ncclGetUniqueId" (*mut sys::ncclUniqueId) -> c_int;
-    init_all = "ncclCommInitAll" (*mut sys::ncclComm_t, c_int, *const c_int) -> c_int;
-    init_rank = "ncclCommInitRank" (*mut sys::ncclComm_t, c_int, sys::ncclUniqueId, c_int) -> c_int;
-    destroy = "ncclCommDestroy" (sys::ncclComm_t) -> c_int;
-    abort = "ncclCommAbort" (sys::ncclComm_t) -> c_int;
-    async_error = "ncclCommGetAsyncError" (sys::ncclComm_t, *mut c_int) -> c_int;
-    error_string = "ncclGetErrorString" (c_int) -> *const c_char;
-    last_error = "ncclGetLastError" (sys::ncclComm_t) -> *const c_char;
-    all_reduce = "ncclAllReduce" (Bytes, BytesMut, usize, c_uint, c_uint, sys::ncclComm_t, CUstream) -> c_int;
-    all_gather = "ncclAllGather" (Bytes, BytesMut, usize, c_uint, sys::ncclComm_t, CUstream) -> c_int;
-    reduce_scatter = "ncclReduceScatter" (Bytes, BytesMut, usize, c_uint, c_uint, sys::ncclComm_t, CUstream) -> c_int;
-    broadcast = "ncclBroadcast" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
-    reduce = "ncclReduce" (Bytes, BytesMut, usize, c_uint, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
-    send = "ncclSend" (Bytes, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
-    receive = "ncclRecv" (BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
-    group_start = "ncclGroupStart" () -> c_int;
-    group_end = "ncclGroupEnd" () -> c_int;
+    needed {
+        version = "ncclGetVersion" (*mut c_int) -> c_int;
+        unique_id = "ncclGetUniqueId" (*mut sys::ncclUniqueId) -> c_int;
+        init_all = "ncclCommInitAll" (*mut sys::ncclComm_t, c_int, *const c_int) -> c_int;
+        init_rank = "ncclCommInitRank" (*mut sys::ncclComm_t, c_int, sys::ncclUniqueId, c_int) -> c_int;
+        destroy = "ncclCommDestroy" (sys::ncclComm_t) -> c_int;
+        abort = "ncclCommAbort" (sys::ncclComm_t) -> c_int;
+        async_error = "ncclCommGetAsyncError" (sys::ncclComm_t, *mut c_int) -> c_int;
+        error_string = "ncclGetErrorString" (c_int) -> *const c_char;
+        last_error = "ncclGetLastError" (sys::ncclComm_t) -> *const c_char;
+        all_reduce = "ncclAllReduce" (Bytes, BytesMut, usize, c_uint, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+        all_gather = "ncclAllGather" (Bytes, BytesMut, usize, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+        reduce_scatter = "ncclReduceScatter" (Bytes, BytesMut, usize, c_uint, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+        broadcast = "ncclBroadcast" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+        reduce = "ncclReduce" (Bytes, BytesMut, usize, c_uint, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+        send = "ncclSend" (Bytes, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+        receive = "ncclRecv" (BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+        group_start = "ncclGroupStart" () -> c_int;
+        group_end = "ncclGroupEnd" () -> c_int;
+    }
+    // Of 2.28; before, whoever wanted them sent and received himself.
+    newer {
+        all_to_all = "ncclAlltoAll" (Bytes, BytesMut, usize, c_uint, sys::ncclComm_t, CUstream) -> c_int;
+        gather = "ncclGather" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+        scatter = "ncclScatter" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
+    }
 }
 
 /// The library, loaded on the first call.
@@ -77,7 +100,31 @@ fn find(library: &'static str) -> Result<Api, GpuError> {
     Api::find(Box::leak(Box::new(found)))
 }
 
+/// A function that an older NCCL does not have.
+///
+/// # Errors
+/// [`GpuError::Symbol`]: this one is older.
+pub(super) fn newer<F>(symbol: &'static str, function: Option<F>) -> Result<F, GpuError> {
+    function.ok_or_else(|| GpuError::symbol(LIBRARY, symbol))
+}
+
 impl Api {
+    /// Whether this NCCL has a function for all of a collective.
+    pub(super) const fn has(&self, collective: Collective) -> bool {
+        match collective {
+            Collective::Alltoall => self.all_to_all.is_some(),
+            Collective::Gather => self.gather.is_some(),
+            Collective::Scatter => self.scatter.is_some(),
+            // It is a pair of calls in nccl-tests too.
+            Collective::Sendrecv => false,
+            Collective::AllReduce
+            | Collective::AllGather
+            | Collective::ReduceScatter
+            | Collective::Broadcast
+            | Collective::Reduce => true,
+        }
+    }
+
     /// The error of one call, or nothing; `doing` says what it was for.
     pub(super) fn check(
         &self,

@@ -3,7 +3,7 @@
 //! other.
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
-use super::api::{Api, api};
+use super::api::{Api, api, newer};
 use super::comm::{Comm, int};
 use super::steps::{Step, steps};
 use crate::collective::{Collective, DataType, RedOp};
@@ -44,8 +44,9 @@ impl<'a> Group<'a> {
     /// # Errors
     /// NCCL is missing; a buffer that is too small.
     pub fn new(calls: &[(&'a Comm, &'a Stream, Call)]) -> Result<Self, GpuError> {
-        let parts = calls.iter().map(Part::new).collect::<Result<_, _>>()?;
-        Ok(Self { api: api()?, parts })
+        let api = api()?;
+        let parts = calls.iter().map(|call| Part::new(api, call)).collect::<Result<_, _>>()?;
+        Ok(Self { api, parts })
     }
 
     /// Queues them.
@@ -85,7 +86,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn new((comm, stream, call): &(&'a Comm, &'a Stream, Call)) -> Result<Self, GpuError> {
+    fn new(api: &Api, (comm, stream, call): &(&'a Comm, &'a Stream, Call)) -> Result<Self, GpuError> {
         let count = usize::try_from(call.count)
             .map_err(|_| GpuError::Nonsense(format!("{} elements do not fit this machine", call.count)))?;
         Ok(Self {
@@ -93,7 +94,7 @@ impl<'a> Part<'a> {
             stream,
             handle: stream.handle()?,
             call: *call,
-            steps: steps(call, comm.rank(), comm.ranks())?,
+            steps: steps(call, comm.rank(), comm.ranks(), api.has(call.collective))?,
             count,
             root: int(call.root)?,
         })
@@ -137,6 +138,22 @@ impl<'a> Part<'a> {
                 let (from, to) = (source(from)?, place(to)?);
                 // SAFETY: as above; only the root's second buffer is written.
                 ("ncclReduce", unsafe { (api.reduce)(from, to, count, data, op, root, comm, stream) })
+            }
+            Step::Alltoall(from, to) => {
+                let (from, to, all_to_all) =
+                    (source(from)?, place(to)?, newer("ncclAlltoAll", api.all_to_all)?);
+                // SAFETY: as above.
+                ("ncclAlltoAll", unsafe { all_to_all(from, to, count, data, comm, stream) })
+            }
+            Step::Gather(from, to) => {
+                let (from, to, gather) = (source(from)?, place(to)?, newer("ncclGather", api.gather)?);
+                // SAFETY: as above; only the root's second buffer is written.
+                ("ncclGather", unsafe { gather(from, to, count, data, root, comm, stream) })
+            }
+            Step::Scatter(from, to) => {
+                let (from, to, scatter) = (source(from)?, place(to)?, newer("ncclScatter", api.scatter)?);
+                // SAFETY: as above; only the root's first buffer is read.
+                ("ncclScatter", unsafe { scatter(from, to, count, data, root, comm, stream) })
             }
             Step::Send(from, rank) => {
                 let (from, rank) = (source(from)?, int(rank)?);

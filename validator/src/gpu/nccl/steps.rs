@@ -14,17 +14,20 @@ pub(super) enum Step {
     ReduceScatter(Span, Span),
     Broadcast(Span, Span),
     Reduce(Span, Span),
+    Alltoall(Span, Span),
+    Gather(Span, Span),
+    Scatter(Span, Span),
     /// To that rank.
     Send(Span, usize),
     /// From that rank.
     Receive(Span, usize),
 }
 
-/// All steps of `rank`, in order.
+/// All steps of `rank`, in order; `whole`: NCCL has one function for all of it.
 ///
 /// # Errors
 /// [`GpuError::Bounds`] where a buffer is too small; a root that is no rank.
-pub(super) fn steps(call: &Call, rank: usize, ranks: usize) -> Result<Vec<Step>, GpuError> {
+pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Result<Vec<Step>, GpuError> {
     if call.collective.rooted() && call.root >= ranks {
         let (root, what) = (call.root, call.collective);
         return Err(GpuError::Nonsense(format!("{what} from or to rank {root} of {ranks}")));
@@ -32,20 +35,23 @@ pub(super) fn steps(call: &Call, rank: usize, ranks: usize) -> Result<Vec<Step>,
     let bytes = call.count.saturating_mul(call.data.bytes());
     let rank_is_root = rank == call.root;
     let of_all = bytes.saturating_mul(ranks as u64);
-    let whole = |step: fn(Span, Span) -> Step, send: u64, receive: u64| {
+    let one = |step: fn(Span, Span) -> Step, send: u64, receive: u64| {
         Ok(vec![step(call.send.part(0, send)?, call.receive.part(0, receive)?)])
     };
     let send = |part: usize, to| Ok(Step::Send(part_of(call.send, part, bytes)?, to));
     let receive = |part: usize, from| Ok(Step::Receive(part_of(call.receive, part, bytes)?, from));
     let at_root = |bytes| if rank_is_root { bytes } else { 0 };
     match call.collective {
-        Collective::AllReduce => whole(Step::AllReduce, bytes, bytes),
-        Collective::AllGather => whole(Step::AllGather, bytes, of_all),
-        Collective::ReduceScatter => whole(Step::ReduceScatter, of_all, bytes),
-        Collective::Broadcast => whole(Step::Broadcast, at_root(bytes), bytes),
-        Collective::Reduce => whole(Step::Reduce, bytes, at_root(bytes)),
+        Collective::AllReduce => one(Step::AllReduce, bytes, bytes),
+        Collective::AllGather => one(Step::AllGather, bytes, of_all),
+        Collective::ReduceScatter => one(Step::ReduceScatter, of_all, bytes),
+        Collective::Broadcast => one(Step::Broadcast, at_root(bytes), bytes),
+        Collective::Reduce => one(Step::Reduce, bytes, at_root(bytes)),
         // NCCL sends nothing where there is nothing.
         _ if bytes == 0 => Ok(Vec::new()),
+        Collective::Alltoall if whole => one(Step::Alltoall, of_all, of_all),
+        Collective::Gather if whole => one(Step::Gather, bytes, at_root(of_all)),
+        Collective::Scatter if whole => one(Step::Scatter, at_root(of_all), bytes),
         Collective::Alltoall => (0..ranks).flat_map(|r| [send(r, r), receive(r, r)]).collect(),
         Collective::Sendrecv => {
             let (next, before) = ((rank + 1) % ranks.max(1), (rank + ranks.saturating_sub(1)) % ranks.max(1));
@@ -91,8 +97,9 @@ mod tests {
         }
     }
 
+    /// Where NCCL has no function for all of it.
     fn told(collective: Collective, rank: usize) -> Vec<Step> {
-        steps(&call(collective), rank, RANKS).unwrap()
+        steps(&call(collective), rank, RANKS, false).unwrap()
     }
 
     fn place(at: u64) -> usize {
@@ -155,7 +162,7 @@ mod tests {
         let part = |address, bytes| Span { address, bytes };
         let one = |collective, rank, step: fn(Span, Span) -> Step, send, receive| {
             let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
-            assert_eq!(told(collective, rank), wanted, "{collective}");
+            assert_eq!(steps(&call(collective), rank, RANKS, true).unwrap(), wanted, "{collective}");
         };
         one(Collective::AllReduce, 0, Step::AllReduce, 256, 256);
         one(Collective::AllGather, 3, Step::AllGather, 64, 256);
@@ -164,18 +171,27 @@ mod tests {
         one(Collective::Broadcast, 1, Step::Broadcast, 0, 256);
         one(Collective::Reduce, 2, Step::Reduce, 256, 256);
         one(Collective::Reduce, 1, Step::Reduce, 256, 0);
+        one(Collective::Alltoall, 3, Step::Alltoall, 256, 256);
+        one(Collective::Gather, 2, Step::Gather, 64, 256);
+        one(Collective::Gather, 1, Step::Gather, 64, 0);
+        one(Collective::Scatter, 2, Step::Scatter, 256, 64);
+        one(Collective::Scatter, 1, Step::Scatter, 0, 64);
+        assert_eq!(told(Collective::Sendrecv, 1).len(), 2, "it is two calls of every version");
     }
 
     #[test]
     fn a_buffer_that_is_too_small_is_refused() {
-        for collective in Collective::ALL {
+        for (collective, whole) in Collective::ALL.into_iter().flat_map(|c| [(c, false), (c, true)]) {
+            let refused = |short: &Call| {
+                let steps = steps(short, short.root, RANKS, whole);
+                assert!(matches!(steps, Err(GpuError::Bounds { .. })), "{collective} {whole}");
+            };
             let mut short = call(collective);
             short.receive.bytes -= 1;
-            let refused = steps(&short, short.root, RANKS);
-            assert!(matches!(refused, Err(GpuError::Bounds { .. })), "{collective}");
+            refused(&short);
             let mut short = call(collective);
             short.send.bytes -= 1;
-            assert!(matches!(steps(&short, short.root, RANKS), Err(GpuError::Bounds { .. })), "{collective}");
+            refused(&short);
         }
     }
 
@@ -183,17 +199,18 @@ mod tests {
     fn a_root_that_is_no_rank_is_refused_where_there_is_a_root() {
         for collective in Collective::ALL {
             let call = Call { root: RANKS, ..call(collective) };
-            assert_eq!(steps(&call, 0, RANKS).is_err(), collective.rooted(), "{collective}");
+            assert_eq!(steps(&call, 0, RANKS, true).is_err(), collective.rooted(), "{collective}");
         }
     }
 
     #[test]
     fn one_rank_alone_sends_to_itself_and_nothing_is_not_sent() {
-        let alone = steps(&call(Collective::Sendrecv), 0, 1).unwrap();
+        let alone = steps(&call(Collective::Sendrecv), 0, 1, false).unwrap();
         assert!(matches!(alone[..], [Step::Send(_, 0), Step::Receive(_, 0)]));
         let none = Call { count: 0, ..call(Collective::Alltoall) };
-        assert_eq!(steps(&none, 0, RANKS), Ok(Vec::new()));
+        assert_eq!(steps(&none, 0, RANKS, false), Ok(Vec::new()));
+        assert_eq!(steps(&none, 0, RANKS, true), Ok(Vec::new()));
         let none = Call { count: 0, ..call(Collective::AllReduce) };
-        assert_eq!(steps(&none, 0, RANKS).unwrap().len(), 1);
+        assert_eq!(steps(&none, 0, RANKS, true).unwrap().len(), 1);
     }
 }
