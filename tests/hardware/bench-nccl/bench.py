@@ -10,6 +10,7 @@ virtual machine it was half as long again in every fourth run, of either program
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ WHOLE = ["all_reduce", "broadcast", "reduce", "sendrecv"]
 # As in firstlight's own processes.
 SETTINGS = {"NCCL_NVLS_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 PEER_TO_PEER = {"on": {"NCCL_P2P_LEVEL": "SYS"}, "off": {"NCCL_P2P_DISABLE": "1"}}
+LONGEST_S = 300
 PLACES = ["out of place", "in place"]
 
 
@@ -31,7 +33,11 @@ def die(why):
 
 def output(what, command, environment):
     """Standard output; where the command failed nothing, and the reason on standard error."""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        print(f"{what}: not done after {LONGEST_S} s", file=sys.stderr)
+        return ""
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "no word").splitlines()[-1]
         print(f"{what}: status {done.returncode}: {last}", file=sys.stderr)
@@ -39,10 +45,10 @@ def output(what, command, environment):
     return done.stdout
 
 
-def plain(program, libraries, cpu, gpus, collective, p2p, sizes):
+def plain(program, libraries, cpu, count, collective, p2p, sizes):
     """{size: (out of place, in place)}, microseconds."""
     environment = os.environ | SETTINGS | PEER_TO_PEER[p2p] | {"LD_LIBRARY_PATH": libraries}
-    command = ["taskset", "-c", str(cpu), program, str(gpus), collective, *map(str, sizes)]
+    command = ["taskset", "-c", str(cpu), program, str(count), collective, *map(str, sizes)]
     rows = [line.split() for line in output(f"plain {collective}", command, environment).splitlines()]
     return {int(size): (float(out), float(into)) for size, out, into in rows}
 
@@ -96,10 +102,14 @@ def main():
     runs = sys.argv[3] if len(sys.argv) == 4 else "5"
     if not re.fullmatch(r"[1-9]\d?", runs):
         die(f"'{runs}' is no number of runs: 1 to 99")
+    for tool in ["gcc", "taskset", firstlight]:
+        if not shutil.which(tool):
+            die(f"there is no program {tool}")
     with tempfile.TemporaryDirectory() as work:
         program = f"{work}/plain"
         source = Path(__file__).parent / "plain.c"
-        subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", program, str(source), "-ldl"], check=True)
+        if subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-o", program, str(source), "-ldl"]).returncode != 0:
+            die(f"{source} could not be compiled")
         rows = measure(program, firstlight, libraries, int(runs))
     print(f"{'collective':<15} {'bytes':>10} {'':<13} {'plain us':>9} {'ours us':>9} {'ratio':>6}")
     missing = 0
