@@ -181,13 +181,24 @@ fn a_kernel_that_takes_no_modules_is_named() {
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
-/// Memory that is in use when the workload starts, driver image and all.
+/// Memory that the root keeps, driver image and all.
 const MOST_MEMORY_MB: u64 = 450;
+/// Looks until nothing more comes free within a second: in a few boots on a busy host the kernel gives 130 MB of
+/// what it used to boot back only by and by, some 8 MB in each second.
+const SETTLED: &str = r#"
+    for n in $(seq 60); do
+        now=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+        echo "$now" >>/run/kept/looks
+        [ -n "$before" ] && [ $((now - before)) -lt 1000 ] && break
+        before=$now
+        sleep 1
+    done
+    cp /proc/meminfo /run/kept/meminfo"#;
 
 #[test]
 fn the_root_takes_no_more_memory_than_it_may() {
     let boot = Boot::shipped().memory(MEMORY_MIB).append("firstlight.expect.gpus=0");
-    let booted = boot.workload("cp /proc/meminfo /run/kept/meminfo").run().unwrap();
+    let booted = boot.workload(SETTLED).run().unwrap();
     let meminfo = booted.text("kept/meminfo");
     let value = |key: &str| {
         let line =
@@ -197,7 +208,8 @@ fn the_root_takes_no_more_memory_than_it_may() {
     };
     let used = value("MemTotal") - value("MemAvailable");
     println!("{used} MB are in use, {} MB of it the root's files", value("Shmem"));
-    assert!((1..=MOST_MEMORY_MB).contains(&used), "{used} MB\n{meminfo}");
+    let looks = booted.text("kept/looks");
+    assert!((1..=MOST_MEMORY_MB).contains(&used), "{used} MB\n{meminfo}\nkB available: {looks}");
 }
 
 #[test]
