@@ -81,6 +81,16 @@ impl Grown {
     }
 }
 
+/// A function that the pass may have taken off the bus's addresses for a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decode {
+    /// Which.
+    pub bdf: Bdf,
+    /// What its command register held before.
+    pub command: u16,
+}
+
 /// Every write, oldest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -94,6 +104,9 @@ pub struct Journal {
     /// Every BAR1 that was to grow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Grown>,
+    /// Whose memory decode may be off: noted before the first try, and taken out when it is as it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decode: Vec<Decode>,
     /// What the passes said about BAR1s, the last word about each GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -155,6 +168,7 @@ impl Journal {
             root: root.display().to_string(),
             entries: Vec::new(),
             bars: Vec::new(),
+            decode: Vec::new(),
             findings: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::journal::{Entry, Journal, JournalError};
 use super::model::Bdf;
-use super::rebar::{self, BarStep, Sysfs};
+use super::rebar::{self, BarStep, DecodeStep, Sysfs};
 use super::register;
 use crate::finding::Code;
 use crate::root::Root;
@@ -95,13 +95,18 @@ pub struct Restored {
     pub steps: Vec<Step>,
     /// What became of each BAR1.
     pub bars: Vec<BarStep>,
+    /// Every function whose memory decode was not as it was before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decode: Vec<DecodeStep>,
 }
 
 impl Restored {
     /// True when everything holds what it held before the pass.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.steps.iter().all(Step::is_done) && self.bars.iter().all(BarStep::is_done)
+        self.steps.iter().all(Step::is_done)
+            && self.bars.iter().all(BarStep::is_done)
+            && self.decode.iter().all(DecodeStep::is_done)
     }
 }
 
@@ -124,8 +129,10 @@ pub fn restore(root: &Root, journal: &Path) -> Result<Restored, RestoreError> {
     let missing = || RestoreError::Missing(journal.to_owned());
     let kept = Journal::load(journal, root.path())?.ok_or_else(missing)?;
     let steps = kept.entries.iter().rev().map(|entry| step(root, entry)).collect();
-    // BAR1s were grown before ACS was cleared, so they come last here.
-    Ok(Restored { steps, bars: rebar::restore(root, &Sysfs(root), &kept.bars) })
+    // BAR1s were grown before ACS was cleared, so they come last here; decode needs their addresses.
+    let bars = rebar::restore(root, &Sysfs(root), &kept.bars);
+    let decode = rebar::restore_decode(root, &Sysfs(root), &kept.decode, &kept.bars);
+    Ok(Restored { steps, bars, decode })
 }
 
 fn step(root: &Root, entry: &Entry) -> Step {
