@@ -40,6 +40,7 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
     let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
     let earlier = kept.entries.len();
     kept.entries.extend(plan.actions.iter().map(intent));
+    kept.identify(root);
     kept.save(journal)?;
     let mut entries = kept.entries.split_off(earlier);
     let first: Vec<_> = plan.actions.iter().map(|action| write(root, action)).collect();

@@ -61,7 +61,7 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
         let why = shared.err().map(|e| e.to_string());
         let together = why.is_none();
         members.iter_mut().for_each(|member| member.blocked.clone_from(&why));
-        let mut save = |now: &[Member]| save(&mut kept, before, done.iter().chain(now), journal);
+        let mut save = |now: &[Member]| save(root, &mut kept, before, done.iter().chain(now), journal);
         Group { machine, until, together }.grow(&mut members, &mut save)?;
         done.extend(members);
     }
@@ -71,7 +71,7 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
     }
     if !done.is_empty() {
         machine.settle(&mut kept.decode);
-        save(&mut kept, before, done.iter(), journal)?;
+        save(root, &mut kept, before, done.iter(), journal)?;
     }
     fixed.full += done.iter().filter(|m| m.entry.is_full()).count();
     fixed.rebar.extend(done.into_iter().map(|m| m.entry));
@@ -87,6 +87,7 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
 
 /// Writes the journal: what it held, and how far these have come.
 fn save<'a>(
+    root: &Root,
     kept: &mut Journal,
     before: usize,
     members: impl Iterator<Item = &'a Member>,
@@ -94,6 +95,7 @@ fn save<'a>(
 ) -> Result<(), JournalError> {
     kept.bars.truncate(before);
     kept.bars.extend(members.map(|m| m.entry.clone()));
+    kept.identify(root);
     kept.save(journal)
 }
 
