@@ -40,13 +40,17 @@ pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalE
     let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
     let earlier = kept.entries.len();
     kept.entries.extend(plan.actions.iter().map(intent));
+    kept.identify(root);
     kept.save(journal)?;
     let mut entries = kept.entries.split_off(earlier);
     let first: Vec<_> = plan.actions.iter().map(|action| write(root, action)).collect();
     for (entry, first) in entries.iter_mut().zip(first) {
-        let found = first.map_or_else(Some, |first| look_again(root, entry, first).map(Box::new));
+        let found = match first {
+            Ok(first) => look_again(root, entry, first),
+            Err(refused) => Some(*refused),
+        };
         entry.finding = found.as_ref().map(|f| f.code.clone());
-        findings.extend(found.map(|f| *f));
+        findings.extend(found);
     }
     kept.entries.extend(entries.iter().cloned());
     kept.save(journal)?;
@@ -63,12 +67,15 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// Writes one register; what it holds right after, or that it could not be reached.
-fn write(root: &Root, action: &Action) -> Result<u16, Box<Finding>> {
+/// What a register read back, or why it could not be.
+type Reading = Result<u16, register::RegisterError>;
+
+/// Writes one register; what it holds right after, or that nothing was written.
+fn write(root: &Root, action: &Action) -> Result<Reading, Box<Finding>> {
     let Action { bdf, offset, before, after, .. } = action;
     register::read(root, *bdf, *offset)
         .and_then(|_| register::write(root, *bdf, *offset, *after))
-        .and_then(|()| register::read(root, *bdf, *offset))
+        .map(|()| register::read(root, *bdf, *offset))
         .map_err(|e| {
             let message = format!("{action}: {e}");
             let finding = Code::AcsRefused.finding(severity(*before), bdf, message);
@@ -77,16 +84,16 @@ fn write(root: &Root, action: &Action) -> Result<u16, Box<Finding>> {
 }
 
 /// Reads one register when all are written, and tells a write that was not taken from one that
-/// was undone.
-fn look_again(root: &Root, entry: &mut Entry, first: u16) -> Option<Finding> {
-    match register::read(root, entry.bdf, entry.offset) {
-        Ok(last) => {
-            entry.readback = Some(last);
-            lasting(entry, first, last)
-        }
-        Err(e) => {
-            let message = format!("{} {} cannot be read again: {e}", entry.bdf, entry.register);
-            Some(Code::AcsRefused.finding(Severity::Error, &entry.bdf, message))
+/// was undone. A register that was written and cannot be read is not a refused one: `restore` puts
+/// it back.
+fn look_again(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
+    let last = register::read(root, entry.bdf, entry.offset);
+    entry.readback = last.as_ref().ok().copied();
+    match (first, last) {
+        (Ok(first), Ok(last)) => lasting(entry, first, last),
+        (Err(e), _) | (_, Err(e)) => {
+            let message = format!("{} {} was written and cannot be read: {e}", entry.bdf, entry.register);
+            Some(Code::AcsUnknown.finding(Severity::Error, &entry.bdf, message))
         }
     }
 }

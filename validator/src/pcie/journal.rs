@@ -1,8 +1,12 @@
 //! The journal of the fabric pass: which register held what before and after, written before
 //! anything is changed, so that `firstlight fabric restore` can put it back even after a crash.
 
+mod owner;
+mod sense;
+
 use super::model::Bdf;
 use crate::finding::Finding;
+use crate::root::Root;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -81,19 +85,48 @@ impl Grown {
     }
 }
 
+/// A function that the pass may have taken off the bus's addresses for a moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decode {
+    /// Which.
+    pub bdf: Bdf,
+    /// What its command register held before.
+    pub command: u16,
+}
+
+/// A function that the journal names, and what stood there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Function {
+    /// Which.
+    pub bdf: Bdf,
+    /// Vendor and device id as in `10de:2684`.
+    pub ids: String,
+}
+
 /// Every write, oldest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Journal {
     /// `firstlight.journal/1`.
     pub schema: String,
-    /// The root that was written to.
+    /// The root that was written to, spelled from the top.
     pub root: String,
+    /// The boot that it was written in (`/proc/sys/kernel/random/boot_id`); a recorded machine has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<String>,
+    /// Every function that is named here: what stands there now must be the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Function>,
     /// Every write.
     pub entries: Vec<Entry>,
     /// Every BAR1 that was to grow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Grown>,
+    /// Whose memory decode may be off: noted before the first try, and taken out when it is as it was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub decode: Vec<Decode>,
     /// What the passes said about BAR1s, the last word about each GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -134,7 +167,7 @@ pub enum JournalError {
         /// What it says.
         schema: String,
     },
-    /// The file is another machine's journal.
+    /// The file is another root's journal.
     #[error("{} was written for the root {found}, not for {expected}", path.display())]
     Root {
         /// Which file.
@@ -144,6 +177,36 @@ pub enum JournalError {
         /// What was asked for.
         expected: String,
     },
+    /// What was written in another boot is not there any more.
+    #[error("{} was written in the boot {found}, not in this one ({})", path.display(), here.as_deref().unwrap_or("unknown"))]
+    Boot {
+        /// Which file.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+        /// This boot; none where it is not known.
+        here: Option<String>,
+    },
+    /// The file is another machine's journal.
+    #[error("{} is another machine's: it names {bdf} as {found}, here that is {here}", path.display())]
+    Machine {
+        /// Which file.
+        path: PathBuf,
+        /// Which function.
+        bdf: Bdf,
+        /// What it says.
+        found: String,
+        /// What stands there.
+        here: String,
+    },
+    /// The file asks for what no pass has ever done.
+    #[error("{} makes no sense: {why}", path.display())]
+    Nonsense {
+        /// Which file.
+        path: PathBuf,
+        /// What, and what is allowed.
+        why: String,
+    },
 }
 
 impl Journal {
@@ -152,9 +215,12 @@ impl Journal {
     pub fn new(root: &Path) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
-            root: root.display().to_string(),
+            root: owner::whole(root).display().to_string(),
+            boot: owner::boot(&Root::new(root)),
+            functions: Vec::new(),
             entries: Vec::new(),
             bars: Vec::new(),
+            decode: Vec::new(),
             findings: Vec::new(),
         }
     }
@@ -162,7 +228,8 @@ impl Journal {
     /// Reads the journal of `root`; `None` when there is no such file.
     ///
     /// # Errors
-    /// When it cannot be read, is no journal, or belongs to another root.
+    /// When it cannot be read, is no journal, makes no sense, or belongs to another root, another
+    /// boot or another machine.
     pub fn load(path: &Path, root: &Path) -> Result<Option<Self>, JournalError> {
         let here = || path.to_owned();
         let bytes = match fs::read(path) {
@@ -175,11 +242,16 @@ impl Journal {
         if journal.schema != SCHEMA {
             return Err(JournalError::Schema { path: here(), schema: journal.schema });
         }
-        let expected = root.display().to_string();
-        if journal.root != expected {
-            return Err(JournalError::Root { path: here(), found: journal.root, expected });
+        if let Some(why) = sense::fault(&journal) {
+            return Err(JournalError::Nonsense { path: here(), why });
         }
+        owner::check(&journal, path, root)?;
         Ok(Some(journal))
+    }
+
+    /// Notes what stands at each function that it names and that it has not noted yet.
+    pub(super) fn identify(&mut self, root: &Root) {
+        owner::identify(self, root);
     }
 
     /// Writes the journal whole or not at all: to a file beside it, then renamed.
@@ -208,63 +280,5 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn journal() -> Journal {
-        let bdf = "0000:00:01.1".parse().unwrap();
-        let register = "ACS control".to_owned();
-        let entry = Entry {
-            bdf,
-            register,
-            offset: 0x2a6,
-            width: 2,
-            before: 0x1d,
-            after: 0,
-            readback: Some(0x1d),
-            finding: Some("ACS-STUCK".to_owned()),
-            when: 7,
-        };
-        Journal { entries: vec![entry], ..Journal::new(Path::new("/")) }
-    }
-
-    #[test]
-    fn what_is_saved_is_loaded() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("made/for/it/fabric.json");
-        journal().save(&path).unwrap();
-        assert_eq!(Journal::load(&path, Path::new("/")).unwrap(), Some(journal()));
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no file is left beside it");
-    }
-
-    #[test]
-    fn no_journal_is_told_from_a_broken_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("fabric.json");
-        assert_eq!(Journal::load(&path, Path::new("/")).unwrap(), None);
-        for broken in ["", "{}", "[1]", r#"{"schema":"firstlight.journal/1","root":"/","entries":[{}]}"#] {
-            fs::write(&path, broken).unwrap();
-            let error = Journal::load(&path, Path::new("/")).unwrap_err();
-            assert!(matches!(error, JournalError::Malformed { .. }), "{broken}: {error}");
-        }
-    }
-
-    #[test]
-    fn another_version_or_another_root_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("fabric.json");
-        journal().save(&path).unwrap();
-        let error = Journal::load(&path, Path::new("/elsewhere")).unwrap_err();
-        assert!(error.to_string().ends_with("was written for the root /, not for /elsewhere"), "{error}");
-        Journal { schema: "firstlight.journal/2".into(), ..journal() }.save(&path).unwrap();
-        assert!(matches!(Journal::load(&path, Path::new("/")), Err(JournalError::Schema { .. })));
-    }
-
-    #[test]
-    fn a_journal_that_cannot_be_written_is_an_error() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("file");
-        fs::write(&file, "").unwrap();
-        assert!(matches!(journal().save(&file.join("fabric.json")), Err(JournalError::Write { .. })));
-    }
-}
+#[path = "journal/tests.rs"]
+mod tests;

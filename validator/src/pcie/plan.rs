@@ -135,19 +135,25 @@ fn locked_down(mode: &str) -> Finding {
 
 /// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
 fn kept(fabric: &Fabric) -> Option<Finding> {
-    let passed = |d: &&Device| fabric.iommu.groups > 0 && d.driver.as_deref() == Some("vfio-pci");
-    let direct = |d: &&Device| (d.vendor.as_str(), d.device.as_str()) == DATA_DIRECT;
-    let (device, why) = [
-        (fabric.devices.iter().find(passed), "is given to a virtual machine by vfio-pci"),
-        (
-            fabric.devices.iter().find(direct),
-            "is a ConnectX-8 Data Direct function, which needs ACS as it is set",
-        ),
-    ]
-    .into_iter()
-    .find_map(|(device, why)| Some((device?, why)))?;
+    let passed = |d: &Device| {
+        let driver = d.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && gives_away(driver))?;
+        Some(format!("is given to a virtual machine by {driver}"))
+    };
+    let direct = |d: &Device| {
+        let direct = (d.vendor.as_str(), d.device.as_str()) == DATA_DIRECT;
+        direct.then(|| "is a ConnectX-8 Data Direct function, which needs ACS as it is set".to_owned())
+    };
+    let mut devices = fabric.devices.iter();
+    let passed = devices.find_map(|d| Some((d, passed(d)?)));
+    let (device, why) = passed.or_else(|| fabric.devices.iter().find_map(|d| Some((d, direct(d)?))))?;
     let message = format!("ACS is left as it is: {} {why}", device.bdf);
     Some(Code::AcsKept.finding(Severity::Warn, &device.bdf, message))
+}
+
+/// Linux names the drivers that give a PCI function away `vfio-pci`, and what vendors build on it
+/// with that at the end: `mlx5_vfio_pci`, `nvgrace-gpu-vfio-pci`.
+fn gives_away(driver: &str) -> bool {
+    driver.replace('_', "-").ends_with("vfio-pci")
 }
 
 #[cfg(test)]

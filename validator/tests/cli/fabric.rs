@@ -71,6 +71,19 @@ fn a_port_that_may_not_be_written_is_status_1() {
     assert!(said.out.contains("ACS-QUIRK"), "{}", said.out);
 }
 
+/// Two machines of one kind, each with its own journal.
+#[test]
+fn another_machines_journal_is_refused_and_nothing_is_written() {
+    let [own, other] = ["switch-acs"; 2].map(Machine::recorded);
+    assert_eq!([&own, &other].map(|m| m.run("fabric fix").status), [0, 0]);
+    let journal = other.at("run/firstlight/fabric.json");
+    let said = own.run(&format!("fabric restore --journal {}", journal.display()));
+    assert_eq!((said.status, said.err.lines().count()), (2, 1), "{}", said.err);
+    assert!(said.err.contains("was written for the root"), "{}", said.err);
+    let restored = own.run("fabric restore");
+    assert_eq!((restored.status, restored.out.matches(" -> 0x001d").count()), (0, 5), "{}", restored.out);
+}
+
 #[test]
 fn what_cannot_be_done_is_status_2_with_one_line() {
     let machine = Machine::small();

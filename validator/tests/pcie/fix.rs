@@ -4,7 +4,7 @@ use crate::recorded::{Copy, bdf, names};
 use firstlight::finding::Severity;
 use firstlight::pcie::acs::AcsPolicy;
 use firstlight::pcie::apply::{Applied, fix};
-use firstlight::pcie::journal::{Journal, JournalError};
+use firstlight::pcie::journal::{Entry, Journal, JournalError};
 use firstlight::pcie::plan::plan;
 use firstlight::pcie::restore::{Outcome, RestoreError, restore};
 use std::collections::BTreeMap;
@@ -18,6 +18,13 @@ fn journal(copy: &Copy) -> PathBuf {
 #[track_caller]
 fn fixed(copy: &Copy, policy: AcsPolicy) -> Applied {
     fix(&copy.root(), &plan(&copy.fabric(), policy), &journal(copy)).unwrap()
+}
+
+/// Changes the journal's entry of 0000:02:08.0, the first one.
+fn changed_entry(copy: &Copy, change: fn(&mut Entry)) {
+    let mut kept = Journal::load(&journal(copy), copy.root().path()).unwrap().unwrap();
+    change(&mut kept.entries[0]);
+    kept.save(&journal(copy)).unwrap();
 }
 
 /// Every configuration space of the machine.
@@ -118,7 +125,7 @@ fn restore_puts_every_byte_back() {
         fixed(&copy, AcsPolicy::All);
         assert_ne!(changes(&before, &copy), []);
         let restored = restore(&copy.root(), &journal(&copy)).unwrap();
-        assert!(restored.steps.iter().all(|s| s.outcome == Outcome::Restored));
+        assert!(restored.steps.iter().all(|s| s.outcome == Outcome::Restored { held: 0 }));
         assert_eq!(changes(&before, &copy), [], "{name}");
     }
 }
@@ -129,7 +136,7 @@ fn two_passes_are_undone_together_and_restoring_twice_does_no_harm() {
     let before = configs(&copy);
     fixed(&copy, AcsPolicy::Path);
     fixed(&copy, AcsPolicy::All);
-    for expected in [Outcome::Restored, Outcome::Already] {
+    for expected in [Outcome::Restored { held: 0 }, Outcome::Already] {
         let restored = restore(&copy.root(), &journal(&copy)).unwrap();
         assert_eq!(restored.steps.len(), 6);
         assert!(restored.steps.iter().all(|s| s.outcome == expected), "{restored:?}");
@@ -147,6 +154,35 @@ fn what_somebody_else_changed_since_is_left_alone() {
     assert_eq!((other.bdf, &other.outcome), (bdf("0000:02:08.0"), &Outcome::Changed { present: 0x40 }));
     assert_eq!(other.to_string(), "0000:02:08.0 ACS control left alone: holds 0x0040, we had written 0x0000");
     assert_eq!(restored.steps.iter().filter(|s| s.is_done()).count(), 4);
+}
+
+/// A port that keeps a bit is a port that the pass has changed all the same.
+#[test]
+fn a_port_that_took_the_write_in_part_is_put_back() {
+    let copy = Copy::of("switch-acs");
+    let before = configs(&copy);
+    fixed(&copy, AcsPolicy::Path);
+    copy.root().write_at("sys/bus/pci/devices/0000:02:08.0/config", 0x14e, &[0x10, 0]).unwrap();
+    changed_entry(&copy, |entry| (entry.readback, entry.finding) = (Some(0x10), Some("ACS-STUCK".into())));
+    let restored = restore(&copy.root(), &journal(&copy)).unwrap();
+    let port = restored.steps.last().unwrap();
+    assert_eq!(port.to_string(), "0000:02:08.0 ACS control 0x0010 -> 0x001d");
+    assert!(restored.is_done() && changes(&before, &copy).is_empty(), "{restored:?}");
+}
+
+#[test]
+fn a_port_whose_write_was_refused_was_cleared_by_somebody_else() {
+    let copy = Copy::of("switch-acs");
+    fixed(&copy, AcsPolicy::Path);
+    changed_entry(&copy, |entry| (entry.readback, entry.finding) = (None, Some("ACS-REFUSED".into())));
+    let before = configs(&copy);
+    let restored = restore(&copy.root(), &journal(&copy)).unwrap();
+    let port = restored.steps.last().unwrap();
+    assert_eq!(
+        port.to_string(),
+        "0000:02:08.0 ACS control left alone: holds 0x0000, our write of 0x0000 had been refused"
+    );
+    assert!(!restored.is_done() && changes(&before, &copy).iter().all(|c| c.0 != "0000:02:08.0"));
 }
 
 #[test]

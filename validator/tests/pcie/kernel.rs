@@ -37,6 +37,8 @@ pub(crate) struct Simulated<'a> {
     pub(crate) lies: BTreeMap<Bdf, Lie>,
     /// This function does not come back from a rescan.
     pub(crate) lost: Option<Bdf>,
+    /// The pass is killed when it wants to remove something.
+    pub(crate) dies: bool,
     /// What was asked, in order.
     pub(crate) asked: RefCell<Vec<String>>,
     pub(crate) removed: RefCell<Vec<(Bdf, PathBuf)>>,
@@ -50,7 +52,16 @@ const ENOSPC: i32 = 28;
 impl<'a> Simulated<'a> {
     pub(crate) fn new(copy: &'a Copy) -> Self {
         let (asked, removed) = (RefCell::default(), RefCell::default());
-        Self { copy, room: 1 << 40, movable: true, lies: BTreeMap::new(), lost: None, asked, removed }
+        Self {
+            copy,
+            room: 1 << 40,
+            movable: true,
+            lies: BTreeMap::new(),
+            lost: None,
+            dies: false,
+            asked,
+            removed,
+        }
     }
 
     /// Every GPU that is there, with its address and size for the kernel.
@@ -77,7 +88,7 @@ impl<'a> Simulated<'a> {
         self.write(bdf, 0x14, &(address | 0xc).to_le_bytes());
     }
 
-    fn control(&self, bdf: Bdf, bytes: u64) {
+    pub(crate) fn control(&self, bdf: Bdf, bytes: u64) {
         let config = fs::read(self.config(bdf)).unwrap();
         let (at, value) = config_space::rebar_control(&config, 1).unwrap();
         let value = (value & !0x3f00) | ((bytes.ilog2() - 20) << 8);
@@ -149,6 +160,7 @@ impl Kernel for Simulated<'_> {
     }
 
     fn remove(&self, bdf: Bdf) -> io::Result<()> {
+        assert!(!self.dies, "the pass dies here");
         self.ask(format!("remove {bdf}"));
         let devices = self.copy.at("sys/bus/pci/devices");
         for entry in fs::read_dir(devices).unwrap().map(Result::unwrap) {

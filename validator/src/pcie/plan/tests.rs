@@ -119,6 +119,17 @@ fn acs_is_kept_for_pass_through_and_for_data_direct() {
     assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 1, "without a group nothing is isolated");
     passed.iommu.groups = 4;
     assert_eq!(told(plan(&passed, AcsPolicy::Path)), (vec![], vec![("ACS-KEPT".into(), Severity::Warn)]));
+    for driver in ["mlx5_vfio_pci", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci"] {
+        passed.devices[3].driver = Some(driver.into());
+        let plan = plan(&passed, AcsPolicy::Path);
+        let message = &plan.findings[0].message;
+        assert!(message.ends_with(&format!("is given to a virtual machine by {driver}")), "{message}");
+        assert_eq!(told(plan), (vec![], vec![("ACS-KEPT".into(), Severity::Warn)]));
+    }
+    for driver in ["nvidia", "vfio-platform", "mlx5_core"] {
+        passed.devices[3].driver = Some(driver.into());
+        assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 1, "{driver}");
+    }
     let mut direct = fabric(two_gpus());
     direct.devices.push(device("0000:05:00.0", Kind::Endpoint, None));
     direct.devices[4].vendor = "0x15b3".into();

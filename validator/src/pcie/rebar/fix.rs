@@ -55,14 +55,14 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
     let until = Instant::now() + LONGEST;
     let before = kept.bars.len();
     let mut done: Vec<Member> = Vec::new();
-    let mut save = |done: &[Member], members: &[Member]| {
-        kept.bars.truncate(before);
-        kept.bars.extend(done.iter().chain(members).map(|m| m.entry.clone()));
-        kept.save(journal)
-    };
     for (_, gpus) in by_port(&plan.rebar) {
         let mut members: Vec<Member> = gpus.into_iter().map(member).collect();
-        Group { machine, until }.grow(&mut members, &mut |members| save(&done, members))?;
+        let shared = machine.note(&resizes(&members), &mut kept.decode);
+        let why = shared.err().map(|e| e.to_string());
+        let together = why.is_none();
+        members.iter_mut().for_each(|member| member.blocked.clone_from(&why));
+        let mut save = |now: &[Member]| save(root, &mut kept, before, done.iter().chain(now), journal);
+        Group { machine, until, together }.grow(&mut members, &mut save)?;
         done.extend(members);
     }
     // Only now: what was done below one port may have cost the GPUs below another.
@@ -70,7 +70,8 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
         fixed.findings.extend(finish(machine, member));
     }
     if !done.is_empty() {
-        save(&done, &[])?;
+        machine.settle(&mut kept.decode);
+        save(root, &mut kept, before, done.iter(), journal)?;
     }
     fixed.full += done.iter().filter(|m| m.entry.is_full()).count();
     fixed.rebar.extend(done.into_iter().map(|m| m.entry));
@@ -82,6 +83,24 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
         kept.save(journal)?;
     }
     Ok(fixed)
+}
+
+/// Writes the journal: what it held, and how far these have come.
+fn save<'a>(
+    root: &Root,
+    kept: &mut Journal,
+    before: usize,
+    members: impl Iterator<Item = &'a Member>,
+    journal: &Path,
+) -> Result<(), JournalError> {
+    kept.bars.truncate(before);
+    kept.bars.extend(members.map(|m| m.entry.clone()));
+    kept.identify(root);
+    kept.save(journal)
+}
+
+fn resizes(members: &[Member]) -> Vec<Resize> {
+    members.iter().map(|m| m.gpu.clone()).collect()
 }
 
 /// The GPUs of each root port; one directly on a root bus is alone.

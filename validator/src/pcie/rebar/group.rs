@@ -65,6 +65,8 @@ pub(super) struct Group<'a> {
     pub(super) machine: Machine<'a>,
     /// No new try is begun after this.
     pub(super) until: Instant,
+    /// The journal knows who decodes memory, so that neighbours may be taken off it.
+    pub(super) together: bool,
 }
 
 impl Group<'_> {
@@ -76,7 +78,7 @@ impl Group<'_> {
         let mut sizes: Vec<u64> = members.iter().flat_map(|m| m.gpu.sizes()).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        let mut sharing = true;
+        let mut sharing = self.together;
         for most in sizes.into_iter().rev() {
             for at in 0..members.len() {
                 self.alone(members, at, most, save)?;

@@ -3,11 +3,13 @@
 //! there is, so "largest" stands for "covers it all".
 //!
 //! `plan` says what is wanted, `alone` asks the kernel for one GPU, `together` lays out everything
-//! below one root port anew, `group` goes through the sizes, `fix` and `restore` keep the journal.
+//! below one root port anew, `group` goes through the sizes, `fix` and `restore` keep the journal,
+//! `decode` says who decoded memory before.
 //! The kernel's answers are not believed: after each step `state` reads ReBAR control, BAR
 //! registers and the kernel's own view, and all three must agree.
 
 mod alone;
+mod decode;
 mod fix;
 mod group;
 mod kernel;
@@ -19,6 +21,7 @@ mod state;
 mod together;
 mod windows;
 
+pub use decode::{DecodeOutcome, DecodeStep, restore_decode};
 pub use fix::{Fixed, fix};
 pub use kernel::{Kernel, Sysfs};
 pub use restore::{BarOutcome, BarStep, restore};

@@ -7,7 +7,8 @@ use super::{DEVICES, Machine, Trouble};
 use crate::pcie::model::Bdf;
 
 const COMMAND: u16 = 0x04;
-const COMMAND_MEMORY: u16 = 0x0002;
+/// Memory decode, of the command register.
+pub(super) const COMMAND_MEMORY: u16 = 0x0002;
 const FIRST_BAR: u16 = 0x10;
 /// Bits 13:8 of Resizable BAR control.
 const SIZE: u32 = 0x3f00;

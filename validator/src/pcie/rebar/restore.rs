@@ -1,8 +1,11 @@
 //! Giving BAR1s back the sizes that they had before the pass: newest first, and only where a BAR
-//! still has what the pass gave it. A smaller BAR always fits where the larger one was.
+//! still has what the pass gave it. A smaller BAR always fits where the larger one was. The kernel's
+//! word is not enough: a pass that died may have left a size in the hardware that the kernel has not
+//! heard of.
 
 use super::alone::Alone;
 use super::plan::Resize;
+use super::state::State;
 use super::{Kernel, Machine, Trouble};
 use crate::pcie::journal::Grown;
 use crate::pcie::model::Bdf;
@@ -52,6 +55,9 @@ impl fmt::Display for BarStep {
         let before = size(self.before_bytes);
         write!(f, "{} BAR1 ", self.bdf)?;
         match &self.outcome {
+            BarOutcome::Restored if self.after_bytes == Some(self.before_bytes) => {
+                write!(f, "is {before} already, its registers again")
+            }
             BarOutcome::Restored => {
                 let after = self.after_bytes.map_or_else(|| "what it was left with".to_owned(), size);
                 write!(f, "{after} -> {before}")
@@ -88,7 +94,8 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
         return left("it has no BAR1".into());
     };
     if present == entry.before_bytes {
-        return Ok(BarOutcome::Already);
+        let sound = !entry.assigned || now.holds(entry.bar, present);
+        return if sound { Ok(BarOutcome::Already) } else { registers(machine, entry, &now) };
     }
     if let Some(after) = entry.after_bytes.filter(|after| *after != present) {
         return left(format!("is {}, the pass had made it {}", size(present), size(after)));
@@ -113,4 +120,29 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
         Alone::NoSpace => left("there is no room for it".to_owned()),
         Alone::NoRoom(why) | Alone::Never(_, why) | Alone::Broken(why) => left(why),
     }
+}
+
+/// The kernel believes in the old size and the registers hold something else: they are put right,
+/// where it is the pass that left them so.
+fn registers(machine: Machine<'_>, entry: &Grown, now: &State) -> Result<BarOutcome, Trouble> {
+    let left = |why: String| Ok(BarOutcome::Left { why });
+    let (bar, before) = (entry.bar, entry.before_bytes);
+    let asked = |bytes: u64| bytes == before || entry.tries.iter().any(|t| t.bytes == bytes);
+    if !now.hardware_bytes().is_some_and(asked) {
+        return left(format!("the pass asked for no such size: {}", now.words(bar)));
+    }
+    if let Some(driver) = &now.driver {
+        return left(format!("the driver {driver} is bound: {}", now.words(bar)));
+    }
+    if now.hardware_bytes() != Some(before) {
+        machine.decode_off(now)?;
+        machine.set_size(now, before)?;
+    }
+    machine.mend(&machine.state(entry.bdf, bar)?)?;
+    let done = machine.state(entry.bdf, bar)?;
+    if !done.holds(bar, before) {
+        return left(done.words(bar));
+    }
+    machine.decode_as(now)?;
+    Ok(BarOutcome::Restored)
 }

@@ -25,6 +25,11 @@ impl Base {
         self.bar.start != 0 && self.bar.flags & UNSET == 0
     }
 
+    /// Decoding it would claim addresses that are not its own.
+    pub(super) fn unsafe_to_decode(&self) -> bool {
+        self.bar.flags & MEM != 0 && (!self.assigned() || self.astray())
+    }
+
     /// The register leads elsewhere than the kernel believes. Only 64-bit BARs are compared: a
     /// window below 4 GiB may have other addresses on the bus than in the processor.
     pub(super) fn astray(&self) -> bool {

@@ -31,14 +31,14 @@ pub(super) enum Together {
 pub(super) type Target<'a> = (&'a Resize, u64);
 
 /// Of no BAR: a function whose Resizable BAR control does not matter.
-const NO_BAR: u8 = u8::MAX;
+pub(super) const NO_BAR: u8 = u8::MAX;
 
 /// The port's driver, which is at home on every port.
 const PORT_DRIVER: &str = "pcieport";
 
 /// One function as it was: the port, or one below it.
-struct Below<'a> {
-    was: State,
+pub(super) struct Below<'a> {
+    pub(super) was: State,
     target: Option<Target<'a>>,
 }
 
@@ -101,7 +101,7 @@ impl Machine<'_> {
     }
 
     /// `port` and everything below it as it is now.
-    fn below<'a>(&self, port: Bdf, targets: &[Target<'a>]) -> Result<Vec<Below<'a>>, Trouble> {
+    pub(super) fn below<'a>(&self, port: Bdf, targets: &[Target<'a>]) -> Result<Vec<Below<'a>>, Trouble> {
         let name = port.to_string();
         let mut below = Vec::new();
         for bdf in self.functions()? {

@@ -64,6 +64,9 @@ pub fn restored(root: &str, restored: &Restored) -> String {
     for step in &restored.bars {
         text.push_str(&wrapped("  ", "    ", &step.to_string()));
     }
+    for step in &restored.decode {
+        text.push_str(&wrapped("  ", "    ", &step.to_string()));
+    }
     text
 }
 
