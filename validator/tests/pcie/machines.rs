@@ -186,6 +186,19 @@ fn a_port_whose_configuration_cannot_be_read_is_not_taken_for_clear() {
 }
 
 #[test]
+fn a_port_that_is_not_listed_is_not_taken_for_clear() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::remove_file(copy.at("sys/bus/pci/devices/0000:00:01.1")).unwrap();
+    let fabric = copy.fabric();
+    assert_eq!(
+        findings(&fabric),
+        [("PCI-UNREADABLE", Error, "0000:00:01.1"), ("ACS-UNKNOWN", Error, "0000:00:01.1")]
+    );
+    let said = &fabric.findings[0].message;
+    assert_eq!(said, "0000:00:01.1 is above 0000:01:00.0 and is not in /sys/bus/pci/devices");
+}
+
+#[test]
 fn what_an_ordinary_user_sees_is_told_as_that() {
     let copy = Copy::of("narrow-link");
     let config = copy.file("0000:00:01.1", "config");
