@@ -77,7 +77,11 @@ pub fn links(fabric: &Fabric) -> Vec<Finding> {
         .filter(|d| d.kind == Kind::Upstream)
         .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
     let ends = fabric.gpus.iter().chain(&fabric.nics).filter_map(|b| tree.get(*b));
-    ends.chain(switches).filter(|d| !d.config.gone).flat_map(|d| link(&tree, d)).collect()
+    // What is to be said about a virtual function's link is said about its physical function's.
+    ends.chain(switches)
+        .filter(|d| !d.config.gone && d.physfn.is_none())
+        .flat_map(|d| link(&tree, d))
+        .collect()
 }
 
 /// A link can be what both of its ends can be. Full width is a matter of contacts and shows at

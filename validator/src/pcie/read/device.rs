@@ -21,24 +21,30 @@ struct Folder<'a> {
 /// Reads what sysfs has of `bdf`.
 pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device {
     let mut folder = Folder { root, subject: bdf.to_string(), findings };
+    let physfn = folder.physfn();
     let space = folder.config();
     let class = folder.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
     let place = folder.place(bdf);
+    let vendor = folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor)));
+    let id = folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
+    // The ids of a virtual function read as ones, and it has no link.
+    let space = space.map(|s| if physfn.is_none() { s.of(&vendor, &id) } else { s });
     let registers = space.as_ref().map(|s| s.bases);
     let device = Device {
         bdf,
-        vendor: folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor))),
-        device: folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device))),
+        vendor,
+        device: id,
         kind: kind(space.as_ref(), &class),
         class,
         parent: place.as_ref().and_then(|p| p.parent),
+        physfn,
         root_bus: place.and_then(|p| p.root_bus),
         numa: folder.numa(),
         local_cpus: folder.optional("local_cpulist").filter(|t| !t.is_empty()),
         driver: folder.driver(),
         boot_vga: folder.boot_vga(),
         config: state(space.as_ref()),
-        link: folder.link(space.as_ref()),
+        link: if physfn.is_none() { folder.link(space.as_ref()) } else { None },
         bars: folder.bars(),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         rebar: space.map_or_else(Vec::new, |s| s.rebar),
@@ -130,6 +136,20 @@ impl Folder<'_> {
                 None
             }
         }
+    }
+
+    /// Virtual functions have a link to their physical one beside them.
+    fn physfn(&mut self) -> Option<Bdf> {
+        let why = match self.root.link(self.file("physfn")) {
+            Ok(target) => match target.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok()) {
+                Some(bdf) => return Some(bdf),
+                None => "it leads to no PCI function".to_owned(),
+            },
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            Err(e) => e.to_string(),
+        };
+        self.complain("physfn", &why);
+        None
     }
 
     fn boot_vga(&mut self) -> bool {
