@@ -77,7 +77,7 @@ impl<'a> Simulated<'a> {
         self.write(bdf, 0x14, &(address | 0xc).to_le_bytes());
     }
 
-    fn control(&self, bdf: Bdf, bytes: u64) {
+    pub(crate) fn control(&self, bdf: Bdf, bytes: u64) {
         let config = fs::read(self.config(bdf)).unwrap();
         let (at, value) = config_space::rebar_control(&config, 1).unwrap();
         let value = (value & !0x3f00) | ((bytes.ilog2() - 20) << 8);

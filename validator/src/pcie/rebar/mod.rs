@@ -22,6 +22,7 @@ mod windows;
 pub use fix::{Fixed, fix};
 pub use kernel::{Kernel, Sysfs};
 pub use restore::{BarOutcome, BarStep, restore};
+pub use said::disagrees;
 pub(super) use said::wrong_now;
 
 use crate::root::Root;
