@@ -268,6 +268,44 @@ fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
 }
 
 #[test]
+fn link_files_that_make_no_sense_are_told_and_what_the_kernel_says_of_a_link_that_is_down_is_not() {
+    let says = |name: &str, text: &str| {
+        let copy = Copy::of("epyc-8x4090");
+        fs::write(copy.file("0000:01:00.0", name), text).unwrap();
+        copy.fabric().findings
+    };
+    for (name, text) in [
+        ("current_link_width", "sixteen"),
+        ("current_link_width", "99999"),
+        ("max_link_width", ""),
+        ("max_link_speed", "fast"),
+        ("current_link_speed", "-1 GT/s"),
+    ] {
+        let found = says(name, text);
+        assert!(found[0].code == "PCI-UNREADABLE" && found[0].message.contains(name), "{found:?}");
+    }
+    for (name, text) in
+        [("current_link_speed", "Unknown"), ("max_link_width", "255"), ("current_link_width", "0")]
+    {
+        assert!(says(name, text).iter().all(|f| f.code.starts_with("LINK-")), "{name} {text}");
+    }
+}
+
+#[test]
+fn what_a_file_holds_is_quoted_short_and_without_control_characters() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "numa_node"), format!("a\x1b[2Jevil\nline{}", "x".repeat(1 << 20)))
+        .unwrap();
+    let said = &copy.fabric().findings[0];
+    assert!(
+        said.message.contains("'a\\u{1b}[2Jevil\\nlinexxx") && said.message.len() < 250,
+        "{}",
+        said.message
+    );
+    assert!(said.evidence.iter().all(|e| e.len() < 250));
+}
+
+#[test]
 fn what_an_ordinary_user_sees_is_told_as_that() {
     let copy = Copy::of("narrow-link");
     let config = copy.file("0000:00:01.1", "config");

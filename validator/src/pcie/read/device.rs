@@ -1,6 +1,6 @@
 //! One PCI function from its folder in sysfs and its configuration space.
 
-use super::attributes::{optional, required, unreadable};
+use super::attributes::{optional, quoted, required, unreadable};
 use super::{DEVICES, place, resource};
 use crate::finding::{Code, Finding, Severity};
 use crate::pcie::config_space::{self, ConfigSpace, Express, PortType};
@@ -72,7 +72,7 @@ impl Folder<'_> {
     }
 
     fn config(&mut self) -> Option<ConfigSpace> {
-        match self.root.read(self.file("config")) {
+        match self.root.regular(self.file("config")) {
             Ok(bytes) => {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
                     self.complain(
@@ -96,7 +96,7 @@ impl Folder<'_> {
         match text {
             Some(text) if good(&text) => text,
             Some(text) => {
-                self.complain(name, &format!("'{text}' is no hexadecimal number"));
+                self.complain(name, &format!("'{}' is no hexadecimal number", quoted(&text)));
                 register.unwrap_or_else(|| "unknown".to_owned())
             }
             None => register.unwrap_or_else(|| "unknown".to_owned()),
@@ -121,7 +121,7 @@ impl Folder<'_> {
             Ok(-1) => None,
             Ok(node) if u32::try_from(node).is_ok() => u32::try_from(node).ok(),
             _ => {
-                self.complain("numa_node", &format!("'{text}' is no node number"));
+                self.complain("numa_node", &format!("'{}' is no node number", quoted(&text)));
                 None
             }
         }
@@ -177,11 +177,17 @@ impl Folder<'_> {
     }
 
     fn sysfs_link(&mut self) -> Option<Link> {
-        let max_width = self.optional("max_link_width")?.parse().ok()?;
-        let width = self.optional("current_link_width")?.parse().ok()?;
-        let max_gts = link::parse_speed(&self.optional("max_link_speed")?)?;
-        let gts = link::parse_speed(&self.optional("current_link_speed")?);
-        up(gts, width, max_gts, max_width)
+        let max_width = self.parsed("max_link_width", link::parse_width);
+        let width = self.parsed("current_link_width", link::parse_width);
+        let max_gts = self.parsed("max_link_speed", link::parse_speed);
+        let gts = self.parsed("current_link_speed", link::parse_speed);
+        up(gts?, width?, max_gts??, max_width?)
+    }
+
+    /// What an optional file holds; what makes no sense is told.
+    fn parsed<T>(&mut self, name: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
+        let text = self.optional(name)?;
+        parse(&text).map_err(|why| self.complain(name, &format!("'{}' is {why}", quoted(&text)))).ok()
     }
 }
 

@@ -126,7 +126,11 @@ fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     let mode =
         text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode.to_owned());
     if mode.is_none() {
-        findings.push(attributes::unreadable(FILE, "machine", &format!("no mode in brackets in '{text}'")));
+        findings.push(attributes::unreadable(
+            FILE,
+            "machine",
+            &format!("no mode in brackets in '{}'", attributes::quoted(&text)),
+        ));
     }
     mode
 }
