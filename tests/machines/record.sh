@@ -44,7 +44,7 @@ for device in /sys/bus/pci/devices/*; do
         local_cpulist resource boot_vga current_link_speed current_link_width max_link_speed max_link_width; do
         keep "$real/$name"
     done
-    point "$real/driver" "$real/iommu_group"
+    point "$real/driver" "$real/iommu_group" "$real/physfn"
     if [ -L "$real/driver" ]; then folder "$(readlink -f "$real/driver")"; fi
 done
 for class in iommu infiniband; do

@@ -57,6 +57,37 @@ impl Root {
         Ok(fs::read_to_string(self.join(rel))?.trim().to_owned())
     }
 
+    /// As [`Root::read`], for who has no deadline: a pipe in the place of a file is an error and never
+    /// waited for.
+    ///
+    /// # Errors
+    /// As [`Root::read`]; `InvalidInput` when it is no regular file.
+    pub fn regular(&self, rel: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open_regular(rel)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`Root::text`], of a regular file.
+    ///
+    /// # Errors
+    /// As [`Root::regular`] and [`Root::text`].
+    pub fn regular_text(&self, rel: impl AsRef<Path>) -> io::Result<String> {
+        let mut text = String::new();
+        self.open_regular(rel)?.read_to_string(&mut text)?;
+        Ok(text.trim().to_owned())
+    }
+
+    fn open_regular(&self, rel: impl AsRef<Path>) -> io::Result<File> {
+        let file = self.open_nonblocking(rel)?;
+        let kind = file.metadata()?.file_type();
+        // Reading a folder has an error of its own.
+        if kind.is_file() || kind.is_dir() {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+    }
+
     /// The names in a folder, sorted. Hidden names are left out: sysfs has none, and a recorded
     /// machine kept in git needs one to keep an empty folder.
     ///
@@ -191,6 +222,17 @@ mod tests {
             root.entries("/").unwrap().into_iter().map(|(n, kind)| (n, kind.is_symlink())).collect();
         names.sort();
         assert_eq!(names, [(".l".into(), true), ("f".into(), false)]);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_an_error_and_waits_for_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo").arg(dir.path().join("f")).status().unwrap();
+        assert!(made.success());
+        let root = Root::new(dir.path());
+        assert_eq!(root.regular("f").unwrap_err().to_string(), "it is no regular file");
+        assert_eq!(root.regular_text("f").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(root.regular_text("").unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Redirect and egress control take peer traffic off its way; the other bits only check it.
 
 use super::model::{Acs, Bdf, Device, Fabric, Kind};
+use super::tree::Tree;
 use crate::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -103,7 +104,17 @@ pub fn ports_on_paths(fabric: &Fabric) -> BTreeSet<Bdf> {
 #[must_use]
 pub fn judge(fabric: &Fabric) -> Vec<Finding> {
     let on_path = ports_on_paths(fabric);
-    fabric.devices.iter().filter(|d| on_path.contains(&d.bdf)).filter_map(judge_port).collect()
+    let ports = fabric.devices.iter().filter(|d| on_path.contains(&d.bdf));
+    ports.filter_map(judge_port).chain(unread(fabric)).collect()
+}
+
+/// Bridges above the ends of GPU paths that were not read: nobody knows what else is above them.
+#[must_use]
+pub fn unread(fabric: &Fabric) -> Vec<Finding> {
+    let tree = Tree::of(fabric);
+    let ends = fabric.paths.iter().flat_map(|p| [p.a, p.b]);
+    let ports: BTreeSet<Bdf> = ends.filter_map(|end| tree.unread(end)).collect();
+    ports.iter().map(|port| untold(port, "it is not in /sys/bus/pci/devices")).collect()
 }
 
 /// One port of a GPU path.
@@ -160,8 +171,12 @@ fn unknown(port: &Device) -> Finding {
         c if c.faults.is_empty() => format!("only {} bytes of configuration space could be read", c.bytes),
         c => c.faults.join("; "),
     };
-    let message = format!("{} is on a GPU path and its ACS cannot be told: {why}", port.bdf);
-    Code::AcsUnknown.finding(Severity::Error, &port.bdf, message).at(&port.bdf)
+    untold(&port.bdf, &why)
+}
+
+fn untold(port: &Bdf, why: &str) -> Finding {
+    let message = format!("{port} is on a GPU path and its ACS cannot be told: {why}");
+    Code::AcsUnknown.finding(Severity::Error, port, message).at(port)
 }
 
 #[cfg(test)]

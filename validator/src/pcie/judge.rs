@@ -3,22 +3,38 @@
 //! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
 
 use super::acs::{self, REDIRECT, State};
-use super::model::{Device, Fabric, Kind};
+use super::model::{Bdf, Device, Fabric, Kind};
 use super::tree::Tree;
 use crate::finding::{Code, Finding, Severity};
+use std::collections::BTreeMap;
 
 /// Every finding about `fabric`, in the order of the devices.
 #[must_use]
 pub fn all(fabric: &Fabric) -> Vec<Finding> {
     let on_path = acs::ports_on_paths(fabric);
     let off_path = fabric.devices.iter().filter(|d| !on_path.contains(&d.bdf));
-    let mut findings: Vec<Finding> = fabric.devices.iter().filter_map(|d| gone(fabric, d)).collect();
+    let mut findings = unlisted(fabric);
+    findings.extend(fabric.devices.iter().filter_map(|d| gone(fabric, d)));
     findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d)));
     findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, on_path.contains(&d.bdf))));
     findings.extend(off_path.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
     findings.extend(acs::judge(fabric));
     findings.extend(links(fabric));
     findings
+}
+
+/// Bridges that the paths of functions name and that are not listed, each once.
+fn unlisted(fabric: &Fabric) -> Vec<Finding> {
+    let tree = Tree::of(fabric);
+    let missing = fabric.devices.iter().filter_map(|d| Some((tree.unread(d.bdf)?, d.bdf)));
+    // The first function below each is the one that is named.
+    let missing: BTreeMap<Bdf, Bdf> = missing.rev().collect();
+    let told = missing.into_iter().map(|(bridge, below)| {
+        let message = format!("{bridge} is above {below} and is not in /sys/bus/pci/devices");
+        let finding = Code::PciUnreadable.finding(Severity::Error, &bridge, message);
+        finding.seen(format!("/sys/bus/pci/devices/{below} leads below {bridge}"))
+    });
+    told.collect()
 }
 
 fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
@@ -61,7 +77,11 @@ pub fn links(fabric: &Fabric) -> Vec<Finding> {
         .filter(|d| d.kind == Kind::Upstream)
         .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
     let ends = fabric.gpus.iter().chain(&fabric.nics).filter_map(|b| tree.get(*b));
-    ends.chain(switches).filter(|d| !d.config.gone).flat_map(|d| link(&tree, d)).collect()
+    // What is to be said about a virtual function's link is said about its physical function's.
+    ends.chain(switches)
+        .filter(|d| !d.config.gone && d.physfn.is_none())
+        .flat_map(|d| link(&tree, d))
+        .collect()
 }
 
 /// A link can be what both of its ends can be. Full width is a matter of contacts and shows at

@@ -22,12 +22,32 @@ pub fn gts(code: u8) -> Option<f64> {
     }
 }
 
-/// GT/s as sysfs words it: `16.0 GT/s PCIe`; `Unknown` is `None`.
-#[must_use]
-pub fn parse_speed(text: &str) -> Option<f64> {
-    let (number, rest) = text.split_once(' ')?;
-    let gts: f64 = number.parse().ok()?;
-    (rest.starts_with("GT/s") && gts.is_finite() && gts > 0.0).then_some(gts)
+/// GT/s as sysfs words it: `16.0 GT/s PCIe`. `None` for the kernel's own `Unknown`, which it says of a
+/// link that is down.
+///
+/// # Errors
+/// When it is neither, with what is allowed.
+pub fn parse_speed(text: &str) -> Result<Option<f64>, &'static str> {
+    if text.starts_with("Unknown") {
+        return Ok(None);
+    }
+    let number = text.split_once(' ').filter(|(_, unit)| unit.starts_with("GT/s"));
+    let gts = number.and_then(|(number, _)| number.parse().ok());
+    let gts = gts.filter(|gts: &f64| gts.is_finite() && *gts > 0.0);
+    gts.map(Some).ok_or("no speed in GT/s and not Unknown")
+}
+
+/// Lanes as sysfs has them, 0 of a link that is down. The kernel says 255 where it does not know, and
+/// registers that read as ones come to 63.
+///
+/// # Errors
+/// When no link has that many, with what is allowed.
+pub fn parse_width(text: &str) -> Result<u32, &'static str> {
+    match text.parse() {
+        Ok(0 | 63 | 255) => Ok(0),
+        Ok(lanes @ (1 | 2 | 4 | 8 | 12 | 16 | 32)) => Ok(lanes),
+        _ => Err("no number of lanes, allowed are 1, 2, 4, 8, 12, 16, 32 and, unknown, 0, 63, 255"),
+    }
 }
 
 /// What `width` lanes at `gts` GT/s carry in one direction, GB/s (10^9 bytes), encoding counted,
@@ -71,10 +91,23 @@ mod tests {
 
     #[test]
     fn sysfs_words_become_gts() {
-        assert_eq!(parse_speed("16.0 GT/s PCIe"), Some(16.0));
-        assert_eq!(parse_speed("2.5 GT/s"), Some(2.5));
-        for unreadable in ["Unknown", "", "16.0", "16.0 GB/s", "-1 GT/s", "NaN GT/s", "0.0 GT/s PCIe"] {
-            assert_eq!(parse_speed(unreadable), None, "{unreadable}");
+        assert_eq!(parse_speed("16.0 GT/s PCIe"), Ok(Some(16.0)));
+        assert_eq!(parse_speed("2.5 GT/s"), Ok(Some(2.5)));
+        for down in ["Unknown", "Unknown speed"] {
+            assert_eq!(parse_speed(down), Ok(None));
+        }
+        for unreadable in ["", "16.0", "16.0 GB/s", "-1 GT/s", "NaN GT/s", "0.0 GT/s PCIe"] {
+            assert!(parse_speed(unreadable).is_err(), "{unreadable}");
+        }
+    }
+
+    #[test]
+    fn lanes_are_as_many_as_a_link_can_have() {
+        for (text, lanes) in [("1", 1), ("16", 16), ("32", 32), ("0", 0), ("63", 0), ("255", 0)] {
+            assert_eq!(parse_width(text), Ok(lanes));
+        }
+        for nonsense in ["", "x16", "3", "-1", "256", "99999999999"] {
+            assert!(parse_width(nonsense).is_err(), "{nonsense}");
         }
     }
 

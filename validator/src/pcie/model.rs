@@ -168,6 +168,9 @@ pub struct Device {
     pub kind: Kind,
     /// The bridge directly above; `null` on a root bus.
     pub parent: Option<Bdf>,
+    /// The physical function that a virtual function (SR-IOV) belongs to; its ids and its link are
+    /// that one's. `null` where it is none, and in a virtual machine that was given one.
+    pub physfn: Option<Bdf>,
     /// The host bridge's root bus as sysfs names it, `pci0000:c0`; `null` when it cannot be read.
     pub root_bus: Option<String>,
     /// NUMA node; `null` when the firmware names none.

@@ -18,6 +18,7 @@ pub(crate) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         class: "0x060400".into(),
         kind,
         parent: parent.map(bdf),
+        physfn: None,
         root_bus: Some("pci0000:00".into()),
         numa: Some(0),
         local_cpus: None,

@@ -36,4 +36,12 @@ impl<'a> Tree<'a> {
         let first = self.get(bdf).as_ref().and_then(parent);
         std::iter::successors(first, parent).take(DEEPEST).collect()
     }
+
+    /// The bridge that the chain above `bdf` ends at because it was not read: the paths in sysfs name
+    /// it, the list of functions does not. `None` where the chain reaches a root bus.
+    #[must_use]
+    pub fn unread(&self, bdf: Bdf) -> Option<Bdf> {
+        let top = self.above(bdf).last().copied().or_else(|| self.get(bdf))?;
+        top.parent.filter(|p| self.get(*p).is_none())
+    }
 }

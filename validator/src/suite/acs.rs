@@ -33,7 +33,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let policy = machine.config.fabric.acs;
     let ports = covered(fabric, policy);
-    if ports.is_empty() {
+    if ports.is_empty() && acs::unread(fabric).is_empty() {
         return Ok(Judgement::not_applicable(nothing(fabric)));
     }
     sleep(PAUSE);
@@ -62,17 +62,21 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     let ports = covered(first, policy);
     let now: Vec<_> =
         ports.iter().filter_map(|p| port(*p, first, again)).map(|f| pass::explained(f, journal)).collect();
+    let unread = acs::unread(first);
     let told = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
     let quirks = first.findings.iter().filter(told).cloned();
     let clean = ports.len() - now.len();
     let place = if policy == AcsPolicy::All { "ports" } else { "ports on GPU paths" };
-    let summary = format!("{clean} of {} {place}: redirect off", ports.len());
+    let summary = match unread.first() {
+        Some(port) => port.message.clone(),
+        None => format!("{clean} of {} {place}: redirect off", ports.len()),
+    };
     // Whoever keeps ACS on purpose has been told; the measured tests decide.
     let most = if policy == AcsPolicy::Off { Severity::Warn } else { Severity::Error };
     // Then nothing can be cleared here: that is what is to be mended.
     let redirects = now.iter().any(|f| f.is(Code::AcsRedirect));
     let locked = (redirects && policy != AcsPolicy::Off).then(|| lockdown(again)).flatten();
-    let lowered = now.into_iter().map(|f| Finding { severity: f.severity.min(most), ..f });
+    let lowered = now.into_iter().chain(unread).map(|f| Finding { severity: f.severity.min(most), ..f });
     Judgement::of(summary, locked.into_iter().chain(lowered).chain(quirks).collect())
 }
 
@@ -201,6 +205,14 @@ mod tests {
         let mut gone = with_control(0);
         gone.devices.retain(|d| d.bdf != fixture::port(0));
         assert_eq!(judge(AcsPolicy::Path, &with_control(0), &gone, &[]).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn a_port_that_was_never_read_is_no_pass_either() {
+        let mut fabric = with_control(0);
+        fabric.devices.retain(|d| d.bdf != fixture::port(0));
+        let said = judge(AcsPolicy::Path, &fabric, &fabric, &[]);
+        assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:02:00.0"), "{said:?}");
     }
 
     #[test]

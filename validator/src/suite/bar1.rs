@@ -1,6 +1,7 @@
 //! Does BAR1, the window into a GPU's memory, cover it? 256 MiB is what a GPU has whose BAR nobody
 //! resized. How much memory a GPU has is known where the driver logged how much of it BAR1 shows;
-//! elsewhere BAR1 is held against the largest size that the GPU offers, which covers its memory.
+//! elsewhere BAR1 is held against the largest size that the GPU offers, which covers its memory. Where
+//! neither is known, a BAR1 that peers go through is no pass.
 
 mod pass;
 
@@ -13,6 +14,7 @@ use crate::host::kmsg::Line;
 use crate::host::nvidia::log;
 use crate::outcome::Judgement;
 use crate::pcie::model::Device;
+use crate::pcie::rebar;
 use crate::pcie::text::layout::size;
 use std::collections::BTreeMap;
 
@@ -88,6 +90,10 @@ fn sizes(gpus: &[(&Device, Way)]) -> String {
 }
 
 fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
+    // Then nobody can say what BAR1 covers.
+    if let Some(finding) = rebar::disagrees(gpu) {
+        return Some(finding);
+    }
     let severity = if way == Way::Bar1 { Severity::Fail } else { Severity::Info };
     let told = |severity, found: Option<u64>, wanted: Option<u64>, message: String| {
         let finding =
@@ -103,14 +109,15 @@ fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
         (Some(memory), _) => (memory, "of memory"),
         (None, Some(offered)) => (offered, "that the GPU offers"),
         (None, None) if bar.bytes <= SMALL => (SMALL + 1, "more than 256 MiB"),
-        // A GPU that offers no other size has the one that it was built with.
-        (None, None) if gpu.config.bytes >= WHOLE || way == Way::Native => return None,
+        (None, None) if way == Way::Native => return None,
+        // A hypervisor may hide the sizes on offer, and a fixed size need not be large enough.
         (None, None) => {
-            let message = format!(
-                "BAR1 of {} is {}; which sizes it offers cannot be read, nor how much memory it has",
-                gpu.bdf,
-                size(bar.bytes)
-            );
+            let why = if gpu.config.bytes >= WHOLE {
+                "it offers no sizes, and how much memory it has is not known"
+            } else {
+                "which sizes it offers cannot be read, nor how much memory it has"
+            };
+            let message = format!("BAR1 of {} is {}; {why}", gpu.bdf, size(bar.bytes));
             return told(Severity::Error, Some(bar.bytes), None, message);
         }
     };

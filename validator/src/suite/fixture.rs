@@ -55,6 +55,7 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         class: class.into(),
         kind,
         parent,
+        physfn: None,
         root_bus: Some("pci0000:00".into()),
         numa: None,
         local_cpus: None,

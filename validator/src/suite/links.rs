@@ -3,8 +3,9 @@
 
 use super::{Group, READING, Test};
 use crate::config::Level;
+use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
-use crate::pcie::model::Fabric;
+use crate::pcie::model::{Bdf, Device, Fabric};
 
 pub(super) const TEST: Test = Test {
     id: "links",
@@ -21,12 +22,33 @@ fn judge(fabric: &Fabric) -> Judgement {
     if fabric.gpus.is_empty() {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
-    let findings: Vec<_> = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-")).cloned().collect();
+    // One that does not answer is told by the test `fabric`.
+    let of = |wanted: &[Bdf]| -> Vec<&Device> {
+        fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
+    };
+    let (gpus, nics) = (of(&fabric.gpus), of(&fabric.nics));
+    let told = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
+    if !gpus.iter().any(|d| d.link.is_some()) {
+        // Virtual machines show GPUs without a link.
+        return Judgement::not_applicable("neither sysfs nor the registers tell the link of any GPU");
+    }
+    let findings: Vec<_> =
+        told.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.clone(),
-        None => format!("links of {} GPUs and {} NICs at full width", fabric.gpus.len(), fabric.nics.len()),
+        None => format!(
+            "links of {} GPUs and {} NICs at full width",
+            gpus.len(),
+            nics.iter().filter(|d| d.link.is_some()).count()
+        ),
     };
     Judgement::of(summary, findings)
+}
+
+/// Others of its kind have a link, so it should have one.
+fn unknown(gpu: &Device) -> Finding {
+    let message = format!("the link of {} is told neither by sysfs nor by its registers", gpu.bdf);
+    Code::PciUnreadable.finding(Severity::Error, &gpu.bdf, message)
 }
 
 #[cfg(test)]
@@ -57,6 +79,17 @@ mod tests {
     fn an_idle_gpu_at_its_slowest_speed_is_told_and_passes() {
         let said = with_link(2.5, 16);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+    }
+
+    #[test]
+    fn a_link_that_nothing_tells_is_no_pass() {
+        let mut fabric = fixture::machine(2);
+        let (first, second) = (fabric.gpus[0], fabric.gpus[1]);
+        fixture::device(&mut fabric, first).link = None;
+        let said = super::judge(&fabric);
+        assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"), "{said:?}");
+        fixture::device(&mut fabric, second).link = None;
+        assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
     }
 
     #[test]

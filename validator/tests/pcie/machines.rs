@@ -186,6 +186,126 @@ fn a_port_whose_configuration_cannot_be_read_is_not_taken_for_clear() {
 }
 
 #[test]
+fn a_port_that_is_not_listed_is_not_taken_for_clear() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::remove_file(copy.at("sys/bus/pci/devices/0000:00:01.1")).unwrap();
+    let fabric = copy.fabric();
+    assert_eq!(
+        findings(&fabric),
+        [("PCI-UNREADABLE", Error, "0000:00:01.1"), ("ACS-UNKNOWN", Error, "0000:00:01.1")]
+    );
+    let said = &fabric.findings[0].message;
+    assert_eq!(said, "0000:00:01.1 is above 0000:01:00.0 and is not in /sys/bus/pci/devices");
+}
+
+/// Zeros, an extended space that does not answer, another function's registers.
+#[test]
+fn a_port_whose_registers_cannot_be_its_own_is_not_taken_for_clear() {
+    let (port, gpu) = ("0000:00:01.1", "0000:01:00.0");
+    let silent = |mut bytes: Vec<u8>| {
+        bytes[0x100..].fill(0xff);
+        bytes
+    };
+    let copy = Copy::of("epyc-8x4090");
+    let (own, other) =
+        (fs::read(copy.file(port, "config")).unwrap(), fs::read(copy.file(gpu, "config")).unwrap());
+    for bytes in [vec![0; 4096], silent(own), other] {
+        fs::write(copy.file(port, "config"), bytes).unwrap();
+        let codes: Vec<_> = findings(&copy.fabric()).iter().map(|f| (f.0.to_owned(), f.1)).collect();
+        assert_eq!(codes, [("PCI-MALFORMED".to_owned(), Warn), ("ACS-UNKNOWN".to_owned(), Error)]);
+    }
+}
+
+#[test]
+fn a_gpu_with_the_registers_of_another_card_is_an_error() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::copy(copy.file("0000:c4:00.0", "config"), copy.file("0000:01:00.0", "config")).unwrap();
+    let fabric = copy.fabric();
+    assert_eq!(findings(&fabric), [("PCI-MALFORMED", Error, "0000:01:00.0")]);
+    assert!(fabric.findings[0].message.ends_with("sysfs says 10de:2684"), "{}", fabric.findings[0].message);
+}
+
+/// A function beside `of`, as Linux shows a virtual one: no ids, no link.
+fn virtual_function(copy: &Copy, of: &str, own: &str) {
+    let real = copy.file(of, "").canonicalize().unwrap();
+    let folder = real.with_file_name(own);
+    fs::create_dir(&folder).unwrap();
+    for file in fs::read_dir(&real).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_file()) {
+        fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+    }
+    let mut config = fs::read(real.join("config")).unwrap();
+    config[..4].fill(0xff);
+    config[0x10..0x28].fill(0);
+    fs::write(folder.join("config"), config).unwrap();
+    fs::write(folder.join("current_link_width"), "0\n").unwrap();
+    fs::write(folder.join("current_link_speed"), "Unknown\n").unwrap();
+    symlink(format!("../{of}"), folder.join("physfn")).unwrap();
+    let listed = fs::read_link(copy.at("sys/bus/pci/devices").join(of)).unwrap();
+    symlink(listed.with_file_name(own), copy.at("sys/bus/pci/devices").join(own)).unwrap();
+}
+
+#[test]
+fn virtual_functions_use_the_link_of_their_physical_one_and_are_no_further_gpus() {
+    let copy = Copy::of("epyc-8x4090");
+    virtual_function(&copy, "0000:c4:00.0", "0000:c4:00.2");
+    virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
+    let fabric = copy.fabric();
+    assert_eq!((findings(&fabric), fabric.gpus.len(), fabric.nics.len()), (vec![], 8, 5));
+    let link = |at: &str| fabric.devices.iter().find(|d| d.bdf == bdf(at)).unwrap().link.clone();
+    assert_eq!(link("0000:c4:00.2"), link("0000:c4:00.0"));
+    assert!(link("0000:c4:00.2").is_some());
+    assert!(fabric.paths.iter().all(|p| p.raw_gb_s > 31.0), "also to the virtual function");
+}
+
+#[test]
+fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
+    let copy = Copy::of("epyc-8x4090");
+    virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
+    fs::remove_file(copy.file("0000:01:00.4", "physfn")).unwrap();
+    assert!(findings(&copy.fabric()).contains(&("PCI-MALFORMED", Error, "0000:01:00.4")));
+    symlink("../0000:01:00.7", copy.file("0000:01:00.4", "physfn")).unwrap();
+    assert!(findings(&copy.fabric()).contains(&("PCI-UNREADABLE", Error, "0000:01:00.4")));
+}
+
+#[test]
+fn link_files_that_make_no_sense_are_told_and_what_the_kernel_says_of_a_link_that_is_down_is_not() {
+    let says = |name: &str, text: &str| {
+        let copy = Copy::of("epyc-8x4090");
+        fs::write(copy.file("0000:01:00.0", name), text).unwrap();
+        copy.fabric().findings
+    };
+    for (name, text) in [
+        ("current_link_width", "sixteen"),
+        ("current_link_width", "99999"),
+        ("max_link_width", ""),
+        ("max_link_speed", "fast"),
+        ("current_link_speed", "-1 GT/s"),
+    ] {
+        let found = says(name, text);
+        assert!(found[0].code == "PCI-UNREADABLE" && found[0].message.contains(name), "{found:?}");
+    }
+    for (name, text) in
+        [("current_link_speed", "Unknown"), ("max_link_width", "255"), ("current_link_width", "0")]
+    {
+        assert!(says(name, text).iter().all(|f| f.code.starts_with("LINK-")), "{name} {text}");
+    }
+}
+
+#[test]
+fn what_a_file_holds_is_quoted_short_and_without_control_characters() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "numa_node"), format!("a\x1b[2Jevil\nline{}", "x".repeat(1 << 20)))
+        .unwrap();
+    let said = &copy.fabric().findings[0];
+    assert!(
+        said.message.contains("'a\\u{1b}[2Jevil\\nlinexxx") && said.message.len() < 250,
+        "{}",
+        said.message
+    );
+    assert!(said.evidence.iter().all(|e| e.len() < 250));
+}
+
+#[test]
 fn what_an_ordinary_user_sees_is_told_as_that() {
     let copy = Copy::of("narrow-link");
     let config = copy.file("0000:00:01.1", "config");

@@ -234,6 +234,19 @@ fn without_the_pass_that_register_is_what_fails() {
 }
 
 #[test]
+fn a_size_that_only_one_side_knows_is_told_and_nothing_is_tried() {
+    for bytes in [FIRMWARE / 2, 32 * GIB, 64 * GIB] {
+        let copy = machine();
+        let kernel = Simulated::new(&copy);
+        kernel.control(bdf(ALONE), bytes);
+        assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        let plan = planned(&copy);
+        assert_eq!(said(&plan.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert!(plan.rebar.iter().all(|r| r.bdf != bdf(ALONE)));
+    }
+}
+
+#[test]
 fn success_without_an_address_is_undone() {
     let copy = machine();
     let done = fixed(&copy, &lying(&copy, ALONE, Lie::NoAddress));

@@ -86,6 +86,17 @@ pub enum Fault {
         /// How many bytes there are.
         bytes: usize,
     },
+    /// Every register reads as zero, the ids among them: no function is like that.
+    #[error("every register reads as zero")]
+    Zeros,
+    /// The registers are those of another function.
+    #[error("the registers say {registers}, sysfs says {sysfs}")]
+    Ids {
+        /// Vendor and device as the registers have them.
+        registers: String,
+        /// Vendor and device as sysfs has them.
+        sysfs: String,
+    },
     /// A field holds what the specification does not allow.
     #[error("{field} at {at:#05x} is {value}, allowed is {allowed}")]
     Field {
@@ -110,6 +121,9 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         faults.push(Fault::Short(bytes.len()));
     }
     let gone = bytes.len() >= HEADER_BYTES && bytes.iter().all(|b| *b == 0xff);
+    if bytes.len() >= HEADER_BYTES && bytes.iter().all(|b| *b == 0) {
+        faults.push(Fault::Zeros);
+    }
     let usable = bytes.len() >= HEADER_BYTES && !gone;
     let (capabilities, extended) = if usable {
         (walk::conventional(space, &mut faults), walk::extended(space, &mut faults))
@@ -135,6 +149,29 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         capabilities,
         extended,
         faults,
+    }
+}
+
+impl ConfigSpace {
+    /// The ids that the registers hold, `10de:2684`.
+    #[must_use]
+    pub fn ids(&self) -> String {
+        format!("{:04x}:{:04x}", self.vendor, self.device)
+    }
+
+    /// The space, held against the ids that the kernel found at this address (`0x10de`, `0x2684`).
+    /// Nothing in the registers of another function is believed.
+    #[must_use]
+    pub fn of(mut self, vendor: &str, device: &str) -> Self {
+        let id = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        let Some((vendor, device)) = id(vendor).zip(id(device)) else { return self };
+        if self.gone || self.bytes < HEADER_BYTES || (self.vendor, self.device) == (vendor, device) {
+            return self;
+        }
+        self.faults.push(Fault::Ids { registers: self.ids(), sysfs: format!("{vendor:04x}:{device:04x}") });
+        (self.express, self.acs, self.bases) = (None, None, [None; 6]);
+        self.rebar.clear();
+        self
     }
 }
 

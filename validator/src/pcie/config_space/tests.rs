@@ -124,13 +124,33 @@ fn an_extended_chain_that_points_below_its_space_is_astray() {
 }
 
 #[test]
-fn a_first_extended_header_of_ones_means_that_there_is_none() {
+fn an_extended_header_of_ones_is_no_answer_and_zeros_mean_that_there_is_none() {
     let mut bytes = image(4096);
-    put(&mut bytes, 0x100, &[0xff; 4]);
     assert_eq!(parse(&bytes).faults, []);
+    put(&mut bytes, 0x100, &[0xff; 4]);
+    assert_eq!(fault(&bytes), "capability at 0x100 reads as ones");
     extended(&mut bytes, 0x100, 0x0001, 0x200);
     put(&mut bytes, 0x200, &[0xff; 4]);
     assert_eq!(fault(&bytes), "capability at 0x200 reads as ones");
+}
+
+#[test]
+fn nothing_but_zeros_is_no_function() {
+    assert_eq!(fault(&[0; 4096]), "every register reads as zero");
+}
+
+#[test]
+fn the_registers_of_another_function_are_not_believed() {
+    let mut bytes = image(4096);
+    extended(&mut bytes, 0x100, 0x000d, 0);
+    let same = parse(&bytes).of("0x10de", "0x2684");
+    assert!(same.faults.is_empty() && same.acs.is_some() && same.express.is_some());
+    let other = parse(&bytes).of("0x15b3", "0x101d");
+    let said: Vec<_> = other.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["the registers say 10de:2684, sysfs says 15b3:101d"]);
+    assert!(other.acs.is_none() && other.express.is_none());
+    assert!(parse(&bytes).of("unknown", "0x2684").faults.is_empty(), "sysfs says nothing");
+    assert!(parse(&[0xff; 4096]).of("0x10de", "0x2684").faults.is_empty(), "it is gone");
 }
 
 #[test]

@@ -52,7 +52,8 @@ pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Cap
     chain
 }
 
-/// The chain that starts at byte 256. A first header of zeros or ones says that there is none.
+/// The chain that starts at byte 256. A first header of zeros says that there is none. Ones are no answer:
+/// Linux shows bytes beyond 256 only where the first header read as something else when it looked.
 pub(super) fn extended(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capability> {
     let mut chain: Vec<Capability> = Vec::new();
     let mut from = 0;
@@ -65,7 +66,7 @@ pub(super) fn extended(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capabil
             break;
         };
         if header == 0 || header == u32::MAX {
-            if header == u32::MAX && !chain.is_empty() {
+            if header == u32::MAX {
                 faults.push(Fault::Ones(to));
             }
             break;

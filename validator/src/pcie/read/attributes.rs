@@ -12,7 +12,7 @@ pub(super) fn optional(
     subject: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<String> {
-    match root.text(file) {
+    match root.regular_text(file) {
         Ok(text) => Some(text),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => {
@@ -29,7 +29,23 @@ pub(super) fn required(
     subject: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<String> {
-    root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
+    root.regular_text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
+}
+
+/// As much of a file as a message quotes.
+const QUOTED: usize = 80;
+
+/// What a file holds, for a message: its beginning, without what would move a terminal's cursor.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quote: String = text.chars().take(QUOTED).flat_map(shown).collect();
+    if text.chars().nth(QUOTED).is_some() {
+        quote.push_str("..");
+    }
+    quote
+}
+
+fn shown(c: char) -> Vec<char> {
+    if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
 /// A file that was read and makes no sense is as bad as one that was not.

@@ -1,6 +1,6 @@
 //! One PCI function from its folder in sysfs and its configuration space.
 
-use super::attributes::{optional, required, unreadable};
+use super::attributes::{optional, quoted, required, unreadable};
 use super::{DEVICES, place, resource};
 use crate::finding::{Code, Finding, Severity};
 use crate::pcie::config_space::{self, ConfigSpace, Express, PortType};
@@ -21,24 +21,30 @@ struct Folder<'a> {
 /// Reads what sysfs has of `bdf`.
 pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device {
     let mut folder = Folder { root, subject: bdf.to_string(), findings };
+    let physfn = folder.physfn();
     let space = folder.config();
     let class = folder.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
     let place = folder.place(bdf);
+    let vendor = folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor)));
+    let id = folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
+    // The ids of a virtual function read as ones, and it has no link.
+    let space = space.map(|s| if physfn.is_none() { s.of(&vendor, &id) } else { s });
     let registers = space.as_ref().map(|s| s.bases);
     let device = Device {
         bdf,
-        vendor: folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor))),
-        device: folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device))),
+        vendor,
+        device: id,
         kind: kind(space.as_ref(), &class),
         class,
         parent: place.as_ref().and_then(|p| p.parent),
+        physfn,
         root_bus: place.and_then(|p| p.root_bus),
         numa: folder.numa(),
         local_cpus: folder.optional("local_cpulist").filter(|t| !t.is_empty()),
         driver: folder.driver(),
         boot_vga: folder.boot_vga(),
         config: state(space.as_ref()),
-        link: folder.link(space.as_ref()),
+        link: if physfn.is_none() { folder.link(space.as_ref()) } else { None },
         bars: folder.bars(),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         rebar: space.map_or_else(Vec::new, |s| s.rebar),
@@ -66,7 +72,7 @@ impl Folder<'_> {
     }
 
     fn config(&mut self) -> Option<ConfigSpace> {
-        match self.root.read(self.file("config")) {
+        match self.root.regular(self.file("config")) {
             Ok(bytes) => {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
                     self.complain(
@@ -90,7 +96,7 @@ impl Folder<'_> {
         match text {
             Some(text) if good(&text) => text,
             Some(text) => {
-                self.complain(name, &format!("'{text}' is no hexadecimal number"));
+                self.complain(name, &format!("'{}' is no hexadecimal number", quoted(&text)));
                 register.unwrap_or_else(|| "unknown".to_owned())
             }
             None => register.unwrap_or_else(|| "unknown".to_owned()),
@@ -115,7 +121,7 @@ impl Folder<'_> {
             Ok(-1) => None,
             Ok(node) if u32::try_from(node).is_ok() => u32::try_from(node).ok(),
             _ => {
-                self.complain("numa_node", &format!("'{text}' is no node number"));
+                self.complain("numa_node", &format!("'{}' is no node number", quoted(&text)));
                 None
             }
         }
@@ -130,6 +136,20 @@ impl Folder<'_> {
                 None
             }
         }
+    }
+
+    /// Virtual functions have a link to their physical one beside them.
+    fn physfn(&mut self) -> Option<Bdf> {
+        let why = match self.root.link(self.file("physfn")) {
+            Ok(target) => match target.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok()) {
+                Some(bdf) => return Some(bdf),
+                None => "it leads to no PCI function".to_owned(),
+            },
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            Err(e) => e.to_string(),
+        };
+        self.complain("physfn", &why);
+        None
     }
 
     fn boot_vga(&mut self) -> bool {
@@ -157,11 +177,17 @@ impl Folder<'_> {
     }
 
     fn sysfs_link(&mut self) -> Option<Link> {
-        let max_width = self.optional("max_link_width")?.parse().ok()?;
-        let width = self.optional("current_link_width")?.parse().ok()?;
-        let max_gts = link::parse_speed(&self.optional("max_link_speed")?)?;
-        let gts = link::parse_speed(&self.optional("current_link_speed")?);
-        up(gts, width, max_gts, max_width)
+        let max_width = self.parsed("max_link_width", link::parse_width);
+        let width = self.parsed("current_link_width", link::parse_width);
+        let max_gts = self.parsed("max_link_speed", link::parse_speed);
+        let gts = self.parsed("current_link_speed", link::parse_speed);
+        up(gts?, width?, max_gts??, max_width?)
+    }
+
+    /// What an optional file holds; what makes no sense is told.
+    fn parsed<T>(&mut self, name: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
+        let text = self.optional(name)?;
+        parse(&text).map_err(|why| self.complain(name, &format!("'{}' is {why}", quoted(&text)))).ok()
     }
 }
 

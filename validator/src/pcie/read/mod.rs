@@ -8,12 +8,13 @@ mod place;
 mod rdma;
 pub(crate) mod resource;
 
-use super::model::{Bdf, Device, Fabric};
+use super::model::{Bdf, Device, Fabric, Link};
 use super::tree::Tree;
 use super::{judge, path};
 use crate::finding::Finding;
 use crate::host::{cpu, iommu};
 use crate::root::Root;
+use std::collections::BTreeMap;
 use std::io;
 
 /// The version of the file format.
@@ -90,11 +91,28 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
         }
     }
     devices.sort_by_key(|d| d.bdf);
+    virtual_links(&mut devices, findings);
     Ok(devices)
 }
 
+/// A virtual function has no link of its own: it uses that of its physical function.
+fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
+    let links: BTreeMap<Bdf, Option<Link>> = devices.iter().map(|d| (d.bdf, d.link.clone())).collect();
+    for (device, physfn) in devices.iter_mut().filter_map(|d| d.physfn.map(|p| (d, p))) {
+        match links.get(&physfn) {
+            Some(link) => device.link.clone_from(link),
+            None => {
+                let file = format!("{DEVICES}/{}/physfn", device.bdf);
+                let why = format!("it leads to {physfn}, which is no listed PCI function");
+                findings.push(attributes::unreadable(&file, &device.bdf.to_string(), &why));
+            }
+        }
+    }
+}
+
+/// A virtual function of a GPU is no further GPU.
 fn is_gpu(device: &Device) -> bool {
-    device.vendor == NVIDIA && device.class.starts_with("0x03")
+    device.physfn.is_none() && device.vendor == NVIDIA && device.class.starts_with("0x03")
 }
 
 fn is_nic(device: &Device) -> bool {
@@ -108,7 +126,11 @@ fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     let mode =
         text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode.to_owned());
     if mode.is_none() {
-        findings.push(attributes::unreadable(FILE, "machine", &format!("no mode in brackets in '{text}'")));
+        findings.push(attributes::unreadable(
+            FILE,
+            "machine",
+            &format!("no mode in brackets in '{}'", attributes::quoted(&text)),
+        ));
     }
     mode
 }

@@ -1,6 +1,7 @@
 //! The `resource` file: one line per BAR with start, end and flags, then the expansion ROM and a
 //! bridge's windows, which are left out.
 
+use super::attributes::quoted;
 use crate::pcie::model::Bar;
 
 /// BARs come first.
@@ -15,14 +16,18 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Bar>, String> {
 fn bar(index: u8, line: &str) -> Result<Option<Bar>, String> {
     let numbers: Option<Vec<u64>> = line.split_whitespace().map(number).collect();
     let Some([start, end, flags]) = numbers.as_deref() else {
-        return Err(format!("line {} is '{line}', expected start, end and flags in hexadecimal", index + 1));
+        return Err(format!(
+            "line {} is '{}', expected start, end and flags in hexadecimal",
+            index + 1,
+            quoted(line)
+        ));
     };
     if *flags == 0 {
         return Ok(None);
     }
     let bytes = end.checked_sub(*start).and_then(|b| b.checked_add(1));
-    let bytes =
-        bytes.ok_or_else(|| format!("line {} is '{line}': the end is before the start", index + 1))?;
+    let bytes = bytes
+        .ok_or_else(|| format!("line {} is '{}': the end is before the start", index + 1, quoted(line)))?;
     Ok(Some(Bar { index, start: *start, bytes, flags: *flags }))
 }
 

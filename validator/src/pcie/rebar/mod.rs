@@ -25,6 +25,7 @@ pub use decode::{DecodeOutcome, DecodeStep, restore_decode};
 pub use fix::{Fixed, fix};
 pub use kernel::{Kernel, Sysfs};
 pub use restore::{BarOutcome, BarStep, restore};
+pub use said::disagrees;
 pub(super) use said::wrong_now;
 
 use crate::root::Root;

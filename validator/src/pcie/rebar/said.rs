@@ -86,8 +86,29 @@ pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
     Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message)
 }
 
+/// BAR1 has one size by the GPU's Resizable BAR control and another for the kernel: either the GPU
+/// answers where the kernel put something else, or not where the kernel believes it.
+#[must_use]
+pub fn disagrees(gpu: &Device) -> Option<Finding> {
+    let bar = gpu.aperture().filter(|b| b.start != 0)?;
+    let control = gpu.aperture_sizes().filter(|r| r.bar == bar.index)?.current_bytes;
+    (control != bar.bytes).then(|| {
+        let message = format!(
+            "{} has BAR1 of {} by its Resizable BAR control, the kernel believes {}",
+            gpu.bdf,
+            size(control),
+            size(bar.bytes)
+        );
+        let finding = Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message);
+        finding.values(control, bar.bytes, Some("bytes"))
+    })
+}
+
 /// What the registers and the kernel say about a GPU's BAR1, before any pass and after.
 pub(in crate::pcie) fn wrong_now(gpu: &Device, registers: &[Option<u64>; 6]) -> Option<Finding> {
+    if let Some(finding) = disagrees(gpu) {
+        return Some(finding);
+    }
     let index = aperture::in_registers(registers)?;
     let Some(bar) = gpu.bars.iter().find(|b| b.index == index && b.start != 0) else {
         let message = format!("{} has no address for BAR1", gpu.bdf);

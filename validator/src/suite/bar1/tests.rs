@@ -52,6 +52,21 @@ fn known_memory_decides_over_what_is_offered() {
 }
 
 #[test]
+fn a_bar1_that_is_smaller_in_the_hardware_than_for_the_kernel_is_broken() {
+    for way in [Way::Bar1, Way::Native] {
+        let mut fabric = machine(32 << 30, OFFERED);
+        let gpu = fabric.gpus[1];
+        fixture::device(&mut fabric, gpu).rebar[0].current_bytes = 256 << 20;
+        let said = say(&fabric, way, Some(MEMORY));
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::RebarBroken), "{said:?}");
+        assert_eq!(
+            said.summary,
+            "0000:11:00.0 has BAR1 of 256 MiB by its Resizable BAR control, the kernel believes 32 GiB"
+        );
+    }
+}
+
+#[test]
 fn half_of_what_is_offered_is_not_enough() {
     assert_eq!(say(&machine(16 << 30, OFFERED), Way::Bar1, None).outcome(), Outcome::Fail);
 }
@@ -64,10 +79,19 @@ fn a_gpu_with_a_way_of_its_own_is_only_told_about() {
 }
 
 #[test]
-fn without_sizes_on_offer_256_mib_fails_and_more_depends_on_what_could_be_read() {
+fn without_sizes_on_offer_256_mib_fails_and_more_is_an_error_unless_the_memory_is_known() {
     assert_eq!(say(&machine(256 << 20, &[]), Way::Bar1, None).outcome(), Outcome::Fail);
     let mut fabric = machine(32 << 30, &[]);
-    assert_eq!(say(&fabric, Way::Bar1, None).outcome(), Outcome::Pass);
+    let said = say(&fabric, Way::Bar1, None);
+    assert_eq!(
+        (said.outcome(), said.summary.as_str()),
+        (
+            Outcome::Error,
+            "BAR1 of 0000:10:00.0 is 32 GiB; it offers no sizes, and how much memory it has is not known"
+        )
+    );
+    assert_eq!(say(&fabric, Way::Native, None).outcome(), Outcome::Pass);
+    assert_eq!(say(&fabric, Way::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
     for device in &mut fabric.devices {
         device.config.bytes = 256;
     }

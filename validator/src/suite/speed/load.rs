@@ -78,9 +78,9 @@ fn read(machine: &Machine, bdf: Bdf) -> Option<Link> {
 fn sysfs(machine: &Machine, bdf: Bdf) -> Option<Link> {
     let text = |name: &str| machine.root.text(format!("sys/bus/pci/devices/{bdf}/{name}")).ok();
     let link = Link {
-        gts: parse_speed(&text("current_link_speed")?)?,
+        gts: parse_speed(&text("current_link_speed")?).ok()??,
         width: text("current_link_width")?.parse().ok()?,
-        max_gts: parse_speed(&text("max_link_speed")?)?,
+        max_gts: parse_speed(&text("max_link_speed")?).ok()??,
         max_width: text("max_link_width")?.parse().ok()?,
     };
     let above = machine.fabric.as_ref().ok().and_then(|fabric| above(fabric, bdf));
