@@ -198,6 +198,8 @@ pub enum Form {
     Text,
     /// The report's own.
     Json,
+    /// For CI systems: the common JUnit XML.
+    Junit,
 }
 
 /// Where output goes.
