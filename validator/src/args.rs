@@ -200,6 +200,8 @@ pub enum Form {
     Json,
     /// For CI systems: the common JUnit XML.
     Junit,
+    /// For node_exporter's textfile collector.
+    Prometheus,
 }
 
 /// Where output goes.

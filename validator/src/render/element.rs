@@ -49,6 +49,9 @@ impl Element {
     fn write(&self, to: &mut Writer<Vec<u8>>) -> io::Result<()> {
         let attributes = self.attributes.iter().map(|(name, value)| (*name, value.as_str()));
         let start = BytesStart::new(self.name).with_attributes(attributes);
+        if self.inside.is_empty() {
+            return to.write_event(Event::Empty(start));
+        }
         to.write_event(Event::Start(start))?;
         for inside in &self.inside {
             match inside {

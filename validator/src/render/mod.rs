@@ -8,5 +8,6 @@ pub mod junit;
 pub mod list;
 pub mod nccl;
 pub mod p2p;
+pub mod prometheus;
 pub mod text;
 mod words;
