@@ -1,4 +1,4 @@
-//! Elements of XML as a tree. Every element is closed and every text of a report is escaped
+//! Elements of XML and HTML as a tree. Every element is closed and every text of a report is escaped
 //! on its way out, whoever wrote it: there is no other way to write one.
 
 use quick_xml::Writer;
@@ -49,6 +49,7 @@ impl Element {
     fn write(&self, to: &mut Writer<Vec<u8>>) -> io::Result<()> {
         let attributes = self.attributes.iter().map(|(name, value)| (*name, value.as_str()));
         let start = BytesStart::new(self.name).with_attributes(attributes);
+        // HTML knows this for `meta` alone; `text("")` in any other keeps its end.
         if self.inside.is_empty() {
             return to.write_event(Event::Empty(start));
         }
@@ -76,6 +77,14 @@ fn allowed(text: &str) -> String {
 /// What the XML writer says.
 pub(super) fn xml(root: &Element) -> io::Result<String> {
     document(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)), root)
+}
+
+/// An HTML document, which is well-formed XML too.
+///
+/// # Errors
+/// As [`xml`].
+pub(super) fn html(root: &Element) -> io::Result<String> {
+    document(Event::DocType(BytesText::new("html")), root)
 }
 
 fn document(head: Event<'_>, root: &Element) -> io::Result<String> {

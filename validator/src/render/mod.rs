@@ -3,6 +3,7 @@
 mod element;
 #[cfg(test)]
 mod fixture;
+pub mod html;
 pub mod json;
 pub mod junit;
 pub mod list;
