@@ -198,6 +198,12 @@ pub enum Form {
     Text,
     /// The report's own.
     Json,
+    /// One page for people, whole in itself.
+    Html,
+    /// For CI systems: the common JUnit XML.
+    Junit,
+    /// For node_exporter's textfile collector.
+    Prometheus,
 }
 
 /// Where output goes.

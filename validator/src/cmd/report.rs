@@ -3,7 +3,7 @@
 use super::output::write;
 use super::{CommandError, FINE};
 use crate::args::{Form, Place};
-use crate::render::{json, text};
+use crate::render::{html, json, junit, prometheus, text};
 use crate::report::{Report, from_json};
 use std::fs;
 use std::path::Path;
@@ -14,6 +14,9 @@ pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, Comman
     let text = match to {
         Form::Text => text::whole(&report, Some(&path.display().to_string())),
         Form::Json => json::pretty(&report).map_err(|e| CommandError::undone(&e))?,
+        Form::Html => html::page(&report).map_err(|e| CommandError::undone(&e))?,
+        Form::Junit => junit::suites(&report).map_err(|e| CommandError::undone(&e))?,
+        Form::Prometheus => prometheus::families(&report),
     };
     write(output, &text)?;
     Ok(FINE)

@@ -1,7 +1,14 @@
 //! Views of one report. Each is a pure function of it; none keeps books of its own.
 
+mod element;
+#[cfg(test)]
+mod fixture;
+pub mod html;
 pub mod json;
+pub mod junit;
 pub mod list;
 pub mod nccl;
 pub mod p2p;
+pub mod prometheus;
 pub mod text;
+mod words;

@@ -2,9 +2,9 @@
 //! can be shown as tests end: header, one row per test, tail. The whole is their sum.
 
 use crate::finding::{Finding, Severity};
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::Verdict;
 use crate::pcie::text::layout::wrapped;
-use crate::render::nccl;
+use crate::render::{nccl, words};
 use crate::report::{Report, TestEntry};
 use std::fmt::Write as _;
 
@@ -23,11 +23,10 @@ pub fn whole(report: &Report, path: Option<&str>) -> String {
 /// One line about the machine and an empty one.
 #[must_use]
 pub fn header(report: &Report) -> String {
-    let version = report.appliance.as_ref().map_or(env!("CARGO_PKG_VERSION"), |a| a.version.as_str());
-    let mut parts = vec![format!("firstlight {version}")];
+    let mut parts = vec![format!("firstlight {}", words::version(report))];
     parts.push(report.driver.module.as_ref().map_or("no driver".to_owned(), |v| format!("driver {v}")));
     parts.extend(report.driver.nccl.as_ref().map(|v| format!("nccl {v}")));
-    parts.push(gpus(report));
+    parts.push(words::gpus(report));
     parts.push(format!("level {}", report.level));
     if report.is_recorded() {
         parts.push(format!("recorded machine {}", report.root));
@@ -35,22 +34,10 @@ pub fn header(report: &Report) -> String {
     plain(&parts.join("   ").replace('\n', "?")) + "\n\n"
 }
 
-fn gpus(report: &Report) -> String {
-    if report.fabric.is_none() {
-        return "GPUs unknown".to_owned();
-    }
-    let name = report.gpus.first().and_then(|g| g.name.as_deref());
-    let name = name.filter(|n| report.gpus.iter().all(|g| g.name.as_deref() == Some(*n)));
-    match report.gpus.len() {
-        0 => "no GPU".to_owned(),
-        n => format!("{n} x {}", name.unwrap_or("NVIDIA GPU")),
-    }
-}
-
 /// One test: outcome, id, summary, seconds; a long summary goes on below.
 #[must_use]
 pub fn row(test: &TestEntry) -> String {
-    let first = format!("  {:<6} {:<15} ", word(test.outcome), test.id);
+    let first = format!("  {:<6} {:<15} ", words::outcome(test.outcome), test.id);
     let pad = " ".repeat(INDENT);
     let lines = fold(&test.summary, SUMMARY);
     let mut lines = lines.iter();
@@ -61,16 +48,6 @@ pub fn row(test: &TestEntry) -> String {
         let _ = writeln!(text, "{pad}{line}");
     }
     plain(&text)
-}
-
-const fn word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Pass => "PASS",
-        Outcome::Warn => "WARN",
-        Outcome::Fail => "FAIL",
-        Outcome::Error => "ERROR",
-        Outcome::NotApplicable => "N/A",
-    }
 }
 
 fn fold(text: &str, width: usize) -> Vec<String> {
@@ -120,7 +97,7 @@ const SHOWN: usize = 8;
 fn detail(first: &Finding, group: &[&Finding]) -> String {
     let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
     let subjects = distinct(group.iter().map(|f| f.subject.as_str()));
-    let head = format!("  {:<6} {:<19}", severity(first.severity), first.code);
+    let head = format!("  {:<6} {:<19}", words::severity(first.severity), first.code);
     let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &subjects.join(", ")));
     let messages = distinct(group.iter().map(|f| f.message.as_str()));
     for message in messages.iter().take(SHOWN) {
@@ -155,27 +132,8 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     seen
 }
 
-const fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Info => "INFO",
-        Severity::Warn => "WARN",
-        Severity::Fail => "FAIL",
-        Severity::Error => "ERROR",
-    }
-}
-
 fn verdict(report: &Report, path: Option<&str>) -> String {
-    let count = |wanted| report.tests.iter().filter(|t| t.outcome == wanted).count();
-    let told = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}"));
-    let counts = [
-        told(count(Outcome::Error), "without answer"),
-        told(count(Outcome::Fail), "failed"),
-        told(count(Outcome::Warn), "warned"),
-        told(count(Outcome::Pass), "passed"),
-        told(count(Outcome::NotApplicable), "not applicable"),
-    ];
-    let counts: Vec<_> = counts.into_iter().flatten().collect();
-    let counts = if counts.is_empty() { "no test ran".to_owned() } else { counts.join(", ") };
+    let counts = words::counts(report);
     let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
     format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
 }

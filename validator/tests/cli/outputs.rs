@@ -80,6 +80,24 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
     assert_eq!(fs::read_to_string(to).unwrap(), again_text(&machine));
 }
 
+#[test]
+fn a_report_has_a_form_for_ci_one_for_prometheus_and_one_for_people() {
+    let machine = Machine::recorded("narrow-link");
+    let file = machine.at("report.json");
+    let verdict = machine.run(&format!("validate --json {}", file.display()));
+    assert!(verdict.out.contains("\nVERDICT  DEGRADED"), "{}", verdict.out);
+    for (form, words) in [
+        ("junit", "<property name=\"verdict\" value=\"DEGRADED\"/>"),
+        ("prometheus", "\nfirstlight_verdict{verdict=\"DEGRADED\"} 1\n"),
+        ("html", "<title>firstlight: DEGRADED, "),
+    ] {
+        let command = format!("render {} --to {form}", file.display());
+        let shown = said(firstlight(&command).output().unwrap());
+        assert_eq!((shown.status, shown.err.as_str()), (0, ""), "{form}");
+        assert!(shown.out.contains(words) && shown.out.contains("LINK-NARROW"), "{form}: {}", shown.out);
+    }
+}
+
 fn again_text(machine: &Machine) -> String {
     said(firstlight(&format!("render {} --to text", machine.at("report.json").display())).output().unwrap())
         .out

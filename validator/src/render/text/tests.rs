@@ -1,49 +1,9 @@
 //! The console's view of small reports, line by line.
 
 use super::*;
-use crate::config::Level;
 use crate::finding::Code;
-use crate::host::identity::Appliance;
-use crate::report::{Driver, MachineEntry, SCHEMA};
-use std::collections::BTreeMap;
-
-fn report(tests: Vec<TestEntry>) -> Report {
-    let mut report = Report {
-        schema: SCHEMA.into(),
-        verdict: Verdict::Error,
-        level: Level::Standard,
-        root: "/".into(),
-        started: "2026-11-20T12:00:00Z".into(),
-        seconds: 12.44,
-        appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
-        machine: MachineEntry::unread(),
-        driver: Driver::default(),
-        gpus: vec![],
-        fabric: None,
-        tests: vec![],
-        effects: BTreeMap::new(),
-        workload_env: BTreeMap::new(),
-        workload_reasons: BTreeMap::new(),
-    };
-    tests.into_iter().for_each(|t| report.push(t));
-    report
-}
-
-fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Finding>) -> TestEntry {
-    TestEntry {
-        id: id.into(),
-        title: id.into(),
-        proves: String::new(),
-        level: Level::Quick,
-        outcome,
-        seconds: 0.04,
-        summary: summary.into(),
-        findings,
-        matrices: vec![],
-        tables: vec![],
-        log_tail: vec![],
-    }
-}
+use crate::outcome::Outcome;
+use crate::render::fixture::{report, test};
 
 #[test]
 fn a_good_machine_is_a_header_rows_and_a_verdict() {

@@ -1,0 +1,96 @@
+//! Elements of XML and HTML as a tree. Every element is closed and every text of a report is escaped
+//! on its way out, whoever wrote it: there is no other way to write one.
+
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
+use std::io;
+
+/// An element with what is inside it.
+pub(super) struct Element {
+    name: &'static str,
+    attributes: Vec<(&'static str, String)>,
+    inside: Vec<Inside>,
+}
+
+enum Inside {
+    Element(Element),
+    Text(String),
+}
+
+/// An element that is empty so far.
+pub(super) const fn element(name: &'static str) -> Element {
+    Element { name, attributes: Vec::new(), inside: Vec::new() }
+}
+
+impl Element {
+    /// The same, with an attribute.
+    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.attributes.push((name, allowed(value)));
+        self
+    }
+
+    /// The same, with a text after what is inside.
+    pub(super) fn text(mut self, text: &str) -> Self {
+        self.inside.push(Inside::Text(allowed(text)));
+        self
+    }
+
+    /// The same, with an element after what is inside.
+    pub(super) fn child(self, child: Self) -> Self {
+        self.children([child])
+    }
+
+    /// The same, with elements after what is inside.
+    pub(super) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+        self.inside.extend(children.into_iter().map(Inside::Element));
+        self
+    }
+
+    fn write(&self, to: &mut Writer<Vec<u8>>) -> io::Result<()> {
+        let attributes = self.attributes.iter().map(|(name, value)| (*name, value.as_str()));
+        let start = BytesStart::new(self.name).with_attributes(attributes);
+        // HTML knows this for `meta` alone; `text("")` in any other keeps its end.
+        if self.inside.is_empty() {
+            return to.write_event(Event::Empty(start));
+        }
+        to.write_event(Event::Start(start))?;
+        for inside in &self.inside {
+            match inside {
+                Inside::Element(element) => element.write(to)?,
+                Inside::Text(text) => to.write_event(Event::Text(BytesText::new(text)))?,
+            }
+        }
+        to.write_event(Event::End(BytesEnd::new(self.name)))
+    }
+}
+
+/// What XML 1.0 forbids, and the control characters that it only advises against, become `?`.
+fn allowed(text: &str) -> String {
+    let forbidden =
+        |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
+    text.chars().map(|c| if forbidden(c) { '?' } else { c }).collect()
+}
+
+/// An XML document.
+///
+/// # Errors
+/// What the XML writer says.
+pub(super) fn xml(root: &Element) -> io::Result<String> {
+    document(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)), root)
+}
+
+/// An HTML document, which is well-formed XML too.
+///
+/// # Errors
+/// As [`xml`].
+pub(super) fn html(root: &Element) -> io::Result<String> {
+    document(Event::DocType(BytesText::new("html")), root)
+}
+
+fn document(head: Event<'_>, root: &Element) -> io::Result<String> {
+    let mut writer = Writer::new_with_indent(Vec::new(), b' ', 1);
+    writer.write_event(head)?;
+    root.write(&mut writer)?;
+    let text = String::from_utf8(writer.into_inner()).map_err(io::Error::other)?;
+    Ok(text + "\n")
+}

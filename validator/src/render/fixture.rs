@@ -1,0 +1,61 @@
+//! Small reports for the tests of every form.
+
+use crate::config::Level;
+use crate::finding::Finding;
+use crate::host::identity::Appliance;
+use crate::outcome::{Outcome, Verdict};
+use crate::report::{Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry};
+use std::collections::BTreeMap;
+
+pub(super) fn report(tests: Vec<TestEntry>) -> Report {
+    let mut report = Report {
+        schema: SCHEMA.into(),
+        verdict: Verdict::Error,
+        level: Level::Standard,
+        root: "/".into(),
+        started: "2026-11-20T12:00:00Z".into(),
+        seconds: 12.44,
+        appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
+        machine: MachineEntry::unread(),
+        driver: Driver::default(),
+        gpus: vec![],
+        fabric: None,
+        tests: vec![],
+        effects: BTreeMap::new(),
+        workload_env: BTreeMap::new(),
+        workload_reasons: BTreeMap::new(),
+    };
+    tests.into_iter().for_each(|t| report.push(t));
+    report
+}
+
+pub(super) fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Finding>) -> TestEntry {
+    TestEntry {
+        id: id.into(),
+        title: id.into(),
+        proves: String::new(),
+        level: Level::Quick,
+        outcome,
+        seconds: 0.04,
+        summary: summary.into(),
+        findings,
+        matrices: vec![],
+        tables: vec![],
+        log_tail: vec![],
+    }
+}
+
+/// A GPU of that model.
+pub(super) fn gpu(name: &str) -> Gpu {
+    Gpu {
+        bdf: "0000:01:00.0".parse().unwrap(),
+        device: "0x2684".into(),
+        name: Some(name.into()),
+        uuid: None,
+        vbios: None,
+        bar1_bytes: Some(1 << 35),
+        numa: None,
+        driver: Some("nvidia".into()),
+        link: None,
+    }
+}

@@ -1,0 +1,135 @@
+//! One page for people, whole in itself: no script, nothing from elsewhere, readable on a screen of any
+//! size, light or dark, and on paper. The verdict comes first, then what to do, then everything else.
+
+mod figures;
+mod found;
+
+use super::element::{Element, element, html};
+use super::words;
+use crate::report::{Gpu, Report, TestEntry};
+use std::io;
+
+/// Nothing may be loaded or run; the page's own style is all that it needs.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The page.
+///
+/// # Errors
+/// What the XML writer says.
+pub fn page(report: &Report) -> io::Result<String> {
+    let title = format!("firstlight: {}, {}", report.verdict, words::gpus(report));
+    let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
+    let head = element("head")
+        .child(element("meta").with("charset", "utf-8"))
+        .child(element("meta").with("http-equiv", "Content-Security-Policy").with("content", POLICY))
+        .child(meta("viewport", "width=device-width, initial-scale=1"))
+        .child(meta("color-scheme", "light dark"))
+        .child(element("title").text(&title))
+        .child(element("style").text(include_str!("html/style.css")));
+    let body = element("body")
+        .child(top(report))
+        .children(found::section_of(report))
+        .child(tests(report))
+        .child(machine(report))
+        .children(figures::section_of(report))
+        .children(logs(report));
+    html(&element("html").with("lang", "en").child(head).child(body))
+}
+
+fn top(report: &Report) -> Element {
+    let verdict = report.verdict.to_string();
+    let line = format!("{}; {}, {:.1} s", words::counts(report), report.started, report.seconds);
+    let recorded = format!("This is about the recorded machine {}, not about a running one.", report.root);
+    let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
+    element("header")
+        .child(element("p").text("firstlight"))
+        .child(element("h1").child(mark("strong", &verdict, &verdict)))
+        .child(element("p").with("class", "gpus").text(&words::gpus(report)))
+        .child(element("p").text(&line))
+        .children(recorded)
+}
+
+/// A word in the colour of what it means.
+fn mark(name: &'static str, meaning: &str, word: &str) -> Element {
+    let class = match meaning {
+        "PASS" => "good",
+        "WARN" | "DEGRADED" => "warn",
+        "FAIL" | "ERROR" => "bad",
+        _ => "dim",
+    };
+    element(name).with("class", class).text(word)
+}
+
+fn section(title: &str) -> Element {
+    element("section").child(element("h2").text(title))
+}
+
+/// A table that scrolls by itself where the screen is narrower.
+fn table(caption: Option<&str>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
+    let cell = |text: &&str| element("th").with("scope", "col").text(text);
+    let head = element("tr").children(head.iter().map(cell));
+    let table = element("table")
+        .children(caption.map(|text| element("caption").text(text)))
+        .child(element("thead").child(head))
+        .child(element("tbody").text("").children(rows));
+    element("div").with("class", "wide").child(table)
+}
+
+/// A row: its header and its cells.
+fn row(head: &str, cells: impl IntoIterator<Item = Element>) -> Element {
+    element("tr").child(element("th").with("scope", "row").text(head)).children(cells)
+}
+
+fn cell(text: &str) -> Element {
+    element("td").text(text)
+}
+
+fn tests(report: &Report) -> Element {
+    let line = |test: &TestEntry| {
+        let word = words::outcome(test.outcome);
+        let about = format!("{}. {}", test.title, test.proves);
+        element("tr")
+            .child(element("td").child(mark("b", word, word)))
+            .child(element("th").with("scope", "row").with("title", &about).text(&test.id))
+            .child(cell(&test.summary))
+            .child(number(&format!("{:.1}", test.seconds)))
+    };
+    let head = ["outcome", "test", "what it found", "seconds"];
+    section("Tests").child(table(None, &head, report.tests.iter().map(line)))
+}
+
+fn number(text: &str) -> Element {
+    cell(text).with("class", "number")
+}
+
+fn machine(report: &Report) -> Element {
+    let facts = words::facts(report);
+    let facts = table(None, &["what", "is"], facts.iter().map(|(name, value)| row(name, [cell(value)])));
+    let gpu = |gpu: &Gpu| {
+        let link = gpu.link.as_ref().map(|link| format!("x{}, {} GT/s", link.width, link.gts));
+        let bar1 = gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20));
+        let texts = [gpu.name.clone(), gpu.uuid.clone(), gpu.vbios.clone(), bar1, link];
+        row(&gpu.bdf.to_string(), texts.map(|text| cell(&text.unwrap_or_default())))
+    };
+    let head = ["GPU", "model", "id", "VBIOS", "BAR1", "link"];
+    let gpus = (!report.gpus.is_empty()).then(|| table(None, &head, report.gpus.iter().map(gpu)));
+    let set = |(name, value): (&String, &String)| {
+        let reason = report.workload_reasons.get(name).map_or("", String::as_str);
+        row(name, [cell(value), cell(reason)])
+    };
+    let env = table(Some("For the workload"), &["name", "value", "why"], report.workload_env.iter().map(set));
+    let env = (!report.workload_env.is_empty()).then_some(env);
+    section("Machine").child(facts).children(gpus).children(env)
+}
+
+fn logs(report: &Report) -> Option<Element> {
+    let log = |test: &TestEntry| {
+        let summary = element("summary").text(&format!("{}: its last lines", test.id));
+        element("details").child(summary).child(element("pre").text(&test.log_tail.join("\n")))
+    };
+    let logs: Vec<_> = report.tests.iter().filter(|t| !t.log_tail.is_empty()).map(log).collect();
+    (!logs.is_empty()).then(|| section("Logs").children(logs))
+}
+
+#[cfg(test)]
+mod tests;

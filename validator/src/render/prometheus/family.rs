@@ -1,0 +1,75 @@
+//! One metric of the text exposition format 0.0.4 with all its series. The format wants the lines of a
+//! metric together and no series twice; both hold for whatever a report says.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// A gauge and its series.
+pub(super) struct Family {
+    name: &'static str,
+    help: &'static str,
+    series: Vec<(String, f64)>,
+    /// How often labels came.
+    seen: BTreeMap<String, usize>,
+}
+
+impl Family {
+    /// A metric without series, which writes nothing.
+    pub(super) const fn new(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, series: Vec::new(), seen: BTreeMap::new() }
+    }
+
+    /// A metric with a single series.
+    pub(super) fn one(name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) -> Self {
+        let mut family = Self::new(name, help);
+        family.add(labels, value);
+        family
+    }
+
+    /// Adds a series. One with the labels of an earlier one gets a label more: neither hides the other.
+    pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
+        let mut labels: Vec<_> = labels.iter().map(|(name, value)| label(name, value)).collect();
+        let times = self.seen.entry(labels.join(",")).or_default();
+        *times += 1;
+        if *times > 1 {
+            labels.push(label("again", &times.to_string()));
+        }
+        self.series.push((labels.join(","), value));
+    }
+
+    /// A series for each state: 1 for the one that is, 0 for the others.
+    pub(super) fn states(&mut self, labels: &[(&str, &str)], name: &str, all: &[&str], is: &str) {
+        for state in all {
+            self.add(&[labels, &[(name, state)]].concat(), f64::from(u8::from(*state == is)));
+        }
+    }
+
+    /// Its lines.
+    pub(super) fn text(&self) -> String {
+        let Self { name, help, series, .. } = self;
+        if series.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for (labels, value) in series {
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            // Writing into a String cannot fail.
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+        text
+    }
+}
+
+fn label(name: &str, value: &str) -> String {
+    let mut text = format!("{name}=\"");
+    for c in value.chars() {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            c if c.is_control() => text.push('?'),
+            c => text.push(c),
+        }
+    }
+    text + "\""
+}

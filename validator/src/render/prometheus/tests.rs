@@ -1,0 +1,177 @@
+//! What Prometheus reads: names, units, labels, and what no report can do to the format.
+
+use super::*;
+use crate::finding::Code;
+use crate::render::fixture::{gpu, report, test};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn matrix(name: &str, unit: &str, values: &[&[Option<f64>]]) -> Matrix {
+    let labels = |n: usize| (0..n).map(|n| n.to_string()).collect();
+    Matrix {
+        name: name.into(),
+        unit: unit.into(),
+        rows: labels(values.len()),
+        columns: labels(values[0].len()),
+        values: values.iter().map(|row| row.to_vec()).collect(),
+    }
+}
+
+/// The lines of a metric.
+fn lines<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    text.lines().filter(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))).collect()
+}
+
+/// Fails where the format is not kept: comments first, then the metric's lines, each series once.
+#[track_caller]
+fn keeps_the_format(text: &str) -> BTreeSet<&str> {
+    let (mut metrics, mut series, mut name) = (BTreeSet::new(), BTreeSet::new(), "");
+    assert!(text.ends_with('\n') && !text.contains("\n\n"), "{text}");
+    let mut lines = text.split('\n').peekable();
+    while let Some(line) = lines.next() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            name = help.split(' ').next().unwrap();
+            assert!(name.starts_with("firstlight_") && metrics.insert(name), "{name} comes again");
+            assert_eq!(lines.next(), Some(format!("# TYPE {name} gauge").as_str()));
+            assert!(lines.peek().unwrap().starts_with(name), "{name} has no series");
+        } else if !line.is_empty() {
+            let (labels, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(labels.split('{').next(), Some(name), "{line}");
+            assert!(value.parse::<f64>().is_ok() && series.insert(labels), "{line}");
+            assert!(labels == name || labels.ends_with("\"}"), "{line}");
+        }
+    }
+    metrics
+}
+
+#[test]
+fn the_verdict_and_each_outcome_are_sets_of_states() {
+    let tests = vec![test("acs", Outcome::Pass, "", vec![]), test("bar1", Outcome::Warn, "", vec![])];
+    let text = families(&report(tests));
+    let verdicts = ["PASS\"} 0", "DEGRADED\"} 1", "FAIL\"} 0", "ERROR\"} 0"];
+    assert_eq!(
+        lines(&text, "firstlight_verdict"),
+        verdicts.map(|v| format!("firstlight_verdict{{verdict=\"{v}"))
+    );
+    let outcomes = lines(&text, "firstlight_test_outcome");
+    assert_eq!(outcomes.len(), 10);
+    let is: Vec<_> = outcomes.iter().filter(|l| l.ends_with(" 1")).collect();
+    assert_eq!(
+        is,
+        [
+            &"firstlight_test_outcome{test=\"acs\",outcome=\"pass\"} 1",
+            &"firstlight_test_outcome{test=\"bar1\",outcome=\"warn\"} 1"
+        ]
+    );
+    assert_eq!(
+        lines(&text, "firstlight_test_duration_seconds")[0],
+        "firstlight_test_duration_seconds{test=\"acs\"} 0.04"
+    );
+    assert_eq!(lines(&text, "firstlight_duration_seconds"), ["firstlight_duration_seconds 12.44"]);
+    assert_eq!(lines(&text, "firstlight_start_time_seconds"), ["firstlight_start_time_seconds 1795176000"]);
+}
+
+#[test]
+fn matrices_are_told_in_base_units() {
+    let mut entry = test("p2p", Outcome::Pass, "", vec![]);
+    entry.matrices = vec![
+        matrix("ce.write", "GB/s", &[&[None, Some(20.6)], &[Some(26.0), None]]),
+        matrix("latency", "us", &[&[None, Some(1.2)]]),
+        matrix("hop", "ns", &[&[Some(1135.0)]]),
+        matrix("connectivity", "1", &[&[Some(1.0), Some(0.0)]]),
+        matrix("heat", "K", &[&[Some(300.5)]]),
+    ];
+    let text = families(&report(vec![entry]));
+    let all: Vec<_> = text.lines().filter(|l| l.starts_with("firstlight_matrix_")).collect();
+    let expected = [
+        "bytes_per_second{test=\"p2p\",matrix=\"ce.write\",row=\"0\",column=\"1\"} 20600000000",
+        "bytes_per_second{test=\"p2p\",matrix=\"ce.write\",row=\"1\",column=\"0\"} 26000000000",
+        "seconds{test=\"p2p\",matrix=\"latency\",row=\"0\",column=\"1\"} 0.0000012",
+        "seconds{test=\"p2p\",matrix=\"hop\",row=\"0\",column=\"0\"} 0.000001135",
+        "ratio{test=\"p2p\",matrix=\"connectivity\",row=\"0\",column=\"0\"} 1",
+        "ratio{test=\"p2p\",matrix=\"connectivity\",row=\"0\",column=\"1\"} 0",
+        "value{test=\"p2p\",matrix=\"heat\",row=\"0\",column=\"0\",unit=\"K\"} 300.5",
+    ];
+    assert_eq!(all, expected.map(|l| format!("firstlight_matrix_{l}")));
+    keeps_the_format(&text);
+}
+
+#[test]
+fn findings_are_counted_by_severity_and_code() {
+    let found = |severity, n: usize| vec![Code::CpusLost.finding(severity, "machine", ""); n];
+    let tests = vec![
+        test("a", Outcome::Fail, "", found(Severity::Fail, 2)),
+        test("b", Outcome::Fail, "", [found(Severity::Fail, 1), found(Severity::Info, 1)].concat()),
+    ];
+    let text = families(&report(tests));
+    let expected = ["info\",code=\"CPUS-LOST\"} 1", "fail\",code=\"CPUS-LOST\"} 3"];
+    assert_eq!(
+        lines(&text, "firstlight_findings"),
+        expected.map(|l| format!("firstlight_findings{{severity=\"{l}"))
+    );
+}
+
+#[test]
+fn what_the_report_does_not_hold_is_absent() {
+    let mut bare = report(vec![]);
+    bare.started = "yesterday".into();
+    bare.effects.insert("p2p_speedup_8".into(), None);
+    let metrics = families(&bare);
+    let expected = ["firstlight_duration_seconds", "firstlight_info", "firstlight_verdict"];
+    assert_eq!(keeps_the_format(&metrics).into_iter().collect::<Vec<_>>(), expected);
+    assert!(metrics.contains("firstlight_verdict{verdict=\"ERROR\"} 1"), "{metrics}");
+    bare.effects.insert("p2p_speedup_1M".into(), Some(1.43));
+    assert!(families(&bare).contains("\nfirstlight_effect_ratio{effect=\"p2p_speedup_1M\"} 1.43\n"));
+}
+
+#[test]
+fn simulated_gpus_and_recorded_machines_say_so() {
+    let mut simulated = report(vec![]);
+    simulated.root = "/sim/machine".into();
+    simulated.gpus = vec![gpu("Simulated NVIDIA H200")];
+    let text = families(&simulated);
+    let info = lines(&text, "firstlight_info").concat();
+    assert!(info.contains("gpus=\"1 x Simulated NVIDIA H200\",recorded=\"/sim/machine\""), "{info}");
+    let gpu = lines(&text, "firstlight_gpu_info");
+    assert_eq!(gpu, ["firstlight_gpu_info{bdf=\"0000:01:00.0\",name=\"Simulated NVIDIA H200\"} 1"]);
+}
+
+#[test]
+fn two_tests_of_one_name_stay_two_series() {
+    let tests = vec![test("acs", Outcome::Pass, "", vec![]), test("acs", Outcome::Fail, "", vec![])];
+    let text = families(&report(tests));
+    keeps_the_format(&text);
+    assert!(text.contains("{test=\"acs\",outcome=\"fail\",again=\"2\"} 1\n"), "{text}");
+}
+
+/// A label's value as a reader of the format takes it.
+fn unescaped(text: &str) -> String {
+    let (mut value, mut chars) = (String::new(), text.chars());
+    while let Some(c) = chars.next() {
+        assert!(c != '"', "a quote ends {text}");
+        let meant = if c == '\\' { chars.next().unwrap() } else { c };
+        value.push(if c == '\\' && meant == 'n' { '\n' } else { meant });
+    }
+    value
+}
+
+proptest! {
+    #[test]
+    fn no_text_of_a_report_breaks_the_format(text in any::<String>(), sharp in "[\\\\\"\n\r{}, #=a\0\u{85}]{0,20}") {
+        for text in [&text, &sharp] {
+            let finding = Code::CpusLost.finding(Severity::Fail, text, text.as_str());
+            let mut entry = test(text, Outcome::Fail, text, vec![finding]);
+            entry.matrices = vec![Matrix { rows: vec![text.clone(); 2], ..matrix(text, text, &[&[Some(1.0)], &[Some(1.0)]]) }];
+            let mut hostile = report(vec![entry.clone(), entry]);
+            hostile.root.clone_from(text);
+            hostile.gpus = vec![gpu(text), gpu(text)];
+            hostile.effects.insert(text.clone(), Some(1.0));
+            let all = families(&hostile);
+            keeps_the_format(&all);
+            let told = lines(&all, "firstlight_effect_ratio").concat();
+            let label = told.strip_prefix("firstlight_effect_ratio{effect=\"").unwrap().strip_suffix("\"} 1").unwrap();
+            let clean: String = text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect();
+            prop_assert_eq!(unescaped(label), clean);
+        }
+    }
+}

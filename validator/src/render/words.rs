@@ -1,0 +1,84 @@
+//! What more than one form of a report says in the same words: outcomes, severities, the machine.
+
+use crate::finding::Severity;
+use crate::outcome::Outcome;
+use crate::report::Report;
+
+/// An outcome as rows show it.
+pub(super) const fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "PASS",
+        Outcome::Warn => "WARN",
+        Outcome::Fail => "FAIL",
+        Outcome::Error => "ERROR",
+        Outcome::NotApplicable => "N/A",
+    }
+}
+
+/// A severity as findings show it.
+pub(super) const fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "INFO",
+        Severity::Warn => "WARN",
+        Severity::Fail => "FAIL",
+        Severity::Error => "ERROR",
+    }
+}
+
+/// `8 x NVIDIA H200`, or each model with its number, so that none is hidden by the others.
+pub(super) fn gpus(report: &Report) -> String {
+    if report.fabric.is_none() && report.gpus.is_empty() {
+        return "GPUs unknown".to_owned();
+    }
+    let mut models: Vec<(&str, usize)> = Vec::new();
+    for gpu in &report.gpus {
+        let name = gpu.name.as_deref().unwrap_or("NVIDIA GPU");
+        match models.iter_mut().find(|(model, _)| *model == name) {
+            Some((_, count)) => *count += 1,
+            None => models.push((name, 1)),
+        }
+    }
+    let told: Vec<_> = models.iter().map(|(name, count)| format!("{count} x {name}")).collect();
+    if told.is_empty() { "no GPU".to_owned() } else { told.join(", ") }
+}
+
+/// `12 passed, 1 not applicable`
+pub(super) fn counts(report: &Report) -> String {
+    let count = |wanted| report.tests.iter().filter(|t| t.outcome == wanted).count();
+    let told = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}"));
+    let counts = [
+        told(count(Outcome::Error), "without answer"),
+        told(count(Outcome::Fail), "failed"),
+        told(count(Outcome::Warn), "warned"),
+        told(count(Outcome::Pass), "passed"),
+        told(count(Outcome::NotApplicable), "not applicable"),
+    ];
+    let counts: Vec<_> = counts.into_iter().flatten().collect();
+    if counts.is_empty() { "no test ran".to_owned() } else { counts.join(", ") }
+}
+
+/// firstlight's version, the image's where there is one.
+pub(super) fn version(report: &Report) -> &str {
+    report.appliance.as_ref().map_or(env!("CARGO_PKG_VERSION"), |a| a.version.as_str())
+}
+
+/// The machine and what ran on it, by short names; what it does not have is left out.
+pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let driver = &report.driver;
+    let dmi = |name: &str| report.machine.dmi.get(name)?.as_deref();
+    let product: Vec<_> = ["sys_vendor", "product_name"].into_iter().filter_map(dmi).collect();
+    let facts = [
+        ("gpus", Some(gpus(report))),
+        ("recorded", report.is_recorded().then(|| report.root.clone())),
+        ("product", (!product.is_empty()).then(|| product.join(" "))),
+        ("kernel", report.machine.kernel.clone()),
+        ("driver", Some(driver.module.clone().unwrap_or_else(|| "none".to_owned()))),
+        ("cuda", driver.cuda.clone()),
+        ("nccl", driver.nccl.clone()),
+        ("level", Some(report.level.to_string())),
+        ("version", Some(version(report).to_owned())),
+        ("image", report.appliance.as_ref().and_then(|a| a.image_id.clone())),
+        ("fingerprint", Some(report.machine.fingerprint.clone())),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
