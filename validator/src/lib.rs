@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod partner;
 pub mod pattern;
 pub mod pcie;
+pub mod place;
 pub mod publish;
 pub mod ranks;
 pub mod render;
