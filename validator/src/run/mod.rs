@@ -65,11 +65,22 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
     }
     let (mut report, advice) = (run.report, run.advice);
     report.seconds = seconds(start.elapsed());
-    for Advice { name, value, reason } in handover::handed_over(&report, advice) {
+    settle(&mut report, advice);
+    report
+}
+
+/// What `report`, as it stands now, hands over to the workload: of what it did before, and of `advice`.
+pub fn settle(report: &mut Report, advice: Vec<Advice>) {
+    let reasons = std::mem::take(&mut report.workload_reasons);
+    let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
+        let reason = reasons.get(&name)?.clone();
+        (!handover::is_own(&name)).then_some(Advice { name, value, reason })
+    });
+    let all = before.chain(advice).collect();
+    for Advice { name, value, reason } in handover::handed_over(report, all) {
         report.workload_reasons.insert(name.clone(), reason);
         report.workload_env.insert(name, value);
     }
-    report
 }
 
 /// One run in progress.

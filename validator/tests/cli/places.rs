@@ -17,3 +17,60 @@ fn a_link_to_standard_output_is_standard_output_and_stays_a_link() {
     let report: serde_json::Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
     assert_eq!(report["verdict"], "PASS");
 }
+
+#[test]
+fn a_text_that_cannot_be_written_makes_report_status_and_last_line_agree() {
+    let machine = Machine::recorded("epyc-8x4090");
+    let json = machine.at("r.json");
+    for (words, last) in [
+        (format!("--json {} --text /dev/full", json.display()), None),
+        (format!("--json {} --text -", json.display()), Some("/dev/full")),
+        (format!("--json /dev/full --text {}", machine.at("r.txt").display()), None),
+    ] {
+        let mut program = machine.program(&format!("validate {words}"));
+        if let Some(device) = last {
+            program.stdout(File::options().write(true).open(device).unwrap());
+        }
+        let ended = said(program.output().unwrap());
+        assert_eq!(ended.status, 2, "{words}: {}", ended.err);
+        assert!(ended.err.contains("No space left"), "{}", ended.err);
+    }
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(report["verdict"], "ERROR");
+    assert_eq!(report["workload_env"]["FIRSTLIGHT_VERDICT"], "ERROR");
+    assert!(report["workload_env"].get("NCCL_P2P_LEVEL").is_none());
+    let text = fs::read_to_string(machine.at("r.txt")).unwrap();
+    assert!(text.lines().last().unwrap().starts_with("FIRSTLIGHT verdict=ERROR failed=report "), "{text}");
+}
+
+#[test]
+fn a_report_on_standard_output_tells_of_a_text_that_failed_and_is_there_once() {
+    let ended = Machine::recorded("epyc-8x4090").run("validate --json - --text /dev/full");
+    let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((ended.status, &report["verdict"]), (2, &"ERROR".into()), "{}", ended.err);
+}
+
+#[test]
+fn no_verdict_that_nobody_could_read_is_a_pass() {
+    let machine = Machine::recorded("epyc-8x4090");
+    let mut program = machine.program("validate");
+    let ended =
+        said(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
+    assert_eq!(ended.status, 2, "{}", ended.err);
+}
+
+#[test]
+fn two_forms_in_one_file_are_refused_by_any_of_its_names() {
+    let machine = Machine::recorded("epyc-8x4090");
+    symlink("r", machine.at("link")).unwrap();
+    for name in ["r", "./r", "link"] {
+        let ended = machine.run(&format!(
+            "validate --json {} --text {}",
+            machine.at("r").display(),
+            machine.at(name).display()
+        ));
+        assert_eq!((ended.status, ended.err.lines().count()), (64, 1), "{}", ended.err);
+    }
+    assert_eq!(machine.run("validate --json - --text /dev/stdout").status, 64);
+    assert_eq!(machine.run("validate --json /dev/null --text /dev/null").status, 0);
+}
