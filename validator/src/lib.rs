@@ -2,6 +2,7 @@
 //! talk to each other, and reports it. It knows PCIe and GPUs and nothing of being process 1.
 
 pub mod args;
+mod bounded;
 mod chain;
 pub mod cmd;
 pub mod collective;
