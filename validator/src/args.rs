@@ -113,7 +113,7 @@ pub struct Validate {
     /// How thorough to be
     #[arg(long)]
     pub level: Option<Level>,
-    /// Only these tests; without a mandatory one the verdict is ERROR
+    /// Only these tests, whatever their level; without a mandatory one the verdict is ERROR
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub only: Vec<String>,
     /// All but these tests

@@ -17,7 +17,7 @@ pub use plan::{Plan, plan, selection};
 pub use protocol::{Facts, Message, Request};
 
 use crate::collective::Advice;
-use crate::config::Config;
+use crate::config::{Config, Validate};
 use crate::finding::{Code, Severity};
 use crate::outcome::{Judgement, Verdict};
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
@@ -56,8 +56,9 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
     };
-    for tests in plan.groups() {
-        group::run(&mut run, root, config, tests);
+    for (level, tests) in plan.groups(&config.validate) {
+        let validate = Validate { level, ..config.validate.clone() };
+        group::run(&mut run, root, &Config { validate, ..config.clone() }, tests);
     }
     run.introduce();
     for (test, why) in &plan.left_out {
