@@ -51,6 +51,13 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     }
 }
 
+#[test]
+fn mapped_memory_that_does_not_arrive_fails_at_every_level() {
+    for level in ["quick", "standard"] {
+        judge("vmm-only", &Scenario::named("vmm-only").unwrap(), &["--level", level]);
+    }
+}
+
 /// Beside the others, for these wait for deadlines.
 #[test]
 fn each_hang_gets_its_verdict_and_its_tests_are_blamed() {

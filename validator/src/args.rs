@@ -9,12 +9,13 @@ pub use publish::{Fetch, Publish, Time};
 
 use crate::config::{Level, RebarChoice};
 use crate::pcie::acs::AcsPolicy;
+use crate::place;
 use crate::suite;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Proves that this machine's GPUs can really talk to each other.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -112,7 +113,7 @@ pub struct Validate {
     /// How thorough to be
     #[arg(long)]
     pub level: Option<Level>,
-    /// Only these tests; without a mandatory one the verdict is ERROR
+    /// Only these tests, whatever their level; without a mandatory one the verdict is ERROR
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub only: Vec<String>,
     /// All but these tests
@@ -209,7 +210,7 @@ pub enum Form {
 /// Where output goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// `-`
+    /// `-`, and `/dev/stdout`
     Stdout,
     /// A file, replaced as a whole.
     File(PathBuf),
@@ -217,7 +218,8 @@ pub enum Place {
 
 impl From<OsString> for Place {
     fn from(word: OsString) -> Self {
-        if word == "-" { Self::Stdout } else { Self::File(word.into()) }
+        let stdout = word == "-" || place::is_stdout(Path::new(&word));
+        if stdout { Self::Stdout } else { Self::File(word.into()) }
     }
 }
 

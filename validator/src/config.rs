@@ -73,7 +73,7 @@ pub struct Validate {
     pub level: Level,
     /// `validate.timeout_s`: for all tests together, seconds.
     pub timeout_s: u64,
-    /// `validate.only`: ids of tests; empty means all.
+    /// `validate.only`: ids of tests, which run whatever their level; empty means all of the level.
     pub only: Vec<String>,
     /// `validate.skip`: ids of tests.
     pub skip: Vec<String>,

@@ -42,8 +42,17 @@ pub fn checked(url: &str) -> Result<&str, HttpError> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or("");
     let plain = url.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
-    let fine = plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@');
+    let fine = plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@') && may_be(host);
     if fine { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
+}
+
+/// Whether the port, if there is one, can be: what cannot would be sent to another one.
+fn may_be(host: &str) -> bool {
+    let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
+    let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
+    behind
+        .split_once(':')
+        .is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// Who may vouch for an https server.
@@ -216,6 +225,12 @@ mod tests {
         {
             assert!(checked(bad).is_err(), "{bad}");
         }
+        for port in ["80800", "0", "", "+80", "x", "80:80", "99999999999"] {
+            for host in ["h", "[fd00::1]"] {
+                assert!(checked(&format!("http://{host}:{port}/")).is_err(), "{host}:{port}");
+            }
+        }
+        assert!(checked("http://h:65535/").is_ok() && checked("http://[fd00::1]:80").is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! talk to each other, and reports it. It knows PCIe and GPUs and nothing of being process 1.
 
 pub mod args;
+mod bounded;
 mod chain;
 pub mod cmd;
 pub mod collective;
@@ -18,6 +19,7 @@ pub mod outcome;
 pub mod partner;
 pub mod pattern;
 pub mod pcie;
+pub mod place;
 pub mod publish;
 pub mod ranks;
 pub mod render;

@@ -3,7 +3,9 @@
 
 mod driver;
 mod fingerprint;
+mod once;
 mod read;
+mod sound;
 
 pub use fingerprint::{BoundTo, fingerprint};
 pub use read::{BadReport, from_json};

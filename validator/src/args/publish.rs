@@ -87,6 +87,7 @@ mod tests {
     fn places_and_limits_are_checked_before_anything_is_done() {
         for (line, parts) in [
             ("publish r --url ftp://h/", ["ftp://h/", "https://"]),
+            ("publish r --url http://h:80800/", ["http://h:80800/", "[:PORT]"]),
             ("publish r --keep 0", ["'0'", "1..=1000"]),
             ("publish r --verdict GOOD", ["GOOD", "DEGRADED"]),
             ("fetch http://h/f -o f --sha256 12", ["'12'", "64 hexadecimal"]),

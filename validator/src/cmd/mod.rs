@@ -1,6 +1,7 @@
 //! The commands: each reads what it needs, asks the pure parts, writes what they say, and ends
 //! with an exit status.
 
+mod deliver;
 mod fabric;
 mod fetch;
 mod image;

@@ -2,15 +2,16 @@
 //! before it is known whether data arrives, then the sample's tables, then the verdict; or, with
 //! `--plan`, which pairs would be measured at the same time.
 
+use super::deliver::{Sheet, deliver};
 use super::nvlinks::nvlinks;
 use super::output::either;
-use super::validate::{Console, deliver};
+use super::validate::Console;
 use super::{CommandError, FINE};
 use crate::args::{P2p, Place};
 use crate::config::Config;
 use crate::pcie::model::Fabric;
 use crate::pcie::text::layout::wrapped;
-use crate::render::{p2p, text};
+use crate::render::p2p;
 use crate::root::Root;
 use crate::run;
 use crate::schedule::{Plan, Routes};
@@ -32,17 +33,13 @@ pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, Co
     config.validate.level = asked.level.unwrap_or(config.validate.level);
     // What `validate` is to run or to leave out says nothing about this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
-    let mut console = Console { on: asked.json != Some(Place::Stdout) };
+    let mut console = Console::new(asked.json != Some(Place::Stdout));
     let chosen = run::selection(&config.validate, TESTS);
     let mut report = run::planned(root, &config, &chosen, &mut console);
     if let Some(tables) = p2p::of(&report) {
         console.say(&format!("\n{tables}"));
     }
-    if let Some(place) = &asked.json {
-        deliver(&mut report, place, &mut console);
-    }
-    let path = asked.json.as_ref().map(ToString::to_string);
-    console.say(&text::tail(&report, path.as_deref()));
+    deliver(&mut report, asked.json.clone().map(Sheet::Json).into_iter().collect(), &mut console);
     Ok(report.verdict.exit_status())
 }
 

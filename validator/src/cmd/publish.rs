@@ -3,10 +3,10 @@
 use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE};
 use crate::args::Publish;
+use crate::bounded;
 use crate::http::Authorities;
 use crate::publish::{AtUrl, Finished, LARGEST, publish};
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     }
     let path = asked.report.display().to_string();
     let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
-    let bytes = read(&asked.report).map_err(&here)?;
+    let bytes = bounded::read(&asked.report, LARGEST).map_err(&here)?;
     let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
     let url = asked.url.map(|url| AtUrl {
@@ -41,12 +41,4 @@ pub(super) fn authorities(file: Option<&Path>) -> Result<Authorities, CommandErr
     let name = path.display().to_string();
     let pem = fs::read(path).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
     Authorities::from_pem(&name, &pem).map_err(|e| CommandError::undone(&e))
-}
-
-/// A report as a whole, unless it is too large to be one.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let unread = |e: std::io::Error| format!("cannot be read: {e}");
-    let mut bytes = Vec::new();
-    File::open(path).map_err(unread)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unread)?;
-    if bytes.len() as u64 > LARGEST { Err(format!("larger than {LARGEST} bytes")) } else { Ok(bytes) }
 }

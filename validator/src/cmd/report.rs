@@ -3,9 +3,10 @@
 use super::output::write;
 use super::{CommandError, FINE};
 use crate::args::{Form, Place};
+use crate::bounded;
+use crate::publish::LARGEST;
 use crate::render::{html, json, junit, prometheus, text};
 use crate::report::{Report, from_json};
-use std::fs;
 use std::path::Path;
 
 /// Shows a report again.
@@ -52,6 +53,6 @@ pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
 
 fn read(path: &Path) -> Result<Report, CommandError> {
     let here = |why: String| CommandError::Undone(format!("{}: {why}", path.display()));
-    let bytes = fs::read(path).map_err(|e| here(format!("cannot be read: {e}")))?;
+    let bytes = bounded::read(path, LARGEST).map_err(here)?;
     from_json(&bytes).map_err(|e| here(e.to_string()))
 }

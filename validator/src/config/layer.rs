@@ -3,11 +3,14 @@
 
 use super::value::Raw;
 use super::{Config, INIT_SECTIONS, KEYS};
+use crate::bounded;
 use crate::nearest::nearest;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
+
+/// No configuration is larger, bytes; init reads none that is.
+const LARGEST: u64 = 1 << 20;
 
 /// Where a value stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,11 +45,11 @@ fn shown_path(path: &Path) -> String {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
-    #[error("{}: cannot be read: {}", shown_path(file), shown(why))]
+    #[error("{}: {}", shown_path(file), shown(why))]
     Unreadable {
         /// Which file.
         file: PathBuf,
-        /// What the system said.
+        /// What the system said, or that it is too large.
         why: String,
     },
     /// A file is not TOML.
@@ -105,9 +108,10 @@ impl Config {
     /// The first thing that is wrong, worded for the person who wrote it.
     pub fn load(files: &[PathBuf], words: &[String]) -> Result<Self, ConfigError> {
         let read = |file: &PathBuf| {
-            fs::read_to_string(file)
+            bounded::read(file, LARGEST)
+                .and_then(|bytes| String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}")))
                 .map(|text| (file.clone(), text))
-                .map_err(|e| ConfigError::Unreadable { file: file.clone(), why: e.to_string() })
+                .map_err(|why| ConfigError::Unreadable { file: file.clone(), why })
         };
         let layers = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         Self::merge(&layers, words)

@@ -30,15 +30,8 @@ pub(super) fn run<A: Audience>(
     let mut open: VecDeque<_> = tests.into();
     while !open.is_empty() {
         if Instant::now() >= run.until {
-            let limit = run.limit_s;
-            let message = format!("not started: all {limit} s of validate.timeout_s were used up");
-            settle_all(
-                run,
-                &mut open,
-                &Judgement::by(Code::TestTimeout.finding(Severity::Error, "machine", message)),
-                &[],
-            );
-            return;
+            let said = used_up("machine", run.limit_s, Some("not started"));
+            return settle_all(run, &mut open, &said, &[]);
         }
         round(run, root, config, &mut open);
     }
@@ -106,16 +99,22 @@ fn round<A: Audience>(
         // What died with it cannot tidy up any more.
         let _ = leftovers.remove();
     }
+    let limit_s = run.limit_s;
+    let crashed = |subject: &str, doing: Option<&str>| match ending {
+        // It may have had no fault: nothing of the time was left for it.
+        Ending::Silent(_) if Instant::now() >= until => used_up(subject, limit_s, doing),
+        _ => crashed(subject, &ending, doing),
+    };
     match (begun, open.front()) {
         // It failed in this test: the others may still be told.
         (Some(test), Some(next)) if test.id == next.id => {
             open.pop_front();
-            run.end(test, start.elapsed(), crashed(test.id, &ending, doing.as_deref()), last_lines);
+            run.end(test, start.elapsed(), crashed(test.id, doing.as_deref()), last_lines);
         }
         // It failed between tests after some progress: the next worker gets what is left.
         (_, Some(_)) if open.len() < before => {}
         // It failed before the first test, as the next one would.
-        _ => settle_all(run, open, &crashed("machine", &ending, None), &last_lines),
+        _ => settle_all(run, open, &crashed("machine", None), &last_lines),
     }
 }
 
@@ -134,6 +133,14 @@ pub(super) fn command(config: &Config) -> std::io::Result<Command> {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }
     Ok(command)
+}
+
+/// The time for all tests together ran out before or, where it is told what was being done, in this one.
+fn used_up(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
+    let doing = doing.unwrap_or("not ended");
+    let message = format!("{doing}: all {limit_s} s of validate.timeout_s were used up");
+    let finding = Code::TestTimeout.finding(Severity::Error, subject, message);
+    Judgement::by(finding.because("the tests together took longer than validate.timeout_s"))
 }
 
 /// `doing` is the last that the worker said of its work.

@@ -20,6 +20,11 @@ pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     all
 }
 
+/// Whether a variable says what the report itself comes to.
+pub(super) fn is_own(name: &str) -> bool {
+    name.starts_with("FIRSTLIGHT_")
+}
+
 /// What a workload may want to know without reading JSON.
 fn of_the_report(report: &Report) -> Vec<Advice> {
     let mut all = vec![

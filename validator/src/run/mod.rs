@@ -17,7 +17,7 @@ pub use plan::{Plan, plan, selection};
 pub use protocol::{Facts, Message, Request};
 
 use crate::collective::Advice;
-use crate::config::Config;
+use crate::config::{Config, Validate};
 use crate::finding::{Code, Severity};
 use crate::outcome::{Judgement, Verdict};
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
@@ -56,8 +56,9 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
     };
-    for tests in plan.groups() {
-        group::run(&mut run, root, config, tests);
+    for (level, tests) in plan.groups(&config.validate) {
+        let validate = Validate { level, ..config.validate.clone() };
+        group::run(&mut run, root, &Config { validate, ..config.clone() }, tests);
     }
     run.introduce();
     for (test, why) in &plan.left_out {
@@ -65,11 +66,22 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
     }
     let (mut report, advice) = (run.report, run.advice);
     report.seconds = seconds(start.elapsed());
-    for Advice { name, value, reason } in handover::handed_over(&report, advice) {
+    settle(&mut report, advice);
+    report
+}
+
+/// What `report`, as it stands now, hands over to the workload: of what it did before, and of `advice`.
+pub fn settle(report: &mut Report, advice: Vec<Advice>) {
+    let reasons = std::mem::take(&mut report.workload_reasons);
+    let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
+        let reason = reasons.get(&name)?.clone();
+        (!handover::is_own(&name)).then_some(Advice { name, value, reason })
+    });
+    let all = before.chain(advice).collect();
+    for Advice { name, value, reason } in handover::handed_over(report, all) {
         report.workload_reasons.insert(name.clone(), reason);
         report.workload_env.insert(name, value);
     }
-    report
 }
 
 /// One run in progress.

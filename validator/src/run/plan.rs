@@ -1,8 +1,8 @@
-//! Which tests run: those of the level, fewer by `only` and `skip`. A mandatory test that is left
-//! out is remembered, for it costs the verdict. What the configuration expects and only one test can
+//! Which tests run: those of the level, or those that `only` names, whatever their level; fewer by `skip`. A
+//! mandatory test that is left out is remembered, for it costs the verdict. What the configuration expects and only one test can
 //! tell makes that test run at every level, and mandatory. Pure.
 
-use crate::config::{Config, Validate};
+use crate::config::{Config, Level, Validate};
 use crate::suite::{ALL, Test, demanded};
 
 /// What runs and what does not.
@@ -15,10 +15,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The tests to run, by group: each group is one worker's.
+    /// The tests to run, by group and by how thorough they are: each is one worker's. A test that is asked
+    /// for by name is as thorough as its own level, the others as the level that is asked for.
     #[must_use]
-    pub fn groups(&self) -> Vec<Vec<&'static Test>> {
-        self.run.chunk_by(|a, b| a.group == b.group).map(<[_]>::to_vec).collect()
+    pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
+        let level = |test: &Test| {
+            let named = asked.only.iter().any(|id| id == test.id);
+            if named { asked.level.max(test.level) } else { asked.level }
+        };
+        let alike = self.run.chunk_by(|a, b| (a.group, level(a)) == (b.group, level(b)));
+        alike.filter_map(|tests| Some((level(tests.first()?), tests.to_vec()))).collect()
     }
 }
 
@@ -38,11 +44,12 @@ pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
 fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) -> Plan {
     let mut plan = Plan::default();
     let is_demanded = |test: &Test| demanded.contains(&test.id);
-    for test in ALL.iter().copied().filter(|t| (t.level <= asked.level || is_demanded(t)) && wanted(t)) {
-        let named = |ids: &[String]| ids.iter().any(|id| id == test.id);
-        let left_out = if !asked.only.is_empty() && !named(&asked.only) {
+    let named = |test: &Test, ids: &[String]| ids.iter().any(|id| id == test.id);
+    let due = |test: &Test| test.level <= asked.level || is_demanded(test) || named(test, &asked.only);
+    for test in ALL.iter().copied().filter(|test| due(test) && wanted(test)) {
+        let left_out = if !asked.only.is_empty() && !named(test, &asked.only) {
             Some("by --only or validate.only")
-        } else if named(&asked.skip) {
+        } else if named(test, &asked.skip) {
             Some("by --skip or validate.skip")
         } else {
             None
@@ -59,7 +66,6 @@ fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Level;
     use crate::suite::{self, Group};
 
     fn asking(change: impl FnOnce(&mut Validate)) -> Config {
@@ -93,6 +99,20 @@ mod tests {
     }
 
     #[test]
+    fn a_test_that_is_asked_for_by_name_runs_at_every_level() {
+        for level in [Level::Quick, Level::Standard, Level::Full] {
+            for test in ALL {
+                let plan = plan(&asking(|v| (v.level, v.only) = (level, vec![test.id.into()])));
+                assert_eq!(plan.run.iter().map(|t| t.id).collect::<Vec<_>>(), [test.id], "{level}");
+            }
+        }
+        let skipped = asking(|v| {
+            (v.level, v.only, v.skip) = (Level::Quick, vec!["p2p-soak".into()], vec!["p2p-soak".into()]);
+        });
+        assert!(plan(&skipped).run.is_empty());
+    }
+
+    #[test]
     fn a_golden_image_that_is_expected_is_looked_at_at_every_level_and_never_left_out_silently() {
         let mut config = asking(|v| v.level = Level::Quick);
         let runs = |config: &Config| plan(config).run.iter().any(|t| t.id == "image");
@@ -117,8 +137,20 @@ mod tests {
 
     #[test]
     fn a_group_is_one_list() {
-        let groups = plan(&Config::default()).groups();
-        assert_eq!(groups.iter().map(|g| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
-        assert!(Plan::default().groups().is_empty());
+        let asked = Config::default();
+        let groups = plan(&asked).groups(&asked.validate);
+        assert_eq!(groups.iter().map(|(_, g)| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
+        assert!(Plan::default().groups(&asked.validate).is_empty());
+    }
+
+    #[test]
+    fn a_test_asked_for_by_name_is_as_thorough_as_its_own_level_and_the_others_as_asked() {
+        let only = ["acs", "image", "cuda", "nccl-types", "p2p-soak"].map(str::to_owned).to_vec();
+        let asked = asking(|v| (v.level, v.only) = (Level::Quick, only));
+        for (level, tests) in plan(&asked).groups(&asked.validate) {
+            assert!(tests.iter().all(|test| test.level == level), "{level}");
+        }
+        let asked = asking(|v| (v.level, v.only) = (Level::Full, vec!["acs".into()]));
+        assert_eq!(plan(&asked).groups(&asked.validate)[0].0, Level::Full);
     }
 }

@@ -109,8 +109,13 @@ impl Machine {
         if self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty() {
             return Ok(Some(Judgement::not_applicable("a recorded machine: its GPUs are not here")));
         }
-        let few = pairs && self.fabric()?.gpus.len() < 2;
-        Ok(few.then(|| Judgement::not_applicable("one GPU: there is no pair")))
+        if !pairs {
+            return Ok(None);
+        }
+        let there = self.fabric()?.gpus.len();
+        // Where CUDA does not start, the test that needs it says so.
+        let seen = if there < 2 { there } else { self.clique().map_or(there, |clique| clique.gpus.len()) };
+        Ok(no_pair(there, seen).map(Judgement::not_applicable))
     }
 
     /// The fabric, for tests that cannot say anything without it.
@@ -164,6 +169,15 @@ impl Machine {
     }
 }
 
+/// Why there is no pair among the GPUs on the bus, of which CUDA has `seen`.
+fn no_pair(there: usize, seen: usize) -> Option<String> {
+    match (there, seen) {
+        (_, 2..) => None,
+        (0 | 1, _) => Some("one GPU: there is no pair".to_owned()),
+        _ => Some(format!("CUDA has {seen} of {there} GPUs, see the test cuda: there is no pair")),
+    }
+}
+
 /// What was read, or `SYS-UNREADABLE` with the file and the reason.
 pub(super) fn known<T>(read: &Read<T>) -> Result<&T, Box<Finding>> {
     read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", why)))
@@ -173,4 +187,16 @@ pub(super) fn known<T>(read: &Read<T>) -> Result<&T, Box<Finding>> {
 pub(super) fn unreadable(path: &str, why: &impl Display) -> Box<Finding> {
     let message = format!("/{path} could not be read: {why}");
     Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::no_pair;
+
+    #[test]
+    fn gpus_that_cuda_does_not_have_make_no_pair() {
+        assert_eq!(no_pair(1, 1).unwrap(), "one GPU: there is no pair");
+        assert_eq!(no_pair(2, 1).unwrap(), "CUDA has 1 of 2 GPUs, see the test cuda: there is no pair");
+        assert_eq!((no_pair(8, 7), no_pair(2, 2)), (None, None));
+    }
 }

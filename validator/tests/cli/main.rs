@@ -20,6 +20,8 @@ mod outputs;
 #[cfg(test)]
 mod p2p;
 #[cfg(test)]
+mod places;
+#[cfg(test)]
 mod publish;
 #[cfg(test)]
 mod ranks;

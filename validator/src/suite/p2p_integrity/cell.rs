@@ -137,16 +137,16 @@ const MIB: u64 = 1 << 20;
 impl Plan {
     /// The plan of a level. A word, a page, just less than the large page, more than any cache.
     pub(super) fn of(level: Level) -> Self {
-        let both = vec![Memory::Plain, Memory::Mapped];
-        let (sizes, memories, shifts) = match level {
-            Level::Quick => (vec![4, 4 * KIB, 2 * MIB - 4], vec![Memory::Plain], vec![(0, 0)]),
-            Level::Standard => (vec![4, 4 * KIB, 2 * MIB - 4, 64 * MIB], both, vec![(0, 0)]),
+        let (sizes, shifts) = match level {
+            Level::Quick => (vec![4, 4 * KIB, 2 * MIB - 4], vec![(0, 0)]),
+            Level::Standard => (vec![4, 4 * KIB, 2 * MIB - 4, 64 * MIB], vec![(0, 0)]),
             Level::Full => {
                 let sizes = vec![4, 64, 4 * KIB, 64 * KIB + 4, 2 * MIB - 4, 2 * MIB, 64 * MIB];
-                (sizes, both, vec![(0, 0), (4, 12), (16, 8)])
+                (sizes, vec![(0, 0), (4, 12), (16, 8)])
             }
         };
-        Self { sizes, memories, shifts }
+        // NCCL and frameworks map memory by default: what is only true of ordinary memory is not enough for them.
+        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts }
     }
 
     /// Without what does not fit into so much memory of a GPU; the smallest sizes always stay.

@@ -1,0 +1,88 @@
+//! Where a path that a person wrote leads in the end: through links to the file that is meant, and to this
+//! process's own standard output by any of its names. Reads links and writes nothing.
+
+use rustix::io::Errno;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// As many links as Linux follows.
+const LINKS: usize = 40;
+
+/// What `path` leads to: no link, whether there is something yet or not. What a process holds open
+/// (`/proc/self/fd/3`) is an end too, because its name there says nothing about where it lies.
+///
+/// # Errors
+/// When the folder is not there, or links lead in a circle.
+pub fn end_of(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
+        let here = folder.join(name);
+        match fs::read_link(&here) {
+            Ok(next) if !is_held(&here) => path = folder.join(next),
+            _ => return Ok(here),
+        }
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// Whether an end is what a process holds open.
+#[must_use]
+pub fn is_held(end: &Path) -> bool {
+    end.starts_with("/proc") && end.parent().is_some_and(|folder| folder.ends_with("fd"))
+}
+
+/// Whether `path` is this process's own standard output, as `/dev/stdout` is.
+#[must_use]
+pub fn is_stdout(path: &Path) -> bool {
+    let own = format!("/proc/{}/fd/1", std::process::id());
+    end_of(path).is_ok_and(|end| end == Path::new(&own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_followed_to_what_is_there_and_to_what_is_not_there_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir(dir.join("sub")).unwrap();
+        fs::write(dir.join("sub/file"), "").unwrap();
+        symlink("sub/file", dir.join("one")).unwrap();
+        symlink(dir.join("one"), dir.join("two")).unwrap();
+        symlink("sub/new", dir.join("dangling")).unwrap();
+        for (path, end) in
+            [("sub/file", "sub/file"), ("two", "sub/file"), ("dangling", "sub/new"), ("x", "x")]
+        {
+            assert_eq!(end_of(&dir.join(path)).unwrap(), dir.join(end));
+        }
+    }
+
+    #[test]
+    fn a_circle_a_missing_folder_and_no_name_are_errors() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("loop", dir.path().join("loop")).unwrap();
+        for bad in [dir.path().join("loop"), dir.path().join("none/file"), PathBuf::from("/"), PathBuf::new()]
+        {
+            assert!(end_of(&bad).is_err(), "{}", bad.display());
+        }
+    }
+
+    #[test]
+    fn standard_output_is_known_by_all_its_names_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("stdout");
+        symlink("/proc/self/fd/1", &link).unwrap();
+        for own in [&link, Path::new("/proc/self/fd/1")] {
+            assert!(is_stdout(own) && is_held(&end_of(own).unwrap()), "{}", own.display());
+        }
+        for other in ["/proc/self/fd/2", "/dev/null", "/proc/1/fd/1", "fd/1"] {
+            assert!(!is_stdout(Path::new(other)), "{other}");
+        }
+    }
+}
