@@ -77,6 +77,32 @@ fn everything_is_tried_at_level_full_and_between_processes() {
     }
 }
 
+/// The workload's variables of NCCL, without their reasons.
+fn settings(judged: &Judged) -> Vec<String> {
+    let (set, why) = (&judged.report.0["workload_env"], &judged.report.0["workload_reasons"]);
+    let nccl = set.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("NCCL_"));
+    let one = |(name, value): (&String, &serde_json::Value)| {
+        assert!(why[name].as_str().is_some_and(|why| !why.is_empty()), "{name} without a reason");
+        format!("{name}={}", value.as_str().unwrap())
+    };
+    nccl.map(one).filter(|set| !set.starts_with("NCCL_IB_HCA")).collect()
+}
+
+#[test]
+fn what_is_proven_at_quick_is_handed_over_and_what_needs_no_proof_after_any_verdict() {
+    let healthy = Scenario::named("healthy").unwrap();
+    for words in [&["--level", "quick"][..], &["--skip", "nccl-allreduce,nccl-collective,nccl-types"]] {
+        let judged = judge("healthy", &healthy, words);
+        let said = settings(&judged);
+        assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
+    }
+    for name in ["nccl-hang-init", "nccl-no-transport"] {
+        let judged = judge(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
+        let said = settings(&judged);
+        assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
+    }
+}
+
 /// What `firstlight nccl` prints for a scenario, and its exit status.
 fn nccl(name: &str, words: &[&str]) -> (String, Option<i32>) {
     let words: Vec<_> = ["nccl"].iter().chain(words).copied().collect();

@@ -5,13 +5,11 @@ use super::arms::{self, Which};
 use super::proof;
 use super::speed::{self, Speed};
 use super::{connected, sweep, told};
-use crate::collective::advice::{self, Advice};
 use crate::collective::gain::{self, Gain};
 use crate::collective::log::Pairs;
-use crate::collective::{Collective, Distance, Placement, Row, Sweep, Timed};
+use crate::collective::{Collective, Placement, Row, Sweep, Timed};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::host::interfaces;
 use crate::judge::Carrier;
 use crate::outcome::Judgement;
 use crate::report::Matrix;
@@ -69,7 +67,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
     let edges = machine.matrix(EDGES.0, EDGES.1);
     let said = judge(taken, &Against { edges, carrier: &carrier, states: &states })?;
-    Ok(said.with(watched).advising(advice(machine, clique.len(), &carrier)))
+    Ok(said.with(watched))
 }
 
 /// Judges everything.
@@ -159,19 +157,6 @@ fn summary(on: &[Row], off: &[Row], reached: Option<&Speed>, gains: &[Gain]) -> 
     let ring = reached.and_then(|speed| Some(speed.busbw / speed.ring.as_ref()?.slowest));
     let ring = ring.map_or(String::new(), |part| format!("; {part:.2} of the best ring's slowest edge"));
     format!("{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}", gain::size(bytes))
-}
-
-/// What the workload is told, once it is proven.
-fn advice(machine: &Machine, gpus: usize, carrier: &dyn Fn(Pair) -> Carrier) -> Vec<Advice> {
-    let pairs = (0..gpus).flat_map(|a| (0..gpus).filter(move |b| *b != a).map(move |b| Pair::new(a, b)));
-    let distance = |pair| match carrier(pair) {
-        Carrier::NvLink { .. } => Distance::Nvl,
-        Carrier::Pcie { kind, .. } => kind.into(),
-    };
-    let level = pairs.map(distance).max().and_then(advice::level);
-    let interfaces = interfaces::up(&machine.root).ok().map(|up| advice::interfaces(&up));
-    let nvls = advice::nvls(machine.config.validate.nvls);
-    level.into_iter().chain(interfaces).chain([nvls]).collect()
 }
 
 #[cfg(test)]
