@@ -7,7 +7,7 @@ use super::speed::{self, Speed};
 use super::{connected, sweep, told};
 use crate::collective::gain::{self, Gain};
 use crate::collective::log::Pairs;
-use crate::collective::{Collective, Placement, Row, Sweep, Timed};
+use crate::collective::{Collective, Placement, Row, Sweep, Timed, Wrongs};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::judge::Carrier;
@@ -110,7 +110,7 @@ fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
     Ok(Taken { on, off, seen: [seen(Which::P2p)?, seen(Which::Off)?] })
 }
 
-/// One row for each size, with the mean of its times.
+/// One row for each size, with the mean of its times and all wrong values of all turns.
 fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
     let Some((first, rest)) = sweeps.split_first() else { return Vec::new() };
     let one = |(n, row): (usize, &Row)| {
@@ -119,7 +119,9 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
             let own = of(row);
             let sum: f64 = own.us + others.iter().map(|row| of(row).us).sum::<f64>();
             // The number of sweeps is 2.
-            Timed { us: sum / (others.len() as f64 + 1.0), wrong: own.wrong.clone() }
+            let wrong =
+                std::iter::once(row).chain(others.iter().copied()).filter_map(|r| of(r).wrong.clone());
+            Timed { us: sum / (others.len() as f64 + 1.0), wrong: wrong.reduce(Wrongs::and) }
         };
         Row { out_of_place: timed(|r| &r.out_of_place), in_place: timed(|r| &r.in_place), ..row.clone() }
     };
@@ -211,6 +213,11 @@ mod tests {
         let said = said(20.64, 14.45, 1);
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::NcclWrongData));
+        // The table names it too: 134217728 bytes, in place.
+        assert_eq!(
+            (&said.tables[1]["name"], &said.tables[1]["rows"][1][12]),
+            (&"nccl.all_reduce".into(), &1.into())
+        );
     }
 
     #[test]
