@@ -27,7 +27,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     let gpus = gpus(root, config, asked)?;
     exact(&sweep, gpus)?;
     asked.json.as_ref().map_or(Ok(()), writable)?;
-    let begun = utc(SystemTime::now());
+    let begun = moment(SystemTime::now());
     let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
     let started = match ranks.join(START) {
         Ok(started) => started.clone(),
@@ -102,13 +102,18 @@ fn deliver(
 ) -> Result<(), CommandError> {
     let run = Run {
         start: begun,
-        end: &utc(SystemTime::now()),
+        end: &moment(SystemTime::now()),
         args: &std::env::args().collect::<Vec<_>>(),
         environment: ranks.environment(),
         errors: &trouble.iter().map(ToString::to_string).collect::<Vec<_>>(),
     };
     let text = pretty(&json(title, rows, &run)).map_err(|e| CommandError::undone(&e))?;
     Ok(write(place, &text)?)
+}
+
+/// `2026-11-20 10:24:45`, in UTC, in the form of nccl-tests.
+fn moment(at: SystemTime) -> String {
+    utc(at).replace('T', " ").replace('Z', "")
 }
 
 /// Every size untimed once, as nccl-tests does it, then each row as it comes; what stopped the arm, if anything did.
@@ -259,6 +264,12 @@ mod tests {
         assert!(writable(&Place::File(file.clone())).is_ok());
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn times_have_the_form_of_nccl_tests() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(951_782_400 + 3661);
+        assert_eq!(moment(at), "2000-02-29 01:01:01");
     }
 
     #[test]
