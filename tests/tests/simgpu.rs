@@ -84,6 +84,54 @@ fn everything_is_tried_at_level_full_and_between_processes() {
     }
 }
 
+/// The workload's variables of NCCL, without their reasons.
+fn settings(judged: &Judged) -> Vec<String> {
+    let (set, why) = (&judged.report.0["workload_env"], &judged.report.0["workload_reasons"]);
+    let nccl = set.as_object().unwrap().iter().filter(|(name, _)| name.starts_with("NCCL_"));
+    let one = |(name, value): (&String, &serde_json::Value)| {
+        assert!(why[name].as_str().is_some_and(|why| !why.is_empty()), "{name} without a reason");
+        format!("{name}={}", value.as_str().unwrap())
+    };
+    nccl.map(one).filter(|set| !set.starts_with("NCCL_IB_HCA")).collect()
+}
+
+#[test]
+fn what_is_proven_at_quick_is_handed_over_and_what_needs_no_proof_after_any_verdict() {
+    let healthy = Scenario::named("healthy").unwrap();
+    for words in [&["--level", "quick"][..], &["--skip", "nccl-allreduce,nccl-collective,nccl-types"]] {
+        let judged = judge("healthy", &healthy, words);
+        let said = settings(&judged);
+        assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
+    }
+    for name in ["nccl-hang-init", "nccl-no-transport"] {
+        let judged = judge(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
+        let said = settings(&judged);
+        assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
+    }
+}
+
+/// The table of the report: all of its rows.
+fn table<'a>(judged: &'a Judged, name: &str) -> &'a [serde_json::Value] {
+    let tests = judged.report.0["tests"].as_array().unwrap();
+    let mut tables = tests.iter().flat_map(|test| test["tables"].as_array().unwrap());
+    tables.find(|table| table["name"] == name).unwrap()["rows"].as_array().unwrap()
+}
+
+#[test]
+fn a_wrong_value_of_the_second_turn_stands_in_the_table_too() {
+    let judged = judge("nccl-wrong-later", &Scenario::named("nccl-wrong-later").unwrap(), &[]);
+    let rows = table(&judged, "nccl.all_reduce");
+    let wrong: Vec<_> = rows.iter().map(|row| row[8].as_u64().unwrap() + row[12].as_u64().unwrap()).collect();
+    assert_eq!((rows[24][1].as_u64(), wrong.iter().sum::<u64>(), wrong[24]), (Some(128 << 20), 1, 1));
+    assert!(!judged.text.contains("more sizes"), "{}", judged.text);
+}
+
+#[test]
+fn collectives_are_counted_with_any_number_of_gpus() {
+    let judged = judge("healthy", &Scenario::named("healthy").unwrap().gpus(3), &[]);
+    assert!(judged.text.contains("8 collectives"), "{}", judged.text);
+}
+
 /// What `firstlight nccl` prints for a scenario, and its exit status.
 fn nccl(name: &str, words: &[&str]) -> (String, Option<i32>) {
     let words: Vec<_> = ["nccl"].iter().chain(words).copied().collect();
@@ -123,6 +171,34 @@ fn wrong_values_and_a_missing_transport_have_an_exit_status_of_their_own() {
     assert_eq!(status, Some(1), "{text}");
     assert_eq!(nccl("nccl-missing", &["all_reduce"]).1, Some(2));
     assert_eq!(nccl("healthy", &["all_reduce", "-b", "64", "-e", "1M", "-f", "4", "--processes"]).1, Some(0));
+}
+
+#[test]
+fn what_was_found_is_told_though_the_json_cannot_be_written() {
+    let all = |name: &str, words: &[&str]| {
+        let scenario = Scenario::named(name).unwrap();
+        let said = firstlight(&scenario, words, |output, _| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            Ok((text(&output.stdout), text(&output.stderr), output.status.code()))
+        });
+        said.unwrap()
+    };
+    let words = ["nccl", "all_reduce", "-b", "64M", "-e", "64M", "-J"];
+    let (text, log, status) = all("nccl-wrong-element", &[&words[..], &["/dev/full"]].concat());
+    assert_eq!(status, Some(1), "{text}{log}");
+    assert!(text.contains("# Out of bounds values : 2 FAILED"), "{text}");
+    assert!(log.contains(", expected ") && log.contains("/dev/full: cannot be written"), "{log}");
+    let (text, log, status) = all("healthy", &[&words[..], &["/nowhere/x.json"]].concat());
+    assert_eq!((text.as_str(), status), ("", Some(2)));
+    assert!(log.contains("-J '/nowhere/x.json': cannot be written: No such file"), "{log}");
+}
+
+#[test]
+fn one_gpu_alone_gives_right_values_and_the_exchange_names_its_reduction() {
+    let (text, status) = nccl("healthy", &["all_reduce", "-g", "1", "-b", "512K", "-e", "512K"]);
+    assert_eq!(status, Some(0), "{text}");
+    let (text, _) = nccl("healthy", &["sendrecv", "-o", "max", "-b", "1K", "-e", "1K"]);
+    assert!(text.contains("     float     max  "), "{text}");
 }
 
 /// Findings that matter and name pairs of GPUs name this one alone.

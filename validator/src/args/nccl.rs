@@ -11,28 +11,28 @@ pub struct Nccl {
     /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, gather or scatter
     pub collective: Collective,
     /// Smallest size, bytes; K, M and G are 2^10, 2^20 and 2^30
-    #[arg(short = 'b', long = "minbytes", value_name = "N", default_value = "32M", value_parser = bytes)]
+    #[arg(short = 'b', long = "minbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
     pub from: u64,
     /// Largest size, bytes
-    #[arg(short = 'e', long = "maxbytes", value_name = "N", default_value = "32M", value_parser = bytes)]
+    #[arg(short = 'e', long = "maxbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
     pub to: u64,
     /// The next size is so many times the one before
-    #[arg(short = 'f', long = "stepfactor", value_name = "N", conflicts_with = "step", value_parser = clap::value_parser!(u64).range(2..))]
+    #[arg(short = 'f', long = "stepfactor", value_name = "N", conflicts_with = "step", value_parser = factor, allow_negative_numbers = true)]
     pub factor: Option<u64>,
     /// The next size is so many bytes more
-    #[arg(short = 'i', long = "stepbytes", value_name = "N", default_value = "1M", value_parser = bytes)]
+    #[arg(short = 'i', long = "stepbytes", value_name = "N", default_value = "1M", value_parser = bytes, allow_negative_numbers = true)]
     pub step: u64,
     /// Timed calls for each size
-    #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub iterations: u32,
     /// Calls before them
-    #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000), allow_negative_numbers = true)]
     pub warmups: u32,
     /// How many GPUs; all unless given
-    #[arg(short = 'g', long = "ngpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'g', long = "ngpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub gpus: Option<u16>,
     /// 0: values are not checked
-    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
     pub check: u8,
     /// Element type: float, half, bfloat16, int32, double
     #[arg(short = 'd', long = "datatype", value_name = "TYPE", default_value = "float")]
@@ -41,7 +41,7 @@ pub struct Nccl {
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "sum")]
     pub op: RedOp,
     /// The root, where there is one
-    #[arg(short = 'r', value_name = "RANK", default_value_t = 0)]
+    #[arg(short = 'r', value_name = "RANK", default_value = "0", value_parser = rank, allow_negative_numbers = true)]
     pub root_rank: usize,
     /// on: peer-to-peer allowed; off: forbidden; strict: nothing else allowed
     #[arg(long, value_name = "WHICH", default_value = "on")]
@@ -85,6 +85,17 @@ impl Nccl {
             op: self.op,
         }
     }
+}
+
+/// Of how many there are the caller knows.
+fn rank(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("'{text}' is no rank; allowed are whole numbers from 0 on"))
+}
+
+/// One of 1 would never end.
+fn factor(text: &str) -> Result<u64, String> {
+    let factor = text.parse().ok().filter(|n| *n > 1);
+    factor.ok_or_else(|| format!("'{text}' is no factor; allowed are whole numbers from 2 on"))
 }
 
 /// `8`, `64K`, `128M`, `1G`
@@ -137,6 +148,13 @@ mod tests {
             ("all_reduce -f 1", &["'1'", "--stepfactor"]),
             ("all_reduce -n 0", &["'0'", "--iters"]),
             ("all_reduce -c 2", &["'2'", "--check"]),
+            ("all_reduce -b -8", &["'-8'", "--minbytes", "K, M or G"]),
+            ("all_reduce -e -8", &["'-8'", "--maxbytes", "K, M or G"]),
+            ("all_reduce -i -1", &["'-1'", "--stepbytes", "K, M or G"]),
+            ("reduce -r -1", &["'-1'", "-r", "whole numbers from 0"]),
+            ("all_reduce -g -1", &["-1", "--ngpus", "1.."]),
+            ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2 on"]),
+            ("all_reduce -n -1", &["-1", "--iters", "1..=100000"]),
             ("all_reduce --p2p some", &["'some'", "on, off, strict"]),
         ] {
             let why = of(line).unwrap_err();

@@ -1,7 +1,7 @@
 //! `firstlight nccl`: one collective over sizes, in processes of its own, as nccl-tests' table. Rows come as
 //! they are measured; what NCCL's lines say of its way goes to standard error, where it spoils no parser.
 
-use super::output::{to_stdout, write};
+use super::output::{Beside, to_stdout, write};
 use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::args::{Nccl, P2pChoice, Place};
 use crate::collective::log::Said;
@@ -13,7 +13,8 @@ use crate::render::json::pretty;
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::root::Root;
 use crate::time::utc;
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::time::{Duration, SystemTime};
 
 /// Starting CUDA and NCCL on 16 GPUs.
@@ -25,7 +26,8 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
     let gpus = gpus(root, config, asked)?;
     exact(&sweep, gpus)?;
-    let begun = utc(SystemTime::now());
+    asked.json.as_ref().map_or(Ok(()), writable)?;
+    let begun = moment(SystemTime::now());
     let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
     let started = match ranks.join(START) {
         Ok(started) => started.clone(),
@@ -49,15 +51,44 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
         Ok(())
     })?;
     told(&ranks);
-    if let Some(place) = &asked.json {
-        deliver(place, &title, &rows, &begun, &ranks, trouble.as_ref())?;
+    let delivered = match &asked.json {
+        Some(place) => deliver(place, &title, &rows, &begun, &ranks, trouble.as_ref()),
+        None => Ok(()),
+    };
+    if trouble.is_none() {
+        say(&tail(sweep.collective, &rows))?;
     }
-    if let Some(trouble) = trouble {
-        return Ok(stopped(&trouble));
-    }
-    say(&tail(sweep.collective, &rows))?;
     wrong(&rows);
-    Ok(if rows.iter().any(|row| row.wrong() > 0) { FAILING } else { FINE })
+    let status = match &trouble {
+        Some(trouble) => stopped(trouble),
+        None if rows.iter().any(|row| row.wrong() > 0) => FAILING,
+        None => FINE,
+    };
+    ended(status, delivered)
+}
+
+/// What was found weighs more than where it could not be written.
+fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandError> {
+    match delivered {
+        Err(error) if status != FINE => {
+            log::error!("{error}");
+            Ok(status)
+        }
+        delivered => delivered.map(|()| status),
+    }
+}
+
+/// Whether a file can be made there: better known before the measurement than after it.
+fn writable(place: &Place) -> Result<(), CommandError> {
+    let Place::File(path) = place else { return Ok(()) };
+    let tried = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        // Devices and pipes are opened once there is something to say.
+        Ok(there) if !there.is_file() => Ok(()),
+        // Dropped, it is gone.
+        Ok(_) | Err(_) => Beside::create(path).map(drop),
+    };
+    tried.map_err(|e| CommandError::Undone(format!("-J '{place}': cannot be written: {e}")))
 }
 
 /// Writes nccl-tests' JSON.
@@ -71,13 +102,18 @@ fn deliver(
 ) -> Result<(), CommandError> {
     let run = Run {
         start: begun,
-        end: &utc(SystemTime::now()),
+        end: &moment(SystemTime::now()),
         args: &std::env::args().collect::<Vec<_>>(),
         environment: ranks.environment(),
         errors: &trouble.iter().map(ToString::to_string).collect::<Vec<_>>(),
     };
     let text = pretty(&json(title, rows, &run)).map_err(|e| CommandError::undone(&e))?;
     Ok(write(place, &text)?)
+}
+
+/// `2026-11-20 10:24:45`, in UTC, in the form of nccl-tests.
+fn moment(at: SystemTime) -> String {
+    utc(at).replace('T', " ").replace('Z', "")
 }
 
 /// Every size untimed once, as nccl-tests does it, then each row as it comes; what stopped the arm, if anything did.
@@ -209,4 +245,38 @@ fn stopped(trouble: &Trouble) -> u8 {
     }
     log::error!("{trouble}");
     if trouble.kind == TroubleKind::NoTransport { FAILING } else { UNDONE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_where_no_file_can_be_is_told_before_the_measurement() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["".into(), dir.path().into(), dir.path().join("none/x.json"), "..".into()] {
+            let why = writable(&Place::File(path)).unwrap_err().to_string();
+            assert!(why.starts_with("-J ") && why.contains(": cannot be written: "), "{why}");
+        }
+        let file = dir.path().join("x.json");
+        assert!(writable(&Place::File(file.clone())).is_ok() && writable(&Place::Stdout).is_ok());
+        fs::write(&file, "old").unwrap();
+        assert!(writable(&Place::File(file.clone())).is_ok());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn times_have_the_form_of_nccl_tests() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(951_782_400 + 3661);
+        assert_eq!(moment(at), "2000-02-29 01:01:01");
+    }
+
+    #[test]
+    fn what_was_found_is_told_though_it_cannot_be_written() {
+        let undelivered = || Err(CommandError::Undone("x.json: cannot be written".to_owned()));
+        assert_eq!(ended(FAILING, undelivered()).unwrap(), FAILING);
+        assert_eq!(ended(FINE, undelivered()).unwrap_err().exit_status(), UNDONE);
+        assert_eq!(ended(FINE, Ok(())).unwrap(), FINE);
+    }
 }

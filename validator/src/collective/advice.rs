@@ -1,7 +1,7 @@
-//! The workload's NCCL settings, each derived from what one test has proven, with the reason that stands above
-//! it in nccl.conf. Levels go by name (the numbers are of an older order), interfaces and HCAs by exact name.
-//! The GID index of `RoCE` is never set: it differs from node to node and moves, and NCCL finds it by itself.
-//! Which of them reach the workload is `run`'s matter.
+//! The workload's NCCL settings, each derived from what one test has proven or the machine shows, with the
+//! reason that stands above it in nccl.conf. Levels go by name (the numbers are of an older order), interfaces
+//! and HCAs by exact name. The GID index of `RoCE` is never set: it differs from node to node and moves, and NCCL
+//! finds it by itself. Which of them reach the workload is `run`'s matter.
 
 use super::Distance;
 use serde::{Deserialize, Serialize};

@@ -93,6 +93,13 @@ impl Collective {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 
+    /// Whether its rows name a reduction: the exchange with the neighbours reduces nothing, and nccl-tests names
+    /// the one that was asked for all the same.
+    #[must_use]
+    pub const fn names_op(self) -> bool {
+        self.reduces() || matches!(self, Self::Sendrecv)
+    }
+
     /// Whether one rank is the root.
     #[must_use]
     pub const fn rooted(self) -> bool {

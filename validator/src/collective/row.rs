@@ -24,6 +24,18 @@ pub struct Wrongs {
     pub first: Option<FirstWrong>,
 }
 
+impl Wrongs {
+    /// Those of two checks; the first is that of the earlier.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(later.count),
+            looked: self.looked.saturating_add(later.looked),
+            first: self.first.or(later.first),
+        }
+    }
+}
+
 /// The first wrong element.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstWrong {
@@ -57,7 +69,7 @@ pub struct Row {
     pub count: u64,
     /// Element type.
     pub data: DataType,
-    /// The reduction, where it is one.
+    /// The reduction, where it is one or nccl-tests names one.
     pub op: Option<RedOp>,
     /// The root, where there is one.
     pub root: Option<usize>,

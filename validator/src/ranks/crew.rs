@@ -47,7 +47,8 @@ impl Crew {
 
     /// What all answer. Once one has failed the others are not waited for much longer.
     pub(super) fn hear(&mut self, within: Duration) -> Vec<(Whose, Reply)> {
-        let mut due = Instant::now() + within;
+        let begun = Instant::now();
+        let mut due = begun + within;
         let mut replies: Vec<Option<Reply>> = self.0.iter().map(|_| None).collect();
         while replies.iter().any(Option::is_none) && Instant::now() < due {
             let left = due.saturating_duration_since(Instant::now());
@@ -67,7 +68,9 @@ impl Crew {
                 *reply = Some(heard);
             }
         }
-        let replies = replies.into_iter().map(|reply| reply.unwrap_or(Reply::Silent(within)));
+        // Less than `within`, where another's failure has cut it short.
+        let waited = begun.elapsed().min(within);
+        let replies = replies.into_iter().map(|reply| reply.unwrap_or(Reply::Silent(waited)));
         self.0.iter().map(|process| process.whose).zip(replies).collect()
     }
 

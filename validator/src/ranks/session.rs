@@ -181,7 +181,7 @@ impl Ranks {
             bytes: shape.bytes,
             count: shape.count,
             data: ask.data,
-            op: ask.collective.reduces().then_some(ask.op),
+            op: ask.collective.names_op().then_some(ask.op),
             root: ask.collective.rooted().then_some(ask.root),
             ranks,
             out_of_place: together(out_of_place),

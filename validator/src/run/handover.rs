@@ -1,7 +1,7 @@
-//! What of all advice reaches the workload. A verdict that is not good takes back what rests on
+//! What of all advice reaches the workload: the tests', and what needs no test. A verdict that is not good takes back what rests on
 //! peer-to-peer, and where peer-to-peer is the reason the workload is told to leave it alone. Pure.
 
-use crate::collective::Advice;
+use crate::collective::advice::{self, Advice};
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 
@@ -9,6 +9,13 @@ use crate::report::{Report, TestEntry};
 const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 /// Variables of NCCL that hold whether or not GPUs reach each other.
 const WITHOUT_P2P: &[&str] = &["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", P2P_OFF];
+
+/// What holds on a machine with GPUs whatever its tests come to, and whether or not they ran: NVLS as the
+/// configuration has it, and the interfaces that are up; `None`: they could not be read.
+pub(super) fn untested(report: &Report, nvls: bool, up: Option<&[String]>) -> Vec<Advice> {
+    let all = up.map(advice::interfaces).into_iter().chain([advice::nvls(nvls)]);
+    all.filter(|_| !report.gpus.is_empty()).collect()
+}
 
 /// The workload's variables: what `report` comes to, and what of `advice` it leaves standing. Of two
 /// about the same variable the later wins.
@@ -69,12 +76,12 @@ mod tests {
     use crate::config::Level;
     use crate::root::Root;
 
-    fn advice(pairs: &[(&str, &str)]) -> Vec<Advice> {
+    fn list(pairs: &[(&str, &str)]) -> Vec<Advice> {
         pairs.iter().map(|(name, value)| Advice::new(name, *value, "a = b\nc")).collect()
     }
 
     fn given() -> Vec<Advice> {
-        advice(&[
+        list(&[
             ("NCCL_P2P_LEVEL", "SYS"),
             ("NCCL_MIN_NCHANNELS", "8"),
             ("NCCL_NET_GDR_LEVEL", "PHB"),
@@ -105,6 +112,20 @@ mod tests {
         report
     }
 
+    fn gpu() -> crate::report::Gpu {
+        crate::report::Gpu {
+            bdf: "0000:01:00.0".parse().unwrap(),
+            device: "0x2684".to_owned(),
+            name: None,
+            uuid: None,
+            vbios: None,
+            bar1_bytes: None,
+            numa: None,
+            driver: None,
+            link: None,
+        }
+    }
+
     fn names(tests: &[(&str, Outcome)]) -> Vec<String> {
         let own = ["FIRSTLIGHT_VERDICT", "FIRSTLIGHT_FINGERPRINT"];
         let all = handed_over(&report(tests), given()).into_iter().map(|a| a.name);
@@ -123,6 +144,23 @@ mod tests {
         let left = ["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_NVLS_ENABLE", "OTHER"];
         assert_eq!(names(&[("acs", Outcome::Fail), ("nccl", Outcome::Pass)]), left);
         assert_eq!(names(&[("acs", Outcome::Error)]), left);
+    }
+
+    #[test]
+    fn what_needs_no_test_is_handed_over_after_any_verdict_where_there_are_gpus() {
+        let up = ["eth0".to_owned()];
+        let mut report = report(&[("nccl", Outcome::Fail)]);
+        assert_eq!(untested(&report, false, Some(&up)), []);
+        report.gpus.push(gpu());
+        assert_eq!(untested(&report, false, None), [advice::nvls(false)]);
+        let kept: Vec<_> = handed_over(&report, untested(&report, false, Some(&up)))
+            .into_iter()
+            .filter(|a| a.name.starts_with("NCCL_") && !a.reason.is_empty())
+            .map(|a| format!("{}={}", a.name, a.value))
+            .collect();
+        assert_eq!(kept, ["NCCL_SOCKET_IFNAME==eth0", "NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1"]);
+        let on = handed_over(&report, untested(&report, true, Some(&up)));
+        assert!(on.iter().all(|a| a.name != "NCCL_NVLS_ENABLE"), "{on:?}");
     }
 
     #[test]

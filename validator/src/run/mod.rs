@@ -19,6 +19,7 @@ pub use protocol::{Facts, Message, Request};
 use crate::collective::Advice;
 use crate::config::{Config, Validate};
 use crate::finding::{Code, Severity};
+use crate::host::interfaces;
 use crate::outcome::{Judgement, Verdict};
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
 use crate::root::Root;
@@ -64,7 +65,10 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
     for (test, why) in &plan.left_out {
         run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
     }
-    let (mut report, advice) = (run.report, run.advice);
+    let (mut report, found) = (run.report, run.advice);
+    let up = interfaces::up(root).inspect_err(|e| log::warn!("network interfaces: {e}")).ok();
+    let untested = handover::untested(&report, config.validate.nvls, up.as_deref());
+    let advice = untested.into_iter().chain(found).collect();
     report.seconds = seconds(start.elapsed());
     settle(&mut report, advice);
     report

@@ -54,13 +54,22 @@ impl Faults {
         self.met.resize(scenario.fault.len(), 0);
         let mut now = Vec::new();
         for (fault, met) in scenario.fault.iter().zip(&mut self.met) {
-            if fault.meets(passage) {
-                *met += 1;
-                if met.is_multiple_of(fault.every) {
-                    now.push(fault.clone());
-                }
+            if fault.meets(passage) && turn(fault, met) {
+                now.push(fault.clone());
             }
         }
         now
     }
+
+    /// The fault of this place in the list, which something has met, if it is its turn.
+    pub fn turn(&mut self, scenario: &Scenario, n: usize) -> Option<Fault> {
+        self.met.resize(scenario.fault.len(), 0);
+        let (fault, met) = scenario.fault.get(n).zip(self.met.get_mut(n))?;
+        turn(fault, met).then(|| fault.clone())
+    }
+}
+
+fn turn(fault: &Fault, met: &mut u64) -> bool {
+    *met += 1;
+    met.is_multiple_of(fault.every)
 }

@@ -43,8 +43,8 @@ pub fn whole(pieces: &[Piece], size: u64) -> Vec<Whole> {
 /// What all ranks' pieces, of one length, come to.
 #[must_use]
 pub fn reduce(ranks: &[Vec<Piece>], r#type: Type, op: Op) -> Vec<Piece> {
-    if let [one] = ranks {
-        return one.clone();
+    if let [own] = ranks {
+        return own.iter().map(|(n, content)| (*n, content.as_ref().map(|c| alone(c, r#type, op)))).collect();
     }
     let mut open: Vec<_> = ranks.iter().map(|pieces| whole(pieces, r#type.bytes()).into_iter()).collect();
     let mut now: Vec<Option<Whole>> = open.iter_mut().map(Iterator::next).collect();
@@ -60,6 +60,16 @@ pub fn reduce(ranks: &[Vec<Piece>], r#type: Type, op: Op) -> Vec<Piece> {
         }
     }
     found
+}
+
+/// What one rank alone has comes to itself; values of `fl_nccl_fill` then are known as reduced ones.
+fn alone(content: &Content, r#type: Type, op: Op) -> Content {
+    match content {
+        Content::Values(values, 0) if values.r#type == r#type => {
+            Values::reduced(&[*values], op).map_or_else(|| content.clone(), |done| Content::Values(done, 0))
+        }
+        other => other.clone(),
+    }
 }
 
 /// What one stretch of `n` bytes comes to.
@@ -145,6 +155,22 @@ mod tests {
         let [plain, odd] = [plain, odd].map(|ranks| reduce(&ranks, kind, op));
         assert_eq!(plain.len(), 1);
         assert_eq!(bytes(&plain), bytes(&odd));
+    }
+
+    #[test]
+    fn one_rank_keeps_what_it_has_and_its_values_are_the_reduction_of_one() {
+        for op in OPS {
+            let own = Values { of: Of::Rank(0), ..values(Type::Float, Some(op), 1) };
+            let known = vec![(1 << 20, Some(Content::Values(own, 0)))];
+            let done = reduce(std::slice::from_ref(&known), Type::Float, op);
+            let reduced = Values { of: Of::Reduced { op, ranks: 1 }, ..own };
+            let [(n, Some(Content::Values(got, 0)))] = done.as_slice() else { panic!("{op:?}: {done:?}") };
+            assert_eq!((*n, *got), (1 << 20, reduced), "{op:?}");
+            let cut = |pieces: &[Piece]| bytes(&crate::extents::cut(pieces, 4096));
+            assert_eq!(cut(&done), cut(&known), "{op:?}");
+        }
+        let odd = vec![(1 << 20, Some(Content::pattern(1, 0))), (8, None)];
+        assert_eq!(bytes(&reduce(std::slice::from_ref(&odd), Type::Float, Op::Sum)), bytes(&odd));
     }
 
     #[test]

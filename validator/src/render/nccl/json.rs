@@ -1,5 +1,6 @@
 //! A run in the shape of nccl-tests' `-J` output, its file version 1: the same keys, and its types, among
-//! them roots and truths that are texts. Figures are not rounded.
+//! them roots and truths that are texts. Figures are not rounded. Where nothing was measured to its end the keys
+//! that judge or average rows are not there.
 
 use super::{Device, Head, average, redop, root, wrong};
 use crate::collective::{Row, Timed};
@@ -23,9 +24,8 @@ pub struct Run<'a> {
 /// The whole file.
 #[must_use]
 pub fn json(head: &Head<'_>, rows: &[Row], run: &Run<'_>) -> Value {
-    let wrong = wrong(rows);
     let environment: Vec<_> = run.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    json!({
+    let mut all = json!({
         "version": 1,
         "start_time": run.start,
         "args": run.args,
@@ -33,11 +33,16 @@ pub fn json(head: &Head<'_>, rows: &[Row], run: &Run<'_>) -> Value {
         "nccl_version": head.library,
         "config": config(head),
         "results": rows.iter().map(|row| result(row, head.sweep.iterations)).collect::<Vec<_>>(),
-        "out_of_bounds": { "count": wrong, "okay": truth(wrong == 0) },
-        "average_bus_bandwidth": { "bandwidth": average(rows), "okay": "unchecked" },
         "errors": run.errors,
         "end_time": run.end,
-    })
+    });
+    if let Some(keys) = all.as_object_mut().filter(|_| !rows.is_empty()) {
+        let wrong = wrong(rows);
+        keys.insert("out_of_bounds".to_owned(), json!({ "count": wrong, "okay": truth(wrong == 0) }));
+        let average = json!({ "bandwidth": average(rows), "okay": "unchecked" });
+        keys.insert("average_bus_bandwidth".to_owned(), average);
+    }
+    all
 }
 
 fn config(head: &Head<'_>) -> Value {

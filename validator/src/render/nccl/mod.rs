@@ -10,7 +10,7 @@ pub use gain::{gain_of, gain_table};
 pub use json::{Run, json};
 pub use table::{columns, head, row, tail};
 
-use crate::collective::{Collective, Row, Sweep};
+use crate::collective::{Row, Sweep};
 use crate::pcie::model::Bdf;
 
 /// One rank's GPU.
@@ -45,13 +45,9 @@ pub struct Head<'a> {
     pub devices: &'a [Device],
 }
 
-/// The reduction's column. The exchange with the neighbours reduces nothing; nccl-tests names it all the same.
+/// The reduction's column.
 fn redop(row: &Row) -> &'static str {
-    match row.op {
-        Some(op) => op.name(),
-        None if row.collective == Collective::Sendrecv => "sum",
-        None => "none",
-    }
+    row.op.map_or("none", |op| op.name())
 }
 
 /// The root's column: -1 where there is none.

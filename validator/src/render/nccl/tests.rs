@@ -1,6 +1,6 @@
 use super::*;
 use crate::collective::gain::gains;
-use crate::collective::{DataType, Placement, RedOp, Timed, Wrongs};
+use crate::collective::{Collective, DataType, Placement, RedOp, Timed, Wrongs};
 use std::fs;
 use std::path::Path;
 
@@ -47,13 +47,13 @@ fn read(collective: Collective, line: &str) -> Row {
         let wrong = wrong.parse().ok().map(|count| Wrongs { count, ..Wrongs::default() });
         Timed { us: exact(collective, bytes, printed), wrong }
     };
-    assert_eq!(collective.reduces() || collective == Collective::Sendrecv, op == "sum");
+    assert_eq!(collective.names_op(), op == "sum");
     Row {
         collective,
         bytes,
         count: count.parse().unwrap(),
         data: data.parse::<DataType>().unwrap(),
-        op: collective.reduces().then_some(RedOp::Sum),
+        op: collective.names_op().then_some(RedOp::Sum),
         root: root.parse().ok(),
         ranks: 4,
         out_of_place: timed([out_us, out_alg, out_bus], out_wrong),
@@ -143,6 +143,13 @@ fn wrong_elements_and_unchecked_rows_are_shown() {
 }
 
 #[test]
+fn the_exchange_with_the_neighbours_names_the_reduction_that_was_asked_for() {
+    let of = |collective, op| row(&Row { collective, op, ..one(1.0, None) });
+    assert!(of(Collective::Sendrecv, Some(RedOp::Max)).contains("  bfloat16     max  "));
+    assert!(of(Collective::Scatter, None).contains("  bfloat16    none  "));
+}
+
+#[test]
 fn processes_are_listed_with_their_own_numbers() {
     let device = |rank: usize| Device {
         rank,
@@ -200,6 +207,9 @@ fn json_has_the_keys_of_nccl_tests() {
         (&1.into(), &"false".into())
     );
     assert_eq!(value["average_bus_bandwidth"]["okay"], "unchecked");
+    let nothing = json(&about, &[], &run);
+    assert_eq!(nothing["results"], serde_json::json!([]));
+    assert!(nothing.get("out_of_bounds").is_none() && nothing.get("average_bus_bandwidth").is_none());
 }
 
 #[test]

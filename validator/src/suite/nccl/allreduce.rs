@@ -5,13 +5,11 @@ use super::arms::{self, Which};
 use super::proof;
 use super::speed::{self, Speed};
 use super::{connected, sweep, told};
-use crate::collective::advice::{self, Advice};
 use crate::collective::gain::{self, Gain};
 use crate::collective::log::Pairs;
-use crate::collective::{Collective, Distance, Placement, Row, Sweep, Timed};
+use crate::collective::{Collective, Placement, Row, Sweep, Timed, Wrongs};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::host::interfaces;
 use crate::judge::Carrier;
 use crate::outcome::Judgement;
 use crate::report::Matrix;
@@ -69,7 +67,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
     let edges = machine.matrix(EDGES.0, EDGES.1);
     let said = judge(taken, &Against { edges, carrier: &carrier, states: &states })?;
-    Ok(said.with(watched).advising(advice(machine, clique.len(), &carrier)))
+    Ok(said.with(watched))
 }
 
 /// Judges everything.
@@ -112,7 +110,7 @@ fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
     Ok(Taken { on, off, seen: [seen(Which::P2p)?, seen(Which::Off)?] })
 }
 
-/// One row for each size, with the mean of its times.
+/// One row for each size, with the mean of its times and all wrong values of all turns.
 fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
     let Some((first, rest)) = sweeps.split_first() else { return Vec::new() };
     let one = |(n, row): (usize, &Row)| {
@@ -121,7 +119,9 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
             let own = of(row);
             let sum: f64 = own.us + others.iter().map(|row| of(row).us).sum::<f64>();
             // The number of sweeps is 2.
-            Timed { us: sum / (others.len() as f64 + 1.0), wrong: own.wrong.clone() }
+            let wrong =
+                std::iter::once(row).chain(others.iter().copied()).filter_map(|r| of(r).wrong.clone());
+            Timed { us: sum / (others.len() as f64 + 1.0), wrong: wrong.reduce(Wrongs::and) }
         };
         Row { out_of_place: timed(|r| &r.out_of_place), in_place: timed(|r| &r.in_place), ..row.clone() }
     };
@@ -159,19 +159,6 @@ fn summary(on: &[Row], off: &[Row], reached: Option<&Speed>, gains: &[Gain]) -> 
     let ring = reached.and_then(|speed| Some(speed.busbw / speed.ring.as_ref()?.slowest));
     let ring = ring.map_or(String::new(), |part| format!("; {part:.2} of the best ring's slowest edge"));
     format!("{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}", gain::size(bytes))
-}
-
-/// What the workload is told, once it is proven.
-fn advice(machine: &Machine, gpus: usize, carrier: &dyn Fn(Pair) -> Carrier) -> Vec<Advice> {
-    let pairs = (0..gpus).flat_map(|a| (0..gpus).filter(move |b| *b != a).map(move |b| Pair::new(a, b)));
-    let distance = |pair| match carrier(pair) {
-        Carrier::NvLink { .. } => Distance::Nvl,
-        Carrier::Pcie { kind, .. } => kind.into(),
-    };
-    let level = pairs.map(distance).max().and_then(advice::level);
-    let interfaces = interfaces::up(&machine.root).ok().map(|up| advice::interfaces(&up));
-    let nvls = advice::nvls(machine.config.validate.nvls);
-    level.into_iter().chain(interfaces).chain([nvls]).collect()
 }
 
 #[cfg(test)]
@@ -226,6 +213,11 @@ mod tests {
         let said = said(20.64, 14.45, 1);
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::NcclWrongData));
+        // The table names it too: 134217728 bytes, in place.
+        assert_eq!(
+            (&said.tables[1]["name"], &said.tables[1]["rows"][1][12]),
+            (&"nccl.all_reduce".into(), &1.into())
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Is another number of channels than NCCL's own choice worth setting? A bounded search: a fresh arm for each
-//! number, two sizes; only what gains more than 5 % at the large one and loses nothing at the small one is
-//! handed to the workload.
+//! number, two sizes; only what gains more than 5 % at the large one and loses nothing at the small one, and what
+//! NCCL says that it really used, is handed to the workload.
 
 use super::arms::{self, Which};
 use super::{connected, sweep, trouble};
@@ -31,6 +31,8 @@ pub(in crate::suite) const TEST: Test = Test {
 const TRIED: [u32; 5] = [2, 4, 8, 16, 32];
 /// The small size may not lose more than that.
 const LOSS: f64 = 0.97;
+/// So near to the best is as good: channels cost the workload processors, so the fewest are taken.
+const ALIKE: f64 = 1.01;
 /// Small and large, bytes.
 const SIZES: [u64; 2] = [1 << 20, 128 << 20];
 
@@ -60,10 +62,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         Some(first) => [first.us[0].min(again.us[0]), first.us[1].min(again.us[1])],
         None => again.us,
     };
+    let usual = again.used;
+    tried.push(again);
     let findings: Vec<_> = tried.iter().flat_map(|t| sweep::wrong(Which::P2p, &t.rows)).collect();
-    let usual = again.used.unwrap_or_default();
     let best = best(&tried, own, usual);
-    let said = judged(summary(best.as_ref()), findings).with_tables(vec![shown(&tried, own)]);
+    let summary = format!("{}{}", summary(best.as_ref()), refused(&tried));
+    let said = judged(summary, findings).with_tables(vec![shown(&tried, own)]);
     Ok(said.advising(best.as_ref().and_then(advice::channels).into_iter().collect()))
 }
 
@@ -95,12 +99,26 @@ fn rows(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
     Ok(rows)
 }
 
-/// The number that is worth setting.
-fn best(tried: &[Tried], own: [f64; 2], usual: u32) -> Option<Channels> {
+/// The number that is worth setting: the fewest channels of those that are fastest.
+fn best(tried: &[Tried], own: [f64; 2], usual: Option<u32>) -> Option<Channels> {
+    let usual = usual?;
     let gain = |t: &Tried| Some((t.channels?, own[0] / t.us[0], own[1] / t.us[1]));
-    let worth = tried.iter().filter_map(gain).filter(|(_, small, large)| *small >= LOSS && *large > WORTH);
-    let best = worth.max_by(|a, b| a.2.total_cmp(&b.2));
+    let taken = tried.iter().filter(|t| t.used == t.channels).filter_map(gain);
+    let worth: Vec<_> = taken.filter(|(_, small, large)| *small >= LOSS && *large > WORTH).collect();
+    let most = worth.iter().map(|(_, _, large)| *large).fold(0.0, f64::max);
+    let alike = worth.into_iter().filter(|(_, _, large)| large * ALIKE >= most);
+    let best = alike.min_by_key(|(channels, _, _)| *channels);
     best.map(|(best, _, gain)| Channels { best, usual, gain })
+}
+
+/// `; asked for 32 it says 16`: what was not tried although it was asked for.
+fn refused(tried: &[Tried]) -> String {
+    let one = |t: &Tried| {
+        let asked = t.channels.filter(|_| t.used != t.channels)?;
+        let used = t.used.map_or("nothing".to_owned(), |used| used.to_string());
+        Some(format!("; asked for {asked} it says {used}"))
+    };
+    tried.iter().filter_map(one).collect()
 }
 
 fn summary(best: Option<&Channels>) -> String {
@@ -114,10 +132,11 @@ fn summary(best: Option<&Channels>) -> String {
 }
 
 fn shown(tried: &[Tried], own: [f64; 2]) -> Value {
-    let columns = [("channels", ""), ("1 MiB", "us"), ("128 MiB", "us"), ("gain", "")];
+    let columns = [("channels", ""), ("used", ""), ("1 MiB", "us"), ("128 MiB", "us"), ("gain", "")];
     let line = |t: &Tried| {
         vec![
             t.channels.map_or("own".into(), Value::from),
+            t.used.into(),
             rounded(t.us[0]).into(),
             rounded(t.us[1]).into(),
             rounded(own[1] / t.us[1]).into(),
@@ -138,15 +157,36 @@ mod tests {
     fn only_a_gain_of_more_than_5_percent_is_worth_a_setting() {
         let own = [100.0, 1000.0];
         let few = [tried(None, own), tried(Some(4), [100.0, 960.0])];
-        assert_eq!(best(&few, own, 2), None);
+        assert_eq!(best(&few, own, Some(2)), None);
         let more = [tried(Some(8), [101.0, 900.0]), tried(Some(16), [90.0, 800.0])];
-        let found = best(&more, own, 2).unwrap();
+        let found = best(&more, own, Some(2)).unwrap();
+        assert_eq!(best(&more, own, None), None);
         assert_eq!(found, Channels { best: 16, usual: 2, gain: 1.25 });
         assert_eq!(summary(Some(&found)), "16 channels are 25 % faster than the 2 that NCCL takes by itself");
     }
 
     #[test]
     fn what_slows_small_sizes_down_is_not_handed_on() {
-        assert_eq!(best(&[tried(Some(32), [120.0, 800.0])], [100.0, 1000.0], 2), None);
+        assert_eq!(best(&[tried(Some(32), [120.0, 800.0])], [100.0, 1000.0], Some(2)), None);
+    }
+
+    #[test]
+    fn of_what_is_equally_fast_the_fewest_channels_are_taken() {
+        let all =
+            [(4, 900.0), (8, 802.0), (16, 800.0), (32, 800.0)].map(|(n, us)| tried(Some(n), [100.0, us]));
+        assert_eq!(best(&all, [100.0, 1000.0], Some(2)).unwrap().best, 8);
+    }
+
+    #[test]
+    fn a_number_that_nccl_did_not_take_is_told_and_not_handed_on() {
+        let own = [100.0, 1000.0];
+        let asked = |used| Tried { used, ..tried(Some(32), [100.0, 500.0]) };
+        for (used, told) in
+            [(Some(16), "; asked for 32 it says 16"), (None, "; asked for 32 it says nothing")]
+        {
+            assert_eq!(best(&[asked(used)], own, Some(2)), None);
+            assert_eq!(refused(&[tried(None, own), asked(used)]), told);
+        }
+        assert!(best(&[asked(Some(32))], own, Some(2)).is_some() && refused(&[asked(Some(32))]).is_empty());
     }
 }

@@ -10,6 +10,7 @@ use crate::outcome::Judgement;
 use crate::ranks::{Ranks, Trouble};
 use crate::suite::speed::judged;
 use crate::suite::{Group, Machine, Test};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -44,8 +45,17 @@ fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
 
 /// `8 collectives, 200 sizes: 162.0 (sendrecv) to 343.4 (reduce) GB/s of bus bandwidth at 128 MiB`
 fn summary(rows: &[Row]) -> String {
-    let most = rows.iter().map(|row| row.bytes).max().unwrap_or_default();
-    let large = rows.iter().filter(|row| row.bytes == most);
+    // Where ranks do not divide a size, the collectives' largest sizes differ by some bytes.
+    let mut large: BTreeMap<Collective, &Row> = BTreeMap::new();
+    for row in rows {
+        let largest = large.entry(row.collective).or_insert(row);
+        if row.bytes >= largest.bytes {
+            *largest = row;
+        }
+    }
+    let most = large.values().map(|row| row.bytes).max().unwrap_or_default();
+    let up_to = if large.values().all(|row| row.bytes == most) { "" } else { "up to " };
+    let large = large.into_values();
     let mut speeds: Vec<_> = large.map(|row| (row.busbw(&row.out_of_place), row.collective)).collect();
     speeds.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some((low, slow)), Some((high, fast))) = (speeds.first(), speeds.last()) else {
@@ -54,7 +64,7 @@ fn summary(rows: &[Row]) -> String {
     let (kinds, sizes) = (speeds.len(), rows.len());
     format!(
         "{kinds} collectives, {sizes} rows, every value right: {low:.1} ({slow}) to {high:.1} ({fast}) GB/s of bus \
-         bandwidth at {}",
+         bandwidth at {up_to}{}",
         gain::size(most)
     )
 }
@@ -68,11 +78,19 @@ mod tests {
     fn the_slowest_and_the_fastest_are_named() {
         let fast = Row { collective: Collective::Reduce, ..row(134_217_728, 390.8, 0) };
         let slow = Row { collective: Collective::Sendrecv, ..row(134_217_728, 828.4, 0) };
+        let small = Row { collective: Collective::Sendrecv, ..row(8, 20.0, 0) };
         assert_eq!(
-            summary(&[row(8, 20.0, 0), fast, slow]),
+            summary(&[small, fast, slow]),
             "2 collectives, 3 rows, every value right: 162.0 (sendrecv) to 343.4 (reduce) GB/s of bus bandwidth at \
              128 MiB"
         );
         assert_eq!(summary(&[]), "nothing was measured");
+    }
+
+    #[test]
+    fn collectives_whose_largest_size_is_a_little_less_count_too() {
+        let part = Row { collective: Collective::AllGather, ..row(134_217_696, 300.0, 0) };
+        let said = summary(&[part, Row { collective: Collective::Reduce, ..row(134_217_728, 390.8, 0) }]);
+        assert!(said.starts_with("2 collectives, 2 rows") && said.ends_with("at up to 128 MiB"), "{said}");
     }
 }

@@ -5,6 +5,7 @@ use crate::collective::{Collective, DataType, FirstWrong, RedOp, Row, Sweep, Tim
 use crate::finding::{Code, Finding, Severity};
 use crate::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::suite::Machine;
+use std::collections::BTreeSet;
 
 /// Every size of a sweep, smallest first.
 pub(super) fn rows(
@@ -38,7 +39,7 @@ pub(super) fn warm_up(
 }
 
 /// One finding for each collective, type and reduction that gave wrong values: the first of its rows, and
-/// how many more.
+/// how many more sizes, however often each was measured.
 pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
     let mut kinds: Vec<(Kind, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(|row| row.wrong() > 0 || unchecked(row)) {
@@ -48,7 +49,8 @@ pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
             None => kinds.push((kind, vec![row])),
         }
     }
-    kinds.iter().filter_map(|(_, rows)| rows.first().map(|first| told(which, first, rows.len()))).collect()
+    let sizes = |rows: &[&Row]| rows.iter().map(|row| row.bytes).collect::<BTreeSet<_>>().len();
+    kinds.iter().filter_map(|(_, rows)| Some(told(which, rows.first()?, sizes(rows)))).collect()
 }
 
 type Kind = (Collective, DataType, Option<RedOp>);
@@ -67,7 +69,7 @@ fn looked(timed: &Timed) -> Option<u64> {
 fn told(which: Which, row: &Row, sizes: usize) -> Finding {
     let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
     let wrong = |timed: &&Timed| timed.wrong.as_ref().is_some_and(|w| w.count > 0);
-    let op = row.op.map_or(String::new(), |op| format!(" {op}"));
+    let op = row.op.filter(|_| row.collective.reduces()).map_or(String::new(), |op| format!(" {op}"));
     let what = format!("NCCL {which}: {} of {} B, {}{op}", row.collective, row.bytes, row.data);
     let more = if sizes > 1 { format!("; and {} more sizes", sizes - 1) } else { String::new() };
     let Some((place, wrongs)) = places
@@ -122,7 +124,10 @@ pub(super) mod tests {
 
     #[test]
     fn wrong_values_are_told_with_their_first_place() {
-        let found = wrong(Which::P2p, &[row(8, 20.0, 0), row(64, 20.0, 1), row(128, 20.0, 3)]);
+        // 64 B and 128 B are measured in two turns.
+        let rows =
+            [(8, 0), (64, 1), (128, 3), (8, 0), (64, 0), (128, 1)].map(|(n, wrong)| row(n, 20.0, wrong));
+        let found = wrong(Which::P2p, &rows);
         assert_eq!(found.len(), 1);
         assert!(found[0].is(Code::NcclWrongData) && found[0].severity == Severity::Fail);
         assert_eq!(

@@ -1,17 +1,20 @@
 //! Does NCCL use peer-to-peer? With shared memory and the network forbidden it can only start where every
 //! connection is peer-to-peer; then every pair talks, every value is checked, and NCCL's own lines say by
-//! which way. Runs before anything about NCCL is believed.
+//! which way. Runs before anything about NCCL is believed, and is what the workload's level of peer-to-peer stands on.
 
 use super::arms::{self, Which};
 use super::proof;
 use super::{open, sweep};
+use crate::collective::advice::{self, Advice};
 use crate::collective::log::Pairs;
-use crate::collective::{Collective, Row, Sweep};
+use crate::collective::{Collective, Distance, Row, Sweep};
 use crate::config::Level;
 use crate::finding::Finding;
-use crate::outcome::Judgement;
+use crate::judge::Carrier;
+use crate::outcome::{Judgement, Outcome};
 use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::judged;
+use crate::schedule::Pair;
+use crate::suite::speed::{Links, Ways, judged};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
@@ -45,7 +48,24 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let mut findings = sweep::wrong(Which::Strict, &rows);
     findings.extend(seen.findings);
     findings.extend(ahead.err().map(|finding| *finding));
-    Ok(judged(seen.summary, findings).with_tables(seen.tables))
+    let clique = machine.clique()?;
+    let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
+    let said = judged(seen.summary, findings).with_tables(seen.tables);
+    let level = level(said.outcome(), clique.len(), carrier);
+    Ok(said.advising(level.into_iter().collect()))
+}
+
+/// How far peer-to-peer may reach, once it is proven between all pairs.
+fn level(outcome: Outcome, gpus: usize, carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
+    if !matches!(outcome, Outcome::Pass | Outcome::Warn) {
+        return None;
+    }
+    let pairs = (0..gpus).flat_map(|a| (0..gpus).filter(move |b| *b != a).map(move |b| Pair::new(a, b)));
+    let distance = |pair| match carrier(pair) {
+        Carrier::NvLink { .. } => Distance::Nvl,
+        Carrier::Pcie { kind, .. } => kind.into(),
+    };
+    pairs.map(distance).max().and_then(advice::level)
 }
 
 /// All reduce for the rings and trees, all to all for every pair.
@@ -59,4 +79,24 @@ fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::See
     }
     let seen = proof::of(Which::Strict, ranks, Pairs::All);
     Ok((rows, seen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pcie::model::PathKind;
+
+    #[test]
+    fn the_level_is_that_of_the_farthest_pair_and_only_what_is_proven_has_one() {
+        let carrier = |pair: Pair| Carrier::Pcie {
+            kind: if pair == Pair::new(2, 0) { PathKind::Sys } else { PathKind::Pix },
+            raw_gb_s: 31.5,
+        };
+        let of = |outcome, gpus| level(outcome, gpus, carrier).map(|a| (a.name, a.value));
+        let is = |value: &str| Some(("NCCL_P2P_LEVEL".to_owned(), value.to_owned()));
+        assert_eq!((of(Outcome::Pass, 2), of(Outcome::Warn, 3)), (is("PIX"), is("SYS")));
+        for unproven in [Outcome::Fail, Outcome::Error, Outcome::NotApplicable] {
+            assert_eq!(of(unproven, 3), None);
+        }
+    }
 }

@@ -154,7 +154,8 @@ impl Engine {
     fn go_on(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Part]) {
         let Some((_, call)) = own.first() else { return };
         let takes = self.scenario.collective_ns(parts, call.path, call.channels);
-        let wrong = self.nccl_fault(Kind::NcclWrong, parts).cloned();
+        let wrong = self.nccl_fault(Kind::NcclWrong, parts);
+        let wrong = wrong.and_then(|n| self.faults.turn(&self.scenario, n));
         let ranks: Vec<_> = own.iter().map(|(_, call)| call.rank).collect();
         for ((id, call), got) in own.into_iter().zip(results(parts, &ranks)) {
             let by = parts.get(call.rank).map_or(0, |p| p.gpu);
@@ -170,14 +171,14 @@ impl Engine {
         }
     }
 
-    /// A fault of NCCL that these ranks meet.
-    fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<&Fault> {
+    /// Which fault of NCCL these ranks meet.
+    fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<usize> {
         // Of a rank that comes alone only its own size is known, and of an exchange not which one it is.
         let (program, bytes) = crate::collective::shape(parts);
         let open = parts.len() == 1 && exchanges(parts);
         let meant = |c: Program| if open { c.is_exchange() } else { c == program };
         let ranks = |f: &Fault| f.collective.is_none_or(meant);
-        self.scenario.fault.iter().find(|f| f.kind == kind && bytes >= f.from_bytes && ranks(f))
+        self.scenario.fault.iter().position(|f| f.kind == kind && bytes >= f.from_bytes && ranks(f))
     }
 
     /// Whether other processes brought something that streams here wait for.

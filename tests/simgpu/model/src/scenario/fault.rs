@@ -26,7 +26,7 @@ pub struct Fault {
     /// Only what lies this far up in the memory of the GPU that is written or read.
     #[serde(default)]
     pub beyond_mib: u64,
-    /// Only each so-manieth transfer that would meet it.
+    /// Only each so-manieth transfer that would meet it, or with `nccl-wrong` each so-manieth collective.
     #[serde(default = "one")]
     pub every: u64,
     /// `offset`: how many bytes further it lands; `partial`: how many bytes arrive at most.
@@ -216,6 +216,8 @@ impl Fault {
         }
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
+        let counted = !self.kind.is_nccl() || self.kind == Kind::NcclWrong;
+        needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong counts")?;
         match self.kind {
             Kind::Missing => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),

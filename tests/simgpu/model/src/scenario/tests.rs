@@ -32,6 +32,7 @@ fn what_nobody_knows_is_refused() {
         ("[[fault]]\nkind = \"zeros\"\npair = \"all\"\n", "any"),
         ("[[fault]]\nkind = \"slow\"\n", "rate"),
         ("[[fault]]\nkind = \"capability\"\nnvml = \"NO\"\n", "NO"),
+        ("[[fault]]\nkind = \"nccl-hang\"\nevery = 2\n", "every"),
         ("[faults]\n", "faults"),
     ] {
         let error = Scenario::parse(&machine("epyc-8x4090", more)).unwrap_err();
