@@ -42,7 +42,7 @@ fn wrong_use_is_told_in_one_line_with_what_is_allowed() {
         ("render", &["<REPORT>", "--to"]),
         ("nccl", &["<COLLECTIVE>"]),
         ("p2p --plan --level quick", &["--plan", "--level"]),
-        ("render r --to html", &["html", "text, json"]),
+        ("render r --to pdf", &["pdf", "text, json"]),
     ] {
         let why = wrong(line);
         assert!(parts.iter().all(|p| why.contains(p)), "{line}: {why}");
