@@ -88,7 +88,7 @@ driver! { [gpu nccl nic itself codes]
     AcsKept "ACS-KEPT"
         means "ACS is left as it is, because something on this machine relies on it"
         cause "a device is given to a virtual machine, or is a ConnectX-8 Data Direct function"
-        remedy "unbind vfio-pci, or set fabric.acs = \"off\" to accept ACS as it is"
+        remedy "unbind its vfio driver, or set fabric.acs = \"off\" to accept ACS as it is"
     Lockdown "LOCKDOWN"
         means "the kernel forbids writes to configuration space"
         cause "the kernel is locked down, as it is under Secure Boot"
