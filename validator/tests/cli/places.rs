@@ -90,9 +90,15 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
     ragged["tests"][0]["matrices"] = serde_json::json!([
         { "name": "m", "unit": "GB/s", "rows": ["0", "1"], "columns": ["0", "1"], "values": [[1.0, 2.0], [3.0]] }
     ]);
+    let mut found: serde_json::Value = serde_json::from_str(&good).unwrap();
+    found["tests"][0]["findings"] = serde_json::json!([{
+        "code": "PCI-MALFORMED", "severity": "fail", "subject": "s", "message": "m", "measured": null,
+        "expected": null, "unit": null, "evidence": [], "cause": "c", "remedy": "r"
+    }]);
     for (text, why) in [
         (changed("\"verdict\": \"PASS\"", "\"verdict\": \"FAIL\""), "read FAIL, its tests come to PASS"),
-        (changed("\"outcome\": \"pass\"", "\"outcome\": \"fail\""), "its outcome does not follow"),
+        (changed("\"outcome\": \"pass\"", "\"outcome\": \"fail\""), "read PASS, its tests come to FAIL"),
+        (found.to_string(), "its outcome is better than its findings"),
         (
             changed("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"FAIL\""),
             "its verdict is PASS",
