@@ -27,6 +27,7 @@ pub mod report;
 pub mod root;
 pub mod run;
 pub mod schedule;
+mod shown;
 pub mod sntp;
 pub mod suite;
 mod time;

@@ -5,6 +5,7 @@ use super::value::Raw;
 use super::{Config, INIT_SECTIONS, KEYS};
 use crate::bounded;
 use crate::nearest::nearest;
+use crate::shown::shown;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,13 +29,6 @@ impl fmt::Display for Source {
             Self::Word(word) => write!(f, "--set {}", shown(word)),
         }
     }
-}
-
-/// What files and words hold must not break the line that tells of it: control characters are
-/// shown escaped.
-fn shown(text: &str) -> String {
-    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(one).collect()
 }
 
 fn shown_path(path: &Path) -> String {

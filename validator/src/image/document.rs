@@ -2,8 +2,9 @@
 //! are shown and all are counted.
 
 use super::compare::{Change, Difference};
-use super::{Examined, NAMES_ITSELF, Unknown, shown};
+use super::{Examined, NAMES_ITSELF, Unknown};
 use crate::root::Root;
+use crate::shown::shown;
 use serde::Serialize;
 use std::fmt::Write as _;
 

@@ -91,10 +91,3 @@ impl fmt::Display for Examined {
         write!(f, "not golden: {} of image {id}'s {} files", counts.join(", "), self.listed)
     }
 }
-
-/// A text from a file or a file's name, on one line.
-#[must_use]
-pub fn shown(text: &str) -> String {
-    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(one).collect()
-}

@@ -8,6 +8,7 @@ use super::{Examined, LIST, MADE_HERE, NAMES_ITSELF};
 use crate::host::identity::Appliance;
 use crate::host::modules::absent_is_none;
 use crate::root::Root;
+use crate::shown::shown;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::io;
@@ -43,12 +44,12 @@ pub enum Unknown {
 }
 
 fn unreadable(path: &str) -> impl FnOnce(io::Error) -> Unknown {
-    let path = super::shown(path);
+    let path = shown(path);
     |why| Unknown::Unreadable { path, why }
 }
 
 fn senseless(path: &str, why: &(impl ToString + ?Sized)) -> Unknown {
-    Unknown::Senseless { path: path.to_owned(), why: super::shown(&why.to_string()) }
+    Unknown::Senseless { path: path.to_owned(), why: shown(&why.to_string()) }
 }
 
 /// Looks at the image in `root`; `None` when that is no image of firstlight.
@@ -104,7 +105,7 @@ fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Res
     }
     let sum = hex(&sum.finalize());
     if sum != manifest {
-        differences.push(Difference::changed(LIST, super::shown(manifest), sum));
+        differences.push(Difference::changed(LIST, shown(manifest), sum));
     }
     let text = String::from_utf8(text).map_err(|_| senseless(LIST, "is not UTF-8"))?;
     list::parse(&text).map_err(|e| senseless(LIST, &e))

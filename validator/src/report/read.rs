@@ -4,6 +4,7 @@
 use super::once::Once;
 use super::sound::contradiction;
 use super::{Report, SCHEMA};
+use crate::shown::shown;
 use serde_json::Value;
 
 /// Why a file is no report.
@@ -40,6 +41,5 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, BadReport> {
 
 /// What the file holds must not break the line that tells of it.
 fn line(error: &serde_json::Error) -> String {
-    let one = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    error.to_string().chars().map(one).collect()
+    shown(&error.to_string())
 }

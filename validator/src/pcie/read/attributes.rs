@@ -2,6 +2,7 @@
 
 use crate::finding::{Code, Finding, Severity};
 use crate::root::Root;
+use crate::shown::shown;
 use std::fmt::Display;
 use std::io::ErrorKind;
 
@@ -37,15 +38,11 @@ const QUOTED: usize = 80;
 
 /// What a file holds, for a message: its beginning, without what would move a terminal's cursor.
 pub(super) fn quoted(text: &str) -> String {
-    let mut quote: String = text.chars().take(QUOTED).flat_map(shown).collect();
+    let mut quote = shown(&text.chars().take(QUOTED).collect::<String>());
     if text.chars().nth(QUOTED).is_some() {
         quote.push_str("..");
     }
     quote
-}
-
-fn shown(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
 }
 
 /// A file that was read and makes no sense is as bad as one that was not.
