@@ -13,4 +13,7 @@ pub use cuda::{
     Pingpong, Pinned, Round, Span, Stream, Tally, ValuesExpected, is_spoiled,
 };
 pub use nccl::{Call, Comm, Group, Nccl, UniqueId, log_at_once};
-pub use nvml::{Link, NvLink, Nvml, P2pTold, Process, Remote, State, Status};
+pub use nvml::{
+    ComputeMode, Counted, Counter, Link, Look, NvLink, Nvml, P2pTold, Presence, Process, Remote, Standing,
+    State, Status,
+};

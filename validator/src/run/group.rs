@@ -4,13 +4,13 @@
 use super::leftovers::Leftovers;
 use super::protocol::{Message, Request};
 use super::supervise::{Ending, supervise};
-use super::{Audience, Run, worker};
+use super::{Audience, Run, probe, worker};
 use crate::config::Config;
 use crate::finding::{Code, Severity};
 use crate::outcome::Judgement;
 use crate::report::{Matrix, Report};
 use crate::root::Root;
-use crate::suite::{self, Test};
+use crate::suite::{self, Group, Test};
 use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -46,6 +46,8 @@ fn round<A: Audience>(
 ) {
     let before = open.len();
     let (mut begun, mut doing) = (None, None);
+    // A test that has ended, until it is known how the GPUs stand after it.
+    let mut held: Option<Held> = None;
     let (mut start, mut patience) = (Instant::now(), BETWEEN);
     let until = run.until;
     let within = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
@@ -56,6 +58,7 @@ fn round<A: Audience>(
         ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
         matrices: measured(&run.report),
         nvlinks_of: Vec::new(),
+        look: false,
     };
     let (command, request) = match (command(config), serde_json::to_vec(&request)) {
         (Ok(command), Ok(request)) => (command, request),
@@ -66,35 +69,51 @@ fn round<A: Audience>(
     };
     // Its processes are real ones, whatever machine it reads.
     let leftovers = Leftovers::before(Root::new("/"));
-    let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| match message {
-        Message::Facts(facts) => {
-            run.learn(*facts);
-            within(BETWEEN)
+    let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| {
+        run.watch.look();
+        if !matches!(message, Message::Look(_)) {
+            release(run, &mut held);
         }
-        Message::Begin(id) => {
-            begun = suite::by_id(&id);
-            (start, doing) = (Instant::now(), None);
-            patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
-            within(patience)
-        }
-        // Nobody asked.
-        Message::NvLinks(_) => within(BETWEEN),
-        Message::Cuda(version) => {
-            run.report.driver.cuda = Some(version);
-            within(patience.saturating_sub(start.elapsed()))
-        }
-        Message::Doing(what) => {
-            doing = Some(what);
-            within(patience.saturating_sub(start.elapsed()))
-        }
-        Message::End { id, seconds, said } => {
-            begun = None;
-            if let Some(test) = open.pop_front_if(|t| t.id == id) {
-                run.end(test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said, Vec::new());
+        match message {
+            Message::Look(look) => {
+                look.iter().for_each(|look| run.witness.see(look));
+                release(run, &mut held);
+                let left = patience.saturating_sub(start.elapsed());
+                within(if begun.is_some() { left } else { BETWEEN })
             }
-            within(BETWEEN)
+            Message::Facts(facts) => {
+                run.learn(*facts);
+                within(BETWEEN)
+            }
+            Message::Begin(id) => {
+                begun = suite::by_id(&id);
+                (start, doing) = (Instant::now(), None);
+                patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
+                within(patience)
+            }
+            // Nobody asked.
+            Message::NvLinks(_) => within(BETWEEN),
+            Message::Cuda(version) => {
+                run.report.driver.cuda = Some(version);
+                within(patience.saturating_sub(start.elapsed()))
+            }
+            Message::Doing(what) => {
+                doing = Some(what);
+                within(patience.saturating_sub(start.elapsed()))
+            }
+            Message::End { id, seconds, said } => {
+                begun = None;
+                if let Some(test) = open.pop_front_if(|t| t.id == id) {
+                    held = Some((test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said));
+                    if test.group == Group::Host {
+                        release(run, &mut held);
+                    }
+                }
+                within(BETWEEN)
+            }
         }
     });
+    release(run, &mut held);
     if !matches!(ending, Ending::Done) {
         // What died with it cannot tidy up any more.
         let _ = leftovers.remove();
@@ -109,12 +128,25 @@ fn round<A: Audience>(
         // It failed in this test: the others may still be told.
         (Some(test), Some(next)) if test.id == next.id => {
             open.pop_front();
-            run.end(test, start.elapsed(), crashed(test.id, doing.as_deref()), last_lines);
+            let took = start.elapsed();
+            if test.group == Group::Gpu && run.witness.has_looked() {
+                run.witness.see(&probe::look(root, config));
+            }
+            run.end(test, took, crashed(test.id, doing.as_deref()), last_lines);
         }
         // It failed between tests after some progress: the next worker gets what is left.
         (_, Some(_)) if open.len() < before => {}
         // It failed before the first test, as the next one would.
         _ => settle_all(run, open, &crashed("machine", None), &last_lines),
+    }
+}
+
+/// A test, how long it took, and what it said.
+type Held = (&'static Test, Duration, Judgement);
+
+fn release<A: Audience>(run: &mut Run<'_, A>, held: &mut Option<Held>) {
+    if let Some((test, took, said)) = held.take() {
+        run.end(test, took, said, Vec::new());
     }
 }
 

@@ -7,9 +7,11 @@ mod handover;
 pub mod leftovers;
 mod nvlinks;
 mod plan;
+mod probe;
 mod protocol;
 mod supervise;
 mod watch;
+mod witness;
 pub mod worker;
 
 pub use nvlinks::nvlinks;
@@ -29,6 +31,7 @@ use aer::Aer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use watch::Watch;
+use witness::Witness;
 
 /// Who is told as things happen; the console is one.
 pub trait Audience {
@@ -53,6 +56,7 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
         root,
         watch: Watch::begin(root),
         aer: Aer::default(),
+        witness: Witness::default(),
         advice: Vec::new(),
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
@@ -96,6 +100,7 @@ struct Run<'a, A: Audience> {
     root: &'a Root,
     watch: Watch,
     aer: Aer,
+    witness: Witness,
     advice: Vec<Advice>,
     until: Instant,
     limit_s: u64,
@@ -121,7 +126,9 @@ impl<A: Audience> Run<'_, A> {
 
     fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
         self.introduce();
-        let said = said.with(self.watch.news()).with(self.aer.news(self.root));
+        let mut kernel = self.watch.news();
+        kernel.extend(self.aer.news(self.root));
+        let said = self.witness.settle(test, said, kernel);
         self.advice.extend(said.advice.iter().cloned());
         let effects = said.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
         self.report.effects.extend(effects);

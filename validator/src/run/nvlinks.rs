@@ -25,6 +25,7 @@ pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, St
         ended: BTreeMap::new(),
         matrices: BTreeMap::new(),
         nvlinks_of: gpus.to_owned(),
+        look: false,
     };
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
     let command = group::command(config).map_err(|e| e.to_string())?;

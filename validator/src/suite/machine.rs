@@ -4,7 +4,7 @@ use super::gpu_fault;
 use super::nccl::Arms;
 use crate::config::Config;
 use crate::finding::{Code, Finding, Severity};
-use crate::gpu::{Clique, GpuError, Nvml};
+use crate::gpu::{Clique, GpuError, Look, Nvml};
 use crate::host::identity::Identity;
 use crate::host::kmsg;
 use crate::host::nvidia::{Nvidia, Read};
@@ -28,6 +28,8 @@ pub struct Machine {
     pub fabric: Result<Fabric, String>,
     /// The kernel's log so far, or why it could not be read.
     pub log: Result<Vec<kmsg::Line>, String>,
+    /// How many of its records are missing.
+    pub log_lost: u64,
     /// Names and versions.
     pub identity: Identity,
     /// NVIDIA's driver.
@@ -49,6 +51,8 @@ pub struct Machine {
 pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
     nvml: OnceCell<Result<Nvml, String>>,
+    /// How they stood before this process used them.
+    pub(super) stood: OnceCell<Look>,
 }
 
 impl fmt::Debug for Machine {
@@ -64,6 +68,7 @@ impl Machine {
     /// `CUDA-MISSING`, `CUDA-START` and their like with the reason.
     pub fn clique(&self) -> Result<&Clique, Box<Finding>> {
         let open = || {
+            self.stood();
             self.doing("starting CUDA");
             let clique = Clique::open()?;
             (self.tell)(Message::Cuda(clique.cuda.clone()));
@@ -78,6 +83,12 @@ impl Machine {
     /// NVML's words.
     pub fn nvml(&self) -> Result<&Nvml, &str> {
         self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
+    }
+
+    /// Whether CUDA has been started with its GPUs.
+    #[must_use]
+    pub fn has_clique(&self) -> bool {
+        self.gpus.clique.get().is_some_and(Result::is_ok)
     }
 
     /// Tells the parent what is being done: it is named when this process hangs or dies.

@@ -23,6 +23,7 @@ mod host_bandwidth;
 mod image;
 mod iommu;
 mod links;
+mod look;
 mod machine;
 mod nccl;
 mod nics;
@@ -48,7 +49,9 @@ pub use nccl::Arms;
 
 use crate::config::{Expect, Level};
 use crate::finding::Finding;
+use crate::gpu::Standing;
 use crate::outcome::Judgement;
+use crate::pcie::model::Fabric;
 use std::time::Duration;
 
 /// Tests that share a worker process: a fault in one group cannot take another with it.
@@ -143,6 +146,14 @@ const READING: Duration = Duration::from_secs(10);
 /// A worker that makes no sense or is gone.
 pub fn partner() -> std::io::Result<()> {
     p2p_processes::serve()
+}
+
+/// How the GPUs of a machine stand now.
+///
+/// # Errors
+/// NVML's words, or that it does not answer in time.
+pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
+    look::within(look::PROBE, look::held(fabric))
 }
 
 /// The tests without which something that is expected of the machine cannot be told.
