@@ -12,6 +12,7 @@ mod time;
 pub use collective::{Comm, Wire};
 
 use crate::collective::{Call, Part};
+use crate::events::{self, Events};
 use crate::fault::Faults;
 use crate::host::Host;
 use crate::kernel::Kernel;
@@ -98,6 +99,7 @@ pub struct Engine {
     /// The host.
     pub host: Box<dyn Host + Send>,
     faults: Faults,
+    events_due: Events,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams that have something to do.
     active: BTreeSet<StreamId>,
@@ -129,6 +131,7 @@ impl Engine {
             gpus: vec![GpuState::default(); machine.gpus],
             host,
             faults: Faults::default(),
+            events_due: Events::default(),
             streams: BTreeMap::new(),
             active: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -163,6 +166,7 @@ impl Engine {
     /// Queues work.
     pub fn push(&mut self, id: StreamId, work: Work) -> Result<()> {
         let gpu = self.gpu_of(id)?;
+        self.events_due.queued(&self.scenario, &work);
         self.well(gpu)?;
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.queue.push_back(work);
@@ -173,6 +177,9 @@ impl Engine {
 
     /// Whether a GPU's context still lives.
     pub fn well(&self, gpu: usize) -> Result<()> {
+        if events::is_lost(&self.scenario, gpu) {
+            return Err(Status::UNKNOWN);
+        }
         self.gpus.get(gpu).and_then(|g| g.lost).map_or(Ok(()), Err)
     }
 

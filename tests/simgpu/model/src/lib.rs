@@ -10,6 +10,7 @@ pub mod collective;
 pub mod content;
 pub mod element;
 pub mod engine;
+pub mod events;
 pub mod extents;
 pub mod fault;
 pub mod flow;
