@@ -1,12 +1,14 @@
 //! One group of tests: a worker runs them; when it fails in one, that one is an error and a new
 //! worker goes on with the rest. Each round settles at least one test, so this ends.
 
+use super::interrupt::Interrupt;
 use super::leftovers::Leftovers;
 use super::protocol::{Message, Request};
 use super::supervise::{Ending, supervise};
 use super::{Audience, Run, worker};
 use crate::config::Config;
 use crate::finding::{Code, Severity};
+use crate::lineage;
 use crate::outcome::Judgement;
 use crate::report::{Matrix, Report};
 use crate::root::Root;
@@ -29,6 +31,9 @@ pub(super) fn run<A: Audience>(
 ) {
     let mut open: VecDeque<_> = tests.into();
     while !open.is_empty() {
+        if let Some(by) = run.interrupts.come() {
+            return settle_all(run, &mut open, &interrupted("machine", by, Some("not started")), &[]);
+        }
         if Instant::now() >= run.until {
             let said = used_up("machine", run.limit_s, Some("not started"));
             return settle_all(run, &mut open, &said, &[]);
@@ -48,7 +53,7 @@ fn round<A: Audience>(
     let (mut begun, mut doing) = (None, None);
     let (mut start, mut patience) = (Instant::now(), BETWEEN);
     let until = run.until;
-    let within = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
+    let within = |limit: Duration, from: Instant| limit.min(until.saturating_duration_since(from));
     let request = Request {
         root: root.path().to_owned(),
         config: config.clone(),
@@ -66,41 +71,45 @@ fn round<A: Audience>(
     };
     // Its processes are real ones, whatever machine it reads.
     let leftovers = Leftovers::before(Root::new("/"));
-    let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| match message {
-        Message::Facts(facts) => {
-            run.learn(*facts);
-            within(BETWEEN)
-        }
-        Message::Begin(id) => {
-            begun = suite::by_id(&id);
-            (start, doing) = (Instant::now(), None);
-            patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
-            within(patience)
-        }
-        // Nobody asked.
-        Message::NvLinks(_) => within(BETWEEN),
-        Message::Cuda(version) => {
-            run.report.driver.cuda = Some(version);
-            within(patience.saturating_sub(start.elapsed()))
-        }
-        Message::Doing(what) => {
-            doing = Some(what);
-            within(patience.saturating_sub(start.elapsed()))
-        }
-        Message::End { id, seconds, said } => {
-            begun = None;
-            if let Some(test) = open.pop_front_if(|t| t.id == id) {
-                run.end(test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said, Vec::new());
+    let interrupts = run.interrupts.clone();
+    let first = within(FACTS, start);
+    let (ending, last_lines) =
+        supervise(command, &request, first, &interrupts, |message, at| match message {
+            Message::Facts(facts) => {
+                run.learn(*facts);
+                within(BETWEEN, at)
             }
-            within(BETWEEN)
-        }
-    });
+            Message::Begin(id) => {
+                begun = suite::by_id(&id);
+                (start, doing) = (at, None);
+                patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
+                within(patience, at)
+            }
+            // Nobody asked.
+            Message::NvLinks(_) => within(BETWEEN, at),
+            Message::Cuda(version) => {
+                run.report.driver.cuda = Some(version);
+                within(patience.saturating_sub(at.saturating_duration_since(start)), at)
+            }
+            Message::Doing(what) => {
+                doing = Some(what);
+                within(patience.saturating_sub(at.saturating_duration_since(start)), at)
+            }
+            Message::End { id, seconds, said } => {
+                begun = None;
+                if let Some(test) = open.pop_front_if(|t| t.id == id) {
+                    run.end(test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said, Vec::new());
+                }
+                within(BETWEEN, at)
+            }
+        });
     if !matches!(ending, Ending::Done) {
         // What died with it cannot tidy up any more.
         let _ = leftovers.remove();
     }
     let limit_s = run.limit_s;
     let crashed = |subject: &str, doing: Option<&str>| match ending {
+        Ending::Interrupted(by) => interrupted(subject, by, doing),
         // It may have had no fault: nothing of the time was left for it.
         Ending::Silent(_) if Instant::now() >= until => used_up(subject, limit_s, doing),
         _ => crashed(subject, &ending, doing),
@@ -113,6 +122,8 @@ fn round<A: Audience>(
         }
         // It failed between tests after some progress: the next worker gets what is left.
         (_, Some(_)) if open.len() < before => {}
+        // Whatever is left is settled where the next worker would be started.
+        _ if matches!(ending, Ending::Interrupted(_)) => {}
         // It failed before the first test, as the next one would.
         _ => settle_all(run, open, &crashed("machine", None), &last_lines),
     }
@@ -128,7 +139,8 @@ fn measured(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
 /// GPUs by their addresses then, as NVML, `nvidia-smi` and the report do, and not the fastest first.
 pub(super) fn command(config: &Config) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(worker::COMMAND).env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    lineage::beneath(command.arg(worker::COMMAND));
+    command.env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if !config.validate.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }
@@ -141,6 +153,12 @@ fn used_up(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
     let message = format!("{doing}: all {limit_s} s of validate.timeout_s were used up");
     let finding = Code::TestTimeout.finding(Severity::Error, subject, message);
     Judgement::by(finding.because("the tests together took longer than validate.timeout_s"))
+}
+
+/// A signal ended the run before or, where it is told what was being done, in this one.
+fn interrupted(subject: &str, by: Interrupt, doing: Option<&str>) -> Judgement {
+    let message = format!("{}: {by} ended the run", doing.unwrap_or("not ended"));
+    Judgement::by(Code::Interrupted.finding(Severity::Error, subject, message))
 }
 
 /// `doing` is the last that the worker said of its work.
