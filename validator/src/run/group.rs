@@ -1,12 +1,14 @@
 //! One group of tests: a worker runs them; when it fails in one, that one is an error and a new
 //! worker goes on with the rest. Each round settles at least one test, so this ends.
 
+use super::interrupt::Interrupt;
 use super::leftovers::Leftovers;
 use super::protocol::{Message, Request};
 use super::supervise::{Ending, supervise};
 use super::{Audience, Run, probe, worker};
 use crate::config::Config;
 use crate::finding::{Code, Severity};
+use crate::lineage;
 use crate::outcome::Judgement;
 use crate::report::{Matrix, Report};
 use crate::root::Root;
@@ -29,6 +31,9 @@ pub(super) fn run<A: Audience>(
 ) {
     let mut open: VecDeque<_> = tests.into();
     while !open.is_empty() {
+        if let Some(by) = run.interrupts.come() {
+            return settle_all(run, &mut open, &interrupted("machine", by, Some("not started")), &[]);
+        }
         if Instant::now() >= run.until {
             let said = used_up("machine", run.limit_s, Some("not started"));
             return settle_all(run, &mut open, &said, &[]);
@@ -50,7 +55,7 @@ fn round<A: Audience>(
     let mut held: Option<Held> = None;
     let (mut start, mut patience) = (Instant::now(), BETWEEN);
     let until = run.until;
-    let within = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
+    let within = |limit: Duration, from: Instant| limit.min(until.saturating_duration_since(from));
     let request = Request {
         root: root.path().to_owned(),
         config: config.clone(),
@@ -69,37 +74,39 @@ fn round<A: Audience>(
     };
     // Its processes are real ones, whatever machine it reads.
     let leftovers = Leftovers::before(Root::new("/"));
-    let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| {
+    let interrupts = run.interrupts.clone();
+    let first = within(FACTS, start);
+    let (ending, last_lines) = supervise(command, &request, first, &interrupts, |message, at| {
         run.watch.look();
         if !matches!(message, Message::Look(_)) {
             release(run, &mut held);
         }
+        let spent = at.saturating_duration_since(start);
         match message {
             Message::Look(look) => {
                 look.iter().for_each(|look| run.witness.see(look));
                 release(run, &mut held);
-                let left = patience.saturating_sub(start.elapsed());
-                within(if begun.is_some() { left } else { BETWEEN })
+                within(if begun.is_some() { patience.saturating_sub(spent) } else { BETWEEN }, at)
             }
             Message::Facts(facts) => {
                 run.learn(*facts);
-                within(BETWEEN)
+                within(BETWEEN, at)
             }
             Message::Begin(id) => {
                 begun = suite::by_id(&id);
-                (start, doing) = (Instant::now(), None);
+                (start, doing) = (at, None);
                 patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
-                within(patience)
+                within(patience, at)
             }
             // Nobody asked.
-            Message::NvLinks(_) => within(BETWEEN),
+            Message::NvLinks(_) => within(BETWEEN, at),
             Message::Cuda(version) => {
                 run.report.driver.cuda = Some(version);
-                within(patience.saturating_sub(start.elapsed()))
+                within(patience.saturating_sub(spent), at)
             }
             Message::Doing(what) => {
                 doing = Some(what);
-                within(patience.saturating_sub(start.elapsed()))
+                within(patience.saturating_sub(spent), at)
             }
             Message::End { id, seconds, said } => {
                 begun = None;
@@ -109,7 +116,7 @@ fn round<A: Audience>(
                         release(run, &mut held);
                     }
                 }
-                within(BETWEEN)
+                within(BETWEEN, at)
             }
         }
     });
@@ -120,6 +127,7 @@ fn round<A: Audience>(
     }
     let limit_s = run.limit_s;
     let crashed = |subject: &str, doing: Option<&str>| match ending {
+        Ending::Interrupted(by) => interrupted(subject, by, doing),
         // It may have had no fault: nothing of the time was left for it.
         Ending::Silent(_) if Instant::now() >= until => used_up(subject, limit_s, doing),
         _ => crashed(subject, &ending, doing),
@@ -136,6 +144,8 @@ fn round<A: Audience>(
         }
         // It failed between tests after some progress: the next worker gets what is left.
         (_, Some(_)) if open.len() < before => {}
+        // Whatever is left is settled where the next worker would be started.
+        _ if matches!(ending, Ending::Interrupted(_)) => {}
         // It failed before the first test, as the next one would.
         _ => settle_all(run, open, &crashed("machine", None), &last_lines),
     }
@@ -160,7 +170,8 @@ fn measured(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
 /// GPUs by their addresses then, as NVML, `nvidia-smi` and the report do, and not the fastest first.
 pub(super) fn command(config: &Config) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(worker::COMMAND).env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    lineage::beneath(command.arg(worker::COMMAND));
+    command.env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if !config.validate.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }
@@ -173,6 +184,12 @@ fn used_up(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
     let message = format!("{doing}: all {limit_s} s of validate.timeout_s were used up");
     let finding = Code::TestTimeout.finding(Severity::Error, subject, message);
     Judgement::by(finding.because("the tests together took longer than validate.timeout_s"))
+}
+
+/// A signal ended the run before or, where it is told what was being done, in this one.
+fn interrupted(subject: &str, by: Interrupt, doing: Option<&str>) -> Judgement {
+    let message = format!("{}: {by} ended the run", doing.unwrap_or("not ended"));
+    Judgement::by(Code::Interrupted.finding(Severity::Error, subject, message))
 }
 
 /// `doing` is the last that the worker said of its work.

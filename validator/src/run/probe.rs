@@ -1,6 +1,7 @@
 //! How the GPUs stand after a worker died in a test and can no longer be asked: another process asks NVML, and
 //! does nothing else.
 
+use super::interrupt::Interrupts;
 use super::protocol::{Message, Request};
 use super::{group, supervise::supervise};
 use crate::config::Config;
@@ -30,7 +31,7 @@ fn ask(root: &Root, config: &Config) -> Result<Result<Vec<crate::gpu::Standing>,
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
     let command = group::command(config).map_err(|e| e.to_string())?;
     let mut answer = None;
-    let (ending, _) = supervise(command, &request, DEADLINE, |message| {
+    let (ending, _) = supervise(command, &request, DEADLINE, &Interrupts::default(), |message, _| {
         if let Message::Look(Some(look)) = message {
             answer = Some(look.gpus);
         }

@@ -40,6 +40,7 @@ mod p2p_together;
 mod pair;
 mod patch;
 mod peer;
+mod peers;
 mod seat;
 mod speed;
 mod xid;
@@ -160,6 +161,13 @@ pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
     if expect.golden { &[image::TEST.id] } else { &[] }
+}
+
+/// The tests without which nothing is proven about so many GPUs: where there is one, no test of pairs.
+pub fn proof(gpus: usize) -> impl Iterator<Item = &'static Test> {
+    let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
+    let of_one = move |test: &&Test| gpus > 1 || test.id == cuda::TEST.id;
+    ALL.iter().copied().filter(mandatory).filter(of_one)
 }
 
 /// The ids of all tests, in order.
