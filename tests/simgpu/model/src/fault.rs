@@ -94,9 +94,7 @@ impl Faults {
     pub fn refusal(&mut self, scenario: &Scenario, passage: &Passage) -> Option<Status> {
         self.met.resize(scenario.fault.len(), 0);
         let mut all = scenario.fault.iter().zip(&mut self.met).filter(|(f, _)| f.is_refusal());
-        all.find_map(|(fault, met)| {
-            (fault.meets(passage) && turn(fault, met)).then_some(Status(fault.code))
-        })
+        all.find_map(|(fault, met)| (fault.meets(passage) && turn(fault, met)).then_some(Status(fault.code)))
     }
 
     /// The fault of this place in the list, which something has met, if it is its turn.

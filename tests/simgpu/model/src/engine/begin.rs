@@ -2,13 +2,13 @@
 //! be different once it is done.
 
 use super::finish::{From, Job, Move};
+use super::pages::Looked;
 use super::pingpong::Waiting;
 use super::reach::Reach;
 use super::{Engine, PATIENCE, Running, SMALL, StreamId, Work};
 use crate::content::{Content, Ring};
 use crate::fault::Passage;
 use crate::kernel::{Kernel, PingPong};
-use super::pages::Looked;
 use crate::links::Route;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::{Result, Status};
@@ -350,8 +350,10 @@ impl Engine {
     /// The transfer that a copy by a copy engine of GPU `by` would be, where it goes directly between GPUs.
     pub(super) fn copy_passage(&self, by: usize, dst: u64, src: u64, bytes: u64) -> Option<Passage> {
         let [from, to] = [src, dst].map(|at| self.reach(by, at, bytes, Who::Ce).ok());
-        let (Reach::Gpu { owner: a, direct: true, spans: s }, Reach::Gpu { owner: b, direct: true, spans: t }) =
-            (from?, to?)
+        let (
+            Reach::Gpu { owner: a, direct: true, spans: s },
+            Reach::Gpu { owner: b, direct: true, spans: t },
+        ) = (from?, to?)
         else {
             return None;
         };
@@ -361,9 +363,7 @@ impl Engine {
 
     /// Transfers between GPUs that move now.
     fn under_way(&self) -> usize {
-        let moves = |s: &super::Stream| {
-            matches!(&s.running, Some(Running::Moving { route, .. }) if route.peers.is_some())
-        };
+        let moves = |s: &super::Stream| matches!(&s.running, Some(Running::Moving { route, .. }) if route.peers.is_some());
         self.streams.values().filter(|s| moves(s)).count()
     }
 }

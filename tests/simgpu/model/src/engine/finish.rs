@@ -68,7 +68,9 @@ impl Job {
     /// The faults that it met.
     pub(super) fn faults(&self) -> Vec<Fault> {
         match self {
-            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => m.faults.clone(),
+            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
+                m.faults.clone()
+            }
             Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
             Self::Tag(tagged) | Self::CheckTags { tagged, .. } => {
                 tagged.faulty.iter().flat_map(|(_, m)| m.faults.iter().cloned()).collect()
@@ -102,7 +104,9 @@ impl Engine {
             }
             Job::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
             Job::Tag(tagged) => self.lay(*tagged),
-            Job::CheckTags { tagged, sentinel, restore, out } => self.count_tags(&tagged, sentinel, restore, out),
+            Job::CheckTags { tagged, sentinel, restore, out } => {
+                self.count_tags(&tagged, sentinel, restore, out)
+            }
             Job::CheckBatch { looked, out } => self.count_batch(looked, out),
             Job::Leave(all) => {
                 for (to, pieces) in all {

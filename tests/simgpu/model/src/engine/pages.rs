@@ -75,7 +75,13 @@ impl Engine {
     }
 
     /// Counts the pages whose tag is not there.
-    pub(super) fn count_tags(&mut self, tagged: &Tagged, sentinel: u64, restore: bool, out: u64) -> Result<()> {
+    pub(super) fn count_tags(
+        &mut self,
+        tagged: &Tagged,
+        sentinel: u64,
+        restore: bool,
+        out: u64,
+    ) -> Result<()> {
         let Tagged { by, span, tags, faulty } = tagged;
         let Some(store) = self.memory.stores.get_mut(&span.store) else { return Ok(()) };
         // As they were laid: only what did not go as it should is looked at.
@@ -100,7 +106,8 @@ impl Engine {
                 None => self.memory.read(&[at.clone()], *by),
             };
             let before = crate::check_batch::part(sentinel, (page << tags.shift) + tags.inside(page));
-            let is = |content| crate::extents::bytes(&found) == crate::extents::bytes(&[(TAG, Some(content))]);
+            let is =
+                |content| crate::extents::bytes(&found) == crate::extents::bytes(&[(TAG, Some(content))]);
             if is(tags.content(page)) {
                 if restore {
                     self.memory.write(&[at], &[(TAG, Some(before))]);
@@ -119,14 +126,15 @@ impl Engine {
     pub(super) fn table(&mut self, by: usize, table: u64, count: u64) -> Result<Vec<Copy>> {
         let numbers = self.numbers(by, table, count * 5)?;
         let all = numbers.as_chunks::<5>().0.iter();
-        Ok(all.map(|[to, from, bytes, first, place]| Copy {
-            to: *to,
-            from: *from,
-            bytes: *bytes,
-            first: *first,
-            place: *place,
-        })
-        .collect())
+        Ok(all
+            .map(|[to, from, bytes, first, place]| Copy {
+                to: *to,
+                from: *from,
+                bytes: *bytes,
+                first: *first,
+                place: *place,
+            })
+            .collect())
     }
 
     pub(super) fn copy_batch(&mut self, by: usize, table: u64, count: u64) -> Result<Begun> {
@@ -144,7 +152,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn check_batch(&mut self, table: u64, count: u64, mut looked: Looked, out: u64) -> Result<Begun> {
+    pub(super) fn check_batch(
+        &mut self,
+        table: u64,
+        count: u64,
+        mut looked: Looked,
+        out: u64,
+    ) -> Result<Begun> {
         let by = looked.by;
         self.reach(by, out, 48, Who::Sm)?;
         let mut bytes = 0;

@@ -69,7 +69,11 @@ impl Tags {
     fn within(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
         let page = |offset: u64| self.first + (offset.saturating_sub(self.at) >> self.shift).min(self.pages);
         let end = at + bytes;
-        if end <= self.at { self.first..self.first } else { page(at)..(page(end - 1) + 1).min(self.all().end) }
+        if end <= self.at {
+            self.first..self.first
+        } else {
+            page(at)..(page(end - 1) + 1).min(self.all().end)
+        }
     }
 }
 
@@ -95,7 +99,8 @@ impl Store {
             }
             here += n;
         }
-        for (place, tag) in self.laid.iter().flat_map(|laid| laid.touching(at, bytes)).map(|(_, p, c)| (p, c)) {
+        for (place, tag) in self.laid.iter().flat_map(|laid| laid.touching(at, bytes)).map(|(_, p, c)| (p, c))
+        {
             over.write(place, TAG, tag);
         }
         over.read(at, bytes)
