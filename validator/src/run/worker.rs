@@ -9,7 +9,7 @@ use crate::outcome::Judgement;
 use crate::pcie::model::{Bdf, Fabric};
 use crate::report::Driver;
 use crate::root::Root;
-use crate::suite::{self, Arms, Gpus, Group, Machine, Test};
+use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -95,6 +95,7 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
         matrices: RefCell::new(request.matrices),
         gpus: Gpus::default(),
         nccl: Arms::default(),
+        beside: Beside::default(),
         tell: Box::new(tell),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::gpu_fault;
 use super::nccl::Arms;
+use super::p2p_processes::Beside;
 use crate::config::Config;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{Clique, GpuError, Look, Nvml};
@@ -42,6 +43,8 @@ pub struct Machine {
     pub gpus: Gpus,
     /// NCCL's processes, started by the first test that wants them.
     pub nccl: Arms,
+    /// A second process with CUDA, for tests that need one.
+    pub beside: Beside,
     /// Tells the parent something in the middle of a test.
     pub tell: Box<dyn Fn(Message)>,
 }

@@ -12,6 +12,7 @@ mod display;
 mod driver;
 mod driver_params;
 mod drivers;
+mod errand;
 mod fabric;
 #[cfg(test)]
 mod fixture;
@@ -28,6 +29,7 @@ mod machine;
 mod nccl;
 mod nics;
 mod nodes;
+mod open;
 mod p2p_bandwidth;
 mod p2p_capability;
 mod p2p_integrity;
@@ -41,12 +43,15 @@ mod pair;
 mod patch;
 mod peer;
 mod peers;
+mod plot;
+mod room;
 mod seat;
 mod speed;
 mod xid;
 
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
+pub use p2p_processes::Beside;
 
 use crate::config::{Expect, Level};
 use crate::finding::Finding;
@@ -122,13 +127,13 @@ pub const ALL: &[&Test] = &[
     &gdr::TEST,
     &p2p_capability::TEST,
     &p2p_integrity::TEST,
+    &p2p_processes::TEST,
     &p2p_reach::TEST,
     &p2p_order::TEST,
     &p2p_bandwidth::TEST,
     &p2p_latency::TEST,
     &host_bandwidth::TEST,
     &p2p_together::TEST,
-    &p2p_processes::TEST,
     &p2p_soak::TEST,
     &nccl::TRANSPORT,
     &nccl::ALLREDUCE,

@@ -5,6 +5,7 @@
 mod begin;
 mod collective;
 mod finish;
+mod pages;
 mod pingpong;
 mod reach;
 mod time;
@@ -181,6 +182,15 @@ impl Engine {
             return Err(Status::UNKNOWN);
         }
         self.gpus.get(gpu).and_then(|g| g.lost).map_or(Ok(()), Err)
+    }
+
+    /// What the driver's call comes back with that asks for a copy between GPUs, where it is refused.
+    pub fn refusal(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<()> {
+        if !self.scenario.fault.iter().any(crate::scenario::Fault::is_refusal) {
+            return Ok(());
+        }
+        let passage = self.copy_passage(by, dst, src, bytes);
+        passage.and_then(|p| self.faults.refusal(&self.scenario, &p)).map_or(Ok(()), Err)
     }
 
     /// How far a stream is: done, not ready, or lost.

@@ -1,6 +1,7 @@
 //! The kernels by name: what their arguments are and what a launch of one asks for.
 
 use crate::element::{Op, Type};
+use crate::memory::Tags;
 use crate::values::{Of, Values};
 
 /// A launch, as its kernel understands its arguments. Sizes are in the kernel's own units.
@@ -23,6 +24,14 @@ pub enum Kernel {
     PingPong(PingPong),
     /// `fl_atomic_add`, `fl_atomic_cas`: every thread counts up.
     Count { counter: u64, times: u64 },
+    /// `fl_tag`: a tag into each page.
+    Tag { base: u64, tags: Tags },
+    /// `fl_tag_check`: counts the pages whose tag is not there.
+    CheckTags { base: u64, tags: Tags, sentinel: u64, restore: bool, out: u64 },
+    /// `fl_batch_copy`: the copies of a table.
+    CopyBatch { table: u64, count: u64 },
+    /// `fl_batch_check`: counts what is not as the table's copies should leave it.
+    CheckBatch { table: u64, count: u64, seed: u64, sentinel: u64, guard: u64, restore: bool, out: u64 },
     /// `fl_nccl_fill`: a rank's values.
     FillValues { dst: u64, count: u64, values: Values },
     /// `fl_nccl_check`: counts what is not as expected; `base` is the number of the first element.
@@ -63,6 +72,10 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
     ("fl_atomic_add", &[8, 8]),
     ("fl_atomic_cas", &[8, 8]),
+    ("fl_tag", &[8, 8, 8, 4, 4, 8, 8]),
+    ("fl_tag_check", &[8, 8, 8, 4, 4, 8, 8, 8, 4, 8]),
+    ("fl_batch_copy", &[8, 8, 4]),
+    ("fl_batch_check", &[8, 8, 4, 8, 8, 8, 4, 8]),
     ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4]),
     ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8]),
 ];
@@ -104,6 +117,15 @@ impl Kernel {
                 let first = first != 0;
                 Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
             }
+            ("fl_tag", &[base, ref of @ ..]) => Self::Tag { base, tags: tags(of.try_into().ok()?)? },
+            ("fl_tag_check", &[base, ref of @ .., sentinel, restore, out]) => {
+                let tags = tags(of.try_into().ok()?)?;
+                Self::CheckTags { base, tags, sentinel, restore: restore != 0, out }
+            }
+            ("fl_batch_copy", &[table, count, _]) => Self::CopyBatch { table, count },
+            ("fl_batch_check", &[table, count, _, seed, sentinel, guard, restore, out]) => {
+                Self::CheckBatch { table, count, seed, sentinel, guard, restore: restore != 0, out }
+            }
             ("fl_nccl_fill", &[dst, count, r#type, rank, seed, first, range, scale, powers]) => {
                 let values = values(r#type, [seed, first, range, scale, powers], Of::Rank(low(rank)))?;
                 Self::FillValues { dst, count, values }
@@ -120,6 +142,12 @@ impl Kernel {
             _ => return None,
         })
     }
+}
+
+/// Tags from a kernel's arguments.
+fn tags([pages, first, shift, writer, nonce, seed]: [u64; 6]) -> Option<Tags> {
+    let (shift, writer) = (low(shift), low(writer));
+    (shift < 32).then_some(Tags { at: 0, pages, first, shift, writer, nonce, seed })
 }
 
 /// Values from a kernel's arguments: seed, first, range, scale, powers.

@@ -63,8 +63,6 @@ impl Status {
     /// Whether a context that met it is lost.
     #[must_use]
     pub fn is_sticky(self) -> bool {
-        (700..=719).contains(&self.0)
-            && ![Self::PEER_ACCESS_ALREADY_ENABLED, Self::PEER_ACCESS_NOT_ENABLED, Self::TOO_MANY_PEERS]
-                .contains(&self)
+        matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
     }
 }

@@ -26,6 +26,24 @@ pub struct Fault {
     /// Only what lies this far up in the memory of the GPU that is written or read.
     #[serde(default)]
     pub beyond_mib: u64,
+    /// Only transfers of this many bytes and less.
+    pub to_bytes: Option<u64>,
+    /// Only transfers whose size is no multiple of this.
+    pub no_multiple: Option<u64>,
+    /// Only transfers whose source or target does not lie at a multiple of this.
+    pub unaligned: Option<u64>,
+    /// Only the bytes from the first to before the second of the memory that is written or read: the rest of a
+    /// transfer is well. For `stale` and `zeros`; of the others, transfers that touch one of these bytes.
+    pub hole: Option<[u64; 2]>,
+    /// Only memory of another process.
+    #[serde(default)]
+    pub shared: bool,
+    /// Only while so many other transfers between GPUs are under way.
+    #[serde(default)]
+    pub load: usize,
+    /// `stray`: at which byte of the memory of GPU `gpu` its first `bytes` bytes, 4 if that is 0, land too.
+    #[serde(default)]
+    pub at: u64,
     /// Only each so-manieth transfer that would meet it, or with `nccl-wrong` each so-manieth collective.
     #[serde(default = "one")]
     pub every: u64,
@@ -83,6 +101,8 @@ pub enum Kind {
     Flip,
     /// It arrives, and on another GPU something changes too.
     Victim,
+    /// It arrives, and the beginning of it lands at byte `at` of GPU `gpu` too, whatever lies there.
+    Stray,
     /// A flag may be seen before the data that was written before it.
     Reorder,
     /// It takes longer.
@@ -101,7 +121,7 @@ pub enum Kind {
     Missing,
     /// cuInit fails.
     Init,
-    /// It fails, and the context with it.
+    /// It fails, and the context with it if `code` is one that does that.
     Error,
     /// Of a collective one element comes out wrong, on GPU `gpu` or 0.
     NcclWrong,
@@ -216,6 +236,7 @@ impl Fault {
         }
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
+        needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
         let counted = !self.kind.is_nccl() || self.kind == Kind::NcclWrong;
         needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong counts")?;
         match self.kind {
@@ -226,6 +247,7 @@ impl Fault {
             }
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
+            Kind::Stray => needs(self.gpu.is_some(), "gpu"),
             Kind::Refuse | Kind::Init | Kind::Error => needs(self.code != 0, "code"),
             Kind::Capability => needs(self.cuda.is_some() || self.nvml.is_some(), "cuda or nvml"),
             _ => Ok(()),
