@@ -13,8 +13,8 @@ use toml::Table;
 const KERNELS: &[(&str, &[usize])] = &[
     ("fl_fill", &[8, 8, 8, 8]),
     ("fl_check", &[8, 8, 8, 8, 8, 8]),
-    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4]),
-    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8]),
+    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8]),
+    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8]),
     ("fl_copy16", &[8, 8, 8]),
     ("fl_copy_words", &[8, 8, 8]),
     ("fl_copy_vec", &[8, 8, 8]),

@@ -10,7 +10,7 @@ mod nvml;
 pub use clique::Clique;
 pub use cuda::{
     Buffer, Checked, DirectRdma, Event, Exported, Gpu, GpuError, IpcHandle, Latch, P2pAttribute, PeerAccess,
-    Pingpong, Pinned, Round, Span, Stream, Tally, ValuesExpected, is_spoiled,
+    Pingpong, Pinned, Round, Runs, Span, Stream, Tally, ValuesExpected, is_spoiled,
 };
 pub use nccl::{Call, Comm, Group, Nccl, UniqueId, log_at_once};
 pub use nvml::{Link, NvLink, Nvml, P2pTold, Process, Remote, State, Status};

@@ -70,6 +70,7 @@ mod tests {
             nvls: false,
             channels: None,
             most_bytes: 8,
+            room: 8,
             library_path: Vec::new(),
         }
     }

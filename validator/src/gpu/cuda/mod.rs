@@ -32,4 +32,4 @@ pub use play::{Pingpong, Round};
 pub use share::{Exported, IpcHandle};
 pub use stream::Stream;
 pub use tally::{Checked, Tally};
-pub use values::ValuesExpected;
+pub use values::{Runs, ValuesExpected};

@@ -67,6 +67,16 @@ impl Which {
         }
     }
 
+    /// How large the buffers are where memory allows, bytes: each call of a row has a place of its own as long as
+    /// there is room, and only what has one is checked.
+    const fn room(self) -> u64 {
+        match self {
+            Self::Strict => 128 << 20,
+            Self::P2p => 640 << 20,
+            Self::Off | Self::Processes => 384 << 20,
+        }
+    }
+
     /// What it is made of on this machine.
     pub(super) fn setup(self, machine: &Machine) -> Result<Setup, Box<Finding>> {
         Ok(Setup {
@@ -80,6 +90,7 @@ impl Which {
             nvls: machine.config.validate.nvls,
             channels: None,
             most_bytes: most_bytes(machine.config.validate.level),
+            room: self.room(),
             library_path: machine.config.validate.library_path.clone(),
         })
     }

@@ -81,11 +81,13 @@ fn told(which: Which, row: &Row, sizes: usize) -> Finding {
         return Code::P2pChecker.finding(Severity::Error, &row.collective, message);
     };
     let first =
-        wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, element, found, expected }| {
-            format!("; the first is element {element} of rank {rank}: {found}, expected {expected}")
+        wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, call, element, found, expected }| {
+            let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
+            format!("; the first is element {element} of rank {rank}{call}: {found}, expected {expected}")
         });
-    let (count, looked) = (wrongs.count, wrongs.looked);
-    let message = format!("{what}, {place}: {count} of {looked} values are wrong{first}{more}");
+    let (count, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
+    let of = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+    let message = format!("{what}, {place}: {count} of {looked} values of {of} are wrong{first}{more}");
     Code::NcclWrongData.finding(Severity::Fail, &row.collective, message).values(count, 0, Some("values"))
 }
 
@@ -99,11 +101,12 @@ pub(super) mod tests {
         let shape = Collective::AllReduce.shape(bytes, 4, 4);
         let first = (wrong > 0).then(|| FirstWrong {
             rank: 2,
+            call: 3,
             element: 7,
             found: "0".to_owned(),
             expected: "41".to_owned(),
         });
-        let wrongs = |count, first| Some(Wrongs { count, looked: 4 * shape.count, first });
+        let wrongs = |count, first| Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first });
         Row {
             collective: Collective::AllReduce,
             bytes,
@@ -132,7 +135,7 @@ pub(super) mod tests {
         assert!(found[0].is(Code::NcclWrongData) && found[0].severity == Severity::Fail);
         assert_eq!(
             found[0].message,
-            "NCCL with peer-to-peer: all_reduce of 64 B, float sum, in place: 1 of 64 values are wrong; the first \
+            "NCCL with peer-to-peer: all_reduce of 64 B, float sum, in place: 1 of 64 values of 1 call are wrong; the first \
              is element 7 of rank 2: 0, expected 41; and 1 more sizes"
         );
     }

@@ -7,6 +7,7 @@ use crate::check::{Wanted, count};
 use crate::check_values;
 use crate::content::Content;
 use crate::extents::{Piece, after, bytes as real, cut};
+use crate::kernel::Calls;
 use crate::memory::Span;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::Result;
@@ -43,8 +44,8 @@ pub(super) enum Job {
     Move(Move),
     /// Six numbers about data.
     Check { from: Move, wanted: Wanted, out: u64 },
-    /// Four of six numbers about values.
-    CheckValues { from: Move, expected: Values, base: u64, out: u64 },
+    /// Four of six numbers about values: of so many runs of so many elements for each call.
+    CheckValues { from: Move, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
     /// What a collective leaves on one GPU: where, and what.
     Leave(Vec<(Reach, Vec<Piece>)>),
     /// A counter that is higher.
@@ -80,11 +81,10 @@ impl Engine {
                 let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
                 self.tally(from.by, out, n)
             }
-            Job::CheckValues { from, expected, base, out } => {
-                let found = check_values::count(&self.seen(&from), &expected);
-                let place = |at: u64| if found.wrong > 0 { base.saturating_add(at) } else { at };
-                let looked = from.bytes / expected.size();
-                let n = [found.wrong, found.zeros, 0, place(found.first), place(found.last), looked];
+            Job::CheckValues { from, expected, count, parts, calls, out } => {
+                let found = check_values::runs(self.seen(&from), &expected, count, parts, calls);
+                let looked = count * parts * calls.count;
+                let n = [found.wrong, found.zeros, 0, found.first, found.last, looked];
                 self.tally(from.by, out, n)
             }
             Job::Leave(all) => {
