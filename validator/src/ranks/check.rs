@@ -106,7 +106,8 @@ impl Check<'_> {
         let (call, element) = (number / of_call.max(1), number % of_call.max(1));
         let part = parts.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
         let part = part.ok_or_else(|| Fault::broken(format!("element {element} is not there")))?;
-        let part = Expected { first: part.first.saturating_add(call.saturating_mul(self.shape.send)), ..*part };
+        let part =
+            Expected { first: part.first.saturating_add(call.saturating_mul(self.shape.send)), ..*part };
         let (op, ranks) = (self.ask.op, self.team.ranks);
         let wanted = element::expected(part, element - part.at, op, ranks, self.values, self.seed);
         let found = self.found(seat, call, element)?;

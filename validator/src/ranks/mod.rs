@@ -39,6 +39,8 @@ pub enum Arm {
     Off,
     /// Peer-to-peer and nothing else: what works then has used it.
     Strict,
+    /// Nothing at all: what works then heeds no setting.
+    Withheld,
 }
 
 impl fmt::Display for Arm {
@@ -47,6 +49,7 @@ impl fmt::Display for Arm {
             Self::P2p => "P2P",
             Self::Off => "P2P off",
             Self::Strict => "P2P only",
+            Self::Withheld => "nothing",
         })
     }
 }

@@ -242,6 +242,11 @@ impl Ranks {
         &self.environment
     }
 
+    /// Lets the processes go, without waiting until they have: they give their GPUs back meanwhile.
+    pub fn release(&mut self) {
+        self.crew.let_go();
+    }
+
     fn hear<T>(
         &mut self,
         doing: &str,

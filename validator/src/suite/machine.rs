@@ -13,10 +13,11 @@ use crate::pcie::model::Fabric;
 use crate::report::Matrix;
 use crate::root::Root;
 use crate::run::Message;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The machine under test.
 pub struct Machine {
@@ -40,6 +41,8 @@ pub struct Machine {
     pub gpus: Gpus,
     /// NCCL's processes, started by the first test that wants them.
     pub nccl: Arms,
+    /// When the running test's deadline ends it; `None` before the first.
+    pub until: Cell<Option<Instant>>,
     /// Tells the parent something in the middle of a test.
     pub tell: Box<dyn Fn(Message)>,
 }
@@ -78,6 +81,12 @@ impl Machine {
     /// NVML's words.
     pub fn nvml(&self) -> Result<&Nvml, &str> {
         self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
+    }
+
+    /// What is left of the running test's deadline.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        Some(self.until.get()?.saturating_duration_since(Instant::now()))
     }
 
     /// Tells the parent what is being done: it is named when this process hangs or dies.

@@ -163,9 +163,10 @@ mod tests {
 
     #[test]
     fn each_run_of_each_call_is_held_against_its_own_rank_and_numbers() {
-        let (elements, size, calls) = (10, 4, Calls { count: 2, stride: 25, step: 100 });
-        let own = |rank, call| {
-            let values = Values { of: Of::Rank(rank), ..expected() }.from(100 * call);
+        let (elements, size) = (10_u64, 4_u64);
+        let calls = Calls { count: 2, stride: 25, step: 100 };
+        let own = |rank, call: u64| {
+            let values = Values { of: Of::Rank(rank), ..expected() }.from(100_u64 * call);
             (elements * size, Some(Content::Values(values, 0)))
         };
         let gap = (5 * size, None);

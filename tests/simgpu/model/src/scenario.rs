@@ -6,7 +6,7 @@ mod figures;
 mod machine;
 mod nccl;
 
-pub use fault::{Engine, Fault, Kind, MemoryKind, Pair, Way};
+pub use fault::{Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
 pub use machine::{InUse, Machine, NvLink, Pcie, status};
 pub use nccl::{Nccl, Program, Table};

@@ -119,7 +119,10 @@ fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
     assert_eq!(ranks.graph(), None);
     assert!(ranks.crew.end(), "it ends by itself");
     let said = ranks.said();
-    assert!(said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#), "{said}");
+    assert!(
+        said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#),
+        "{said}"
+    );
     assert!(said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#), "{said}");
     for (name, value) in ranks.environment() {
         assert!(said.lines().any(|line| line == format!("{name}={value}")), "{name} in {said}");
@@ -129,7 +132,8 @@ fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
 
 #[test]
 fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
-    let wrong = |rank| FirstWrong { rank, call: 1, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
+    let wrong =
+        |rank| FirstWrong { rank, call: 1, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
     let answers = [done(3.0, None), done(6.0, Some(wrong(1))), done(9.0, Some(wrong(2)))];
     let then = answers.map(|answer| format!("{HEAR}; {}", say(&answer)));
     let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
@@ -140,7 +144,9 @@ fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
     let said = ranks.crew.said();
     for (rank, said) in said.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
-        let open = format!(r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#);
+        let open = format!(
+            r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#
+        );
         assert!(said.contains(&open), "{said}");
     }
 }

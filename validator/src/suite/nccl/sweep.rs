@@ -7,7 +7,14 @@ use crate::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::suite::Machine;
 use std::collections::BTreeSet;
 
-/// Every size of a sweep, smallest first.
+/// So many calls are timed at least, also where not all of them find a place.
+const LEAST_CALLS: u64 = 4;
+/// With more ranks than that fewer calls are made: no machine has so many, and pairs grow with their square.
+const MANY: usize = 16;
+const CALLS_OF_MANY: u32 = 5;
+
+/// Every size of a sweep, smallest first; where rows are large as many calls of each as find a place in the
+/// buffers, for those are checked.
 pub(super) fn rows(
     machine: &Machine,
     which: Which,
@@ -20,11 +27,20 @@ pub(super) fn rows(
         kind: TroubleKind::Broken,
         diagnosis: Vec::new(),
     })?;
-    let row = |bytes| {
+    let row = |bytes: u64| {
         machine.doing(&format!("NCCL {which}: {} of {bytes} B", sweep.collective));
-        ranks.row(&RowAsk::of(sweep, bytes, 0))
+        let iterations = sweep.iterations.min(calls(bytes, ranks));
+        ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, 0))
     };
     sizes.into_iter().map(row).collect()
+}
+
+fn calls(bytes: u64, ranks: &Ranks) -> u32 {
+    if ranks.ranks() > MANY {
+        return CALLS_OF_MANY;
+    }
+    let places = ranks.room().checked_div(bytes).unwrap_or(u64::MAX);
+    u32::try_from(places.max(LEAST_CALLS)).unwrap_or(u32::MAX)
 }
 
 /// Every size once, untimed: NCCL connects the ways that a size needs when it first comes, and the GPUs' clocks

@@ -33,6 +33,12 @@ impl Begun {
 impl Engine {
     /// Begins one work of a stream of GPU `by`.
     pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<Begun> {
+        // Notes and waits for them come between calls that are timed.
+        if !matches!(work, Work::Record { .. } | Work::Wait { .. } | Work::Collective(_))
+            && let Some(stream) = self.streams.get_mut(&id)
+        {
+            stream.in_calls = false;
+        }
         match work {
             Work::Record { event, version } => {
                 let now = self.now;
@@ -130,7 +136,14 @@ impl Engine {
     }
 
     /// Puts a rank's values to where each call has its own.
-    fn fill_values(&mut self, by: usize, dst: u64, count: u64, values: Values, calls: Calls) -> Result<Begun> {
+    fn fill_values(
+        &mut self,
+        by: usize,
+        dst: u64,
+        count: u64,
+        values: Values,
+        calls: Calls,
+    ) -> Result<Begun> {
         let bytes = count * values.size();
         if calls.count == 1 {
             return self.fill(by, dst, bytes, Content::Values(values, 0), Who::Sm);

@@ -303,7 +303,7 @@ impl Engine {
     clippy::cast_precision_loss,
     reason = "a part of a size, rounded to words"
 )]
-fn arriving(fault: &Fault, bytes: u64) -> u64 {
+pub(super) fn arriving(fault: &Fault, bytes: u64) -> u64 {
     let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
     let most = if fault.bytes > 0 { fault.bytes } else { bytes };
     part.min(most).min(bytes)
