@@ -10,8 +10,8 @@ mod nvml;
 pub use clique::Clique;
 pub use cuda::{
     Batch, BatchExpected, Buffer, Checked, DirectRdma, Event, Exported, Gpu, GpuError, IpcHandle, Latch,
-    P2pAttribute, Pages, PeerAccess, Piece, Pingpong, Pinned, Round, Span, Stream, TAG, TAG_WRITERS, Table,
-    Tags, Tally, ValuesExpected, is_spoiled, wrong_piece,
+    P2pAttribute, Pages, PeerAccess, Piece, Pingpong, Pinned, Round, Runs, Span, Stream, TAG, TAG_WRITERS,
+    Table, Tags, Tally, ValuesExpected, is_spoiled, wrong_piece,
 };
 pub use nccl::{Call, Comm, Group, Nccl, UniqueId, log_at_once};
 pub use nvml::{

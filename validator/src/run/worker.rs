@@ -11,7 +11,7 @@ use crate::report::Driver;
 use crate::root::Root;
 use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::time::Instant;
@@ -43,6 +43,8 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
     for test in tests {
         say(&output, &Message::Begin(test.id.to_owned()))?;
         let start = Instant::now();
+        let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
+        machine.until.set(start.checked_add(test.patience(gpus)));
         let said = judge(test, &machine);
         let seconds = start.elapsed().as_secs_f64();
         machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());
@@ -96,6 +98,7 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
         gpus: Gpus::default(),
         nccl: Arms::default(),
         beside: Beside::default(),
+        until: Cell::new(None),
         tell: Box::new(tell),
     }
 }

@@ -14,10 +14,11 @@ use crate::pcie::model::Fabric;
 use crate::report::Matrix;
 use crate::root::Root;
 use crate::run::Message;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The machine under test.
 pub struct Machine {
@@ -45,6 +46,8 @@ pub struct Machine {
     pub nccl: Arms,
     /// A second process with CUDA, for tests that need one.
     pub beside: Beside,
+    /// When the running test's deadline ends it; `None` before the first.
+    pub until: Cell<Option<Instant>>,
     /// Tells the parent something in the middle of a test.
     pub tell: Box<dyn Fn(Message)>,
 }
@@ -92,6 +95,12 @@ impl Machine {
     #[must_use]
     pub fn has_clique(&self) -> bool {
         self.gpus.clique.get().is_some_and(Result::is_ok)
+    }
+
+    /// What is left of the running test's deadline.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        Some(self.until.get()?.saturating_duration_since(Instant::now()))
     }
 
     /// Tells the parent what is being done: it is named when this process hangs or dies.

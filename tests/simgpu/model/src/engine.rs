@@ -3,6 +3,7 @@
 //! the links on its way. The clock is simulated and has nothing to do with how long that took.
 
 mod begin;
+mod carried;
 mod collective;
 mod finish;
 mod pages;
@@ -69,6 +70,8 @@ struct Stream {
     gpu: usize,
     queue: VecDeque<Work>,
     running: Option<Running>,
+    /// Whether the last that it came to was a collective.
+    in_calls: bool,
 }
 
 #[derive(Debug)]
@@ -148,7 +151,8 @@ impl Engine {
     /// A new stream.
     pub fn add_stream(&mut self, gpu: usize) -> StreamId {
         self.next += 1;
-        self.streams.insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None });
+        self.streams
+            .insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, in_calls: false });
         self.next
     }
 

@@ -33,9 +33,20 @@ pub enum Kernel {
     /// `fl_batch_check`: counts what is not as the table's copies should leave it.
     CheckBatch { table: u64, count: u64, seed: u64, sentinel: u64, guard: u64, restore: bool, out: u64 },
     /// `fl_nccl_fill`: a rank's values.
-    FillValues { dst: u64, count: u64, values: Values },
-    /// `fl_nccl_check`: counts what is not as expected; `base` is the number of the first element.
-    CheckValues { src: u64, count: u64, expected: Values, base: u64, out: u64 },
+    FillValues { dst: u64, count: u64, values: Values, calls: Calls },
+    /// `fl_nccl_check`: counts what is not as expected; each call has `parts` runs, each of the next rank.
+    CheckValues { src: u64, count: u64, expected: Values, parts: u64, calls: Calls, out: u64 },
+}
+
+/// The runs of several calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calls {
+    /// How many calls.
+    pub count: u64,
+    /// From one call's to the next one's, elements.
+    pub stride: u64,
+    /// The next call's numbers begin so much later.
+    pub step: u64,
 }
 
 /// The arguments of `fl_pingpong`.
@@ -76,8 +87,8 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_tag_check", &[8, 8, 8, 4, 4, 8, 8, 8, 4, 8]),
     ("fl_batch_copy", &[8, 8, 4]),
     ("fl_batch_check", &[8, 8, 4, 8, 8, 8, 4, 8]),
-    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4]),
-    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8]),
+    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8]),
+    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8]),
 ];
 
 /// What `fl_nccl_check` is given as the reduction where none is meant.
@@ -126,18 +137,22 @@ impl Kernel {
             ("fl_batch_check", &[table, count, _, seed, sentinel, guard, restore, out]) => {
                 Self::CheckBatch { table, count, seed, sentinel, guard, restore: restore != 0, out }
             }
-            ("fl_nccl_fill", &[dst, count, r#type, rank, seed, first, range, scale, powers]) => {
+            (
+                "fl_nccl_fill",
+                &[dst, count, r#type, rank, seed, first, range, scale, powers, calls, stride, step],
+            ) => {
                 let values = values(r#type, [seed, first, range, scale, powers], Of::Rank(low(rank)))?;
-                Self::FillValues { dst, count, values }
+                Self::FillValues { dst, count, values, calls: Calls { count: calls, stride, step } }
             }
-            ("fl_nccl_check", &[src, count, ref how @ .., base, out]) => {
+            ("fl_nccl_check", &[src, count, ref how @ .., parts, calls, stride, step, out]) => {
                 let &[r#type, op, rank, ranks, ref made @ ..] = how else { return None };
                 let of = match op {
                     COPY => Of::Rank(low(rank)),
                     _ => Of::Reduced { op: Op::of(low(op))?, ranks: low(ranks) },
                 };
                 let expected = values(r#type, made.try_into().ok()?, of)?;
-                Self::CheckValues { src, count, expected, base, out }
+                let calls = Calls { count: calls, stride, step };
+                Self::CheckValues { src, count, expected, parts, calls, out }
             }
             _ => return None,
         })

@@ -8,7 +8,7 @@ mod machine;
 mod nccl;
 
 pub use event::{Event, On};
-pub use fault::{Engine, Fault, Kind, MemoryKind, Pair, Way};
+pub use fault::{Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
 pub use machine::{ComputeMode, InUse, Machine, NvLink, Pcie, status};
 pub use nccl::{Nccl, Program, Table};

@@ -36,4 +36,4 @@ pub use share::{Exported, IpcHandle};
 pub use stream::Stream;
 pub use tags::{Pages, TAG, TAG_WRITERS, Tags};
 pub use tally::{Checked, Tally};
-pub use values::ValuesExpected;
+pub use values::{Runs, ValuesExpected};

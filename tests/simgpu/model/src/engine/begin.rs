@@ -8,10 +8,11 @@ use super::reach::Reach;
 use super::{Engine, PATIENCE, Running, SMALL, StreamId, Work};
 use crate::content::{Content, Ring};
 use crate::fault::Passage;
-use crate::kernel::{Kernel, PingPong};
+use crate::kernel::{Calls, Kernel, PingPong};
 use crate::links::Route;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::{Result, Status};
+use crate::values::Values;
 use std::time::Duration;
 
 /// What became of a work's turn.
@@ -33,6 +34,12 @@ impl Begun {
 impl Engine {
     /// Begins one work of a stream of GPU `by`.
     pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<Begun> {
+        // Notes and waits for them come between calls that are timed.
+        if !matches!(work, Work::Record { .. } | Work::Wait { .. } | Work::Collective(_))
+            && let Some(stream) = self.streams.get_mut(&id)
+        {
+            stream.in_calls = false;
+        }
         match work {
             Work::Record { event, version } => {
                 let now = self.now;
@@ -106,14 +113,15 @@ impl Engine {
                 let looked = Looked { by, copies: Vec::new(), seed, sentinel, guard, restore };
                 self.check_batch(table, count, looked, out)
             }
-            Kernel::FillValues { dst, count, values } => {
-                self.fill(by, dst, count * values.size(), Content::Values(values, 0), Who::Sm)
+            Kernel::FillValues { dst, count, values, calls } => {
+                self.fill_values(by, dst, count, values, calls)
             }
-            Kernel::CheckValues { src, count, expected, base, out } => {
-                let bytes = count * expected.size();
+            Kernel::CheckValues { src, count, expected, parts, calls, out } => {
+                let elements = calls.count.saturating_sub(1) * calls.stride + parts * count;
+                let bytes = if calls.count == 0 { 0 } else { elements * expected.size() };
                 self.reach(by, out, 48, Who::Sm)?;
-                let from = self.looked_at(by, src, bytes)?;
-                self.moving(from.0, bytes, Job::CheckValues { from: from.1, expected, base, out })
+                let (route, from) = self.looked_at(by, src, bytes)?;
+                self.moving(route, bytes, Job::CheckValues { from, expected, count, parts, calls, out })
             }
         }
     }
@@ -141,6 +149,28 @@ impl Engine {
             bytes,
             Job::Move(Move { to, from: From::Content(content), bytes, by, faults, way: Way::Write }),
         )
+    }
+
+    /// Puts a rank's values to where each call has its own.
+    fn fill_values(
+        &mut self,
+        by: usize,
+        dst: u64,
+        count: u64,
+        values: Values,
+        calls: Calls,
+    ) -> Result<Begun> {
+        let bytes = count * values.size();
+        if calls.count == 1 {
+            return self.fill(by, dst, bytes, Content::Values(values, 0), Who::Sm);
+        }
+        let run = |call: u64| {
+            let to = self.reach(by, dst + call * calls.stride * values.size(), bytes, Who::Sm)?;
+            Ok((to, vec![(bytes, Some(Content::Values(values.from(call * calls.step), 0)))]))
+        };
+        let all = (0..calls.count).map(run).collect::<Result<Vec<_>>>()?;
+        let route = self.scenario.local(by, Who::Sm, 1.0);
+        self.moving(route, bytes * calls.count, Job::Leave(all))
     }
 
     fn kernel_copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<Begun> {

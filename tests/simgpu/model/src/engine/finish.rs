@@ -8,6 +8,7 @@ use crate::check::{Wanted, count};
 use crate::check_values;
 use crate::content::Content;
 use crate::extents::{Piece, after, bytes as real, cut};
+use crate::kernel::Calls;
 use crate::memory::Span;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::Result;
@@ -44,8 +45,8 @@ pub(super) enum Job {
     Move(Move),
     /// Six numbers about data.
     Check { from: Move, wanted: Wanted, out: u64 },
-    /// Four of six numbers about values.
-    CheckValues { from: Move, expected: Values, base: u64, out: u64 },
+    /// Four of six numbers about values: of so many runs of so many elements for each call.
+    CheckValues { from: Move, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
     /// Many moves of one launch.
     Batch(Vec<Move>),
     /// Tags in pages.
@@ -95,11 +96,10 @@ impl Engine {
                 let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
                 self.tally(from.by, out, n)
             }
-            Job::CheckValues { from, expected, base, out } => {
-                let found = check_values::count(&self.seen(&from), &expected);
-                let place = |at: u64| if found.wrong > 0 { base.saturating_add(at) } else { at };
-                let looked = from.bytes / expected.size();
-                let n = [found.wrong, found.zeros, 0, place(found.first), place(found.last), looked];
+            Job::CheckValues { from, expected, count, parts, calls, out } => {
+                let found = check_values::runs(self.seen(&from), &expected, count, parts, calls);
+                let looked = count * parts * calls.count;
+                let n = [found.wrong, found.zeros, 0, found.first, found.last, looked];
                 self.tally(from.by, out, n)
             }
             Job::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
@@ -361,7 +361,7 @@ fn zeroed(pieces: &[Piece], (from, to): (u64, u64)) -> Vec<Piece> {
     clippy::cast_precision_loss,
     reason = "a part of a size, rounded to words"
 )]
-fn arriving(fault: &Fault, bytes: u64) -> u64 {
+pub(super) fn arriving(fault: &Fault, bytes: u64) -> u64 {
     let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
     let most = if fault.bytes > 0 { fault.bytes } else { bytes };
     part.min(most).min(bytes)

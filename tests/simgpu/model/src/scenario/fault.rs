@@ -4,8 +4,8 @@ use super::Program;
 use super::machine::status;
 use serde::Deserialize;
 
-/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise. Those of
-/// NCCL concern its collectives, and of the others only those that slow a way down do so too.
+/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise: also what
+/// NCCL moves that way, by kernels that write. Those of NCCL concern its collectives alone.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -68,11 +68,35 @@ pub struct Fault {
     pub width: Option<u32>,
     /// See `width`.
     pub r#gen: Option<u32>,
-    /// `nccl-wrong`, `nccl-hang`: only this collective.
+    /// Faults of NCCL's calls: only this collective.
     pub collective: Option<Program>,
+    /// Faults of NCCL's calls: which of them beside.
+    #[serde(default)]
+    pub calls: Calls,
+    /// `nccl-slow-start`: how long a communicator takes, seconds.
+    #[serde(default)]
+    pub seconds: f64,
     /// `collapse`: from how many transfers at a time on one GPU.
     #[serde(default = "three")]
     pub flows: usize,
+}
+
+/// Which calls of NCCL a fault concerns; what is not said concerns all.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calls {
+    /// Only those of at most so many bytes.
+    pub to_bytes: Option<u64>,
+    /// Only in place, or only out of place.
+    pub in_place: Option<bool>,
+    /// Only those of an odd number of elements, or of an even one. Where the call has no type, elements have 4 bytes.
+    pub odd: Option<bool>,
+    /// Only those that directly follow another on their streams, or only others: such are timed.
+    pub timed: Option<bool>,
+    /// Only this type, by its number in nccl.h.
+    pub data: Option<u32>,
+    /// Only this reduction, by its number there.
+    pub op: Option<u32>,
 }
 
 fn one() -> u64 {
@@ -125,6 +149,14 @@ pub enum Kind {
     Error,
     /// Of a collective one element comes out wrong, on GPU `gpu` or 0.
     NcclWrong,
+    /// A collective ends in time and leaves nothing.
+    NcclSkip,
+    /// A communicator takes long to come to be.
+    NcclSlowStart,
+    /// Ranks that may reach each other directly say that they do, and go through the host's memory.
+    NcclLies,
+    /// The same, also where the environment forbids that they reach each other.
+    NcclDeaf,
     /// A communicator never comes to be.
     NcclHangInit,
     /// A collective never ends.
@@ -133,7 +165,7 @@ pub enum Kind {
     NcclAbort,
     /// Ranks reach each other through the host's memory although they could do so directly.
     NcclShm,
-    /// As soon as GPU `gpu` takes part, all collectives take longer.
+    /// As soon as GPU `gpu` takes part, collectives take longer.
     NcclSlow,
     /// Without the host's memory and the network there is no way between ranks.
     NcclNoTransport,
@@ -214,6 +246,10 @@ impl Kind {
         matches!(
             self,
             Self::NcclWrong
+                | Self::NcclSkip
+                | Self::NcclSlowStart
+                | Self::NcclLies
+                | Self::NcclDeaf
                 | Self::NcclHangInit
                 | Self::NcclHang
                 | Self::NcclAbort
@@ -237,14 +273,15 @@ impl Fault {
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
         needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
-        let counted = !self.kind.is_nccl() || self.kind == Kind::NcclWrong;
-        needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong counts")?;
+        let counted = !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclSkip);
+        needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong and nccl-skip count")?;
         match self.kind {
             Kind::Missing => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
             Kind::Slow | Kind::Collapse | Kind::NcclSlow => {
                 needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
             }
+            Kind::NcclSlowStart => needs(self.seconds > 0.0, "seconds"),
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
             Kind::Stray => needs(self.gpu.is_some(), "gpu"),
