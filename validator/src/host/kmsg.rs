@@ -68,7 +68,7 @@ impl Cursor {
 
     fn open(root: &Root, place: SeekFrom) -> Result<Self, String> {
         let open = || {
-            let mut file = root.open_nonblocking(FILE)?;
+            let mut file = root.open_log(FILE)?;
             file.seek(place)?;
             Ok(file)
         };

@@ -13,7 +13,7 @@ pub(super) fn optional(
     subject: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<String> {
-    match root.regular_text(file) {
+    match root.text(file) {
         Ok(text) => Some(text),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => {
@@ -30,7 +30,7 @@ pub(super) fn required(
     subject: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<String> {
-    root.regular_text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
+    root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
 }
 
 /// As much of a file as a message quotes.

@@ -72,7 +72,7 @@ impl Folder<'_> {
     }
 
     fn config(&mut self) -> Option<ConfigSpace> {
-        match self.root.regular(self.file("config")) {
+        match self.root.read(self.file("config")) {
             Ok(bytes) => {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
                     self.complain(

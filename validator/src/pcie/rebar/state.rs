@@ -112,7 +112,7 @@ impl Machine<'_> {
     /// Reads `bdf`, with the control register of its BAR `bar`.
     pub(super) fn state(&self, bdf: Bdf, bar: u8) -> Result<State, Trouble> {
         let file = format!("{DEVICES}/{bdf}/config");
-        let bytes = self.root.regular(&file).map_err(|e| unread(&file, e))?;
+        let bytes = self.root.read(&file).map_err(|e| unread(&file, e))?;
         let space = config_space::parse(&bytes);
         let command = config_space::command(&bytes).filter(|_| !space.gone);
         let command = command.ok_or_else(|| Trouble::Malformed {
@@ -120,7 +120,7 @@ impl Machine<'_> {
             why: "the function does not answer".to_owned(),
         })?;
         let file = format!("{DEVICES}/{bdf}/resource");
-        let text = self.root.regular_text(&file).map_err(|e| unread(&file, e))?;
+        let text = self.root.text(&file).map_err(|e| unread(&file, e))?;
         let bars = resource::parse(&text).map_err(|why| Trouble::Malformed { file, why })?;
         let register = |bar: &Bar| space.bases.get(usize::from(bar.index)).copied().flatten();
         let base = |bar: Bar| Base { register: register(&bar), bar };

@@ -15,7 +15,7 @@ impl Machine<'_> {
     /// In words; what cannot be read is told as that.
     pub(super) fn windows(&self, port: Bdf) -> Vec<String> {
         let (own, map) = (format!("{DEVICES}/{port}/resource"), "proc/iomem".to_owned());
-        let read = |file: &str| self.root.regular_text(file).map_err(|e| vec![unread(file, e).to_string()]);
+        let read = |file: &str| self.root.text(file).map_err(|e| vec![unread(file, e).to_string()]);
         let text = match read(&own) {
             Ok(text) => text,
             Err(why) => return why,
