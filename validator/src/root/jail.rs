@@ -1,8 +1,8 @@
 //! Names below a root, and nothing else. A link in a recorded machine leads inside of the recording, as it
 //! did inside of the machine: neither a link with a whole path nor one with many `..` leads out of it.
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat};
 use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -162,7 +162,9 @@ mod tests {
         assert_eq!(resolved(&root, Path::new("in/up")).unwrap(), Path::new("out/file"));
         assert!(entries(&root, Path::new("folder")).is_err());
         assert!(remove(&root, Path::new("folder/file")).is_err() && dir.path().join("out/file").exists());
-        assert!(stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err());
+        assert!(
+            stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err()
+        );
     }
 
     #[test]
