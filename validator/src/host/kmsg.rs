@@ -83,7 +83,7 @@ impl Cursor {
 
     fn open(root: &Root) -> Result<Self, String> {
         let open = || {
-            let mut file = root.open_nonblocking(FILE)?;
+            let mut file = root.open_log(FILE)?;
             file.seek(SeekFrom::Start(0))?;
             Ok(file)
         };
