@@ -173,6 +173,9 @@ impl Engine {
 
     /// Which fault of NCCL these ranks meet.
     fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<usize> {
+        if self.scenario.fault.iter().all(|f| f.kind != kind) {
+            return None;
+        }
         // Of a rank that comes alone only its own size is known, and of an exchange not which one it is.
         let (program, bytes) = crate::collective::shape(parts);
         let open = parts.len() == 1 && exchanges(parts);
