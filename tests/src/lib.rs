@@ -17,6 +17,7 @@ pub mod hardware;
 pub mod image;
 pub mod lab;
 pub mod machines;
+pub mod matrix;
 pub mod medium;
 pub mod overlay;
 pub mod pe;

@@ -6,7 +6,7 @@ mod layout;
 mod machine;
 mod overlay;
 mod run;
-mod scenario;
+pub(crate) mod scenario;
 
 pub use layout::{Libraries, lay_out};
 pub use machine::root;

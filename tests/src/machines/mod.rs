@@ -2,6 +2,7 @@
 //! the real /sys and /proc. They are described here and checked in under `tests/machines`, where
 //! the validator's tests and `lspci -O sysfs.path=` read them; `record-machines` writes them.
 
+pub mod built;
 mod config;
 mod driver;
 mod drivers;

@@ -16,7 +16,8 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     let checked_in = machines::ALL.iter().map(|m| m()).find(fits);
     let on_bus_0 = found.iter().all(|bdf| bdf.starts_with("0000:00:"));
     let other = || if on_bus_0 { machines::h200s(&found) } else { machines::many(&found) };
-    let machine = checked_in.unwrap_or_else(other);
+    let own = scenario.machine_of_its_own().cloned();
+    let machine = own.or(checked_in).unwrap_or_else(other);
     machines::write(&machine, to).map_err(Error::file("write", to))?;
     // The machine's name stands in every form of a report, the shortest too.
     let name = to.join("proc/sys/kernel/hostname");

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::image::workspace;
+use crate::machines::Machine;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -25,6 +26,7 @@ pub struct Scenario {
     /// Which libraries and functions are left out.
     layout: Table,
     expect: Table,
+    recorded: Option<Machine>,
 }
 
 impl Scenario {
@@ -33,7 +35,14 @@ impl Scenario {
     /// # Errors
     /// It, or its machine, is not there or is not TOML.
     pub fn named(name: &str) -> Result<Self> {
-        let mut own = read(&folder("scenarios").join(format!("{name}.toml")))?;
+        Self::of(read(&folder("scenarios").join(format!("{name}.toml")))?)
+    }
+
+    /// The scenario that such a file's text stands for.
+    ///
+    /// # Errors
+    /// Its machine is not there or is not TOML.
+    pub fn of(mut own: Table) -> Result<Self> {
         let mut take = |key: &str| match own.remove(key) {
             Some(Value::Table(table)) => table,
             _ => Table::new(),
@@ -42,7 +51,19 @@ impl Scenario {
         let on = own.remove("on").and_then(|on| Some(on.as_str()?.to_owned())).unwrap_or_default();
         let mut simulated = read(&folder("machines").join(format!("{on}.toml")))?;
         merge(&mut simulated, own);
-        Ok(Self { simulated, layout, expect })
+        Ok(Self { simulated, layout, expect, recorded: None })
+    }
+
+    /// The same GPUs in this recorded machine, whose GPUs have the addresses of the scenario's.
+    #[must_use]
+    pub fn recorded(mut self, machine: Machine) -> Self {
+        self.recorded = Some(machine);
+        self
+    }
+
+    /// The recorded machine that was named for it.
+    pub(super) fn machine_of_its_own(&self) -> Option<&Machine> {
+        self.recorded.as_ref()
     }
 
     /// Every scenario's name, in order.
@@ -115,6 +136,27 @@ impl Scenario {
         self
     }
 
+    /// The machine, as the libraries read it.
+    pub(crate) fn machine_table(&self) -> Table {
+        self.simulated.get("machine").and_then(Value::as_table).cloned().unwrap_or_default()
+    }
+
+    /// The same machine with links that are so many times as fast; latencies stay, and NCCL's times follow.
+    #[must_use]
+    pub fn scaled(mut self, by: f64) -> Self {
+        for (key, figures) in self.table("figures") {
+            if key != "local" {
+                scale_rates(figures, key, by);
+            }
+        }
+        for (key, tables) in self.table("nccl") {
+            if let (true, Value::Table(tables)) = (["p2p", "shm"].contains(&key.as_str()), tables) {
+                tables.iter_mut().for_each(|(_, table)| scale_times(table, by));
+            }
+        }
+        self
+    }
+
     /// What the program should say.
     #[must_use]
     pub fn expect(&self) -> Expect {
@@ -156,22 +198,46 @@ impl Scenario {
 }
 
 /// A folder of `tests/simgpu`.
-pub(super) fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     workspace().join("tests/simgpu").join(name)
 }
 
-fn read(path: &Path) -> Result<Table> {
+pub(crate) fn read(path: &Path) -> Result<Table> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
     text.parse().map_err(|e: toml::de::Error| Error::Scenario { path: path.to_owned(), why: e.to_string() })
 }
 
 /// Lays `over` over `under`; tables are laid over each other, all else is replaced.
-fn merge(under: &mut Table, over: Table) {
+pub(crate) fn merge(under: &mut Table, over: Table) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
             (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
             (_, new) => drop(under.insert(key, new)),
         }
+    }
+}
+
+/// Times above the smallest one are bytes over a rate.
+fn scale_times(table: &mut Value, by: f64) {
+    for key in ["out", "in"] {
+        let Some(Value::Array(times)) = table.get_mut(key) else { continue };
+        let least = times.iter().filter_map(Value::as_float).fold(f64::INFINITY, f64::min);
+        for time in times {
+            if let Value::Float(us) = time {
+                *us = least + (*us - least) / by;
+            }
+        }
+    }
+}
+
+/// All numbers but those whose key names a time, or GPUs.
+fn scale_rates(value: &mut Value, key: &str, by: f64) {
+    match value {
+        _ if key.ends_with("_us") || key.ends_with("_ns") || key == "gpus" => {}
+        Value::Float(rate) => *rate *= by,
+        Value::Array(values) => values.iter_mut().for_each(|value| scale_rates(value, key, by)),
+        Value::Table(table) => table.iter_mut().for_each(|(key, value)| scale_rates(value, key, by)),
+        _ => {}
     }
 }
 

@@ -12,6 +12,7 @@ use crate::scenario::{Fault, Program};
 use crate::element::{Op, Type};
 use crate::extents::{Piece, after, cut};
 use crate::reduce::reduce;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,17 +145,29 @@ pub fn agree(parts: &[Part]) -> bool {
                 _ => p.sends() == first.sends(),
             }
     };
-    let met = |(rank, part): (usize, &Part)| {
-        part.wanted.iter().all(|(from, bytes)| {
-            let sent = parts.get(*from).map(|p| p.sent.iter().filter(|(to, _)| *to == rank));
-            let wanted = part.wanted.iter().filter(|(f, _)| f == from);
-            sent.is_some_and(|mut sent| {
-                sent.clone().count() == wanted.count()
-                    && sent.any(|(_, pieces)| pieces.iter().map(|(n, _)| n).sum::<u64>() == *bytes)
-            })
-        })
+    parts.iter().all(alike) && (first.ask != Ask::Exchange || met(parts))
+}
+
+/// Whether each rank wants as much of each other one, in as many parts, as that one sends to it.
+fn met(parts: &[Part]) -> bool {
+    let mut open: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
+    for (from, part) in parts.iter().enumerate() {
+        for (to, pieces) in &part.sent {
+            open.entry((from, *to)).or_default().push(pieces.iter().map(|(n, _)| n).sum());
+        }
+    }
+    let mut wanted: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    for (rank, part) in parts.iter().enumerate() {
+        part.wanted.iter().for_each(|(from, _)| *wanted.entry((*from, rank)).or_default() += 1);
+    }
+    let sent = |from: usize, rank: usize| open.get(&(from, rank));
+    let all = |(rank, part): (usize, &Part)| {
+        let one = |(from, bytes): &(usize, u64)| sent(*from, rank).is_some_and(|sent| sent.contains(bytes));
+        part.wanted.iter().all(one)
     };
-    parts.iter().all(alike) && (first.ask != Ask::Exchange || parts.iter().enumerate().all(met))
+    let counts =
+        |(way, count): (&(usize, usize), &usize)| open.get(way).is_some_and(|sent| sent.len() == *count);
+    parts.iter().enumerate().all(all) && wanted.iter().all(counts)
 }
 
 /// What each of `ranks` receives, one entry for each of its receive buffers.
@@ -175,19 +188,24 @@ pub fn results(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
             };
             ranks.iter().map(own).collect()
         }
-        Ask::Exchange => ranks.iter().map(|rank| received(parts, *rank)).collect(),
+        Ask::Exchange => exchanged(parts, ranks),
     }
 }
 
-/// What a rank gets of an exchange: the so-manieth receive from a rank is that one's so-manieth send.
-fn received(parts: &[Part], rank: usize) -> Vec<Vec<Piece>> {
-    let Some(own) = parts.get(rank) else { return Vec::new() };
-    let one = |(n, (from, _)): (usize, &(usize, u64))| {
-        let before = own.wanted.iter().take(n).filter(|(f, _)| f == from).count();
-        let sent = parts.get(*from).into_iter().flat_map(|p| &p.sent).filter(|(to, _)| *to == rank);
-        sent.map(|(_, pieces)| pieces.clone()).nth(before).unwrap_or_default()
+/// What ranks get of an exchange: the so-manieth receive from a rank is that one's so-manieth send.
+fn exchanged(parts: &[Part], ranks: &[usize]) -> Vec<Vec<Vec<Piece>>> {
+    let mut open: BTreeMap<(usize, usize), VecDeque<&Vec<Piece>>> = BTreeMap::new();
+    for (from, part) in parts.iter().enumerate() {
+        for (to, pieces) in &part.sent {
+            open.entry((from, *to)).or_default().push_back(pieces);
+        }
+    }
+    let received = |rank: &usize| {
+        let wanted = parts.get(*rank).into_iter().flat_map(|part| &part.wanted);
+        let next = |(from, _): &(usize, u64)| open.get_mut(&(*from, *rank)).and_then(VecDeque::pop_front);
+        wanted.map(next).map(|pieces| pieces.cloned().unwrap_or_default()).collect()
     };
-    own.wanted.iter().enumerate().map(one).collect()
+    ranks.iter().map(received).collect()
 }
 
 /// `bytes` bytes from `at` on.

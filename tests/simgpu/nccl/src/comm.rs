@@ -9,7 +9,7 @@ use crate::transport::{Transport, between, peers};
 use simgpu_model::collective::{Ask, Call, Path};
 use simgpu_model::scenario::{Fault, Kind};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A rank.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +27,8 @@ pub(crate) struct Comm {
     pub(crate) ranks: Vec<Rank>,
     pub(crate) channels: u32,
     state: Mutex<State>,
+    /// The slowest ways of the ring and of an exchange, which do not change.
+    paths: [OnceLock<Path>; 2],
 }
 
 /// What changes.
@@ -57,7 +59,7 @@ const TO_A_PEER: u32 = 2;
 
 impl Comm {
     pub(crate) fn new(id: u64, rank: usize, ranks: Vec<Rank>, channels: u32) -> Self {
-        Self { id, rank, ranks, channels, state: Mutex::default() }
+        Self { id, rank, ranks, channels, state: Mutex::default(), paths: Default::default() }
     }
 
     /// The rank of this communicator.
@@ -109,6 +111,11 @@ impl Comm {
             }
         }
         Ok(())
+    }
+
+    fn all_connected(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.others.len() + 1 >= self.ranks.len()
     }
 
     fn connect(&self, from: usize, to: usize, kind: u32, channels: u32) -> Result<()> {
@@ -168,6 +175,11 @@ impl Comm {
 
     /// The slowest way that a call may take.
     fn path(&self, driver: &Driver, exchange: bool) -> Path {
+        let [ring, all] = &self.paths;
+        *if exchange { all } else { ring }.get_or_init(|| self.slowest(driver, exchange))
+    }
+
+    fn slowest(&self, driver: &Driver, exchange: bool) -> Path {
         let n = self.ranks.len();
         let all = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
         let used = all.filter(|(a, b)| a != b && (exchange || (a + 1) % n == *b));
@@ -180,6 +192,9 @@ impl Comm {
     /// Finds the ways that a call needs.
     pub(crate) fn prepare(&self, step: &Step) -> Result<()> {
         if step.ask == Ask::Exchange {
+            if self.all_connected() {
+                return Ok(());
+            }
             let peers = step.send.iter().chain(&step.receive).map(|(peer, ..)| *peer);
             self.connect_others(&peers.collect())
         } else {

@@ -6,6 +6,7 @@ use crate::error::{Code, Result, code};
 use crate::init::{Init, finish};
 use simgpu_model::collective::Ask;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ffi::c_int;
 
 /// What is asked for.
@@ -70,12 +71,9 @@ pub(crate) fn ask_all(comm: *const Comm, all: impl IntoIterator<Item = What>) ->
 }
 
 fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
-    let mut comms: Vec<*const Comm> = Vec::new();
+    let mut exchanges: HashMap<*const Comm, usize> = HashMap::new();
     let mut steps: Vec<(*const Comm, Step)> = Vec::new();
     for (comm, what) in calls {
-        if !comms.contains(&comm) {
-            comms.push(comm);
-        }
         let exchange = match what {
             What::Collective(step) => {
                 steps.push((comm, step));
@@ -85,9 +83,8 @@ fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
             What::Receive { stream, peer, address, bytes } => (stream, None, Some((peer, address, bytes))),
         };
         let (stream, send, receive) = exchange;
-        let known = steps.iter().position(|(c, s)| *c == comm && s.ask == Ask::Exchange);
-        let place = known.unwrap_or(steps.len());
-        if known.is_none() {
+        let place = *exchanges.entry(comm).or_insert(steps.len());
+        if place == steps.len() {
             let (send, receive) = (Vec::new(), Vec::new());
             steps.push((comm, Step { stream, ask: Ask::Exchange, send, receive, in_place: false }));
         }
@@ -101,13 +98,27 @@ fn run(calls: Vec<(*const Comm, What)>) -> Result<()> {
     ready.into_iter().collect::<Result<()>>()?;
     for (comm, mut step) in steps {
         if step.ask == Ask::Exchange {
-            let inside =
-                |(_, a, n): &(usize, u64, u64), (_, b, m): &(usize, u64, u64)| *a < b + m && *b < a + n;
-            step.in_place = step.send.iter().any(|s| step.receive.iter().any(|r| inside(s, r)));
+            step.in_place = overlap(&step);
         }
         with(comm, |c| c.push(step))?;
     }
     Ok(())
+}
+
+/// Whether any byte is both sent and received.
+fn overlap(step: &Step) -> bool {
+    let sent = step.send.iter().map(|(_, at, n)| (*at, at + n, 0));
+    let received = step.receive.iter().map(|(_, at, n)| (*at, at + n, 1));
+    let mut all: Vec<(u64, u64, usize)> = sent.chain(received).collect();
+    all.sort_unstable();
+    // How far what is sent, and what is received, has come so far.
+    let mut ends = [0, 0];
+    all.into_iter().any(|(at, end, kind)| {
+        let [own, other] = if kind == 0 { [0, 1] } else { [1, 0] };
+        let hit = ends.get(other).is_some_and(|e| *e > at);
+        ends.iter_mut().nth(own).into_iter().for_each(|e| *e = end.max(*e));
+        hit
+    })
 }
 
 fn with(comm: *const Comm, f: impl FnOnce(&Comm) -> Result<()>) -> Result<()> {

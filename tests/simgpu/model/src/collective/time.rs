@@ -123,6 +123,9 @@ impl Scenario {
 
     /// What faults leave of the slowest way that is used.
     fn kept(&self, parts: &[Part], path: Path, bytes: u64) -> f64 {
+        if self.fault.is_empty() {
+            return 1.0;
+        }
         let ways = ways(parts);
         let of = |(a, b): &(usize, usize)| {
             let narrow = self.narrowed(*a).min(self.narrowed(*b));

@@ -183,6 +183,9 @@ impl Engine {
 
     /// Which fault of NCCL these ranks meet.
     fn nccl_fault(&self, kind: Kind, parts: &[Part]) -> Option<usize> {
+        if self.scenario.fault.iter().all(|f| f.kind != kind) {
+            return None;
+        }
         self.scenario.fault.iter().position(|f| f.kind == kind && f.meets_call(parts))
     }
 

@@ -1,0 +1,162 @@
+//! Which cases a run of the matrix has: each fault at each level, with every number of GPUs in turn.
+
+use super::GPUS;
+use super::class::{Class, LEVELS};
+use super::healthy::Healthy;
+use super::place::Place;
+use crate::error::Result;
+use crate::simgpu::Scenario;
+use std::sync::Arc;
+
+/// Which cases are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Chosen {
+    /// Each variant with each number of GPUs; else each variant with one, and each number with one variant.
+    pub all: bool,
+    /// Of each class one case at the lowest level that finds it, and of the healthy machines the smaller ones.
+    pub part: bool,
+    /// Only these levels; all where it is empty.
+    pub levels: Vec<String>,
+    /// Only these numbers of GPUs; all where it is empty.
+    pub gpus: Vec<usize>,
+    /// Only classes and machines whose names hold one of these; all where it is empty.
+    pub names: Vec<String>,
+}
+
+/// What is judged.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    /// A variant of a class of faults, and where it is.
+    Fault(Arc<Class>, usize, Place),
+    /// A healthy machine.
+    Healthy(Arc<Healthy>),
+}
+
+/// One run of the program.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// What is judged.
+    pub subject: Subject,
+    /// The level: its place in [`LEVELS`].
+    pub level: usize,
+    /// How many GPUs.
+    pub gpus: usize,
+}
+
+/// Healthy machines of up to so many GPUs are in a part of the matrix.
+const FEW: usize = 4;
+
+/// The chosen cases of all classes and machines.
+///
+/// # Errors
+/// A table that makes no sense.
+pub fn cases(chosen: &Chosen) -> Result<Vec<Case>> {
+    let named =
+        |name: &str| chosen.names.is_empty() || chosen.names.iter().any(|n| name.contains(n.as_str()));
+    let mut cases = Vec::new();
+    for (nth, class) in Class::all()?.into_iter().enumerate().filter(|(_, class)| named(&class.id)) {
+        cases.extend(of_class(&Arc::new(class), nth, chosen));
+    }
+    for healthy in Healthy::all()?.into_iter().filter(|healthy| named(&healthy.name)) {
+        cases.extend(of_healthy(&Arc::new(healthy), chosen));
+    }
+    let level =
+        |case: &Case| chosen.levels.is_empty() || chosen.levels.iter().any(|l| l == LEVELS[case.level]);
+    cases.retain(|case| level(case) && (chosen.gpus.is_empty() || chosen.gpus.contains(&case.gpus)));
+    Ok(cases)
+}
+
+fn of_class(class: &Arc<Class>, nth: usize, chosen: &Chosen) -> Vec<Case> {
+    let counts: Vec<_> = GPUS.into_iter().filter(|n| (class.least..=class.most).contains(n)).collect();
+    let case = |variant: usize, place: usize, gpus: usize, level: usize| Case {
+        subject: Subject::Fault(Arc::clone(class), variant, Place::nth(nth + place, gpus)),
+        level,
+        gpus,
+    };
+    let variants = class.variants();
+    if chosen.part {
+        let level = class.claims.iter().position(|claim| claim.is_found());
+        let few: Vec<_> = counts.iter().copied().filter(|n| *n <= 5).collect();
+        let gpus = few.get(nth % few.len().max(1)).or(counts.first()).copied();
+        return level
+            .zip(gpus)
+            .map(|(level, gpus)| case(nth % variants, 0, gpus, level))
+            .into_iter()
+            .collect();
+    }
+    let runs: Vec<(usize, usize)> = if chosen.all {
+        (0..variants).flat_map(|v| counts.iter().map(move |n| (v, *n))).collect()
+    } else {
+        let turn = |i: usize| (i % variants, counts[(i + nth) % counts.len()]);
+        (0..if counts.is_empty() { 0 } else { variants.max(counts.len()) }).map(turn).collect()
+    };
+    let runs = runs.into_iter().enumerate();
+    runs.flat_map(|(i, (variant, gpus))| (0..LEVELS.len()).map(move |level| (i, variant, gpus, level)))
+        .map(|(i, variant, gpus, level)| case(variant, i + level, gpus, level))
+        .collect()
+}
+
+fn of_healthy(healthy: &Arc<Healthy>, chosen: &Chosen) -> Vec<Case> {
+    let levels = if chosen.part { 1..2 } else { 0..LEVELS.len() };
+    let wanted = !chosen.part || healthy.gpus <= FEW;
+    let one = |level| Case { subject: Subject::Healthy(Arc::clone(healthy)), level, gpus: healthy.gpus };
+    levels.filter(|_| wanted).map(one).collect()
+}
+
+impl Case {
+    /// Its class or machine.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.subject {
+            Subject::Fault(class, ..) => &class.id,
+            Subject::Healthy(healthy) => &healthy.name,
+        }
+    }
+
+    /// The part of the table that it is in.
+    #[must_use]
+    pub fn chapter(&self) -> &str {
+        match &self.subject {
+            Subject::Fault(class, ..) => &class.chapter,
+            Subject::Healthy(_) => "healthy machines",
+        }
+    }
+
+    /// All that tells it from others: `zeros engine=ce way=write 3>1 quick 5 GPUs`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        let (level, gpus) = (LEVELS[self.level], self.gpus);
+        match &self.subject {
+            Subject::Fault(class, variant, place) => {
+                let variant = class.variant_name(*variant);
+                let variant = if variant.is_empty() { variant } else { format!(" {variant}") };
+                format!("{}{variant} {place} {level} {gpus} GPUs", class.id)
+            }
+            Subject::Healthy(healthy) => format!("{} {level} {gpus} GPUs", healthy.name),
+        }
+    }
+
+    /// Its machine with its faults.
+    ///
+    /// # Errors
+    /// What its table gets wrong.
+    pub fn scenario(&self) -> Result<Scenario> {
+        match &self.subject {
+            Subject::Fault(class, variant, place) => class.scenario(*variant, self.gpus, *place),
+            Subject::Healthy(healthy) => healthy.scenario(),
+        }
+    }
+
+    /// The words for `validate`: the minute of traffic is left out, its faults are found before.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec!["--level".to_owned(), LEVELS[self.level].to_owned()];
+        if LEVELS[self.level] == "full" {
+            words.extend(["--skip".to_owned(), "p2p-soak".to_owned()]);
+        }
+        if let Subject::Healthy(healthy) = &self.subject {
+            words.extend(healthy.words.iter().cloned());
+        }
+        words
+    }
+}

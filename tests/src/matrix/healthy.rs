@@ -1,0 +1,138 @@
+//! Healthy machines: a simulated machine with other figures, and the recorded one that fits it.
+
+use super::{number, text, words};
+use crate::error::{Error, Result};
+use crate::machines::built::{Iommu, Layout, Plan};
+use crate::simgpu::Scenario;
+use toml::{Table, Value};
+
+/// A machine with nothing wrong.
+#[derive(Debug, Clone)]
+pub struct Healthy {
+    /// Its name, which no other has.
+    pub name: String,
+    /// What it is there for.
+    pub what: String,
+    /// The verdict that it deserves.
+    pub expect: String,
+    /// How many GPUs.
+    pub gpus: usize,
+    /// Words for `validate`, as its owner would give them.
+    pub words: Vec<String>,
+    table: Table,
+}
+
+/// What the guides' readers boot with.
+const PLAIN: &str = "BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet";
+/// What firstlight's image boots with.
+const IMAGE: &str = "iommu=off,soft intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0 \
+    pcie_aspm.policy=performance";
+
+impl Healthy {
+    /// All of them.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a machine that makes no sense.
+    pub fn all() -> Result<Vec<Self>> {
+        super::tables("healthy")?.into_iter().map(|(file, table)| Self::of(&file, table)).collect()
+    }
+
+    fn of(file: &str, table: Table) -> Result<Self> {
+        let name = text(&table, "name").unwrap_or_default();
+        let wrong = |why: String| Error::Scenario { path: format!("{file}: {name:?}").into(), why };
+        let known = [
+            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "words", "layout",
+            "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar", "display",
+        ];
+        if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(wrong(format!("{key} is no key of a machine")));
+        }
+        let gpus = number(&table, "gpus").ok_or_else(|| wrong("does not say how many GPUs".to_owned()))?;
+        let what =
+            text(&table, "what").ok_or_else(|| wrong("does not say what it is there for".to_owned()))?;
+        let expect = text(&table, "expect").unwrap_or_else(|| "PASS".to_owned());
+        Ok(Self { what, expect, gpus, words: words(&table, "words"), name: name.clone(), table })
+    }
+
+    /// The scenario, with the recorded machine that fits it.
+    ///
+    /// # Errors
+    /// Its machine is not there, or the plan makes no sense.
+    pub fn scenario(&self) -> Result<Scenario> {
+        let mut own = Table::new();
+        let on = text(&self.table, "on").unwrap_or_else(|| "epyc-8x4090".to_owned());
+        own.insert("on".to_owned(), Value::String(on));
+        for key in ["machine", "figures", "fault"] {
+            own.extend(self.table.get(key).map(|value| (key.to_owned(), value.clone())));
+        }
+        let scenario = Scenario::of(own)?.gpus(self.gpus);
+        let scenario = scenario.scaled(self.rate());
+        let plan = self.plan(&scenario)?;
+        let numa = if plan.sockets > 1 {
+            (0..self.gpus).map(|g| plan.socket(g)).collect()
+        } else {
+            vec![0; self.gpus]
+        };
+        let (speed, width) = plan.link;
+        let pcie = [("gen", i64::from(speed)), ("width", i64::from(width)), ("idle_gen", 1)];
+        let pcie: Table = pcie.into_iter().map(|(key, n)| (key.to_owned(), Value::Integer(n))).collect();
+        let integer = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
+        let scenario = scenario
+            .machine("bdf", plan.addresses())
+            .machine("sockets", integer(plan.sockets))
+            .machine("numa", numa.into_iter().map(integer).collect::<Vec<_>>())
+            .machine("bar1_mib", Value::Integer(i64::try_from(plan.bar1_mib).unwrap_or_default()))
+            .machine("pcie", Value::Table(pcie));
+        Ok(scenario.recorded(plan.machine()))
+    }
+
+    fn rate(&self) -> f64 {
+        self.table.get("rate").and_then(Value::as_float).unwrap_or(1.0)
+    }
+
+    fn plan(&self, scenario: &Scenario) -> Result<Plan> {
+        let wrong = |why: &str| Error::Scenario { path: self.name.clone().into(), why: why.to_owned() };
+        let pair = |key: &str, or: (u8, u8)| -> Result<(u8, u8)> {
+            let Some(value) = self.table.get(key) else { return Ok(or) };
+            let pair = value.clone().try_into::<[u8; 2]>().map_err(|e| wrong(&e.to_string()))?;
+            Ok((pair[0], pair[1]))
+        };
+        let layout = match text(&self.table, "layout").as_deref() {
+            None | Some("ports") => Layout::Ports,
+            Some("switches") => Layout::Switches(number(&self.table, "each").unwrap_or(4)),
+            Some("guest") => Layout::Guest,
+            Some(_) => return Err(wrong("layout: ports, switches or guest")),
+        };
+        let iommu = match text(&self.table, "iommu").as_deref() {
+            None | Some("off") => Iommu::Off,
+            Some("none") => Iommu::None,
+            Some("pt") => Iommu::PassThrough,
+            Some(_) => return Err(wrong("iommu: off, none or pt")),
+        };
+        let flag = |key: &str, or: bool| self.table.get(key).and_then(Value::as_bool).unwrap_or(or);
+        let cmdline = match text(&self.table, "cmdline").as_deref() {
+            None | Some("image") => IMAGE.to_owned(),
+            Some("plain") => PLAIN.to_owned(),
+            Some(words) => format!("{PLAIN} {words}"),
+        };
+        let said = scenario.machine_table();
+        let link = pair("link", (4, 16))?;
+        let device = said.get("pci_ids").and_then(Value::as_array).and_then(|ids| ids.first()?.as_integer());
+        let model = text(&said, "name").unwrap_or_default();
+        Ok(Plan {
+            gpus: self.gpus,
+            layout,
+            sockets: number(&self.table, "sockets").unwrap_or(1),
+            link,
+            at_best: pair("best", link)?,
+            iommu,
+            cmdline,
+            image: flag("image", true),
+            driver: scenario.version().to_owned(),
+            gpu: (device.and_then(|id| u16::try_from(id >> 16).ok()).unwrap_or_default(), model),
+            display: flag("display", true),
+            bar1_mib: number(&self.table, "bar1_mib").unwrap_or(32768) as u64,
+            rebar: flag("rebar", true),
+        })
+    }
+}

@@ -1,0 +1,133 @@
+//! The table of a run: a row for each class and machine, a column for each level and number of GPUs, and below it
+//! what was counted.
+
+use super::GPUS;
+use super::class::LEVELS;
+use super::result::{Mark, Said};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Different faults: a class, a variant and a place.
+    pub faults: usize,
+    /// Healthy machines.
+    pub healthy: usize,
+    /// Runs of the program.
+    pub runs: usize,
+    /// Faults that a level claims and that passed.
+    pub false_pass: usize,
+    /// Healthy machines that did not get their verdict.
+    pub false_fail: usize,
+    /// Faults found with another verdict, or by another test, than they must be.
+    pub otherwise: usize,
+    /// Faults that passed at a level that does not look for them.
+    pub unlooked: usize,
+}
+
+/// Counts a run.
+#[must_use]
+pub fn counts(said: &[Said]) -> Counts {
+    let count = |marks: &[Mark]| said.iter().filter(|s| marks.contains(&s.mark)).count();
+    let different = |healthy: bool| {
+        let of = said.iter().filter(|s| (s.case.chapter() == "healthy machines") == healthy);
+        let name = |s: &Said| s.case.full_name().replace(LEVELS[s.case.level], "");
+        of.map(name).collect::<BTreeSet<_>>().len()
+    };
+    Counts {
+        faults: different(false),
+        healthy: different(true),
+        runs: said.len(),
+        false_pass: count(&[Mark::FalsePass]),
+        false_fail: count(&[Mark::FalseFail]),
+        otherwise: count(&[Mark::Verdict, Mark::Blame, Mark::Broken]),
+        unlooked: count(&[Mark::Unlooked]),
+    }
+}
+
+impl Counts {
+    /// Whether all is as it must be.
+    #[must_use]
+    pub const fn right(&self) -> bool {
+        self.false_pass + self.false_fail + self.otherwise == 0
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} faults and {} healthy machines, {} runs", self.faults, self.healthy, self.runs)?;
+        writeln!(
+            f,
+            "false PASS {}   false FAIL {}   otherwise wrong {}",
+            self.false_pass, self.false_fail, self.otherwise
+        )?;
+        write!(f, "passed at a level that does not look for them: {}", self.unlooked)
+    }
+}
+
+/// The table, and each case that is not right.
+#[must_use]
+pub fn table(said: &[Said]) -> String {
+    let mut text = String::from(
+        "F FAIL  E ERROR  D DEGRADED  p PASS  . not looked for and passed  - not run  ! wrong  (small: found, though not claimed)\n",
+    );
+    let mut chapter = "";
+    for name in in_order(said.iter().map(|s| s.case.name())) {
+        let of: Vec<_> = said.iter().filter(|s| s.case.name() == name).collect();
+        let Some(first) = of.first() else { continue };
+        if first.case.chapter() != chapter {
+            chapter = first.case.chapter();
+            text.push_str(&heading(chapter, chapter == "healthy machines"));
+        }
+        let counts: &[usize] = if chapter == "healthy machines" { &[0] } else { &GPUS };
+        let columns = (0..LEVELS.len()).map(|level| {
+            let cell = |gpus: &usize| format!("{:>4}", cell(&of, level, *gpus));
+            counts.iter().map(cell).collect::<String>()
+        });
+        text.push_str(format!("{name:<34}{}\n", columns.collect::<Vec<_>>().join("  ")).as_str());
+    }
+    for wrong in said.iter().filter(|s| !s.mark.is_right()) {
+        let (name, word, verdict) = (wrong.case.full_name(), wrong.mark.word(), &wrong.verdict);
+        text.push_str(&format!("{word}: {name}: {verdict} {}\n", wrong.blamed.join(" ")));
+    }
+    text
+}
+
+fn heading(chapter: &str, healthy: bool) -> String {
+    if healthy {
+        return format!("\n{:<34}{:>4}  {:>4}  {:>4}\n", chapter, "q", "s", "f");
+    }
+    let levels: Vec<_> = LEVELS.iter().map(|level| format!("{level:>20}")).collect();
+    let counts: String = GPUS.iter().map(|n| format!("{n:>4}")).collect();
+    let counts = vec![counts; LEVELS.len()].join("  ");
+    format!("\n{chapter:<34}{}\n{:<34}{counts}\n", levels.join("  "), "")
+}
+
+/// All verdicts of a level and a number of GPUs (0: any), each letter once.
+fn cell(of: &[&Said], level: usize, gpus: usize) -> String {
+    let here = of.iter().filter(|s| s.case.level == level && (gpus == 0 || s.case.gpus == gpus));
+    let letters: BTreeSet<_> = here.map(|s| letter(s)).collect();
+    if letters.is_empty() { "-".to_owned() } else { letters.into_iter().collect() }
+}
+
+fn letter(said: &Said) -> String {
+    let letter = said.verdict.chars().next().unwrap_or('?');
+    match said.mark {
+        Mark::Unlooked => ".".to_owned(),
+        Mark::Surplus => letter.to_ascii_lowercase().to_string(),
+        Mark::Right if letter == 'P' => "p".to_owned(),
+        Mark::Right => letter.to_string(),
+        _ => format!("{letter}!"),
+    }
+}
+
+fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
