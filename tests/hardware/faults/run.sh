@@ -2,7 +2,8 @@
 # run.sh FIRSTLIGHT LIBRARIES [NCCL [FAULT..]]: on a machine with GPUs, puts faults between the validator and
 # the real driver, whose libraries lie in LIBRARIES, and the real NCCL (the file libnccl.so.2; `none` leaves
 # its faults out; looked for unless given), and checks that each gets its verdict and is named. With FAULTs only
-# those. Needs gcc, python3 and two GPUs that have peer access. Exit status: 0 all as expected, 1 not.
+# those. Needs gcc, python3 and two GPUs that have peer access. With FAULTS_ROOT=DIR the machine is the recorded one
+# in DIR, so that simulated libraries can stand for the real ones. Exit status: 0 all as expected, 1 not.
 set -euo pipefail
 firstlight=$(realpath "${1:?which firstlight?}") libraries=$(realpath "${2:?which folder holds the driver libraries?}")
 nccl=${3:-} wanted=("${@:4}")
@@ -12,6 +13,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/cuda" "$work/nccl"
 bad=0 done=0
+root=()
+[ -z "${FAULTS_ROOT:-}" ] || root=(--root "$FAULTS_ROOT")
 
 # FAULT: whether it is asked for.
 asked() {
@@ -27,7 +30,7 @@ expect() {
     done=$((done + 1))
     echo "$1" > "$work/cuda/fault"
     local said
-    said=$("$firstlight" --set "validate.library_path=[\"$work/cuda\"]" p2p --level quick 2> "$work/err" || true)
+    said=$("$firstlight" "${root[@]}" --set "validate.library_path=[\"$work/cuda\"]" p2p --level quick 2> "$work/err" || true)
     if grep -q "  $2 *p2p-integrity" <<< "$said" && grep -q "$3" <<< "$said" && grep -qE "$4" <<< "$said"; then
         echo "ok    $1: $(grep -A2 "p2p-integrity" <<< "$said" | head -2 | tr -s ' ' | tr '\n' ' ')"
     else
@@ -35,29 +38,41 @@ expect() {
     fi
 }
 
-# FAULT LEVEL ID OUTCOME CODE WORDS: the same of NCCL's tests; `nccl` runs before ID, as in the suite. ID,
-# OUTCOME, CODE and WORDS are extended regular expressions; of several IDs one must say it.
-expect_nccl() {
-    asked "$1" || return 0
+# LIBRARIES FAULT LEVEL IDS OUTCOME CODE WORDS: what a test must come to in `validate`, with the folders LIBRARIES
+# (TOML) before all others. OUTCOME, CODE and WORDS are extended regular expressions; of several IDs one must say it.
+judged() {
+    local libraries=$1 fault=$2 level=$3 ids=${4//|/,} outcome=$5 code=$6 words=$7
+    local said report=$work/report.json start=$SECONDS id
     done=$((done + 1))
-    echo "$1" > "$work/nccl/fault"
-    local ids said report=$work/report.json start=$SECONDS id
-    ids=$(tr '|' ',' <<< "$3")
     rm -f "$report"
     # Its own deadlines end it; this one is there so that a broken validator does not stop the run.
-    timeout --kill-after=10 400 "$firstlight" --set "validate.library_path=[\"$work/nccl\",\"$libraries\"]" \
-        validate --level "$2" --only "nccl,$ids" --json "$report" > "$work/out" 2> "$work/err" < /dev/null || true
+    timeout --kill-after=10 400 "$firstlight" "${root[@]}" --set "validate.library_path=$libraries" \
+        validate --level "$level" --only "$ids" --json "$report" > "$work/out" 2> "$work/err" < /dev/null || true
     for id in ${ids//,/ }; do
         said=$("$here/said.py" "$report" "$id")
-        if grep -qE "^($4): " <<< "$said" && grep -qE "$5" <<< "$said" && grep -qE "$6" <<< "$said"; then
-            echo "ok    $1: $id $(cut -c 1-200 <<< "$said") ($((SECONDS - start)) s)"
+        if grep -qE "^($outcome): " <<< "$said" && grep -qE "$code" <<< "$said" && grep -qE "$words" <<< "$said"; then
+            echo "ok    $fault: $id $(cut -c 1-200 <<< "$said") ($((SECONDS - start)) s)"
             return 0
         fi
     done
-    echo "WRONG $1: expected of $3: $4 $5 '$6' ($((SECONDS - start)) s)"
-    for id in nccl ${ids//,/ }; do echo "      $id $("$here/said.py" "$report" "$id" | cut -c 1-1000)"; done
+    echo "WRONG $fault: expected of ${4}: $outcome $code '$words' ($((SECONDS - start)) s)"
+    for id in ${ids//,/ }; do echo "      $id $("$here/said.py" "$report" "$id" | cut -c 1-1000)"; done
     tail -5 "$work/err"
     bad=1
+}
+
+# FAULT LEVEL IDS OUTCOME CODE WORDS: a fault between us and the driver.
+expect_cuda() {
+    asked "$1" || return 0
+    echo "$1" > "$work/cuda/fault"
+    judged "[\"$work/cuda\"]" "$@"
+}
+
+# FAULT LEVEL IDS OUTCOME CODE WORDS: a fault between us and NCCL; `nccl` runs before the others, as in the suite.
+expect_nccl() {
+    asked "$1" || return 0
+    echo "$1" > "$work/nccl/fault"
+    judged "[\"$work/nccl\",\"$libraries\"]" "$1" "$2" "nccl|${3#nccl|}" "${@:4}"
 }
 
 # DEFINES..: makes the library between the validator and NCCL.
@@ -75,6 +90,10 @@ find_nccl() {
 }
 
 grep -o '"cu[A-Z][A-Za-z0-9_]*"' "$here/../../../validator/src/gpu/cuda/api.rs" | tr -d '"' | sort -u | sed 's/.*/CALL(&)/' > "$work/calls.h"
+# What the simulated libraries ask of each other, where they stand for the real ones.
+if grep -q simgpu_now "$libraries/libcuda.so.1"; then
+    printf 'CALL(simgpu_%s)\n' now gpu join leave collective >> "$work/calls.h"
+fi
 gcc -O1 -shared -fPIC -o "$work/cuda/libcuda.so.1" -I"$work" -DREAL="\"$libraries/libcuda.so.1\"" "$here/shim.c" -ldl
 ln -s "$libraries/libnvidia-ml.so.1" "$work/cuda/libnvidia-ml.so.1"
 
@@ -88,6 +107,15 @@ expect hang FAIL P2P-HANG 'GPU . -> .'
 expect unknown-code ERROR CUDA-ERROR '12345'
 expect crash ERROR TEST-CRASHED 'GPU . -> .'
 expect block ERROR TEST-TIMEOUT 'GPU . -> .'
+# Faults that only much data meets: all of memory, any size and place, many transfers, memory of another process.
+expect_cuda hole standard p2p-reach fail 'P2P-' 'GPU 1'
+expect_cuda stray standard 'p2p-integrity|p2p-reach' fail 'P2P-STRAY|P2P-WRONG-DATA' 'GPU'
+expect_cuda rare standard 'p2p-integrity|p2p-reach' fail P2P-WRONG-DATA 'GPU 0'
+expect_cuda odd-size standard 'p2p-integrity|p2p-reach' fail P2P-WRONG-DATA ''
+expect_cuda between-sizes standard 'p2p-integrity|p2p-reach' fail P2P-WRONG-DATA ''
+expect_cuda unaligned standard 'p2p-integrity|p2p-reach' fail P2P-WRONG-DATA ''
+expect_cuda over-128m standard 'p2p-integrity|p2p-reach' fail P2P-WRONG-DATA ''
+expect_cuda foreign standard p2p-processes fail P2P-WRONG-DATA ''
 
 if [ "$nccl" != none ]; then
     nccl=${nccl:-$(find_nccl)}
@@ -101,6 +129,16 @@ if [ "$nccl" != none ]; then
     expect_nccl wrong-broadcast standard nccl-collective fail NCCL-WRONG-DATA 'broadcast'
     expect_nccl wrong-bfloat16 full nccl-types fail NCCL-WRONG-DATA 'bfloat16'
     expect_nccl wrong-joined full nccl-processes fail NCCL-WRONG-DATA 'rank 1'
+    # Only in calls that are timed, in place, odd, unaligned, large or one of many; or the call does nothing.
+    expect_nccl timed-wrong standard nccl-allreduce fail NCCL-WRONG-DATA 'rank 1'
+    expect_nccl timed-gather standard nccl-collective fail NCCL-WRONG-DATA 'all_gather'
+    expect_nccl timed-skipped standard nccl-allreduce 'fail|error' 'NCCL-' ''
+    expect_nccl in-place standard 'nccl|nccl-allreduce' fail NCCL-WRONG-DATA 'rank 1'
+    expect_nccl odd-count standard 'nccl|nccl-allreduce|nccl-types' fail NCCL-WRONG-DATA 'rank 1'
+    expect_nccl unaligned-call standard 'nccl|nccl-allreduce|nccl-types' fail NCCL-WRONG-DATA 'rank 1'
+    expect_nccl large-call standard 'nccl|nccl-allreduce' fail NCCL-WRONG-DATA 'rank 1'
+    expect_nccl rare-call standard 'nccl|nccl-allreduce|nccl-types' fail NCCL-WRONG-DATA 'rank 1'
+    expect_nccl scatter-max standard 'nccl-types|nccl-collective' fail NCCL-WRONG-DATA 'reduce_scatter'
     # Somebody never answers: in the start, in the start of one process of several, in a collective, in the end of it.
     expect_nccl hang-init standard nccl fail NCCL-HANG ''
     expect_nccl hang-join full nccl-processes fail NCCL-HANG ''
