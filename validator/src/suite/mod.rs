@@ -39,6 +39,7 @@ mod p2p_together;
 mod pair;
 mod patch;
 mod peer;
+mod peers;
 mod seat;
 mod speed;
 mod xid;
