@@ -278,4 +278,6 @@ impl Engine {
 }
 
 #[cfg(test)]
+mod pages_tests;
+#[cfg(test)]
 pub(crate) mod tests;
