@@ -289,4 +289,6 @@ impl Engine {
 }
 
 #[cfg(test)]
+mod pages_tests;
+#[cfg(test)]
 pub(crate) mod tests;
