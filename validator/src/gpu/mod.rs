@@ -13,4 +13,4 @@ pub use cuda::{
     Pingpong, Pinned, Round, Span, Stream, Tally, ValuesExpected, is_spoiled,
 };
 pub use nccl::{Call, Comm, Group, Nccl, UniqueId, log_at_once};
-pub use nvml::{Link, NvLink, Nvml, P2pTold, Process, Remote, State, Status};
+pub use nvml::{Link, NvLink, NvLinkStates, Nvml, P2pTold, Process, Remote, State, Status, joined};

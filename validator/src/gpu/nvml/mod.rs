@@ -5,7 +5,7 @@
 mod nvlink;
 mod told;
 
-pub use nvlink::{NvLink, Remote};
+pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
 pub use told::{Link, P2pTold, Process, State, Status};
 
 use crate::chain::chain;

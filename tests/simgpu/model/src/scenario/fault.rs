@@ -23,23 +23,30 @@ pub struct Fault {
     /// Only transfers of this many bytes and more.
     #[serde(default)]
     pub from_bytes: u64,
+    /// Only transfers of this many bytes and less.
+    #[serde(default = "any_size")]
+    pub to_bytes: u64,
     /// Only what lies this far up in the memory of the GPU that is written or read.
     #[serde(default)]
     pub beyond_mib: u64,
     /// Only each so-manieth transfer that would meet it, or with `nccl-wrong` each so-manieth collective.
     #[serde(default = "one")]
     pub every: u64,
+    /// So many one after the other, of those `every`.
+    #[serde(default = "one")]
+    pub burst: u64,
     /// `offset`: how many bytes further it lands; `partial`: how many bytes arrive at most.
     #[serde(default)]
     pub bytes: u64,
-    /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor.
+    /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor;
+    /// `late`, `clock`: that of the time; `nvlink-down`: of what the GPU's links carry, else by their number.
     pub rate: Option<f64>,
-    /// `victim`, `missing`, `narrow`, `nccl-wrong`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
+    /// `victim`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `nccl-wrong`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
     pub gpu: Option<usize>,
     /// `victim`: the data lands there instead of where it should.
     #[serde(default)]
     pub instead: bool,
-    /// `refuse`, `error`, `init`: the driver's code.
+    /// `refuse`, `error`, `init`: the driver's code; `nvlink-error`: NVML's.
     #[serde(default)]
     pub code: i32,
     /// `capability`: what CUDA says about the pair.
@@ -55,6 +62,13 @@ pub struct Fault {
     /// `collapse`: from how many transfers at a time on one GPU.
     #[serde(default = "three")]
     pub flows: usize,
+    /// `nvlink-down`: how many links.
+    #[serde(default)]
+    pub links: u32,
+}
+
+fn any_size() -> u64 {
+    u64::MAX
 }
 
 fn one() -> u64 {
@@ -117,6 +131,14 @@ pub enum Kind {
     NcclSlow,
     /// Without the host's memory and the network there is no way between ranks.
     NcclNoTransport,
+    /// What is small takes longer: copies (`ce`), loads and flags (`sm`).
+    Late,
+    /// A GPU's clock, by which events are timed, goes wrong: of GPU `gpu`, or of all.
+    Clock,
+    /// The last `links` NVLinks are down, of GPU `gpu`, or of all.
+    NvlinkDown,
+    /// NVML does not tell how NVLinks are, of GPU `gpu`, or of all.
+    NvlinkError,
 }
 
 /// From which GPU to which.
@@ -216,17 +238,19 @@ impl Fault {
         }
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
+        needs((1..=self.every).contains(&self.burst), "a burst of 1 to every")?;
         let counted = !self.kind.is_nccl() || self.kind == Kind::NcclWrong;
         needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong counts")?;
         match self.kind {
             Kind::Missing => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
-            Kind::Slow | Kind::Collapse | Kind::NcclSlow => {
+            Kind::Slow | Kind::Collapse | Kind::NcclSlow | Kind::Late | Kind::Clock => {
                 needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
             }
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
-            Kind::Refuse | Kind::Init | Kind::Error => needs(self.code != 0, "code"),
+            Kind::Refuse | Kind::Init | Kind::Error | Kind::NvlinkError => needs(self.code != 0, "code"),
+            Kind::NvlinkDown => needs(self.links > 0, "links above 0"),
             Kind::Capability => needs(self.cuda.is_some() || self.nvml.is_some(), "cuda or nvml"),
             _ => Ok(()),
         }
