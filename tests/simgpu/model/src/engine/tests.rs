@@ -319,6 +319,33 @@ fn a_parked_stream_waits_for_the_host() {
     bench.finish(0);
 }
 
+/// Simulated time passes as the host's does while streams wait for it, and those that wait for one flag go on
+/// together, whenever each began; a GPU whose clock goes wrong says something else.
+#[test]
+fn parked_streams_wait_as_long_as_the_host_lets_them() {
+    for (fault, rate) in [("", 1.0), ("[[fault]]\nkind = \"clock\"\ngpu = 1\nrate = 0.5\n", 0.5)] {
+        let mut bench = bench("epyc-8x4090", fault);
+        let flag = OUT + 4096;
+        let set = |bench: &Bench, ms: u64| bench.host.0.lock().unwrap().1 = Duration::from_millis(ms);
+        let mut events = Vec::new();
+        for gpu in 0..2 {
+            let all: Vec<_> = (0..2).map(|_| bench.engine.add_event(gpu)).collect();
+            bench.engine.record(all[0], bench.streams[gpu]).unwrap();
+            bench.launch(gpu, Kernel::Spin { flag, cycles: u64::MAX });
+            bench.engine.record(all[1], bench.streams[gpu]).unwrap();
+            assert_eq!(bench.engine.query(bench.streams[gpu]), Err(Status::NOT_READY));
+            events.push(all);
+            set(&bench, 3);
+        }
+        set(&bench, 8);
+        crate::host::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
+        bench.finish(0);
+        bench.finish(1);
+        let took: Vec<_> = events.iter().map(|e| bench.engine.elapsed(e[0], e[1]).unwrap()).collect();
+        assert_eq!(took, [8e6, 8e6 * rate]);
+    }
+}
+
 #[test]
 fn what_hangs_is_never_ready_and_the_others_go_on() {
     for (fault, gpu) in [("hang\"\npair = [0, 1]", 0), ("error\"\ncode = 719\npair = [0, 1]", 0)] {
