@@ -11,6 +11,7 @@ pub mod fault;
 pub mod handoff;
 pub mod helper;
 pub mod image;
+pub mod last_line;
 pub mod machine;
 pub mod modules;
 pub mod netlink;

@@ -5,7 +5,7 @@ use crate::child::{Children, Done, End, Spec, Stream};
 use crate::config::types::Action;
 use crate::console::Console;
 use crate::fault::Fault;
-use crate::sys::machine::since_boot;
+use crate::sys::machine::{hostname, since_boot};
 use crate::verdict::Judgement;
 use log::info;
 use std::fmt::Display;
@@ -105,7 +105,7 @@ impl Machine {
         if let Some(took) = self.initrd {
             info!("initrd    unpacked in {} s of the kernel's {kernel} s", seconds(took));
         }
-        judgement.announcement().iter().for_each(|line| info!("{line}"));
+        judgement.announcement(&hostname()).iter().for_each(|line| info!("{line}"));
     }
 
     /// Seconds since init started.

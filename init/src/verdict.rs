@@ -2,6 +2,7 @@
 //! a verdict in it that all say the same are believed; everything else is ERROR with a cause.
 
 use crate::child::End;
+use crate::last_line::last_line;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -80,6 +81,8 @@ pub struct Proof {
 struct Report {
     schema: String,
     verdict: Verdict,
+    scope: String,
+    covers: String,
     root: String,
     started: String,
     machine: MachineFacts,
@@ -88,6 +91,7 @@ struct Report {
 
 #[derive(Debug, Deserialize)]
 struct MachineFacts {
+    host: Option<String>,
     fingerprint: String,
     bound_to: Box<RawValue>,
 }
@@ -96,6 +100,14 @@ struct MachineFacts {
 struct Test {
     id: String,
     outcome: Outcome,
+    #[serde(default)]
+    findings: Vec<Finding>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Finding {
+    code: String,
+    severity: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -117,6 +129,16 @@ pub struct Judgement {
     pub cause: Option<String>,
     /// Ids of failed tests and stages.
     pub failed: Vec<String>,
+    /// Ids of tests that warned.
+    pub warned: Vec<String>,
+    /// Codes of what was found, the harmless aside.
+    pub codes: Vec<String>,
+    /// What the report speaks of, in one word.
+    pub scope: Option<String>,
+    /// The same in one sentence.
+    pub covers: Option<String>,
+    /// The machine's name, as the report has it.
+    pub host: Option<String>,
     /// The validator's exit status, when it had one.
     pub exit_status: Option<i32>,
     /// What the verdict is bound to.
@@ -143,6 +165,11 @@ impl Judgement {
             verdict: Verdict::Error,
             cause: Some(cause),
             failed: vec![failed.to_owned()],
+            warned: Vec::new(),
+            codes: Vec::new(),
+            scope: None,
+            covers: None,
+            host: None,
             exit_status: None,
             fingerprint: None,
             bound_to: None,
@@ -164,19 +191,15 @@ impl Judgement {
         self.lines.clear();
     }
 
-    /// The lines that tell it, the FIRSTLIGHT line last.
+    /// The lines that tell it, the FIRSTLIGHT line last; `here` is this machine's name.
     #[must_use]
-    pub fn announcement(&self) -> Vec<String> {
+    pub fn announcement(&self, here: &str) -> Vec<String> {
         if !self.lines.is_empty() {
             return self.lines.clone();
         }
-        let failed = if self.failed.is_empty() { "none".to_owned() } else { self.failed.join(",") };
         let verdict = self.verdict;
         let because = self.cause.as_ref().map_or_else(String::new, |cause| format!("   {cause}"));
-        vec![
-            format!("VERDICT  {verdict}{because}"),
-            format!("FIRSTLIGHT verdict={verdict} failed={failed} seconds={:.1}", self.seconds),
-        ]
+        vec![format!("VERDICT  {verdict}{because}"), last_line(self, here)]
     }
 }
 
@@ -208,8 +231,7 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
     let bytes = proof.report.as_ref().map_err(Clone::clone)?;
     let report: Report = serde_json::from_slice(bytes).map_err(|e| format!("report.json: {e}"))?;
     contradiction(&report, said)?;
-    let bad = |test: &&Test| matches!(test.outcome, Outcome::Fail | Outcome::Error);
-    let failed: Vec<_> = report.tests.iter().filter(bad).map(|test| test.id.clone()).collect();
+    let failed = ended(&report.tests, &[Outcome::Fail, Outcome::Error]);
     let cause = match said {
         Verdict::Error => Some(format!("the validator reached no verdict ({})", failed.join(", "))),
         _ => None,
@@ -218,6 +240,11 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
         verdict: said,
         cause,
         failed,
+        warned: ended(&report.tests, &[Outcome::Warn]),
+        codes: codes(&report.tests),
+        scope: Some(report.scope),
+        covers: Some(report.covers),
+        host: report.machine.host,
         exit_status: Some(status),
         fingerprint: Some(report.machine.fingerprint),
         bound_to: Some(report.machine.bound_to),
@@ -229,6 +256,20 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
     })
 }
 
+fn ended(tests: &[Test], outcomes: &[Outcome]) -> Vec<String> {
+    tests.iter().filter(|test| outcomes.contains(&test.outcome)).map(|test| test.id.clone()).collect()
+}
+
+fn codes(tests: &[Test]) -> Vec<String> {
+    let mut codes = Vec::new();
+    for finding in tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info") {
+        if !codes.contains(&finding.code) {
+            codes.push(finding.code.clone());
+        }
+    }
+    codes
+}
+
 /// What in the report speaks against the exit status.
 fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     let (schema, verdict) = (&report.schema, report.verdict);
@@ -238,7 +279,10 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     if verdict != said {
         return Err(format!("the validator's exit status says {said}, its report {verdict}"));
     }
-    let MachineFacts { fingerprint, bound_to } = &report.machine;
+    if said.is_good() && report.scope != SCOPE {
+        return Err(format!("the report says {said} of {:?}, expected of {SCOPE:?}", report.scope));
+    }
+    let MachineFacts { fingerprint, bound_to, .. } = &report.machine;
     if !bound_to.get().starts_with('{') {
         return Err(format!("report.json: bound_to {bound_to}, expected an object"));
     }
@@ -251,6 +295,9 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     }
     Err(format!("the report says {said} and its tests do not"))
 }
+
+/// A verdict of less says nothing about what the workload is to use.
+const SCOPE: &str = "machine";
 
 /// At least one test proved something and none did not.
 fn good_tests(tests: &[Test]) -> bool {

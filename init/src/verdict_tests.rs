@@ -8,7 +8,8 @@ use std::time::Duration;
 fn report(verdict: &str, outcomes: &[&str]) -> Value {
     let tests: Vec<_> =
         outcomes.iter().enumerate().map(|(n, o)| json!({ "id": format!("t{n}"), "outcome": o })).collect();
-    json!({ "schema": "firstlight.report/1", "verdict": verdict, "root": "/", "started": "2026-11-20T10:00:00Z",
+    json!({ "schema": "firstlight.report/1", "verdict": verdict, "scope": "machine",
+        "covers": "2 x NVIDIA H200", "root": "/", "started": "2026-11-20T10:00:00Z",
         "machine": { "fingerprint": "ab".repeat(32), "bound_to": { "kernel": "6.12" } }, "tests": tests })
 }
 
@@ -88,6 +89,31 @@ fn a_pass_that_is_bound_to_no_machine_is_an_error() {
 }
 
 #[test]
+fn a_good_verdict_of_less_than_the_machine_is_an_error_and_a_bad_one_stays() {
+    for scope in [json!("fabric"), json!("only:iommu"), json!("gpus:0,1"), json!(""), json!(null)] {
+        let mut value = report("PASS", &["pass"]);
+        value["scope"] = scope.clone();
+        let judged = judge(&proof(End::Exited(0), Ok(value)), &[]);
+        assert_eq!(judged.verdict, Verdict::Error, "{scope}");
+    }
+    let mut value = report("FAIL", &["fail"]);
+    value["scope"] = json!("fabric");
+    let judged = judge(&proof(End::Exited(1), Ok(value)), &[]);
+    assert_eq!((judged.verdict, judged.scope.as_deref()), (Verdict::Fail, Some("fabric")));
+}
+
+#[test]
+fn a_degraded_machine_is_announced_with_its_reason_and_its_name() {
+    let mut value = report("DEGRADED", &["pass", "warn"]);
+    value["machine"]["host"] = json!("node8");
+    value["tests"][1]["findings"] = json!([{ "code": "LINK-SLOW", "severity": "info" },
+        { "code": "LINK-NARROW", "severity": "warn" }, { "code": "LINK-NARROW", "severity": "warn" }]);
+    let judged = judge(&proof(End::Exited(3), Ok(value)), &[]);
+    let line = "FIRSTLIGHT verdict=DEGRADED failed=none warned=t1 codes=LINK-NARROW scope=machine host=node8 seconds=1.2";
+    assert_eq!(judged.announcement("node7")[1], line);
+}
+
+#[test]
 fn what_it_is_bound_to_must_be_an_object() {
     for bound_to in [json!(null), json!([]), json!("{}"), json!(7)] {
         let mut value = report("PASS", &["pass"]);
@@ -125,29 +151,41 @@ fn trouble_in_a_stage_makes_a_pass_an_error_and_is_named_first() {
 
 #[test]
 fn the_validators_own_lines_are_used_only_when_they_say_the_verdict() {
-    let own = ["VERDICT  PASS   15 passed", "FIRSTLIGHT verdict=PASS failed=none seconds=0.4"];
+    let own = [
+        "VERDICT  PASS   15 passed",
+        "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.4",
+    ];
     let with = |lines: &[&str], status, word| {
         let lines = lines.iter().map(|l| (*l).to_owned()).collect();
         let outcome = if status == 0 { "pass" } else { "fail" };
         judge(&Proof { lines, ..proof(End::Exited(status), Ok(report(word, &[outcome]))) }, &[])
-            .announcement()
+            .announcement("node7")
     };
     assert_eq!(with(&own, 0, "PASS"), own);
     assert_eq!(
         with(&own, 1, "FAIL"),
-        ["VERDICT  FAIL", "FIRSTLIGHT verdict=FAIL failed=t0 seconds=1.2"],
+        [
+            "VERDICT  FAIL",
+            "FIRSTLIGHT verdict=FAIL failed=t0 warned=none codes=none scope=machine host=node7 seconds=1.2"
+        ],
         "lines of another verdict are not shown"
     );
     assert_eq!(with(&own[..1], 0, "PASS").len(), 2);
-    assert_eq!(with(&[], 0, "PASS")[1], "FIRSTLIGHT verdict=PASS failed=none seconds=1.2");
+    let line =
+        "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1.2";
+    assert_eq!(with(&[], 0, "PASS")[1], line);
 }
 
 #[test]
 fn exactly_one_scraper_line_is_announced_in_every_case() {
-    let lines = vec!["FIRSTLIGHT verdict=PASS failed=none seconds=0.4".to_owned(); 3];
+    let lines = vec![
+            "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.4"
+                .to_owned();
+            3
+        ];
     for end in [End::Exited(0), End::Exited(2), End::Signalled(9)] {
         let judged = judge(&Proof { lines: lines.clone(), ..proof(end, Ok(report("PASS", &["pass"]))) }, &[]);
-        let count = judged.announcement().iter().filter(|l| l.starts_with("FIRSTLIGHT ")).count();
+        let count = judged.announcement("node7").iter().filter(|l| l.starts_with("FIRSTLIGHT ")).count();
         assert_eq!(count, 1, "{end:?}");
     }
 }

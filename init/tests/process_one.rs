@@ -27,7 +27,12 @@ mod tests {
         for file in ["report.json", "verdict.json", "env", "validated", "boot.log"] {
             assert!(console.lines().any(|line| line == file), "{file}: {console}");
         }
-        assert_eq!(scraper_lines(&console), ["FIRSTLIGHT verdict=PASS failed=none seconds=0.1"]);
+        assert_eq!(
+            scraper_lines(&console),
+            [
+                "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1"
+            ]
+        );
         let verdict = json(&m, "verdict.json");
         assert_eq!((&verdict["verdict"], &verdict["cause"]), (&json!("PASS"), &json!(null)));
         // In a namespace standard output is a place of its own.
@@ -103,7 +108,9 @@ mod tests {
 
     #[test]
     fn a_validator_that_prints_a_pass_and_leaves_no_report_is_an_error() {
-        let console = refused("echo 'FIRSTLIGHT verdict=PASS failed=none seconds=0.1'\nexit 0");
+        let console = refused(
+            "echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1'\nexit 0",
+        );
         assert!(console.contains("VERDICT  ERROR   /run/firstlight/report.json: No such file"), "{console}");
     }
 
@@ -140,10 +147,15 @@ mod tests {
     #[test]
     fn a_machine_that_fails_gets_on_fail_and_the_validators_own_lines() {
         let validator = "report FAIL fail\necho 'VERDICT  FAIL   1 failed'\n\
-                         echo 'FIRSTLIGHT verdict=FAIL failed=iommu seconds=0.1'\nexit 1";
+                         echo 'FIRSTLIGHT verdict=FAIL failed=iommu warned=none codes=none scope=machine host=node7 seconds=0.1'\nexit 1";
         let (down, m, console) = Machine::new(validator, CONFIG).workload("echo WORKLOAD RUNS").boot().down();
         assert_eq!(down, Down::PoweredOff, "{console}");
-        assert_eq!(scraper_lines(&console), ["FIRSTLIGHT verdict=FAIL failed=iommu seconds=0.1"]);
+        assert_eq!(
+            scraper_lines(&console),
+            [
+                "FIRSTLIGHT verdict=FAIL failed=iommu warned=none codes=none scope=machine host=node7 seconds=0.1"
+            ]
+        );
         assert_eq!(json(&m, "verdict.json")["failed"], json!(["iommu"]));
         assert!(!is_validated(&m) && !console.contains("WORKLOAD RUNS"), "{console}");
     }

@@ -30,13 +30,22 @@ impl End {
     }
 }
 
-/// The boot's last word for serial scrapers: `FIRSTLIGHT verdict=.. failed=.. seconds=..`.
+/// The boot's last word for serial scrapers: `FIRSTLIGHT verdict=.. failed=.. warned=.. codes=.. scope=.. host=..
+/// seconds=..`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// `PASS`, `DEGRADED`, `FAIL` or `ERROR`.
     pub verdict: String,
     /// The tests that failed or could not be run; empty for `none`.
     pub failed: Vec<String>,
+    /// The tests that warned; empty for `none`.
+    pub warned: Vec<String>,
+    /// The codes of what was found; empty for `none`.
+    pub codes: Vec<String>,
+    /// What the verdict speaks of.
+    pub scope: String,
+    /// The machine's name.
+    pub host: String,
     /// How long the validation took.
     pub seconds: f64,
 }
@@ -45,9 +54,16 @@ impl Verdict {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("FIRSTLIGHT ")?.split_whitespace();
         let mut value = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=').map(str::to_owned);
-        let (verdict, failed, seconds) = (value("verdict")?, value("failed")?, value("seconds")?);
-        let failed = failed.split(',').filter(|id| *id != "none").map(str::to_owned).collect();
-        Some(Self { verdict, failed, seconds: seconds.parse().ok()? })
+        let list = |text: String| text.split(',').filter(|id| *id != "none").map(str::to_owned).collect();
+        Some(Self {
+            verdict: value("verdict")?,
+            failed: list(value("failed")?),
+            warned: list(value("warned")?),
+            codes: list(value("codes")?),
+            scope: value("scope")?,
+            host: value("host")?,
+            seconds: value("seconds")?.parse().ok()?,
+        })
     }
 }
 
@@ -202,20 +218,21 @@ mod tests {
 
     #[test]
     fn the_verdict_line_is_read_also_from_the_kernel_log() {
-        let verdict = booted("x\n[    3.1] FIRSTLIGHT verdict=FAIL failed=acs,iommu seconds=0.4\n").verdict();
+        let verdict = booted("x\n[    3.1] FIRSTLIGHT verdict=FAIL failed=acs,iommu warned=none codes=ACS-REDIRECT scope=machine host=node7 seconds=0.4\n").verdict();
         assert_eq!(verdict.failed, ["acs", "iommu"]);
         assert_eq!((verdict.verdict.as_str(), verdict.seconds), ("FAIL", 0.4));
     }
 
     #[test]
     fn none_is_no_failed_test() {
-        assert!(booted("FIRSTLIGHT verdict=PASS failed=none seconds=1\n").verdict().failed.is_empty());
+        assert!(booted("FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1\n").verdict().failed.is_empty());
     }
 
     #[test]
     #[should_panic(expected = "2 verdict lines")]
     fn two_verdicts_are_one_too_many() {
-        let line = "FIRSTLIGHT verdict=PASS failed=none seconds=1\n";
+        let line =
+            "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1\n";
         let _ = booted(&line.repeat(2)).verdict();
     }
 }

@@ -60,7 +60,7 @@ fn a_validator_that_hangs_past_its_deadline() {
 #[test]
 fn a_validator_that_says_pass_and_writes_no_report() {
     let lie = "echo 'VERDICT  PASS   all is well'
-echo 'FIRSTLIGHT verdict=PASS failed=none seconds=0.1'
+echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1'
 exit 0";
     let booted = with("poweroff", lie).run().unwrap();
     is_an_error(&booted, "report");
@@ -70,10 +70,21 @@ exit 0";
 
 #[test]
 fn a_report_that_disagrees_with_the_exit_status() {
-    let lie = "/t/firstlight \"$@\" --only iommu\nexit 0";
+    let lie = "/t/firstlight \"$@\" --skip iommu\nexit 0";
     let booted = with("workload", lie).run().unwrap();
     is_an_error(&booted, "report");
     // The real report came out as an error, for mandatory tests were left out.
     assert_eq!(booted.report().0["verdict"], "ERROR");
     assert!(booted.find("firstlight/validated").is_none());
+}
+
+/// Status, report and last line agree on a PASS, which is of less than the machine.
+#[test]
+fn a_pass_of_something_less_than_the_machine() {
+    for words in ["--scope fabric", "--only iommu"] {
+        let booted = with("poweroff", &format!("exec /t/firstlight \"$@\" {words}")).run().unwrap();
+        is_an_error(&booted, "expected of \"machine\"");
+        booted.never_says("the workload ran");
+        booted.ended(&End::PowerOff);
+    }
 }

@@ -1,8 +1,10 @@
 // All kernels as one module: what compile.py compiles.
 
 #include "atomics.cu"
+#include "batch.cu"
 #include "copy.cu"
 #include "nccl.cu"
 #include "pattern.cu"
 #include "pingpong.cu"
+#include "tag.cu"
 #include "time.cu"

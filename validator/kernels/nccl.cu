@@ -63,7 +63,7 @@ static __device__ __forceinline__ u32 first_bits(const u32 *words) {
 }
 
 template <u32 BYTES>
-static __device__ __forceinline__ void fill(void *dst, u64 count, const Values &values, u64 first) {
+static __device__ __forceinline__ void fill_run(void *dst, u64 count, const Values &values, u64 first) {
     const Run<BYTES> run(dst, count);
     const u64 all = thread_count();
     uint4 *groups = (uint4 *)((u64)dst - run.lead * BYTES);
@@ -81,14 +81,28 @@ static __device__ __forceinline__ void fill(void *dst, u64 count, const Values &
     }
 }
 
-// dst[k] = the value of `rank` with number first + k, as `type`.
+// The runs of several calls: call `c` has its own `stride` elements behind that of the call before, and its
+// numbers begin `step` later.
+struct Calls {
+    u64 count, stride, step;
+};
+
+template <u32 BYTES>
+static __device__ __forceinline__ void fill(void *dst, u64 count, const Values &values, u64 first, const Calls &calls) {
+    for (u64 c = 0; c < calls.count; c++)
+        fill_run<BYTES>((char *)dst + c * calls.stride * BYTES, count, values, first + c * calls.step);
+}
+
+// dst[c * stride + k] = the value of `rank` with number first + c * step + k, as `type`, for each k below
+// `count` of each of so many calls.
 extern "C" __global__ void fl_nccl_fill(void *dst, u64 count, u32 type, u32 rank, u64 seed, u64 first, u32 range, u32 scale,
-                                        u32 powers) {
+                                        u32 powers, u64 calls, u64 stride, u64 step) {
     const Values values = values_of(seed, rank, 1, type, COPY, range, scale, powers);
+    const Calls all = {calls, stride, step};
     switch (type) {
-        case HALF: case BFLOAT16: fill<2>(dst, count, values, first); break;
-        case INT32: case FLOAT: fill<4>(dst, count, values, first); break;
-        case DOUBLE: fill<8>(dst, count, values, first); break;
+        case HALF: case BFLOAT16: fill<2>(dst, count, values, first, all); break;
+        case INT32: case FLOAT: fill<4>(dst, count, values, first, all); break;
+        case DOUBLE: fill<8>(dst, count, values, first, all); break;
     }
 }
 
@@ -113,11 +127,11 @@ static __device__ __forceinline__ void judge_group(Tally &tally, const Run<BYTES
     }
 }
 
+// Of `all` threads this is number `me`.
 template <u32 BYTES>
-static __device__ __forceinline__ void check(Tally &tally, const void *src, u64 count, const Values &values, u64 first,
-                                             u64 base) {
+static __device__ __forceinline__ void check_run(Tally &tally, const void *src, u64 count, const Values &values, u64 first,
+                                                 u64 base, u64 me, u64 all) {
     const Run<BYTES> run(src, count);
-    const u64 me = thread_number(), all = thread_count();
     const uint4 *groups = (const uint4 *)((u64)src - run.lead * BYTES);
     u32 next[GROUP_WORDS] = {};
     // The next group is on its way while this one is judged.
@@ -139,19 +153,41 @@ static __device__ __forceinline__ void check(Tally &tally, const void *src, u64 
     }
 }
 
-// Counts the elements of src whose bits are not the expected ones: src[k] must be the value with number
-// first + k, of `rank` where `op` is COPY, else of all ranks as `op` reduces them. `out` is as fl_check's:
-// out[0] wrong ones, out[1] of them all zero, out[3] and out[4] the first and last by base + k, out[5] all
-// that were looked at; it is added to, so that several launches count together. Volatile loads as there.
+// Runs of fewer elements than this for each thread of a block are a block's own.
+#define SHORT 64
+
+// Each call has `parts` runs, one behind the other, each of the next rank. Short runs are shared out among the
+// blocks; a long one is all blocks' before they come to the next.
+template <u32 BYTES>
+static __device__ __forceinline__ void check(Tally &tally, const void *src, u64 count, const Values &values, u64 first,
+                                             u64 parts, const Calls &calls) {
+    const bool own = count < (u64)blockDim.x * SHORT;
+    const u64 me = own ? threadIdx.x : thread_number(), all = own ? blockDim.x : thread_count();
+    for (u64 r = own ? blockIdx.x : 0; r < calls.count * parts; r += own ? gridDim.x : 1) {
+        const u64 call = r / parts, part = r % parts;
+        Values mine = values;
+        mine.seed += part * RANK_STEP;
+        check_run<BYTES>(tally, (const char *)src + (call * calls.stride + part * count) * BYTES, count, mine,
+                         first + call * calls.step, r * count, me, all);
+    }
+}
+
+// Counts the elements of src whose bits are not the expected ones. There are `parts` runs of `count` elements for
+// each of so many calls: element k of part p of call c is src[c * stride + p * count + k], and must be the value
+// with number first + c * step + k, of rank `rank` + p where `op` is COPY, else of all ranks as `op` reduces them.
+// `out` is as fl_check's: out[0] wrong ones, out[1] of them all zero, out[3] and out[4] the first and last by their
+// number in all runs, (c * parts + p) * count + k, out[5] all that were looked at; it is added to, so that several
+// launches count together. Volatile loads as there.
 extern "C" __global__ void fl_nccl_check(const void *src, u64 count, u32 type, u32 op, u32 rank, u32 ranks, u64 seed, u64 first,
-                                         u32 range, u32 scale, u32 powers, u64 base, u64 *out) {
+                                         u32 range, u32 scale, u32 powers, u64 parts, u64 calls, u64 stride, u64 step, u64 *out) {
     const bool copy = op == COPY;
     const Values values = values_of(seed, copy ? rank : 0, copy ? 1 : ranks, type, op, range, scale, powers);
+    const Calls all = {calls, stride, step};
     Tally tally = nothing();
     switch (type) {
-        case HALF: case BFLOAT16: check<2>(tally, src, count, values, first, base); break;
-        case INT32: case FLOAT: check<4>(tally, src, count, values, first, base); break;
-        case DOUBLE: check<8>(tally, src, count, values, first, base); break;
+        case HALF: case BFLOAT16: check<2>(tally, src, count, values, first, parts, all); break;
+        case INT32: case FLOAT: check<4>(tally, src, count, values, first, parts, all); break;
+        case DOUBLE: check<8>(tally, src, count, values, first, parts, all); break;
     }
     add_up(tally, out);
 }

@@ -98,13 +98,21 @@ pub enum Command {
     Time(Time),
     /// Runs tests for `validate`, which speaks to it through pipes
     #[command(hide = true)]
-    Worker,
+    Worker(Lineage),
     /// The other process of a worker's test between processes
     #[command(hide = true)]
-    Partner,
+    Partner(Lineage),
     /// One of the processes of a worker's test with NCCL
     #[command(hide = true)]
-    Rank,
+    Rank(Lineage),
+}
+
+/// For commands that this program starts itself.
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+pub struct Lineage {
+    /// A process with which this one ends; the last is its parent
+    #[arg(long, value_name = "PID")]
+    pub beneath: Vec<i32>,
 }
 
 /// `validate`
@@ -113,10 +121,13 @@ pub struct Validate {
     /// How thorough to be
     #[arg(long)]
     pub level: Option<Level>,
-    /// Only these tests, whatever their level; without a mandatory one the verdict is ERROR
+    /// What the verdict is to speak of: the machine with its GPUs, or what needs no GPU to run
+    #[arg(long, default_value = "machine", conflicts_with = "only")]
+    pub scope: ScopeChoice,
+    /// Only these tests, whatever their level; the verdict speaks of them alone
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub only: Vec<String>,
-    /// All but these tests
+    /// All but these tests; without a mandatory one the verdict is ERROR
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub skip: Vec<String>,
     /// The report as JSON, to a file or `-`
@@ -125,6 +136,15 @@ pub struct Validate {
     /// The report as text, to a file or `-`, which it is unless the JSON goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
+}
+
+/// `--scope`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScopeChoice {
+    /// The machine with what its GPUs do.
+    Machine,
+    /// Kernel, PCIe and driver.
+    Fabric,
 }
 
 fn ids() -> PossibleValuesParser {

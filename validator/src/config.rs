@@ -2,12 +2,15 @@
 //! (`--config` files in order, then `--set` words), strict. The names of init's sections are
 //! known and their content is init's business.
 
+mod group;
 mod layer;
 mod value;
 
+pub use group::{GpuName, numbered};
 pub use layer::{ConfigError, Source};
 
 use crate::pcie::acs::AcsPolicy;
+use crate::scope::Scope;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -58,8 +61,8 @@ impl fmt::Display for Level {
 /// Section `fabric`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
-    /// `fabric.iommu`
-    pub iommu: IommuPolicy,
+    /// `fabric.iommu`; `None`: off on firstlight's own kernel, and elsewhere no translation for GPUs.
+    pub iommu: Option<IommuPolicy>,
     /// `fabric.acs`
     pub acs: AcsPolicy,
     /// `fabric.rebar`
@@ -81,6 +84,8 @@ pub struct Validate {
     pub root: PathBuf,
     /// `validate.library_path`: folders before the loader's own for the driver's libraries.
     pub library_path: Vec<String>,
+    /// What the verdict is to speak of: the command line's to say, and no key.
+    pub scope: Scope,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
     pub nvls: bool,
 }
@@ -96,6 +101,8 @@ pub struct Expect {
     pub driver: Option<String>,
     /// `expect.min_p2p_gb_s`: floor for every pair, GB/s.
     pub min_p2p_gb_s: Option<f64>,
+    /// `expect.peers`: the groups within which GPUs have peer access; `None`: one group of all.
+    pub peers: Option<Vec<Vec<GpuName>>>,
     /// `expect.golden`: whether the machine must run the files of its image, all of them and no others.
     pub golden: bool,
 }
@@ -114,7 +121,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            fabric: Fabric { iommu: IommuPolicy::Off, acs: AcsPolicy::Path, rebar: RebarChoice::Fix },
+            fabric: Fabric { iommu: None, acs: AcsPolicy::Path, rebar: RebarChoice::Fix },
             validate: Validate {
                 level: Level::Standard,
                 timeout_s: 900,
@@ -122,6 +129,7 @@ impl Default for Config {
                 skip: Vec::new(),
                 root: PathBuf::from("/"),
                 library_path: Vec::new(),
+                scope: Scope::Machine,
                 nvls: false,
             },
             expect: Expect::default(),
@@ -145,6 +153,7 @@ pub const KEYS: &[&str] = &[
     "expect.gpu_name",
     "expect.driver",
     "expect.min_p2p_gb_s",
+    "expect.peers",
     "expect.golden",
 ];
 
@@ -156,7 +165,7 @@ impl Config {
     /// the key allows.
     fn set(&mut self, key: &str, raw: Raw<'_>) -> Option<Result<(), String>> {
         Some(match key {
-            "fabric.iommu" => read(raw, &mut self.fabric.iommu),
+            "fabric.iommu" => read(raw, self.fabric.iommu.insert(IommuPolicy::Off)),
             "fabric.acs" => read(raw, &mut self.fabric.acs),
             "fabric.rebar" => read(raw, &mut self.fabric.rebar),
             "validate.level" => read(raw, &mut self.validate.level),
@@ -170,6 +179,7 @@ impl Config {
             "expect.gpu_name" => value::text(raw, self.expect.gpu_name.insert(String::new())),
             "expect.driver" => value::text(raw, self.expect.driver.insert(String::new())),
             "expect.min_p2p_gb_s" => value::positive(raw, self.expect.min_p2p_gb_s.insert(0.0)),
+            "expect.peers" => value::groups(raw, self.expect.peers.insert(Vec::new())),
             "expect.golden" => value::flag(raw, &mut self.expect.golden),
             _ => return None,
         })

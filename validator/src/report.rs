@@ -14,8 +14,9 @@ use crate::config::Level;
 use crate::finding::Finding;
 use crate::host::identity::Appliance;
 use crate::host::nvidia::gpus::Information;
-use crate::outcome::{Outcome, Verdict};
+use crate::outcome::{Judgement, Outcome, Verdict};
 use crate::pcie::model::{Bdf, Device, Fabric, Link};
+use crate::scope::Scope;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -31,6 +32,10 @@ pub struct Report {
     pub schema: String,
     /// What all tests come to.
     pub verdict: Verdict,
+    /// What the verdict speaks of: `machine`, `fabric`, or `only:` and the ids of tests.
+    pub scope: Scope,
+    /// The same in one sentence, with the GPUs' names.
+    pub covers: String,
     /// The level that was asked for.
     pub level: Level,
     /// The root that was read; `/` for the machine itself.
@@ -65,6 +70,8 @@ pub struct Report {
 pub struct MachineEntry {
     /// The firmware's names for it, without serial numbers.
     pub dmi: BTreeMap<String, Option<String>>,
+    /// Its name in the network.
+    pub host: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -165,7 +172,7 @@ impl MachineEntry {
     pub fn unread() -> Self {
         let bound_to = BoundTo::default();
         let fingerprint = fingerprint(&bound_to);
-        Self { dmi: BTreeMap::new(), kernel: None, cmdline: None, fingerprint, bound_to }
+        Self { dmi: BTreeMap::new(), host: None, kernel: None, cmdline: None, fingerprint, bound_to }
     }
 }
 
@@ -191,12 +198,60 @@ impl Gpu {
     }
 }
 
+impl TestEntry {
+    /// An entry that is no test's: something about the run itself.
+    #[must_use]
+    pub fn of_the_run(id: &str, title: &str, proves: &str, level: Level, finding: Finding) -> Self {
+        let said = Judgement::by(finding);
+        Self {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            proves: proves.to_owned(),
+            level,
+            outcome: said.outcome(),
+            seconds: 0.0,
+            summary: said.summary,
+            findings: said.findings,
+            matrices: Vec::new(),
+            tables: Vec::new(),
+            log_tail: Vec::new(),
+        }
+    }
+}
+
 impl Report {
     /// The ids of the tests that failed or could not be told, in order.
     #[must_use]
     pub fn failed(&self) -> Vec<&str> {
-        let bad = self.tests.iter().filter(|t| matches!(t.outcome, Outcome::Fail | Outcome::Error));
-        bad.map(|t| t.id.as_str()).collect()
+        self.ended(&[Outcome::Fail, Outcome::Error])
+    }
+
+    /// The ids of the tests that warned, in order.
+    #[must_use]
+    pub fn warned(&self) -> Vec<&str> {
+        self.ended(&[Outcome::Warn])
+    }
+
+    fn ended(&self, outcomes: &[Outcome]) -> Vec<&str> {
+        self.tests.iter().filter(|t| outcomes.contains(&t.outcome)).map(|t| t.id.as_str()).collect()
+    }
+
+    /// `8 x NVIDIA H200`, or each model with its number, so that none is hidden by the others.
+    #[must_use]
+    pub fn gpu_names(&self) -> String {
+        if self.fabric.is_none() && self.gpus.is_empty() {
+            return "GPUs unknown".to_owned();
+        }
+        let mut models: Vec<(&str, usize)> = Vec::new();
+        for gpu in &self.gpus {
+            let name = gpu.name.as_deref().unwrap_or("NVIDIA GPU");
+            match models.iter_mut().find(|(model, _)| *model == name) {
+                Some((_, count)) => *count += 1,
+                None => models.push((name, 1)),
+            }
+        }
+        let told: Vec<_> = models.iter().map(|(name, count)| format!("{count} x {name}")).collect();
+        if told.is_empty() { "no GPU".to_owned() } else { told.join(", ") }
     }
 
     /// True when this report is about a recorded machine.

@@ -1,11 +1,14 @@
 //! The one door to the machine's files. Every read of /sys, /proc and /dev goes through a `Root`,
 //! so that a recorded machine can be examined anywhere and a report can say what it was made from.
+//! Nothing here leaves the root, and nothing waits: a file is a regular file, or an error.
 
-use rustix::fs::OFlags;
+mod jail;
+
+use rustix::fs::{FileType, OFlags, Stat};
 use std::ffi::OsString;
-use std::fs::{self, File, FileType, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// How much of a file is handed on at once, bytes.
@@ -31,22 +34,36 @@ impl Root {
     /// True when this is the running machine itself.
     #[must_use]
     pub fn is_live(&self) -> bool {
-        self.0 == Path::new("/")
+        jail::is_live(&self.0)
     }
 
-    /// Where `rel` (e.g. `sys/bus/pci/devices`) lies.
+    /// How `rel` (e.g. `sys/bus/pci/devices`) is written with the root before it, for messages. Links
+    /// in it may lead out of the root: to open it is the work of the other functions.
     #[must_use]
     pub fn join(&self, rel: impl AsRef<Path>) -> PathBuf {
         let rel = rel.as_ref();
         self.0.join(rel.strip_prefix("/").unwrap_or(rel))
     }
 
-    /// The whole file as bytes.
+    /// Where `rel` leads, with every link followed inside of the root; what is not there yet is named all
+    /// the same. The path begins with the root.
     ///
     /// # Errors
-    /// Whatever the read came back with; a missing file is `NotFound`.
+    /// When links lead in a circle.
+    pub fn place(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
+        Ok(self.0.join(jail::resolved(&self.0, rel.as_ref())?))
+    }
+
+    /// The whole file as bytes. Regular files only: a pipe or a device in its place is an error, and is
+    /// not waited for.
+    ///
+    /// # Errors
+    /// Whatever the read came back with; a missing file is `NotFound`, what is no regular file is
+    /// `InvalidInput`.
     pub fn read(&self, rel: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-        fs::read(self.join(rel))
+        let mut bytes = Vec::new();
+        self.open(rel.as_ref(), OFlags::RDONLY)?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// The whole file as text, without the white space around it.
@@ -54,38 +71,13 @@ impl Root {
     /// # Errors
     /// As [`Root::read`]; `InvalidData` when it is not UTF-8.
     pub fn text(&self, rel: impl AsRef<Path>) -> io::Result<String> {
-        Ok(fs::read_to_string(self.join(rel))?.trim().to_owned())
-    }
-
-    /// As [`Root::read`], for who has no deadline: a pipe in the place of a file is an error and never
-    /// waited for.
-    ///
-    /// # Errors
-    /// As [`Root::read`]; `InvalidInput` when it is no regular file.
-    pub fn regular(&self, rel: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.open_regular(rel)?.read_to_end(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// As [`Root::text`], of a regular file.
-    ///
-    /// # Errors
-    /// As [`Root::regular`] and [`Root::text`].
-    pub fn regular_text(&self, rel: impl AsRef<Path>) -> io::Result<String> {
         let mut text = String::new();
-        self.open_regular(rel)?.read_to_string(&mut text)?;
+        self.open(rel.as_ref(), OFlags::RDONLY)?.read_to_string(&mut text)?;
         Ok(text.trim().to_owned())
     }
 
-    fn open_regular(&self, rel: impl AsRef<Path>) -> io::Result<File> {
-        let file = self.open_nonblocking(rel)?;
-        let kind = file.metadata()?.file_type();
-        // Reading a folder has an error of its own.
-        if kind.is_file() || kind.is_dir() {
-            return Ok(file);
-        }
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+    fn open(&self, rel: &Path, flags: OFlags) -> io::Result<File> {
+        regular(jail::open(&self.0, rel, flags | OFlags::NONBLOCK)?.into())
     }
 
     /// The names in a folder, sorted. Hidden names are left out: sysfs has none, and a recorded
@@ -94,8 +86,7 @@ impl Root {
     /// # Errors
     /// Whatever the read came back with; a missing folder is `NotFound`, never an empty list.
     pub fn names(&self, rel: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
-        let mut names =
-            fs::read_dir(self.join(rel))?.map(|e| Ok(e?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        let mut names: Vec<_> = self.entries(rel)?.into_iter().map(|(name, _)| name).collect();
         names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
         names.sort();
         Ok(names)
@@ -106,7 +97,7 @@ impl Root {
     /// # Errors
     /// As the kernel says; `InvalidInput` when it is not a link.
     pub fn link(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
-        fs::read_link(self.join(rel))
+        jail::link(&self.0, rel.as_ref())
     }
 
     /// True when there is something at this place, links followed.
@@ -114,7 +105,11 @@ impl Root {
     /// # Errors
     /// When that cannot be told.
     pub fn exists(&self, rel: impl AsRef<Path>) -> io::Result<bool> {
-        self.join(rel).try_exists()
+        match jail::open(&self.0, rel.as_ref(), OFlags::PATH) {
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Major and minor number of a character device. A recorded machine kept in git cannot hold
@@ -123,24 +118,24 @@ impl Root {
     /// # Errors
     /// Whatever the kernel says; `InvalidData` when it is something else than a character device.
     pub fn character_device(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
-        let path = self.join(rel);
-        let meta = fs::metadata(&path)?;
-        if meta.file_type().is_char_device() {
-            let number = meta.rdev();
-            return Ok((rustix::fs::major(number), rustix::fs::minor(number)));
+        let stat = rustix::fs::fstat(jail::open(&self.0, rel.as_ref(), OFlags::PATH)?)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
+            return Ok((rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)));
         }
-        let recorded = if self.is_live() { None } else { recorded_device(&fs::read_to_string(path)?) };
+        let recorded = if self.is_live() { None } else { recorded_device(&self.text(rel)?) };
         recorded.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no character device"))
     }
 
-    /// Opens a file for reads that never wait: /dev/kmsg ends where the log ends at this moment,
-    /// and a pipe in a recorded machine cannot block.
+    /// Opens a log for reads that never wait: /dev/kmsg ends where the log ends at this moment, and a
+    /// recorded machine has a regular file in its place.
     ///
     /// # Errors
-    /// Whatever the open came back with.
-    pub fn open_nonblocking(&self, rel: impl AsRef<Path>) -> io::Result<File> {
-        let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
-        OpenOptions::new().read(true).custom_flags(flags).open(self.join(rel))
+    /// Whatever the open came back with; `InvalidInput` when it is neither device nor regular file.
+    pub fn open_log(&self, rel: impl AsRef<Path>) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let file: File = jail::open(&self.0, rel.as_ref(), flags)?.into();
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+        if kind == FileType::CharacterDevice { Ok(file) } else { regular(file) }
     }
 
     /// Every name in a folder with what it names, links not followed; the hidden ones too. In no order.
@@ -148,7 +143,15 @@ impl Root {
     /// # Errors
     /// As [`Root::names`].
     pub fn entries(&self, rel: impl AsRef<Path>) -> io::Result<Vec<(OsString, FileType)>> {
-        fs::read_dir(self.join(rel))?.map(|e| e.and_then(|e| Ok((e.file_name(), e.file_type()?)))).collect()
+        jail::entries(&self.0, rel.as_ref())
+    }
+
+    /// What the kernel says of a place, links not followed.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn stat(&self, rel: impl AsRef<Path>) -> io::Result<Stat> {
+        jail::stat(&self.0, rel.as_ref())
     }
 
     /// Major and minor number of the file system that a place lies in, links not followed.
@@ -156,8 +159,16 @@ impl Root {
     /// # Errors
     /// As the kernel says.
     pub fn file_system(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
-        let number = fs::symlink_metadata(self.join(rel))?.dev();
+        let number = self.stat(rel)?.st_dev;
         Ok((rustix::fs::major(number), rustix::fs::minor(number)))
+    }
+
+    /// Removes the name of a file.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn remove(&self, rel: impl AsRef<Path>) -> io::Result<()> {
+        jail::remove(&self.0, rel.as_ref())
     }
 
     /// Hands a file on piece by piece, so that its size costs no memory. A link in its place is an error.
@@ -165,9 +176,7 @@ impl Root {
     /// # Errors
     /// Whatever the open and the reads came back with.
     pub fn stream(&self, rel: impl AsRef<Path>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
-        let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-        let mut file = OpenOptions::new().read(true).custom_flags(flags).open(self.join(rel))?;
+        let mut file = self.open(rel.as_ref(), OFlags::RDONLY | OFlags::NOFOLLOW)?;
         let mut piece = vec![0; PIECE];
         loop {
             match file.read(&mut piece) {
@@ -179,16 +188,37 @@ impl Root {
         }
     }
 
-    /// Writes `bytes` at `offset` of an existing file in one system call: to a `config` file in
+    /// Writes `bytes` at `offset` of an existing regular file in one system call: to a `config` file in
     /// sysfs this is one configuration write of that width.
     ///
     /// # Errors
     /// As the kernel says; a short write is `WriteZero`.
     pub fn write_at(&self, rel: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(self.join(rel))?;
+        let file = self.open(rel.as_ref(), OFlags::WRONLY)?;
         let n = file.write_at(bytes, offset)?;
         if n == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
+}
+
+/// The file, where it is a regular one. Reading a folder has an error of its own.
+fn regular(file: File) -> io::Result<File> {
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+}
+
+/// A regular file of a person's, wherever it lies, as bytes: nothing else is waited for.
+///
+/// # Errors
+/// As [`Root::read`].
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
+    let mut bytes = Vec::new();
+    regular(opened.into())?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// `c 195 255`
@@ -202,6 +232,7 @@ fn recorded_device(text: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_file_comes_whole_in_pieces_and_a_link_is_none() {
@@ -219,7 +250,7 @@ mod tests {
         assert!(read == long && pieces > 1);
         assert!(root.stream("/.l", |_| ()).is_err());
         let mut names: Vec<_> =
-            root.entries("/").unwrap().into_iter().map(|(n, kind)| (n, kind.is_symlink())).collect();
+            root.entries("/").unwrap().into_iter().map(|(n, kind)| (n, kind == FileType::Symlink)).collect();
         names.sort();
         assert_eq!(names, [(".l".into(), true), ("f".into(), false)]);
     }
@@ -230,9 +261,13 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(dir.path().join("f")).status().unwrap();
         assert!(made.success());
         let root = Root::new(dir.path());
-        assert_eq!(root.regular("f").unwrap_err().to_string(), "it is no regular file");
-        assert_eq!(root.regular_text("f").unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(root.regular_text("").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(root.read("f").unwrap_err().to_string(), "it is no regular file");
+        assert_eq!(root.text("f").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(root.text("").unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert!(root.stream("f", |_| ()).is_err() && root.open_log("f").is_err());
+        assert!(root.character_device("f").is_err() && root.names("f").is_err());
+        assert!(root.write_at("f", 0, b"x").is_err());
+        assert!(read_regular(&dir.path().join("f")).is_err());
     }
 
     #[test]

@@ -138,6 +138,8 @@ fn write(path: &str, text: &str) -> Result<(), Trouble> {
 struct VerdictFile<'a> {
     schema: &'static str,
     verdict: Verdict,
+    scope: Option<&'a str>,
+    covers: Option<&'a str>,
     cause: Option<&'a str>,
     failed: &'a [String],
     exit_status: Option<i32>,
@@ -151,6 +153,8 @@ fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
     let file = VerdictFile {
         schema: "firstlight.verdict/1",
         verdict: judgement.verdict,
+        scope: judgement.scope.as_deref(),
+        covers: judgement.covers.as_deref(),
         cause: judgement.cause.as_deref(),
         failed: &judgement.failed,
         exit_status: judgement.exit_status,
@@ -174,7 +178,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&verdict_json(&judgement).unwrap()).unwrap();
         assert_eq!(
             value,
-            json!({ "schema": "firstlight.verdict/1", "verdict": "ERROR", "cause": "why", "failed": ["config"],
+            json!({ "schema": "firstlight.verdict/1", "verdict": "ERROR", "scope": null, "covers": null, "cause": "why", "failed": ["config"],
                 "exit_status": null, "fingerprint": null, "bound_to": null, "report": null, "seconds": 0.5 })
         );
     }

@@ -85,7 +85,11 @@ mod tests {
     fn verdict_lines_are_held_back_and_errors_kept_for_a_bad_end() {
         let mut held = Vec::new();
         assert!(show(Stream::Out, "VERDICT  PASS", &mut held));
-        assert!(show(Stream::Out, "FIRSTLIGHT verdict=PASS failed=none seconds=1.0", &mut held));
+        assert!(show(
+            Stream::Out,
+            "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1.0",
+            &mut held
+        ));
         assert!(show(Stream::Out, "firstlight 0.1.0   level standard", &mut held));
         assert!(!show(Stream::Err, "VERDICT on the wrong stream", &mut held));
         assert_eq!(held.len(), 2);

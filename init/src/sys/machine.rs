@@ -115,6 +115,12 @@ pub fn kernel_release() -> String {
 /// Names the machine.
 ///
 /// # Errors
+/// This machine's name.
+#[must_use]
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// As sethostname(2).
 pub fn set_hostname(name: &str) -> io::Result<()> {
     Ok(rustix::system::sethostname(name.as_bytes())?)

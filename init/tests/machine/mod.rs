@@ -14,13 +14,13 @@ use tempfile::TempDir;
 /// What a validator has to say to be believed.
 pub(crate) const PASS: &str = r#"report PASS pass
 echo 'VERDICT  PASS   1 passed'
-echo 'FIRSTLIGHT verdict=PASS failed=none seconds=0.1'
+echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1'
 exit 0"#;
 
 const REPORT_FUNCTION: &str = r#"#!/bin/sh
 echo "$*" >> /run/calls
 report() {
-    echo '{"schema":"firstlight.report/1","verdict":"'$1'","root":"/","started":"2026-11-20T10:00:00Z",
+    echo '{"schema":"firstlight.report/1","verdict":"'$1'","scope":"machine","covers":"no GPU","root":"/","started":"2026-11-20T10:00:00Z",
     "machine":{"fingerprint":"'$(printf 'ab%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32)'",
     "bound_to":{"kernel":"k"}},"tests":[{"id":"iommu","outcome":"'$2'"}]}' > /run/firstlight/report.json
 }

@@ -2,7 +2,8 @@
 //! never more than what stands there.
 #![no_main]
 
-use firstlight::host::kmsg::{faults, parse};
+use firstlight::host::faults::{When, faults};
+use firstlight::host::kmsg::parse;
 use firstlight::host::nvidia::log;
 use libfuzzer_sys::fuzz_target;
 
@@ -13,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(lines.iter().all(|line| text.contains(&line.text)));
     assert!(log::xids(&lines).len() <= lines.len() && log::bar1_peers(&lines).len() <= lines.len());
     assert!(log::static_maps(&lines).len() <= lines.len() && log::patch_fails(&lines).len() <= lines.len());
-    for finding in faults(&lines) {
+    for finding in faults(&lines, When::During).into_iter().chain(faults(&lines, When::Before)) {
         assert!(!finding.evidence.is_empty());
     }
 });

@@ -19,6 +19,9 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     let own = scenario.machine_of_its_own().cloned();
     let machine = own.or(checked_in).unwrap_or_else(other);
     machines::write(&machine, to).map_err(Error::file("write", to))?;
+    // The machine's name stands in every form of a report, the shortest too.
+    let name = to.join("proc/sys/kernel/hostname");
+    fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
     found
         .iter()
         .try_for_each(|bdf| call_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
@@ -60,6 +63,7 @@ mod tests {
             for bdf in scenario.addresses() {
                 assert!(to.join("sys/bus/pci/devices").join(&bdf).exists(), "{bdf}");
             }
+            assert_eq!(fs::read_to_string(to.join("proc/sys/kernel/hostname")).unwrap(), "Simulated\n");
         }
     }
 }

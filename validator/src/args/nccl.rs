@@ -73,6 +73,7 @@ impl Nccl {
     #[must_use]
     pub fn sweep(&self) -> Sweep {
         Sweep {
+            odd: false,
             collective: self.collective,
             from: self.from,
             to: self.to,

@@ -42,6 +42,8 @@ fn wrong_use_is_told_in_one_line_with_what_is_allowed() {
         ("render", &["<REPORT>", "--to"]),
         ("nccl", &["<COLLECTIVE>"]),
         ("p2p --plan --level quick", &["--plan", "--level"]),
+        ("validate --scope gpu", &["'gpu'", "machine, fabric"]),
+        ("validate --scope fabric --only acs", &["--scope", "--only"]),
         ("render r --to pdf", &["pdf", "text, json"]),
     ] {
         let why = wrong(line);

@@ -5,7 +5,6 @@ use super::output::{self, Beside, OutputError};
 use super::validate::Console;
 use crate::args::Place;
 use crate::finding::{Code, Severity};
-use crate::outcome::Outcome;
 use crate::render::{json, text};
 use crate::report::{Report, TestEntry};
 use crate::run;
@@ -97,19 +96,8 @@ fn note(report: &mut Report, why: &str, console: &mut Console) {
         entry.findings.push(finding);
         return;
     }
-    let entry = TestEntry {
-        id: ID.to_owned(),
-        title: "Report".to_owned(),
-        proves: "the report is where it was asked for".to_owned(),
-        level: report.level,
-        outcome: Outcome::Error,
-        seconds: 0.0,
-        summary: why.to_owned(),
-        findings: vec![finding],
-        matrices: Vec::new(),
-        tables: Vec::new(),
-        log_tail: Vec::new(),
-    };
+    let entry =
+        TestEntry::of_the_run(ID, "Report", "the report is where it was asked for", report.level, finding);
     console.row(&entry);
     report.push(entry);
     run::settle(report, Vec::new());

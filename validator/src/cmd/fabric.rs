@@ -8,6 +8,7 @@ use crate::config::{Config, RebarChoice};
 use crate::host::screen;
 use crate::pcie::acs::AcsPolicy;
 use crate::pcie::apply;
+use crate::pcie::journal::Journal;
 use crate::pcie::model::Fabric;
 use crate::pcie::plan::plan;
 use crate::pcie::rebar::{self, Sysfs};
@@ -90,7 +91,7 @@ fn fix(
     json: Option<&Place>,
 ) -> Result<u8, CommandError> {
     let mut fabric = read(root)?;
-    let journal = journal_of(root, journal);
+    let journal = journal_of(root, journal)?;
     let bars = plan_bars(root, &fabric, asked.rebar)?;
     let bars = rebar::fix(root, &Sysfs(root), &bars, &journal).map_err(|e| CommandError::undone(&e))?;
     if bars.touched() {
@@ -106,8 +107,8 @@ fn fix(
 }
 
 fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
-    let content: &Restored =
-        &restore::restore(root, &journal_of(root, journal)).map_err(|e| CommandError::undone(&e))?;
+    let journal = journal_of(root, journal)?;
+    let content: &Restored = &restore::restore(root, &journal).map_err(|e| CommandError::undone(&e))?;
     let here = root.path().display().to_string();
     let document = Document { schema: "firstlight.restore/1", root: &here, content };
     either(json, &document, &text::restored(&here, content))?;
@@ -115,8 +116,8 @@ fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Resu
 }
 
 /// A recorded machine keeps its own journal.
-fn journal_of(root: &Root, given: Option<PathBuf>) -> PathBuf {
-    given.unwrap_or_else(|| root.join("run/firstlight/fabric.json"))
+fn journal_of(root: &Root, given: Option<PathBuf>) -> Result<PathBuf, CommandError> {
+    given.map_or_else(|| Journal::place(root), Ok).map_err(|e| CommandError::undone(&e))
 }
 
 /// `topo`

@@ -14,10 +14,11 @@ mod report;
 mod time;
 mod validate;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, Lineage};
 use crate::chain::chain;
 use crate::config::{Config, ConfigError};
 use crate::finding::{self, Finding, Severity};
+use crate::lineage;
 use crate::ranks;
 use crate::render;
 use crate::root::Root;
@@ -106,19 +107,26 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Publish(asked) => publish::run(asked),
         Command::Fetch(asked) => fetch::fetch(&asked),
         Command::Time(asked) => time::run(&asked),
-        Command::Worker => {
+        Command::Worker(above) => {
+            begin(&above)?;
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
-        Command::Partner => {
+        Command::Partner(above) => {
+            begin(&above)?;
             suite::partner().map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
-        Command::Rank => {
+        Command::Rank(above) => {
+            begin(&above)?;
             ranks::serve().map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
     }
+}
+
+fn begin(above: &Lineage) -> Result<(), CommandError> {
+    lineage::begin(&above.beneath).map_err(|e| CommandError::undone(&e))
 }
 
 fn list(json: Option<&crate::args::Place>, findings: bool) -> Result<u8, CommandError> {

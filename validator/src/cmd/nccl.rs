@@ -186,6 +186,7 @@ fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
         nvls: config.validate.nvls,
         channels: None,
         most_bytes: asked.to,
+        room: asked.to,
         library_path: config.validate.library_path.clone(),
     }
 }
@@ -223,10 +224,11 @@ fn wrong(rows: &[Row]) {
     let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
     if let Some((row, at)) = first {
         log::error!(
-            "{} of {} B: element {} of rank {} is {}, expected {}",
+            "{} of {} B: element {} of checked call {} of rank {} is {}, expected {}",
             row.collective,
             row.bytes,
             at.element,
+            at.call,
             at.rank,
             at.found,
             at.expected

@@ -5,7 +5,7 @@
 use super::deliver::{Sheet, deliver};
 use super::nvlinks::nvlinks;
 use super::output::either;
-use super::validate::Console;
+use super::validate::{Console, status};
 use super::{CommandError, FINE};
 use crate::args::{P2p, Place};
 use crate::config::Config;
@@ -35,12 +35,13 @@ pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, Co
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
     let mut console = Console::new(asked.json != Some(Place::Stdout));
     let chosen = run::selection(&config.validate, TESTS);
-    let mut report = run::planned(root, &config, &chosen, &mut console);
+    let interrupts = run::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let mut report = run::planned(root, &config, &chosen, &interrupts, &mut console);
     if let Some(tables) = p2p::of(&report) {
         console.say(&format!("\n{tables}"));
     }
     deliver(&mut report, asked.json.clone().map(Sheet::Json).into_iter().collect(), &mut console);
-    Ok(report.verdict.exit_status())
+    Ok(status(&report, &interrupts))
 }
 
 /// `firstlight.p2p-plan/1`

@@ -116,9 +116,24 @@ impl Collective {
     /// The buffers for a wish of `bytes`.
     #[must_use]
     pub const fn shape(self, bytes: u64, ranks: u64, element: u64) -> Shape {
+        self.shape_in(bytes, ranks, element, UNIT_BYTES / element)
+    }
+
+    /// The same without rounding: counts may be odd, and then most parts begin on no boundary but an element's.
+    #[must_use]
+    pub const fn odd_shape(self, bytes: u64, ranks: u64, element: u64) -> Shape {
+        self.shape_in(bytes, ranks, element, 1)
+    }
+
+    /// Whether its larger buffer has a part for each rank, and the count is that of a part.
+    #[must_use]
+    pub const fn has_parts(self) -> bool {
+        !matches!(self, Self::AllReduce | Self::Broadcast | Self::Reduce | Self::Sendrecv)
+    }
+
+    const fn shape_in(self, bytes: u64, ranks: u64, element: u64, unit: u64) -> Shape {
         let ranks = if ranks == 0 { 1 } else { ranks };
         let whole = bytes / element;
-        let unit = UNIT_BYTES / element;
         let part = (whole / ranks) / unit * unit;
         let all = part * ranks;
         let (count, send, receive) = match self {
@@ -203,6 +218,15 @@ mod tests {
         assert_eq!(of(Collective::ReduceScatter, 134_217_728), (134_217_728, 8_388_608));
         assert_eq!(of(Collective::Alltoall, 128), (128, 8));
         assert_eq!(of(Collective::Sendrecv, 128), (128, 32));
+    }
+
+    #[test]
+    fn an_odd_shape_has_the_very_count_that_was_asked_for() {
+        for collective in Collective::ALL {
+            let parts = if collective.has_parts() { 3 } else { 1 };
+            let shape = collective.odd_shape(1009 * 4 * parts, 3, 4);
+            assert_eq!((shape.count, shape.bytes), (1009, 1009 * 4 * parts), "{collective}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The best ring through all GPUs: the one whose slowest edge is fastest. NCCL's ring algorithms cannot be
-//! faster than that edge, so busbw at large sizes is judged against it. Exact.
+//! faster than that edge, so busbw at large sizes is judged against it. Exact up to 16 GPUs; beyond that `search`
+//! finds a good ring, and says how much better another one could be.
 
-/// At most so many GPUs; the search remembers 2^15 sets of them.
+mod search;
+
+/// At most so many GPUs are tried in all orders; that remembers 2^15 sets of them.
 const MOST: usize = 16;
 
 /// A ring.
@@ -13,33 +16,45 @@ pub struct Ring {
     pub slowest: f64,
     /// From and to whom that edge leads.
     pub edge: (usize, usize),
+    /// No ring's slowest edge is faster than this one; up to 16 GPUs it is `slowest` itself.
+    pub most: f64,
 }
 
-/// The best ring over `matrix[from][to]`. `None` where it cannot be told: fewer than 2 or more than 16
-/// GPUs, a matrix that is not square, or a pair without a positive, finite figure, which might have been
+/// The best ring over `matrix[from][to]`, or of more than 16 GPUs a good one, which is a ring all the same: what
+/// it carries can be reached. `None` where it cannot be told: fewer than 2 GPUs, a matrix that is not square, or a pair without a positive, finite figure, which might have been
 /// part of it.
 #[must_use]
 pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
     let edges = Edges::of(matrix)?;
+    if matrix.len() > MOST {
+        return search::ring(&edges);
+    }
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
     speeds.sort_by(f64::total_cmp);
     speeds.dedup();
     // The slowest of all always gives a ring; where one speed gives one, every slower one does.
     let possible = speeds.partition_point(|speed| edges.ring(*speed).is_some());
     let order = edges.ring(*speeds.get(possible.checked_sub(1)?)?)?;
-    let next = order.iter().cycle().skip(1);
-    let hops = order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, edges.speed(*from, *to)?)));
-    let (from, to, slowest) = hops.min_by(|a, b| a.2.total_cmp(&b.2))?;
-    Some(Ring { order, slowest, edge: (from, to) })
+    edges.told(order, None)
 }
 
 /// Every ordered pair's speed.
 struct Edges(Vec<Vec<f64>>);
 
 impl Edges {
+    /// A ring with its slowest edge; `most`: what no ring exceeds, where this one is not known to be the best.
+    fn told(&self, order: Vec<usize>, most: Option<f64>) -> Option<Ring> {
+        let next = order.iter().cycle().skip(1);
+        let hops =
+            order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, self.speed(*from, *to)?)));
+        let (from, to, slowest) = hops.min_by(|a, b| a.2.total_cmp(&b.2))?;
+        let most = most.unwrap_or(slowest).max(slowest);
+        Some(Ring { order, slowest, edge: (from, to), most })
+    }
+
     fn of(matrix: &[Vec<Option<f64>>]) -> Option<Self> {
         let size = matrix.len();
-        let square = (2..=MOST).contains(&size) && matrix.iter().all(|row| row.len() == size);
+        let square = size >= 2 && matrix.iter().all(|row| row.len() == size);
         let cell = |from: usize, (to, value): (usize, &Option<f64>)| match value {
             _ if from == to => Some(0.0),
             Some(speed) if speed.is_finite() && *speed > 0.0 => Some(*speed),
@@ -167,7 +182,7 @@ mod tests {
     #[test]
     fn two_gpus_are_both_directions() {
         let ring = best_ring(&matrix(2, |from, _| if from == 0 { 50.0 } else { 40.0 })).unwrap();
-        assert_eq!(ring, Ring { order: vec![0, 1], slowest: 40.0, edge: (1, 0) });
+        assert_eq!(ring, Ring { order: vec![0, 1], slowest: 40.0, edge: (1, 0), most: 40.0 });
     }
 
     #[test]
@@ -182,13 +197,52 @@ mod tests {
         assert!(start.elapsed().as_secs() < 30, "{:?}", start.elapsed());
     }
 
+    /// Four GPUs to a switch, switches in a row: the best ring is known, and found.
+    #[test]
+    fn more_gpus_than_can_be_tried_in_all_orders_get_a_good_ring_and_a_bound() {
+        for size in [17, 24, 32, 64] {
+            let speed = |from: usize, to: usize| match (from / 4, to / 4) {
+                (a, b) if a == b => 25.0,
+                (a, b) if a.abs_diff(b) == 1 || a.abs_diff(b) == (size - 1) / 4 => 20.0,
+                _ => 10.0 + (from * 7 + to * 3) as f64 % 5.0,
+            };
+            let ring = best_ring(&matrix(size, speed)).unwrap();
+            assert_eq!((ring.slowest, ring.most >= 20.0), (20.0, true), "{size}: {ring:?}");
+            let mut all = ring.order.clone();
+            all.sort_unstable();
+            assert_eq!(all, (0..size).collect::<Vec<_>>());
+        }
+        let alike = best_ring(&matrix(64, |_, _| 7.0)).unwrap();
+        assert_eq!((alike.slowest, alike.most), (7.0, 7.0));
+    }
+
+    /// The search is held against what trying all orders gives, where that can be done.
+    #[test]
+    fn what_is_searched_is_near_the_best_and_never_beyond_its_bound() {
+        let mut word = 2_u64;
+        for size in [4, 8, 12, 16] {
+            for _ in 0..20 {
+                let mut next = || {
+                    word =
+                        word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    20.0 + (word >> 40) as f64 / 16_777_216.0 * 6.0
+                };
+                let cells: Vec<Vec<f64>> = (0..size).map(|_| (0..size).map(|_| next()).collect()).collect();
+                let matrix = matrix(size, |from, to| cells[from][to]);
+                let best = best_ring(&matrix).unwrap().slowest;
+                let found = search::ring(&Edges::of(&matrix).unwrap()).unwrap();
+                assert!(found.slowest <= best && best <= found.most, "{found:?}, best {best}");
+                assert!(found.slowest >= 0.9 * best, "{found:?}, best {best}");
+            }
+        }
+    }
+
     #[test]
     fn what_was_not_measured_leaves_it_open() {
         let mut missing = matrix(4, |_, _| 1.0);
         missing[2][3] = None;
         assert_eq!(best_ring(&missing), None);
         assert_eq!(best_ring(&matrix(4, |_, _| f64::NAN)), None);
-        assert_eq!(best_ring(&matrix(17, |_, _| 1.0)), None);
         assert_eq!(best_ring(&matrix(1, |_, _| 1.0)), None);
         assert_eq!(best_ring(&[vec![None, Some(1.0)], vec![Some(1.0)]]), None);
         assert_eq!(best_ring(&[]), None);

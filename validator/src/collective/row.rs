@@ -20,6 +20,8 @@ pub struct Wrongs {
     pub count: u64,
     /// How many were looked at, of all ranks.
     pub looked: u64,
+    /// How many calls of the collective gave them.
+    pub calls: u64,
     /// The first of them.
     pub first: Option<FirstWrong>,
 }
@@ -31,6 +33,7 @@ impl Wrongs {
         Self {
             count: self.count.saturating_add(later.count),
             looked: self.looked.saturating_add(later.looked),
+            calls: self.calls.saturating_add(later.calls),
             first: self.first.or(later.first),
         }
     }
@@ -41,6 +44,8 @@ impl Wrongs {
 pub struct FirstWrong {
     /// Whose receive buffer.
     pub rank: usize,
+    /// In which of the checked calls, from 0 on.
+    pub call: u64,
     /// Its number there.
     pub element: u64,
     /// What it holds, as text.
@@ -93,6 +98,12 @@ impl Row {
     #[must_use]
     pub fn busbw(&self, timed: &Timed) -> f64 {
         self.algbw(timed) * self.collective.bus_factor(self.ranks as u64)
+    }
+
+    /// Calls whose results were looked at, of both placements.
+    #[must_use]
+    pub fn checked(&self) -> u64 {
+        [&self.out_of_place, &self.in_place].iter().filter_map(|t| t.wrong.as_ref()).map(|w| w.calls).sum()
     }
 
     /// Wrong elements of both placements.

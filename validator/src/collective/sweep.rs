@@ -22,6 +22,8 @@ pub struct Sweep {
     pub warmups: u32,
     /// Whether values are checked.
     pub check: bool,
+    /// Whether counts are left as they come out, and not rounded to 16 bytes.
+    pub odd: bool,
     /// Element type.
     pub data: DataType,
     /// The reduction, for collectives that reduce.
@@ -73,6 +75,7 @@ impl Sweep {
             iterations: 20,
             warmups: 1,
             check: true,
+            odd: false,
             data: DataType::Float,
             op: RedOp::Sum,
         }
@@ -82,6 +85,14 @@ impl Sweep {
     #[must_use]
     pub const fn at(self, bytes: u64) -> Self {
         Self { from: bytes, to: bytes, ..self }
+    }
+
+    /// One row of exactly so many elements for each call, whichever they are.
+    #[must_use]
+    pub const fn of_count(self, count: u64, ranks: u64) -> Self {
+        let parts = if self.collective.has_parts() { ranks } else { 1 };
+        let bytes = count.saturating_mul(self.data.bytes()).saturating_mul(parts);
+        Self { odd: true, ..self.at(bytes) }
     }
 
     /// The same, each size once and unchecked: what goes before timed rows, as in nccl-tests.

@@ -27,14 +27,14 @@ fn the_later_layer_wins_and_words_come_last() {
     let files = ["[fabric]\nacs = 'all'\niommu = 'pt'", "[fabric]\nacs = 'off'"];
     let config = merge(&files, &["fabric.iommu=firmware", "validate.level=quick"]).unwrap();
     assert_eq!(config.fabric.acs, AcsPolicy::Off);
-    assert_eq!(config.fabric.iommu, IommuPolicy::Firmware);
+    assert_eq!(config.fabric.iommu, Some(IommuPolicy::Firmware));
     assert_eq!(config.validate.level, Level::Quick);
 }
 
 #[test]
 fn every_key_can_be_set_by_a_word() {
     for key in KEYS {
-        let words = ["off", "check", "quick", "7", "/a", "acs", "true"];
+        let words = ["off", "check", "quick", "7", "/a", "acs", "true", "[[0]]"];
         assert!(words.iter().any(|w| merge(&[], &[&format!("{key}={w}")]).is_ok()), "{key}");
         let section = key.split('.').next().unwrap();
         assert!(merge(&[&format!("[{section}]\nnonsense = 1")], &[]).is_err(), "{key}");
@@ -100,7 +100,7 @@ fn an_unknown_key_is_named_with_the_nearest() {
     refuses(
         &[],
         &["expect=3"],
-        "--set expect=3: expect: there is no such key; allowed: expect.driver, expect.golden, expect.gpu_name, expect.gpus, expect.min_p2p_gb_s",
+        "--set expect=3: expect: there is no such key; allowed: expect.driver, expect.golden, expect.gpu_name, expect.gpus, expect.min_p2p_gb_s, expect.peers",
     );
 }
 
@@ -128,6 +128,20 @@ fn an_impossible_value_says_what_is_allowed() {
         ),
     ] {
         refuses(&[file], &[], line);
+    }
+}
+
+#[test]
+fn groups_of_peers_are_read_from_files_and_words() {
+    let pairs = vec![[0, 1].map(GpuName::Number).to_vec(), [2, 3].map(GpuName::Number).to_vec()];
+    let file = merge(&["[expect]\npeers = [[0, 1], [2, 3]]"], &[]).unwrap();
+    let word = merge(&[], &["expect.peers=[[0,1],[2,3]]"]).unwrap();
+    assert_eq!([file.expect.peers, word.expect.peers], [Some(pairs.clone()), Some(pairs)]);
+    let named = merge(&["[expect]\npeers = [['01:00.0', 3]]"], &[]).unwrap().expect.peers.unwrap();
+    assert_eq!(named[0], [GpuName::Address("0000:01:00.0".parse().unwrap()), GpuName::Number(3)]);
+    for wrong in ["[]", "[[]]", "[0, 1]", "[[0, 0]]", "[[0], [0]]", "[[-1]]", "[['x']]", "3", "'0,1'"] {
+        let why = merge(&[&format!("[expect]\npeers = {wrong}")], &[]).unwrap_err();
+        assert!(why.ends_with("each GPU once, as [[0, 1], [2, 3]]"), "{why}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! One value of the configuration, from TOML or from a kernel word, to its type. What is not
 //! allowed comes back as the text of what is.
 
-use super::{IommuPolicy, Level, RebarChoice};
+use super::{GpuName, IommuPolicy, Level, RebarChoice};
 use crate::pcie::acs::AcsPolicy;
 use std::fmt;
 use std::path::PathBuf;
@@ -64,14 +64,41 @@ impl<'a> Raw<'a> {
             Self::Toml(value) => {
                 value.as_array()?.iter().map(|v| v.as_str().map(str::to_owned)).collect::<Option<_>>()
             }
-            Self::Word(word) if word.trim_start().starts_with('[') => {
-                let table: toml::Table = format!("x = {word}").parse().ok()?;
-                Raw::Toml(table.get("x").filter(|_| table.len() == 1)?).as_words()
-            }
+            Self::Word(word) if word.trim_start().starts_with('[') => Raw::Toml(&array(word)?).as_words(),
             Self::Word(word) => {
                 Some(unquoted(word).split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect())
             }
         }
+    }
+}
+
+/// A word in the form that a file has.
+fn array(word: &str) -> Option<toml::Value> {
+    let mut table: toml::Table = format!("x = {word}").parse().ok()?;
+    table.remove("x").filter(|_| table.is_empty())
+}
+
+impl Raw<'_> {
+    /// At least one group, none empty, and no GPU twice by the same name.
+    fn as_groups(self) -> Option<Vec<Vec<GpuName>>> {
+        let gpu = |value: &toml::Value| match value {
+            toml::Value::Integer(number) => usize::try_from(*number).ok().map(GpuName::Number),
+            toml::Value::String(name) => name.parse().ok(),
+            _ => None,
+        };
+        let group = |value: &toml::Value| {
+            let gpus = value.as_array()?.iter().map(gpu).collect::<Option<Vec<_>>>()?;
+            (!gpus.is_empty()).then_some(gpus)
+        };
+        let groups = match self {
+            Self::Toml(value) => value.as_array()?.iter().map(group).collect::<Option<Vec<_>>>()?,
+            Self::Word(word) => return Raw::Toml(&array(unquoted(word))?).as_groups(),
+        };
+        let mut all = groups.concat();
+        let named = all.len();
+        all.sort();
+        all.dedup();
+        (named > 0 && all.len() == named).then_some(groups)
     }
 }
 
@@ -142,6 +169,13 @@ pub(super) fn folder(raw: Raw<'_>, place: &mut PathBuf) -> Result<(), String> {
 /// A list of texts.
 pub(super) fn words(raw: Raw<'_>, place: &mut Vec<String>) -> Result<(), String> {
     put(raw.as_words(), place, || "a list of texts".to_owned())
+}
+
+/// Groups of GPUs.
+pub(super) fn groups(raw: Raw<'_>, place: &mut Vec<Vec<GpuName>>) -> Result<(), String> {
+    put(raw.as_groups(), place, || {
+        "groups of GPUs by number or address, each GPU once, as [[0, 1], [2, 3]]".to_owned()
+    })
 }
 
 /// A list of ids of tests.

@@ -9,8 +9,12 @@ mod nvml;
 
 pub use clique::Clique;
 pub use cuda::{
-    Buffer, Checked, DirectRdma, Event, Exported, Gpu, GpuError, IpcHandle, Latch, P2pAttribute, PeerAccess,
-    Pingpong, Pinned, Round, Span, Stream, Tally, ValuesExpected, is_spoiled,
+    Batch, BatchExpected, Buffer, Checked, DirectRdma, Event, Exported, Gpu, GpuError, IpcHandle, Latch,
+    P2pAttribute, Pages, PeerAccess, Piece, Pingpong, Pinned, Round, Runs, Span, Stream, TAG, TAG_WRITERS,
+    Table, Tags, Tally, ValuesExpected, is_spoiled, wrong_piece,
 };
 pub use nccl::{Call, Comm, Group, Nccl, UniqueId, log_at_once};
-pub use nvml::{Link, NvLink, Nvml, P2pTold, Process, Remote, State, Status};
+pub use nvml::{
+    ComputeMode, Counted, Counter, Link, Look, NvLink, Nvml, P2pTold, Presence, Process, Remote, Standing,
+    State, Status,
+};

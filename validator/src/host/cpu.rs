@@ -36,7 +36,7 @@ pub enum CpuError {
 pub fn read(root: &Root) -> Result<Cpus, CpuError> {
     let counted = |name: &str| {
         let file = format!("{FOLDER}/{name}");
-        match root.regular_text(&file) {
+        match root.text(&file) {
             Ok(text) => count(&text).ok_or(CpuError::Malformed { file, text }),
             Err(source) => Err(CpuError::Unreadable { file, source }),
         }

@@ -9,8 +9,8 @@ use std::io;
 pub struct DmaGroups {
     /// Group number and type (`identity`, `DMA`, `DMA-FQ`, ..).
     pub types: Vec<(String, String)>,
-    /// PCI functions with an `iommu_group` link.
-    pub members: Vec<String>,
+    /// PCI functions with an `iommu_group` link, and the group that it leads to.
+    pub members: Vec<(String, String)>,
 }
 
 /// Reads every group and every PCI function.
@@ -28,8 +28,9 @@ pub fn read(root: &Root) -> io::Result<DmaGroups> {
     let mut members = Vec::new();
     for device in root.names("sys/bus/pci/devices")? {
         let device = device.to_string_lossy().into_owned();
-        if absent_is_none(root.link(format!("sys/bus/pci/devices/{device}/iommu_group")))?.is_some() {
-            members.push(device);
+        if let Some(link) = absent_is_none(root.link(format!("sys/bus/pci/devices/{device}/iommu_group")))? {
+            let group = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            members.push((device, group));
         }
     }
     Ok(DmaGroups { types, members })

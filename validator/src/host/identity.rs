@@ -27,6 +27,9 @@ pub struct Identity {
     pub appliance: Appliance,
     /// The firmware's names for the machine; serial numbers are left out.
     pub dmi: BTreeMap<String, Option<String>>,
+    /// Its name in the network.
+    #[serde(default)]
+    pub host: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -35,6 +38,19 @@ pub struct Identity {
     pub driver: Option<String>,
     /// What was there and could not be read.
     pub problems: Vec<Finding>,
+}
+
+/// How releases of the image's kernels end (`kernel-config/fragments/core.config`).
+const OWN_KERNEL: &str = "-firstlight";
+
+impl Identity {
+    /// Whether firstlight's own kernel or image is running, which promise more than others.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        let own_kernel =
+            self.kernel.as_deref().is_some_and(|release| release.trim_end().ends_with(OWN_KERNEL));
+        own_kernel || self.appliance.image_id.is_some()
+    }
 }
 
 const DMI: &[&str] = &[
@@ -55,11 +71,12 @@ pub fn read(root: &Root) -> Identity {
     let mut problems = Vec::new();
     let mut text = |path: &str| note(&mut problems, path, root.text(path));
     let dmi = DMI.iter().map(|n| ((*n).to_owned(), text(&format!("sys/class/dmi/id/{n}")))).collect();
+    let host = text("proc/sys/kernel/hostname");
     let kernel = text("proc/sys/kernel/osrelease");
     let cmdline = text("proc/cmdline");
     let driver = note(&mut problems, "sys/module/nvidia/version", nvidia_version(root)).flatten();
     let appliance = appliance(root, &mut problems);
-    Identity { appliance, dmi, kernel, cmdline, driver, problems }
+    Identity { appliance, dmi, host, kernel, cmdline, driver, problems }
 }
 
 fn appliance(root: &Root, problems: &mut Vec<Finding>) -> Appliance {
@@ -110,6 +127,20 @@ mod tests {
             (found.appliance.version.as_str(), found.appliance.image_id.as_deref()),
             ("9.1", Some("abc"))
         );
+    }
+
+    #[test]
+    fn an_image_or_its_kernel_is_our_own_and_others_are_not() {
+        let kernel = |release| machine(&[("proc/sys/kernel/osrelease", release)]).is_own();
+        assert!(kernel("6.12.107-firstlight\n") && !kernel("6.12.107+deb13-amd64\n"));
+        assert!(
+            machine(&[(
+                "etc/firstlight/image.json",
+                r#"{"version":"1","image_id":"a","manifest_sha256":null}"#
+            )])
+            .is_own()
+        );
+        assert!(!machine(&[]).is_own());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     };
     let classes = names(CLASS);
     let groups = names(GROUPS);
-    let types = groups.iter().flatten().map(|g| (g, root.regular_text(format!("{GROUPS}/{g}/type"))));
+    let types = groups.iter().flatten().map(|g| (g, root.text(format!("{GROUPS}/{g}/type"))));
     let types: Vec<(&String, io::Result<String>)> = types.collect();
     for (group, e) in types.iter().filter_map(|(g, t)| Some((g, t.as_ref().err()?))) {
         doubts.push(doubt(format!("/{GROUPS}/{group}/type cannot be read: {e}")));

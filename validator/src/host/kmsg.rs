@@ -1,7 +1,6 @@
-//! The kernel's log: records of /dev/kmsg to lines, what is in them that a report must show, and
-//! a cursor that tells what came in while something ran.
+//! The kernel's log: records of /dev/kmsg to lines, and a cursor that tells what came in while something ran
+//! and whether anything is missing. What lines mean is left to `faults` and to the tests.
 
-use crate::finding::{Code, Finding, Severity};
 use crate::root::Root;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -45,55 +44,84 @@ fn record(line: &str) -> Option<Line> {
     Some(Line { seq, at, text: text.to_owned() })
 }
 
+/// What came in: lines, and how many more were overwritten before they could be read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct News {
+    /// Lines that are not firstlight's own.
+    pub lines: Vec<Line>,
+    /// Records that are missing among them.
+    pub lost: u64,
+}
+
 /// The whole log since the kernel started, as far as it still holds it.
 ///
 /// # Errors
 /// What stands in the way, worded with the file's name.
-pub fn read(root: &Root) -> Result<Vec<Line>, String> {
-    Cursor::open(root, SeekFrom::Start(0))?.new_lines()
+pub fn read(root: &Root) -> Result<News, String> {
+    Cursor::open(root)?.news()
 }
 
 /// A place in the kernel's log.
 #[derive(Debug)]
-pub struct Cursor(File);
+pub struct Cursor {
+    file: File,
+    /// The number of the last record that was read.
+    last: Option<u64>,
+}
 
 impl Cursor {
-    /// The log's end: what comes in from now on.
+    /// The log's end: what comes in from now on. Everything before is read, so that a record that is lost
+    /// from now on is noticed by its number.
     ///
     /// # Errors
     /// As [`read`].
     pub fn at_end(root: &Root) -> Result<Self, String> {
-        Self::open(root, SeekFrom::End(0))
+        let mut cursor = Self::open(root)?;
+        cursor.news()?;
+        Ok(cursor)
     }
 
-    fn open(root: &Root, place: SeekFrom) -> Result<Self, String> {
+    fn open(root: &Root) -> Result<Self, String> {
         let open = || {
-            let mut file = root.open_nonblocking(FILE)?;
-            file.seek(place)?;
+            let mut file = root.open_log(FILE)?;
+            file.seek(SeekFrom::Start(0))?;
             Ok(file)
         };
-        open().map(Self).map_err(|e: io::Error| format!("/{FILE}: {e}"))
+        let file = open().map_err(|e: io::Error| format!("/{FILE}: {e}"))?;
+        Ok(Self { file, last: None })
     }
 
     /// What came in since the last time. Never waits.
     ///
     /// # Errors
     /// As [`read`].
-    pub fn new_lines(&mut self) -> Result<Vec<Line>, String> {
+    pub fn news(&mut self) -> Result<News, String> {
         let mut all = Vec::new();
         let mut buffer = [0; RECORD];
+        let mut overrun = false;
         while all.len() < MOST {
-            match self.0.read(&mut buffer) {
+            match self.file.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                 // EPIPE: records were overwritten before they were read; the next read goes on.
-                Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => overrun = true,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(format!("/{FILE}: {e}")),
             }
         }
-        Ok(foreign(parse(&all)))
+        let lines = parse(&all);
+        let lost = missing(self.last, &lines).max(u64::from(overrun));
+        self.last = lines.last().map(|line| line.seq).or(self.last);
+        Ok(News { lines: foreign(lines), lost })
     }
+}
+
+/// How many numbers are left out between the last record and these, and among these.
+fn missing(last: Option<u64>, lines: &[Line]) -> u64 {
+    let numbers = last.into_iter().chain(lines.iter().map(|line| line.seq));
+    let next = numbers.clone().skip(1);
+    numbers.zip(next).map(|(a, b)| b.saturating_sub(a).saturating_sub(1)).fold(0, u64::saturating_add)
 }
 
 /// Without firstlight's own lines: init copies its console into the kernel's log, and what the report
@@ -108,24 +136,6 @@ fn foreign(mut lines: Vec<Line>) -> Vec<Line> {
 pub fn mentioning(lines: &[Line], words: &[&str], most: usize) -> Vec<String> {
     let holds = |line: &&Line| words.iter().any(|w| line.text.contains(w));
     lines.iter().filter(holds).take(most).map(|l| format!("kmsg: {}", l.text)).collect()
-}
-
-/// Faults that the kernel saw, one finding per kind with its lines as evidence.
-#[must_use]
-pub fn faults(lines: &[Line]) -> Vec<Finding> {
-    // The words are those of the NVIDIA driver, of drivers/pci/pcie/aer.c, drivers/iommu/amd and
-    // drivers/iommu/intel/dmar.c.
-    let kinds: [(Code, Severity, &[&str]); 3] = [
-        (Code::GpuXid, Severity::Fail, &["NVRM: Xid"]),
-        (Code::PcieAer, Severity::Warn, &["PCIe Bus Error:", "AER: "]),
-        (Code::IommuFault, Severity::Fail, &["IO_PAGE_FAULT", "DMAR: [DMA", "DMAR: DRHD: handling fault"]),
-    ];
-    let found = kinds.into_iter().filter_map(|(code, severity, words)| {
-        let evidence = mentioning(lines, words, 10);
-        let first = evidence.first()?.clone();
-        Some(code.finding(severity, "machine", format!("while the test ran: {first}")).seen_all(evidence))
-    });
-    found.collect()
 }
 
 #[cfg(test)]
@@ -154,38 +164,43 @@ mod tests {
     }
 
     #[test]
-    fn an_xid_during_a_test_is_a_failure_with_its_line() {
-        let [finding] = &faults(&parse(LOG.as_bytes()))[..] else { panic!("one finding") };
-        assert!(finding.is(Code::GpuXid) && finding.severity == Severity::Fail);
-        assert!(finding.evidence[0].contains("fallen off the bus"));
-    }
-
-    #[test]
-    fn quiet_lines_are_no_faults() {
-        assert_eq!(faults(&parse(b"6,1,1,-;pci 0000:00:01.0: enabling AER\n6,2,2,-;AMD-Vi: off\n")), []);
-    }
-
-    #[test]
-    fn faults_of_each_kind_are_told_apart() {
-        let log = b"3,1,1,-;pcieport 0000:00:01.0: AER: Correctable error received\n\
-            3,2,1,-;AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1]\n\
-            3,3,1,-;DMAR: [DMA Write NO_PASID] Request device [41:00.0] fault addr 0x0\n";
-        let found = faults(&parse(log));
-        assert_eq!(found.len(), 2);
-        assert!(found[0].is(Code::PcieAer) && found[1].is(Code::IommuFault) && found[1].evidence.len() == 2);
-    }
-
-    #[test]
     fn a_cursor_tells_only_what_came_after() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         std::fs::create_dir(dir.path().join("dev")).unwrap();
         std::fs::write(dir.path().join(FILE), LOG).unwrap();
         let mut cursor = Cursor::at_end(&root).unwrap();
-        assert_eq!(cursor.new_lines().unwrap(), []);
+        assert_eq!(cursor.news().unwrap(), News::default());
         std::fs::write(dir.path().join(FILE), format!("{LOG}6,342,7,-;new\n")).unwrap();
-        assert_eq!(cursor.new_lines().unwrap().iter().map(|l| l.seq).collect::<Vec<_>>(), [342]);
-        assert_eq!(read(&root).unwrap().len(), 4);
+        let news = cursor.news().unwrap();
+        assert_eq!((news.lines.iter().map(|l| l.seq).collect::<Vec<_>>(), news.lost), (vec![342], 0));
+        assert_eq!(read(&root).unwrap().lines.len(), 4);
+    }
+
+    #[test]
+    fn records_that_are_missing_are_counted_and_own_ones_are_not_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        std::fs::create_dir(dir.path().join("dev")).unwrap();
+        std::fs::write(dir.path().join(FILE), LOG).unwrap();
+        let mut cursor = Cursor::at_end(&root).unwrap();
+        let more = format!("{LOG}6,342,7,-;firstlight: own\n6,346,8,-;new\n");
+        std::fs::write(dir.path().join(FILE), more).unwrap();
+        let news = cursor.news().unwrap();
+        assert_eq!((news.lines.len(), news.lost), (1, 3));
+        assert_eq!(read(&root).unwrap().lost, 3);
+        let lines = parse(LOG.as_bytes());
+        assert_eq!(
+            (missing(None, &lines), missing(Some(300), &lines), missing(Some(500), &lines)),
+            (0, 38, 0)
+        );
+        assert_eq!(
+            missing(
+                None,
+                &parse(b"6,1,1,-;a\n6,18446744073709551615,1,-;b\n6,0,1,-;c\n6,18446744073709551615,1,-;d\n")
+            ),
+            u64::MAX
+        );
     }
 
     #[test]

@@ -4,9 +4,11 @@
 pub mod cmdline;
 pub mod cpu;
 pub mod dma_groups;
+pub mod faults;
 pub mod identity;
 pub mod interfaces;
 pub mod iommu;
+pub mod kin;
 pub mod kmsg;
 pub mod madt;
 pub mod modules;

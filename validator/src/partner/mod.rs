@@ -4,6 +4,7 @@
 
 mod packet;
 
+use crate::lineage;
 use packet::{receive, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -51,7 +52,7 @@ pub enum Lost {
 /// The program's own file cannot be told.
 pub fn command(word: &str) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(word);
+    lineage::beneath(command.arg(word));
     Ok(command)
 }
 

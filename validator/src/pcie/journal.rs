@@ -2,11 +2,12 @@
 //! anything is changed, so that `firstlight fabric restore` can put it back even after a crash.
 
 mod owner;
+mod place;
 mod sense;
 
 use super::model::Bdf;
 use crate::finding::Finding;
-use crate::root::Root;
+use crate::root::{Root, read_regular};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -232,7 +233,7 @@ impl Journal {
     /// boot or another machine.
     pub fn load(path: &Path, root: &Path) -> Result<Option<Self>, JournalError> {
         let here = || path.to_owned();
-        let bytes = match fs::read(path) {
+        let bytes = match read_regular(path) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(JournalError::Read { path: here(), source }),
@@ -272,7 +273,12 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let mut file = File::create(&beside)?;
+    // What an earlier writer has left there goes; a link there is not followed.
+    match fs::remove_file(&beside) {
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = File::create_new(&beside)?;
     file.write_all(bytes)?;
     file.write_all(b"\n")?;
     file.sync_all()?;

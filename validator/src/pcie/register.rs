@@ -32,7 +32,7 @@ pub enum RegisterError {
 /// When configuration space cannot be read, or the register is not there.
 pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
     let file = file(bdf);
-    let bytes = root.regular(&file).map_err(|source| RegisterError::Io { what: "reading", file, source })?;
+    let bytes = root.read(&file).map_err(|source| RegisterError::Io { what: "reading", file, source })?;
     let acs = config_space::parse(&bytes).acs.filter(|a| !a.quirk);
     acs.filter(|a| a.offset.checked_add(ACS_CONTROL) == Some(offset))
         .map(|a| a.ctrl)

@@ -88,6 +88,11 @@ impl Crew {
         self.0.iter().map(|process| process.said.text()).collect()
     }
 
+    /// Closes our ends, at which the processes end by themselves.
+    pub(super) fn let_go(&mut self) {
+        self.0.iter_mut().for_each(|process| process.partner.let_go());
+    }
+
     /// Lets all end by themselves. False when one did not, or not well.
     pub(super) fn end(&mut self) -> bool {
         let well = self.release(|_| true, ENDING);

@@ -23,8 +23,8 @@ pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, 
     let flag = |on: bool| if on { "1" } else { "0" };
     let channels = setup.channels.map(|n| n.to_string()).unwrap_or_default();
     let ras = around.ras.map(|at| at.to_string()).unwrap_or_default();
-    let off = setup.arm == Arm::Off;
-    let strict = setup.arm == Arm::Strict;
+    let off = matches!(setup.arm, Arm::Off | Arm::Withheld);
+    let strict = matches!(setup.arm, Arm::Strict | Arm::Withheld);
     let pairs = [
         // CUDA counts GPUs as NVML and the report do, and not the fastest first.
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
@@ -70,6 +70,7 @@ mod tests {
             nvls: false,
             channels: None,
             most_bytes: 8,
+            room: 8,
             library_path: Vec::new(),
         }
     }
@@ -114,6 +115,9 @@ mod tests {
         };
         assert_eq!(changed(&setup(Arm::Off)), ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"]);
         assert_eq!(changed(&setup(Arm::Strict)), ["NCCL_NET_DISABLE_INTRA=1", "NCCL_SHM_DISABLE=1"]);
+        let none =
+            ["NCCL_NET_DISABLE_INTRA=1", "NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC", "NCCL_SHM_DISABLE=1"];
+        assert_eq!(changed(&setup(Arm::Withheld)), none);
         let more = Setup { channels: Some(16), nvls: true, ..setup(Arm::P2p) };
         let more = changed(&more);
         assert_eq!(more, ["NCCL_MAX_NCHANNELS=16", "NCCL_MIN_NCHANNELS=16", "NCCL_NVLS_ENABLE=2"]);

@@ -45,13 +45,18 @@ impl Layout {
     }
 }
 
+/// In how many calls of a row each has a place of its own in buffers of `room` bytes.
+pub(super) const fn places(row_bytes: u64, room: u64) -> u64 {
+    match room.checked_div(row_bytes) {
+        Some(places) if places > 0 => places,
+        _ => 1,
+    }
+}
+
 /// How far call number `n` of a row is shifted, bytes: every call finds other memory, as long as there is
 /// some, and so no old data in a cache.
-pub(super) const fn shift(n: u32, row_bytes: u64, most_bytes: u64) -> u64 {
-    match most_bytes.checked_div(row_bytes) {
-        Some(places) if places > 0 => row_bytes * (n as u64 % places),
-        _ => 0,
-    }
+pub(super) const fn shift(n: u32, row_bytes: u64, room: u64) -> u64 {
+    row_bytes * (n as u64 % places(row_bytes, room))
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub(super) fn together(all: Vec<Timed>) -> Timed {
         wrongs.into_iter().fold(Wrongs::default(), |sum, more| Wrongs {
             count: sum.count + more.count,
             looked: sum.looked + more.looked,
+            // Each process has a part in every call.
+            calls: sum.calls.max(more.calls),
             first: sum.first.or(more.first),
         })
     });
@@ -32,9 +34,9 @@ mod tests {
     #[test]
     fn what_one_process_has_not_checked_is_not_checked() {
         let timed = |us, looked| Timed { us, wrong: looked };
-        let looked = Some(Wrongs { looked: 8, ..Wrongs::default() });
+        let looked = Some(Wrongs { looked: 8, calls: 20, ..Wrongs::default() });
         let both = together(vec![timed(2.0, looked.clone()), timed(4.0, looked.clone())]);
-        assert_eq!(both, timed(3.0, Some(Wrongs { looked: 16, ..Wrongs::default() })));
+        assert_eq!(both, timed(3.0, Some(Wrongs { looked: 16, calls: 20, ..Wrongs::default() })));
         assert_eq!(together(vec![timed(2.0, looked), timed(4.0, None)]), timed(3.0, None));
     }
 }

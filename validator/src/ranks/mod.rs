@@ -2,6 +2,7 @@
 //! it once. `session` is the worker's side, `serve` is theirs; `speech` is what they say to each other.
 //! What rows mean is left to the tests.
 
+mod check;
 mod crew;
 mod diagnosis;
 mod element;
@@ -23,7 +24,7 @@ pub use serve::{COMMAND, serve};
 pub use session::Ranks;
 pub use trouble::{Trouble, TroubleKind};
 
-use crate::collective::{Collective, DataType, RedOp, Sweep};
+use crate::collective::{Collective, DataType, RedOp, Shape, Sweep};
 use crate::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -38,6 +39,8 @@ pub enum Arm {
     Off,
     /// Peer-to-peer and nothing else: what works then has used it.
     Strict,
+    /// Nothing at all: what works then heeds no setting.
+    Withheld,
 }
 
 impl fmt::Display for Arm {
@@ -46,6 +49,7 @@ impl fmt::Display for Arm {
             Self::P2p => "P2P",
             Self::Off => "P2P off",
             Self::Strict => "P2P only",
+            Self::Withheld => "nothing",
         })
     }
 }
@@ -65,6 +69,8 @@ pub struct Setup {
     pub channels: Option<u32>,
     /// The largest row's buffer, bytes; each GPU holds two of them.
     pub most_bytes: u64,
+    /// So large the two buffers should be, where memory allows, so that many calls find a place of their own.
+    pub room: u64,
     /// Folders before the loader's own for the libraries; empty: those of this process.
     pub library_path: Vec<String>,
 }
@@ -114,14 +120,27 @@ pub struct RowAsk {
     pub warmups: u32,
     /// Whether values are checked.
     pub check: bool,
+    /// Whether counts are left as they come out.
+    pub odd: bool,
 }
 
 impl RowAsk {
     /// One size of a sweep.
     #[must_use]
     pub const fn of(sweep: &Sweep, bytes: u64, root: usize) -> Self {
-        let Sweep { collective, iterations, warmups, check, data, op, .. } = *sweep;
-        Self { collective, bytes, data, op, root, iterations, warmups, check }
+        let Sweep { collective, iterations, warmups, check, odd, data, op, .. } = *sweep;
+        Self { collective, bytes, data, op, root, iterations, warmups, check, odd }
+    }
+
+    /// The buffers of each of so many ranks.
+    const fn shape(&self, ranks: usize) -> Shape {
+        let Self { collective, bytes, data, .. } = *self;
+        let (ranks, element) = (ranks as u64, data.bytes());
+        if self.odd {
+            collective.odd_shape(bytes, ranks, element)
+        } else {
+            collective.shape(bytes, ranks, element)
+        }
     }
 }
 

@@ -1,23 +1,25 @@
-//! One row in an arm's process: each placement is checked first, with fresh data, and then timed.
+//! One row in an arm's process: each placement is timed, and what the timed calls have left is checked. Each of
+//! them has a place of its own in the buffers, with data of its own, as far as there is room: in a row of more
+//! calls the last ones have. What they must leave is `check`'s matter.
 
 use super::RowAsk;
-use super::element;
-use super::layout::{Layout, Part, shift};
-use super::seat::Seat;
+use super::check::Check;
+use super::layout::{Layout, places, shift};
+use super::seat::{STEP, Seat};
 use super::speech::{Done, Fault};
 use super::team::Team;
 use super::watch::{patience, wait};
-use crate::collective::{Expected, FirstWrong, Placement, Shape, Timed, Values, Wrongs};
-use crate::gpu::{Call, GpuError, Group, ValuesExpected};
+use crate::collective::{Placement, Shape, Timed, Values};
+use crate::gpu::{Call, Group};
 
-/// What receive buffers hold before a call: no value's bytes, and not zero.
-const POISON: u8 = 0xa5;
 /// How many calls are made ready at most; more come back to the same places.
 const READY: u32 = 256;
+/// Bytes for each rank in the call that brings the ranks into step.
+const SMALL: u64 = 16;
 
-/// Does it, with a seed for each placement.
-pub(super) fn row(team: &Team, ask: &RowAsk, seeds: [u64; 2]) -> Result<Done, Fault> {
-    let task = Task::new(team, ask)?;
+/// Does it, with a seed for each placement; rows use so much of the buffers, bytes.
+pub(super) fn row(team: &Team, ask: &RowAsk, seeds: [u64; 2], room: u64) -> Result<Done, Fault> {
+    let task = Task::new(team, ask, room)?;
     let [out_of_place, in_place] = seeds;
     Ok(Done {
         out_of_place: task.placement(Placement::OutOfPlace, out_of_place)?,
@@ -29,21 +31,26 @@ struct Task<'t> {
     team: &'t Team,
     ask: &'t RowAsk,
     shape: Shape,
+    room: u64,
     /// `None`: nothing is checked.
     values: Option<Values>,
 }
 
+/// Calls on one stream of each rank, which its events of this number frame.
+struct Burst {
+    events: usize,
+    calls: u32,
+}
+
 impl<'t> Task<'t> {
-    fn new(team: &'t Team, ask: &'t RowAsk) -> Result<Self, Fault> {
-        let shape = ask.collective.shape(ask.bytes, team.ranks as u64, ask.data.bytes());
-        if team.comms.is_empty() || shape.count == 0 || shape.bytes > team.most_bytes {
-            return Err(Fault::broken(format!(
-                "{} bytes of {} were asked for",
-                shape.bytes, team.most_bytes
-            )));
+    fn new(team: &'t Team, ask: &'t RowAsk, room: u64) -> Result<Self, Fault> {
+        let shape = ask.shape(team.ranks);
+        let room = room.min(team.room);
+        if team.comms.is_empty() || shape.count == 0 || shape.bytes > room {
+            return Err(Fault::broken(format!("{} bytes of {room} were asked for", shape.bytes)));
         }
         let values = if ask.check { Some(values(ask, team.ranks)?) } else { None };
-        Ok(Self { team, ask, shape, values })
+        Ok(Self { team, ask, shape, room, values })
     }
 
     fn placement(&self, placement: Placement, seed: u64) -> Result<Timed, Fault> {
@@ -52,126 +59,112 @@ impl<'t> Task<'t> {
             Fault { text: format!("{place}: {}", fault.text), ..fault }
         };
         let can = placement == Placement::OutOfPlace || self.ask.collective.checks_in_place();
-        let check = |values| self.check(values, placement, seed);
-        let wrong = self.values.filter(|_| can).map(check).transpose().map_err(named)?;
-        Ok(Timed { us: self.time(placement).map_err(named)?, wrong })
+        let timed = match self.values.filter(|_| can) {
+            Some(values) => self.checked(placement, values, seed),
+            None => self.unchecked(placement),
+        };
+        timed.map_err(named)
     }
 
-    fn layout(&self, seat: &Seat, placement: Placement, shift: u64) -> Layout {
-        let element = self.ask.data.bytes();
-        Layout::new(self.ask.collective, self.shape, element, seat.rank, placement, shift)
+    /// Times the calls; the last of them, for which there are places, find fresh data and are checked.
+    fn checked(&self, placement: Placement, values: Values, seed: u64) -> Result<Timed, Fault> {
+        let all = self.ask.iterations.max(1);
+        let room = u32::try_from(places(self.shape.bytes, self.room)).unwrap_or(u32::MAX);
+        let last = Burst { events: 1, calls: all.min(room).min(READY) };
+        let first = Burst { events: 0, calls: all - last.calls };
+        let check = Check {
+            team: self.team,
+            ask: self.ask,
+            shape: self.shape,
+            values,
+            placement,
+            seed,
+            calls: last.calls.into(),
+        };
+        let (warm, before) = (self.warm_up(placement)?, self.groups(placement, first.calls)?);
+        // Ready before the clock runs: of a few bytes the processor's part is all of the time.
+        let (step, timed) = (self.step(placement)?, self.groups(placement, last.calls)?);
+        self.enqueue(&warm, self.ask.warmups.max(1))?;
+        self.burst(&first, &before)?;
+        check.prepare()?;
+        // The ranks come out of this small one in step, which the calls before have long lost.
+        self.team.enqueue(&step)?;
+        self.burst(&last, &timed)?;
+        wait(self.team, self.patience())?;
+        let us = (self.ms(&first)? + self.ms(&last)?) * 1e3 / f64::from(all);
+        Ok(Timed { us, wrong: Some(check.look()?) })
     }
 
-    fn call(&self, placement: Placement, shift: u64) -> Result<Group<'_>, Fault> {
+    fn unchecked(&self, placement: Placement) -> Result<Timed, Fault> {
+        let all = Burst { events: 0, calls: self.ask.iterations.max(1) };
+        let (warm, timed) = (self.warm_up(placement)?, self.groups(placement, all.calls)?);
+        self.enqueue(&warm, self.ask.warmups.max(1))?;
+        self.burst(&all, &timed)?;
+        wait(self.team, self.patience())?;
+        Ok(Timed { us: self.ms(&all)? * 1e3 / f64::from(all.calls), wrong: None })
+    }
+
+    fn patience(&self) -> std::time::Duration {
+        patience(self.shape.bytes, self.ask.warmups.max(1).saturating_add(self.ask.iterations.max(1)))
+    }
+
+    /// The calls before the clock runs bring up what a size needs.
+    fn warm_up(&self, placement: Placement) -> Result<Vec<Group<'_>>, Fault> {
+        self.groups(placement, self.ask.warmups.max(1))
+    }
+
+    fn groups(&self, placement: Placement, count: u32) -> Result<Vec<Group<'_>>, Fault> {
+        let places = (0..count.min(READY)).map(|n| shift(n, self.shape.bytes, self.room));
+        places.map(|shift| self.call(placement, self.shape, shift)).collect()
+    }
+
+    /// A call of a few bytes behind all others' places.
+    fn step(&self, placement: Placement) -> Result<Group<'_>, Fault> {
+        let (ranks, element) = (self.team.ranks as u64, self.ask.data.bytes());
+        let shape = self.ask.collective.shape(SMALL.saturating_mul(ranks).min(STEP), ranks, element);
+        self.call(placement, shape, self.room)
+    }
+
+    fn call(&self, placement: Placement, shape: Shape, shift: u64) -> Result<Group<'_>, Fault> {
         let RowAsk { collective, data, op, root, .. } = *self.ask;
-        self.team.group(|seat| {
-            let (send, receive) = seat.spans(&self.layout(seat, placement, shift))?;
-            Ok(Call { collective, send, receive, count: self.shape.count, data, op, root })
+        self.team.group(|seat: &Seat| {
+            let layout = Layout::new(collective, shape, data.bytes(), seat.rank, placement, shift);
+            let (send, receive) = seat.spans(&layout)?;
+            Ok(Call { collective, send, receive, count: shape.count, data, op, root })
         })
     }
 
-    fn check(&self, values: Values, placement: Placement, seed: u64) -> Result<Wrongs, Fault> {
-        let each = |act: &dyn Fn(&Seat) -> Result<(), GpuError>| {
-            self.team.seats.iter().try_for_each(|seat| act(seat).map_err(|e| Fault::of(Some(seat.rank), &e)))
-        };
-        each(&|seat| {
-            let all = Part { receive: true, offset: 0, bytes: self.shape.bytes };
-            seat.stream.set_bytes(seat.span(all)?, POISON)?;
-            let (send, _) = seat.spans(&self.layout(seat, placement, 0))?;
-            seat.stream.fill_values(send, self.ask.data, values, seat.rank, seed, 0)
-        })?;
-        self.team.enqueue(&self.call(placement, 0)?)?;
-        wait(self.team, patience(self.shape.bytes, 1))?;
-        each(&|seat| self.look(seat, values, placement, seed))?;
-        wait(self.team, patience(self.shape.bytes, 1))?;
-        let mut wrongs = Wrongs::default();
-        for seat in &self.team.seats {
-            self.count(seat, values, placement, seed, &mut wrongs)?;
+    fn enqueue(&self, groups: &[Group<'_>], count: u32) -> Result<(), Fault> {
+        groups.iter().cycle().zip(0..count).try_for_each(|(group, _)| self.team.enqueue(group))
+    }
+
+    /// Queues calls between two events on each stream.
+    fn burst(&self, burst: &Burst, groups: &[Group<'_>]) -> Result<(), Fault> {
+        if burst.calls == 0 {
+            return Ok(());
         }
-        Ok(wrongs)
+        self.record(burst, 0)?;
+        self.enqueue(groups, burst.calls)?;
+        self.record(burst, 1)
     }
 
-    fn expected(&self, seat: &Seat) -> Vec<Expected> {
-        self.ask.collective.expected(self.shape, self.team.ranks, seat.rank, self.ask.root)
-    }
-
-    /// Lets a GPU look at all that it should have received.
-    fn look(&self, seat: &Seat, values: Values, placement: Placement, seed: u64) -> Result<(), GpuError> {
-        let (data, op, ranks) = (self.ask.data, self.ask.op, self.team.ranks);
-        let (_, receive) = seat.spans(&self.layout(seat, placement, 0))?;
-        seat.tally.begin(&seat.stream)?;
-        for Expected { at, count, first, from } in self.expected(seat) {
-            let what = receive.part(at.saturating_mul(data.bytes()), count.saturating_mul(data.bytes()))?;
-            let expect = ValuesExpected { from, op, ranks, seed, first, base: at };
-            seat.stream.check_values(what, data, values, &expect, &seat.tally)?;
-        }
-        seat.tally.end(&seat.stream)
-    }
-
-    /// Adds what a GPU has found.
-    fn count(
-        &self,
-        seat: &Seat,
-        values: Values,
-        placement: Placement,
-        seed: u64,
-        wrongs: &mut Wrongs,
-    ) -> Result<(), Fault> {
-        let expected = self.expected(seat);
-        let all: u64 = expected.iter().map(|part| part.count).sum();
-        let said = seat.tally.checked();
-        if said.looked != all {
-            let text = format!("rank {}: {} elements of {all} were looked at", seat.rank, said.looked);
-            return Err(Fault::broken(text));
-        }
-        wrongs.looked += all;
-        wrongs.count += said.wrong;
-        let Some(element) = said.first.filter(|_| wrongs.first.is_none()) else { return Ok(()) };
-        let part = expected.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
-        let part = part.ok_or_else(|| Fault::broken(format!("element {element} is not there")))?;
-        let (op, ranks) = (self.ask.op, self.team.ranks);
-        let wanted = element::expected(*part, element - part.at, op, ranks, values, seed);
-        let found = self.found(seat, placement, element)?;
-        wrongs.first = Some(FirstWrong { rank: seat.rank, element, found, expected: wanted.to_string() });
-        Ok(())
-    }
-
-    /// What a received element holds.
-    fn found(&self, seat: &Seat, placement: Placement, element: u64) -> Result<String, Fault> {
-        let bytes = self.ask.data.bytes();
-        let fetch = || {
-            let (_, receive) = seat.spans(&self.layout(seat, placement, 0))?;
-            seat.fetch(receive.part(element.saturating_mul(bytes), bytes)?)
+    fn record(&self, burst: &Burst, which: usize) -> Result<(), Fault> {
+        let record = |seat: &Seat| {
+            let event = seat.events.get(burst.events).and_then(|pair| pair.get(which));
+            event.map_or(Ok(()), |event| seat.stream.record(event))
         };
-        fetch().map_err(|error| Fault::of(Some(seat.rank), &error))?;
-        wait(self.team, patience(bytes, 1))?;
-        Ok(element::text(self.ask.data, seat.fetched()))
+        Ok(self.team.seats.iter().try_for_each(record)?)
     }
 
-    /// Microseconds of one call: of the slowest rank here, by its GPU's clock. The calls before the first
-    /// event bring the ranks into step.
-    fn time(&self, placement: Placement) -> Result<f64, Fault> {
-        let (warmups, iterations) = (self.ask.warmups.max(1), self.ask.iterations.max(1));
-        // Ready before the clock runs: of a few bytes the processor's part is all of the time.
-        let groups = |count: u32| {
-            let places = (0..count.min(READY)).map(|n| shift(n, self.shape.bytes, self.team.most_bytes));
-            places.map(|shift| self.call(placement, shift)).collect::<Result<Vec<_>, _>>()
-        };
-        let (before, timed) = (groups(warmups)?, groups(iterations)?);
-        let enqueue = |groups: &[Group<'_>], count: u32| {
-            groups.iter().cycle().zip(0..count).try_for_each(|(group, _)| self.team.enqueue(group))
-        };
-        let seats = &self.team.seats;
-        enqueue(&before, warmups)?;
-        seats.iter().try_for_each(|seat| seat.stream.record(&seat.begin))?;
-        enqueue(&timed, iterations)?;
-        seats.iter().try_for_each(|seat| seat.stream.record(&seat.end))?;
-        wait(self.team, patience(self.shape.bytes, warmups.saturating_add(iterations)))?;
+    /// Milliseconds of a burst: of the slowest rank here, by its GPU's clock.
+    fn ms(&self, burst: &Burst) -> Result<f64, Fault> {
         let mut slowest = 0.0_f64;
-        for seat in seats {
-            slowest = slowest.max(seat.end.ms_since(&seat.begin)?);
+        for seat in self.team.seats.iter().filter(|_| burst.calls > 0) {
+            if let Some([begin, end]) = seat.events.get(burst.events) {
+                slowest = slowest.max(end.ms_since(begin)?);
+            }
         }
-        Ok(slowest * 1e3 / f64::from(iterations))
+        Ok(slowest)
     }
 }
 

@@ -1,4 +1,5 @@
-//! One rank's GPU with all that its rows need, taken once: two buffers, a stream, events, a tally.
+//! One rank's GPU with all that its rows need, taken once: two buffers, a stream, events, a tally. Behind what rows
+//! use of a buffer lies a little more, for the calls that bring the ranks into step.
 
 use super::layout::{Layout, Part};
 use super::speech::Fault;
@@ -7,6 +8,10 @@ use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
 
 /// CUDA and NCCL need memory of their own beside the buffers, bytes.
 const BESIDE: u64 = 64 << 20;
+/// More than the least is taken only up to this part of what is free: other arms begin at the same time.
+const SHARE: u64 = 16;
+/// Behind the rows' part of each buffer, bytes: 16 for each of more ranks than any machine has.
+pub(super) const STEP: u64 = 64 << 10;
 
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -14,31 +19,34 @@ pub(super) struct Seat {
     pub(super) ordinal: usize,
     pub(super) stream: Stream,
     pub(super) tally: Tally,
-    pub(super) begin: Event,
-    pub(super) end: Event,
+    /// Around the timed calls; those that are checked have the second pair.
+    pub(super) events: [[Event; 2]; 2],
+    /// Bytes of each buffer that rows may use.
+    pub(super) room: u64,
     send: Buffer,
     receive: Buffer,
     host: Pinned,
 }
 
 impl Seat {
-    pub(super) fn take(gpu: &Gpu, rank: usize, most_bytes: u64) -> Result<Self, Fault> {
+    pub(super) fn take(gpu: &Gpu, rank: usize, most_bytes: u64, wish: u64) -> Result<Self, Fault> {
         let failed = |error: GpuError| Fault::of(Some(rank), &error);
         let (free, total) = gpu.memory().map_err(failed)?;
         let wanted = most_bytes.saturating_mul(2).saturating_add(BESIDE);
         if wanted > free {
             return Err(short(gpu.ordinal, rank, wanted, free, total));
         }
-        // An empty buffer is none.
-        let bytes = most_bytes.max(16);
+        let room = room(most_bytes, wish, free);
+        let bytes = room.saturating_add(STEP);
+        let pair = || Ok([gpu.event()?, gpu.event()?]);
         let take = || {
             Ok(Self {
                 rank,
                 ordinal: gpu.ordinal,
                 stream: gpu.stream()?,
                 tally: Tally::new(gpu)?,
-                begin: gpu.event()?,
-                end: gpu.event()?,
+                events: [pair()?, pair()?],
+                room,
                 send: gpu.alloc(bytes)?,
                 receive: gpu.alloc(bytes)?,
                 host: Pinned::alloc(gpu, 4096)?,
@@ -69,6 +77,12 @@ impl Seat {
     }
 }
 
+/// How large each of the two buffers is, less what lies behind: whole lines of a cache.
+fn room(least: u64, wish: u64, free: u64) -> u64 {
+    let line = 128;
+    (free / SHARE).min(wish).max(least).next_multiple_of(line)
+}
+
 fn short(ordinal: usize, rank: usize, wanted: u64, free: u64, total: u64) -> Fault {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let text = format!(
@@ -83,6 +97,14 @@ fn short(ordinal: usize, rank: usize, wanted: u64, free: u64, total: u64) -> Fau
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_buffers_are_as_large_as_is_wished_where_there_is_memory_for_other_arms_too() {
+        assert_eq!(room(128 << 20, 640 << 20, 24 << 30), 640 << 20);
+        assert_eq!(room(128 << 20, 640 << 20, 4 << 30), 256 << 20);
+        assert_eq!(room(128 << 20, 640 << 20, 1 << 30), 128 << 20);
+        assert_eq!(room(1000, 8, 1 << 30), 1024);
+    }
 
     #[test]
     fn memory_that_is_short_is_told_with_how_much() {

@@ -40,6 +40,8 @@ pub struct Ranks {
     nonces: Nonces,
     begun: Instant,
     started: Option<Started>,
+    /// Bytes of the ranks' buffers, once they are there.
+    room: u64,
     ended: bool,
 }
 
@@ -85,6 +87,7 @@ impl Ranks {
             nonces: Nonces::new(),
             begun: Instant::now(),
             started: None,
+            room: 0,
             ended: false,
         })
     }
@@ -101,10 +104,11 @@ impl Ranks {
         }
         // The next arm's processes get theirs.
         self.dumps(false)?;
-        let Setup { processes, gpus, most_bytes, .. } = &self.setup;
+        let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
         self.crew.say(|n| {
             let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
-            Ask::Open(Open { gpus, first: n, most_bytes: *most_bytes, id: *processes && n == 0 })
+            let id = *processes && n == 0;
+            Ask::Open(Open { gpus, first: n, most_bytes: *most_bytes, room: *room, id })
         });
         if !processes {
             // It needs nobody's id.
@@ -142,6 +146,7 @@ impl Ranks {
             _ => None,
         })?;
         let ranks = self.setup.gpus.len();
+        self.room = opened.iter().map(|opened| opened.room).min().unwrap_or_default();
         if self.setup.processes {
             let id = opened.iter().find_map(|opened| opened.id.clone());
             // Without one each process says so itself.
@@ -155,19 +160,27 @@ impl Ranks {
         Ok(Started { nccl, devices, seconds })
     }
 
-    /// One row: out of place and then in place, each checked and then timed.
+    /// How large a row may be, bytes.
+    #[must_use]
+    pub const fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// One row: out of place and then in place. The results of the last timed calls are checked, of as many as
+    /// find a place of their own in the buffers.
     ///
     /// # Errors
     /// What was asked for makes no sense, and the arm goes on; or it failed, and the arm has ended.
     pub fn row(&mut self, ask: &RowAsk) -> Result<Row, Trouble> {
         let ranks = self.setup.gpus.len();
-        let shape = ask.collective.shape(ask.bytes, ranks as u64, ask.data.bytes());
+        let shape = ask.shape(ranks);
         self.allow(ask, shape)?;
         let done = if shape.count == 0 {
             vec![nothing(ask)]
         } else {
             let seeds = [self.nonces.next(), self.nonces.next()];
-            self.crew.say(|_| Ask::Row { ask: *ask, seeds });
+            let room = self.room;
+            self.crew.say(|_| Ask::Row { ask: *ask, seeds, room });
             let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
             let within = patience(shape.bytes, calls.saturating_mul(2)) + BESIDE;
             self.hear(&ask.to_string(), Instant::now() + within, |answer| match answer {
@@ -196,8 +209,8 @@ impl Ranks {
         if self.ended || self.started.is_none() {
             return refuse("the arm's processes are not there".to_owned());
         }
-        if shape.bytes > self.setup.most_bytes {
-            return refuse(format!("the buffers hold {} bytes", self.setup.most_bytes));
+        if shape.bytes > self.room {
+            return refuse(format!("the buffers hold {} bytes", self.room));
         }
         if ask.collective.rooted() && ask.root >= ranks {
             return refuse(format!("there is no rank {} among {ranks}", ask.root));
@@ -227,6 +240,11 @@ impl Ranks {
     #[must_use]
     pub fn environment(&self) -> &[(String, String)] {
         &self.environment
+    }
+
+    /// Lets the processes go, without waiting until they have: they give their GPUs back meanwhile.
+    pub fn release(&mut self) {
+        self.crew.let_go();
     }
 
     fn hear<T>(

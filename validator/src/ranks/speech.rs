@@ -12,8 +12,8 @@ pub(super) enum Ask {
     Open(Open),
     /// Become a part of the communicator; without an id it is this process's alone.
     Join { id: Option<UniqueId>, ranks: usize },
-    /// Do one row; out of place and in place have a seed each.
-    Row { ask: RowAsk, seeds: [u64; 2] },
+    /// Do one row; out of place and in place have a seed each. All ranks use so much of their buffers, bytes.
+    Row { ask: RowAsk, seeds: [u64; 2], room: u64 },
 }
 
 /// Which GPUs a process has.
@@ -23,8 +23,10 @@ pub(super) struct Open {
     pub(super) gpus: Vec<usize>,
     /// The first one's rank; the others follow.
     pub(super) first: usize,
-    /// Bytes of each of a GPU's two buffers.
+    /// Bytes of each of a GPU's two buffers at least.
     pub(super) most_bytes: u64,
+    /// And where memory allows.
+    pub(super) room: u64,
     /// Whether it makes the communicator's id.
     pub(super) id: bool,
 }
@@ -47,6 +49,8 @@ pub(super) enum Answer {
 pub(super) struct Opened {
     pub(super) nccl: u32,
     pub(super) devices: Vec<Device>,
+    /// Bytes of each of its GPUs' two buffers.
+    pub(super) room: u64,
     pub(super) id: Option<UniqueId>,
 }
 

@@ -14,7 +14,8 @@ pub(super) struct Team {
     clique: Clique,
     /// How many ranks the communicator has, in all processes.
     pub(super) ranks: usize,
-    pub(super) most_bytes: u64,
+    /// Bytes of the smallest of its GPUs' buffers.
+    pub(super) room: u64,
 }
 
 impl Team {
@@ -26,13 +27,14 @@ impl Team {
         let (mut seats, mut devices) = (Vec::new(), Vec::new());
         for (rank, ordinal) in (open.first..).zip(&open.gpus) {
             let gpu = find(&clique, *ordinal)?;
-            seats.push(Seat::take(gpu, rank, open.most_bytes)?);
+            seats.push(Seat::take(gpu, rank, open.most_bytes, open.room)?);
             let (bdf, name, pid) = (gpu.bdf, gpu.name.clone(), std::process::id());
             devices.push(Device { rank, pid, ordinal: *ordinal, bdf, name });
         }
         let id = open.id.then(|| nccl.unique_id()).transpose()?;
-        let team = Self { comms: Vec::new(), seats, clique, ranks: 0, most_bytes: open.most_bytes };
-        Ok((team, Opened { nccl: version, devices, id }))
+        let room = seats.iter().map(|seat| seat.room).min().unwrap_or_default();
+        let team = Self { comms: Vec::new(), seats, clique, ranks: 0, room };
+        Ok((team, Opened { nccl: version, devices, room, id }))
     }
 
     /// Becomes a part of the communicator of `ranks`.

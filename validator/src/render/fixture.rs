@@ -5,18 +5,21 @@ use crate::finding::Finding;
 use crate::host::identity::Appliance;
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry};
+use crate::scope::Scope;
 use std::collections::BTreeMap;
 
 pub(super) fn report(tests: Vec<TestEntry>) -> Report {
     let mut report = Report {
         schema: SCHEMA.into(),
         verdict: Verdict::Error,
+        scope: Scope::Machine,
+        covers: "no GPU".into(),
         level: Level::Standard,
         root: "/".into(),
         started: "2026-11-20T12:00:00Z".into(),
         seconds: 12.44,
         appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
-        machine: MachineEntry::unread(),
+        machine: MachineEntry { host: Some("node7".into()), ..MachineEntry::unread() },
         driver: Driver::default(),
         gpus: vec![],
         fabric: None,

@@ -7,6 +7,7 @@ mod found;
 use super::element::{Element, element, html};
 use super::words;
 use crate::report::{Gpu, Report, TestEntry};
+use crate::scope::Scope;
 use std::io;
 
 /// Nothing may be loaded or run; the page's own style is all that it needs.
@@ -17,7 +18,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 /// # Errors
 /// What the XML writer says.
 pub fn page(report: &Report) -> io::Result<String> {
-    let title = format!("firstlight: {}, {}", report.verdict, words::gpus(report));
+    let of = if report.scope == Scope::Machine { String::new() } else { format!(" of {}", report.scope) };
+    let title = format!("firstlight: {}{of}, {}", report.verdict, report.gpu_names());
     let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
     let head = element("head")
         .child(element("meta").with("charset", "utf-8"))
@@ -44,7 +46,8 @@ fn top(report: &Report) -> Element {
     element("header")
         .child(element("p").text("firstlight"))
         .child(element("h1").child(mark("strong", &verdict, &verdict)))
-        .child(element("p").with("class", "gpus").text(&words::gpus(report)))
+        .child(element("p").with("class", "gpus").text(&report.gpu_names()))
+        .child(element("p").text(&format!("Scope {}: {}", report.scope, report.covers)))
         .child(element("p").text(&line))
         .children(recorded)
 }

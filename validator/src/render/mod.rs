@@ -6,6 +6,7 @@ mod fixture;
 pub mod html;
 pub mod json;
 pub mod junit;
+pub mod last_line;
 pub mod list;
 pub mod nccl;
 pub mod p2p;

@@ -42,6 +42,13 @@ fn run(report: &Report) -> Vec<Family> {
     let names = VERDICTS.map(|verdict| verdict.to_string());
     verdict.states(&[], "verdict", &names.each_ref().map(String::as_str), &report.verdict.to_string());
 
+    let scope = Family::one(
+        "firstlight_scope",
+        "What the verdict speaks of; always 1. A verdict of another scope than machine says nothing of its GPUs.",
+        &[("scope", &report.scope.to_string())],
+        1.0,
+    );
+
     let mut start =
         Family::new("firstlight_start_time_seconds", "When the run began, seconds since 1970 UTC.");
     if let Some(seconds) = time::since_1970(&report.started) {
@@ -56,7 +63,7 @@ fn run(report: &Report) -> Vec<Family> {
         let told = told.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
         gpus.add(&[("bdf", bdf.as_str())].into_iter().chain(told).collect::<Vec<_>>(), 1.0);
     }
-    vec![info, verdict, start, took, gpus]
+    vec![info, verdict, scope, start, took, gpus]
 }
 
 fn tests(report: &Report) -> [Family; 2] {

@@ -2,10 +2,11 @@
 //! can be shown as tests end: header, one row per test, tail. The whole is their sum.
 
 use crate::finding::{Finding, Severity};
-use crate::outcome::Verdict;
 use crate::pcie::text::layout::wrapped;
+use crate::render::last_line::last_line;
 use crate::render::{nccl, words};
 use crate::report::{Report, TestEntry};
+use crate::scope::Scope;
 use std::fmt::Write as _;
 
 /// Where a row's text begins: outcome and id stand before it.
@@ -26,8 +27,9 @@ pub fn header(report: &Report) -> String {
     let mut parts = vec![format!("firstlight {}", words::version(report))];
     parts.push(report.driver.module.as_ref().map_or("no driver".to_owned(), |v| format!("driver {v}")));
     parts.extend(report.driver.nccl.as_ref().map(|v| format!("nccl {v}")));
-    parts.push(words::gpus(report));
+    parts.push(report.gpu_names());
     parts.push(format!("level {}", report.level));
+    parts.extend((report.scope != Scope::Machine).then(|| format!("scope {}", report.scope)));
     if report.is_recorded() {
         parts.push(format!("recorded machine {}", report.root));
     }
@@ -69,7 +71,9 @@ fn fold(text: &str, width: usize) -> Vec<String> {
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
-    plain(&format!("{gain}{}\n{}{}", details(report), verdict(report, path), last_line(report)))
+    let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
+    let end = verdict(report, path) + &last_line(report);
+    plain(&format!("{gain}{}\n{scope}{end}", details(report)))
 }
 
 /// What the machine's files hold must not move the cursor of a terminal that shows it.
@@ -136,16 +140,6 @@ fn verdict(report: &Report, path: Option<&str>) -> String {
     let counts = words::counts(report);
     let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
     format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
-}
-
-fn last_line(report: &Report) -> String {
-    let failed = match (&report.failed()[..], report.verdict) {
-        // No test can be named when none ran: then it is the validator that failed.
-        ([], Verdict::Error) => "validator".to_owned(),
-        ([], _) => "none".to_owned(),
-        (ids, _) => ids.join(","),
-    };
-    format!("FIRSTLIGHT verdict={} failed={failed} seconds={:.1}\n", report.verdict, report.seconds)
 }
 
 #[cfg(test)]

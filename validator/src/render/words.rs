@@ -25,23 +25,6 @@ pub(super) const fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// `8 x NVIDIA H200`, or each model with its number, so that none is hidden by the others.
-pub(super) fn gpus(report: &Report) -> String {
-    if report.fabric.is_none() && report.gpus.is_empty() {
-        return "GPUs unknown".to_owned();
-    }
-    let mut models: Vec<(&str, usize)> = Vec::new();
-    for gpu in &report.gpus {
-        let name = gpu.name.as_deref().unwrap_or("NVIDIA GPU");
-        match models.iter_mut().find(|(model, _)| *model == name) {
-            Some((_, count)) => *count += 1,
-            None => models.push((name, 1)),
-        }
-    }
-    let told: Vec<_> = models.iter().map(|(name, count)| format!("{count} x {name}")).collect();
-    if told.is_empty() { "no GPU".to_owned() } else { told.join(", ") }
-}
-
 /// `12 passed, 1 not applicable`
 pub(super) fn counts(report: &Report) -> String {
     let count = |wanted| report.tests.iter().filter(|t| t.outcome == wanted).count();
@@ -68,9 +51,12 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let dmi = |name: &str| report.machine.dmi.get(name)?.as_deref();
     let product: Vec<_> = ["sys_vendor", "product_name"].into_iter().filter_map(dmi).collect();
     let facts = [
-        ("gpus", Some(gpus(report))),
+        ("scope", Some(report.scope.to_string())),
+        ("covers", Some(report.covers.clone())),
+        ("gpus", Some(report.gpu_names())),
         ("recorded", report.is_recorded().then(|| report.root.clone())),
         ("product", (!product.is_empty()).then(|| product.join(" "))),
+        ("host", report.machine.host.clone()),
         ("kernel", report.machine.kernel.clone()),
         ("driver", Some(driver.module.clone().unwrap_or_else(|| "none".to_owned()))),
         ("cuda", driver.cuda.clone()),

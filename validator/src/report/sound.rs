@@ -3,6 +3,7 @@
 
 use super::{Matrix, Report, TestEntry};
 use crate::outcome::{Judgement, Outcome, Verdict};
+use crate::scope::Scope;
 use std::collections::BTreeSet;
 
 /// What contradicts itself, in one line.
@@ -20,10 +21,26 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
     if report.verdict != verdict {
         return Some(format!("verdict: read {}, its tests come to {verdict}", report.verdict));
     }
-    let told = report.workload_env.get("FIRSTLIGHT_VERDICT");
-    let other = told.filter(|told| **told != verdict.to_string())?;
-    Some(format!("workload_env.FIRSTLIGHT_VERDICT: read {other:?}, its verdict is {verdict}"))
+    let told = |name: &str, what: &str, is: &str| {
+        let other = report.workload_env.get(name).filter(|told| *told != is)?;
+        Some(format!("workload_env.{name}: read {other:?}, its {what} is {is}"))
+    };
+    told("FIRSTLIGHT_VERDICT", "verdict", &verdict.to_string())
+        .or_else(|| told("FIRSTLIGHT_SCOPE", "scope", &report.scope.to_string()))
+        .or_else(|| unproven(report))
 }
+
+/// A good verdict of a machine whose GPUs no test has used.
+fn unproven(report: &Report) -> Option<String> {
+    let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
+    let used = |t: &TestEntry| t.id == GPUS_ARE_USED && t.outcome != Outcome::NotApplicable;
+    let claims = good && report.scope == Scope::Machine && !report.gpus.is_empty();
+    (claims && !report.tests.iter().any(used))
+        .then(|| format!("verdict: read {} of the machine, and no test ran on its GPUs", report.verdict))
+}
+
+/// The test that starts CUDA on every GPU; no other can run without it.
+const GPUS_ARE_USED: &str = "cuda";
 
 fn of_a_test(test: &TestEntry) -> Option<String> {
     if test.id.is_empty() || !test.id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {

@@ -1,16 +1,18 @@
 //! One group of tests: a worker runs them; when it fails in one, that one is an error and a new
 //! worker goes on with the rest. Each round settles at least one test, so this ends.
 
+use super::interrupt::Interrupt;
 use super::leftovers::Leftovers;
 use super::protocol::{Message, Request};
 use super::supervise::{Ending, supervise};
-use super::{Audience, Run, worker};
+use super::{Audience, Run, probe, worker};
 use crate::config::Config;
 use crate::finding::{Code, Severity};
+use crate::lineage;
 use crate::outcome::Judgement;
 use crate::report::{Matrix, Report};
 use crate::root::Root;
-use crate::suite::{self, Test};
+use crate::suite::{self, Group, Test};
 use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -29,6 +31,9 @@ pub(super) fn run<A: Audience>(
 ) {
     let mut open: VecDeque<_> = tests.into();
     while !open.is_empty() {
+        if let Some(by) = run.interrupts.come() {
+            return settle_all(run, &mut open, &interrupted("machine", by, Some("not started")), &[]);
+        }
         if Instant::now() >= run.until {
             let said = used_up("machine", run.limit_s, Some("not started"));
             return settle_all(run, &mut open, &said, &[]);
@@ -46,9 +51,11 @@ fn round<A: Audience>(
 ) {
     let before = open.len();
     let (mut begun, mut doing) = (None, None);
+    // A test that has ended, until it is known how the GPUs stand after it.
+    let mut held: Option<Held> = None;
     let (mut start, mut patience) = (Instant::now(), BETWEEN);
     let until = run.until;
-    let within = |limit: Duration| limit.min(until.saturating_duration_since(Instant::now()));
+    let within = |limit: Duration, from: Instant| limit.min(until.saturating_duration_since(from));
     let request = Request {
         root: root.path().to_owned(),
         config: config.clone(),
@@ -56,6 +63,7 @@ fn round<A: Audience>(
         ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
         matrices: measured(&run.report),
         nvlinks_of: Vec::new(),
+        look: false,
     };
     let (command, request) = match (command(config), serde_json::to_vec(&request)) {
         (Ok(command), Ok(request)) => (command, request),
@@ -66,41 +74,60 @@ fn round<A: Audience>(
     };
     // Its processes are real ones, whatever machine it reads.
     let leftovers = Leftovers::before(Root::new("/"));
-    let (ending, last_lines) = supervise(command, &request, within(FACTS), |message| match message {
-        Message::Facts(facts) => {
-            run.learn(*facts);
-            within(BETWEEN)
+    let interrupts = run.interrupts.clone();
+    let first = within(FACTS, start);
+    let (ending, last_lines) = supervise(command, &request, first, &interrupts, |message, at| {
+        run.watch.look();
+        if !matches!(message, Message::Look(_)) {
+            release(run, &mut held);
         }
-        Message::Begin(id) => {
-            begun = suite::by_id(&id);
-            (start, doing) = (Instant::now(), None);
-            patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
-            within(patience)
-        }
-        // Nobody asked.
-        Message::NvLinks(_) => within(BETWEEN),
-        Message::Cuda(version) => {
-            run.report.driver.cuda = Some(version);
-            within(patience.saturating_sub(start.elapsed()))
-        }
-        Message::Doing(what) => {
-            doing = Some(what);
-            within(patience.saturating_sub(start.elapsed()))
-        }
-        Message::End { id, seconds, said } => {
-            begun = None;
-            if let Some(test) = open.pop_front_if(|t| t.id == id) {
-                run.end(test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said, Vec::new());
+        let spent = at.saturating_duration_since(start);
+        match message {
+            Message::Look(look) => {
+                look.iter().for_each(|look| run.witness.see(look));
+                release(run, &mut held);
+                within(if begun.is_some() { patience.saturating_sub(spent) } else { BETWEEN }, at)
             }
-            within(BETWEEN)
+            Message::Facts(facts) => {
+                run.learn(*facts);
+                within(BETWEEN, at)
+            }
+            Message::Begin(id) => {
+                begun = suite::by_id(&id);
+                (start, doing) = (at, None);
+                patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
+                within(patience, at)
+            }
+            // Nobody asked.
+            Message::NvLinks(_) => within(BETWEEN, at),
+            Message::Cuda(version) => {
+                run.report.driver.cuda = Some(version);
+                within(patience.saturating_sub(spent), at)
+            }
+            Message::Doing(what) => {
+                doing = Some(what);
+                within(patience.saturating_sub(spent), at)
+            }
+            Message::End { id, seconds, said } => {
+                begun = None;
+                if let Some(test) = open.pop_front_if(|t| t.id == id) {
+                    held = Some((test, Duration::try_from_secs_f64(seconds).unwrap_or_default(), said));
+                    if test.group == Group::Host {
+                        release(run, &mut held);
+                    }
+                }
+                within(BETWEEN, at)
+            }
         }
     });
+    release(run, &mut held);
     if !matches!(ending, Ending::Done) {
         // What died with it cannot tidy up any more.
         let _ = leftovers.remove();
     }
     let limit_s = run.limit_s;
     let crashed = |subject: &str, doing: Option<&str>| match ending {
+        Ending::Interrupted(by) => interrupted(subject, by, doing),
         // It may have had no fault: nothing of the time was left for it.
         Ending::Silent(_) if Instant::now() >= until => used_up(subject, limit_s, doing),
         _ => crashed(subject, &ending, doing),
@@ -109,12 +136,27 @@ fn round<A: Audience>(
         // It failed in this test: the others may still be told.
         (Some(test), Some(next)) if test.id == next.id => {
             open.pop_front();
-            run.end(test, start.elapsed(), crashed(test.id, doing.as_deref()), last_lines);
+            let took = start.elapsed();
+            if test.group == Group::Gpu && run.witness.has_looked() {
+                run.witness.see(&probe::look(root, config));
+            }
+            run.end(test, took, crashed(test.id, doing.as_deref()), last_lines);
         }
         // It failed between tests after some progress: the next worker gets what is left.
         (_, Some(_)) if open.len() < before => {}
+        // Whatever is left is settled where the next worker would be started.
+        _ if matches!(ending, Ending::Interrupted(_)) => {}
         // It failed before the first test, as the next one would.
         _ => settle_all(run, open, &crashed("machine", None), &last_lines),
+    }
+}
+
+/// A test, how long it took, and what it said.
+type Held = (&'static Test, Duration, Judgement);
+
+fn release<A: Audience>(run: &mut Run<'_, A>, held: &mut Option<Held>) {
+    if let Some((test, took, said)) = held.take() {
+        run.end(test, took, said, Vec::new());
     }
 }
 
@@ -128,7 +170,8 @@ fn measured(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
 /// GPUs by their addresses then, as NVML, `nvidia-smi` and the report do, and not the fastest first.
 pub(super) fn command(config: &Config) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(worker::COMMAND).env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    lineage::beneath(command.arg(worker::COMMAND));
+    command.env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
     if !config.validate.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }
@@ -141,6 +184,12 @@ fn used_up(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
     let message = format!("{doing}: all {limit_s} s of validate.timeout_s were used up");
     let finding = Code::TestTimeout.finding(Severity::Error, subject, message);
     Judgement::by(finding.because("the tests together took longer than validate.timeout_s"))
+}
+
+/// A signal ended the run before or, where it is told what was being done, in this one.
+fn interrupted(subject: &str, by: Interrupt, doing: Option<&str>) -> Judgement {
+    let message = format!("{}: {by} ended the run", doing.unwrap_or("not ended"));
+    Judgement::by(Code::Interrupted.finding(Severity::Error, subject, message))
 }
 
 /// `doing` is the last that the worker said of its work.

@@ -40,6 +40,7 @@ fn of_the_report(report: &Report) -> Vec<Advice> {
             report.verdict.to_string(),
             "what all tests of the validator come to",
         ),
+        Advice::new("FIRSTLIGHT_SCOPE", report.scope.to_string(), &report.covers),
         Advice::new(
             "FIRSTLIGHT_FINGERPRINT",
             report.machine.fingerprint.clone(),
@@ -93,7 +94,11 @@ mod tests {
     }
 
     fn report(tests: &[(&str, Outcome)]) -> Report {
-        let mut report = super::super::empty(&Root::new("/"), &crate::config::Config::default());
+        let mut report = super::super::empty(
+            &Root::new("/"),
+            &crate::config::Config::default(),
+            &super::super::Plan::default(),
+        );
         for (id, outcome) in tests {
             report.push(TestEntry {
                 id: (*id).to_owned(),
@@ -127,7 +132,7 @@ mod tests {
     }
 
     fn names(tests: &[(&str, Outcome)]) -> Vec<String> {
-        let own = ["FIRSTLIGHT_VERDICT", "FIRSTLIGHT_FINGERPRINT"];
+        let own = ["FIRSTLIGHT_VERDICT", "FIRSTLIGHT_SCOPE", "FIRSTLIGHT_FINGERPRINT"];
         let all = handed_over(&report(tests), given()).into_iter().map(|a| a.name);
         all.filter(|n| !own.contains(&n.as_str())).collect()
     }

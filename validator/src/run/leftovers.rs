@@ -3,13 +3,12 @@
 //! and are nobody's any more go; whatever else lies there, or cannot be told, stays.
 
 use crate::root::Root;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::getuid;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,13 +52,14 @@ impl Leftovers {
             // Unknown holders hold everything.
             let held = held(&self.root, &left).unwrap_or_else(|_| left.clone());
             for name in left.difference(&held) {
-                let path = self.root.join(FOLDER).join(name);
-                match fs::remove_file(&path) {
+                let path = Path::new(FOLDER).join(name);
+                let shown = self.root.join(&path);
+                match self.root.remove(&path) {
                     Ok(()) => {
-                        log::warn!("removed {}, which a killed process has left", path.display());
+                        log::warn!("removed {}, which a killed process has left", shown.display());
                         removed.push(name.clone());
                     }
-                    Err(error) => log::warn!("{} stays: {error}", path.display()),
+                    Err(error) => log::warn!("{} stays: {error}", shown.display()),
                 }
             }
             if Instant::now() >= due {
@@ -74,8 +74,9 @@ impl Leftovers {
         let Some(before) = &self.before else { return BTreeSet::new() };
         let now = files(&self.root).unwrap_or_default();
         let ours = |name: &String| {
-            let told = fs::symlink_metadata(self.root.join(FOLDER).join(name));
-            told.is_ok_and(|told| told.is_file() && told.uid() == getuid().as_raw())
+            let told = self.root.stat(Path::new(FOLDER).join(name));
+            let file = |mode| FileType::from_raw_mode(mode) == FileType::RegularFile;
+            told.is_ok_and(|told| file(told.st_mode) && told.st_uid == getuid().as_raw())
         };
         now.difference(before).filter(|name| ours(name)).cloned().collect()
     }
@@ -139,12 +140,13 @@ fn is_gone(error: &io::Error) -> bool {
 /// True for a process of another user, who cannot open our files: `mkstemp` makes them for their owner
 /// alone. Only a user who is not root gets here, for root reads all.
 fn is_anothers(root: &Root, process: &Path) -> bool {
-    fs::symlink_metadata(root.join(process)).is_ok_and(|told| told.uid() != getuid().as_raw())
+    root.stat(process).is_ok_and(|told| told.st_uid != getuid().as_raw())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 

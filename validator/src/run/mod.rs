@@ -4,14 +4,19 @@
 mod aer;
 mod group;
 mod handover;
+mod interrupt;
 pub mod leftovers;
 mod nvlinks;
 mod plan;
+mod probe;
+mod proof;
 mod protocol;
 mod supervise;
 mod watch;
+mod witness;
 pub mod worker;
 
+pub use interrupt::{Interrupt, Interrupts};
 pub use nvlinks::nvlinks;
 pub use plan::{Plan, plan, selection};
 pub use protocol::{Facts, Message, Request};
@@ -29,6 +34,7 @@ use aer::Aer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 use watch::Watch;
+use witness::Witness;
 
 /// Who is told as things happen; the console is one.
 pub trait Audience {
@@ -38,22 +44,25 @@ pub trait Audience {
     fn ended(&mut self, test: &TestEntry);
 }
 
-/// Runs what the configuration asks for and reports it.
-pub fn validate(root: &Root, config: &Config, audience: &mut impl Audience) -> Report {
-    planned(root, config, &plan(config), audience)
-}
-
-/// Runs `plan` and reports it.
-pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Audience) -> Report {
+/// Runs `plan` and reports it; a signal makes the rest of it errors.
+pub fn planned(
+    root: &Root,
+    config: &Config,
+    plan: &Plan,
+    interrupts: &Interrupts,
+    audience: &mut impl Audience,
+) -> Report {
     let start = Instant::now();
     let mut run = Run {
-        report: empty(root, config),
+        report: empty(root, config, plan),
         audience,
         introduced: false,
         root,
         watch: Watch::begin(root),
         aer: Aer::default(),
+        witness: Witness::default(),
         advice: Vec::new(),
+        interrupts: interrupts.clone(),
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
     };
@@ -65,7 +74,12 @@ pub fn planned(root: &Root, config: &Config, plan: &Plan, audience: &mut impl Au
     for (test, why) in &plan.left_out {
         run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
     }
-    let (mut report, found) = (run.report, run.advice);
+    let Run { mut report, advice: found, audience, .. } = run;
+    report.covers = proof::covers(&report);
+    if let Some(entry) = proof::unproven(&report, plan) {
+        audience.ended(&entry);
+        report.push(entry);
+    }
     let up = interfaces::up(root).inspect_err(|e| log::warn!("network interfaces: {e}")).ok();
     let untested = handover::untested(&report, config.validate.nvls, up.as_deref());
     let advice = untested.into_iter().chain(found).collect();
@@ -96,7 +110,9 @@ struct Run<'a, A: Audience> {
     root: &'a Root,
     watch: Watch,
     aer: Aer,
+    witness: Witness,
     advice: Vec<Advice>,
+    interrupts: Interrupts,
     until: Instant,
     limit_s: u64,
 }
@@ -121,7 +137,9 @@ impl<A: Audience> Run<'_, A> {
 
     fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
         self.introduce();
-        let said = said.with(self.watch.news()).with(self.aer.news(self.root));
+        let mut kernel = self.watch.news();
+        kernel.extend(self.aer.news(self.root));
+        let said = self.witness.settle(test, said, kernel);
         self.advice.extend(said.advice.iter().cloned());
         let effects = said.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
         self.report.effects.extend(effects);
@@ -143,10 +161,12 @@ impl<A: Audience> Run<'_, A> {
     }
 }
 
-fn empty(root: &Root, config: &Config) -> Report {
+fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
     Report {
         schema: SCHEMA.to_owned(),
         verdict: Verdict::Error,
+        scope: plan.scope.clone(),
+        covers: "nothing was read yet".to_owned(),
         level: config.validate.level,
         root: root.path().display().to_string(),
         started: utc(SystemTime::now()),
@@ -172,6 +192,7 @@ fn learn(report: &mut Report, facts: Facts) {
         fingerprint: fingerprint(&bound_to),
         bound_to,
         dmi: identity.dmi,
+        host: identity.host,
         kernel: identity.kernel,
         cmdline: identity.cmdline,
     };

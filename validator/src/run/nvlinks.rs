@@ -1,6 +1,7 @@
 //! NVLinks for commands that run no test: only NVML knows them, and NVML is loaded by a worker, so that
 //! one that hangs or crashes takes no command with it.
 
+use super::interrupt::Interrupts;
 use super::protocol::{Message, Request};
 use super::{group, supervise::supervise};
 use crate::config::Config;
@@ -25,11 +26,12 @@ pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, St
         ended: BTreeMap::new(),
         matrices: BTreeMap::new(),
         nvlinks_of: gpus.to_owned(),
+        look: false,
     };
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
     let command = group::command(config).map_err(|e| e.to_string())?;
     let mut answer = None;
-    let (ending, _) = supervise(command, &request, DEADLINE, |message| {
+    let (ending, _) = supervise(command, &request, DEADLINE, &Interrupts::default(), |message, _| {
         if let Message::NvLinks(said) = message {
             answer = Some(said);
         }

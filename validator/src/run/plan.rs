@@ -1,13 +1,16 @@
-//! Which tests run: those of the level, or those that `only` names, whatever their level; fewer by `skip`. A
-//! mandatory test that is left out is remembered, for it costs the verdict. What the configuration expects and only one test can
+//! Which tests run: those of the level, or those that `only` names, whatever their level; fewer by `skip`, and
+//! those that the scope holds. A mandatory test that is left out is remembered, for it costs the verdict. What the configuration expects and only one test can
 //! tell makes that test run at every level, and mandatory. Pure.
 
 use crate::config::{Config, Level, Validate};
-use crate::suite::{ALL, Test, demanded};
+use crate::scope::Scope;
+use crate::suite::{ALL, Group, Test, demanded};
 
 /// What runs and what does not.
 #[derive(Debug, Default)]
 pub struct Plan {
+    /// What the verdict speaks of.
+    pub scope: Scope,
     /// In the order of the suite.
     pub run: Vec<&'static Test>,
     /// Mandatory tests that were left out, and by what.
@@ -31,14 +34,24 @@ impl Plan {
 /// What `validate` asks for.
 #[must_use]
 pub fn plan(config: &Config) -> Plan {
-    among(&config.validate, demanded(&config.expect), |_| true)
+    let (asked, demanded) = (&config.validate, demanded(&config.expect));
+    match &asked.scope {
+        Scope::Machine => among(asked, demanded, |_| true),
+        Scope::Fabric => {
+            Plan { scope: Scope::Fabric, ..among(asked, demanded, |test| test.group == Group::Host) }
+        }
+        Scope::Only(ids) => selection(asked, &ids.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
 }
 
 /// What a command asks for that is about some tests only: the others were never asked for, so
 /// nothing is missed when they do not run.
 #[must_use]
 pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
-    among(asked, &[], |test| ids.contains(&test.id))
+    let mut plan = among(asked, &[], |test| ids.contains(&test.id));
+    let due = plan.run.iter().chain(plan.left_out.iter().map(|(test, _)| test));
+    plan.scope = Scope::Only(due.map(|test| test.id.to_owned()).collect());
+    plan
 }
 
 fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) -> Plan {
@@ -66,7 +79,7 @@ fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{self, Group};
+    use crate::suite;
 
     fn asking(change: impl FnOnce(&mut Validate)) -> Config {
         let mut config = Config::default();

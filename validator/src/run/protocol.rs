@@ -2,6 +2,7 @@
 //! out, both JSON.
 
 use crate::config::Config;
+use crate::gpu::Look;
 use crate::host::identity::Identity;
 use crate::host::nvidia::gpus::Information;
 use crate::host::nvidia::module::ModuleHash;
@@ -29,6 +30,9 @@ pub struct Request {
     /// GPUs whose NVLinks are asked for, instead of tests.
     #[serde(default)]
     pub nvlinks_of: Vec<Bdf>,
+    /// Whether it is asked how the machine's GPUs stand, instead of tests.
+    #[serde(default)]
+    pub look: bool,
 }
 
 /// What a worker read before its first test.
@@ -54,6 +58,9 @@ pub enum Message {
     Facts(Box<Facts>),
     /// How many NVLinks join which pairs, or why that is not known.
     NvLinks(Result<Vec<(Bdf, Bdf, u32)>, String>),
+    /// How the GPUs stand: before the first test that uses them, and after each test with GPUs, where it was
+    /// asked.
+    Look(Option<Look>),
     /// A test begins.
     Begin(String),
     /// What the test that began is doing, to be named if this is the last that is heard.

@@ -1,10 +1,14 @@
 //! The parent's side of one worker: starts it, hears what it says, and bounds every wait. Knows
-//! nothing of tests; how a worker ended is a value.
+//! nothing of tests; how a worker ended is a value. A worker is the first of a group of processes, and those
+//! that it has started end with it.
 
+use super::interrupt::{Interrupt, Interrupts};
 use super::protocol::Message;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -17,6 +21,10 @@ const LONGEST: u64 = 64 << 20;
 /// How long a worker that has closed its pipes, or was killed, may take to be gone. One that hangs
 /// in the kernel never is; it is left behind.
 const GRACE: Duration = Duration::from_secs(2);
+/// What a killed worker has said last may be on its way so long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// So often a signal to this process is looked for.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How a worker ended.
 #[derive(Debug)]
@@ -31,6 +39,8 @@ pub(super) enum Ending {
     Nonsense(String),
     /// It could not be started, or asked.
     NotStarted(io::Error),
+    /// This process was asked to end, and killed it.
+    Interrupted(Interrupt),
 }
 
 impl fmt::Display for Ending {
@@ -44,39 +54,50 @@ impl fmt::Display for Ending {
             }
             Self::Nonsense(line) => write!(f, "the worker said what is no message: {line}"),
             Self::NotStarted(error) => write!(f, "the worker could not be started: {error}"),
+            Self::Interrupted(by) => write!(f, "{by} ended the run"),
         }
     }
 }
 
-enum Event {
+/// What came, and when: a parent that is late to look takes nothing for later than it was.
+struct Event {
+    at: Instant,
+    what: What,
+}
+
+enum What {
     Said(String),
     Logged(String),
     Closed,
 }
 
-/// Runs `command`, gives it `request`, and hands each message to `hear`, which says how long the
-/// next may take. The second value is the last lines of its standard error.
+/// Runs `command`, gives it `request`, and hands each message to `hear` with the moment it came, which says how
+/// long from then the next may take. The second value is the last lines of its standard error.
 pub(super) fn supervise(
     mut command: Command,
     request: &[u8],
     first: Duration,
-    mut hear: impl FnMut(Message) -> Duration,
+    interrupts: &Interrupts,
+    mut hear: impl FnMut(Message, Instant) -> Duration,
 ) -> (Ending, Vec<String>) {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return (Ending::NotStarted(error), Vec::new()),
     };
     let events = listen(&mut child, request);
     let mut last_lines = VecDeque::new();
-    let ending = converse(&events, first, &mut last_lines, &mut hear);
+    let ending = converse(&events, first, interrupts, &mut last_lines, &mut hear);
     let ending = match ending {
         None => finish(&mut child),
         Some(ending) => {
             kill(&mut child);
             // The worker's last words may still be on their way.
-            while let Ok(event) = events.recv_timeout(Duration::from_millis(50)) {
-                if let Event::Logged(line) = event {
+            let due = Instant::now() + LAST_WORDS;
+            while let Ok(event) = events.recv_timeout(Duration::from_millis(50))
+                && Instant::now() < due
+            {
+                if let What::Logged(line) = event.what {
                     keep(&mut last_lines, line);
                 }
             }
@@ -97,15 +118,16 @@ fn listen(child: &mut Child, request: &[u8]) -> Receiver<Event> {
     }
     if let Some(output) = child.stdout.take() {
         let sender = sender.clone();
-        thread::spawn(move || forward(output, &sender, Event::Said));
+        thread::spawn(move || forward(output, &sender, What::Said));
     }
     if let Some(log) = child.stderr.take() {
-        thread::spawn(move || forward(log, &sender, Event::Logged));
+        thread::spawn(move || forward(log, &sender, What::Logged));
     }
     events
 }
 
-fn forward(pipe: impl Read, events: &SyncSender<Event>, event: fn(String) -> Event) {
+fn forward(pipe: impl Read, events: &SyncSender<Event>, what: fn(String) -> What) {
+    let event = |what| Event { at: Instant::now(), what };
     let mut pipe = BufReader::new(pipe);
     loop {
         let mut line = Vec::new();
@@ -114,37 +136,54 @@ fn forward(pipe: impl Read, events: &SyncSender<Event>, event: fn(String) -> Eve
             _ => break,
         }
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if events.send(event(line)).is_err() {
+        if events.send(event(what(line))).is_err() {
             break;
         }
     }
     // The parent may have stopped listening; then nobody needs to know.
-    let _ = events.send(Event::Closed);
+    let _ = events.send(event(What::Closed));
 }
 
 /// `None` when both pipes were closed in time.
 fn converse(
     events: &Receiver<Event>,
     first: Duration,
+    interrupts: &Interrupts,
     last_lines: &mut VecDeque<String>,
-    hear: &mut impl FnMut(Message) -> Duration,
+    hear: &mut impl FnMut(Message, Instant) -> Duration,
 ) -> Option<Ending> {
     let mut patience = first;
     let mut due = Instant::now() + patience;
     let mut open = 2;
+    let mut since = None;
     while open > 0 {
-        match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
-            Ok(Event::Said(line)) => match serde_json::from_str(&line) {
+        // What has been said before is heard first, unless it never ends.
+        let asked = interrupts.come();
+        if let Some(by) = asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS) {
+            return Some(Ending::Interrupted(by));
+        }
+        let Event { at, what } =
+            match events.recv_timeout(due.saturating_duration_since(Instant::now()).min(LOOK)) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) if asked.is_none() && Instant::now() < due => continue,
+                Err(RecvTimeoutError::Timeout) if asked.is_some() => return asked.map(Ending::Interrupted),
+                Err(RecvTimeoutError::Timeout) => return Some(Ending::Silent(patience)),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+        // What comes too late, and is only waiting to be read, does not make up for it.
+        if at > due {
+            return Some(Ending::Silent(patience));
+        }
+        match what {
+            What::Said(line) => match serde_json::from_str(&line) {
                 Ok(message) => {
-                    patience = hear(message);
-                    due = Instant::now() + patience;
+                    patience = hear(message, at);
+                    due = at + patience;
                 }
                 Err(_) => return Some(Ending::Nonsense(line.chars().take(200).collect())),
             },
-            Ok(Event::Logged(line)) => keep(last_lines, line),
-            Ok(Event::Closed) => open -= 1,
-            Err(RecvTimeoutError::Timeout) => return Some(Ending::Silent(patience)),
-            Err(RecvTimeoutError::Disconnected) => return None,
+            What::Logged(line) => keep(last_lines, line),
+            What::Closed => open -= 1,
         }
     }
     None
@@ -159,34 +198,49 @@ fn keep(last_lines: &mut VecDeque<String>, line: String) {
 }
 
 fn finish(child: &mut Child) -> Ending {
-    match wait(child) {
-        Some(status) if status.success() => Ending::Done,
-        Some(status) => Ending::Died(status),
-        None => {
-            kill(child);
-            Ending::Silent(GRACE)
-        }
+    if !has_ended(child) {
+        kill(child);
+        return Ending::Silent(GRACE);
+    }
+    // As long as it is not waited for, the group's number is no other's.
+    kill_group(child);
+    match child.wait() {
+        Ok(status) if status.success() => Ending::Done,
+        Ok(status) => Ending::Died(status),
+        Err(error) => Ending::NotStarted(error),
     }
 }
 
 fn kill(child: &mut Child) {
-    if let Err(error) = child.kill() {
-        log::warn!("worker {} could not be killed: {error}", child.id());
-    }
-    if wait(child).is_none() {
+    kill_group(child);
+    if !has_ended(child) {
         log::warn!("worker {} does not die; it hangs in the kernel and is left behind", child.id());
+    } else if let Err(error) = child.wait() {
+        log::warn!("worker {}: {error}", child.id());
     }
 }
 
-fn wait(child: &mut Child) -> Option<ExitStatus> {
+/// It and all that it has started.
+fn kill_group(child: &Child) {
+    // It fails only for a group of which nobody is left.
+    let _ = number(child).map(|pid| kill_process_group(pid, Signal::KILL));
+}
+
+/// Whether it ends in time; its status stays to be asked for.
+fn has_ended(child: &Child) -> bool {
+    let Some(pid) = number(child) else { return false };
     let due = Instant::now() + GRACE;
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(pid), how) {
             Ok(None) if Instant::now() < due => thread::sleep(Duration::from_millis(1)),
-            Ok(None) | Err(_) => return None,
+            ended => return matches!(ended, Ok(Some(_))),
         }
     }
+}
+
+fn number(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The kernel's log while tests run: a fault that the kernel sees belongs to the test that ran.
 
 use crate::finding::{Code, Finding, Severity};
-use crate::host::kmsg::{self, Cursor};
+use crate::host::faults::{self, When, faults};
+use crate::host::kmsg::{Cursor, News};
 use crate::root::Root;
 
 /// A place in the log, or why there is none.
 pub(super) enum Watch {
-    /// Watching.
-    On(Cursor),
+    /// Watching, and what came in since the last test's end.
+    On(Cursor, News),
     /// Not watching; told with the next test.
     Blind(String),
     /// Not watching; already told.
@@ -17,24 +18,38 @@ pub(super) enum Watch {
 impl Watch {
     /// From now on.
     pub(super) fn begin(root: &Root) -> Self {
-        Cursor::at_end(root).map_or_else(Self::Blind, Self::On)
+        Cursor::at_end(root).map_or_else(Self::Blind, |cursor| Self::On(cursor, News::default()))
+    }
+
+    /// Reads what has come in: often, for the kernel overwrites what is not read.
+    pub(super) fn look(&mut self) {
+        if let Self::On(cursor, news) = self {
+            match cursor.news() {
+                Ok(more) => {
+                    news.lines.extend(more.lines);
+                    news.lost = news.lost.saturating_add(more.lost);
+                }
+                Err(why) => *self = Self::Blind(why),
+            }
+        }
     }
 
     /// What the kernel saw since the last time.
     pub(super) fn news(&mut self) -> Vec<Finding> {
-        let lines = match self {
-            Self::On(cursor) => cursor.new_lines(),
-            Self::Blind(why) => Err(std::mem::take(why)),
-            Self::Told => Ok(Vec::new()),
-        };
-        lines.map_or_else(
-            |why| {
-                *self = Self::Told;
+        self.look();
+        match self {
+            Self::On(_, news) => {
+                let News { lines, lost } = std::mem::take(news);
+                let holes = (lost > 0).then(|| faults::lost(lost));
+                faults(&lines, When::During).into_iter().chain(holes).collect()
+            }
+            Self::Blind(why) => {
                 let message = format!("faults that the kernel logs are not seen: {why}");
+                *self = Self::Told;
                 vec![Code::KmsgUnreadable.finding(Severity::Info, "machine", message)]
-            },
-            |lines| kmsg::faults(&lines),
-        )
+            }
+            Self::Told => Vec::new(),
+        }
     }
 }
 
@@ -60,9 +75,13 @@ mod tests {
         assert_eq!(watch.news(), []);
         let mut text = std::fs::read_to_string(&log).unwrap();
         text.push_str("3,2,1,-;NVRM: Xid (PCI:0000:41:00): 31, new\n");
-        std::fs::write(&log, text).unwrap();
+        std::fs::write(&log, &text).unwrap();
+        watch.look();
         let news = watch.news();
         assert!(news.len() == 1 && news[0].evidence[0].contains("new"));
         assert_eq!(watch.news(), []);
+        text.push_str("6,9,1,-;something\n");
+        std::fs::write(&log, text).unwrap();
+        assert!(watch.news()[0].is(Code::KmsgLost));
     }
 }

@@ -3,15 +3,15 @@
 
 use super::protocol::{Facts, Message, Request};
 use crate::chain::chain;
-use crate::gpu::{self, Nvml};
+use crate::gpu::{self, Look, Nvml};
 use crate::host::{identity, kmsg, nvidia};
 use crate::outcome::Judgement;
 use crate::pcie::model::{Bdf, Fabric};
 use crate::report::Driver;
 use crate::root::Root;
-use crate::suite::{self, Arms, Gpus, Machine, Test};
+use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::time::Instant;
@@ -30,6 +30,11 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
     if !request.nvlinks_of.is_empty() {
         return say(&RefCell::new(output), &Message::NvLinks(nvlinks(&request.nvlinks_of)));
     }
+    if request.look {
+        let fabric = Fabric::read(&Root::new(request.root)).ok();
+        let gpus = suite::look(fabric.as_ref());
+        return say(&RefCell::new(output), &Message::Look(Some(Look { quiet: false, gpus })));
+    }
     let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
     let output = Rc::new(RefCell::new(output));
@@ -38,11 +43,16 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
     for test in tests {
         say(&output, &Message::Begin(test.id.to_owned()))?;
         let start = Instant::now();
+        let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
+        machine.until.set(start.checked_add(test.patience(gpus)));
         let said = judge(test, &machine);
         let seconds = start.elapsed().as_secs_f64();
         machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());
         machine.matrices.borrow_mut().insert(test.id.to_owned(), said.matrices.clone());
-        say(&output, &Message::End { id: test.id.to_owned(), seconds, said })?;
+        say(&output, &Message::End { id: test.id.to_owned(), seconds, said: said.clone() })?;
+        if test.group == Group::Gpu {
+            say(&output, &Message::Look(machine.after(test, &said)))?;
+        }
         if gpu::is_spoiled() {
             return leave();
         }
@@ -70,6 +80,7 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
     let root = Root::new(request.root);
     let fabric = Fabric::read(&root).map_err(|e| chain(&e));
     let log = kmsg::read(&root);
+    let log_lost = log.as_ref().map_or(0, |log| log.lost);
     let identity = identity::read(&root);
     let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
     // A parent that no longer listens kills this process.
@@ -78,13 +89,16 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
         root,
         config: request.config,
         fabric,
-        log,
+        log: log.map(|log| log.lines),
+        log_lost,
         identity,
         nvidia,
         ended: RefCell::new(request.ended),
         matrices: RefCell::new(request.matrices),
         gpus: Gpus::default(),
         nccl: Arms::default(),
+        beside: Beside::default(),
+        until: Cell::new(None),
         tell: Box::new(tell),
     }
 }

@@ -1,5 +1,7 @@
 //! Was the kernel started with the words that the configuration stands on? They are what keeps
-//! translation and ACS off when a driver binds or a device is reset later.
+//! translation and ACS off when a driver binds or a device is reset later. firstlight's own kernel has them built
+//! in, so one that lacks them is not what it should be; of any other kernel they are told, and judged is what they
+//! are for: by the tests `iommu` and `acs`.
 
 mod lockdown;
 
@@ -13,7 +15,7 @@ use std::fmt;
 pub(super) const TEST: Test = Test {
     id: "cmdline",
     title: "Kernel command line",
-    proves: "the kernel was started with the words that keep the IOMMU and ACS as configured",
+    proves: "firstlight's own kernel was started with the words that keep the IOMMU and ACS as configured",
     level: Level::Quick,
     deadline: READING,
     mandatory: true,
@@ -23,7 +25,9 @@ pub(super) const TEST: Test = Test {
         let lockdown = machine.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
         // Whether a fabric that cannot be read is locked down is that fault's least part.
         let ignored = lockdown.ok().and_then(|mode| lockdown::ignored(&line, mode));
-        Ok(judge(machine.config.fabric.iommu, &line).with(ignored.into_iter().collect()))
+        let policy = machine.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
+        let said = if machine.identity.is_own() { judge(policy, &line) } else { elsewhere(policy, &line) };
+        Ok(said.with(ignored.into_iter().collect()))
     },
 };
 
@@ -63,15 +67,35 @@ const OFF: &[Need] = &[
 const PT: &[Need] =
     &[Need { key: "iommu", value: "pt", severity: Severity::Fail, rivals: &["nopt", "off"] }, ACS, ASPM];
 
+const fn needs(policy: IommuPolicy) -> Option<&'static [Need]> {
+    match policy {
+        IommuPolicy::Off => Some(OFF),
+        IommuPolicy::Pt => Some(PT),
+        IommuPolicy::Firmware => None,
+    }
+}
+
+fn nothing_asked() -> Judgement {
+    Judgement::not_applicable("fabric.iommu = \"firmware\" asks for no words")
+}
+
+/// Another kernel's words: told beside what is measured.
+fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
+    let Some(needs) = needs(policy) else { return nothing_asked() };
+    let words = cmdline::words(line);
+    let lacking: Vec<_> = needs.iter().filter(|n| n.met_at(&words).is_none()).map(Need::to_string).collect();
+    let summary = format!(
+        "not firstlight's kernel: {} of {} of its words; iommu and acs are measured",
+        needs.len() - lacking.len(),
+        needs.len()
+    );
+    let missing = missing(Severity::Info, &lacking).map(|f| f.seen(format!("/proc/cmdline: {line}")));
+    Judgement::of(summary, missing.into_iter().collect())
+}
+
 /// The needed words are there; a later rival is told, for what really holds is seen by `iommu` and `acs`.
 fn judge(policy: IommuPolicy, line: &str) -> Judgement {
-    let needs = match policy {
-        IommuPolicy::Off => OFF,
-        IommuPolicy::Pt => PT,
-        IommuPolicy::Firmware => {
-            return Judgement::not_applicable("fabric.iommu = \"firmware\" asks for no words");
-        }
-    };
+    let Some(needs) = needs(policy) else { return nothing_asked() };
     let words = cmdline::words(line);
     let (there, lacking): (Vec<_>, Vec<_>) = needs.iter().partition(|n| n.met_at(&words).is_some());
     let of = |severity| lacking.iter().filter(move |n| n.severity == severity).map(|n| n.to_string());
@@ -170,7 +194,17 @@ mod tests {
     }
 
     #[test]
+    fn another_kernels_words_are_told_and_not_judged() {
+        let said = elsewhere(IommuPolicy::Off, "quiet iommu=pt amd_iommu=on");
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+        assert_eq!(said.findings[0].severity, Severity::Info);
+        assert_eq!(said.summary, "not firstlight's kernel: 0 of 6 of its words; iommu and acs are measured");
+        assert_eq!(elsewhere(IommuPolicy::Off, BUILT_IN).findings, []);
+    }
+
+    #[test]
     fn the_firmwares_choice_asks_for_nothing() {
         assert_eq!(judge(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
+        assert_eq!(elsewhere(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
     }
 }

@@ -4,7 +4,7 @@
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::gpu::{Gpu, GpuError, Process};
+use crate::gpu::{Gpu, GpuError, Look, Process, Standing};
 use crate::outcome::Judgement;
 use crate::pcie::model::{Bdf, Fabric};
 use std::collections::BTreeMap;
@@ -34,14 +34,28 @@ struct Seen {
     total_bytes: u64,
     /// Who else uses it, or why that is not known.
     users: Result<Vec<Process>, String>,
+    /// How busy it was before the tests, percent, where that is much.
+    busy: Option<u32>,
+}
+
+fn standing(stood: &Look, gpu: Bdf) -> Option<&Standing> {
+    stood.known().iter().find(|g| g.gpu == gpu)
+}
+
+/// Who used a GPU before the tests did.
+fn users(stood: &Look, gpu: Bdf) -> Result<Vec<Process>, String> {
+    stood.gpus.as_ref().map_err(Clone::clone)?;
+    let standing = standing(stood, gpu).ok_or("NVML was not asked about it")?;
+    standing.users.as_ref().map_err(Clone::clone)?;
+    Ok(standing.others().cloned().collect())
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = machine.no_gpus(false)? {
         return Ok(none);
     }
+    let stood = machine.stood();
     let clique = machine.clique()?;
-    let users = |gpu: &Gpu| machine.nvml().map_err(str::to_owned)?.processes(gpu.bdf);
     let look = |gpu: &Gpu| -> Result<Seen, GpuError> {
         let (free, total_bytes) = gpu.memory()?;
         let used_bytes = total_bytes.saturating_sub(free);
@@ -51,7 +65,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
             name: gpu.name.clone(),
             used_bytes,
             total_bytes,
-            users: users(gpu),
+            users: users(stood, gpu.bdf),
+            busy: standing(stood, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
         })
     };
     let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();
@@ -109,10 +124,11 @@ fn in_use(seen: &Seen) -> Option<Finding> {
             return Some(Code::GpuInUse.finding(Severity::Warn, &name, message));
         }
     };
-    if users.is_empty() && seen.used_bytes <= OWN_BYTES {
+    if users.is_empty() && seen.used_bytes <= OWN_BYTES && seen.busy.is_none() {
         return None;
     }
-    let taken = format!("{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
+    let busy = seen.busy.map_or(String::new(), |percent| format!("{percent} % busy, "));
+    let taken = format!("{busy}{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
     let who = if users.is_empty() { "nobody that NVML names".to_owned() } else { names(users) };
     let finding =
         Code::GpuInUse.finding(Severity::Warn, &name, format!("{name} is in use: {taken} by {who}"));
@@ -152,6 +168,7 @@ mod tests {
             used_bytes: 500 << 20,
             total_bytes: 24 << 30,
             users: Ok(vec![]),
+            busy: None,
         });
         let seen = seen.collect();
         (fabric, seen)
@@ -184,13 +201,19 @@ mod tests {
     #[test]
     fn a_gpu_in_use_warns_with_names() {
         let (fabric, mut seen) = machine();
-        seen[1].users = Ok(vec![Process { pid: 7, name: "/usr/bin/train".into(), bytes: Some(9 << 30) }]);
+        let name = "/usr/bin/train".into();
+        let train = Process { pid: 7, name, bytes: Some(9 << 30), compute: true, ours: false };
+        seen[1].users = Ok(vec![train]);
         seen[1].used_bytes = 10 << 30;
         let judgement = said(&fabric, &seen);
         assert_eq!(judgement.outcome(), Outcome::Warn);
         assert_eq!(judgement.summary, "GPU 1 is in use: 10.0 of 24.0 GiB taken by /usr/bin/train");
         seen[1].users = Ok(vec![]);
         assert!(said(&fabric, &seen).summary.ends_with("by nobody that NVML names"));
+        (seen[1].used_bytes, seen[1].busy) = (1 << 20, Some(97));
+        let judgement = said(&fabric, &seen);
+        assert_eq!(judgement.outcome(), Outcome::Warn);
+        assert!(judgement.summary.starts_with("GPU 1 is in use: 97 % busy, "), "{}", judgement.summary);
     }
 
     #[test]

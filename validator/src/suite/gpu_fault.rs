@@ -1,6 +1,7 @@
 //! What a fault of CUDA or of a GPU means for a test: which finding, and how bad. A GPU that hangs
 //! or breaks its context does not do what it must; a library that is missing says nothing of it.
 
+use super::room;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::GpuError;
 
@@ -23,6 +24,7 @@ pub(super) fn during(subject: &str, error: &GpuError) -> Box<Finding> {
     let (code, severity) = match error {
         GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),
         _ if error.is_sticky() => (Code::CudaSticky, Severity::Fail),
+        _ if room::is_short(error) => (Code::GpuInUse, Severity::Error),
         _ => (Code::CudaError, Severity::Error),
     };
     Box::new(code.finding(severity, subject, error.to_string()))

@@ -1,12 +1,14 @@
 //! Are the GPUs there that should be? Nothing found is never a pass by itself: only a person can
 //! say that none is expected.
 
+use super::p2p_capability::unknown_peer;
 use super::{Group, Machine, READING, Test, machine::known, p2p_bandwidth};
-use crate::config::{Expect, Level};
+use crate::config::{Expect, Level, numbered};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
 use crate::run::plan;
+use crate::scope::Scope;
 use std::collections::BTreeMap;
 
 pub(super) const TEST: Test = Test {
@@ -25,7 +27,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let told = known(&machine.nvidia.gpus)?;
     let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
     let said = judge(&machine.config.expect, fabric, &names);
-    let measured = plan(&machine.config).run.iter().any(|t| t.id == p2p_bandwidth::TEST.id);
+    // A run that was asked about less is not asked about this.
+    let measured = machine.config.validate.scope != Scope::Machine
+        || plan(&machine.config).run.iter().any(|t| t.id == p2p_bandwidth::TEST.id);
+    let gpus = &fabric.gpus;
+    let peers = machine.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
+    let said = said.with(peers.iter().map(|why| unknown_peer(why)).collect());
     Ok(said.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
 }
 

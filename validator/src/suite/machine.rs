@@ -2,9 +2,10 @@
 
 use super::gpu_fault;
 use super::nccl::Arms;
+use super::p2p_processes::Beside;
 use crate::config::Config;
 use crate::finding::{Code, Finding, Severity};
-use crate::gpu::{Clique, GpuError, Nvml};
+use crate::gpu::{Clique, GpuError, Look, Nvml};
 use crate::host::identity::Identity;
 use crate::host::kmsg;
 use crate::host::nvidia::{Nvidia, Read};
@@ -13,10 +14,11 @@ use crate::pcie::model::Fabric;
 use crate::report::Matrix;
 use crate::root::Root;
 use crate::run::Message;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The machine under test.
 pub struct Machine {
@@ -28,6 +30,8 @@ pub struct Machine {
     pub fabric: Result<Fabric, String>,
     /// The kernel's log so far, or why it could not be read.
     pub log: Result<Vec<kmsg::Line>, String>,
+    /// How many of its records are missing.
+    pub log_lost: u64,
     /// Names and versions.
     pub identity: Identity,
     /// NVIDIA's driver.
@@ -40,6 +44,10 @@ pub struct Machine {
     pub gpus: Gpus,
     /// NCCL's processes, started by the first test that wants them.
     pub nccl: Arms,
+    /// A second process with CUDA, for tests that need one.
+    pub beside: Beside,
+    /// When the running test's deadline ends it; `None` before the first.
+    pub until: Cell<Option<Instant>>,
     /// Tells the parent something in the middle of a test.
     pub tell: Box<dyn Fn(Message)>,
 }
@@ -49,6 +57,8 @@ pub struct Machine {
 pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
     nvml: OnceCell<Result<Nvml, String>>,
+    /// How they stood before this process used them.
+    pub(super) stood: OnceCell<Look>,
 }
 
 impl fmt::Debug for Machine {
@@ -64,6 +74,7 @@ impl Machine {
     /// `CUDA-MISSING`, `CUDA-START` and their like with the reason.
     pub fn clique(&self) -> Result<&Clique, Box<Finding>> {
         let open = || {
+            self.stood();
             self.doing("starting CUDA");
             let clique = Clique::open()?;
             (self.tell)(Message::Cuda(clique.cuda.clone()));
@@ -78,6 +89,18 @@ impl Machine {
     /// NVML's words.
     pub fn nvml(&self) -> Result<&Nvml, &str> {
         self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
+    }
+
+    /// Whether CUDA has been started with its GPUs.
+    #[must_use]
+    pub fn has_clique(&self) -> bool {
+        self.gpus.clique.get().is_some_and(Result::is_ok)
+    }
+
+    /// What is left of the running test's deadline.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        Some(self.until.get()?.saturating_duration_since(Instant::now()))
     }
 
     /// Tells the parent what is being done: it is named when this process hangs or dies.

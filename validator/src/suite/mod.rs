@@ -12,6 +12,7 @@ mod display;
 mod driver;
 mod driver_params;
 mod drivers;
+mod errand;
 mod fabric;
 #[cfg(test)]
 mod fixture;
@@ -23,10 +24,12 @@ mod host_bandwidth;
 mod image;
 mod iommu;
 mod links;
+mod look;
 mod machine;
 mod nccl;
 mod nics;
 mod nodes;
+mod open;
 mod p2p_bandwidth;
 mod p2p_capability;
 mod p2p_integrity;
@@ -39,16 +42,22 @@ mod p2p_together;
 mod pair;
 mod patch;
 mod peer;
+mod peers;
+mod plot;
+mod room;
 mod seat;
 mod speed;
 mod xid;
 
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
+pub use p2p_processes::Beside;
 
 use crate::config::{Expect, Level};
 use crate::finding::Finding;
+use crate::gpu::Standing;
 use crate::outcome::Judgement;
+use crate::pcie::model::Fabric;
 use std::time::Duration;
 
 /// Tests that share a worker process: a fault in one group cannot take another with it.
@@ -118,13 +127,13 @@ pub const ALL: &[&Test] = &[
     &gdr::TEST,
     &p2p_capability::TEST,
     &p2p_integrity::TEST,
+    &p2p_processes::TEST,
     &p2p_reach::TEST,
     &p2p_order::TEST,
     &p2p_bandwidth::TEST,
     &p2p_latency::TEST,
     &host_bandwidth::TEST,
     &p2p_together::TEST,
-    &p2p_processes::TEST,
     &p2p_soak::TEST,
     &nccl::TRANSPORT,
     &nccl::ALLREDUCE,
@@ -145,10 +154,25 @@ pub fn partner() -> std::io::Result<()> {
     p2p_processes::serve()
 }
 
+/// How the GPUs of a machine stand now.
+///
+/// # Errors
+/// NVML's words, or that it does not answer in time.
+pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
+    look::within(look::PROBE, look::held(fabric))
+}
+
 /// The tests without which something that is expected of the machine cannot be told.
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
     if expect.golden { &[image::TEST.id] } else { &[] }
+}
+
+/// The tests without which nothing is proven about so many GPUs: where there is one, no test of pairs.
+pub fn proof(gpus: usize) -> impl Iterator<Item = &'static Test> {
+    let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
+    let of_one = move |test: &&Test| gpus > 1 || test.id == cuda::TEST.id;
+    ALL.iter().copied().filter(mandatory).filter(of_one)
 }
 
 /// The ids of all tests, in order.

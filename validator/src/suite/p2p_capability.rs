@@ -8,9 +8,9 @@ mod tests;
 
 use super::gpu_fault::during;
 use super::{Group, Machine, Test};
-use crate::config::Level;
+use crate::config::{Level, numbered};
 use crate::finding::{Code, Finding, Severity};
-use crate::gpu::{Gpu, GpuError, Nvml, P2pAttribute, P2pTold};
+use crate::gpu::{Clique, Gpu, GpuError, Nvml, P2pAttribute, P2pTold};
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
 use judge::Enabling;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(super) const TEST: Test = Test {
     id: "p2p-capability",
     title: "Peer access",
-    proves: "CUDA, NVML and enabling it agree that every GPU may use every other's memory",
+    proves: "CUDA, NVML and enabling it agree that every GPU may use every other's memory, or that of its group",
     level: Level::Quick,
     deadline: Duration::from_secs(30),
     mandatory: true,
@@ -54,7 +54,20 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         said(nvml, from, to, pair).map_err(|e| during(&pair.to_string(), &e))
     };
     let all = clique.pairs().map(ask).collect::<Result<Vec<_>, _>>()?;
-    Ok(judge::judge(clique.len(), &all))
+    let expected = expected(machine, clique)?;
+    Ok(judge::judge(clique.len(), &all, expected.as_deref()))
+}
+
+/// The groups of `expect.peers` by CUDA's numbers.
+fn expected(machine: &Machine, clique: &Clique) -> Result<Option<Vec<Vec<usize>>>, Box<Finding>> {
+    let gpus: Vec<_> = clique.gpus.iter().map(|gpu| gpu.bdf).collect();
+    let wished = machine.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
+    wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))
+}
+
+/// `EXPECT-UNCHECKED`: `expect.peers` does not fit the machine.
+pub(super) fn unknown_peer(why: &str) -> Finding {
+    Code::ExpectUnchecked.finding(Severity::Error, "machine", format!("expect.peers {why}"))
 }
 
 fn said(nvml: &Nvml, from: &Gpu, to: &Gpu, pair: Pair) -> Result<Said, GpuError> {

@@ -6,13 +6,18 @@ mod bench;
 mod cell;
 mod checker;
 mod closer;
+mod crowd;
 mod fault;
 mod field;
+mod ground;
 mod judge;
 #[cfg(test)]
 mod tests;
+mod tried;
 
 use super::gpu_fault::during;
+use super::p2p_processes;
+use super::room;
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
@@ -22,9 +27,10 @@ use crate::schedule::Pair;
 use bench::Bench;
 use cell::Plan;
 pub(in crate::suite) use cell::{Cell, Engine, Kind, Memory, Way, size};
-pub(in crate::suite) use fault::{Fault, Traces, What, findings};
-use judge::{Access, Tried};
+pub(in crate::suite) use fault::{Fault, SAMPLE, Traces, What, findings};
+use judge::{Access, All, Tried};
 use std::time::Duration;
+pub(in crate::suite) use tried::ruled_out;
 
 pub(super) const TEST: Test = Test {
     id: "p2p-integrity",
@@ -43,6 +49,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let clique = machine.clique()?;
     let broken = |e: GpuError| during("machine", &e);
+    if let Some(full) = room::full(clique, room::LEAST).map_err(broken)? {
+        return Ok(Judgement::by(full));
+    }
+    // It starts while pairs are tried.
+    let starting = machine.beside.begin(&machine.config.validate);
     machine.doing("preparing memory on every GPU");
     let asked = Plan::of(machine.config.validate.level);
     let mut bench = Bench::new(machine, clique, asked.clone()).map_err(broken)?;
@@ -56,14 +67,20 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if bench.plan.memories.contains(&Memory::Mapped) {
         more.extend(bench.map().map_err(broken)?);
     }
+    bench.lay_ground(clique, if starting { p2p_processes::CONTEXT } else { 0 }).map_err(broken)?;
     let mut tried = Vec::new();
     for (from, to) in clique.pairs() {
-        tried.push(bench.pair(from, to));
+        tried.push(bench.pair(from, to).map_err(broken)?);
         if gpu::is_spoiled() {
             break;
         }
     }
-    Ok(judge::judge(&bench.plan, pairs, &tried, more))
+    let mut all = All { watched: bench.watched(), crowd: None };
+    if !gpu::is_spoiled() {
+        all.crowd = bench.crowd(clique, &mut tried, &mut more).map_err(broken)?;
+        more.extend(bench.look_around(clique, &mut tried).map_err(broken)?);
+    }
+    Ok(judge::judge(&bench.plan, pairs, &tried, more, &all))
 }
 
 impl<'m> Bench<'m> {
@@ -107,14 +124,19 @@ impl<'m> Bench<'m> {
         Ok(None)
     }
 
-    /// Everything with one pair. What ends it early is told, and others are still tried.
-    fn pair(&self, from: &Gpu, to: &Gpu) -> Tried {
+    /// Everything with one pair. What ends it early is told, and others are still tried: they find memory as it was.
+    fn pair(&self, from: &Gpu, to: &Gpu) -> Result<Tried, GpuError> {
         let pair = Pair { from: from.ordinal, to: to.ordinal };
         let mut tried = Tried { pair, access: Access::No, faults: Vec::new(), ended: None };
         if let Err(error) = self.transfers(from, to, &mut tried) {
             tried.ended = Some(during(&pair.to_string(), &error));
+            if !gpu::is_spoiled() {
+                let since = self.since.take();
+                self.history.borrow_mut().extend(since);
+                self.rest()?;
+            }
         }
-        tried
+        Ok(tried)
     }
 
     fn transfers(&self, from: &Gpu, to: &Gpu, tried: &mut Tried) -> Result<(), GpuError> {

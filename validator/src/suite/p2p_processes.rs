@@ -16,7 +16,7 @@ use super::gpu_fault::during;
 use super::p2p_integrity::Fault;
 use super::seat::Seat;
 use super::{Group, Machine, Test};
-use crate::config::Level;
+use crate::config::{Level, Validate};
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{self, Clique, GpuError};
 use crate::outcome::Judgement;
@@ -24,6 +24,7 @@ use crate::partner::{Lost, Partner};
 use crate::schedule::Pair;
 use owner::Shared;
 use speech::{Answer, Ask, Trouble};
+use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub(super) const TEST: Test = Test {
     id: "p2p-processes",
     title: "Between processes",
     proves: "what one process writes to or reads from a GPU of another process arrives whole, by CUDA IPC and by descriptor",
-    level: Level::Full,
+    level: Level::Standard,
     deadline: Duration::from_secs(120),
     mandatory: false,
     group: Group::Gpu,
@@ -45,6 +46,44 @@ const START: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(12);
 /// `CUDA_ERROR_NOT_SUPPORTED`
 const NOT_SUPPORTED: i32 = 801;
+
+/// What its contexts take of each GPU's memory at most, bytes.
+pub(super) const CONTEXT: u64 = 768 << 20;
+
+/// The other process, before the test that needs it: starting CUDA takes seconds, in which other tests go on.
+#[derive(Debug, Default)]
+pub struct Beside(RefCell<Option<Partner>>);
+
+impl Beside {
+    /// Starts it where that test was asked for; true while it is starting. What goes wrong is told by that test,
+    /// which tries again.
+    pub(super) fn begin(&self, asked: &Validate) -> bool {
+        let named = |ids: &[String]| ids.iter().any(|id| id == TEST.id);
+        let due = if asked.only.is_empty() { asked.level >= TEST.level } else { named(&asked.only) };
+        let mut beside = self.0.borrow_mut();
+        if due && !named(&asked.skip) && beside.is_none() {
+            *beside = Partner::start().ok();
+            let said = beside.as_mut().map(|partner| partner.say(&Ask::Start, None));
+            if said.is_none_or(|said| said.is_err()) {
+                *beside = None;
+            }
+        }
+        beside.is_some()
+    }
+
+    fn take(&self) -> Option<Partner> {
+        self.0.borrow_mut().take()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Nobody needed it: it may be in the middle of its start.
+        if let Some(mut partner) = self.take() {
+            partner.kill();
+        }
+    }
+}
 
 /// How a buffer gets from one process to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +111,8 @@ struct Told {
     /// What the driver does not support, and its words.
     unsupported: Vec<(How, String)>,
     broken: Vec<Finding>,
+    /// Sizes of the transfers, each made by both engines both ways.
+    sizes: [u64; 2],
 }
 
 /// Why one pair, or everything, ends early.
@@ -85,15 +126,17 @@ enum Stop {
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let begun = machine.beside.take();
     if let Some(none) = gate(machine, true)? {
+        begun.into_iter().for_each(|mut partner| partner.kill());
         return Ok(none);
     }
     let clique = machine.clique()?;
     let seats = clique.gpus.iter().map(Seat::new).collect::<Result<Vec<_>, _>>();
     let seats = seats.map_err(|e| during("machine", &e))?;
     machine.doing("starting CUDA in a second process");
-    let mut other = Other::start(clique)?;
-    let mut told = Told::default();
+    let mut other = Other::start(clique, begun)?;
+    let mut told = Told { sizes: owner::sizes(machine.config.validate.level), ..Told::default() };
     for how in [How::Ipc, How::Descriptor] {
         match all(machine, &mut other, &seats, how, &mut told) {
             Ok(()) => {}
@@ -120,7 +163,7 @@ fn all(
         let subject = format!("GPU {}", owner.gpu.ordinal);
         let here = |e: GpuError| stop(&subject, &Trouble::from(&e));
         let peers = seats.iter().filter(|p| p.gpu.ordinal != owner.gpu.ordinal);
-        let shared = Shared::new(owner, how).map_err(here)?;
+        let shared = Shared::new(owner, how, told.sizes).map_err(here)?;
         for peer in peers {
             if !peer.gpu.can_access(owner.gpu).map_err(here)? {
                 continue;
@@ -153,13 +196,17 @@ struct Other(Partner);
 
 impl Other {
     /// With the same GPUs under the same numbers.
-    fn start(clique: &Clique) -> Result<Self, Box<Finding>> {
+    fn start(clique: &Clique, begun: Option<Partner>) -> Result<Self, Box<Finding>> {
         let broken = |why: String| {
             let message = format!("a second process cannot use the GPUs: {why}");
             Box::new(Code::CudaStart.finding(Severity::Error, "machine", message))
         };
-        let mut partner = Partner::start().map_err(|e| broken(e.to_string()))?;
-        match partner.ask(&Ask::Start, None, START) {
+        let (mut partner, said) = match begun {
+            Some(partner) => (partner, true),
+            None => (Partner::start().map_err(|e| broken(e.to_string()))?, false),
+        };
+        let answer = if said { partner.hear(START) } else { partner.ask(&Ask::Start, None, START) };
+        match answer {
             Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => {
                 Ok(Self(partner))
             }

@@ -1,31 +1,34 @@
-//! Does peer access reach all of a GPU's memory? A peer's window may end, or begin again, at 256 MiB
-//! or any other power of two, and small tests never get there. So one owner after the other gives
-//! nearly all of its memory, and every peer tries the places where windows end.
+//! Does peer access reach all of a GPU's memory, each page by its own address? All GPUs give nearly all of their
+//! memory at the same time. Every peer writes a tag into every page, which names the page, the writer and the round,
+//! and the owner looks at all of them; peers read such tags too. Then copies of every order of magnitude go between
+//! odd places across all memory, and one pass over all of it finds whatever else changed.
 
+mod carry;
 mod judge;
-mod places;
-mod sweep;
+mod tags;
 #[cfg(test)]
 mod tests;
 
 use super::gate::gate;
 use super::gpu_fault::during;
-use super::p2p_integrity::{Engine, Kind, Memory, Way};
-use super::seat::Seat;
+use super::open::{Open, with_all};
+use super::p2p_integrity::Memory;
+use super::plot::{self, Plot, changed, fill_all};
+use super::room;
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::gpu::{self, Buffer, GpuError, PeerAccess};
+use crate::gpu::{Clique, GpuError, is_spoiled};
 use crate::outcome::{Judgement, Outcome};
+use crate::pattern::Nonces;
 use crate::schedule::Pair;
-use judge::{Reached, Swept, Told};
+use judge::Told;
 use std::time::Duration;
-use sweep::{Local, sweep};
 
 pub(super) const TEST: Test = Test {
     id: "p2p-reach",
     title: "Reach",
-    proves: "peers reach places across nearly all of a GPU's memory, and each offset leads to its own place",
+    proves: "peers reach every page of nearly all of a GPU's memory, and each address leads to its own place",
     level: Level::Standard,
     deadline: Duration::from_secs(90),
     mandatory: false,
@@ -33,92 +36,131 @@ pub(super) const TEST: Test = Test {
     run,
 };
 
-/// `CUDA_ERROR_OUT_OF_MEMORY`
-const OUT_OF_MEMORY: i32 = 2;
+/// Less than this is not worth going over: the tests of small buffers did it already.
+const LITTLE: u64 = 128 << 20;
+
+/// How thorough a level is.
+#[derive(Debug, Clone, Copy)]
+struct Care {
+    /// A tagged page has `1 << shift` bytes.
+    shift: u32,
+    /// Small copies by copy engines, each way.
+    small: u64,
+    /// Copies in each doubling of size.
+    each: u64,
+    /// Copy engines write all memory: by every peer, else by one.
+    every_peer: bool,
+}
+
+impl Care {
+    const fn of(level: Level) -> Self {
+        match level {
+            Level::Quick | Level::Standard => Self { shift: 21, small: 256, each: 1, every_peer: false },
+            Level::Full => Self { shift: 16, small: 1024, each: 4, every_peer: true },
+        }
+    }
+}
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = gate(machine, true)? {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    let locals = clique.gpus.iter().map(Local::new).collect::<Result<Vec<_>, _>>();
-    let locals = locals.map_err(|e| during("machine", &e))?;
+    let broken = |e: GpuError| during("machine", &e);
+    machine.doing("taking nearly all memory of every GPU");
+    let mut plots = Plot::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut told = Told::default();
-    for Local { seat: owner, .. } in &locals {
-        if let Err(error) = of(machine, owner, &locals, &mut told) {
-            told.broken.push(*during(&format!("GPU {}", owner.gpu.ordinal), &error));
-        }
-        if gpu::is_spoiled() {
-            break;
-        }
+    for plot in plots.iter().filter(|plot| plot.bytes() < LITTLE) {
+        let gpu = format!("GPU {}", plot.gpu.ordinal);
+        let message = format!("{gpu}: its memory is not gone over: others use nearly all of it");
+        told.broken.push(Code::GpuInUse.finding(Severity::Warn, &gpu, message));
     }
+    let pairs = pairs(clique, &plots).map_err(broken)?;
+    if pairs.is_empty() {
+        return Ok(judge::judge(&told));
+    }
+    let said = over_all(machine, clique, &mut plots, &pairs, &mut told);
+    if let Err(error) = said {
+        told.broken.push(*during("machine", &error));
+    }
+    told.shares = plots.iter().filter(|plot| plot.bytes() >= LITTLE).map(Plot::share).collect();
     Ok(judge::judge(&told))
 }
 
-/// Everything with one owner.
-fn of(machine: &Machine, owner: &Seat<'_>, locals: &[Local<'_>], told: &mut Told) -> Result<(), GpuError> {
-    let n = owner.gpu.ordinal;
-    let mut peers = Vec::new();
-    for peer in locals.iter().filter(|p| p.seat.gpu.ordinal != n) {
-        if peer.seat.gpu.can_access(owner.gpu)? {
-            peers.push(peer);
+/// Peers and owners, as ordered pairs, where there is memory to go over.
+fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
+    let worth = |n: usize| plots.get(n).is_some_and(|plot| plot.bytes() >= LITTLE);
+    let mut pairs = Vec::new();
+    for (peer, owner) in clique.pairs() {
+        if worth(peer.ordinal) && worth(owner.ordinal) && peer.can_access(owner)? {
+            pairs.push(Pair::new(peer.ordinal, owner.ordinal));
         }
     }
-    if peers.is_empty() {
-        return Ok(());
-    }
-    machine.doing(&format!("GPU {n}: taking nearly all of its memory"));
-    let Some(buffer) = nearly_all(owner)? else {
-        let message = format!("GPU {n}: its memory is not gone over: others use nearly all of it");
-        told.broken.push(Code::GpuInUse.finding(Severity::Warn, &format!("GPU {n}"), message));
-        return Ok(());
-    };
-    let places = places::places(buffer.whole().bytes);
-    told.reached.push(Reached { owner: n, bytes: buffer.whole().bytes, total: owner.gpu.memory_bytes });
-    for peer in peers {
-        let pair = Pair { from: peer.seat.gpu.ordinal, to: n };
-        let access = match PeerAccess::one_way(peer.seat.gpu, owner.gpu) {
-            Ok(access) => access,
-            Err(error) if error.is_sticky() => return Err(error),
-            Err(error) => {
-                let message = format!("{pair}: not tried: peer access is refused: {error}");
-                told.broken.push(Code::P2pRefused.finding(refusal(machine), &pair, message));
-                continue;
-            }
-        };
-        for (engine, way) in KINDS {
-            let missed = sweep(machine, (peer, owner), (&buffer, &places), (engine, way))?;
-            let kind = Kind { engine, way, memory: Memory::Plain };
-            told.swept.push(Swept { pair, kind, places: places.len(), missed });
+    Ok(pairs)
+}
+
+/// Everything with all of them.
+fn over_all(
+    machine: &Machine,
+    clique: &Clique,
+    plots: &mut [Plot<'_>],
+    pairs: &[Pair],
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    let mut nonces = Nonces::new();
+    machine.doing("filling nearly all memory of every GPU");
+    fill_all(plots, &mut nonces)?;
+    machine.doing("enabling peer access to nearly all memory of every GPU");
+    for last in [false, true] {
+        let mut short = false;
+        told.at_once = with_all(clique, pairs, |open| {
+            // The driver needs memory for what it maps: a part of it is given back, once.
+            short = !last && open.refused.iter().any(|(_, error)| room::is_short(error));
+            if short { Ok(()) } else { group(machine, plots, open, &mut nonces, told) }
+        })?;
+        if !short {
+            break;
         }
-        drop(access);
+        plots.iter_mut().for_each(Plot::give_way);
+    }
+    if !is_spoiled() {
+        machine.doing("looking at nearly all memory of every GPU");
+        told.strays = changed(plots)?;
     }
     Ok(())
 }
 
-const KINDS: [(Engine, Way); 4] = [
-    (Engine::Copy, Way::Write),
-    (Engine::Sm, Way::Write),
-    (Engine::Copy, Way::Read),
-    (Engine::Sm, Way::Read),
-];
+/// Pairs that have access at the same time.
+fn group(
+    machine: &Machine,
+    plots: &[Plot<'_>],
+    open: &Open,
+    nonces: &mut Nonces,
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    let care = Care::of(machine.config.validate.level);
+    for (pair, error) in &open.refused {
+        let message = format!("{pair}: not tried: peer access is refused: {error}");
+        told.broken.push(Code::P2pRefused.finding(refusal(machine), pair, message));
+    }
+    told.pairs.extend(&open.pairs);
+    tags::written(machine, plots, &open.pairs, (care.shift, nonces), told)?;
+    tags::read(machine, plots, &open.pairs, (care.shift, nonces), told)?;
+    carry::odd(machine, plots, &open.pairs, (care, nonces), told)?;
+    carry::whole(machine, plots, &open.pairs, care, told)
+}
 
-/// Where small buffers could be reached, a refusal is about the size of this one.
+/// Where small buffers could be reached, a refusal is about the size of these.
 fn refusal(machine: &Machine) -> Severity {
     if machine.outcome("p2p-capability") == Some(Outcome::Pass) { Severity::Fail } else { Severity::Info }
 }
 
-/// All memory that is free, or a little less where it lies in pieces; `None` where that is too little.
-fn nearly_all(owner: &Seat<'_>) -> Result<Option<Buffer>, GpuError> {
-    let (free, total) = owner.gpu.memory()?;
-    let mut bytes = places::reach(free, total);
-    while bytes >= places::LITTLE {
-        match owner.gpu.alloc(bytes) {
-            Err(error) if error.code() == Some(OUT_OF_MEMORY) => {
-                bytes = bytes / 8 * 7 / places::BYTES * places::BYTES;
-            }
-            other => return other.map(Some),
-        }
-    }
-    Ok(None)
+/// What one GPU holds.
+fn plot<'p, 'g>(plots: &'p [Plot<'g>], n: usize) -> Result<&'p Plot<'g>, GpuError> {
+    plots.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+}
+
+/// How much is gone over, as the line tells it.
+fn covered(told: &Told) -> String {
+    plot::told(&told.shares)
 }

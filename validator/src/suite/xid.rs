@@ -1,17 +1,19 @@
 //! Has the driver complained since the machine started? Xid errors, GPUs that fell off the bus and
-//! GPUs that could not be started stand in the kernel's log, and nowhere else once they are over.
+//! GPUs that could not be started stand in the kernel's log, and nowhere else once they are over. What programs
+//! did before the tests is information.
 
 use super::{Group, Machine, READING, Test};
 use crate::config::Level;
-use crate::finding::{Code, Finding, Severity};
-use crate::host::kmsg::{self, Line};
+use crate::finding::{Finding, Severity};
+use crate::host::faults::{self, When, faults};
+use crate::host::kmsg::Line;
 use crate::host::nvidia::log;
 use crate::outcome::Judgement;
 
 pub(super) const TEST: Test = Test {
     id: "xid",
     title: "Xid errors",
-    proves: "as far back as the kernel's log goes, the driver reported no Xid error and lost no GPU",
+    proves: "as far back as the kernel's log goes, the driver lost no GPU and reported no Xid error but of programs",
     level: Level::Quick,
     deadline: READING,
     mandatory: false,
@@ -21,7 +23,7 @@ pub(super) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Lines count also where no GPU is left on the bus: they say where it went.
-    let said = judge(machine.log.as_deref().unwrap_or_default());
+    let said = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
     if said.findings.is_empty() {
         if machine.fabric()?.gpus.is_empty() {
             return Ok(Judgement::not_applicable("no NVIDIA GPU"));
@@ -31,59 +33,40 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(said)
 }
 
-/// Other lines than Xids that tell of a lost or a stillborn GPU, with their code. The first comes
-/// in several pieces: `.. installed in this system has\x0aNVRM: fallen off the bus`.
-const OTHERS: &[(Code, &str)] =
-    &[(Code::GpuGone, "fallen off the bus"), (Code::GpuInit, "RmInitAdapter failed")];
-
-fn judge(lines: &[Line]) -> Judgement {
-    let mut findings = by_gpu_and_number(lines);
-    for (code, words) in OTHERS {
-        let lines: Vec<_> = lines.iter().filter(|l| !l.text.contains("NVRM: Xid")).cloned().collect();
-        let evidence = kmsg::mentioning(&lines, &[words], 8);
-        let Some(first) = evidence.first() else { continue };
-        findings.push(code.finding(Severity::Fail, "nvidia", first.clone()).seen_all(evidence));
+fn judge(lines: &[Line], missing: u64) -> Judgement {
+    let mut findings = faults(lines, When::Before);
+    if missing > 0 {
+        findings.push(faults::lost(missing));
     }
     let since = match log::begins(lines) {
         None => "since the machine started".to_owned(),
         Some(at) => format!("since {} s after the start; older lines are gone", at.as_secs()),
     };
-    let summary = findings.first().map_or_else(|| format!("none {since}"), |first| first.message.clone());
+    let summary = match findings.iter().max_by_key(|f| f.severity) {
+        None => format!("none {since}"),
+        Some(worst) if worst.severity == Severity::Info => {
+            format!("{} of programs, no other {since}", count(findings.len()))
+        }
+        Some(worst) => worst.message.clone(),
+    };
     Judgement::of(summary, findings)
 }
 
-/// One finding for each GPU and number, however often it came.
-fn by_gpu_and_number(lines: &[Line]) -> Vec<Finding> {
-    let mut groups: Vec<Vec<log::Xid<'_>>> = Vec::new();
-    for xid in log::xids(lines) {
-        let same = |g: &&mut Vec<log::Xid<'_>>| g.iter().any(|x| (x.gpu, x.number) == (xid.gpu, xid.number));
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(xid),
-            None => groups.push(vec![xid]),
-        }
-    }
-    groups.iter().filter_map(|group| finding(group)).collect()
-}
-
-fn finding(group: &[log::Xid<'_>]) -> Option<Finding> {
-    let first = group.first()?;
-    let times = if group.len() == 1 { String::new() } else { format!(", {} times", group.len()) };
-    let message = format!("Xid {} on {}{times}", first.number, first.gpu);
-    let seen = group.iter().take(8).map(|x| format!("kmsg: {}", x.line)).collect();
-    let finding = Code::GpuXid.finding(Severity::Fail, first.gpu, message).seen_all(seen);
-    Some(finding.values(group.len(), 0, Some("lines")))
+fn count(n: usize) -> String {
+    if n == 1 { "1 Xid error".to_owned() } else { format!("{n} Xid errors") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finding::Code;
     use crate::outcome::Outcome;
     use std::time::Duration;
 
     fn say(first: u64, texts: &[&str]) -> Judgement {
         let line =
             |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).into() };
-        judge(&(first..).zip(texts).map(line).collect::<Vec<_>>())
+        judge(&(first..).zip(texts).map(line).collect::<Vec<_>>(), 0)
     }
 
     #[test]
@@ -96,20 +79,22 @@ mod tests {
     }
 
     #[test]
-    fn each_gpu_and_number_is_one_finding() {
-        let said = say(
-            0,
-            &[
-                "NVRM: Xid (PCI:0000:01:00): 31, pid=1, MMU Fault",
-                "NVRM: Xid (PCI:0000:01:00): 31, pid=2, MMU Fault",
-                "NVRM: Xid (PCI:0000:41:00): 31, pid=1, MMU Fault",
-                "NVRM: Xid (PCI:0000:01:00): 43, pid=1",
-            ],
-        );
-        assert_eq!(said.outcome(), Outcome::Fail);
-        let told: Vec<_> = said.findings.iter().map(|f| f.message.as_str()).collect();
-        assert_eq!(told, ["Xid 31 on 0000:01:00, 2 times", "Xid 31 on 0000:41:00", "Xid 43 on 0000:01:00"]);
-        assert_eq!(said.findings[0].evidence.len(), 2);
+    fn what_programs_did_before_is_information_and_what_the_hardware_did_fails() {
+        let line = "NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=train, MMU Fault";
+        let said = say(0, &[line]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+        assert_eq!(said.summary, "1 Xid error of programs, no other since the machine started");
+        let said = say(0, &[line, "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
+        assert!(said.summary.starts_with("Xid 79 on 0000:01:00"), "{}", said.summary);
+        assert_eq!(say(0, &["NVRM: Xid (PCI:0000:01:00): 9999, x"]).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn a_log_with_a_hole_is_no_pass() {
+        let said = judge(&[], 3);
+        assert_eq!(said.outcome(), Outcome::Warn);
+        assert!(said.findings[0].is(Code::KmsgLost) && !said.summary.starts_with("none"));
     }
 
     #[test]

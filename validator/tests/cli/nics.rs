@@ -58,7 +58,7 @@ fn infiniband_has_its_interface_too_and_a_switch_is_near() {
 #[test]
 fn a_narrow_port_and_one_without_a_subnet_manager_degrade_the_machine() {
     let machine = Machine::recorded("ib-no-manager");
-    let said = machine.run("validate --json -");
+    let said = machine.run("validate --scope fabric --json -");
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((said.status, &report["verdict"]), (3, &"DEGRADED".into()), "{}", said.err);
     assert_eq!(codes(&report, "nics"), ["NIC-NARROW", "NIC-PORT"]);

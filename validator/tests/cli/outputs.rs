@@ -13,13 +13,13 @@ fn good() -> Machine {
 
 #[test]
 fn the_report_has_every_key_of_its_schema() {
-    let report: Value = serde_json::from_str(&good().run("validate --json -").out).unwrap();
+    let report: Value = serde_json::from_str(&good().run("validate --scope fabric --json -").out).unwrap();
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&report),
-        "appliance driver effects fabric gpus level machine root schema seconds started tests verdict workload_env workload_reasons"
+        "appliance covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
     );
-    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint kernel");
+    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel");
     assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");
     assert_eq!(keys(&report["appliance"]), "image_id manifest_sha256 version");
     assert_eq!(
@@ -51,7 +51,7 @@ fn the_first_line_names_driver_nccl_and_gpus() {
 #[test]
 fn the_fingerprint_follows_the_machine_and_not_the_run() {
     let fingerprint = |m: &Machine| {
-        let report: Value = serde_json::from_str(&m.run("validate --json -").out).unwrap();
+        let report: Value = serde_json::from_str(&m.run("validate --scope fabric --json -").out).unwrap();
         report["machine"]["fingerprint"].as_str().unwrap().to_owned()
     };
     let machine = good();
@@ -69,7 +69,7 @@ fn the_fingerprint_follows_the_machine_and_not_the_run() {
 fn a_report_shown_again_is_what_was_shown_at_first() {
     let machine = Machine::recorded("narrow-link");
     let file = machine.at("report.json");
-    let first = machine.run(&format!("validate --json {} --text -", file.display()));
+    let first = machine.run(&format!("validate --scope fabric --json {} --text -", file.display()));
     let again = said(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
     assert_eq!((again.status, again.out), (0, first.out));
     assert!(first.err.is_empty(), "{}", first.err);
@@ -84,12 +84,12 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
 fn a_report_has_a_form_for_ci_one_for_prometheus_and_one_for_people() {
     let machine = Machine::recorded("narrow-link");
     let file = machine.at("report.json");
-    let verdict = machine.run(&format!("validate --json {}", file.display()));
+    let verdict = machine.run(&format!("validate --scope fabric --json {}", file.display()));
     assert!(verdict.out.contains("\nVERDICT  DEGRADED"), "{}", verdict.out);
     for (form, words) in [
         ("junit", "<property name=\"verdict\" value=\"DEGRADED\"/>"),
         ("prometheus", "\nfirstlight_verdict{verdict=\"DEGRADED\"} 1\n"),
-        ("html", "<title>firstlight: DEGRADED, "),
+        ("html", "<title>firstlight: DEGRADED of fabric, "),
     ] {
         let command = format!("render {} --to {form}", file.display());
         let shown = said(firstlight(&command).output().unwrap());
@@ -107,7 +107,7 @@ fn again_text(machine: &Machine) -> String {
 fn the_workload_gets_one_line_per_variable() {
     let machine = good();
     let file = machine.at("report.json");
-    machine.run(&format!("validate --json {}", file.display()));
+    machine.run(&format!("validate --scope fabric --json {}", file.display()));
     let env = said(firstlight(&format!("env {}", file.display())).output().unwrap());
     assert_eq!(env.status, 0);
     assert!(
@@ -150,18 +150,22 @@ fn what_is_no_report_is_refused_with_the_reason() {
 
 #[test]
 fn a_report_that_cannot_be_written_is_an_error_and_says_so() {
-    let said = good().run("validate --json /dev/full");
+    let said = good().run("validate --scope fabric --json /dev/full");
     assert_eq!(said.status, 2, "{}", said.out);
     assert!(said.out.contains("REPORT-UNWRITABLE") && said.out.contains("No space left"), "{}", said.out);
-    assert!(said.out.lines().last().unwrap().starts_with("FIRSTLIGHT verdict=ERROR failed=report "));
+    assert!(said.out.lines().last().unwrap().contains(
+        "FIRSTLIGHT verdict=ERROR failed=report warned=none codes=REPORT-UNWRITABLE scope=fabric "
+    ));
 }
 
 #[test]
 fn a_report_file_is_replaced_as_a_whole() {
     let machine = good();
     machine.write("out/report.json", "old");
-    machine
-        .run(&format!("validate --json {0}/report.json --text {0}/report.txt", machine.at("out").display()));
+    machine.run(&format!(
+        "validate --scope fabric --json {0}/report.json --text {0}/report.txt",
+        machine.at("out").display()
+    ));
     let mut names: Vec<_> =
         fs::read_dir(machine.at("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
@@ -175,7 +179,7 @@ fn a_report_file_is_replaced_as_a_whole() {
 fn a_reader_that_stops_reading_does_not_change_the_verdict() {
     let machine = good();
     let file = machine.at("report.json");
-    let mut command = machine.program(&format!("validate --json {} --text -", file.display()));
+    let mut command = machine.program(&format!("validate --scope fabric --json {} --text -", file.display()));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
@@ -192,8 +196,8 @@ fn the_text_fits_80_columns_apart_from_paths() {
     for name in
         ["bar1-256m", "driver-mismatch", "epyc-8x4090-before", "no-ecam", "patch-broken", "switch-acs"]
     {
-        let out = Machine::recorded(name).run("validate").out;
-        for line in out.lines().skip(1).filter(|l| !l.contains("/sys/")) {
+        let out = Machine::recorded(name).run("validate --scope fabric").out;
+        for line in out.lines().skip(1).filter(|l| !l.contains("/sys/") && !l.starts_with("FIRSTLIGHT ")) {
             assert!(line.chars().count() <= 80, "{name}: {line}");
         }
     }

@@ -10,7 +10,7 @@ fn a_link_to_standard_output_is_standard_output_and_stays_a_link() {
     let machine = Machine::recorded("epyc-8x4090");
     let (link, out) = (machine.at("stdout"), machine.at("out.json"));
     symlink("/proc/self/fd/1", &link).unwrap();
-    let mut program = machine.program(&format!("validate --json {}", link.display()));
+    let mut program = machine.program(&format!("validate --scope fabric --json {}", link.display()));
     let ended = said(program.stdout(File::create(&out).unwrap()).output().unwrap());
     assert_eq!(ended.status, 0, "{}", ended.err);
     assert!(fs::read_link(&link).is_ok());
@@ -27,7 +27,7 @@ fn a_text_that_cannot_be_written_makes_report_status_and_last_line_agree() {
         (format!("--json {} --text -", json.display()), Some("/dev/full")),
         (format!("--json /dev/full --text {}", machine.at("r.txt").display()), None),
     ] {
-        let mut program = machine.program(&format!("validate {words}"));
+        let mut program = machine.program(&format!("validate --scope fabric {words}"));
         if let Some(device) = last {
             program.stdout(File::options().write(true).open(device).unwrap());
         }
@@ -40,12 +40,18 @@ fn a_text_that_cannot_be_written_makes_report_status_and_last_line_agree() {
     assert_eq!(report["workload_env"]["FIRSTLIGHT_VERDICT"], "ERROR");
     assert!(report["workload_env"].get("NCCL_P2P_LEVEL").is_none());
     let text = fs::read_to_string(machine.at("r.txt")).unwrap();
-    assert!(text.lines().last().unwrap().starts_with("FIRSTLIGHT verdict=ERROR failed=report "), "{text}");
+    assert!(
+        text.lines()
+            .last()
+            .unwrap()
+            .starts_with("FIRSTLIGHT verdict=ERROR failed=report warned=none codes=REPORT-UNWRITABLE "),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_report_on_standard_output_tells_of_a_text_that_failed_and_is_there_once() {
-    let ended = Machine::recorded("epyc-8x4090").run("validate --json - --text /dev/full");
+    let ended = Machine::recorded("epyc-8x4090").run("validate --scope fabric --json - --text /dev/full");
     let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((ended.status, &report["verdict"]), (2, &"ERROR".into()), "{}", ended.err);
 }
@@ -53,7 +59,7 @@ fn a_report_on_standard_output_tells_of_a_text_that_failed_and_is_there_once() {
 #[test]
 fn no_verdict_that_nobody_could_read_is_a_pass() {
     let machine = Machine::recorded("epyc-8x4090");
-    let mut program = machine.program("validate");
+    let mut program = machine.program("validate --scope fabric");
     let ended =
         said(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
     assert_eq!(ended.status, 2, "{}", ended.err);
@@ -72,13 +78,13 @@ fn two_forms_in_one_file_are_refused_by_any_of_its_names() {
         assert_eq!((ended.status, ended.err.lines().count()), (64, 1), "{}", ended.err);
     }
     assert_eq!(machine.run("validate --json - --text /dev/stdout").status, 64);
-    assert_eq!(machine.run("validate --json /dev/null --text /dev/null").status, 0);
+    assert_eq!(machine.run("validate --scope fabric --json /dev/null --text /dev/null").status, 0);
 }
 
 #[test]
 fn a_report_that_contradicts_itself_is_refused_in_one_line() {
     let machine = Machine::recorded("epyc-8x4090");
-    let good = machine.run("validate --json -").out;
+    let good = machine.run("validate --scope fabric --json -").out;
     let changed = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
         good.replacen(from, to, 1)
@@ -102,6 +108,16 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         (
             changed("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"FAIL\""),
             "its verdict is PASS",
+        ),
+        (changed("\"scope\": \"fabric\"", "\"scope\": \"machine\""), "its scope is machine"),
+        (
+            changed("\"scope\": \"fabric\"", "\"scope\": \"machine\"")
+                .replace("\"FIRSTLIGHT_SCOPE\": \"fabric\"", "\"FIRSTLIGHT_SCOPE\": \"machine\""),
+            "read PASS of the machine, and no test ran on its GPUs",
+        ),
+        (
+            changed("\"scope\": \"fabric\"", "\"scope\": \"all\""),
+            "read scope \"all\", allowed: machine, fabric",
         ),
         (changed("\"id\": \"cmdline\"", "\"id\": \"x\\nFIRSTLIGHT verdict=PASS\""), "allowed in an id"),
         (

@@ -4,8 +4,9 @@ use super::machine::firstlight;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Our end and a process's.
 fn pair() -> (OwnedFd, OwnedFd) {
@@ -54,4 +55,49 @@ fn a_rank_that_is_asked_at_the_wrong_time_says_so_and_is_gone_when_it_is_let_go(
     assert!(rank.try_wait().unwrap().is_none(), "it can be looked at");
     drop(ours);
     assert_eq!(rank.wait().unwrap().code(), None, "it leaves without a destructor");
+}
+
+/// The topmost process is not the parent, which goes on.
+#[test]
+fn a_process_ends_with_each_of_those_above_it() {
+    for command in ["rank", "partner", "worker"] {
+        let (_ours, theirs) = pair();
+        let mut top = Command::new("sleep").arg("60").spawn().unwrap();
+        let above = format!("{command} --beneath {} --beneath {}", top.id(), std::process::id());
+        let mut child = firstlight(&above);
+        let mut child = child.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(child.try_wait().unwrap(), None, "{command}");
+        top.kill().unwrap();
+        top.wait().unwrap();
+        assert_eq!(ends(&mut child).signal(), Some(9), "{command}");
+    }
+}
+
+#[test]
+fn a_process_whose_parent_was_gone_before_it_could_watch_ends_at_once() {
+    let (_ours, theirs) = pair();
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let mut child = firstlight(&format!("rank --beneath {} --beneath {}", gone.id(), std::process::id()));
+    let mut child = child.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(ends(&mut child).signal(), Some(9));
+    let (_ours, theirs) = pair();
+    // This one's parent is another than it was told.
+    let mut child = firstlight("rank --beneath 1");
+    let mut child = child.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(ends(&mut child).signal(), Some(9));
+}
+
+/// Its end, which must come in time.
+#[track_caller]
+fn ends(child: &mut Child) -> ExitStatus {
+    let due = Instant::now() + Duration::from_secs(2);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(Instant::now() < due, "it lives on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

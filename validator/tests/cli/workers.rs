@@ -128,6 +128,54 @@ fn a_worker_does_not_outlive_its_parent() {
     }
 }
 
+/// Whether a process is there and is more than its own remains.
+fn lives(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
+#[track_caller]
+fn gone_within(pid: u32, within: Duration) {
+    let due = Instant::now() + within;
+    while lives(pid) {
+        assert!(Instant::now() < due, "{pid} lives on");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_worker_and_the_report_is_written_all_the_same() {
+    for (signal, name, status) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
+        let machine = hanging();
+        let file = machine.at("report.json");
+        let words = format!("--set expect.gpus=0 validate --json {} --text -", file.display());
+        let mut command = machine.program(&words);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (worker, writer) = hang(&machine, &child);
+        let begun = Instant::now();
+        kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), signal).unwrap();
+        let said = said(child.wait_with_output().unwrap());
+        drop(writer);
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        assert_eq!(said.status, status, "{}{}", said.out, said.err);
+        gone_within(worker.as_raw_nonzero().get().try_into().unwrap(), Duration::from_secs(2));
+        let report: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        assert_eq!(report["verdict"], "ERROR");
+        for (id, doing) in [("cpus", "not ended"), ("gpus", "not started"), ("nccl", "not started")] {
+            assert_eq!(codes(&report, id), ["INTERRUPTED"], "{id}");
+            let summary = format!("{doing}: {name} ended the run");
+            assert_eq!(test(&report, id)["summary"], summary.as_str());
+        }
+        assert_eq!(outcome(&report, "iommu"), "pass");
+        assert_eq!(report["tests"].as_array().unwrap().len(), standard().len());
+        let last = said.out.lines().last().unwrap();
+        assert!(
+            last.starts_with("FIRSTLIGHT verdict=ERROR failed=cpus,gpus,")
+                && last.contains(" codes=INTERRUPTED ")
+        );
+    }
+}
+
 #[test]
 fn a_worker_that_is_asked_nonsense_says_so_and_ends() {
     let mut child = firstlight("worker");

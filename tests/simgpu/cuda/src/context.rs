@@ -1,5 +1,6 @@
 //! Contexts: held, current, in step, and allowed to reach each other.
 
+use crate::exclusive;
 use crate::handle::{Handle, Kind, wrap};
 use crate::state::{call, context, current, current_well, put, replace_current, set_current, wait};
 use simgpu_model::Status;
@@ -15,6 +16,7 @@ thread_local! {
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(handle: *mut Handle, device: c_int) -> c_int {
     call(|driver| {
         let gpu = driver.gpu(device)?;
+        exclusive::enter(driver.scenario(), gpu)?;
         // SAFETY: the caller's pointer.
         unsafe { put(handle, wrap(Kind::Context, gpu as u64)) }?;
         driver.retain(gpu);

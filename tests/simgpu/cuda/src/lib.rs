@@ -10,6 +10,7 @@
 mod context;
 mod device;
 mod error;
+mod exclusive;
 mod fault;
 mod handle;
 mod host;

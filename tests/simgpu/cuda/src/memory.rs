@@ -84,6 +84,7 @@ fn copy(driver: &mut Simulation, dst: u64, src: u64, bytes: usize, on: Handle) -
     if bytes == 0 {
         return Ok(());
     }
+    driver.engine.refusal(gpu, dst, src, bytes)?;
     let place = |address| driver.engine.memory.place(address, bytes).map_err(|_| Status::INVALID_VALUE);
     place(dst)?;
     let kept = matches!(place(src)?, Place::Pageable).then(|| driver.engine.host.read(src, bytes));

@@ -8,6 +8,7 @@ mod peer;
 pub use module::{Module, length as image_length};
 
 use crate::engine::{Engine, StreamId};
+use crate::events;
 use crate::host::Host;
 use crate::scenario::{Kind, Scenario};
 use crate::status::{Result, Status};
@@ -33,7 +34,7 @@ impl Simulation {
     pub fn new(scenario: Scenario, host: Box<dyn Host + Send>) -> Self {
         let gpus = scenario.machine.gpus;
         Self {
-            visible: scenario.visible(),
+            visible: scenario.computing(),
             held: vec![0; gpus],
             default_streams: BTreeMap::new(),
             modules: BTreeMap::new(),
@@ -52,6 +53,9 @@ impl Simulation {
     pub fn init(&self) -> Result<()> {
         let fault = self.scenario().fault.iter().find(|f| f.kind == Kind::Init);
         fault.map_or(Ok(()), |f| Err(Status(f.code)))?;
+        if (0..self.scenario().machine.gpus).any(|gpu| events::is_lost(self.scenario(), gpu)) {
+            return Err(Status::UNKNOWN);
+        }
         if self.visible.is_empty() { Err(Status::NO_DEVICE) } else { Ok(()) }
     }
 
@@ -107,7 +111,13 @@ impl Simulation {
 }
 
 impl Scenario {
-    /// GPUs that the driver shows, in order.
+    /// GPUs that CUDA shows, in order.
+    #[must_use]
+    pub fn computing(&self) -> Vec<usize> {
+        self.visible().into_iter().filter(|gpu| !self.machine.mig.contains(gpu)).collect()
+    }
+
+    /// GPUs that the driver knows, in order.
     #[must_use]
     pub fn visible(&self) -> Vec<usize> {
         let missing = |gpu| self.fault.iter().any(|f| f.kind == Kind::Missing && f.gpu == Some(gpu));

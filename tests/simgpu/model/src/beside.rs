@@ -36,6 +36,12 @@ fn own_file() -> Option<PathBuf> {
     Some(OsStr::from_bytes(file.to_bytes()).into())
 }
 
+/// The folder of this library.
+#[must_use]
+pub fn folder() -> Option<PathBuf> {
+    own_file()?.parent().map(PathBuf::from)
+}
+
 /// Reads it.
 ///
 /// # Errors

@@ -3,8 +3,9 @@
 
 use crate::content::Content;
 use crate::extents::{Piece, bytes};
+use crate::kernel::Calls;
 use crate::reduce::{number, whole};
-use crate::values::Values;
+use crate::values::{Of, Values};
 
 /// Past so many elements of one stretch that is something else, none is taken for right by chance any more:
 /// looking at each of 32 million takes seconds.
@@ -29,6 +30,16 @@ impl Found {
     /// Nothing wrong.
     pub const NONE: Self = Self { wrong: 0, zeros: 0, first: u64::MAX, last: 0 };
 
+    /// The findings of a run whose first element has number `base`.
+    fn take(&mut self, run: Self, base: u64) {
+        if run.wrong > 0 {
+            self.wrong += run.wrong;
+            self.zeros += run.zeros;
+            self.first = self.first.min(base.saturating_add(run.first));
+            self.last = self.last.max(base.saturating_add(run.last));
+        }
+    }
+
     fn add(&mut self, at: u64, n: u64, zeros: u64) {
         if n > 0 {
             self.wrong += n;
@@ -36,6 +47,51 @@ impl Found {
             self.first = self.first.min(at);
             self.last = self.last.max(at + n - 1);
         }
+    }
+}
+
+/// Counts over the runs of all calls, `parts` of `elements` for each, one behind the other; places are numbers in
+/// all runs. `pieces` begin with the first run's first element.
+#[must_use]
+pub fn runs(pieces: Vec<Piece>, expected: &Values, elements: u64, parts: u64, calls: Calls) -> Found {
+    let mut rest = Rest { pieces: pieces.into_iter(), begun: None };
+    let (size, mut found) = (expected.size(), Found::NONE);
+    let gap = calls.stride.saturating_sub(parts.saturating_mul(elements)) * size;
+    for call in 0..calls.count {
+        let of_call = expected.from(call.wrapping_mul(calls.step));
+        for part in 0..parts {
+            let of = match of_call.of {
+                Of::Rank(rank) => Of::Rank(rank.wrapping_add(u32::try_from(part).unwrap_or_default())),
+                reduced @ Of::Reduced { .. } => reduced,
+            };
+            let run = count(&rest.next(elements * size), &Values { of, ..of_call });
+            found.take(run, (call * parts + part).saturating_mul(elements));
+        }
+        rest.next(gap);
+    }
+    found
+}
+
+/// What has not been looked at yet.
+struct Rest {
+    pieces: std::vec::IntoIter<Piece>,
+    begun: Option<Piece>,
+}
+
+impl Rest {
+    /// The next so many bytes.
+    fn next(&mut self, bytes: u64) -> Vec<Piece> {
+        let (mut left, mut taken) = (bytes, Vec::new());
+        while left > 0 {
+            let Some((n, content)) = self.begun.take().or_else(|| self.pieces.next()) else { break };
+            let now = n.min(left);
+            if n > now {
+                self.begun = Some((n - now, content.as_ref().map(|c| c.skip(now))));
+            }
+            left -= now;
+            taken.push((now, content));
+        }
+        taken
     }
 }
 
@@ -103,6 +159,25 @@ mod tests {
         let other = Values { of: Of::Reduced { op: Op::Sum, ranks: 2 }, ..expected() };
         let other = count(&[(4 * n, Some(Content::Values(other, 0)))], &expected());
         assert!(other.wrong > n - n / 20 && other.last == n - 1, "{other:?}");
+    }
+
+    #[test]
+    fn each_run_of_each_call_is_held_against_its_own_rank_and_numbers() {
+        let (elements, size) = (10_u64, 4_u64);
+        let calls = Calls { count: 2, stride: 25, step: 100 };
+        let own = |rank, call: u64| {
+            let values = Values { of: Of::Rank(rank), ..expected() }.from(100_u64 * call);
+            (elements * size, Some(Content::Values(values, 0)))
+        };
+        let gap = (5 * size, None);
+        let all = vec![own(0, 0), own(1, 0), gap.clone(), own(0, 1), own(1, 1)];
+        let first = Values { of: Of::Rank(0), ..expected() };
+        assert_eq!(runs(all.clone(), &first, elements, 2, calls), Found::NONE);
+        let mut swapped = all.clone();
+        swapped[4] = (elements * size, Some(Content::NOISE));
+        let found = runs(swapped, &first, elements, 2, calls);
+        assert_eq!(found, Found { wrong: 10, zeros: 0, first: 30, last: 39 });
+        assert!(runs(all, &first, elements, 2, Calls { step: 99, ..calls }).wrong > 10);
     }
 
     #[test]

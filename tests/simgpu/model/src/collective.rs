@@ -7,6 +7,8 @@ mod time;
 
 pub use time::{Path, shape};
 
+use crate::scenario::{Fault, Program};
+
 use crate::element::{Op, Type};
 use crate::extents::{Piece, after, cut};
 use crate::reduce::reduce;
@@ -65,6 +67,8 @@ pub struct Part {
     pub wanted: Vec<(usize, u64)>,
     /// Its GPU.
     pub gpu: usize,
+    /// Whether its stream came to this call right from another one.
+    pub follows: bool,
 }
 
 impl Part {
@@ -80,6 +84,52 @@ impl Part {
     /// Bytes of what it receives.
     fn receives(&self) -> u64 {
         self.wanted.iter().map(|(_, n)| n).sum()
+    }
+}
+
+impl Fault {
+    /// Whether it is one that calls of NCCL meet which bring `parts`. Of a rank that comes alone only its own size is
+    /// known, and of an exchange not which one it is.
+    #[must_use]
+    pub fn meets_call(&self, parts: &[Part]) -> bool {
+        let Some(first) = parts.first() else { return false };
+        let (program, bytes) = shape(parts);
+        let open = parts.len() == 1 && first.ask == Ask::Exchange;
+        let meant = |c: Program| if open { c.is_exchange() } else { c == program };
+        let element = first.ask.reduction().map_or(4, |(t, _)| t.bytes());
+        let part = if first.ask == Ask::Exchange {
+            first.sent.first().map_or(0, |(_, pieces)| pieces.iter().map(|(n, _)| n).sum())
+        } else {
+            first.sends().max(first.receives()) / divided(first.ask, parts.len())
+        };
+        let is = |wanted: Option<bool>, found: bool| wanted.is_none_or(|w| w == found);
+        let code = |wanted: Option<u32>, found: Option<u32>| wanted.is_none() || wanted == found;
+        let calls = &self.calls;
+        self.collective.is_none_or(meant)
+            && bytes >= self.from_bytes
+            && calls.to_bytes.is_none_or(|most| bytes <= most)
+            && is(calls.in_place, parts.iter().any(|p| p.in_place))
+            && is(calls.odd, part / element % 2 == 1)
+            && is(calls.timed, parts.iter().all(|p| p.follows))
+            && code(calls.data, first.ask.reduction().map(|(t, _)| t.code()))
+            && code(calls.op, first.ask.reduction().map(|(_, op)| op.code()))
+    }
+}
+
+/// Into how many parts of the call's count the larger buffer is divided.
+fn divided(ask: Ask, ranks: usize) -> u64 {
+    let parted = matches!(ask, Ask::AllGather | Ask::ReduceScatter(..));
+    if parted { (ranks as u64).max(1) } else { 1 }
+}
+
+impl Ask {
+    /// Type and reduction, where it has some.
+    #[must_use]
+    pub const fn reduction(self) -> Option<(Type, Op)> {
+        match self {
+            Self::AllReduce(t, op) | Self::ReduceScatter(t, op) | Self::Reduce(t, op, _) => Some((t, op)),
+            Self::AllGather | Self::Broadcast(_) | Self::Exchange => None,
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 //! the links on its way. The clock is simulated and has nothing to do with how long that took.
 
 mod begin;
+mod carried;
 mod collective;
 mod finish;
+mod pages;
 mod pingpong;
 mod reach;
 mod time;
@@ -12,6 +14,7 @@ mod time;
 pub use collective::{Comm, Wire};
 
 use crate::collective::{Call, Part};
+use crate::events::{self, Events};
 use crate::fault::Faults;
 use crate::host::Host;
 use crate::kernel::Kernel;
@@ -67,6 +70,8 @@ struct Stream {
     gpu: usize,
     queue: VecDeque<Work>,
     running: Option<Running>,
+    /// Whether the last that it came to was a collective.
+    in_calls: bool,
 }
 
 #[derive(Debug)]
@@ -98,6 +103,7 @@ pub struct Engine {
     /// The host.
     pub host: Box<dyn Host + Send>,
     faults: Faults,
+    events_due: Events,
     streams: BTreeMap<StreamId, Stream>,
     /// Streams that have something to do.
     active: BTreeSet<StreamId>,
@@ -129,6 +135,7 @@ impl Engine {
             gpus: vec![GpuState::default(); machine.gpus],
             host,
             faults: Faults::default(),
+            events_due: Events::default(),
             streams: BTreeMap::new(),
             active: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -144,7 +151,8 @@ impl Engine {
     /// A new stream.
     pub fn add_stream(&mut self, gpu: usize) -> StreamId {
         self.next += 1;
-        self.streams.insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None });
+        self.streams
+            .insert(self.next, Stream { gpu, queue: VecDeque::new(), running: None, in_calls: false });
         self.next
     }
 
@@ -171,6 +179,7 @@ impl Engine {
     /// Queues work.
     pub fn push(&mut self, id: StreamId, work: Work) -> Result<()> {
         let gpu = self.gpu_of(id)?;
+        self.events_due.queued(&self.scenario, &work);
         self.well(gpu)?;
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.queue.push_back(work);
@@ -181,7 +190,19 @@ impl Engine {
 
     /// Whether a GPU's context still lives.
     pub fn well(&self, gpu: usize) -> Result<()> {
+        if events::is_lost(&self.scenario, gpu) {
+            return Err(Status::UNKNOWN);
+        }
         self.gpus.get(gpu).and_then(|g| g.lost).map_or(Ok(()), Err)
+    }
+
+    /// What the driver's call comes back with that asks for a copy between GPUs, where it is refused.
+    pub fn refusal(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<()> {
+        if !self.scenario.fault.iter().any(crate::scenario::Fault::is_refusal) {
+            return Ok(());
+        }
+        let passage = self.copy_passage(by, dst, src, bytes);
+        passage.and_then(|p| self.faults.refusal(&self.scenario, &p)).map_or(Ok(()), Err)
     }
 
     /// How far a stream is: done, not ready, or lost.

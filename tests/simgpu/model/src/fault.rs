@@ -1,6 +1,7 @@
 //! Which fault a transfer meets.
 
 use crate::scenario::{Engine, Fault, Kind, MemoryKind, Scenario, Way};
+use crate::status::Status;
 
 /// A transfer that goes directly from one GPU to another.
 #[derive(Debug, Clone, Copy)]
@@ -21,12 +22,31 @@ pub struct Passage {
     pub physical: u64,
     /// Its size.
     pub bytes: u64,
+    /// Where it comes from and where it goes, as addresses; 0 where there is none.
+    pub addresses: [u64; 2],
+    /// Whether the peer's memory is another process's, or shared with one.
+    pub shared: bool,
+    /// Other transfers between GPUs that are under way.
+    pub load: usize,
 }
 
 impl Fault {
     /// Whether it is one that `passage` meets, were it its turn.
     #[must_use]
     pub fn meets(&self, passage: &Passage) -> bool {
+        let Passage { physical, bytes, addresses, .. } = passage;
+        let from = self.hole.map_or(0, |hole| hole[0]).max(self.beyond_mib << 20);
+        let to = self.hole.map_or(u64::MAX, |hole| hole[1]);
+        let crooked = |n: u64| addresses.iter().any(|at| !at.is_multiple_of(n));
+        self.concerns(passage)
+            && physical + bytes > from
+            && *physical < to
+            && self.unaligned.is_none_or(crooked)
+    }
+
+    /// Whether it is one that `passage` meets if it goes to the right place.
+    #[must_use]
+    pub fn concerns(&self, passage: &Passage) -> bool {
         let concerns = !matches!(
             self.kind,
             Kind::Narrow | Kind::Collapse | Kind::Refuse | Kind::Capability | Kind::Missing | Kind::Init
@@ -38,7 +58,16 @@ impl Fault {
             && self.way.is_none_or(|w| w == passage.way)
             && self.memory.is_none_or(|m| m == passage.memory)
             && passage.bytes >= self.from_bytes
-            && passage.physical + passage.bytes > self.beyond_mib << 20
+            && self.to_bytes.is_none_or(|most| passage.bytes <= most)
+            && self.no_multiple.is_none_or(|n| !passage.bytes.is_multiple_of(n))
+            && (passage.shared || !self.shared)
+            && passage.load >= self.load
+    }
+
+    /// Whether the call itself comes back with it, and all is well afterwards.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.kind == Kind::Error && !Status(self.code).is_sticky()
     }
 }
 
@@ -54,11 +83,18 @@ impl Faults {
         self.met.resize(scenario.fault.len(), 0);
         let mut now = Vec::new();
         for (fault, met) in scenario.fault.iter().zip(&mut self.met) {
-            if fault.meets(passage) && turn(fault, met) {
+            if !fault.is_refusal() && fault.meets(passage) && turn(fault, met) {
                 now.push(fault.clone());
             }
         }
         now
+    }
+
+    /// What the driver's call comes back with that asks for this transfer.
+    pub fn refusal(&mut self, scenario: &Scenario, passage: &Passage) -> Option<Status> {
+        self.met.resize(scenario.fault.len(), 0);
+        let mut all = scenario.fault.iter().zip(&mut self.met).filter(|(f, _)| f.is_refusal());
+        all.find_map(|(fault, met)| (fault.meets(passage) && turn(fault, met)).then_some(Status(fault.code)))
     }
 
     /// The fault of this place in the list, which something has met, if it is its turn.

@@ -1,6 +1,7 @@
 //! The kernels by name: what their arguments are and what a launch of one asks for.
 
 use crate::element::{Op, Type};
+use crate::memory::Tags;
 use crate::values::{Of, Values};
 
 /// A launch, as its kernel understands its arguments. Sizes are in the kernel's own units.
@@ -23,10 +24,29 @@ pub enum Kernel {
     PingPong(PingPong),
     /// `fl_atomic_add`, `fl_atomic_cas`: every thread counts up.
     Count { counter: u64, times: u64 },
+    /// `fl_tag`: a tag into each page.
+    Tag { base: u64, tags: Tags },
+    /// `fl_tag_check`: counts the pages whose tag is not there.
+    CheckTags { base: u64, tags: Tags, sentinel: u64, restore: bool, out: u64 },
+    /// `fl_batch_copy`: the copies of a table.
+    CopyBatch { table: u64, count: u64 },
+    /// `fl_batch_check`: counts what is not as the table's copies should leave it.
+    CheckBatch { table: u64, count: u64, seed: u64, sentinel: u64, guard: u64, restore: bool, out: u64 },
     /// `fl_nccl_fill`: a rank's values.
-    FillValues { dst: u64, count: u64, values: Values },
-    /// `fl_nccl_check`: counts what is not as expected; `base` is the number of the first element.
-    CheckValues { src: u64, count: u64, expected: Values, base: u64, out: u64 },
+    FillValues { dst: u64, count: u64, values: Values, calls: Calls },
+    /// `fl_nccl_check`: counts what is not as expected; each call has `parts` runs, each of the next rank.
+    CheckValues { src: u64, count: u64, expected: Values, parts: u64, calls: Calls, out: u64 },
+}
+
+/// The runs of several calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calls {
+    /// How many calls.
+    pub count: u64,
+    /// From one call's to the next one's, elements.
+    pub stride: u64,
+    /// The next call's numbers begin so much later.
+    pub step: u64,
 }
 
 /// The arguments of `fl_pingpong`.
@@ -63,8 +83,12 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
     ("fl_atomic_add", &[8, 8]),
     ("fl_atomic_cas", &[8, 8]),
-    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4]),
-    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8]),
+    ("fl_tag", &[8, 8, 8, 4, 4, 8, 8]),
+    ("fl_tag_check", &[8, 8, 8, 4, 4, 8, 8, 8, 4, 8]),
+    ("fl_batch_copy", &[8, 8, 4]),
+    ("fl_batch_check", &[8, 8, 4, 8, 8, 8, 4, 8]),
+    ("fl_nccl_fill", &[8, 8, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8]),
+    ("fl_nccl_check", &[8, 8, 4, 4, 4, 4, 8, 8, 4, 4, 4, 8, 8, 8, 8, 8]),
 ];
 
 /// What `fl_nccl_check` is given as the reduction where none is meant.
@@ -104,22 +128,41 @@ impl Kernel {
                 let first = first != 0;
                 Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
             }
-            ("fl_nccl_fill", &[dst, count, r#type, rank, seed, first, range, scale, powers]) => {
-                let values = values(r#type, [seed, first, range, scale, powers], Of::Rank(low(rank)))?;
-                Self::FillValues { dst, count, values }
+            ("fl_tag", &[base, ref of @ ..]) => Self::Tag { base, tags: tags(of.try_into().ok()?)? },
+            ("fl_tag_check", &[base, ref of @ .., sentinel, restore, out]) => {
+                let tags = tags(of.try_into().ok()?)?;
+                Self::CheckTags { base, tags, sentinel, restore: restore != 0, out }
             }
-            ("fl_nccl_check", &[src, count, ref how @ .., base, out]) => {
+            ("fl_batch_copy", &[table, count, _]) => Self::CopyBatch { table, count },
+            ("fl_batch_check", &[table, count, _, seed, sentinel, guard, restore, out]) => {
+                Self::CheckBatch { table, count, seed, sentinel, guard, restore: restore != 0, out }
+            }
+            (
+                "fl_nccl_fill",
+                &[dst, count, r#type, rank, seed, first, range, scale, powers, calls, stride, step],
+            ) => {
+                let values = values(r#type, [seed, first, range, scale, powers], Of::Rank(low(rank)))?;
+                Self::FillValues { dst, count, values, calls: Calls { count: calls, stride, step } }
+            }
+            ("fl_nccl_check", &[src, count, ref how @ .., parts, calls, stride, step, out]) => {
                 let &[r#type, op, rank, ranks, ref made @ ..] = how else { return None };
                 let of = match op {
                     COPY => Of::Rank(low(rank)),
                     _ => Of::Reduced { op: Op::of(low(op))?, ranks: low(ranks) },
                 };
                 let expected = values(r#type, made.try_into().ok()?, of)?;
-                Self::CheckValues { src, count, expected, base, out }
+                let calls = Calls { count: calls, stride, step };
+                Self::CheckValues { src, count, expected, parts, calls, out }
             }
             _ => return None,
         })
     }
+}
+
+/// Tags from a kernel's arguments.
+fn tags([pages, first, shift, writer, nonce, seed]: [u64; 6]) -> Option<Tags> {
+    let (shift, writer) = (low(shift), low(writer));
+    (shift < 32).then_some(Tags { at: 0, pages, first, shift, writer, nonce, seed })
 }
 
 /// Values from a kernel's arguments: seed, first, range, scale, powers.

@@ -5,11 +5,13 @@
 pub mod api;
 pub mod beside;
 pub mod check;
+pub mod check_batch;
 pub mod check_values;
 pub mod collective;
 pub mod content;
 pub mod element;
 pub mod engine;
+pub mod events;
 pub mod extents;
 pub mod fault;
 pub mod flow;

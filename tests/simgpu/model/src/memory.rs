@@ -4,11 +4,13 @@
 mod pinned;
 mod shared;
 mod space;
+mod tags;
 mod vmm;
 
 pub use pinned::{GRAIN, Pinned};
 pub use shared::{Backing, Told, decode, encode};
 pub use space::{GPU_WINDOW, Spaces};
+pub use tags::{Laid, TAG, Tags};
 pub use vmm::{GRANULARITY, Handle};
 
 use crate::content::Content;
@@ -31,6 +33,8 @@ pub struct Store {
     pub physical: u64,
     /// What stands in it.
     pub content: Extents,
+    /// Tags that lie in it and are not in its content yet.
+    pub(crate) laid: Vec<Laid>,
     /// What a peer believes that it has written here (fault `mirror`).
     pub mirrors: BTreeMap<usize, Extents>,
     /// Where its content lies instead, if other processes have it too.
@@ -155,8 +159,8 @@ impl Memory {
             return Err(Status::OUT_OF_MEMORY);
         }
         let used = self.used.get_mut(gpu).ok_or(Status::INVALID_DEVICE)?;
-        let physical = *used;
         *used += size;
+        let physical = lowest_gap(self.stores.values().filter(|s| s.gpu == gpu && !s.adopted), size);
         self.next += 1;
         self.stores.insert(self.next, Store { gpu, bytes, physical, ..Store::default() });
         Ok(self.next)
@@ -204,6 +208,13 @@ impl Memory {
             self.maps.remove(&address);
             self.drop_store(store);
         }
+    }
+
+    /// The store that lies at byte `at` of a GPU's memory, and how far in it that is.
+    #[must_use]
+    pub fn at(&self, gpu: usize, at: u64) -> Option<(StoreId, u64)> {
+        let here = |s: &Store| s.gpu == gpu && (s.physical..s.physical + s.bytes).contains(&at);
+        self.stores.iter().find(|(_, s)| here(s)).map(|(id, s)| (*id, at - s.physical))
     }
 
     /// Where `bytes` bytes from `address` on lie.
@@ -281,6 +292,21 @@ impl Memory {
             store.put(at, bytes, &content.unwrap_or(Content::ZEROS));
         }
     }
+}
+
+/// Where so many bytes lie lowest between stores, or behind all of them: memory of a GPU comes in pages, of which
+/// the model keeps only how far up they are.
+fn lowest_gap<'a>(stores: impl Iterator<Item = &'a Store>, bytes: u64) -> u64 {
+    let mut taken: Vec<_> = stores.map(|s| (s.physical, s.bytes.next_multiple_of(PAGE))).collect();
+    taken.sort_unstable();
+    let mut at = 0;
+    for (from, size) in taken {
+        if from >= at + bytes {
+            break;
+        }
+        at = at.max(from + size);
+    }
+    at
 }
 
 /// `top` over `bottom`, both of one length.

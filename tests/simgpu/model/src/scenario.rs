@@ -1,14 +1,16 @@
 //! A scenario: the simulated machine, its figures and its faults, as TOML. Unknown keys are errors.
 //! Judging what the program under test should say of it is left to the tests.
 
+mod event;
 mod fault;
 mod figures;
 mod machine;
 mod nccl;
 
-pub use fault::{Engine, Fault, Kind, MemoryKind, Pair, Way};
+pub use event::{Event, On};
+pub use fault::{Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
-pub use machine::{InUse, Machine, NvLink, Pcie, status};
+pub use machine::{ComputeMode, InUse, Machine, NvLink, Pcie, status};
 pub use nccl::{Nccl, Program, Table};
 
 use serde::Deserialize;
@@ -27,6 +29,9 @@ pub struct Scenario {
     /// What is wrong with it.
     #[serde(default)]
     pub fault: Vec<Fault>,
+    /// What befalls it.
+    #[serde(default)]
+    pub event: Vec<Event>,
 }
 
 impl Scenario {
@@ -39,6 +44,9 @@ impl Scenario {
         scenario.machine.complete()?;
         for (n, fault) in scenario.fault.iter().enumerate() {
             fault.check(scenario.machine.gpus).map_err(|e| format!("fault {n}: {e}"))?;
+        }
+        for (n, event) in scenario.event.iter().enumerate() {
+            event.check(scenario.machine.gpus).map_err(|e| format!("event {n}: {e}"))?;
         }
         Ok(scenario)
     }

@@ -23,6 +23,7 @@ statuses! {
     OUT_OF_MEMORY = 2 "CUDA_ERROR_OUT_OF_MEMORY" "out of memory";
     NOT_INITIALIZED = 3 "CUDA_ERROR_NOT_INITIALIZED" "initialization error";
     DEINITIALIZED = 4 "CUDA_ERROR_DEINITIALIZED" "driver shutting down";
+    DEVICE_UNAVAILABLE = 46 "CUDA_ERROR_DEVICE_UNAVAILABLE" "CUDA-capable device(s) is/are busy or unavailable";
     NO_DEVICE = 100 "CUDA_ERROR_NO_DEVICE" "no CUDA-capable device is detected";
     INVALID_DEVICE = 101 "CUDA_ERROR_INVALID_DEVICE" "invalid device ordinal";
     INVALID_IMAGE = 200 "CUDA_ERROR_INVALID_IMAGE" "device kernel image is invalid";
@@ -62,8 +63,6 @@ impl Status {
     /// Whether a context that met it is lost.
     #[must_use]
     pub fn is_sticky(self) -> bool {
-        (700..=719).contains(&self.0)
-            && ![Self::PEER_ACCESS_ALREADY_ENABLED, Self::PEER_ACCESS_NOT_ENABLED, Self::TOO_MANY_PEERS]
-                .contains(&self)
+        matches!(self.0, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999)
     }
 }

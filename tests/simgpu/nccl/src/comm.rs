@@ -7,7 +7,7 @@ use crate::error::{Code, Result};
 use crate::log::{INIT, NET, P2P, SHM, info, warn};
 use crate::transport::{Transport, between, peers};
 use simgpu_model::collective::{Ask, Call, Path};
-use simgpu_model::scenario::Kind;
+use simgpu_model::scenario::{Fault, Kind};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -183,7 +183,10 @@ impl Comm {
         let n = self.ranks.len();
         let all = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
         let used = all.filter(|(a, b)| a != b && (exchange || (a + 1) % n == *b));
-        used.filter_map(|(a, b)| self.way(driver, a, b)).map(Transport::path).max().unwrap_or(Path::P2p)
+        let said = used.filter_map(|(a, b)| self.way(driver, a, b)).map(Transport::path).max();
+        let lies = |f: &Fault| matches!(f.kind, Kind::NcclLies | Kind::NcclDeaf);
+        let least = if driver.scenario.fault.iter().any(lies) { Path::Shm } else { Path::P2p };
+        said.unwrap_or(Path::P2p).max(least)
     }
 
     /// Finds the ways that a call needs.

@@ -124,6 +124,8 @@ pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
             std::thread::sleep(Duration::from_secs(1));
         }
     }
+    let slow = driver.scenario.fault.iter().filter(|f| f.kind == Kind::NcclSlowStart);
+    std::thread::sleep(Duration::from_secs_f64(slow.map(|f| f.seconds).sum()));
     let mut met = Vec::new();
     for init in &inits {
         met.push(greet(driver, init)?);

@@ -56,7 +56,8 @@ pub(crate) fn peers(scenario: &Scenario, env: &Environment, a: usize, b: usize) 
     let fallback = scenario.fault.iter().any(|f| f.kind == Kind::NcclShm);
     let told = scenario.nvml_status(a, b, false) == 0 && scenario.can_access(a, b);
     let near = nearness(scenario, a, b).is_some_and(|n| n <= env.p2p);
-    near && told && !fallback
+    let deaf = scenario.fault.iter().any(|f| f.kind == Kind::NcclDeaf);
+    (near || deaf) && told && !fallback
 }
 
 /// The way from GPU `a` to `b`, of one process or two; `None` where there is none.

@@ -158,7 +158,7 @@ impl Sim {
 
     /// Values of the rank that has them.
     fn fill(&self, gpu: &Gpu, rank: usize, count: u64) {
-        let mut arguments = [gpu.send, count, u64::from(FLOAT), rank as u64, SEED, 0, 1000, 1, 0];
+        let mut arguments = [gpu.send, count, u64::from(FLOAT), rank as u64, SEED, 0, 1000, 1, 0, 1, 0, 0];
         self.launch(gpu, c"fl_nccl_fill", &mut arguments);
     }
 
@@ -189,7 +189,7 @@ impl Sim {
         good!(self.cuda, "cuCtxSetCurrent", usize: gpu.context);
         good!(self.cuda, "cuMemcpyHtoDAsync_v2", u64: gpu.out, *const c_void: preset.as_ptr().cast(), usize: 48, usize: gpu.stream);
         let (t, op, rank, ranks) = (u64::from(FLOAT), u64::from(op), rank as u64, ranks as u64);
-        let mut arguments = [at, count, t, op, rank, ranks, SEED, first, 1000, 1, 0, 0, gpu.out];
+        let mut arguments = [at, count, t, op, rank, ranks, SEED, first, 1000, 1, 0, 1, 1, 0, 0, gpu.out];
         self.launch(gpu, c"fl_nccl_check", &mut arguments);
         let mut found = [0u64; 6];
         good!(self.cuda, "cuMemcpyDtoHAsync_v2", *mut c_void: found.as_mut_ptr().cast(), u64: gpu.out, usize: 48, usize: gpu.stream);

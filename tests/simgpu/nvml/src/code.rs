@@ -15,6 +15,7 @@ impl Code {
     pub(crate) const NOT_SUPPORTED: Self = Self(3);
     pub(crate) const NOT_FOUND: Self = Self(6);
     pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
+    pub(crate) const GPU_IS_LOST: Self = Self(15);
     pub(crate) const VERSION_MISMATCH: Self = Self(18);
     pub(crate) const UNKNOWN: Self = Self(999);
 }
@@ -33,6 +34,7 @@ extern "C" fn nvmlErrorString(code: c_int) -> *const c_char {
         Code::NOT_SUPPORTED => c"The requested operation is not available on target device",
         Code::NOT_FOUND => c"A query to find an object was unsuccessful",
         Code::INSUFFICIENT_SIZE => c"An input argument is not large enough",
+        Code::GPU_IS_LOST => c"GPU is lost",
         Code::VERSION_MISMATCH => c"RM detects a driver/library version mismatch.",
         _ => c"An internal driver error occurred",
     };

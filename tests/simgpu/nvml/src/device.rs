@@ -2,8 +2,8 @@
 
 use crate::code::{Code, Result};
 use crate::state::{Handle, ask, call, device, put, put_text};
-use simgpu_model::Scenario;
 use simgpu_model::scenario::Machine;
+use simgpu_model::{Scenario, events};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 /// A device's address and ids.
@@ -52,8 +52,12 @@ fn uuid(gpu: usize) -> String {
 unsafe fn find(handle: *mut Handle, is: impl Fn(&Scenario, usize) -> bool) -> c_int {
     call(|scenario| {
         let found = scenario.visible().into_iter().find(|gpu| is(scenario, *gpu));
+        let found = found.ok_or(Code::NOT_FOUND)?;
+        if events::is_lost(scenario, found) {
+            return Err(Code::GPU_IS_LOST);
+        }
         // SAFETY: the caller's promise.
-        unsafe { put(handle, device(found.ok_or(Code::NOT_FOUND)?)) }
+        unsafe { put(handle, device(found)) }
     })
 }
 

@@ -1,9 +1,10 @@
-//! Clocks, temperature, power, and what holds a GPU back: nothing does.
+//! Clocks, temperature, power, what holds a GPU back (nothing does), memory errors, and settings.
 
 use crate::code::Code;
 use crate::now::now;
 use crate::state::{Handle, ask, put};
-use simgpu_model::Scenario;
+use simgpu_model::scenario::ComputeMode;
+use simgpu_model::{Scenario, events};
 use std::ffi::{c_int, c_uint};
 
 /// Clocks by NVML's numbers: graphics, SM, memory, video.
@@ -79,18 +80,109 @@ struct Field {
     value: u64,
 }
 
-/// None of them is told, as in a virtual machine.
+/// Rows of memory that were replaced for corrected and for uncorrected errors, and whether one waits for it or
+/// could not be (`NVML_FI_DEV_REMAPPED_*`); no other field is told, as in a virtual machine.
+fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
+    let machine = &scenario.machine;
+    let on = || events::happened(scenario).filter(move |event| event.gpu == Some(gpu));
+    match id {
+        142..=145 if !machine.ecc => None,
+        142 => Some(0),
+        143 => Some(on().map(|event| event.remapped).sum()),
+        144 => Some(u64::from(machine.remap_pending.contains(&gpu) || on().any(|event| event.pending))),
+        145 => Some(u64::from(machine.remap_failed.contains(&gpu))),
+        _ => None,
+    }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetFieldValues(handle: Handle, count: c_int, fields: *mut Field) -> c_int {
-    ask(handle, |_, _| {
+    ask(handle, |scenario, gpu| {
         let count = usize::try_from(count).map_err(|_| Code::INVALID_ARGUMENT)?;
         if fields.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
         for n in 0..count {
             // SAFETY: the caller's `count` fields.
-            unsafe { (*fields.wrapping_add(n)).result = Code::NOT_SUPPORTED.0 };
+            let asked = unsafe { &mut *fields.wrapping_add(n) };
+            match field(scenario, gpu, asked.id) {
+                // 3 is the type of 64 bits without sign.
+                Some(value) => (asked.kind, asked.result, asked.value) = (3, 0, value),
+                None => asked.result = Code::NOT_SUPPORTED.0,
+            }
         }
         Ok(())
+    })
+}
+
+/// Memory errors by NVML's numbers: 0 corrected, 1 not; since the driver's start or in the GPU's life.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
+    handle: Handle,
+    kind: c_uint,
+    _over: c_uint,
+    to: *mut u64,
+) -> c_int {
+    ask(handle, |scenario, gpu| {
+        if !scenario.machine.ecc {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        let on = events::happened(scenario).filter(|event| event.gpu == Some(gpu));
+        let found = on.map(|event| if kind == 0 { event.corrected } else { event.uncorrected }).sum();
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, found) }
+    })
+}
+
+/// GPUs that replace rows retire no pages.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetRetiredPagesPendingStatus(handle: Handle, _to: *mut c_uint) -> c_int {
+    ask(handle, |_, _| Err(Code::NOT_SUPPORTED))
+}
+
+/// How busy a GPU is, percent: kernels, and memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, to: *mut Utilization) -> c_int {
+    ask(handle, |scenario, gpu| {
+        let others = scenario.machine.in_use.iter().filter(|u| u.gpu == gpu).map(|u| u.busy).max();
+        let busy = if now(gpu).busy { 100 } else { others.unwrap_or_default() };
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, Utilization { gpu: busy, memory: busy / 2 }) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetComputeMode(handle: Handle, to: *mut c_uint) -> c_int {
+    ask(handle, |scenario, _| {
+        let mode = match scenario.machine.compute_mode {
+            ComputeMode::Default => 0,
+            ComputeMode::Prohibited => 2,
+            ComputeMode::ExclusiveProcess => 3,
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, mode) }
+    })
+}
+
+/// Whether a GPU is split now, and after the next reset. GPUs without error correction know nothing of it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next: *mut c_uint) -> c_int {
+    ask(handle, |scenario, gpu| {
+        let split = scenario.machine.mig.contains(&gpu);
+        if !split && !scenario.machine.ecc {
+            return Err(Code::NOT_SUPPORTED);
+        }
+        // SAFETY: the caller's pointers.
+        unsafe {
+            put(now, c_uint::from(split))?;
+            put(next, c_uint::from(split))
+        }
     })
 }

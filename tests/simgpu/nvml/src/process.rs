@@ -75,12 +75,21 @@ unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory
     })
 }
 
-/// Everybody on a GPU, this process with its context too.
+fn one(pid: c_uint, bytes: u64) -> Process {
+    Process { pid, bytes, gpu_instance: NONE, compute_instance: NONE }
+}
+
+/// Others on a GPU that compute, or that draw.
+fn others(scenario: &Scenario, gpu: usize, draws: bool) -> impl Iterator<Item = Process> {
+    let named =
+        scenario.machine.in_use.iter().filter(move |u| u.gpu == gpu && u.draws == draws && !u.unnamed);
+    named.map(|u| one(u.pid, u.mib << 20))
+}
+
+/// Everybody who computes on a GPU, this process with its context too.
 fn processes(scenario: &Scenario, gpu: usize) -> Vec<Process> {
-    let one = |pid, bytes| Process { pid, bytes, gpu_instance: NONE, compute_instance: NONE };
-    let others = scenario.machine.in_use.iter().filter(|u| u.gpu == gpu).map(|u| one(u.pid, u.mib << 20));
     let now = now(gpu);
-    others.chain(now.context.then(|| one(std::process::id(), now.used))).collect()
+    others(scenario, gpu, false).chain(now.context.then(|| one(std::process::id(), now.used))).collect()
 }
 
 /// Puts a list where the caller has room for `count`, and says how long it is.
@@ -123,7 +132,9 @@ unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
     to: *mut Process,
 ) -> c_int {
     // SAFETY: the caller's pointers.
-    ask(handle, |_, _| unsafe { put_list(&[], count, to) })
+    ask(handle, |scenario, gpu| unsafe {
+        put_list(&others(scenario, gpu, true).collect::<Vec<_>>(), count, to)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -1,7 +1,7 @@
 //! The scenario, once NVML is started, and the pointers that callers hold.
 
 use crate::code::{Code, Result, code};
-use simgpu_model::Scenario;
+use simgpu_model::{Scenario, events};
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::{Mutex, PoisonError};
 
@@ -47,7 +47,10 @@ pub(crate) fn ask(device: Handle, f: impl FnOnce(&Scenario, usize) -> Result<()>
 /// The GPU of a device.
 pub(crate) fn gpu(scenario: &Scenario, device: Handle) -> Result<usize> {
     let gpu = device.checked_sub(DEVICES).ok_or(Code::INVALID_ARGUMENT)?;
-    if scenario.visible().contains(&gpu) { Ok(gpu) } else { Err(Code::INVALID_ARGUMENT) }
+    if !scenario.visible().contains(&gpu) {
+        return Err(Code::INVALID_ARGUMENT);
+    }
+    if events::is_lost(scenario, gpu) { Err(Code::GPU_IS_LOST) } else { Ok(gpu) }
 }
 
 /// The device of a GPU.

@@ -52,7 +52,6 @@ not_simulated! {
     nvmlDeviceGetClock
     nvmlDeviceGetClockOffsets
     nvmlDeviceGetComputeInstanceId
-    nvmlDeviceGetComputeMode
     nvmlDeviceGetComputeRunningProcesses
     nvmlDeviceGetComputeRunningProcesses_v2
     nvmlDeviceGetConfComputeGpuAttestationReport
@@ -136,7 +135,6 @@ not_simulated! {
     nvmlDeviceGetMemoryBusWidth
     nvmlDeviceGetMemoryErrorCounter
     nvmlDeviceGetMigDeviceHandleByIndex
-    nvmlDeviceGetMigMode
     nvmlDeviceGetMinMaxClockOfPState
     nvmlDeviceGetMinMaxFanSpeed
     nvmlDeviceGetModuleId
@@ -177,7 +175,6 @@ not_simulated! {
     nvmlDeviceGetRemappedRows
     nvmlDeviceGetRepairStatus
     nvmlDeviceGetRetiredPages
-    nvmlDeviceGetRetiredPagesPendingStatus
     nvmlDeviceGetRetiredPages_v2
     nvmlDeviceGetRowRemapperHistogram
     nvmlDeviceGetRunningProcessDetailList
@@ -197,9 +194,7 @@ not_simulated! {
     nvmlDeviceGetTemperatureV
     nvmlDeviceGetThermalSettings
     nvmlDeviceGetTopologyNearestGpus
-    nvmlDeviceGetTotalEccErrors
     nvmlDeviceGetTotalEnergyConsumption
-    nvmlDeviceGetUtilizationRates
     nvmlDeviceGetVgpuCapabilities
     nvmlDeviceGetVgpuHeterogeneousMode
     nvmlDeviceGetVgpuInstancesUtilizationInfo

@@ -30,6 +30,10 @@ kernels! {
     check = c"fl_check";
     nccl_fill = c"fl_nccl_fill";
     nccl_check = c"fl_nccl_check";
+    tag = c"fl_tag";
+    tag_check = c"fl_tag_check";
+    batch_copy = c"fl_batch_copy";
+    batch_check = c"fl_batch_check";
     copy16 = c"fl_copy16";
     copy_words = c"fl_copy_words";
     spin = c"fl_spin";

@@ -3,6 +3,7 @@
 //! that their enum does not know into undefined behaviour. With `nccl` beside it, it holds all of the program's `unsafe`.
 
 mod api;
+mod batch;
 mod context;
 mod device;
 mod error;
@@ -17,9 +18,11 @@ mod pinned;
 mod play;
 mod share;
 mod stream;
+mod tags;
 mod tally;
 mod values;
 
+pub use batch::{Batch, BatchExpected, Piece, Table, wrong_piece};
 pub(super) use context::forget_current;
 pub use device::{DirectRdma, Gpu};
 pub(super) use device::{count, open, version};
@@ -31,5 +34,6 @@ pub use pinned::{Latch, Pinned};
 pub use play::{Pingpong, Round};
 pub use share::{Exported, IpcHandle};
 pub use stream::Stream;
+pub use tags::{Pages, TAG, TAG_WRITERS, Tags};
 pub use tally::{Checked, Tally};
-pub use values::ValuesExpected;
+pub use values::{Runs, ValuesExpected};

@@ -16,10 +16,54 @@ const GROUP_BYTES: u64 = 16;
 /// So many powers of two at most: 2^31 is the largest that the kernels make.
 const MOST_POWERS: u32 = 32;
 
-/// What a run of elements must hold, and how its elements are counted.
+/// The elements of several calls of a collective, in one buffer: each call has `parts` runs of `count`, one behind
+/// the other, and the next call's begin `stride` elements behind its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runs {
+    /// Elements of one run.
+    pub count: u64,
+    /// Runs of one call, each of the next rank's values.
+    pub parts: u64,
+    /// How many calls.
+    pub calls: u64,
+    /// From one call's first element to the next one's.
+    pub stride: u64,
+    /// How many numbers later the next call's values begin.
+    pub step: u64,
+}
+
+impl Runs {
+    /// Elements of all runs together.
+    #[must_use]
+    pub const fn elements(&self) -> u64 {
+        self.count.saturating_mul(self.parts).saturating_mul(self.calls)
+    }
+
+    /// Elements from the first run's begin to the last one's end.
+    #[must_use]
+    pub const fn reach(&self) -> u64 {
+        if self.elements() == 0 {
+            return 0;
+        }
+        let before = self.calls.saturating_sub(1).saturating_mul(self.stride);
+        before.saturating_add(self.parts.saturating_mul(self.count))
+    }
+
+    /// The same elements in fewer runs: where nothing lies between two calls' and their numbers go on, they are one.
+    const fn joined(self) -> Self {
+        if self.parts == 1 && self.stride == self.count && self.step == self.count {
+            let count = self.elements();
+            return Self { count, parts: 1, calls: 1, stride: count, step: count };
+        }
+        self
+    }
+}
+
+/// What the elements of runs must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValuesExpected {
-    /// The rank whose values they are; `None`: all ranks', reduced.
+    /// The rank whose values the first run's are, and each further one's of its call the next one's; `None`: all
+    /// ranks', reduced.
     pub from: Option<usize>,
     /// How they are reduced; means nothing for one rank's.
     pub op: RedOp,
@@ -27,29 +71,16 @@ pub struct ValuesExpected {
     pub ranks: usize,
     /// What the values were filled with.
     pub seed: u64,
-    /// The number of the run's first element in the senders' buffers.
+    /// The number of the first call's first element in the senders' buffers.
     pub first: u64,
-    /// The number under which the run's first element is reported, where it is wrong.
-    pub base: u64,
-}
-
-impl ValuesExpected {
-    /// What the element must be that is reported as number `element`.
-    #[must_use]
-    pub fn value(&self, values: Values, element: u64) -> u64 {
-        let i = self.first.wrapping_add(element.wrapping_sub(self.base));
-        match self.from {
-            Some(rank) => values.value(self.seed, rank, i),
-            None => values.reduced(self.op, self.ranks, self.seed, i),
-        }
-    }
 }
 
 impl Stream {
-    /// Element `k` of `to` becomes the value of `rank` with number `first + k`.
+    /// Element `k` of call `c` in `to` becomes the value of `rank` with number `c * step + k`.
     ///
     /// # Errors
-    /// The driver's; [`GpuError::Nonsense`] for a part of an element, or values that the kernels cannot make.
+    /// The driver's; [`GpuError::Nonsense`] for a part of an element, runs that do not fit, or values that the
+    /// kernels cannot make.
     pub fn fill_values(
         &self,
         to: Span,
@@ -57,11 +88,13 @@ impl Stream {
         values: Values,
         rank: usize,
         seed: u64,
-        first: u64,
+        runs: &Runs,
     ) -> Result<(), GpuError> {
-        let mut run = (to.address, elements(to, data)?, data.code(), number(rank)?, seed, first);
+        let all = fitting(to, data, runs)?;
+        let mut run = (to.address, all.count, data.code(), number(rank)?, seed, 0_u64);
         let mut made = checked(values)?;
-        if run.1 == 0 {
+        let mut calls = (all.calls, all.stride, all.step);
+        if all.elements() == 0 {
             return Ok(());
         }
         let list = [
@@ -74,12 +107,15 @@ impl Stream {
             at(&raw mut made.0),
             at(&raw mut made.1),
             at(&raw mut made.2),
+            at(&raw mut calls.0),
+            at(&raw mut calls.1),
+            at(&raw mut calls.2),
         ];
-        self.launch(self.kernels().nccl_fill, self.groups(to), THREADS, &list, "fl_nccl_fill")
+        self.launch(self.kernels().nccl_fill, self.groups(data, &all), THREADS, &list, "fl_nccl_fill")
     }
 
     /// Counts the elements of `what` that are not what is expected, bit by bit, and adds the counts to
-    /// `tally`, between its `begin` and `end`.
+    /// `tally`, between its `begin` and `end`. What is wrong is reported by its number in all runs.
     ///
     /// # Errors
     /// As `fill_values`.
@@ -89,18 +125,21 @@ impl Stream {
         data: DataType,
         values: Values,
         expect: &ValuesExpected,
+        runs: &Runs,
         tally: &Tally,
     ) -> Result<(), GpuError> {
-        let mut run = (what.address, elements(what, data)?, data.code());
+        let all = fitting(what, data, runs)?;
+        let mut run = (what.address, all.count, data.code());
         let mut from = match expect.from {
             Some(rank) => (COPY, number(rank)?, number(expect.ranks)?),
             None => (expect.op.code(), 0, number(expect.ranks)?),
         };
         let mut made = checked(values)?;
-        if run.1 == 0 {
+        if all.elements() == 0 {
             return Ok(());
         }
-        let mut numbers = (expect.seed, expect.first, expect.base, tally.place().address);
+        let mut numbers = (expect.seed, expect.first, tally.place().address);
+        let mut calls = (all.parts, all.calls, all.stride, all.step);
         let list = [
             at(&raw mut run.0),
             at(&raw mut run.1),
@@ -113,25 +152,31 @@ impl Stream {
             at(&raw mut made.0),
             at(&raw mut made.1),
             at(&raw mut made.2),
+            at(&raw mut calls.0),
+            at(&raw mut calls.1),
+            at(&raw mut calls.2),
+            at(&raw mut calls.3),
             at(&raw mut numbers.2),
-            at(&raw mut numbers.3),
         ];
-        self.launch(self.kernels().nccl_check, self.groups(what), THREADS, &list, "fl_nccl_check")
+        self.launch(self.kernels().nccl_check, self.groups(data, &all), THREADS, &list, "fl_nccl_check")
     }
 
-    /// Blocks for a run, which may begin and end within a group.
-    fn groups(&self, run: Span) -> u32 {
-        self.grid(run.bytes / GROUP_BYTES + 2)
+    /// Blocks for runs, each of which may begin and end within a group; short ones have a block each.
+    fn groups(&self, data: DataType, runs: &Runs) -> u32 {
+        let groups = runs.elements().saturating_mul(data.bytes()) / GROUP_BYTES + 2;
+        self.grid(groups.max(runs.calls.saturating_mul(runs.parts).saturating_mul(THREADS.into())))
     }
 }
 
-/// How many elements lie there: whole ones, each on its own boundary.
-fn elements(run: Span, data: DataType) -> Result<u64, GpuError> {
+/// The runs that lie there, as few as they are: whole elements, each on its own boundary.
+fn fitting(there: Span, data: DataType, runs: &Runs) -> Result<Runs, GpuError> {
     let each = data.bytes();
-    if run.bytes.is_multiple_of(each) && run.address.is_multiple_of(each) {
-        return Ok(run.bytes / each);
+    let fits = runs.reach().saturating_mul(each) <= there.bytes;
+    if fits && there.bytes.is_multiple_of(each) && there.address.is_multiple_of(each) {
+        return Ok(runs.joined());
     }
-    Err(GpuError::Nonsense(format!("{} bytes at {:#x} are no run of {data}", run.bytes, run.address)))
+    let Span { address, bytes } = there;
+    Err(GpuError::Nonsense(format!("{bytes} bytes at {address:#x} do not hold {runs:?} of {data}")))
 }
 
 /// Range, scale and powers as the kernels take them.
@@ -153,22 +198,28 @@ mod tests {
 
     const PLAIN: Values = Values { range: 100, scale: 1, powers: false };
 
+    const RUNS: Runs = Runs { count: 4, parts: 1, calls: 3, stride: 4, step: 4 };
+
     #[test]
-    fn an_element_is_expected_by_the_number_under_which_it_is_reported() {
-        let seed = 77;
-        let run = ValuesExpected { from: Some(2), op: RedOp::Sum, ranks: 4, seed, first: 1000, base: 30 };
-        assert_eq!(run.value(PLAIN, 30), PLAIN.value(seed, 2, 1000));
-        assert_eq!(run.value(PLAIN, 35), PLAIN.value(seed, 2, 1005));
-        let all = ValuesExpected { from: None, ..run };
-        let sum: u64 = (0..4).map(|rank| PLAIN.value(seed, rank, 1005)).sum();
-        assert_eq!(all.value(PLAIN, 35), sum);
+    fn a_part_of_an_element_and_runs_that_do_not_fit_are_refused() {
+        let of = |address, bytes, runs: &Runs| fitting(Span { address, bytes }, DataType::Double, runs);
+        assert!(of(0x1000, 96, &RUNS).is_ok());
+        assert!(of(0x1000, 97, &RUNS).is_err() && of(0x1004, 96, &RUNS).is_err());
+        assert!(of(0x1000, 88, &RUNS).is_err());
+        // The last call's gap need not be there.
+        let apart = Runs { stride: 6, ..RUNS };
+        assert!(of(0x1000, 8 * 16, &apart).is_ok() && of(0x1000, 8 * 15, &apart).is_err());
     }
 
     #[test]
-    fn a_part_of_an_element_is_refused() {
-        let run = |address, bytes| elements(Span { address, bytes }, DataType::Double);
-        assert_eq!(run(0x1000, 32), Ok(4));
-        assert!(run(0x1000, 33).is_err() && run(0x1004, 32).is_err());
+    fn runs_without_anything_between_them_are_one_and_others_are_not() {
+        let one = Runs { count: 12, parts: 1, calls: 1, stride: 12, step: 12 };
+        assert_eq!((RUNS.joined(), RUNS.elements(), RUNS.reach()), (one, 12, 12));
+        for apart in [Runs { stride: 6, ..RUNS }, Runs { step: 16, ..RUNS }, Runs { parts: 2, ..RUNS }] {
+            assert_eq!(apart.joined(), apart);
+        }
+        let none = Runs { calls: 0, ..RUNS };
+        assert_eq!((none.elements(), none.reach()), (0, 0));
     }
 
     #[test]

@@ -3,21 +3,19 @@
 //! as such.
 
 mod nvlink;
+mod standing;
 mod told;
 
 pub use nvlink::{NvLink, Remote};
+pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
 pub use told::{Link, P2pTold, Process, State, Status};
 
 use crate::chain::chain;
 use crate::pcie::model::Bdf;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, P2pCapabilitiesIndex, TemperatureSensor};
-use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml as Library};
-
-/// A process's name is cut here.
-const NAME: usize = 80;
 
 /// NVML, started; dropped, it is ended.
 #[derive(Debug)]
@@ -70,32 +68,6 @@ impl Nvml {
     /// NVML's.
     pub fn replays(&self, gpu: Bdf) -> Result<u32, String> {
         self.device(gpu)?.pcie_replay_counter().map_err(|e| chain(&e))
-    }
-
-    /// Who else uses a GPU: not this process.
-    ///
-    /// # Errors
-    /// NVML's.
-    pub fn processes(&self, gpu: Bdf) -> Result<Vec<Process>, String> {
-        let device = self.device(gpu)?;
-        let mut all = device.running_compute_processes().map_err(|e| chain(&e))?;
-        // GPUs without a display engine do not answer this one.
-        all.extend(device.running_graphics_processes().unwrap_or_default());
-        let mut all: Vec<Process> = all
-            .into_iter()
-            .map(|p| Process {
-                pid: p.pid,
-                name: self.0.sys_process_name(p.pid, NAME).unwrap_or_default(),
-                bytes: match p.used_gpu_memory {
-                    UsedGpuMemory::Used(bytes) => Some(bytes),
-                    UsedGpuMemory::Unavailable => None,
-                },
-            })
-            .collect();
-        all.retain(|p| p.pid != std::process::id());
-        all.sort_by_key(|p| p.pid);
-        all.dedup_by_key(|p| p.pid);
-        Ok(all)
     }
 
     /// How a GPU fares.

@@ -85,7 +85,7 @@ pub struct Link {
 }
 
 /// A process that uses a GPU.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its id, in NVML's namespace.
     pub pid: u32,
@@ -93,6 +93,10 @@ pub struct Process {
     pub name: String,
     /// GPU memory that it holds, bytes; `None` when nobody tells.
     pub bytes: Option<u64>,
+    /// Whether it computes; else it only draws.
+    pub compute: bool,
+    /// Whether it is of this run.
+    pub ours: bool,
 }
 
 /// How a GPU fares.

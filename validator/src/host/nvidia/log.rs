@@ -23,7 +23,9 @@ pub fn xids(lines: &[Line]) -> Vec<Xid<'_>> {
 fn xid(line: &str) -> Option<Xid<'_>> {
     let (_, rest) = line.split_once("NVRM: Xid")?;
     let parsed = || {
-        let (gpu, rest) = rest.split_once("(PCI:")?.1.split_once("):")?;
+        let (gpu, rest) = rest.trim_start().strip_prefix('(')?.split_once("):")?;
+        // Old drivers write the address alone.
+        let gpu = gpu.strip_prefix("PCI:").unwrap_or(gpu);
         let number = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
         Some((gpu, number))
     };
@@ -117,10 +119,11 @@ mod tests {
             "NVRM: Xid (PCI:0000:01:00): 31, pid=21804, name=simpleP2P, Ch 00000013, MMU Fault",
             "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.",
             "NVRM: Xid: cut off",
+            "NVRM: Xid (0000:61:00): 13, 0005 00000000",
             "NVRM: loading NVIDIA UNIX Open Kernel Module",
         ]);
         let found: Vec<_> = xids(&lines).iter().map(|x| (x.gpu, x.number)).collect();
-        assert_eq!(found, [("0000:01:00", 31), ("0000:41:00", 79), ("machine", 0)]);
+        assert_eq!(found, [("0000:01:00", 31), ("0000:41:00", 79), ("machine", 0), ("0000:61:00", 13)]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod module;
 pub mod nodes;
 pub mod params;
 pub mod version;
+pub mod xid;
 
 use crate::root::Root;
 use account::Account;

@@ -13,7 +13,7 @@ pub(super) fn optional(
     subject: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<String> {
-    match root.regular_text(file) {
+    match root.text(file) {
         Ok(text) => Some(text),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => {
@@ -30,7 +30,7 @@ pub(super) fn required(
     subject: &str,
     findings: &mut Vec<Finding>,
 ) -> Option<String> {
-    root.regular_text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
+    root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
 }
 
 /// As much of a file as a message quotes.
@@ -47,6 +47,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// A file that was read and makes no sense is as bad as one that was not.
 pub(super) fn unreadable(file: &str, subject: &str, why: &impl Display) -> Finding {
+    let (file, why) = (shown(file), why.to_string());
     Code::PciUnreadable
         .finding(Severity::Error, subject, format!("{subject}: /{file} cannot be read: {why}"))
         .seen(format!("/{file}: {why}"))

@@ -38,16 +38,19 @@ impl Machine<'_> {
         self.write(state.bdf, offset, &value.to_le_bytes())
     }
 
-    /// Makes every register that is astray hold what the kernel believes.
+    /// Makes every register that is astray hold what the kernel believes, as the bus has it. Where that
+    /// cannot be told the register is left as it is.
     pub(super) fn mend(&self, state: &State) -> Result<(), Trouble> {
-        let astray: Vec<&Base> = state.bars.iter().filter(|b| b.astray()).collect();
+        let known = |base: &Base| Some((u16::from(base.bar.index), base.on_bus?));
+        let astray = state.bars.iter().filter(|b| b.astray()).filter_map(known);
+        let astray: Vec<(u16, u64)> = astray.collect();
         if astray.is_empty() {
             return Ok(());
         }
         self.decode_off(state)?;
-        for base in astray {
-            let at = FIRST_BAR.saturating_add(4 * u16::from(base.bar.index));
-            let [low, high] = halves(base.bar.start);
+        for (index, address) in astray {
+            let at = FIRST_BAR.saturating_add(4 * index);
+            let [low, high] = halves(address);
             self.write(state.bdf, at, &low)?;
             self.write(state.bdf, at.saturating_add(4), &high)?;
         }

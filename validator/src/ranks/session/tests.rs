@@ -21,6 +21,7 @@ fn setup(processes: usize) -> Setup {
         nvls: false,
         channels: None,
         most_bytes: 1 << 10,
+        room: 1 << 12,
         library_path: Vec::new(),
     }
 }
@@ -34,6 +35,7 @@ const ROW: RowAsk = RowAsk {
     iterations: 2,
     warmups: 1,
     check: true,
+    odd: false,
 };
 
 /// Takes the next packet and writes it out, so that the test can read it.
@@ -49,11 +51,11 @@ fn device(rank: usize) -> Device {
 }
 
 fn opened(ranks: std::ops::Range<usize>) -> Answer {
-    Answer::Opened(Opened { nccl: 22907, devices: ranks.map(device).collect(), id: None })
+    Answer::Opened(Opened { nccl: 22907, devices: ranks.map(device).collect(), room: 1 << 11, id: None })
 }
 
 fn done(us: f64, first: Option<FirstWrong>) -> Answer {
-    let wrong = Wrongs { count: u64::from(first.is_some()), looked: 256, first };
+    let wrong = Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first };
     let timed = |us, wrong| Timed { us, wrong };
     Answer::Row(Done { out_of_place: timed(us, Some(wrong)), in_place: timed(us + 1.0, None) })
 }
@@ -117,7 +119,10 @@ fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
     assert_eq!(ranks.graph(), None);
     assert!(ranks.crew.end(), "it ends by itself");
     let said = ranks.said();
-    assert!(said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"id":false}}"#), "{said}");
+    assert!(
+        said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#),
+        "{said}"
+    );
     assert!(said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#), "{said}");
     for (name, value) in ranks.environment() {
         assert!(said.lines().any(|line| line == format!("{name}={value}")), "{name} in {said}");
@@ -127,18 +132,21 @@ fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
 
 #[test]
 fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
-    let wrong = |rank| FirstWrong { rank, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
+    let wrong =
+        |rank| FirstWrong { rank, call: 1, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
     let answers = [done(3.0, None), done(6.0, Some(wrong(1))), done(9.0, Some(wrong(2)))];
     let then = answers.map(|answer| format!("{HEAR}; {}", say(&answer)));
     let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
     let row = ranks.row(&ROW).unwrap();
     assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
-    let told = Wrongs { count: 2, looked: 768, first: Some(wrong(1)) };
+    let told = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)) };
     assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(told), None));
     let said = ranks.crew.said();
     for (rank, said) in said.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
-        let open = format!(r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"id":{id}}}}}"#);
+        let open = format!(
+            r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#
+        );
         assert!(said.contains(&open), "{said}");
     }
 }
@@ -238,7 +246,7 @@ fn what_cannot_be_done_is_refused_and_the_arm_goes_on() {
     let then = format!("{HEAR}; {}", say(&done(1.0, None)));
     let mut ranks = joined(&setup(0), "", &[&then]);
     for (ask, why) in [
-        (RowAsk { bytes: 4096, ..ROW }, "the buffers hold 1024 bytes"),
+        (RowAsk { bytes: 4096, ..ROW }, "the buffers hold 2048 bytes"),
         (RowAsk { collective: Collective::Broadcast, root: 2, ..ROW }, "there is no rank 2 among 2"),
     ] {
         let trouble = ranks.row(&ask).unwrap_err();

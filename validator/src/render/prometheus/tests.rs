@@ -117,7 +117,8 @@ fn what_the_report_does_not_hold_is_absent() {
     bare.started = "yesterday".into();
     bare.effects.insert("p2p_speedup_8".into(), None);
     let metrics = families(&bare);
-    let expected = ["firstlight_duration_seconds", "firstlight_info", "firstlight_verdict"];
+    let expected =
+        ["firstlight_duration_seconds", "firstlight_info", "firstlight_scope", "firstlight_verdict"];
     assert_eq!(keeps_the_format(&metrics).into_iter().collect::<Vec<_>>(), expected);
     assert!(metrics.contains("firstlight_verdict{verdict=\"ERROR\"} 1"), "{metrics}");
     bare.effects.insert("p2p_speedup_1M".into(), Some(1.43));

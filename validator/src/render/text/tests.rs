@@ -4,6 +4,7 @@ use super::*;
 use crate::finding::Code;
 use crate::outcome::Outcome;
 use crate::render::fixture::{report, test};
+use crate::scope::Scope;
 
 #[test]
 fn a_good_machine_is_a_header_rows_and_a_verdict() {
@@ -18,8 +19,9 @@ firstlight 0.1.0   no driver   GPUs unknown   level standard
   PASS   iommu           off: no IOMMU class, no groups                    0.0 s
   N/A    acs             no port on a GPU path                             0.0 s
 
+SCOPE    machine: no GPU
 VERDICT  PASS   1 passed, 1 not applicable   report /run/firstlight/report.json
-FIRSTLIGHT verdict=PASS failed=none seconds=12.4
+FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=12.4
 ";
     assert_eq!(text, expected);
 }
@@ -40,8 +42,9 @@ fn a_failure_is_told_with_evidence_cause_and_remedy() {
          remedy  read the kernel's lines about the missing processors: `dmesg`,
                  words x2apic and smpboot
 
+SCOPE    machine: no GPU
 VERDICT  FAIL   1 failed
-FIRSTLIGHT verdict=FAIL failed=cpus seconds=12.4
+FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine host=node7 seconds=12.4
 ";
     assert_eq!(text, expected);
 }
@@ -51,9 +54,12 @@ fn the_same_finding_about_several_subjects_is_told_once() {
     let left_out = |id: &str| Code::TestNotRun.finding(Severity::Error, id, "mandatory, and left out");
     let tests = ["acs", "iommu"].map(|id| test(id, Outcome::Error, "left out", vec![left_out(id)]));
     let text = tail(&report(tests.into()), None);
-    assert_eq!(text.matches("TEST-NOT-RUN").count(), 1);
+    assert_eq!(text.matches("  ERROR  TEST-NOT-RUN").count(), 1);
     assert!(text.contains("TEST-NOT-RUN       acs, iommu\n"), "{text}");
-    assert!(text.ends_with("FIRSTLIGHT verdict=ERROR failed=acs,iommu seconds=12.4\n"), "{text}");
+    assert!(
+        text.contains("\nFIRSTLIGHT verdict=ERROR failed=acs,iommu warned=none codes=TEST-NOT-RUN "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -61,7 +67,7 @@ fn findings_with_one_cause_are_told_together_and_a_long_list_is_cut() {
     let port =
         |n| Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"));
     let text = tail(&report(vec![test("acs", Outcome::Fail, "", (1..=10).map(port).collect())]), None);
-    assert_eq!(text.matches("ACS-REDIRECT").count(), 1);
+    assert_eq!(text.matches("  FAIL   ACS-REDIRECT").count(), 1);
     assert!(text.contains("         port 8 redirects\n         and 2 more in the JSON report\n"), "{text}");
     assert!(text.contains("port 9, port 10") && text.matches("cause").count() == 1, "{text}");
 }
@@ -91,13 +97,26 @@ fn a_recorded_machine_says_so_on_the_first_line() {
 }
 
 #[test]
+fn a_verdict_of_less_than_the_machine_says_so_first_and_last() {
+    let fabric = Report {
+        scope: Scope::Fabric,
+        covers: "kernel, PCIe and driver, with 8 x NVIDIA H200; nothing ran on a GPU".into(),
+        ..report(vec![test("iommu", Outcome::Pass, "off", vec![])])
+    };
+    let text = whole(&fabric, None);
+    assert!(text.lines().next().unwrap().ends_with("level standard   scope fabric"), "{text}");
+    let scope = "\nSCOPE    fabric: kernel, PCIe and driver, with 8 x NVIDIA H200; nothing ran on a\n         GPU\n\
+                 VERDICT  PASS ";
+    assert!(text.contains(scope) && text.contains(" scope=fabric host="), "{text}");
+}
+
+#[test]
 fn no_test_at_all_is_an_error_of_the_validator() {
     let text = tail(&report(vec![]), None);
-    assert!(
-        text.ends_with(
-            "VERDICT  ERROR  no test ran\nFIRSTLIGHT verdict=ERROR failed=validator seconds=12.4\n"
-        )
-    );
+    assert!(text.ends_with(
+        "VERDICT  ERROR  no test ran\nFIRSTLIGHT verdict=ERROR failed=validator warned=none codes=none \
+             scope=machine host=node7 seconds=12.4\n"
+    ));
 }
 
 #[test]

@@ -8,10 +8,12 @@ fn play(script: &str) -> (Ending, Vec<String>, Vec<Message>) {
     let mut heard = Vec::new();
     let mut command = Command::new("sh");
     command.args(["-c", script]);
-    let (ending, last_lines) = supervise(command, b"the request", Duration::from_secs(5), |message| {
-        heard.push(message);
-        SOON
-    });
+    let none = Interrupts::default();
+    let (ending, last_lines) =
+        supervise(command, b"the request", Duration::from_secs(5), &none, |message, _| {
+            heard.push(message);
+            SOON
+        });
     (ending, last_lines, heard)
 }
 
@@ -74,6 +76,47 @@ fn only_the_last_lines_are_kept() {
 
 #[test]
 fn a_worker_that_is_not_there_cannot_be_started() {
-    let (ending, _) = supervise(Command::new("/nowhere/worker"), b"", SOON, |_| SOON);
+    let (ending, _) =
+        supervise(Command::new("/nowhere/worker"), b"", SOON, &Interrupts::default(), |_, _| SOON);
     assert!(matches!(ending, Ending::NotStarted(_)), "{ending}");
+}
+
+/// The deadline counts for when something came, not for when it was read.
+#[test]
+fn what_comes_too_late_extends_no_deadline_however_late_it_is_read() {
+    let mut heard = 0;
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo '{\"begin\":\"acs\"}'; sleep 0.6; echo '{\"begin\":\"acs\"}'; exec sleep 60"]);
+    let none = Interrupts::default();
+    let (ending, _) = supervise(command, b"", Duration::from_secs(5), &none, |_, _| {
+        heard += 1;
+        thread::sleep(Duration::from_millis(1200));
+        SOON
+    });
+    assert!(matches!(ending, Ending::Silent(SOON)) && heard == 1, "{ending} {heard}");
+}
+
+#[test]
+fn a_worker_that_only_ever_logs_is_killed_in_time() {
+    let start = Instant::now();
+    let (ending, _, _) = play("while :; do echo x >&2; done");
+    assert!(matches!(ending, Ending::Silent(_)), "{ending}");
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_a_worker_has_started_ends_with_it_however_it_ends() {
+    for end in ["kill -SEGV $$", "exec >&- 2>&-; exit 0", "exec sleep 60"] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let script = format!("sleep 60 >&- 2>&- & echo $! > {}; {end}", file.display());
+        play(&script);
+        let pid = std::fs::read_to_string(&file).unwrap();
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        let due = Instant::now() + Duration::from_secs(2);
+        while !stat().is_empty() && !stat().contains(") Z ") {
+            assert!(Instant::now() < due, "{end}: {}", stat());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

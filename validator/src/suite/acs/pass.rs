@@ -6,16 +6,13 @@ use crate::pcie::journal::{Entry, Journal};
 use crate::pcie::plan::ACS_CONTROL_NAME;
 use crate::root::Root;
 
-/// Where `firstlight fabric fix` keeps its journal.
-const JOURNAL: &str = "run/firstlight/fabric.json";
-
 /// Why a port that the pass had cleared redirects again.
 const AGAIN: &str = "something set ACS again: a reset, a rescan, a driver that binds, management firmware, \
                      or `firstlight fabric restore`";
 
 /// The journal's entries, and what the report tells of them. No journal, no pass.
 pub(super) fn read(root: &Root) -> (Vec<Entry>, Vec<Finding>) {
-    match Journal::load(&root.join(JOURNAL), root.path()) {
+    match Journal::of(root) {
         Err(e) => {
             let message = format!("what the fabric pass did is not known: {e}");
             (Vec::new(), vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)])
@@ -113,7 +110,7 @@ mod tests {
         let root = Root::new(dir.path());
         assert_eq!(read(&root), (vec![], vec![]));
         std::fs::create_dir_all(root.join("run/firstlight")).unwrap();
-        std::fs::write(root.join(JOURNAL), "{").unwrap();
+        std::fs::write(Journal::place(&root).unwrap(), "{").unwrap();
         assert_eq!(read(&root).1[0].severity, Severity::Warn);
     }
 

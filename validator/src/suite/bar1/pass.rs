@@ -8,12 +8,9 @@ use crate::pcie::journal::Journal;
 use crate::pcie::model::Device;
 use crate::root::Root;
 
-/// Where `firstlight fabric fix` keeps its journal.
-const JOURNAL: &str = "run/firstlight/fabric.json";
-
 /// The pass's findings about BARs. No journal, no pass.
 pub(super) fn read(root: &Root) -> Vec<Finding> {
-    match Journal::load(&root.join(JOURNAL), root.path()) {
+    match Journal::of(root) {
         Ok(journal) => journal.map(|j| j.findings).unwrap_or_default(),
         Err(why) => {
             let message = format!("what the fabric pass did is not known: {why}");
@@ -77,13 +74,13 @@ mod tests {
 
     #[test]
     fn the_journal_tells_it_and_a_damaged_one_warns() {
-        let dir = machine(&[(JOURNAL, "{")]);
+        let dir = machine(&[("run/firstlight/fabric.json", "{")]);
         let root = Root::new(dir.path());
         let [finding] = &read(&root)[..] else { panic!("one") };
         assert!(finding.is(Code::SysUnreadable) && finding.severity == Severity::Warn);
         let findings = told(Code::RebarNoRoom, Severity::Warn);
         let journal = Journal { findings: findings.clone(), ..Journal::new(root.path()) };
-        journal.save(&root.join(JOURNAL)).unwrap();
+        journal.save(&Journal::place(&root).unwrap()).unwrap();
         assert_eq!(read(&root), findings);
         assert_eq!(read(&Root::new(machine(&[]).path())), vec![]);
     }

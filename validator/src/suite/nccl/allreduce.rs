@@ -1,19 +1,17 @@
 //! All reduce with peer-to-peer and without, both in processes of their own, taken in turns so that drift
 //! decides nothing: are the values right, is the speed what the links allow, and what is peer-to-peer worth?
 
+use super::again::{self, Again};
 use super::arms::{self, Which};
+use super::limits::Limits;
 use super::proof;
-use super::speed::{self, Speed};
-use super::{connected, sweep, told};
+use super::{checked, connected, limits, speed, sweep, told};
 use crate::collective::gain::{self, Gain};
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Placement, Row, Sweep, Timed, Wrongs};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::judge::Carrier;
 use crate::outcome::Judgement;
-use crate::report::Matrix;
-use crate::schedule::Pair;
 use crate::suite::speed::{Links, Watch, Ways, judged, rounded};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
@@ -21,7 +19,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-allreduce",
     title: "All reduce",
-    proves: "all reduce gives right values at every size, as fast as the slowest link of the best ring, and what peer-to-peer is worth",
+    proves: "all reduce gives right values in every timed call, each size as fast as the slowest link of the best ring, and what peer-to-peer is worth",
     level: Level::Standard,
     deadline: Duration::from_secs(240),
     mandatory: false,
@@ -31,24 +29,21 @@ pub(in crate::suite) const TEST: Test = Test {
 
 /// How often each arm is measured, in turns.
 const TURNS: usize = 2;
-/// The matrix against which the ring is held.
-const EDGES: (&str, &str) = ("p2p-bandwidth", "ce.write");
-
 /// Both arms' sweeps, and what NCCL's lines prove of them.
 struct Taken {
     on: Vec<Vec<Row>>,
     off: Vec<Vec<Row>>,
+    /// Odd counts and one size over 128 MiB, with peer-to-peer.
+    odd: Vec<Row>,
     seen: [proof::Seen; 2],
 }
 
-/// What the figures are held against.
-struct Against<'a> {
-    /// The measured speeds between the GPUs, where there are any.
-    edges: Option<Matrix>,
-    /// What carries each pair's data.
-    carrier: &'a dyn Fn(Pair) -> Carrier,
-    /// How the GPUs fared, a line each.
-    states: &'a [String],
+/// What was held against the links.
+struct Held {
+    /// The rows with peer-to-peer: means of the turns, and better times where a row was measured again.
+    on: Vec<Row>,
+    again: Again,
+    limits: Option<Limits>,
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
@@ -62,31 +57,39 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let watch = Watch::begin(machine, &clique.addresses());
     let taken = measure(machine)?;
-    arms::end(machine, Which::Off);
-    let (watched, states) = watch.end(machine);
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
-    let edges = machine.matrix(EDGES.0, EDGES.1);
-    let said = judge(taken, &Against { edges, carrier: &carrier, states: &states })?;
+    let limits = limits(machine, &carrier);
+    let mut on = mean(&taken.on);
+    let again = match &limits {
+        Some(limits) => again::judge(machine, Which::P2p, &mut on, limits)?,
+        None => Again { findings: vec![speed::unjudged(&on)], rows: Vec::new() },
+    };
+    let (watched, states) = watch.end(machine);
+    let said = judge(&taken, Held { on, again, limits }, &states)?;
     Ok(said.with(watched))
 }
 
 /// Judges everything.
-fn judge(taken: Taken, against: &Against<'_>) -> Result<Judgement, Box<Finding>> {
-    let Taken { on: with, off: without, seen: [seen_on, seen_off] } = taken;
-    let (on, off) = (mean(&with), mean(&without));
-    let gains = gain::gains(&without, &with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
-    let reached = speed::of(&on, against.edges.as_ref());
-    let slow = reached.as_ref().and_then(|speed| speed::judge(speed, against.carrier));
-    let slow =
-        slow.into_iter().chain(slower(&gains)).map(|finding| finding.seen_all(against.states.to_vec()));
-    let mut findings = sweep::wrong(Which::P2p, &with.concat());
+fn judge(taken: &Taken, held: Held, states: &[String]) -> Result<Judgement, Box<Finding>> {
+    let Taken { on: with, off: without, odd, seen } = taken;
+    let Held { on, again, limits } = held;
+    let off = mean(without);
+    let gains = gain::gains(without, with, Placement::OutOfPlace).map_err(|e| incomplete(&e))?;
+    let slow = again.findings.into_iter().chain(slower(&gains));
+    let slow = slow.map(|finding| finding.seen_all(states.to_vec()));
+    let all = [with.concat(), odd.clone(), again.rows.clone()].concat();
+    let mut findings = sweep::wrong(Which::P2p, &all);
     findings.extend(sweep::wrong(Which::Off, &without.concat()));
-    findings.extend(slow.chain(seen_on.findings).chain(seen_off.findings));
-    let rows = [told::rows("nccl.all_reduce", &on), told::rows("nccl.all_reduce.off", &off)];
-    let tables =
-        std::iter::once(told::gains(&gains)).chain(rows).chain(seen_on.tables).chain(seen_off.tables);
+    findings.extend(slow.chain(seen.iter().flat_map(|seen| seen.findings.clone())));
+    let beside = [odd.as_slice(), again.rows.as_slice()].concat();
+    let rows = [("", &on), (".off", &off), (".odd", &beside)];
+    let rows = rows.map(|(name, rows)| told::rows(&format!("nccl.all_reduce{name}"), rows));
+    let seen = seen.iter().flat_map(|seen| seen.tables.clone());
+    let tables = std::iter::once(told::gains(&gains)).chain(rows).chain(seen);
     let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
-    let said = judged(summary(&on, &off, reached.as_ref(), &gains), findings);
+    let over = if checked::over(odd) { " and 256 MiB" } else { ", not over 128 MiB (memory)" };
+    let said = summary(&on, &off, limits.as_ref(), &gains);
+    let said = judged(format!("{said}; odd counts{over} too; {}", checked::told(&all)), findings);
     Ok(said.with_tables(tables.collect()).with_effects(effects))
 }
 
@@ -106,8 +109,13 @@ fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
             })?);
         }
     }
+    let odd = arms::with(machine, Which::P2p, |ranks| {
+        let mut odd = checked::odd(machine, Which::P2p, ranks, Collective::AllReduce)?;
+        odd.extend(checked::big(machine, Which::P2p, ranks, Collective::AllReduce)?);
+        Ok(odd)
+    })?;
     let seen = |which| arms::with(machine, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring)));
-    Ok(Taken { on, off, seen: [seen(Which::P2p)?, seen(Which::Off)?] })
+    Ok(Taken { on, off, odd, seen: [seen(Which::P2p)?, seen(Which::Off)?] })
 }
 
 /// One row for each size, with the mean of its times and all wrong values of all turns.
@@ -150,23 +158,23 @@ fn slower(gains: &[Gain]) -> Option<Finding> {
 }
 
 /// `20.6 GB/s at 128 MiB, 14.5 without peer-to-peer. P2P: +43 % at 128 MiB; 1.00 of the best ring's slowest edge`
-fn summary(on: &[Row], off: &[Row], reached: Option<&Speed>, gains: &[Gain]) -> String {
+fn summary(on: &[Row], off: &[Row], limits: Option<&Limits>, gains: &[Gain]) -> String {
     let last = |rows: &[Row]| rows.last().map(|row| (row.busbw(&row.out_of_place), row.bytes));
     let (Some((with, bytes)), Some((without, _))) = (last(on), last(off)) else {
         return "nothing was measured".to_owned();
     };
     let headline = gain::headline(gains).unwrap_or_default();
-    let ring = reached.and_then(|speed| Some(speed.busbw / speed.ring.as_ref()?.slowest));
+    let ring = limits.map(|limits| with / limits.ring.slowest);
     let ring = ring.map_or(String::new(), |part| format!("; {part:.2} of the best ring's slowest edge"));
     format!("{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}", gain::size(bytes))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::tests::{PCI, limits};
     use super::super::sweep::tests::row;
     use super::*;
     use crate::outcome::Outcome;
-    use crate::pcie::model::PathKind;
 
     fn seen() -> proof::Seen {
         proof::Seen { summary: String::new(), findings: Vec::new(), tables: Vec::new() }
@@ -174,25 +182,19 @@ mod tests {
 
     /// Two turns of 8 B and 128 MiB; `on` and `off`: GB/s of bus bandwidth at the large size.
     fn said(on: f64, off: f64, wrong: u64) -> Judgement {
+        let (states, limits) = (["GPU 0: 35 C".to_owned()], limits(4, 21.0, PCI));
         let large = |gb_s: f64| 1.5 * 134_217_728.0 / 1e3 / gb_s;
         let sweep = |gb_s, wrong| vec![row(8, 20.0, 0), row(134_217_728, large(gb_s), wrong)];
         let taken = Taken {
             on: vec![sweep(on, 0), sweep(on, wrong)],
             off: vec![sweep(off, 0), sweep(off, 0)],
+            odd: vec![row(4036, 20.0, 0)],
             seen: [seen(), seen()],
         };
-        let labels: Vec<_> = (0..4).map(|n| n.to_string()).collect();
-        let cell = |a, b| (a != b).then_some(21.0);
-        let edges = Matrix {
-            name: "ce.write".to_owned(),
-            unit: "GB/s".to_owned(),
-            rows: labels.clone(),
-            columns: labels,
-            values: (0..4).map(|a| (0..4).map(|b| cell(a, b)).collect()).collect(),
-        };
-        let carrier = |_| Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 };
-        let against = Against { edges: Some(edges), carrier: &carrier, states: &["GPU 0: 35 C".to_owned()] };
-        judge(taken, &against).unwrap()
+        let on = mean(&taken.on);
+        let findings = speed::findings(&speed::slow(&on, &limits), &limits, "with peer-to-peer");
+        let again = Again { findings, rows: Vec::new() };
+        judge(&taken, Held { on, again, limits: Some(limits) }, &states).unwrap()
     }
 
     #[test]
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(
             said.summary,
             "20.6 GB/s at 128 MiB, 14.4 without peer-to-peer. P2P: +43 % at 128 MiB; 0.98 of the best ring's \
-             slowest edge"
+             slowest edge; odd counts, not over 128 MiB (memory) too; 10 calls checked: fewer than 1 in 3 go wrong (95 %)"
         );
         assert_eq!(said.effects.get("p2p_speedup_128M"), Some(&1.428));
         assert_eq!(said.tables[0]["name"], "nccl.gain");

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Starting CUDA and NCCL; and so much more for each GPU.
-const START: Duration = Duration::from_secs(20);
-const START_PER_GPU: Duration = Duration::from_secs(3);
+/// Starting CUDA and NCCL, where the test has no deadline.
+const START: Duration = Duration::from_secs(60);
+/// One part in so many of what is left of the test's deadline is kept for what comes after the start.
+const KEPT: u32 = 4;
 
 /// Which arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,8 @@ pub(super) enum Which {
     Off,
     /// Peer-to-peer or nothing, one process for each GPU.
     Processes,
+    /// Not even peer-to-peer, one process, two GPUs: it must find no way.
+    Withheld,
 }
 
 impl fmt::Display for Which {
@@ -36,6 +39,7 @@ impl fmt::Display for Which {
             Self::P2p => "with peer-to-peer",
             Self::Off => "without peer-to-peer",
             Self::Processes => "in a process for each GPU",
+            Self::Withheld => "with every way forbidden",
         })
     }
 }
@@ -64,6 +68,18 @@ impl Which {
             Self::P2p => "p2p",
             Self::Off => "off",
             Self::Processes => "processes",
+            Self::Withheld => "withheld",
+        }
+    }
+
+    /// How large the buffers are where memory allows, bytes: each call of a row has a place of its own as long as
+    /// there is room, and only what has one is checked.
+    const fn room(self) -> u64 {
+        match self {
+            Self::Strict => 128 << 20,
+            Self::P2p => 640 << 20,
+            Self::Off | Self::Processes => 384 << 20,
+            Self::Withheld => 1 << 20,
         }
     }
 
@@ -74,12 +90,18 @@ impl Which {
                 Self::Strict | Self::Processes => Arm::Strict,
                 Self::P2p => Arm::P2p,
                 Self::Off => Arm::Off,
+                Self::Withheld => Arm::Withheld,
             },
             processes: self == Self::Processes,
-            gpus: (0..machine.clique()?.len()).collect(),
-            nvls: machine.config.validate.nvls,
+            gpus: (0..if self == Self::Withheld { 2 } else { machine.clique()?.len() }).collect(),
+            nvls: machine.config.validate.nvls && self != Self::Withheld,
             channels: None,
-            most_bytes: most_bytes(machine.config.validate.level),
+            most_bytes: if self == Self::Withheld {
+                1 << 20
+            } else {
+                most_bytes(machine.config.validate.level)
+            },
+            room: self.room(),
             library_path: machine.config.validate.library_path.clone(),
         })
     }
@@ -115,7 +137,7 @@ pub(super) fn with<T>(
     let taken = machine.nccl.running.borrow_mut().remove(&which);
     let Some(mut ranks) = taken else { return Err(trouble::gone(&which.to_string())) };
     machine.doing(&format!("joining the GPUs by NCCL, {which}"));
-    let done = ranks.join(patience(ranks.ranks())).map(drop).and_then(|()| work(&mut ranks));
+    let done = ranks.join(patience(machine.left())).map(drop).and_then(|()| work(&mut ranks));
     match done {
         Ok(done) => {
             machine.nccl.running.borrow_mut().insert(which, ranks);
@@ -136,13 +158,28 @@ pub(super) fn settle(machine: &Machine, which: Which) {
     }
 }
 
-/// How long CUDA and NCCL may take to start.
-pub(super) fn patience(ranks: usize) -> Duration {
-    let more = u32::try_from(ranks).unwrap_or(u32::MAX);
-    START.saturating_add(START_PER_GPU.saturating_mul(more))
+/// How long CUDA and NCCL may take to start: what is `left` of the test's deadline, less what is to be done then.
+pub(super) fn patience(left: Option<Duration>) -> Duration {
+    left.map_or(START, |left| left.saturating_sub(left / KEPT))
 }
 
-/// Ends an arm that no test needs any more.
-pub(super) fn end(machine: &Machine, which: Which) {
-    drop(machine.nccl.running.borrow_mut().remove(&which));
+impl Drop for Arms {
+    /// Giving GPUs back takes a communicator most of a second: all do it at the same time.
+    fn drop(&mut self) {
+        let mut running = self.running.borrow_mut();
+        running.values_mut().for_each(Ranks::release);
+        running.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_gets_what_is_left_of_the_deadline() {
+        let patience = |left: u64| patience(Some(Duration::from_secs(left))).as_secs();
+        assert_eq!((patience(150), patience(60), patience(0)), (112, 45, 0));
+        assert_eq!(super::patience(None), START);
+    }
 }

@@ -2,10 +2,13 @@
 //! is here and beside: the arms (`arms`), running sizes (`sweep`), what went wrong in them (`trouble`), what
 //! NCCL's own lines and dumps prove (`proof`, `dumps`), tables (`told`). How an arm's processes work is `ranks`' matter.
 
+mod again;
 mod allreduce;
 mod arms;
 mod channels;
+mod checked;
 mod dumps;
+mod limits;
 mod others;
 mod processes;
 mod proof;
@@ -15,6 +18,7 @@ mod told;
 mod transport;
 mod trouble;
 mod types;
+mod withheld;
 
 pub(super) use allreduce::TEST as ALLREDUCE;
 pub use arms::Arms;
@@ -27,7 +31,20 @@ pub(super) use types::TEST as TYPES;
 use super::Machine;
 use super::gate::gate;
 use crate::finding::Finding;
+use crate::judge::Carrier;
 use crate::outcome::{Judgement, Outcome};
+use crate::schedule::Pair;
+use limits::Limits;
+
+/// What the earlier tests' figures say of the speeds to expect; `None` where they were not taken.
+fn limits(machine: &Machine, carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
+    let (edges, latency) = (machine.matrix(EDGES.0, EDGES.1), machine.matrix(LATENCY.0, LATENCY.1));
+    Limits::of(edges.as_ref(), latency.as_ref(), carrier)
+}
+
+/// The matrices of the speeds between the GPUs, and of a small copy's time.
+const EDGES: (&str, &str) = ("p2p-bandwidth", "ce.write");
+const LATENCY: (&str, &str) = ("p2p-latency", "sample.latency.on.gpu");
 
 /// Whether a test of NCCL has something to build on.
 fn open(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {

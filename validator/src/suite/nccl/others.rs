@@ -1,14 +1,15 @@
-//! The other eight collectives, over all sizes, with every value checked. Their speed is told and not
-//! judged: all reduce stands for the links, and no figures of healthy PCIe machines are on record for these.
+//! The other eight collectives, over all sizes, with every value of every timed call checked; odd counts and one size
+//! over 128 MiB too. Each is held against the links by what of its bytes crosses them.
 
+use super::again::{self, Again};
 use super::arms::{self, Which};
-use super::{connected, sweep, told};
+use super::{checked, connected, limits, speed, sweep, told};
 use crate::collective::{Collective, Row, Sweep, gain};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::outcome::Judgement;
 use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::judged;
+use crate::suite::speed::{Links, Ways, judged};
 use crate::suite::{Group, Machine, Test};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-collective",
     title: "Every other collective",
-    proves: "the eight other collectives give the right values at every size, out of place and in place",
+    proves: "the eight other collectives give the right values in every timed call, as fast as the links allow each",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -28,23 +29,37 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = connected(machine)? {
         return Ok(none);
     }
-    let rows = arms::with(machine, Which::P2p, |ranks| measure(machine, ranks))?;
-    let findings = sweep::wrong(Which::P2p, &rows);
-    Ok(judged(summary(&rows), findings).with_tables(vec![told::rows("nccl.collectives", &rows)]))
+    let (mut rows, odd) = arms::with(machine, Which::P2p, |ranks| measure(machine, ranks))?;
+    let carrier = Ways::new(machine, machine.clique()?).carriers(machine.fabric()?, &Links::default());
+    let again = match limits(machine, &carrier) {
+        Some(limits) => again::judge(machine, Which::P2p, &mut rows, &limits)?,
+        None => Again { findings: vec![speed::unjudged(&rows)], rows: Vec::new() },
+    };
+    let beside = [odd.as_slice(), again.rows.as_slice()].concat();
+    let all = [rows.as_slice(), beside.as_slice()].concat();
+    let mut findings = sweep::wrong(Which::P2p, &all);
+    findings.extend(again.findings);
+    let summary = format!("{}; {}", summary(&rows, checked::over(&odd)), checked::told(&all));
+    let tables = [told::rows("nccl.collectives", &rows), told::rows("nccl.collectives.odd", &beside)];
+    Ok(judged(summary, findings).with_tables(tables.into()))
 }
 
-fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
-    let mut rows = Vec::new();
+/// The sweeps, and what is checked beside them.
+fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, Vec<Row>), Trouble> {
+    let (mut rows, mut odd) = (Vec::new(), Vec::new());
     for collective in Collective::ALL.into_iter().filter(|c| *c != Collective::AllReduce) {
         let sweep = Sweep::standard(collective);
         sweep::warm_up(machine, Which::P2p, ranks, &sweep)?;
         rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
+        odd.extend(checked::odd(machine, Which::P2p, ranks, collective)?);
+        odd.extend(checked::big(machine, Which::P2p, ranks, collective)?);
     }
-    Ok(rows)
+    Ok((rows, odd))
 }
 
-/// `8 collectives, 200 sizes: 162.0 (sendrecv) to 343.4 (reduce) GB/s of bus bandwidth at 128 MiB`
-fn summary(rows: &[Row]) -> String {
+/// `8 collectives, 200 rows, odd counts and 256 MiB, every value right: 162.0 (sendrecv) to 343.4 (reduce) GB/s of bus
+/// bandwidth at 128 MiB`
+fn summary(rows: &[Row], over: bool) -> String {
     // Where ranks do not divide a size, the collectives' largest sizes differ by some bytes.
     let mut large: BTreeMap<Collective, &Row> = BTreeMap::new();
     for row in rows {
@@ -62,8 +77,9 @@ fn summary(rows: &[Row]) -> String {
         return "nothing was measured".to_owned();
     };
     let (kinds, sizes) = (speeds.len(), rows.len());
+    let over = if over { " and 256 MiB" } else { ", not over 128 MiB (memory)" };
     format!(
-        "{kinds} collectives, {sizes} rows, every value right: {low:.1} ({slow}) to {high:.1} ({fast}) GB/s of bus \
+        "{kinds} collectives, {sizes} rows, odd counts{over}, every value right: {low:.1} ({slow}) to {high:.1} ({fast}) GB/s of bus \
          bandwidth at {up_to}{}",
         gain::size(most)
     )
@@ -80,17 +96,18 @@ mod tests {
         let slow = Row { collective: Collective::Sendrecv, ..row(134_217_728, 828.4, 0) };
         let small = Row { collective: Collective::Sendrecv, ..row(8, 20.0, 0) };
         assert_eq!(
-            summary(&[small, fast, slow]),
-            "2 collectives, 3 rows, every value right: 162.0 (sendrecv) to 343.4 (reduce) GB/s of bus bandwidth at \
-             128 MiB"
+            summary(&[small, fast, slow], true),
+            "2 collectives, 3 rows, odd counts and 256 MiB, every value right: 162.0 (sendrecv) to 343.4 (reduce) GB/s \
+             of bus bandwidth at 128 MiB"
         );
-        assert_eq!(summary(&[]), "nothing was measured");
+        assert_eq!(summary(&[], true), "nothing was measured");
     }
 
     #[test]
     fn collectives_whose_largest_size_is_a_little_less_count_too() {
         let part = Row { collective: Collective::AllGather, ..row(134_217_696, 300.0, 0) };
-        let said = summary(&[part, Row { collective: Collective::Reduce, ..row(134_217_728, 390.8, 0) }]);
+        let other = Row { collective: Collective::Reduce, ..row(134_217_728, 390.8, 0) };
+        let said = summary(&[part, other], false);
         assert!(said.starts_with("2 collectives, 2 rows") && said.ends_with("at up to 128 MiB"), "{said}");
     }
 }

@@ -3,21 +3,21 @@
 
 use super::arms::{self, Which};
 use super::proof;
-use super::{connected, sweep, told};
+use super::{again, checked, connected, limits, sweep, told};
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Row, Sweep, gain};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::outcome::Judgement;
 use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::judged;
+use crate::suite::speed::{Links, Ways, judged};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-processes",
     title: "A process for each GPU",
-    proves: "NCCL connects processes by peer-to-peer too, as frameworks use it, and their values are right",
+    proves: "NCCL connects processes by peer-to-peer too, as frameworks use it, as fast, and their values are right",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -29,13 +29,22 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = connected(machine)? {
         return Ok(none);
     }
-    let (rows, seen) = arms::with(machine, Which::Processes, |ranks| measure(machine, ranks))?;
-    arms::end(machine, Which::Processes);
+    let (mut rows, seen) = arms::with(machine, Which::Processes, |ranks| measure(machine, ranks))?;
+    let carrier = Ways::new(machine, machine.clique()?).carriers(machine.fabric()?, &Links::default());
+    let mut slow = Vec::new();
+    let mut again = Vec::new();
+    if let Some(limits) = limits(machine, &carrier) {
+        let judged = again::judge(machine, Which::Processes, &mut rows, &limits)?;
+        (slow, again) = (judged.findings, judged.rows);
+    }
+    let shown = rows.clone();
+    rows.extend(again);
     let mut findings = sweep::wrong(Which::Processes, &rows);
+    findings.extend(slow);
     findings.extend(seen.findings);
-    let mut tables = vec![told::rows("nccl.processes", &rows)];
+    let mut tables = vec![told::rows("nccl.processes", &shown)];
     tables.extend(seen.tables);
-    let summary = format!("{}; {}", seen.summary, speed(&rows));
+    let summary = format!("{}; {}; {}", seen.summary, speed(&shown), checked::told(&rows));
     Ok(judged(summary, findings).with_tables(tables))
 }
 

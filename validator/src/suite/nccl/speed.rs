@@ -1,132 +1,204 @@
-//! How fast all reduce may be expected to be: a ring moves data no faster than its slowest edge, so the best
-//! ring over the measured speeds between the GPUs is the limit. Pure.
+//! Which rows took too long: held against the links, and against each other, for a fault at one size or one
+//! placement alone leaves its neighbours as they are. What is too long is measured again before it counts. Pure.
 
-use crate::collective::{Ring, Row, best_ring, gain};
+use super::limits::{LARGE, Limits, SMALL};
+use crate::collective::{Collective, Placement, Row, gain};
 use crate::finding::{Code, Finding, Severity};
-use crate::judge::Carrier;
-use crate::report::Matrix;
-use crate::schedule::Pair;
 use crate::suite::speed::rounded;
 use serde_json::Value;
+use std::fmt;
 
-/// Only rows of so many bytes and more are held against the links: smaller ones are made of latency.
-const LARGE: u64 = 32 << 20;
-/// The part of the slowest edge that must come out where the ring crosses PCIe. On record 1.00: 8 x 4090
-/// with 20.64 GB/s over an edge of 20.57.
-const PCIE: f64 = 0.85;
-/// The same over NVLink, where 128 MiB is too little to reach the links' rate, and kernels, which NCCL moves
-/// data with, reach less than copy engines. On record 0.84 (4 H200, 328.8 of 392 GB/s) and 0.73 (2 H200,
-/// 284.8 of 389).
-const NVLINK: f64 = 0.65;
-/// Below the floor, but by less than a tenth: a warning.
-const MARGIN: f64 = 0.9;
+/// From this size on a row is held against its neighbours; below, protocols change from one to the next.
+const NEIGHBOURS: u64 = 1 << 20;
+/// A call may not take more than so many times what twice its bytes take. On record 1.2 (alltoall of 512 KiB).
+const OF_TWICE: f64 = 1.3;
+/// From `LARGE` on, twice the bytes may not take more than so many times as long. On record 2.4.
+const TWICE: f64 = 2.7;
+/// One placement may not take more than so many times what the other takes. On record 1.15.
+const OTHER: f64 = 1.5;
+/// Up to so many times its limit it is a warning; of what is made of bytes alone it is less.
+const CLEARLY: f64 = 1.5;
+const CLEARLY_OF_BYTES: f64 = 1.11;
 
-/// What came out, against the links.
+/// A row that took too long.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Speed {
-    /// The best of the large rows, GB/s of bus bandwidth.
-    pub(super) busbw: f64,
-    /// Its size.
+pub(super) struct Slow {
+    pub(super) collective: Collective,
     pub(super) bytes: u64,
-    /// The best ring, where the speeds between the GPUs are known.
-    pub(super) ring: Option<Ring>,
+    pub(super) placement: Placement,
+    /// What it took, us.
+    pub(super) us: f64,
+    /// Its bus bandwidth, GB/s.
+    gb_s: f64,
+    /// What it should take at most, us.
+    most_us: f64,
+    why: Why,
 }
 
-/// The best of the large rows, whichever way it was placed; `None` without any.
-pub(super) fn of(rows: &[Row], edges: Option<&Matrix>) -> Option<Speed> {
-    let large = rows.iter().filter(|row| row.bytes >= LARGE);
-    let placed = large.flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
-    let best = placed.map(|(row, timed)| (row.busbw(timed), row.bytes)).max_by(|a, b| a.0.total_cmp(&b.0))?;
-    let ring = edges.and_then(|matrix| best_ring(&matrix.values));
-    Some(Speed { busbw: best.0, bytes: best.1, ring })
+/// What it is held against.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Why {
+    /// The links, GB/s of bus bandwidth at least.
+    Links(f64),
+    /// Latency.
+    Start,
+    /// Twice or half its bytes.
+    Neighbour(u64),
+    /// The other placement.
+    Other,
 }
 
-/// What is wrong with the speed.
-pub(super) fn judge(speed: &Speed, carrier: &dyn Fn(Pair) -> Carrier) -> Option<Finding> {
-    let Speed { busbw, bytes: size, ring } = speed;
-    let Some(ring) = ring else {
-        let message =
-            format!("all_reduce reaches {busbw:.2} GB/s, and what the links allow was not measured");
-        let finding = Code::NcclUnjudged.finding(Severity::Warn, "all_reduce", message);
-        return Some(finding.values(rounded(*busbw), Value::Null, Some("GB/s")));
+/// All that are too slow. `rows` are sweeps, of whichever collectives.
+pub(super) fn slow(rows: &[Row], limits: &Limits) -> Vec<Slow> {
+    let of = |collective: &Collective| {
+        let own: Vec<_> = rows.iter().filter(|r| r.collective == *collective && r.count > 0).collect();
+        one(&own, limits)
     };
-    let nvlink = matches!(carrier(Pair::new(ring.edge.0, ring.edge.1)), Carrier::NvLink { .. });
-    let part = if nvlink { NVLINK } else { PCIE };
-    let least = ring.slowest * part;
-    if *busbw >= least {
-        return None;
+    Collective::ALL.iter().flat_map(of).collect()
+}
+
+fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
+    let both = |row: &&Row| [row.out_of_place.us, row.in_place.us];
+    let small = rows.iter().filter(|row| row.bytes <= SMALL);
+    let small_us = small.flat_map(both).fold(f64::INFINITY, f64::min).min(limits.most_small_us());
+    let mut found = Vec::new();
+    for row in rows {
+        for placement in [Placement::OutOfPlace, Placement::InPlace] {
+            let held = held(row, placement, rows, limits, small_us);
+            // Each row once, by what it misses most.
+            let worst = held.into_iter().filter(|slow| slow.us > slow.most_us);
+            found.extend(worst.max_by(|a, b| a.times().total_cmp(&b.times())));
+        }
     }
-    let severity = if *busbw >= least * MARGIN { Severity::Warn } else { Severity::Fail };
-    let message = format!(
-        "all_reduce of {} reaches {busbw:.2} GB/s of bus bandwidth, expected at least {least:.2} GB/s ({part} of \
-         the {:.2} GB/s of GPU {} -> {}, the slowest edge of the best ring)",
-        gain::size(*size),
-        ring.slowest,
-        ring.edge.0,
-        ring.edge.1
-    );
-    let finding = Code::NcclSlow.finding(severity, "all_reduce", message);
-    Some(finding.values(rounded(*busbw), rounded(least), Some("GB/s")).seen(told(ring)))
+    found.extend(start(rows, limits));
+    found
 }
 
-fn told(ring: &Ring) -> String {
-    let order: Vec<_> = ring.order.iter().map(ToString::to_string).collect();
-    format!("best ring by measured speeds: {}", order.join(" -> "))
+/// Everything that a row is held against.
+fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
+    let us = time(row, placement);
+    let slow = |most_us, why| Slow { most_us, why, ..Slow::of(row, placement) };
+    let links = Why::Links(limits.least_gb_s(row.collective));
+    let why = if row.bytes >= LARGE { links } else { Why::Start };
+    let mut all = vec![slow(limits.most_us(row, small_us), why)];
+    if row.bytes < NEIGHBOURS {
+        return all;
+    }
+    // Where ranks do not divide a size, twice its bytes are some less.
+    let near = |bytes: u64| rows.iter().find(|r| r.bytes.abs_diff(bytes) <= bytes >> 10);
+    if let Some(twice) = near(row.bytes * 2) {
+        all.push(slow(time(twice, placement) * OF_TWICE, Why::Neighbour(twice.bytes)));
+    }
+    if let Some(half) = near(row.bytes / 2).filter(|half| half.bytes >= LARGE) {
+        all.push(slow(time(half, placement) * TWICE, Why::Neighbour(half.bytes)));
+    }
+    let other = match placement {
+        Placement::OutOfPlace => Placement::InPlace,
+        Placement::InPlace => Placement::OutOfPlace,
+    };
+    all.push(slow(time(row, other) * OTHER, Why::Other));
+    debug_assert!(us.is_finite());
+    all
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::sweep::tests::row;
-    use super::*;
-    use crate::pcie::model::PathKind;
+/// The quickest of the small calls.
+fn start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
+    let small = rows.iter().filter(|row| row.bytes <= SMALL);
+    let placed = small.flat_map(|row| [(row, Placement::OutOfPlace), (row, Placement::InPlace)]);
+    let quickest = placed.map(|(row, placement)| Slow::of(row, placement));
+    let quickest = quickest.min_by(|a, b| a.us.total_cmp(&b.us))?;
+    let slow = Slow { most_us: limits.most_small_us(), ..quickest };
+    (slow.us > slow.most_us).then_some(slow)
+}
 
-    fn edges(gb_s: f64) -> Matrix {
-        let labels: Vec<_> = (0..4).map(|n| n.to_string()).collect();
-        let cell = |a, b| (a != b).then_some(gb_s);
-        let values = (0..4).map(|a| (0..4).map(|b| cell(a, b)).collect()).collect();
-        Matrix {
-            name: "ce.write".to_owned(),
-            unit: "GB/s".to_owned(),
-            rows: labels.clone(),
-            columns: labels,
-            values,
+const fn time(row: &Row, placement: Placement) -> f64 {
+    match placement {
+        Placement::OutOfPlace => row.out_of_place.us,
+        Placement::InPlace => row.in_place.us,
+    }
+}
+
+impl Slow {
+    /// A row's figures, held against nothing yet.
+    fn of(row: &Row, placement: Placement) -> Self {
+        let timed = match placement {
+            Placement::OutOfPlace => &row.out_of_place,
+            Placement::InPlace => &row.in_place,
+        };
+        Self {
+            collective: row.collective,
+            bytes: row.bytes,
+            placement,
+            us: timed.us,
+            gb_s: row.busbw(timed),
+            most_us: f64::INFINITY,
+            why: Why::Start,
         }
     }
 
-    fn found(busbw: f64, edge: f64, carrier: Carrier) -> Option<Finding> {
-        let us = 1.5 * 134_217_728.0 / 1e3 / busbw;
-        let speed = of(&[row(8, 20.0, 0), row(134_217_728, us, 0)], Some(&edges(edge))).unwrap();
-        judge(&speed, &move |_| carrier)
+    /// How many times its limit it took.
+    fn times(&self) -> f64 {
+        self.us / self.most_us
     }
 
-    const PCI: Carrier = Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 };
-    const NVL: Carrier = Carrier::NvLink { links: 18, gb_s: 26.5625 };
-
-    #[test]
-    fn what_machines_on_record_reach_passes() {
-        assert_eq!(found(20.64, 20.57, PCI), None);
-        assert_eq!(found(328.8, 392.0, NVL), None);
-        assert_eq!(found(284.8, 389.0, NVL), None);
-    }
-
-    #[test]
-    fn less_than_the_ring_carries_is_told_with_its_edge() {
-        let slow = found(14.45, 20.57, PCI).unwrap();
-        assert!(slow.is(Code::NcclSlow) && slow.severity == Severity::Fail, "{slow:?}");
-        assert!(slow.message.contains("of 128 MiB reaches 14.45 GB/s"), "{}", slow.message);
-        assert!(slow.evidence[0].starts_with("best ring by measured speeds: 0 -> "), "{:?}", slow.evidence);
-        assert_eq!(found(17.0, 20.57, PCI).unwrap().severity, Severity::Warn);
-    }
-
-    #[test]
-    fn without_the_links_speeds_nothing_is_judged_and_that_is_told() {
-        let speed = of(&[row(134_217_728, 600.0, 0)], None).unwrap();
-        let found = judge(&speed, &|_| PCI).unwrap();
-        assert!(found.is(Code::NcclUnjudged) && found.severity == Severity::Warn);
-    }
-
-    #[test]
-    fn small_rows_say_nothing_of_speed() {
-        assert_eq!(of(&[row(8, 20.0, 0)], None), None);
+    fn severity(&self) -> Severity {
+        let clearly = if matches!(self.why, Why::Links(_)) { CLEARLY_OF_BYTES } else { CLEARLY };
+        if self.times() > clearly { Severity::Fail } else { Severity::Warn }
     }
 }
+
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { collective, us, gb_s, most_us, .. } = self;
+        let place = if self.placement == Placement::InPlace { "in place" } else { "out of place" };
+        let size = gain::size(self.bytes);
+        write!(
+            f,
+            "{collective} of {size} {place} takes {us:.1} us ({gb_s:.2} GB/s), expected at most {most_us:.1} us"
+        )?;
+        match self.why {
+            Why::Links(least) => write!(f, " ({least:.2} GB/s by the links)"),
+            Why::Start => f.write_str(" (latency)"),
+            Why::Neighbour(bytes) => write!(f, " (by what {} take)", gain::size(bytes)),
+            Why::Other => f.write_str(" (by the other placement)"),
+        }
+    }
+}
+
+/// One finding for each collective: its worst row, with the others as evidence. `said`: what each row took before it
+/// was measured again.
+pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding> {
+    let of = |collective: &Collective| {
+        let mut own: Vec<_> = slow.iter().filter(|slow| slow.collective == *collective).collect();
+        own.sort_by(|a, b| b.severity().cmp(&a.severity()).then(b.times().total_cmp(&a.times())));
+        let worst = own.first()?;
+        let more =
+            if own.len() > 1 { format!("; and {} more like it", own.len() - 1) } else { String::new() };
+        let message = format!("NCCL {arm}: {worst}{more}");
+        let finding = Code::NcclSlow.finding(worst.severity(), collective, message);
+        let finding = finding.values(rounded(worst.us), rounded(worst.most_us), Some("us"));
+        let lines = own.iter().skip(1).map(ToString::to_string).collect();
+        Some(finding.seen_all(lines).seen(told(limits)))
+    };
+    Collective::ALL.iter().filter_map(of).collect()
+}
+
+/// That nothing was held against the links.
+pub(super) fn unjudged(rows: &[Row]) -> Finding {
+    let best = rows.iter().map(|row| row.busbw(&row.out_of_place)).fold(0.0, f64::max);
+    let message = format!("NCCL reaches {best:.2} GB/s, and what the links allow was not measured");
+    let finding = Code::NcclUnjudged.finding(Severity::Warn, "all_reduce", message);
+    finding.values(rounded(best), Value::Null, Some("GB/s"))
+}
+
+fn told(limits: &Limits) -> String {
+    let ring = &limits.ring;
+    let order: Vec<_> = ring.order.iter().map(ToString::to_string).collect();
+    let (order, slowest, (a, b)) = (order.join(" -> "), ring.slowest, ring.edge);
+    let most =
+        if ring.most > slowest { format!("; no ring has more than {:.2}", ring.most) } else { String::new() };
+    format!("best ring by measured speeds: {order}; slowest edge GPU {a} -> {b}, {slowest:.2} GB/s{most}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,14 @@ use crate::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::suite::Machine;
 use std::collections::BTreeSet;
 
-/// Every size of a sweep, smallest first.
+/// So many calls are timed at least, also where not all of them find a place.
+const LEAST_CALLS: u64 = 4;
+/// With more ranks than that fewer calls are made: no machine has so many, and pairs grow with their square.
+const MANY: usize = 16;
+const CALLS_OF_MANY: u32 = 5;
+
+/// Every size of a sweep, smallest first; where rows are large as many calls of each as find a place in the
+/// buffers, for those are checked.
 pub(super) fn rows(
     machine: &Machine,
     which: Which,
@@ -20,11 +27,20 @@ pub(super) fn rows(
         kind: TroubleKind::Broken,
         diagnosis: Vec::new(),
     })?;
-    let row = |bytes| {
+    let row = |bytes: u64| {
         machine.doing(&format!("NCCL {which}: {} of {bytes} B", sweep.collective));
-        ranks.row(&RowAsk::of(sweep, bytes, 0))
+        let iterations = sweep.iterations.min(calls(bytes, ranks));
+        ranks.row(&RowAsk::of(&Sweep { iterations, ..*sweep }, bytes, 0))
     };
     sizes.into_iter().map(row).collect()
+}
+
+fn calls(bytes: u64, ranks: &Ranks) -> u32 {
+    if ranks.ranks() > MANY {
+        return CALLS_OF_MANY;
+    }
+    let places = ranks.room().checked_div(bytes).unwrap_or(u64::MAX);
+    u32::try_from(places.max(LEAST_CALLS)).unwrap_or(u32::MAX)
 }
 
 /// Every size once, untimed: NCCL connects the ways that a size needs when it first comes, and the GPUs' clocks
@@ -81,11 +97,13 @@ fn told(which: Which, row: &Row, sizes: usize) -> Finding {
         return Code::P2pChecker.finding(Severity::Error, &row.collective, message);
     };
     let first =
-        wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, element, found, expected }| {
-            format!("; the first is element {element} of rank {rank}: {found}, expected {expected}")
+        wrongs.first.as_ref().map_or(String::new(), |FirstWrong { rank, call, element, found, expected }| {
+            let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
+            format!("; the first is element {element} of rank {rank}{call}: {found}, expected {expected}")
         });
-    let (count, looked) = (wrongs.count, wrongs.looked);
-    let message = format!("{what}, {place}: {count} of {looked} values are wrong{first}{more}");
+    let (count, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
+    let of = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
+    let message = format!("{what}, {place}: {count} of {looked} values of {of} are wrong{first}{more}");
     Code::NcclWrongData.finding(Severity::Fail, &row.collective, message).values(count, 0, Some("values"))
 }
 
@@ -99,11 +117,12 @@ pub(super) mod tests {
         let shape = Collective::AllReduce.shape(bytes, 4, 4);
         let first = (wrong > 0).then(|| FirstWrong {
             rank: 2,
+            call: 3,
             element: 7,
             found: "0".to_owned(),
             expected: "41".to_owned(),
         });
-        let wrongs = |count, first| Some(Wrongs { count, looked: 4 * shape.count, first });
+        let wrongs = |count, first| Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first });
         Row {
             collective: Collective::AllReduce,
             bytes,
@@ -132,7 +151,7 @@ pub(super) mod tests {
         assert!(found[0].is(Code::NcclWrongData) && found[0].severity == Severity::Fail);
         assert_eq!(
             found[0].message,
-            "NCCL with peer-to-peer: all_reduce of 64 B, float sum, in place: 1 of 64 values are wrong; the first \
+            "NCCL with peer-to-peer: all_reduce of 64 B, float sum, in place: 1 of 64 values of 1 call are wrong; the first \
              is element 7 of rank 2: 0, expected 41; and 1 more sizes"
         );
     }

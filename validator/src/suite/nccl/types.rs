@@ -2,7 +2,7 @@
 //! so that one that is off by the last bit is wrong.
 
 use super::arms::{self, Which};
-use super::{connected, sweep, told};
+use super::{checked, connected, sweep, told};
 use crate::collective::{Collective, DataType, RedOp, Row, Sweep, Values};
 use crate::config::Level;
 use crate::finding::Finding;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-types",
     title: "Types and reductions",
-    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double come out exact to the last bit",
+    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double come out exact in all_reduce and reduce_scatter",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -23,15 +23,16 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// One size for each of NCCL's protocols, about: latency, middle, bandwidth.
-const SIZES: [u64; 3] = [1 << 10, 256 << 10, 16 << 20];
+/// Odd counts, one for each of NCCL's protocols, about: latency, middle, bandwidth; and bytes of an even one.
+const COUNTS: [u64; 3] = [257, 65_537, 2_000_003];
+const EVEN: u64 = 1 << 20;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = connected(machine)? {
         return Ok(none);
     }
     let collectives: &[Collective] = match machine.config.validate.level {
-        Level::Quick | Level::Standard => &[Collective::AllReduce],
+        Level::Quick | Level::Standard => &[Collective::AllReduce, Collective::ReduceScatter],
         Level::Full => &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce],
     };
     let gpus = u32::try_from(machine.clique()?.len()).unwrap_or(u32::MAX);
@@ -39,7 +40,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let measure = |ranks: &mut Ranks| measure(machine, ranks, collectives, &kinds);
     let rows = arms::with(machine, Which::P2p, measure)?;
     let findings = sweep::wrong(Which::P2p, &rows);
-    let mut summary = format!("{} types with {} reductions: exact", DataType::ALL.len(), RedOp::ALL.len());
+    let names: Vec<_> = collectives.iter().map(|collective| collective.name()).collect();
+    let mut summary = format!(
+        "{} types with {} reductions in {}: exact; {}",
+        DataType::ALL.len(),
+        RedOp::ALL.len(),
+        names.join(", "),
+        checked::told(&rows)
+    );
     for (data, op) in left_out {
         summary += &format!("; not {op} of {data}, which {gpus} GPUs cannot give exactly");
     }
@@ -63,10 +71,11 @@ fn measure(
     let mut rows = Vec::new();
     for collective in collectives {
         for (data, op) in kinds {
-            for bytes in SIZES {
-                let standard = Sweep::standard(*collective).at(bytes);
-                let sweep = Sweep { iterations: 1, data: *data, op: *op, ..standard };
-                rows.extend(sweep::rows(machine, Which::P2p, ranks, &sweep)?);
+            let own = Sweep { iterations: 1, data: *data, op: *op, ..Sweep::standard(*collective) };
+            let odd = COUNTS.map(|count| own.of_count(count, ranks.ranks() as u64));
+            let room = ranks.room();
+            for sweep in odd.iter().chain(&[own.at(EVEN)]).filter(|sweep| sweep.to <= room) {
+                rows.extend(sweep::rows(machine, Which::P2p, ranks, sweep)?);
             }
         }
     }

@@ -1,11 +1,13 @@
 //! What the witnesses' words come to. Pure.
 
 use super::super::pair::{matrix, together};
+use super::super::peers;
 use super::Said;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::Status;
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
+use std::collections::BTreeSet;
 
 /// What came of enabling access for real.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +18,22 @@ pub(super) enum Enabling {
     Refused(String),
 }
 
-/// Judges all pairs.
-pub(super) fn judge(gpus: usize, all: &[Said]) -> Judgement {
+/// Judges all pairs; `expected` are the groups within which access is meant to be, where that was said.
+pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) -> Judgement {
     let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, one(s)?))).collect();
-    let bad = found.iter().filter(|(_, f)| f.severity > Severity::Info).count();
+    let (found, grouped) = match expected {
+        Some(groups) => (found.into_iter().map(|f| as_meant(f, groups)).collect(), None),
+        None => in_groups(gpus, found),
+    };
     let atomics = all.iter().filter(|s| s.atomics).count();
-    let findings = together(found);
+    let findings: Vec<_> = grouped.into_iter().chain(together(found)).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
-        Some(worst) if bad > 0 => worst.message.clone(),
+        Some(worst) if worst.severity > Severity::Info => worst.message.clone(),
+        Some(_) if expected.is_some() => format!(
+            "{} of {} ordered pairs, as expect.peers has it: CUDA, NVML and enabling agree; atomics on {atomics}",
+            all.iter().filter(|s| s.can).count(),
+            all.len()
+        ),
         _ => format!(
             "{n} of {n} ordered pairs: CUDA, NVML and enabling agree; atomics on {atomics}",
             n = all.len()
@@ -35,6 +45,35 @@ pub(super) fn judge(gpus: usize, all: &[Said]) -> Judgement {
     };
     Judgement::of(summary, findings).showing(vec![matrix("p2p.connectivity", "1", gpus, yes)])
 }
+
+/// A pair that is meant to have no access, and has none, is as it should be.
+fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<usize>]) -> (Pair, Finding) {
+    let meant = finding.is(Code::P2pUnsupported) && !peers::joins(groups, pair);
+    (pair, if meant { Finding { severity: Severity::Info, ..finding } } else { finding })
+}
+
+/// Where access is missing between whole groups and nowhere else, that is one finding in the place of many.
+fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
+    let (refused, others): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
+    let lacking: BTreeSet<(usize, usize)> = refused.iter().map(|(pair, _)| (pair.from, pair.to)).collect();
+    let groups = peers::groups(gpus, |pair| !lacking.contains(&(pair.from, pair.to)));
+    // GPUs none of which reaches another are no groups.
+    let groups = groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));
+    let Some(groups) = groups else { return ([refused, others].concat(), None) };
+    let named = peers::named(&groups);
+    let message = format!(
+        "GPUs have peer access within groups only: {named}; {} of {} ordered pairs have none",
+        refused.len(),
+        gpus * gpus.saturating_sub(1)
+    );
+    let finding = Code::PeersGrouped.finding(Severity::Warn, "machine", message);
+    let seen = refused.iter().take(SEEN).flat_map(|(_, finding)| finding.evidence.clone()).collect();
+    (others, Some(finding.values(named, "one group", None).seen_all(seen)))
+}
+
+/// So many pairs' evidence is kept.
+const SEEN: usize = 4;
 
 /// NVML's word on using the peer at all: NCCL wants both reading and writing.
 fn nvml(said: &Said) -> Result<Result<(), Status>, &str> {

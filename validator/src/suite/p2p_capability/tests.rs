@@ -20,7 +20,7 @@ fn refused() -> Enabling {
 
 #[track_caller]
 fn finds(said: Said, code: Code, word: &str) {
-    let judgement = judge(2, &[said]);
+    let judgement = judge(2, &[said], None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
     assert!(judgement.findings[0].is(code), "{judgement:?}");
     assert!(judgement.summary.contains(word), "{}", judgement.summary);
@@ -28,7 +28,7 @@ fn finds(said: Said, code: Code, word: &str) {
 
 #[test]
 fn three_witnesses_that_say_yes_pass() {
-    let judgement = judge(2, &[said(true, Status::Ok, Enabling::Works)]);
+    let judgement = judge(2, &[said(true, Status::Ok, Enabling::Works)], None);
     assert_eq!(judgement.outcome(), Outcome::Pass);
     assert_eq!(judgement.matrices[0].values, [[Some(1.0), Some(1.0)], [Some(0.0), Some(1.0)]]);
 }
@@ -36,16 +36,16 @@ fn three_witnesses_that_say_yes_pass() {
 #[test]
 fn disagreement_about_atomics_is_told_and_passes() {
     let mut one = said(true, Status::Ok, Enabling::Works);
-    let judgement = judge(2, &[one.clone()]);
+    let judgement = judge(2, &[one.clone()], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
     one.atomics = true;
-    assert_eq!(judge(2, &[one]).findings, []);
+    assert_eq!(judge(2, &[one], None).findings, []);
 }
 
 #[test]
 fn three_that_say_no_name_the_drivers_reason() {
     finds(said(false, Status::Chipset, refused()), Code::P2pUnsupported, "CNS");
-    let judgement = judge(2, &[said(false, Status::Chipset, refused())]);
+    let judgement = judge(2, &[said(false, Status::Chipset, refused())], None);
     assert!(judgement.findings[0].cause.contains("stock driver"));
 }
 
@@ -69,7 +69,68 @@ fn access_that_is_promised_and_refused_fails_with_the_drivers_words() {
 fn a_witness_that_does_not_answer_is_an_error() {
     let mut silent = said(true, Status::Ok, Enabling::Works);
     silent.nvml.write = Err("the GPU is lost".into());
-    let judgement = judge(2, &[silent]);
+    let judgement = judge(2, &[silent], None);
     assert_eq!(judgement.outcome(), Outcome::Error);
     assert!(judgement.summary.contains("the GPU is lost"));
+}
+
+/// All pairs of `gpus`; those for which `apart` holds have no access, and all witnesses say so.
+fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Said> {
+    let all = (0..gpus).flat_map(|from| (0..gpus).map(move |to| Pair { from, to }));
+    let one = |pair: Pair| match apart(pair.from, pair.to) {
+        true => Said { pair, ..said(false, Status::Topology, refused()) },
+        false => Said { pair, ..said(true, Status::Ok, Enabling::Works) },
+    };
+    all.filter(|pair| pair.from != pair.to).map(one).collect()
+}
+
+/// The codes of what is not harmless.
+fn bad(judgement: &Judgement) -> Vec<&str> {
+    let bad = judgement.findings.iter().filter(|f| f.severity > Severity::Info);
+    bad.map(|f| f.code.as_str()).collect()
+}
+
+#[test]
+fn bridged_pairs_are_degraded_with_their_groups_and_pass_where_they_are_meant() {
+    let bridged = pairs(4, |a, b| a / 2 != b / 2);
+    let judgement = judge(4, &bridged, None);
+    assert_eq!((judgement.outcome(), bad(&judgement)), (Outcome::Warn, vec!["PEERS-GROUPED"]));
+    assert!(judgement.summary.contains("[0,1] [2,3]; 8 of 12"), "{}", judgement.summary);
+    let meant = judge(4, &bridged, Some(&[vec![0, 1], vec![2, 3]]));
+    assert_eq!(meant.outcome(), Outcome::Pass);
+    assert!(meant.summary.starts_with("4 of 12 ordered pairs, as expect.peers"), "{}", meant.summary);
+}
+
+#[test]
+fn access_that_is_meant_and_missing_fails() {
+    let bridged = pairs(4, |a, b| a / 2 != b / 2);
+    for groups in [&[vec![0, 1, 2, 3]][..], &[vec![0, 2], vec![1, 3]]] {
+        let judgement = judge(4, &bridged, Some(groups));
+        assert!(judgement.outcome() == Outcome::Fail, "{groups:?}");
+        assert!(judgement.findings.iter().any(|f| f.is(Code::P2pUnsupported)));
+    }
+}
+
+#[test]
+fn access_that_is_missing_without_a_pattern_or_everywhere_fails() {
+    for said in [
+        pairs(2, |_, _| true),
+        pairs(4, |_, _| true),
+        pairs(4, |a, b| (a, b) == (0, 3)),
+        pairs(4, |a, b| a.min(b) == 0 && a.max(b) == 3),
+    ] {
+        let gpus = if said.len() == 2 { 2 } else { 4 };
+        let judgement = judge(gpus, &said, None);
+        assert_eq!(judgement.outcome(), Outcome::Fail);
+        assert!(bad(&judgement).iter().all(|code| *code == "P2P-UNSUPPORTED"), "{judgement:?}");
+    }
+}
+
+#[test]
+fn a_lie_between_groups_stays_a_failure() {
+    let mut bridged = pairs(4, |a, b| a / 2 != b / 2);
+    bridged[1].nvml = told(Status::Ok);
+    for expected in [None, Some(&[vec![0, 1], vec![2, 3]][..])] {
+        assert_eq!(judge(4, &bridged, expected).outcome(), Outcome::Fail);
+    }
 }

@@ -2,7 +2,9 @@
 //! looked at by the target's owner, by the source's owner and by the host.
 
 use super::super::Machine;
+use super::super::plot::Plot;
 use super::cell::{Cell, Engine, GUARD, Kind, Plan};
+use super::crowd::Sent;
 use super::fault::{Fault, SAMPLE, Traces, What};
 use super::field::{Field, Station, counts};
 use crate::gpu::{Clique, GpuError, Span};
@@ -20,6 +22,12 @@ pub(super) struct Bench<'m> {
     pub(super) older: RefCell<Vec<u64>>,
     /// Transfers since all other memory was last looked at.
     pub(super) since: RefCell<Vec<Past>>,
+    /// All transfers before those.
+    pub(super) history: RefCell<Vec<Past>>,
+    /// What all pairs together sent.
+    pub(super) sent: RefCell<Vec<Sent>>,
+    /// All other memory, from level standard on.
+    pub(super) ground: Vec<Plot<'m>>,
 }
 
 /// A transfer that went well.
@@ -63,8 +71,17 @@ impl<'m> Bench<'m> {
         let layout = plan.layout();
         let stations = clique.gpus.iter().map(|g| Station::new(g, layout)).collect::<Result<_, _>>()?;
         let nonces = RefCell::new(Nonces::new());
-        let bench =
-            Self { machine, stations, plan, nonces, older: RefCell::default(), since: RefCell::default() };
+        let bench = Self {
+            machine,
+            stations,
+            plan,
+            nonces,
+            older: RefCell::default(),
+            since: RefCell::default(),
+            history: RefCell::default(),
+            sent: RefCell::default(),
+            ground: Vec::new(),
+        };
         bench.rest()?;
         Ok(bench)
     }
@@ -109,7 +126,7 @@ impl<'m> Bench<'m> {
         };
         let traces = self.traces(&moved, what, &seen)?;
         let place = faults.len();
-        faults.push(Fault { cell, what, traces, times: None });
+        faults.push(Fault { cell, what, traces, times: None, amid: false });
         // It is told already, should looking closer hang.
         let what = self.closer(&moved, what, &seen)?;
         self.rest()?;
@@ -204,7 +221,7 @@ impl<'m> Bench<'m> {
         };
         let place = counts.first.unwrap_or_default();
         let found = station.words(span, place, SAMPLE as u64)?.words;
-        Ok(Traces { counts, address: span.address, first, seed, found })
+        Ok(Traces { counts, address: span.address, first, seed, found, expected: None })
     }
 
     /// Source and target hold the sentinel again.

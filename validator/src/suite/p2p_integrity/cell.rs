@@ -83,6 +83,15 @@ impl fmt::Display for Cell {
     }
 }
 
+impl Memory {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "ordinary",
+            Self::Mapped => "mapped",
+        }
+    }
+}
+
 impl Way {
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -129,6 +138,10 @@ pub(super) struct Plan {
     pub(super) sizes: Vec<u64>,
     pub(super) memories: Vec<Memory>,
     pub(super) shifts: Vec<(u64, u64)>,
+    /// Small transfers of a pair, for each engine and way, while all pairs make theirs.
+    pub(super) small: u64,
+    /// Whether all other memory of all GPUs is watched.
+    pub(super) ground: bool,
 }
 
 const KIB: u64 = 1 << 10;
@@ -146,7 +159,12 @@ impl Plan {
             }
         };
         // NCCL and frameworks map memory by default: what is only true of ordinary memory is not enough for them.
-        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts }
+        let (small, ground) = match level {
+            Level::Quick => (256, false),
+            Level::Standard => (512, true),
+            Level::Full => (4096, true),
+        };
+        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, ground }
     }
 
     /// Without what does not fit into so much memory of a GPU; the smallest sizes always stay.
@@ -209,6 +227,11 @@ impl Layout {
     /// The field's size.
     pub(super) const fn bytes(self) -> u64 {
         3 * GUARD + 2 * self.area
+    }
+
+    /// Bytes of source and target each.
+    pub(super) const fn area(self) -> u64 {
+        self.area
     }
 
     /// Where sources begin, in bytes.

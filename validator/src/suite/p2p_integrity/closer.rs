@@ -95,9 +95,11 @@ impl<'m> Bench<'m> {
             let what = What::Stray { gpu: it.station.gpu.ordinal, sure };
             found.truncate(SAMPLE);
             let (address, first) = (it.span.address, it.first);
-            let traces = Traces { counts: it.counts, address, first, seed: it.sentinel, found };
-            faults.push(Fault { cell, what, traces, times: None });
+            let counts = it.counts;
+            let traces = Traces { counts, address, first, seed: it.sentinel, found, expected: None };
+            faults.push(Fault { cell, what, traces, times: None, amid: false });
         }
+        self.history.borrow_mut().extend(since);
         if changed.is_empty() { Ok(()) } else { self.rest() }
     }
 

@@ -28,6 +28,8 @@ pub(in crate::suite) struct Fault {
     pub(in crate::suite) traces: Traces,
     /// How often it went wrong, of how many times.
     pub(in crate::suite) times: Option<(u32, u32)>,
+    /// Other pairs moved data at the same time.
+    pub(in crate::suite) amid: bool,
 }
 
 /// What was counted and found in the memory that is wrong.
@@ -41,6 +43,8 @@ pub(in crate::suite) struct Traces {
     pub(in crate::suite) seed: u64,
     /// Words from the first wrong one on.
     pub(in crate::suite) found: Vec<u32>,
+    /// What they should be, where that is not the pattern from that word on.
+    pub(in crate::suite) expected: Option<Vec<u32>>,
 }
 
 /// Words of a sample.
@@ -58,6 +62,11 @@ impl Fault {
     }
 
     pub(super) fn message(&self) -> String {
+        let amid = if self.amid { ", while other pairs move data too" } else { "" };
+        format!("{}{amid}", self.words())
+    }
+
+    fn words(&self) -> String {
         let cell = &self.cell;
         match self.what {
             What::Data(wrong) => format!("{cell} {wrong}"),
@@ -126,7 +135,8 @@ impl Fault {
         let Self { cell, traces, .. } = self;
         let counts = &traces.counts;
         let place = counts.first.unwrap_or_default();
-        let expected = (traces.first + place..).take(traces.found.len()).map(|i| word(traces.seed, i));
+        let pattern = || (traces.first + place..).take(traces.found.len()).map(|i| word(traces.seed, i));
+        let expected = traces.expected.clone().unwrap_or_else(|| pattern().collect());
         let times = self.times.map_or(String::new(), |(bad, all)| format!("; {bad} of {all} times"));
         format!(
             "{}: {}; {} of {} words wrong ({} zero, {} unchanged), first at byte {} ({:#x}): found {}, expected {}{times}",
@@ -139,7 +149,7 @@ impl Fault {
             place * 4,
             traces.address.wrapping_add(place * 4),
             hex(traces.found.iter().copied()),
-            hex(expected),
+            hex(expected.into_iter()),
         )
     }
 }

@@ -1,8 +1,11 @@
 //! What all pairs' transfers come to. Pure.
 
 use super::super::pair::together;
+use super::super::plot::{Share, told};
 use super::cell::{Plan, size};
+use super::crowd::Crowd;
 use super::fault::{Fault, findings};
+use super::tried::{checked, ruled_out};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
@@ -28,11 +31,28 @@ pub(super) struct Tried {
     pub(super) ended: Option<Box<Finding>>,
 }
 
+/// What was tried beside the pairs one by one.
+#[derive(Debug, Default)]
+pub(super) struct All {
+    /// All pairs together.
+    pub(super) crowd: Option<Crowd>,
+    /// How much memory was watched.
+    pub(super) watched: Vec<Share>,
+}
+
 /// Lines of evidence that one finding keeps.
 const LINES: usize = 24;
 
 /// Judges all pairs; `pairs` is how many there are, `tried` those that were come to.
-pub(super) fn judge(plan: &Plan, pairs: usize, tried: &[Tried], more: Vec<Finding>) -> Judgement {
+pub(super) fn judge(
+    plan: &Plan,
+    pairs: usize,
+    tried: &[Tried],
+    more: Vec<Finding>,
+    beside: &All,
+) -> Judgement {
+    let crowd = beside.crowd.as_ref();
+    let watched = &beside.watched;
     let mut found: Vec<(Pair, Finding)> = tried.iter().flat_map(|t| findings(t.pair, &t.faults)).collect();
     found.extend(tried.iter().filter_map(not_tried));
     let mut all = together(found);
@@ -55,16 +75,27 @@ pub(super) fn judge(plan: &Plan, pairs: usize, tried: &[Tried], more: Vec<Findin
             .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect());
     }
     let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| good(plan, pairs, on), |worst| worst.message.clone());
-    Judgement::of(summary, all)
+    let summary =
+        worst.map_or_else(|| good(plan, (pairs, on), crowd, watched), |worst| worst.message.clone());
+    Judgement::of(summary, all).with_tables(vec![super::tried::tried(plan, crowd)])
 }
 
-fn good(plan: &Plan, pairs: usize, on: usize) -> String {
-    let [least, .., most] = plan.sizes.as_slice() else { return String::new() };
-    let transfers = plan.transfers();
-    let (least, most) = (size(*least), size(*most));
+fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched: &[Share]) -> String {
+    let checked = checked(plan, crowd);
+    let transfers: u64 = checked.iter().sum();
+    let odd = crowd.into_iter().flat_map(|c| c.copy.iter().chain(&c.kernel));
+    let sizes = || plan.sizes.iter();
+    let least = size(odd.chain(sizes()).min().copied().unwrap_or_default());
+    let most = size(sizes().max().copied().unwrap_or_default());
+    let nothing = if watched.is_empty() {
+        "nothing else".to_owned()
+    } else {
+        format!("nothing else changes in {}", told(watched))
+    };
+    let rate = ruled_out(checked.into_iter().min().unwrap_or_default());
     format!(
-        "{on} of {pairs} ordered pairs: all {transfers} transfers of {least} to {most} arrive, and nothing else"
+        "{on} of {pairs} ordered pairs: all {transfers} transfers of {least} to {most} arrive, and {nothing}; \
+         faults below {rate} a pair (95 %)"
     )
 }
 

@@ -22,8 +22,9 @@ fn fault(cell: Cell, what: What) -> Fault {
         first: Some(0),
         last: Some(words - 1),
     };
-    let traces = Traces { counts, address: 0x7f00_0000_0000, first: 10, seed: 7, found: vec![0; 8] };
-    Fault { cell, what, traces, times: Some((5, 5)) }
+    let traces =
+        Traces { counts, address: 0x7f00_0000_0000, first: 10, seed: 7, found: vec![0; 8], expected: None };
+    Fault { cell, what, traces, times: Some((5, 5)), amid: false }
 }
 
 fn tried(pair: Pair, access: Access, faults: Vec<Fault>) -> Tried {
@@ -37,6 +38,7 @@ fn both(access: &Access, faults: Vec<Fault>) -> Judgement {
         2,
         &[tried(PAIR, access.clone(), faults), tried(back, access.clone(), vec![])],
         vec![],
+        &All::default(),
     )
 }
 
@@ -85,7 +87,7 @@ fn pairs_whose_data_all_arrives_pass_and_say_what_was_tried() {
     assert_eq!(said.outcome(), Outcome::Pass);
     assert_eq!(
         said.summary,
-        "2 of 2 ordered pairs: all 32 transfers of 4 B to 64 MiB arrive, and nothing else"
+        "2 of 2 ordered pairs: all 32 transfers of 4 B to 64 MiB arrive, and nothing else; faults below 19 % a pair (95 %)"
     );
 }
 
@@ -160,7 +162,7 @@ fn many_pairs_with_one_fault_are_one_finding_with_little_evidence() {
             tried(pair, Access::On, vec![fault(cell, What::Data(Wrong::Stale))])
         })
         .collect();
-    let said = judge(&Plan::of(Level::Quick), 240, &pairs, vec![]);
+    let said = judge(&Plan::of(Level::Quick), 240, &pairs, vec![], &All::default());
     assert_eq!(said.findings.len(), 1);
     assert!(said.summary.starts_with("240 pairs (GPU 0 -> 1, "), "{}", said.summary);
     assert_eq!(said.findings[0].evidence.len(), 25);
@@ -172,7 +174,7 @@ fn a_refusal_is_told_and_left_to_capability_but_none_tried_is_no_pass() {
     let refused = Access::Refused("217".into());
     let back = Pair { from: 1, to: 0 };
     let one = [tried(PAIR, Access::On, vec![]), tried(back, refused.clone(), vec![])];
-    let said = judge(&Plan::of(Level::Quick), 2, &one, vec![]);
+    let said = judge(&Plan::of(Level::Quick), 2, &one, vec![], &All::default());
     assert_eq!(said.outcome(), Outcome::Pass);
     assert!(said.findings[0].message.contains("GPU 1 -> 0: not tried: peer access is refused: 217"));
     assert!(said.summary.starts_with("1 of 2 ordered pairs"));
@@ -192,9 +194,9 @@ fn without_any_peer_access_nothing_applies_unless_even_staged_copies_are_wrong()
 fn a_hang_fails_and_pairs_that_nobody_came_to_are_no_pass() {
     let mut hung = tried(PAIR, Access::On, vec![]);
     hung.ended = Some(Box::new(Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "no end within 4.0 s")));
-    let said = judge(&Plan::of(Level::Quick), 2, &[hung], vec![]);
+    let said = judge(&Plan::of(Level::Quick), 2, &[hung], vec![], &All::default());
     assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::P2pHang));
-    let said = judge(&Plan::of(Level::Quick), 2, &[tried(PAIR, Access::On, vec![])], vec![]);
+    let said = judge(&Plan::of(Level::Quick), 2, &[tried(PAIR, Access::On, vec![])], vec![], &All::default());
     assert_eq!(said.outcome(), Outcome::Error);
 }
 

@@ -2,10 +2,12 @@
 
 use super::super::p2p_integrity::findings;
 use super::super::pair::together;
+use super::super::speed::table;
 use super::{How, Told};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
+use serde_json::Value;
 
 /// Judges all pairs.
 pub(super) fn judge(told: &Told) -> Judgement {
@@ -26,7 +28,33 @@ pub(super) fn judge(told: &Told) -> Judgement {
     }
     let worst = all.iter().rev().max_by_key(|f| f.severity);
     let summary = worst.map_or_else(|| good(told), |worst| worst.message.clone());
-    Judgement::of(summary, all)
+    Judgement::of(summary, all).with_tables(vec![tried(told)])
+}
+
+/// What was tried with each pair.
+fn tried(told: &Told) -> Value {
+    let row = |how: How| {
+        let pairs = told.tried.iter().filter(|t| t.1 == how).count();
+        let [least, most] = told.sizes;
+        // Both engines, both ways.
+        vec![
+            how.to_string().into(),
+            pairs.into(),
+            least.into(),
+            most.into(),
+            8.into(),
+            (4 * (least + most)).into(),
+        ]
+    };
+    let columns = [
+        ("memory", ""),
+        ("pairs", ""),
+        ("smallest", "B"),
+        ("largest", "B"),
+        ("transfers a pair", ""),
+        ("bytes a pair", "B"),
+    ];
+    table("tried", &columns, &[row(How::Ipc), row(How::Descriptor)])
 }
 
 fn good(told: &Told) -> String {

@@ -2,17 +2,18 @@
 //! asked to. It judges nothing.
 
 use super::speech::{Answer, Ask, Job, Trouble};
-use crate::gpu::{Buffer, Clique, GpuError, IpcHandle, Span};
+use crate::gpu::{Buffer, Clique, Gpu, GpuError, IpcHandle, Span};
 use crate::partner;
 use crate::suite::p2p_integrity::Engine;
 use crate::suite::seat::Seat;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// The largest transfer, bytes.
-pub(super) const MOST: u64 = 64 << 20;
-/// A transfer of that much over the slowest link.
+/// A transfer of 64 MiB over the slowest link.
 pub(super) const ACROSS: Duration = Duration::from_secs(6);
 
 /// Serves a worker until that has no more to ask.
@@ -20,12 +21,19 @@ pub(super) const ACROSS: Duration = Duration::from_secs(6);
 /// # Errors
 /// A worker that makes no sense or is gone.
 pub(in crate::suite) fn serve() -> io::Result<()> {
-    let mut clique = None;
-    let mut opened = None;
+    let clique = OnceCell::new();
+    let mut desk = Desk { clique: &clique, seats: BTreeMap::new(), opened: None };
     partner::serve(|ask, descriptor| {
-        answer(&mut clique, &mut opened, ask, descriptor)
-            .unwrap_or_else(|error| Answer::Failed(Trouble::from(&error)))
+        desk.answer(ask, descriptor).unwrap_or_else(|error| Answer::Failed(Trouble::from(&error)))
     })
+}
+
+/// What this process has at hand.
+struct Desk<'c> {
+    clique: &'c OnceCell<Clique>,
+    /// Of the GPUs that worked already.
+    seats: BTreeMap<usize, Seat<'c>>,
+    opened: Option<Opened>,
 }
 
 /// The GPU that works, and the worker's buffer.
@@ -35,43 +43,59 @@ struct Opened {
     own: Buffer,
 }
 
-fn answer(
-    clique: &mut Option<Clique>,
-    opened: &mut Option<Opened>,
-    ask: Ask,
-    descriptor: Option<OwnedFd>,
-) -> Result<Answer, GpuError> {
-    let nonsense = |what: &str| GpuError::Nonsense(format!("the worker asked for {what}"));
-    if ask == Ask::Start {
-        let ids = clique.insert(Clique::open()?).gpus.iter().map(|g| g.uuid.clone()).collect();
-        return Ok(Answer::Started(ids));
+fn nonsense(what: &str) -> GpuError {
+    GpuError::Nonsense(format!("the worker asked for {what}"))
+}
+
+impl<'c> Desk<'c> {
+    fn answer(&mut self, ask: Ask, descriptor: Option<OwnedFd>) -> Result<Answer, GpuError> {
+        match ask {
+            Ask::Start => {
+                let clique = Clique::open()?;
+                let ids = clique.gpus.iter().map(|g| g.uuid.clone()).collect();
+                self.clique.set(clique).map_err(|_| nonsense("a second start"))?;
+                Ok(Answer::Started(ids))
+            }
+            Ask::Open { gpu: n, ipc, bytes } => {
+                // The last one is closed before the next is opened.
+                drop(self.opened.take());
+                let gpu = self.gpu(n)?;
+                let name = ipc.and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+                let theirs = match (name, descriptor) {
+                    (Some(name), None) => gpu.open_ipc(IpcHandle(name), bytes)?,
+                    (None, Some(descriptor)) => gpu.import(descriptor.as_fd(), bytes)?,
+                    _ => return Err(nonsense("a buffer without a name")),
+                };
+                self.opened = Some(Opened { gpu: n, theirs, own: gpu.alloc(bytes)? });
+                if let Entry::Vacant(seat) = self.seats.entry(n) {
+                    seat.insert(Seat::new(gpu)?);
+                }
+                Ok(Answer::Done)
+            }
+            Ask::Close => {
+                drop(self.opened.take());
+                Ok(Answer::Done)
+            }
+            Ask::Write(job) => {
+                let (seat, opened) = self.working()?;
+                write(seat, opened, job)
+            }
+            Ask::Read(job) => {
+                let (seat, opened) = self.working()?;
+                read(seat, opened, job)
+            }
+        }
     }
-    let Some(clique) = clique else { return Err(nonsense("work before the start")) };
-    match ask {
-        Ask::Open { gpu: n, ipc, bytes } => {
-            // The last one is closed before the next is opened.
-            drop(opened.take());
-            let gpu = clique.gpu(n).ok_or_else(|| nonsense("a GPU that is not there"))?;
-            let name = ipc.and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
-            let theirs = match (name, descriptor) {
-                (Some(name), None) => gpu.open_ipc(IpcHandle(name), bytes)?,
-                (None, Some(descriptor)) => gpu.import(descriptor.as_fd(), bytes)?,
-                _ => return Err(nonsense("a buffer without a name")),
-            };
-            *opened = Some(Opened { gpu: n, theirs, own: gpu.alloc(bytes)? });
-            Ok(Answer::Done)
-        }
-        Ask::Close => {
-            drop(opened.take());
-            Ok(Answer::Done)
-        }
-        Ask::Write(job) | Ask::Read(job) => {
-            let opened = opened.as_ref().ok_or_else(|| nonsense("a transfer without a buffer"))?;
-            let gpu = clique.gpu(opened.gpu).ok_or_else(|| nonsense("a GPU that is not there"))?;
-            let seat = Seat::new(gpu)?;
-            if matches!(ask, Ask::Write(_)) { write(&seat, opened, job) } else { read(&seat, opened, job) }
-        }
-        Ask::Start => Err(nonsense("a second start")),
+
+    fn gpu(&self, n: usize) -> Result<&'c Gpu, GpuError> {
+        let clique = self.clique.get().ok_or_else(|| nonsense("work before the start"))?;
+        clique.gpu(n).ok_or_else(|| nonsense("a GPU that is not there"))
+    }
+
+    fn working(&self) -> Result<(&Seat<'c>, &Opened), GpuError> {
+        let opened = self.opened.as_ref().ok_or_else(|| nonsense("a transfer without a buffer"))?;
+        let seat = self.seats.get(&opened.gpu).ok_or_else(|| nonsense("a GPU that is not there"))?;
+        Ok((seat, opened))
     }
 }
 

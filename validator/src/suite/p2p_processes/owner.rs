@@ -3,9 +3,9 @@
 
 use super::super::p2p_integrity::{Cell, Engine, Fault, Kind, Memory, Traces, Way, What};
 use super::super::seat::Seat;
-use super::other::MOST;
 use super::speech::{Answer, Ask, Job, Trouble};
 use super::{How, Other, Stop, stop};
+use crate::config::Level;
 use crate::finding::{Code, Severity};
 use crate::gpu::{Buffer, Exported, GpuError, IpcHandle, Span};
 use crate::pattern::{Counts, Evidence, Nonces, Piece, classify};
@@ -13,7 +13,13 @@ use crate::schedule::Pair;
 use std::os::fd::AsFd;
 
 /// Sizes that are tried, bytes.
-const SIZES: [u64; 2] = [4096, MOST];
+pub(super) const fn sizes(level: Level) -> [u64; 2] {
+    match level {
+        Level::Quick | Level::Standard => [4100, (2 << 20) + 12],
+        Level::Full => [4096, 64 << 20],
+    }
+}
+
 /// A band that must not change, bytes.
 const GUARD: u64 = 64 << 10;
 
@@ -22,6 +28,7 @@ pub(super) struct Shared<'s, 'g> {
     seat: &'s Seat<'g>,
     buffer: Buffer,
     name: Name,
+    sizes: [u64; 2],
 }
 
 enum Name {
@@ -30,8 +37,8 @@ enum Name {
 }
 
 impl<'s, 'g> Shared<'s, 'g> {
-    pub(super) fn new(seat: &'s Seat<'g>, how: How) -> Result<Self, GpuError> {
-        let bytes = MOST + 2 * GUARD;
+    pub(super) fn new(seat: &'s Seat<'g>, how: How, sizes: [u64; 2]) -> Result<Self, GpuError> {
+        let bytes = sizes.into_iter().max().unwrap_or_default() + 2 * GUARD;
         let (buffer, name) = match how {
             How::Ipc => {
                 let buffer = seat.gpu.alloc(bytes)?;
@@ -44,7 +51,7 @@ impl<'s, 'g> Shared<'s, 'g> {
                 (buffer, name)
             }
         };
-        Ok(Self { seat, buffer, name })
+        Ok(Self { seat, buffer, name, sizes })
     }
 
     const fn how(&self) -> How {
@@ -84,7 +91,7 @@ pub(super) fn pair(
     let mut nonces = Nonces::new();
     'ways: for way in [Way::Write, Way::Read] {
         for engine in [Engine::Copy, Engine::Sm] {
-            for bytes in SIZES {
+            for bytes in shared.sizes {
                 let (seed, sentinel) = (nonces.next(), nonces.next());
                 let job = Job { engine, offset: GUARD, bytes, seed, sentinel, first: GUARD / 4 };
                 if let Some(fault) = transfer(other, shared, pair, way, job)? {
@@ -168,8 +175,9 @@ fn transfer(
     } else {
         return Ok(None);
     };
-    let traces = Traces { counts, address: target.address, first: job.first, seed: job.seed, found };
-    Ok(Some(Fault { cell, what, traces, times: None }))
+    let traces =
+        Traces { counts, address: target.address, first: job.first, seed: job.seed, found, expected: None };
+    Ok(Some(Fault { cell, what, traces, times: None, amid: false }))
 }
 
 /// What the other process reads.

@@ -60,6 +60,7 @@ impl Part {
         let mut put = |n: u64| out.extend(n.to_le_bytes());
         self.ask.numbers().into_iter().for_each(&mut put);
         put(u64::from(self.in_place));
+        put(u64::from(self.follows));
         put(self.gpu as u64);
         put(self.wanted.len() as u64);
         for (from, bytes) in &self.wanted {
@@ -82,7 +83,8 @@ impl Part {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ask = reader.ask()?;
-        let (in_place, gpu, wants) = (reader.next()? != 0, reader.place()?, reader.next()?);
+        let (in_place, follows) = (reader.next()? != 0, reader.next()? != 0);
+        let (gpu, wants) = (reader.place()?, reader.next()?);
         let mut wanted = Vec::new();
         for _ in 0..wants {
             wanted.push((reader.place()?, reader.next()?));
@@ -94,7 +96,7 @@ impl Part {
             reader = Reader(others);
             sent.push((to, decode(own).read(0, all)));
         }
-        Some(Self { ask, in_place, sent, wanted, gpu })
+        Some(Self { ask, in_place, sent, wanted, gpu, follows })
     }
 }
 

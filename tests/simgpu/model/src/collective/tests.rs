@@ -19,7 +19,7 @@ fn piece(content: Content, n: u64) -> Vec<Piece> {
 }
 
 fn asked(ask: Ask, sent: Vec<(usize, Vec<Piece>)>, wanted: Vec<(usize, u64)>, gpu: usize) -> Part {
-    Part { ask, in_place: false, sent, wanted, gpu }
+    Part { ask, in_place: false, sent, wanted, gpu, follows: false }
 }
 
 /// `count` elements of each rank, sent in the way of `ask`.

@@ -88,7 +88,9 @@ impl Scenario {
         let kept = self.kept(parts, path, bytes) * self.by_channels(channels);
         let time = if (kept - 1.0).abs() < 1e-9 { time } else { latency + (time - latency).max(0.0) / kept };
         let slow = |f: &&crate::scenario::Fault| {
-            f.kind == Kind::NcclSlow && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu))
+            f.kind == Kind::NcclSlow
+                && parts.iter().any(|p| f.gpu.is_none_or(|g| g == p.gpu))
+                && f.meets_call(parts)
         };
         let slow: f64 = self.fault.iter().filter(slow).filter_map(|f| f.rate).product();
         let socket = if path == Path::Net { SOCKET } else { 1.0 };

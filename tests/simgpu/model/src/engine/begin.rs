@@ -2,15 +2,17 @@
 //! be different once it is done.
 
 use super::finish::{From, Job, Move};
+use super::pages::Looked;
 use super::pingpong::Waiting;
 use super::reach::Reach;
 use super::{Engine, PATIENCE, Running, SMALL, StreamId, Work};
 use crate::content::{Content, Ring};
 use crate::fault::Passage;
-use crate::kernel::{Kernel, PingPong};
+use crate::kernel::{Calls, Kernel, PingPong};
 use crate::links::Route;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::{Result, Status};
+use crate::values::Values;
 use std::time::Duration;
 
 /// What became of a work's turn.
@@ -32,6 +34,12 @@ impl Begun {
 impl Engine {
     /// Begins one work of a stream of GPU `by`.
     pub(super) fn begin(&mut self, id: StreamId, by: usize, work: &Work) -> Result<Begun> {
+        // Notes and waits for them come between calls that are timed.
+        if !matches!(work, Work::Record { .. } | Work::Wait { .. } | Work::Collective(_))
+            && let Some(stream) = self.streams.get_mut(&id)
+        {
+            stream.in_calls = false;
+        }
         match work {
             Work::Record { event, version } => {
                 let now = self.now;
@@ -83,21 +91,37 @@ impl Engine {
             Kernel::Chase { start, steps, out } => self.chase(by, start, steps, out),
             Kernel::Count { counter, times } => {
                 let reach = self.reach(by, counter, 8, Who::Sm)?;
-                let (route, faults) = self.access(by, &reach, Way::Write, 8);
+                let (route, faults) = self.access(by, &reach, Way::Write, 8, [0, 0]);
                 // They queue up at one address.
                 let takes = (threads * times) as f64;
                 let job = Job::Count { counter, reach, add: threads * times, by, faults };
                 self.moving(Route { latency: route.latency + takes, ..route }, 8, job)
             }
             Kernel::PingPong(args) => self.ping_pong(id, by, args),
-            Kernel::FillValues { dst, count, values } => {
-                self.fill(by, dst, count * values.size(), Content::Values(values, 0), Who::Sm)
+            Kernel::Tag { base, tags } => {
+                let (route, tagged) = self.tagged(by, base, tags, Way::Write)?;
+                self.moving(route, tags.pages * crate::memory::TAG, Job::Tag(Box::new(tagged)))
             }
-            Kernel::CheckValues { src, count, expected, base, out } => {
-                let bytes = count * expected.size();
+            Kernel::CheckTags { base, tags, sentinel, restore, out } => {
                 self.reach(by, out, 48, Who::Sm)?;
-                let from = self.looked_at(by, src, bytes)?;
-                self.moving(from.0, bytes, Job::CheckValues { from: from.1, expected, base, out })
+                let (route, tagged) = self.tagged(by, base, tags, Way::Read)?;
+                let job = Job::CheckTags { tagged: Box::new(tagged), sentinel, restore, out };
+                self.moving(route, tags.pages * crate::memory::TAG, job)
+            }
+            Kernel::CopyBatch { table, count } => self.copy_batch(by, table, count),
+            Kernel::CheckBatch { table, count, seed, sentinel, guard, restore, out } => {
+                let looked = Looked { by, copies: Vec::new(), seed, sentinel, guard, restore };
+                self.check_batch(table, count, looked, out)
+            }
+            Kernel::FillValues { dst, count, values, calls } => {
+                self.fill_values(by, dst, count, values, calls)
+            }
+            Kernel::CheckValues { src, count, expected, parts, calls, out } => {
+                let elements = calls.count.saturating_sub(1) * calls.stride + parts * count;
+                let bytes = if calls.count == 0 { 0 } else { elements * expected.size() };
+                self.reach(by, out, 48, Who::Sm)?;
+                let (route, from) = self.looked_at(by, src, bytes)?;
+                self.moving(route, bytes, Job::CheckValues { from, expected, count, parts, calls, out })
             }
         }
     }
@@ -105,7 +129,7 @@ impl Engine {
     /// Memory that a kernel looks at, and the way to it.
     fn looked_at(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Move)> {
         let reach = self.reach(by, src, bytes, Who::Sm)?;
-        let (route, faults) = self.access(by, &reach, Way::Read, bytes);
+        let (route, faults) = self.access(by, &reach, Way::Read, bytes, [src, 0]);
         Ok((route, Move { to: None, from: Self::source(&reach), bytes, by, faults, way: Way::Read }))
     }
 
@@ -116,7 +140,7 @@ impl Engine {
         }
         let reach = self.reach(by, dst, bytes, who)?;
         let (route, faults) = match who {
-            Who::Sm => self.access(by, &reach, Way::Write, bytes),
+            Who::Sm => self.access(by, &reach, Way::Write, bytes, [0, dst]),
             Who::Ce => (self.scenario.local(by, Who::Ce, 1.0), Vec::new()),
         };
         let to = Some(reach);
@@ -127,36 +151,72 @@ impl Engine {
         )
     }
 
+    /// Puts a rank's values to where each call has its own.
+    fn fill_values(
+        &mut self,
+        by: usize,
+        dst: u64,
+        count: u64,
+        values: Values,
+        calls: Calls,
+    ) -> Result<Begun> {
+        let bytes = count * values.size();
+        if calls.count == 1 {
+            return self.fill(by, dst, bytes, Content::Values(values, 0), Who::Sm);
+        }
+        let run = |call: u64| {
+            let to = self.reach(by, dst + call * calls.stride * values.size(), bytes, Who::Sm)?;
+            Ok((to, vec![(bytes, Some(Content::Values(values.from(call * calls.step), 0)))]))
+        };
+        let all = (0..calls.count).map(run).collect::<Result<Vec<_>>>()?;
+        let route = self.scenario.local(by, Who::Sm, 1.0);
+        self.moving(route, bytes * calls.count, Job::Leave(all))
+    }
+
     fn kernel_copy(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<Begun> {
         if bytes == 0 {
             return Ok(Begun::Done);
         }
+        let (route, one) = self.kernel_move(by, dst, src, bytes)?;
+        self.moving(route, bytes, Job::Move(one))
+    }
+
+    /// A copy by a kernel, and the way that it takes.
+    pub(super) fn kernel_move(&mut self, by: usize, dst: u64, src: u64, bytes: u64) -> Result<(Route, Move)> {
         let from = self.reach(by, src, bytes, Who::Sm)?;
         let to = self.reach(by, dst, bytes, Who::Sm)?;
         let own = |r: &Reach| matches!(r, Reach::Gpu { owner, .. } if *owner == by);
         let (route, faults, way) = match (own(&from), own(&to)) {
             (true, true) => (self.scenario.local(by, Who::Sm, 2.0), Vec::new(), Way::Write),
             (false, true) => {
-                let (route, faults) = self.access(by, &from, Way::Read, bytes);
+                let (route, faults) = self.access(by, &from, Way::Read, bytes, [src, dst]);
                 (route, faults, Way::Read)
             }
             (_, false) => {
-                let (route, faults) = self.access(by, &to, Way::Write, bytes);
+                let (route, faults) = self.access(by, &to, Way::Write, bytes, [src, dst]);
                 (route, faults, Way::Write)
             }
         };
         let from = Self::source(&from);
-        self.moving(route, bytes, Job::Move(Move { to: Some(to), from, bytes, by, faults, way }))
+        Ok((route, Move { to: Some(to), from, bytes, by, faults, way }))
     }
 
-    /// The way of a kernel to memory, and the faults on it.
-    fn access(&mut self, by: usize, reach: &Reach, way: Way, bytes: u64) -> (Route, Vec<Fault>) {
+    /// The way of a kernel to memory, and the faults on it; `addresses` of source and target, or 0.
+    fn access(
+        &mut self,
+        by: usize,
+        reach: &Reach,
+        way: Way,
+        bytes: u64,
+        addresses: [u64; 2],
+    ) -> (Route, Vec<Fault>) {
         match reach {
             Reach::Host { .. } => (self.scenario.host(by, way == Way::Read, Who::Sm), Vec::new()),
             Reach::Gpu { owner, .. } if *owner == by => (self.scenario.local(by, Who::Sm, 1.0), Vec::new()),
             Reach::Gpu { spans, owner, .. } => {
                 let (from, to) = if way == Way::Write { (by, *owner) } else { (*owner, by) };
-                let Some(passage) = passage(by, from, to, Who::Sm, way, spans, bytes) else {
+                let passage = self.passage(by, (from, to), (Who::Sm, way), spans, bytes, addresses);
+                let Some(passage) = passage else {
                     return (Route::alone(0.0, f64::INFINITY), Vec::new());
                 };
                 let faults = self.faults.of(&self.scenario, &passage);
@@ -182,7 +242,7 @@ impl Engine {
             (None | Some(Reach::Host { .. }), Reach::Host { .. }) => {
                 (Route::alone(1000.0, self.scenario.figures.host.memory), Vec::new(), Way::Write)
             }
-            (Some(from), to) => self.between(by, from, to, bytes),
+            (Some(from), to) => self.between(by, from, to, bytes, [src, dst]),
         };
         let from = match (kept, &reached) {
             (Some(bytes), _) => From::Content(Content::bytes(bytes)),
@@ -193,7 +253,14 @@ impl Engine {
     }
 
     /// The way from GPU memory to GPU memory: within one, directly, or through the host.
-    fn between(&mut self, by: usize, from: &Reach, to: &Reach, bytes: u64) -> (Route, Vec<Fault>, Way) {
+    fn between(
+        &mut self,
+        by: usize,
+        from: &Reach,
+        to: &Reach,
+        bytes: u64,
+        addresses: [u64; 2],
+    ) -> (Route, Vec<Fault>, Way) {
         let (Reach::Gpu { owner: a, direct: d, .. }, Reach::Gpu { owner: b, direct: e, .. }) = (from, to)
         else {
             return (Route::alone(0.0, f64::INFINITY), Vec::new(), Way::Write);
@@ -203,7 +270,7 @@ impl Engine {
             return (self.scenario.local(a, Who::Ce, 2.0), Vec::new(), Way::Write);
         }
         let (way, remote) = if by == b { (Way::Read, from) } else { (Way::Write, to) };
-        let passage = passage(by, a, b, Who::Ce, way, remote.spans(), bytes);
+        let passage = self.passage(by, (a, b), (Who::Ce, way), remote.spans(), bytes, addresses);
         match passage {
             Some(passage) if *d && *e => {
                 let faults = self.faults.of(&self.scenario, &passage);
@@ -215,7 +282,7 @@ impl Engine {
 
     fn chase(&mut self, by: usize, start: u64, steps: u64, out: u64) -> Result<Begun> {
         let reach = self.reach(by, start, 8, Who::Sm)?;
-        let (route, faults) = self.access(by, &reach, Way::Read, 8);
+        let (route, faults) = self.access(by, &reach, Way::Read, 8, [start, 0]);
         let each = match &reach {
             Reach::Host { .. } => self.scenario.figures.host.chase_ns,
             Reach::Gpu { owner, .. } if *owner == by => self.scenario.figures.local.chase_ns,
@@ -248,8 +315,8 @@ impl Engine {
     }
 
     /// A transfer that takes `route`; faults of time and of failure have their say here.
-    fn moving(&self, route: Route, bytes: u64, job: Job) -> Result<Begun> {
-        let faults = job.faults().to_vec();
+    pub(super) fn moving(&self, route: Route, bytes: u64, job: Job) -> Result<Begun> {
+        let faults = job.faults();
         self.moving_with(route, bytes, job, &faults)
     }
 
@@ -291,16 +358,42 @@ impl Engine {
     }
 }
 
-/// A direct transfer; `None` where there is no memory of a peer in it.
-fn passage(
-    by: usize,
-    from: usize,
-    to: usize,
-    engine: Who,
-    way: Way,
-    remote: &[crate::memory::Span],
-    bytes: u64,
-) -> Option<Passage> {
-    let first = remote.first()?;
-    Some(Passage { by, from, to, engine, way, memory: first.kind, physical: first.physical, bytes })
+impl Engine {
+    /// A direct transfer; `None` where there is no memory of a peer in it.
+    pub(super) fn passage(
+        &self,
+        by: usize,
+        (from, to): (usize, usize),
+        (engine, way): (Who, Way),
+        remote: &[crate::memory::Span],
+        bytes: u64,
+        addresses: [u64; 2],
+    ) -> Option<Passage> {
+        let first = remote.first()?;
+        let shared = self.memory.stores.get(&first.store).is_some_and(|s| s.adopted || s.shared.is_some());
+        let counts = self.scenario.fault.iter().any(|f| f.load > 0);
+        let load = if counts { self.under_way() } else { 0 };
+        let (memory, physical) = (first.kind, first.physical);
+        Some(Passage { by, from, to, engine, way, memory, physical, bytes, addresses, shared, load })
+    }
+
+    /// The transfer that a copy by a copy engine of GPU `by` would be, where it goes directly between GPUs.
+    pub(super) fn copy_passage(&self, by: usize, dst: u64, src: u64, bytes: u64) -> Option<Passage> {
+        let [from, to] = [src, dst].map(|at| self.reach(by, at, bytes, Who::Ce).ok());
+        let (
+            Reach::Gpu { owner: a, direct: true, spans: s },
+            Reach::Gpu { owner: b, direct: true, spans: t },
+        ) = (from?, to?)
+        else {
+            return None;
+        };
+        let (way, remote) = if by == b { (Way::Read, s) } else { (Way::Write, t) };
+        if a == b { None } else { self.passage(by, (a, b), (Who::Ce, way), &remote, bytes, [src, dst]) }
+    }
+
+    /// Transfers between GPUs that move now.
+    fn under_way(&self) -> usize {
+        let moves = |s: &super::Stream| matches!(&s.running, Some(Running::Moving { route, .. }) if route.peers.is_some());
+        self.streams.values().filter(|s| moves(s)).count()
+    }
 }

@@ -5,10 +5,10 @@ use super::begin::Begun;
 use super::finish::{Job, flipped};
 use super::reach::Reach;
 use super::{Engine, Running, StreamId, Work};
-use crate::collective::{Ask, Call, Part, agree, results};
+use crate::collective::{Call, Part, agree, results};
 use crate::extents::Piece;
 use crate::links::Route;
-use crate::scenario::{Engine as Who, Fault, Kind, Program};
+use crate::scenario::{Engine as Who, Kind};
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -79,7 +79,8 @@ impl Engine {
 
     /// A stream comes to a collective.
     pub(super) fn collective(&mut self, id: StreamId, by: usize, call: &Call) -> Result<Begun> {
-        let part = self.part(by, call)?;
+        let follows = self.streams.get_mut(&id).is_some_and(|s| std::mem::replace(&mut s.in_calls, true));
+        let part = Part { follows, ..self.part(by, call)? };
         let key = (call.comm, call.number);
         let hangs = self.nccl_fault(Kind::NcclHang, std::slice::from_ref(&part)).is_some();
         let comm = self.comms.get_mut(&call.comm).ok_or(Status::INVALID_HANDLE)?;
@@ -107,7 +108,7 @@ impl Engine {
             self.reach(by, *address, *bytes, Who::Sm)?;
         }
         let wanted = call.receive.iter().map(|(from, _, bytes)| (*from, *bytes)).collect();
-        Ok(Part { ask: call.ask, in_place: call.in_place, sent, wanted, gpu: by })
+        Ok(Part { ask: call.ask, in_place: call.in_place, sent, wanted, gpu: by, follows: false })
     }
 
     fn stands(&mut self, by: usize, address: u64, bytes: u64) -> Result<Vec<Piece>> {
@@ -145,30 +146,39 @@ impl Engine {
         match parts.filter(|parts| agree(parts)) {
             Some(parts) => self.go_on(own, &parts),
             // As with the real one: each waits for what the others do not do.
-            None => own
-                .into_iter()
-                .for_each(|(id, call)| self.set_running(id, Running::Never(Some((comm, call.rank))))),
+            None => own.into_iter().for_each(|(id, call)| self.never(id, &call)),
         }
     }
 
     fn go_on(&mut self, own: Vec<(StreamId, Box<Call>)>, parts: &[Part]) {
         let Some((_, call)) = own.first() else { return };
         let takes = self.scenario.collective_ns(parts, call.path, call.channels);
-        let wrong = self.nccl_fault(Kind::NcclWrong, parts);
-        let wrong = wrong.and_then(|n| self.faults.turn(&self.scenario, n));
+        let mut turn = |kind| {
+            let met = self.nccl_fault(kind, parts);
+            met.and_then(|n| self.faults.turn(&self.scenario, n))
+        };
+        let (wrong, skipped) = (turn(Kind::NcclWrong), turn(Kind::NcclSkip).is_some());
         let ranks: Vec<_> = own.iter().map(|(_, call)| call.rank).collect();
         for ((id, call), got) in own.into_iter().zip(results(parts, &ranks)) {
             let by = parts.get(call.rank).map_or(0, |p| p.gpu);
-            let got = got.into_iter().zip(&call.receive);
-            let left = got.filter_map(|(pieces, (_, address, bytes))| {
-                let hit = wrong.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+            let hit = wrong.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+            let mut left = Vec::new();
+            for (pieces, (from, address, bytes)) in got.into_iter().zip(&call.receive).filter(|_| !skipped) {
                 let pieces = if hit { flipped(&pieces, bytes / 2) } else { pieces };
-                Some((self.reach(by, *address, *bytes, Who::Sm).ok()?, pieces))
-            });
-            let job = Job::Leave(left.collect());
+                let Some(pieces) = self.carried(parts, &call, *from, pieces) else {
+                    return self.never(id, &call);
+                };
+                left.extend(self.reach(by, *address, *bytes, Who::Sm).ok().map(|to| (to, pieces)));
+            }
+            let job = Job::Leave(left);
             let (begins, route) = (self.now + takes, Route::alone(takes, f64::INFINITY));
             self.set_running(id, Running::Moving { begins, left: 0.0, route, job });
         }
+    }
+
+    /// A stream does not come back from a call.
+    fn never(&mut self, id: StreamId, call: &Call) {
+        self.set_running(id, Running::Never(Some((call.comm, call.rank))));
     }
 
     /// Which fault of NCCL these ranks meet.
@@ -176,12 +186,7 @@ impl Engine {
         if self.scenario.fault.iter().all(|f| f.kind != kind) {
             return None;
         }
-        // Of a rank that comes alone only its own size is known, and of an exchange not which one it is.
-        let (program, bytes) = crate::collective::shape(parts);
-        let open = parts.len() == 1 && exchanges(parts);
-        let meant = |c: Program| if open { c.is_exchange() } else { c == program };
-        let ranks = |f: &Fault| f.collective.is_none_or(meant);
-        self.scenario.fault.iter().position(|f| f.kind == kind && bytes >= f.from_bytes && ranks(f))
+        self.scenario.fault.iter().position(|f| f.kind == kind && f.meets_call(parts))
     }
 
     /// Whether other processes brought something that streams here wait for.
@@ -190,8 +195,4 @@ impl Engine {
             |comm: &Comm| comm.wire.as_ref().filter(|_| !comm.waiting.is_empty()).is_some_and(|w| w.news());
         self.comms.values().any(waits)
     }
-}
-
-fn exchanges(parts: &[Part]) -> bool {
-    parts.first().is_some_and(|p| p.ask == Ask::Exchange)
 }

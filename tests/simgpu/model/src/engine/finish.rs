@@ -1,12 +1,14 @@
 //! What is different once a work is done, and what faults make of it.
 
 use super::Engine;
+use super::pages::{Looked, Tagged};
 use super::pingpong::Result5;
 use super::reach::Reach;
 use crate::check::{Wanted, count};
 use crate::check_values;
 use crate::content::Content;
 use crate::extents::{Piece, after, bytes as real, cut};
+use crate::kernel::Calls;
 use crate::memory::Span;
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::Result;
@@ -43,8 +45,16 @@ pub(super) enum Job {
     Move(Move),
     /// Six numbers about data.
     Check { from: Move, wanted: Wanted, out: u64 },
-    /// Four of six numbers about values.
-    CheckValues { from: Move, expected: Values, base: u64, out: u64 },
+    /// Four of six numbers about values: of so many runs of so many elements for each call.
+    CheckValues { from: Move, expected: Values, count: u64, parts: u64, calls: Calls, out: u64 },
+    /// Many moves of one launch.
+    Batch(Vec<Move>),
+    /// Tags in pages.
+    Tag(Box<Tagged>),
+    /// Six numbers about tags.
+    CheckTags { tagged: Box<Tagged>, sentinel: u64, restore: bool, out: u64 },
+    /// Six numbers about many moves.
+    CheckBatch { looked: Looked, out: u64 },
     /// What a collective leaves on one GPU: where, and what.
     Leave(Vec<(Reach, Vec<Piece>)>),
     /// A counter that is higher.
@@ -57,11 +67,17 @@ pub(super) enum Job {
 
 impl Job {
     /// The faults that it met.
-    pub(super) fn faults(&self) -> &[Fault] {
+    pub(super) fn faults(&self) -> Vec<Fault> {
         match self {
-            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => &m.faults,
-            Self::Count { faults, .. } | Self::Chase { faults, .. } => faults,
-            Self::Nothing | Self::PingPong(_) | Self::Leave(_) => &[],
+            Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
+                m.faults.clone()
+            }
+            Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
+            Self::Tag(tagged) | Self::CheckTags { tagged, .. } => {
+                tagged.faulty.iter().flat_map(|(_, m)| m.faults.iter().cloned()).collect()
+            }
+            Self::Count { faults, .. } | Self::Chase { faults, .. } => faults.clone(),
+            Self::Nothing | Self::PingPong(_) | Self::Leave(_) | Self::CheckBatch { .. } => Vec::new(),
         }
     }
 }
@@ -80,13 +96,18 @@ impl Engine {
                 let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
                 self.tally(from.by, out, n)
             }
-            Job::CheckValues { from, expected, base, out } => {
-                let found = check_values::count(&self.seen(&from), &expected);
-                let place = |at: u64| if found.wrong > 0 { base.saturating_add(at) } else { at };
-                let looked = from.bytes / expected.size();
-                let n = [found.wrong, found.zeros, 0, place(found.first), place(found.last), looked];
+            Job::CheckValues { from, expected, count, parts, calls, out } => {
+                let found = check_values::runs(self.seen(&from), &expected, count, parts, calls);
+                let looked = count * parts * calls.count;
+                let n = [found.wrong, found.zeros, 0, found.first, found.last, looked];
                 self.tally(from.by, out, n)
             }
+            Job::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
+            Job::Tag(tagged) => self.lay(*tagged),
+            Job::CheckTags { tagged, sentinel, restore, out } => {
+                self.count_tags(&tagged, sentinel, restore, out)
+            }
+            Job::CheckBatch { looked, out } => self.count_batch(looked, out),
             Job::Leave(all) => {
                 for (to, pieces) in all {
                     self.put(&to, &pieces);
@@ -108,7 +129,7 @@ impl Engine {
     }
 
     /// Adds up what launches of a check find.
-    fn tally(&mut self, by: usize, out: u64, found: [u64; 6]) -> Result<()> {
+    pub(super) fn tally(&mut self, by: usize, out: u64, found: [u64; 6]) -> Result<()> {
         let old = self.numbers(by, out, 6)?;
         let [bad, zeros, sentinels, first, last, looked] = old[..] else { return Ok(()) };
         let [b, z, s, f, l, n] = found;
@@ -147,7 +168,7 @@ impl Engine {
     }
 
     /// What is read, with what faults make of it on the way.
-    fn seen(&mut self, data: &Move) -> Vec<Piece> {
+    pub(super) fn seen(&mut self, data: &Move) -> Vec<Piece> {
         let shift = |f: &&Fault| f.kind == Kind::Offset && data.way == Way::Read;
         let further = data.faults.iter().find(shift).map_or(0, |f| f.bytes);
         let mut pieces = match &data.from {
@@ -160,9 +181,9 @@ impl Engine {
         };
         for fault in &data.faults {
             pieces = match fault.kind {
-                Kind::Zeros => vec![(data.bytes, Some(Content::ZEROS))],
                 // Where nothing arrives and nothing was before, zeros are what is seen.
-                Kind::Stale if data.to.is_none() => vec![(data.bytes, Some(Content::ZEROS))],
+                Kind::Zeros => zeroed(&pieces, data.part(fault)),
+                Kind::Stale if data.to.is_none() => zeroed(&pieces, data.part(fault)),
                 Kind::Partial => cut(&pieces, arriving(fault, data.bytes)),
                 Kind::Flip => flipped(&pieces, data.bytes / 2),
                 _ => pieces,
@@ -172,13 +193,20 @@ impl Engine {
     }
 
     /// Puts data where it goes, or where faults let it go.
-    fn arrive(&mut self, data: &Move) -> Result<()> {
-        let pieces = self.seen(data);
+    pub(super) fn arrive(&mut self, data: &Move) -> Result<()> {
+        let mut pieces = self.seen(data);
         let Some(to) = &data.to else { return Ok(()) };
         let (mut lost, mut further, mut mirrored) = (false, 0, false);
         for fault in &data.faults {
             match fault.kind {
+                Kind::Stale if fault.hole.is_some() => {
+                    let old = self.memory.read(to.spans(), usize::MAX);
+                    let (from, to) = data.part(fault);
+                    let kept = cut(&after(&old, from), to - from);
+                    pieces = [cut(&pieces, from), kept, after(&pieces, to)].concat();
+                }
                 Kind::Stale => lost = true,
+                Kind::Stray => self.strike(fault, &pieces),
                 Kind::Offset if data.way == Way::Write => further = fault.bytes,
                 Kind::Mirror if data.way == Way::Write => mirrored = true,
                 Kind::Victim => {
@@ -213,6 +241,17 @@ impl Engine {
                 at += n;
             }
             pieces = after(&pieces, span.bytes);
+        }
+    }
+
+    /// Puts the beginning of data where a fault says, if memory of anybody lies there.
+    fn strike(&mut self, fault: &Fault, pieces: &[Piece]) {
+        let hit = self.memory.at(fault.gpu.unwrap_or_default(), fault.at);
+        let Some((store, mut at)) = hit else { return };
+        let Some(store) = self.memory.stores.get_mut(&store) else { return };
+        for (n, content) in cut(pieces, if fault.bytes > 0 { fault.bytes } else { 4 }) {
+            store.put(at, n, &content.unwrap_or(Content::ZEROS));
+            at += n;
         }
     }
 
@@ -296,6 +335,25 @@ impl Engine {
     }
 }
 
+impl Move {
+    /// Which of its bytes a fault concerns: those in the fault's hole, or all.
+    fn part(&self, fault: &Fault) -> (u64, u64) {
+        let remote = match (&self.to, &self.from) {
+            (Some(to), _) if self.way == Way::Write => to.spans().first(),
+            (_, From::Spans(spans)) => spans.first(),
+            _ => None,
+        };
+        let (Some([from, to]), Some(span)) = (fault.hole, remote) else { return (0, self.bytes) };
+        let inside = |at: u64| at.saturating_sub(span.physical).min(self.bytes);
+        (inside(from), inside(to).max(inside(from)))
+    }
+}
+
+/// The same with zeros in one part.
+fn zeroed(pieces: &[Piece], (from, to): (u64, u64)) -> Vec<Piece> {
+    [cut(pieces, from), vec![(to - from, Some(Content::ZEROS))], after(pieces, to)].concat()
+}
+
 /// How many bytes a partial transfer leaves.
 #[expect(
     clippy::cast_possible_truncation,
@@ -303,7 +361,7 @@ impl Engine {
     clippy::cast_precision_loss,
     reason = "a part of a size, rounded to words"
 )]
-fn arriving(fault: &Fault, bytes: u64) -> u64 {
+pub(super) fn arriving(fault: &Fault, bytes: u64) -> u64 {
     let part = fault.rate.map_or(bytes, |r| ((bytes as f64 * r.clamp(0.0, 1.0)) as u64).next_multiple_of(4));
     let most = if fault.bytes > 0 { fault.bytes } else { bytes };
     part.min(most).min(bytes)

@@ -121,6 +121,9 @@ impl Engine {
             memory: span.kind,
             physical: span.physical,
             bytes,
+            addresses: [0, 0],
+            shared: false,
+            load: 0,
         };
         for fault in &self.scenario.fault {
             let loses = match fault.kind {

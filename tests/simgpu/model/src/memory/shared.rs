@@ -35,13 +35,15 @@ impl Store {
     pub(super) fn pieces(&self, at: u64, bytes: u64) -> Vec<Piece> {
         match &self.shared {
             Some(file) => decode(&file.load()).read(at, bytes),
-            None => self.content.read(at, bytes),
+            None if self.laid.is_empty() => self.content.read(at, bytes),
+            None => self.with_tags(at, bytes),
         }
     }
 
     /// Puts content into a stretch of it, as far as it goes.
     pub fn put(&mut self, at: u64, bytes: u64, content: &Content) {
         let bytes = bytes.min(self.bytes.saturating_sub(at));
+        self.settle_tags(at, bytes);
         match &self.shared {
             Some(file) => file.change(&mut |old| {
                 let mut extents = decode(old);
@@ -57,6 +59,7 @@ impl Memory {
     /// From now on a store's content lies in a file.
     pub fn share(&mut self, id: StoreId, file: Box<dyn Backing>) -> Result<()> {
         let store = self.stores.get_mut(&id).ok_or(Status::INVALID_VALUE)?;
+        store.settle_tags(0, store.bytes.saturating_sub(1));
         let content = encode(&std::mem::take(&mut store.content));
         file.change(&mut |_| content.clone());
         store.shared = Some(file);

@@ -4,8 +4,8 @@ use super::Program;
 use super::machine::status;
 use serde::Deserialize;
 
-/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise. Those of
-/// NCCL concern its collectives, and of the others only those that slow a way down do so too.
+/// One fault. It concerns what goes directly from one GPU to another, unless its kind says otherwise: also what
+/// NCCL moves that way, by kernels that write. Those of NCCL concern its collectives alone.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -26,6 +26,24 @@ pub struct Fault {
     /// Only what lies this far up in the memory of the GPU that is written or read.
     #[serde(default)]
     pub beyond_mib: u64,
+    /// Only transfers of this many bytes and less.
+    pub to_bytes: Option<u64>,
+    /// Only transfers whose size is no multiple of this.
+    pub no_multiple: Option<u64>,
+    /// Only transfers whose source or target does not lie at a multiple of this.
+    pub unaligned: Option<u64>,
+    /// Only the bytes from the first to before the second of the memory that is written or read: the rest of a
+    /// transfer is well. For `stale` and `zeros`; of the others, transfers that touch one of these bytes.
+    pub hole: Option<[u64; 2]>,
+    /// Only memory of another process.
+    #[serde(default)]
+    pub shared: bool,
+    /// Only while so many other transfers between GPUs are under way.
+    #[serde(default)]
+    pub load: usize,
+    /// `stray`: at which byte of the memory of GPU `gpu` its first `bytes` bytes, 4 if that is 0, land too.
+    #[serde(default)]
+    pub at: u64,
     /// Only each so-manieth transfer that would meet it, or with `nccl-wrong` each so-manieth collective.
     #[serde(default = "one")]
     pub every: u64,
@@ -50,11 +68,35 @@ pub struct Fault {
     pub width: Option<u32>,
     /// See `width`.
     pub r#gen: Option<u32>,
-    /// `nccl-wrong`, `nccl-hang`: only this collective.
+    /// Faults of NCCL's calls: only this collective.
     pub collective: Option<Program>,
+    /// Faults of NCCL's calls: which of them beside.
+    #[serde(default)]
+    pub calls: Calls,
+    /// `nccl-slow-start`: how long a communicator takes, seconds.
+    #[serde(default)]
+    pub seconds: f64,
     /// `collapse`: from how many transfers at a time on one GPU.
     #[serde(default = "three")]
     pub flows: usize,
+}
+
+/// Which calls of NCCL a fault concerns; what is not said concerns all.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calls {
+    /// Only those of at most so many bytes.
+    pub to_bytes: Option<u64>,
+    /// Only in place, or only out of place.
+    pub in_place: Option<bool>,
+    /// Only those of an odd number of elements, or of an even one. Where the call has no type, elements have 4 bytes.
+    pub odd: Option<bool>,
+    /// Only those that directly follow another on their streams, or only others: such are timed.
+    pub timed: Option<bool>,
+    /// Only this type, by its number in nccl.h.
+    pub data: Option<u32>,
+    /// Only this reduction, by its number there.
+    pub op: Option<u32>,
 }
 
 fn one() -> u64 {
@@ -83,6 +125,8 @@ pub enum Kind {
     Flip,
     /// It arrives, and on another GPU something changes too.
     Victim,
+    /// It arrives, and the beginning of it lands at byte `at` of GPU `gpu` too, whatever lies there.
+    Stray,
     /// A flag may be seen before the data that was written before it.
     Reorder,
     /// It takes longer.
@@ -101,10 +145,18 @@ pub enum Kind {
     Missing,
     /// cuInit fails.
     Init,
-    /// It fails, and the context with it.
+    /// It fails, and the context with it if `code` is one that does that.
     Error,
     /// Of a collective one element comes out wrong, on GPU `gpu` or 0.
     NcclWrong,
+    /// A collective ends in time and leaves nothing.
+    NcclSkip,
+    /// A communicator takes long to come to be.
+    NcclSlowStart,
+    /// Ranks that may reach each other directly say that they do, and go through the host's memory.
+    NcclLies,
+    /// The same, also where the environment forbids that they reach each other.
+    NcclDeaf,
     /// A communicator never comes to be.
     NcclHangInit,
     /// A collective never ends.
@@ -113,7 +165,7 @@ pub enum Kind {
     NcclAbort,
     /// Ranks reach each other through the host's memory although they could do so directly.
     NcclShm,
-    /// As soon as GPU `gpu` takes part, all collectives take longer.
+    /// As soon as GPU `gpu` takes part, collectives take longer.
     NcclSlow,
     /// Without the host's memory and the network there is no way between ranks.
     NcclNoTransport,
@@ -194,6 +246,10 @@ impl Kind {
         matches!(
             self,
             Self::NcclWrong
+                | Self::NcclSkip
+                | Self::NcclSlowStart
+                | Self::NcclLies
+                | Self::NcclDeaf
                 | Self::NcclHangInit
                 | Self::NcclHang
                 | Self::NcclAbort
@@ -216,16 +272,19 @@ impl Fault {
         }
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
-        let counted = !self.kind.is_nccl() || self.kind == Kind::NcclWrong;
-        needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong counts")?;
+        needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
+        let counted = !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclSkip);
+        needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong and nccl-skip count")?;
         match self.kind {
             Kind::Missing => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
             Kind::Slow | Kind::Collapse | Kind::NcclSlow => {
                 needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
             }
+            Kind::NcclSlowStart => needs(self.seconds > 0.0, "seconds"),
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
+            Kind::Stray => needs(self.gpu.is_some(), "gpu"),
             Kind::Refuse | Kind::Init | Kind::Error => needs(self.code != 0, "code"),
             Kind::Capability => needs(self.cuda.is_some() || self.nvml.is_some(), "cuda or nvml"),
             _ => Ok(()),

@@ -59,6 +59,21 @@ pub struct Machine {
     /// GPUs that others work on.
     #[serde(default)]
     pub in_use: Vec<InUse>,
+    /// Whether the GPUs' memory corrects errors, and counts them.
+    #[serde(default)]
+    pub ecc: bool,
+    /// GPUs that are split into instances (MIG): CUDA does not show them.
+    #[serde(default)]
+    pub mig: Vec<usize>,
+    /// Who may use the GPUs.
+    #[serde(default)]
+    pub compute_mode: ComputeMode,
+    /// GPUs of which a row of memory is to be replaced at the next reset.
+    #[serde(default)]
+    pub remap_pending: Vec<usize>,
+    /// GPUs of which a row of memory could not be replaced.
+    #[serde(default)]
+    pub remap_failed: Vec<usize>,
 }
 
 /// The link to the host.
@@ -85,6 +100,19 @@ pub struct NvLink {
     pub switch: bool,
 }
 
+/// Who may make contexts on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComputeMode {
+    /// Everybody.
+    #[default]
+    Default,
+    /// One process at a time.
+    ExclusiveProcess,
+    /// Nobody.
+    Prohibited,
+}
+
 /// Somebody else's work.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,6 +125,15 @@ pub struct InUse {
     pub pid: u32,
     /// Its process's name.
     pub process: String,
+    /// Percent of the time in which it works there.
+    #[serde(default)]
+    pub busy: u32,
+    /// Whether NVML does not name it, as in a container.
+    #[serde(default)]
+    pub unnamed: bool,
+    /// Whether it only draws.
+    #[serde(default)]
+    pub draws: bool,
 }
 
 impl Machine {

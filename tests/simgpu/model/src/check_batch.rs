@@ -1,0 +1,156 @@
+//! What `fl_batch_check` counts in one piece of a table, from extents.
+
+use crate::check::Counts;
+use crate::content::{Content, WORD};
+use crate::extents::{Piece, after, bytes, cut};
+use crate::pattern::Pattern;
+
+/// One copy of a table, as the kernels read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copy {
+    /// Where it goes.
+    pub to: u64,
+    /// Where it comes from.
+    pub from: u64,
+    /// How much.
+    pub bytes: u64,
+    /// Which byte of the data's pattern is its first.
+    pub first: u64,
+    /// Which byte of the pattern around it belongs to its target's first.
+    pub place: u64,
+}
+
+impl Copy {
+    /// The whole words with so many guard bytes on both sides: address and length.
+    #[must_use]
+    pub fn looked(&self, guard: u64) -> (u64, u64) {
+        let begin = (self.to - guard) / WORD * WORD;
+        (begin, (self.to + self.bytes + guard).next_multiple_of(WORD) - begin)
+    }
+
+    /// What must stand in those words.
+    #[must_use]
+    pub fn expected(&self, guard: u64, seed: u64, sentinel: u64) -> Vec<Piece> {
+        let (begin, all) = self.looked(guard);
+        let before = self.to - begin;
+        vec![
+            (before, Some(part(sentinel, self.place - before))),
+            (self.bytes, Some(part(seed, self.first))),
+            (all - before - self.bytes, Some(part(sentinel, self.place + self.bytes))),
+        ]
+    }
+}
+
+/// A pattern from one of its bytes on.
+#[must_use]
+pub fn part(seed: u64, byte: u64) -> Content {
+    let first = u8::try_from(byte % WORD).unwrap_or_default();
+    Content::Pattern(Pattern { seed, first: byte / WORD }, first)
+}
+
+/// Stretches that are longer than this are not looked at word by word where they differ as what they are.
+const LONG: u64 = 1 << 20;
+
+/// Counts the words of `found` that are not `expected`'s; `before` is what may stand there instead. All of one length.
+#[must_use]
+pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
+    let mut counts = Counts::NONE;
+    let mut at = 0;
+    for (from, to) in differing(found, expected) {
+        // Whole words, and none twice.
+        let (from, to) = ((from / WORD * WORD).max(at), to.next_multiple_of(WORD));
+        if to - from > LONG {
+            let [f, b] = [found, before].map(|p| cut(&after(p, from), to - from));
+            let zeros = f.iter().all(|(_, c)| matches!(c, None | Some(Content::Byte(0))));
+            counts.bad += (to - from) / WORD;
+            counts.zeros += if zeros { (to - from) / WORD } else { 0 };
+            counts.sentinels += if differing(&f, &b).is_empty() { (to - from) / WORD } else { 0 };
+            (counts.first, counts.last) = (counts.first.min(from / WORD), counts.last.max(to / WORD - 1));
+        } else {
+            let real = [found, expected, before].map(|p| bytes(&cut(&after(p, from), to - from)));
+            let [f, e, b] = real.each_ref().map(|bytes| bytes.as_chunks::<4>().0);
+            let words = (from / WORD..).zip(f.iter().zip(e).zip(b));
+            for (k, (f, b)) in words.filter(|(_, ((f, e), _))| f != e).map(|(k, ((f, _), b))| (k, (f, b))) {
+                counts.bad += 1;
+                counts.zeros += u64::from(*f == [0; 4]);
+                counts.sentinels += u64::from(f == b);
+                (counts.first, counts.last) = (counts.first.min(k), counts.last.max(k));
+            }
+        }
+        at = to;
+    }
+    counts
+}
+
+/// Where two are not the same as far as their meaning tells: from where to where, in order.
+#[must_use]
+pub fn differing(a: &[Piece], b: &[Piece]) -> Vec<(u64, u64)> {
+    let mut found: Vec<(u64, u64)> = Vec::new();
+    let long = |p: &&Piece| p.0 > 0;
+    let (mut a, mut b) = (a.iter().filter(long).cloned(), b.iter().filter(long).cloned());
+    let (mut x, mut y) = (None, None);
+    let mut at = 0;
+    loop {
+        let next = |open: &mut Option<Piece>, rest: &mut dyn Iterator<Item = Piece>| {
+            open.take().or_else(|| rest.next())
+        };
+        let (Some((n, c)), Some((m, d))) = (next(&mut x, &mut a), next(&mut y, &mut b)) else { return found };
+        let both = n.min(m);
+        let [c, d] = [c, d].map(|c| c.unwrap_or(Content::ZEROS));
+        if !same(&c, &d) {
+            match found.last_mut().filter(|(_, end)| *end == at) {
+                Some(last) => last.1 = at + both,
+                None => found.push((at, at + both)),
+            }
+        }
+        x = (n > both).then(|| (n - both, Some(c.skip(both))));
+        y = (m > both).then(|| (m - both, Some(d.skip(both))));
+        at += both;
+    }
+}
+
+fn same(a: &Content, b: &Content) -> bool {
+    match (a, b) {
+        (Content::Byte(a), Content::Byte(b)) => a == b,
+        (Content::Pattern(a, i), Content::Pattern(b, j)) => (a, i) == (b, j),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COPY: Copy = Copy { to: 0x1003, from: 0x5001, bytes: 4001, first: 77, place: 4003 };
+
+    fn counted(found: &[Piece]) -> Counts {
+        let expected = COPY.expected(64, 1, 2);
+        let (begin, all) = COPY.looked(64);
+        let before = [(all, Some(part(2, COPY.place - (COPY.to - begin))))];
+        count(found, &expected, &before)
+    }
+
+    #[test]
+    fn what_should_be_there_counts_as_nothing_however_it_is_said() {
+        let expected = COPY.expected(64, 1, 2);
+        assert_eq!(expected.iter().map(|(n, _)| n).sum::<u64>(), COPY.looked(64).1);
+        assert_eq!(counted(&expected), Counts::NONE);
+        let real = bytes(&expected);
+        let n = real.len() as u64;
+        assert_eq!(counted(&[(n, Some(Content::bytes(real)))]), Counts::NONE);
+    }
+
+    #[test]
+    fn words_that_are_wrong_are_counted_by_their_number() {
+        let expected = COPY.expected(64, 1, 2);
+        let mut real = bytes(&expected);
+        let n = real.len() as u64;
+        real[70] ^= 1;
+        let found = counted(&[(n, Some(Content::bytes(real)))]);
+        assert_eq!((found.bad, found.first, found.last), (1, 17, 17));
+        let (begin, all) = COPY.looked(64);
+        let nothing = counted(&[(all, Some(part(2, COPY.place - (COPY.to - begin))))]);
+        assert_eq!((nothing.bad, nothing.sentinels), (1001, 1001));
+        assert_eq!(nothing.first, (COPY.to - begin) / 4);
+    }
+}

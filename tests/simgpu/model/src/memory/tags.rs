@@ -1,0 +1,162 @@
+//! Tags in every page of a store, as what they mean: writing one into each of 70 thousand pages and looking at all
+//! of them touches none. They become content, page by page, where something else reads or writes there.
+
+use super::Store;
+use crate::content::Content;
+use crate::extents::{Extents, Piece};
+use crate::pattern::word;
+use std::collections::BTreeSet;
+
+/// Bytes of a tag, and the writers that have a place in a page.
+pub const TAG: u64 = 16;
+const WRITERS: u64 = 64;
+
+/// One writer's tags, as `fl_tag` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tags {
+    /// Where in the store the first page begins.
+    pub at: u64,
+    /// How many pages.
+    pub pages: u64,
+    /// The number of the first.
+    pub first: u64,
+    /// A page has `1 << shift` bytes.
+    pub shift: u32,
+    /// The writer's number.
+    pub writer: u32,
+    /// What their places follow from.
+    pub nonce: u64,
+    /// The tags' pattern.
+    pub seed: u64,
+}
+
+/// Tags that lie in a store.
+#[derive(Debug, Clone)]
+pub struct Laid {
+    /// Which.
+    pub tags: Tags,
+    /// The pages where they do not, or where they became content.
+    pub except: BTreeSet<u64>,
+}
+
+impl Tags {
+    /// The pages' numbers.
+    #[must_use]
+    pub fn all(&self) -> std::ops::Range<u64> {
+        self.first..self.first + self.pages
+    }
+
+    /// A tag's place in its store, or, were the store's pages numbered from 0 on, in all of them.
+    #[must_use]
+    pub fn place(&self, page: u64) -> u64 {
+        self.at + ((page - self.first) << self.shift) + self.inside(page)
+    }
+
+    /// A tag's place in its page.
+    #[must_use]
+    pub fn inside(&self, page: u64) -> u64 {
+        let vectors = (1 << self.shift) / TAG;
+        (u64::from(word(self.nonce, page)) + u64::from(self.writer) * (vectors / WRITERS)) % vectors * TAG
+    }
+
+    /// A page's tag.
+    #[must_use]
+    pub fn content(&self, page: u64) -> Content {
+        Content::pattern(self.seed, page * 4)
+    }
+
+    /// The pages with bytes in a stretch of the store.
+    fn within(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
+        let page = |offset: u64| self.first + (offset.saturating_sub(self.at) >> self.shift).min(self.pages);
+        let end = at + bytes;
+        if end <= self.at {
+            self.first..self.first
+        } else {
+            page(at)..(page(end - 1) + 1).min(self.all().end)
+        }
+    }
+}
+
+impl Store {
+    /// Lays tags into it, but for some pages.
+    pub fn lay(&mut self, tags: Tags, except: BTreeSet<u64>) {
+        if self.shared.is_some() {
+            for page in tags.all().filter(|page| !except.contains(page)) {
+                self.put(tags.place(page), TAG, &tags.content(page));
+            }
+            return;
+        }
+        self.laid.push(Laid { tags, except });
+    }
+
+    /// What stands in a stretch of it, tags too.
+    pub(super) fn with_tags(&self, at: u64, bytes: u64) -> Vec<Piece> {
+        let mut over = Extents::default();
+        let mut here = at;
+        for (n, content) in self.content.read(at, bytes) {
+            if let Some(content) = content {
+                over.write(here, n, content);
+            }
+            here += n;
+        }
+        for (place, tag) in self.laid.iter().flat_map(|laid| laid.touching(at, bytes)).map(|(_, p, c)| (p, c))
+        {
+            over.write(place, TAG, tag);
+        }
+        over.read(at, bytes)
+    }
+
+    /// Makes the tags content that lie in a stretch which is about to change.
+    pub(super) fn settle_tags(&mut self, at: u64, bytes: u64) {
+        if at == 0 && bytes == self.bytes {
+            self.laid.clear();
+        }
+        for laid in &mut self.laid {
+            let hit: Vec<_> = laid.touching(at, bytes).collect();
+            for (page, place, tag) in hit {
+                laid.except.insert(page);
+                self.content.write(place, TAG, tag);
+            }
+        }
+    }
+}
+
+impl Laid {
+    /// Tags with bytes in a stretch: page, place, what it is.
+    fn touching(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64, Content)> {
+        let pages = self.tags.within(at, bytes).filter(|page| !self.except.contains(page));
+        let all = pages.map(|page| (page, self.tags.place(page), self.tags.content(page)));
+        all.filter(move |(_, place, _)| *place < at + bytes && place + TAG > at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extents::bytes;
+
+    const TAGS: Tags = Tags { at: 0, pages: 8, first: 3, shift: 16, writer: 2, nonce: 5, seed: 6 };
+
+    fn store() -> Store {
+        let mut store = Store { bytes: 8 << 16, ..Store::default() };
+        store.put(0, 8 << 16, &Content::pattern(1, 0));
+        store
+    }
+
+    #[test]
+    fn laid_tags_read_as_written_ones() {
+        let (mut laid, mut written) = (store(), store());
+        laid.lay(TAGS, BTreeSet::from([5]));
+        for page in TAGS.all().filter(|page| *page != 5) {
+            written.put(TAGS.place(page), TAG, &TAGS.content(page));
+        }
+        assert_eq!(bytes(&laid.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
+        let odd = TAGS.place(6) + 3;
+        for store in [&mut laid, &mut written] {
+            store.put(odd, 5, &Content::Byte(9));
+        }
+        assert_eq!(bytes(&laid.pieces(0, 8 << 16)), bytes(&written.pieces(0, 8 << 16)));
+        laid.put(0, 8 << 16, &Content::ZEROS);
+        assert!(laid.laid.is_empty());
+    }
+}

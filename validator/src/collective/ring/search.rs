@@ -1,0 +1,129 @@
+//! A good ring through more GPUs than can be tried in all orders, and a bound for how good any can be. Pure.
+//!
+//! The bound: in a ring each GPU sends to one and receives from one, so that no ring is faster than the best way
+//! to give each GPU one of the others to send to, which is a matching and quickly found. The ring: from several
+//! beginnings, always to the fastest GPU that is left; then, as long as it helps, the slowest edge is taken out and
+//! the ring put together in another way, without turning any part of it around, because the directions' speeds differ.
+
+use super::{Edges, Ring};
+
+/// A ring and what no ring exceeds.
+pub(super) fn ring(edges: &Edges) -> Option<Ring> {
+    let size = edges.0.len();
+    let most = bound(edges)?;
+    let mut best: Option<Vec<usize>> = None;
+    for first in 0..size {
+        let order = improved(edges, nearest(edges, first));
+        let worth = |order: &[usize]| worth(edges, order);
+        if best.as_ref().is_none_or(|best| worth(&order) > worth(best)) {
+            best = Some(order);
+        }
+        if best.as_ref().is_some_and(|best| worth(best).0 >= most) {
+            break;
+        }
+    }
+    let mut order = best?;
+    let zero = order.iter().position(|gpu| *gpu == 0)?;
+    order.rotate_left(zero);
+    edges.told(order, Some(most))
+}
+
+/// The fastest speed at which each GPU can have another one of its own to send to.
+fn bound(edges: &Edges) -> Option<f64> {
+    let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
+    speeds.sort_by(f64::total_cmp);
+    speeds.dedup();
+    let possible = speeds.partition_point(|least| matched(edges, *least));
+    speeds.get(possible.checked_sub(1)?).copied()
+}
+
+/// Whether each GPU can have one of its own over edges that are at least so fast.
+fn matched(edges: &Edges, least: f64) -> bool {
+    let size = edges.0.len();
+    let mut taken: Vec<Option<usize>> = vec![None; size];
+    (0..size).all(|from| give(edges, least, from, &mut taken, &mut vec![false; size]))
+}
+
+/// Gives `from` one to send to; who had it gets another one.
+fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
+    for to in 0..taken.len() {
+        let good = to != from && edges.speed(from, to).is_some_and(|speed| speed >= least);
+        let Some(new) = seen.get_mut(to).filter(|seen| good && !**seen) else { continue };
+        *new = true;
+        let owner = taken.get(to).copied().flatten();
+        if owner.is_none_or(|owner| give(edges, least, owner, taken, seen)) {
+            if let Some(slot) = taken.get_mut(to) {
+                *slot = Some(from);
+            }
+            return true;
+        }
+    }
+    false
+}
+
+/// From `first` on always to the fastest that is left.
+fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..edges.0.len()).filter(|gpu| *gpu != first).collect();
+    let (mut order, mut here) = (vec![first], first);
+    while !left.is_empty() {
+        let speed = |gpu: usize| edges.speed(here, gpu).unwrap_or_default();
+        let fastest = (0..left.len()).max_by(|a, b| {
+            let of = |n: &usize| left.get(*n).map_or(0.0, |gpu| speed(*gpu));
+            of(a).total_cmp(&of(b)).then(b.cmp(a))
+        });
+        let Some(next) = fastest else { break };
+        here = left.remove(next);
+        order.push(here);
+    }
+    order
+}
+
+/// The slowest edge, and how many are as slow: of two rings the one with fewer of them is nearer to a better one.
+fn worth(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
+    let next = order.iter().cycle().skip(1);
+    let speeds: Vec<f64> = order.iter().zip(next).filter_map(|(a, b)| edges.speed(*a, *b)).collect();
+    let slowest = speeds.iter().copied().fold(f64::INFINITY, f64::min);
+    let alike = speeds.iter().filter(|speed| **speed <= slowest).count();
+    (slowest, std::cmp::Reverse(alike))
+}
+
+/// Puts the ring together anew around its slowest edge, as long as that helps.
+fn improved(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
+    // Each step makes the ring better, and there are only so many edges; this is a bound all the same.
+    for _ in 0..order.len().saturating_mul(order.len()) {
+        let Some(better) = step(edges, &order) else { break };
+        order = better;
+    }
+    order
+}
+
+/// The best of all rings that leave the slowest edge out: with that edge at the seam, the ring is three parts, and the
+/// last two change places.
+fn step(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
+    let size = order.len();
+    let edge = |order: &[usize], n: usize| edges.speed(*order.get(n % size)?, *order.get((n + 1) % size)?);
+    let slowest = (0..size).min_by(|a, b| {
+        let of = |n: &usize| edge(order, *n).unwrap_or_default();
+        of(a).total_cmp(&of(b))
+    })?;
+    let mut ring = order.to_vec();
+    ring.rotate_left((slowest + 1) % size);
+    let at = |n: usize| ring.get(n).copied();
+    let speed = |a: usize, b: usize| Some(edges.speed(at(a)?, at(b)?)?);
+    // first .. i | i+1 .. j | j+1 .. last: becomes first .. i, j+1 .. last, i+1 .. j, whose new edges are three.
+    let mut best: Option<(f64, usize, usize)> = None;
+    for i in 0..size.saturating_sub(2) {
+        for j in i + 1..size - 1 {
+            let new = [speed(i, j + 1)?, speed(size - 1, i + 1)?, speed(j, 0)?];
+            let least = new.into_iter().fold(f64::INFINITY, f64::min);
+            if best.is_none_or(|(known, ..)| least > known) {
+                best = Some((least, i, j));
+            }
+        }
+    }
+    let (_, i, j) = best?;
+    let mut changed = ring.get(..=i)?.to_vec();
+    changed.extend_from_slice(ring.get(j + 1..)?);
+    changed.extend_from_slice(ring.get(i + 1..=j)?);
+    (worth(edges, &changed) > worth(edges, order)).then_some(changed)
+}

@@ -1,0 +1,96 @@
+//! GPUs as people name them, by number or address, and groups of them.
+
+use crate::pcie::model::Bdf;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum GpuName {
+    /// Its number, counted by address from 0.
+    Number(usize),
+    /// Its address.
+    Address(Bdf),
+}
+
+impl fmt::Display for GpuName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Address(bdf) => write!(f, "{bdf}"),
+        }
+    }
+}
+
+impl FromStr for GpuName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("'{text}' is no GPU; allowed are its number or its address, as 2 or 0000:41:00.0");
+        // The domain may be left out, as `lspci` does.
+        let address = || text.parse().or_else(|_| format!("0000:{text}").parse()).ok();
+        text.parse().map(Self::Number).ok().or_else(|| address().map(Self::Address)).ok_or_else(bad)
+    }
+}
+
+impl GpuName {
+    /// The number of that GPU among `gpus`, which are ordered by address.
+    #[must_use]
+    pub fn among(&self, gpus: &[Bdf]) -> Option<usize> {
+        match self {
+            Self::Number(number) => Some(*number).filter(|n| *n < gpus.len()),
+            Self::Address(bdf) => gpus.iter().position(|gpu| gpu == bdf),
+        }
+    }
+}
+
+/// Groups by number among `gpus`.
+///
+/// # Errors
+/// What names no GPU, or one that has been named before.
+pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>, String> {
+    let mut seen = Vec::new();
+    let mut find = |name: &GpuName| {
+        let number =
+            name.among(gpus).ok_or_else(|| format!("names GPU {name}, and there are {}", gpus.len()))?;
+        if seen.contains(&number) {
+            return Err(format!("names GPU {number} twice"));
+        }
+        seen.push(number);
+        Ok(number)
+    };
+    groups.iter().map(|group| group.iter().map(&mut find).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpus() -> Vec<Bdf> {
+        ["0000:01:00.0", "0000:41:00.0", "0001:01:00.0"].map(|bdf| bdf.parse().unwrap()).to_vec()
+    }
+
+    #[test]
+    fn a_gpu_is_named_by_number_or_address() {
+        let among = |text: &str| text.parse::<GpuName>().unwrap().among(&gpus());
+        assert_eq!(["2", "41:00.0", "0001:01:00.0"].map(among), [Some(2), Some(1), Some(2)]);
+        assert_eq!(["3", "42:00.0"].map(among), [None, None]);
+        for text in ["", "x", "-1", "1.0", "0000:41:00", "GPU-00000000"] {
+            assert!(text.parse::<GpuName>().unwrap_err().contains("0000:41:00.0"), "{text}");
+        }
+    }
+
+    #[test]
+    fn groups_name_each_gpu_once() {
+        let name = |text: &str| text.parse::<GpuName>().unwrap();
+        let groups = |names: &[&[&str]]| {
+            let names: Vec<Vec<_>> = names.iter().map(|g| g.iter().map(|n| name(n)).collect()).collect();
+            numbered(&names, &gpus())
+        };
+        assert_eq!(groups(&[&["0", "41:00.0"], &["2"]]), Ok(vec![vec![0, 1], vec![2]]));
+        assert_eq!(groups(&[&["0", "1"], &["41:00.0"]]).unwrap_err(), "names GPU 1 twice");
+        assert_eq!(groups(&[&["0", "7"]]).unwrap_err(), "names GPU 7, and there are 3");
+    }
+}

@@ -1,0 +1,188 @@
+//! Many copies of any size, from anywhere to anywhere, in one launch, and one check of what came of them: see
+//! `kernels/batch.cu`. The table of what they are lies in page-locked memory of the host, where all GPUs read it.
+
+use super::device::Gpu;
+use super::error::GpuError;
+use super::launch::{THREADS, at};
+use super::memory::Span;
+use super::pinned::Pinned;
+use super::stream::Stream;
+use super::tally::Tally;
+
+/// One copy, by addresses; everything counts in bytes, and nothing need be aligned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it goes.
+    pub to: u64,
+    /// Where it comes from.
+    pub from: u64,
+    /// How much.
+    pub bytes: u64,
+    /// Which byte of the data's pattern the first one is.
+    pub first: u64,
+    /// Which byte of the pattern around the target belongs to its first one; modulo 4 the same as `to`.
+    pub place: u64,
+}
+
+impl Piece {
+    /// Its target.
+    #[must_use]
+    pub const fn target(&self) -> Span {
+        Span { address: self.to, bytes: self.bytes }
+    }
+
+    /// Its source.
+    #[must_use]
+    pub const fn source(&self) -> Span {
+        Span { address: self.from, bytes: self.bytes }
+    }
+
+    /// The aligned words that a check with so many guard bytes looks at.
+    #[must_use]
+    pub const fn looked(&self, guard: u64) -> Span {
+        let begin = (self.to - guard) / 4 * 4;
+        let end = (self.to + self.bytes + guard).next_multiple_of(4);
+        Span { address: begin, bytes: end - begin }
+    }
+}
+
+/// Numbers of a piece.
+const NUMBERS: u64 = 5;
+const BYTES: u64 = NUMBERS * 8;
+
+/// Room for pieces.
+#[derive(Debug)]
+pub struct Table {
+    host: Pinned,
+    room: u64,
+}
+
+/// Pieces in a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    address: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl Table {
+    /// For `room` pieces.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(gpu: &Gpu, room: u64) -> Result<Self, GpuError> {
+        Ok(Self { host: Pinned::alloc(gpu, room.max(1) * BYTES)?, room })
+    }
+
+    /// Puts `pieces` behind the first `before` ones. No GPU may be reading there.
+    ///
+    /// # Errors
+    /// [`GpuError::Bounds`] where there is no room.
+    pub fn put(&self, before: u64, pieces: &[Piece]) -> Result<Batch, GpuError> {
+        let count = pieces.len() as u64;
+        if before.saturating_add(count) > self.room {
+            return Err(GpuError::Bounds { offset: before, bytes: count, of: self.room });
+        }
+        for (n, piece) in (before..).zip(pieces) {
+            let Piece { to, from, bytes, first, place } = *piece;
+            for (k, number) in (n * NUMBERS..).zip([to, from, bytes, first, place]) {
+                let [low, high] = halves(number);
+                self.host.set_word(k * 2, low);
+                self.host.set_word(k * 2 + 1, high);
+            }
+        }
+        Ok(Batch { address: self.host.whole().address + before * BYTES, count })
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "both halves are kept")]
+const fn halves(number: u64) -> [u32; 2] {
+    [number as u32, (number >> 32) as u32]
+}
+
+/// What a check of pieces is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchExpected {
+    /// The data's pattern.
+    pub seed: u64,
+    /// The pattern around the targets.
+    pub sentinel: u64,
+    /// Bytes beside each target that are looked at too.
+    pub guard: u64,
+    /// Right data becomes the pattern around it again.
+    pub restore: bool,
+}
+
+/// Below this bit a batch check's numbers of words are words; above it is the piece's number.
+const PIECE_BIT: u32 = 40;
+
+/// The piece that a wrong word's number is of, and the word among those that were looked at there.
+#[must_use]
+pub const fn wrong_piece(number: u64) -> (u64, u64) {
+    (number >> PIECE_BIT, number & ((1 << PIECE_BIT) - 1))
+}
+
+impl Stream {
+    /// Copies pieces by the multiprocessors; `wide` lets all threads work on one after the other, for large ones.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn batch_copy(&self, batch: Batch, wide: bool) -> Result<(), GpuError> {
+        let mut a = (batch.address, batch.count, u32::from(wide));
+        let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
+        let blocks = self.blocks(batch, wide);
+        self.launch(self.kernels().batch_copy, blocks, THREADS, &list, "fl_batch_copy")
+    }
+
+    /// Counts what is wrong in and beside pieces, which must all be of this GPU.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn check_batch(
+        &self,
+        batch: Batch,
+        wide: bool,
+        expected: &BatchExpected,
+        tally: &Tally,
+    ) -> Result<(), GpuError> {
+        let out = tally.preset(self, 3)?;
+        let mut a = (batch.address, batch.count, u32::from(wide), expected.seed, expected.sentinel);
+        let mut b = (expected.guard, u32::from(expected.restore), out.address);
+        let list = [
+            at(&raw mut a.0),
+            at(&raw mut a.1),
+            at(&raw mut a.2),
+            at(&raw mut a.3),
+            at(&raw mut a.4),
+            at(&raw mut b.0),
+            at(&raw mut b.1),
+            at(&raw mut b.2),
+        ];
+        let blocks = self.blocks(batch, wide);
+        self.launch(self.kernels().batch_check, blocks, THREADS, &list, "fl_batch_check")?;
+        tally.fetch(self)
+    }
+
+    fn blocks(&self, batch: Batch, wide: bool) -> u32 {
+        // As many as keep the GPU busy, or one for each piece where those are fewer.
+        self.grid(if wide { u64::MAX } else { batch.count.saturating_mul(u64::from(THREADS)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_looked_at_is_whole_words_around_the_data() {
+        let piece = Piece { to: 0x1003, from: 0, bytes: 2, first: 0, place: 3 };
+        assert_eq!(piece.looked(64), Span { address: 0x1003 - 67, bytes: 136 });
+        assert_eq!(piece.looked(0), Span { address: 0x1000, bytes: 8 });
+    }
+
+    #[test]
+    fn a_wrong_word_names_its_piece() {
+        assert_eq!(wrong_piece(3 << 40 | 17), (3, 17));
+        assert_eq!(halves(0x1_0000_0002), [2, 1]);
+    }
+}

@@ -1,0 +1,147 @@
+use super::*;
+use std::time::Duration;
+
+fn log(texts: &[&str]) -> Vec<Line> {
+    let line =
+        |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).to_owned() };
+    (0..).zip(texts).map(line).collect()
+}
+
+#[track_caller]
+fn one(text: &str, code: Code, severity: Severity) -> Finding {
+    let [finding] = &faults(&log(&[text]), When::During)[..] else { panic!("one finding of {text}") };
+    assert!(finding.is(code) && finding.severity == severity, "{text}: {finding:?}");
+    assert!(finding.evidence[0].contains(text));
+    finding.clone()
+}
+
+#[test]
+fn each_kind_of_fault_is_told_by_its_code_and_badness() {
+    use Severity::{Fail, Warn};
+    for (text, code, severity) in [
+        ("NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.", Code::GpuGone, Fail),
+        ("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:2426)", Code::GpuInit, Fail),
+        ("NVRM: nvAssertFailedNoLog: Assertion failed: pGpu != NULL @ gpu.c:1", Code::DriverFault, Fail),
+        (
+            "NVRM: nvAssertOkFailedNoLog: Assertion failed: Timeout [NV_ERR_TIMEOUT] (0x65)",
+            Code::DriverFault,
+            Fail,
+        ),
+        ("NVRM: nvCheckOkFailedNoLog: Check failed: Invalid state @ x.c:1", Code::DriverFault, Warn),
+        ("NVRM: _kgspRpcRecvPoll: Timeout waiting for RPC from GSP0!", Code::DriverFault, Fail),
+        ("NVRM: kgspHealthCheck_TU102: GSP-RM crashed", Code::DriverFault, Fail),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            Code::NvswitchSxid,
+            Fail,
+        ),
+        ("nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", Code::NvswitchSxid, Warn),
+        ("pcieport 0000:00:01.0: AER: Corrected error message received", Code::PcieAer, Warn),
+        (
+            "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error message received from 0000:01:00.0",
+            Code::PcieAer,
+            Fail,
+        ),
+        (
+            "pcieport 0000:00:01.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=x",
+            Code::PcieAer,
+            Fail,
+        ),
+        (
+            "pcieport 0000:00:01.0: PCIe Bus Error: severity=Correctable, type=Data Link Layer",
+            Code::PcieAer,
+            Warn,
+        ),
+        ("pcieport 0000:00:01.0: DPC: containment event, status:0x1f01 source:0x0000", Code::PcieAer, Fail),
+        ("pcieport 0000:00:01.0: pciehp: Slot(4): Link Down", Code::PcieAer, Fail),
+        ("AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1]", Code::IommuFault, Fail),
+        ("DMAR: [DMA Write NO_PASID] Request device [41:00.0] fault addr 0x0", Code::IommuFault, Fail),
+        ("mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 5: bea0000000000108", Code::MachineCheck, Fail),
+        ("mce: [Hardware Error]: Machine check events logged", Code::MachineCheck, Fail),
+        ("EDAC MC0: 1 UE memory read error on CPU_SrcID#0", Code::MachineCheck, Fail),
+        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", Code::MachineCheck, Warn),
+        ("INFO: task firstlight:812 blocked for more than 120 seconds.", Code::KernelFault, Fail),
+        ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [firstlight:812]", Code::KernelFault, Fail),
+        ("BUG: unable to handle page fault for address: ffffa", Code::KernelFault, Fail),
+    ] {
+        one(text, code, severity);
+    }
+}
+
+#[test]
+fn quiet_lines_are_no_faults() {
+    let quiet = [
+        "pci 0000:00:01.0: enabling AER",
+        "pcieport 0000:00:01.0: AER: enabled with IRQ 123",
+        "AMD-Vi: off",
+        "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159",
+        "EDAC MC0: Giving out device to module amd64_edac",
+        "mce: CPU0: Thermal monitoring enabled (TM1)",
+        "nvidia 0000:41:00.0: vgaarb: VGA decodes changed",
+    ];
+    assert_eq!(faults(&log(&quiet), When::During), []);
+}
+
+#[test]
+fn a_machine_check_that_its_lines_call_corrected_warns() {
+    let lines = [
+        "mce: [Hardware Error]: Machine check events logged",
+        "[Hardware Error]: Corrected error, no action required.",
+        "[Hardware Error]: CPU:0 (17:31:0) MC2_STATUS[Over|CE|MiscV]: 0xdc20",
+    ];
+    let [finding] = &faults(&log(&lines), When::During)[..] else { panic!("one") };
+    assert_eq!((finding.severity, finding.evidence.len()), (Severity::Warn, 3));
+    let worse = [&lines[..], &["{1}[Hardware Error]: event severity: fatal"]].concat();
+    assert_eq!(faults(&log(&worse), When::During)[0].severity, Severity::Fail);
+}
+
+#[test]
+fn a_gpu_that_falls_off_during_a_test_is_told_with_its_address_and_number() {
+    let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), When::During);
+    let told: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
+    assert_eq!(told, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
+}
+
+#[test]
+fn before_the_tests_only_the_drivers_words_about_gpus_count() {
+    let lines = log(&[
+        "mce: [Hardware Error]: Machine check events logged",
+        "INFO: task x:1 blocked for more than 120 seconds.",
+        "NVRM: nvAssertFailedNoLog: Assertion failed: x",
+        "NVRM: Xid (PCI:0000:41:00): 31, pid=7, name=train, MMU Fault",
+        "NVRM: Xid (PCI:0000:41:00): 999, something new",
+    ]);
+    let told: Vec<_> = faults(&lines, When::Before).iter().map(|f| (f.code.clone(), f.severity)).collect();
+    assert_eq!(told, [("GPU-XID".to_owned(), Severity::Info), ("GPU-XID".to_owned(), Severity::Warn)]);
+    let during: Vec<_> = faults(&lines, When::During).iter().map(|f| f.severity).collect();
+    assert_eq!(during.iter().filter(|s| **s == Severity::Fail).count(), 4);
+    assert!(during.contains(&Severity::Error));
+}
+
+#[test]
+fn each_gpu_and_number_is_one_finding() {
+    let lines = log(&[
+        "NVRM: Xid (PCI:0000:01:00): 48, DBE",
+        "NVRM: Xid (PCI:0000:01:00): 48, DBE",
+        "NVRM: Xid (PCI:0000:41:00): 48, DBE",
+        "NVRM: Xid something new",
+    ]);
+    let found = faults(&lines, When::Before);
+    let told: Vec<_> = found.iter().map(|f| (f.message.as_str(), f.severity)).collect();
+    assert_eq!(
+        told,
+        [
+            ("Xid 48 on 0000:01:00 (uncorrectable memory error), 2 times", Severity::Fail),
+            ("Xid 48 on 0000:41:00 (uncorrectable memory error)", Severity::Fail),
+            ("Xid 0 on machine", Severity::Fail),
+        ]
+    );
+    assert_eq!(found[0].evidence.len(), 2);
+}
+
+#[test]
+fn an_address_is_found_in_a_line() {
+    assert_eq!(address("pcieport 0000:00:01.0: AER: x from 0000:01:00.0"), Some("0000:00:01.0"));
+    assert_eq!(address("NVRM: Xid (PCI:0000:41:00): 79"), Some("0000:41:00"));
+    assert_eq!((address("at 12:30:01 AM: x"), address("")), (None, None));
+}

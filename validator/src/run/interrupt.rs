@@ -1,0 +1,88 @@
+//! SIGINT and SIGTERM, as something that a run looks at. They are blocked, and one thread waits for them; processes that
+//! are started later inherit that, so that only this one answers the keys of a terminal.
+
+use nix::sys::signal::{SigSet, Signal};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+/// A second signal this long after the first ends the program as it is: whoever sends it waits in vain.
+const INSISTS: Duration = Duration::from_secs(3);
+
+/// What has come so far.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupts(Arc<AtomicI32>);
+
+/// A signal that asks for the run's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupt(Signal);
+
+impl Interrupts {
+    /// From now on a signal ends the run and not the program. To be called before any thread is started.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn catch() -> io::Result<Self> {
+        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect();
+        signals.thread_block()?;
+        let caught = Self::default();
+        let seen = Arc::clone(&caught.0);
+        thread::Builder::new().name("signals".to_owned()).spawn(move || wait(&signals, &seen))?;
+        Ok(caught)
+    }
+
+    /// The signal that came first, if any did.
+    #[must_use]
+    pub fn come(&self) -> Option<Interrupt> {
+        let signal = Signal::try_from(self.0.load(Ordering::Acquire)).ok()?;
+        Some(Interrupt(signal))
+    }
+}
+
+impl Interrupt {
+    /// 128 and the signal's number, as shells have it.
+    #[must_use]
+    pub fn exit_status(self) -> u8 {
+        u8::try_from(self.0 as i32).map_or(u8::MAX, |number| 128 | number)
+    }
+}
+
+impl fmt::Display for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+fn wait(signals: &SigSet, seen: &AtomicI32) {
+    let mut first = None;
+    while let Ok(signal) = signals.wait() {
+        match first {
+            None => {
+                first = Some(Instant::now());
+                seen.store(signal as i32, Ordering::Release);
+            }
+            Some(first) if first.elapsed() > INSISTS => {
+                log::error!("{} again: ended without a report", signal.as_str());
+                let _ = nix::sys::signal::raise(Signal::SIGKILL);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_signal_counts_and_has_its_status() {
+        let none = Interrupts::default();
+        assert_eq!(none.come(), None);
+        for (signal, status, name) in [(Signal::SIGINT, 130, "SIGINT"), (Signal::SIGTERM, 143, "SIGTERM")] {
+            let come = Interrupts(Arc::new(AtomicI32::new(signal as i32))).come().unwrap();
+            assert_eq!((come.exit_status(), come.to_string().as_str()), (status, name));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Who else uses the GPUs: programs that NVML names, and, where it names none, memory and work that are not
+//! ours. Pure.
+
+use crate::gpu::{Process, Standing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Memory in use before ours that is no accident, bytes: the driver keeps less for itself.
+const STRANGE: u64 = 1 << 30;
+
+/// What was seen of others, by the GPU's number.
+#[derive(Debug, Default)]
+pub(super) struct Users {
+    /// Before this run used the GPUs: nothing there was ours.
+    first: BTreeMap<usize, BTreeSet<String>>,
+    /// When NVML was asked last, and since the last failure was judged.
+    last: BTreeMap<usize, BTreeSet<String>>,
+    since: BTreeMap<usize, BTreeSet<String>>,
+    gpus: usize,
+}
+
+/// Others on GPUs, while a test ran.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Present {
+    /// Who, by the GPU's number.
+    pub(super) on: BTreeMap<usize, BTreeSet<String>>,
+    /// How many GPUs there are.
+    pub(super) gpus: usize,
+}
+
+impl Users {
+    /// NVML was asked; `quiet` says that what works on a GPU now is not ours, `first` that nothing there is.
+    pub(super) fn see(&mut self, now: &[Standing], quiet: bool, first: bool) {
+        let seen: BTreeMap<_, _> = now.iter().map(|g| (g.ordinal, on(g, quiet, first))).collect();
+        self.gpus = now.len();
+        if first {
+            self.first = seen;
+            return;
+        }
+        for (gpu, names) in &seen {
+            self.since.entry(*gpu).or_default().extend(names.iter().cloned());
+        }
+        self.last = seen;
+    }
+
+    /// Everybody who was there at the beginning, or around this test.
+    pub(super) fn take(&mut self) -> Present {
+        let mut on = self.first.clone();
+        for (gpu, names) in std::mem::replace(&mut self.since, self.last.clone()) {
+            on.entry(gpu).or_default().extend(names);
+        }
+        on.retain(|_, names| !names.is_empty());
+        Present { on, gpus: self.gpus }
+    }
+}
+
+fn on(gpu: &Standing, quiet: bool, first: bool) -> BTreeSet<String> {
+    let mut names: BTreeSet<_> = gpu.others().map(named).collect();
+    if !names.is_empty() {
+        return names;
+    }
+    let listed: u64 = gpu.users.iter().flatten().filter_map(|p| p.bytes).sum();
+    let strange = gpu.used_bytes.map_or(0, |used| used.saturating_sub(listed));
+    if first && strange > STRANGE {
+        names.insert(format!("programs that NVML does not name ({} MiB)", strange >> 20));
+    } else if (first || quiet) && gpu.is_busy() {
+        let percent = gpu.busy_percent.unwrap_or_default();
+        names.insert(format!("programs that NVML does not name ({percent} % busy)"));
+    }
+    names
+}
+
+/// `/usr/bin/train (process 4242, 18432 MiB)`
+pub(super) fn named(process: &Process) -> String {
+    let memory = process.bytes.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
+    let name = if process.name.is_empty() { "a program" } else { &process.name };
+    format!("{name} (process {}{memory})", process.pid)
+}

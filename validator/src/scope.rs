@@ -1,0 +1,91 @@
+//! What a verdict speaks of: the whole machine, its fabric alone, or the tests that a person named. A PASS
+//! says nothing beyond it, so every form of a report names it.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a verdict speaks of. As text one word without blanks: `machine`, `fabric`, `only:acs,iommu`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Scope {
+    /// The machine with what its GPUs do.
+    #[default]
+    Machine,
+    /// What can be said without using a GPU: kernel, PCIe, driver.
+    Fabric,
+    /// These tests, by id, and nothing else.
+    Only(Vec<String>),
+}
+
+/// Before the ids.
+const ONLY: &str = "only:";
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine => f.write_str("machine"),
+            Self::Fabric => f.write_str("fabric"),
+            Self::Only(ids) => write!(f, "{ONLY}{}", ids.join(",")),
+        }
+    }
+}
+
+/// A word that names no scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("read scope {0:?}, allowed: machine, fabric, only:TEST,..")]
+pub struct NoScope(String);
+
+impl FromStr for Scope {
+    type Err = NoScope;
+
+    fn from_str(word: &str) -> Result<Self, NoScope> {
+        let is_id = |id: &str| {
+            !id.is_empty() && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        };
+        match (word, word.strip_prefix(ONLY)) {
+            ("machine", _) => Ok(Self::Machine),
+            ("fabric", _) => Ok(Self::Fabric),
+            (_, Some(ids)) if ids.split(',').all(is_id) => {
+                Ok(Self::Only(ids.split(',').map(str::to_owned).collect()))
+            }
+            _ => Err(NoScope(word.to_owned())),
+        }
+    }
+}
+
+impl TryFrom<String> for Scope {
+    type Error = NoScope;
+
+    fn try_from(word: String) -> Result<Self, NoScope> {
+        word.parse()
+    }
+}
+
+impl From<Scope> for String {
+    fn from(scope: Scope) -> Self {
+        scope.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scope_is_one_word_and_comes_back_from_it() {
+        let only = Scope::Only(vec!["acs".into(), "p2p-order".into()]);
+        for (scope, word) in
+            [(Scope::Machine, "machine"), (Scope::Fabric, "fabric"), (only, "only:acs,p2p-order")]
+        {
+            assert_eq!((scope.to_string().as_str(), word.parse()), (word, Ok(scope)));
+        }
+    }
+
+    #[test]
+    fn what_is_no_scope_is_refused() {
+        for word in ["", "Machine", "only:", "only:acs,", "only:a b", "only:a\nb", "fabric "] {
+            assert_eq!(word.parse::<Scope>(), Err(NoScope(word.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Measuring again what took too long: single runs take twice as long for reasons of their own, so that only what
+//! is too slow at other moments too counts. The best of a row's times is its time.
+
+use super::arms::{self, Which};
+use super::limits::Limits;
+use super::speed::{self, Slow};
+use super::sweep;
+use crate::collective::{Placement, Row, Sweep, Timed};
+use crate::finding::Finding;
+use crate::ranks::{Ranks, Trouble};
+use crate::suite::Machine;
+use std::thread;
+use std::time::Duration;
+
+/// So often at most.
+const ROUNDS: usize = 3;
+/// Before each: what disturbed a row may be over then.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What came of it.
+pub(super) struct Again {
+    /// What stayed too slow, as findings; each with all that was measured.
+    pub(super) findings: Vec<Finding>,
+    /// All rows that were measured again, for their values were checked too.
+    pub(super) rows: Vec<Row>,
+}
+
+/// Judges `rows`, an arm's sweeps, which get the best times of all measurements.
+pub(super) fn judge(
+    machine: &Machine,
+    which: Which,
+    rows: &mut [Row],
+    limits: &Limits,
+) -> Result<Again, Box<Finding>> {
+    let mut slow = speed::slow(rows, limits);
+    let mut measured: Vec<Row> = Vec::new();
+    let mut before: Vec<Slow> = Vec::new();
+    for _ in 0..ROUNDS {
+        if slow.is_empty() {
+            break;
+        }
+        before.extend(slow.iter().cloned());
+        thread::sleep(PAUSE);
+        let new = arms::with(machine, which, |ranks| take(machine, which, ranks, &slow))?;
+        new.iter().for_each(|new| better(rows, new));
+        measured.extend(new);
+        slow = speed::slow(rows, limits);
+    }
+    let told = |slow: &Slow| {
+        let same = |other: &&Slow| other.bytes == slow.bytes && other.collective == slow.collective;
+        before.iter().filter(same).map(|slow| format!("measured before: {slow}")).collect::<Vec<_>>()
+    };
+    let evidence: Vec<_> = slow.iter().flat_map(told).collect();
+    let findings = speed::findings(&slow, limits, &which.to_string());
+    let findings = findings.into_iter().map(|finding| finding.seen_all(evidence.clone())).collect();
+    Ok(Again { findings, rows: measured })
+}
+
+/// Each size of those once more, both placements.
+fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
+    let mut kinds: Vec<_> = slow.iter().map(|slow| (slow.collective, slow.bytes)).collect();
+    kinds.dedup();
+    let mut rows = Vec::new();
+    for (collective, bytes) in kinds {
+        let sweep = Sweep::standard(collective).at(bytes);
+        rows.extend(sweep::rows(machine, which, ranks, &sweep)?);
+    }
+    Ok(rows)
+}
+
+/// The row of the same size gets the better times.
+fn better(rows: &mut [Row], new: &Row) {
+    let same = |row: &&mut Row| row.collective == new.collective && row.bytes == new.bytes;
+    let Some(row) = rows.iter_mut().find(same) else { return };
+    for placement in [Placement::OutOfPlace, Placement::InPlace] {
+        let of = |row: &Row| match placement {
+            Placement::OutOfPlace => row.out_of_place.us,
+            Placement::InPlace => row.in_place.us,
+        };
+        let us = of(row).min(of(new));
+        let timed: &mut Timed = match placement {
+            Placement::OutOfPlace => &mut row.out_of_place,
+            Placement::InPlace => &mut row.in_place,
+        };
+        timed.us = us;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sweep::tests::row;
+    use super::*;
+
+    #[test]
+    fn a_row_keeps_the_better_time_of_each_placement_and_what_was_wrong() {
+        let mut rows = vec![row(8, 20.0, 0), row(64, 50.0, 1)];
+        let mut new = row(64, 30.0, 0);
+        new.in_place.us = 90.0;
+        better(&mut rows, &new);
+        assert_eq!((rows[1].out_of_place.us, rows[1].in_place.us, rows[1].wrong()), (30.0, 50.0, 1));
+        assert_eq!(rows[0], row(8, 20.0, 0));
+    }
+}

@@ -1,0 +1,101 @@
+//! What is checked beside the sweeps' even sizes: odd and prime counts on unaligned addresses, one size over
+//! 128 MiB, many small calls; and what so many right results say of rare faults.
+
+use super::arms::Which;
+use super::sweep;
+use crate::collective::{Collective, Row, Sweep};
+use crate::ranks::{Ranks, Trouble};
+use crate::suite::Machine;
+
+/// Elements of each call: alone, few, and primes in the range of each of NCCL's protocols.
+const ODD: [u64; 7] = [1, 3, 13, 1009, 65_537, 1_048_573, 5_000_011];
+/// Calls of each odd count.
+const CALLS: u32 = 4;
+/// Over 128 MiB, and odd: elements of the larger buffer.
+const BIG: u64 = (256 << 20) / 4 + 3;
+/// Many small calls, for faults that are rare: in each placement of each of these counts.
+const SMALL: [u64; 3] = [253, 2048, 16_381];
+const MANY: u32 = 256;
+const MANY_RANKS: u32 = 16;
+
+/// Every odd count, as far as the buffers hold it.
+pub(super) fn odd(
+    machine: &Machine,
+    which: Which,
+    ranks: &mut Ranks,
+    collective: Collective,
+) -> Result<Vec<Row>, Trouble> {
+    let sweep = Sweep { iterations: CALLS, ..Sweep::standard(collective) };
+    let all = ODD.map(|count| sweep.of_count(count, ranks.ranks() as u64));
+    taken(machine, which, ranks, &all)
+}
+
+/// One call in each placement over 128 MiB; nothing where memory is short.
+pub(super) fn big(
+    machine: &Machine,
+    which: Which,
+    ranks: &mut Ranks,
+    collective: Collective,
+) -> Result<Vec<Row>, Trouble> {
+    let parts = if collective.has_parts() { ranks.ranks() as u64 } else { 1 };
+    let count = BIG.checked_div(parts).unwrap_or(BIG) | 1;
+    let sweep = Sweep { iterations: 1, ..Sweep::standard(collective).of_count(count, ranks.ranks() as u64) };
+    taken(machine, which, ranks, &[sweep])
+}
+
+/// Many small calls of all reduce.
+pub(super) fn many(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
+    let more = u32::try_from(ranks.ranks()).unwrap_or(u32::MAX).div_ceil(MANY_RANKS).max(1);
+    let sweep = Sweep { iterations: MANY / more, ..Sweep::standard(Collective::AllReduce) };
+    let all = SMALL.map(|count| sweep.of_count(count, ranks.ranks() as u64));
+    taken(machine, which, ranks, &all)
+}
+
+fn taken(machine: &Machine, which: Which, ranks: &mut Ranks, all: &[Sweep]) -> Result<Vec<Row>, Trouble> {
+    let mut rows = Vec::new();
+    let room = ranks.room();
+    for sweep in all.iter().filter(|sweep| sweep.to <= room) {
+        rows.extend(sweep::rows(machine, which, ranks, sweep)?);
+    }
+    Ok(rows)
+}
+
+/// Whether a row over 128 MiB is among them.
+pub(super) fn over(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.bytes > 128 << 20 && row.checked() > 0)
+}
+
+/// `2040 calls checked, rarer faults than 1 in 680 not excluded`: of `n` right results with 95 % certainty fewer
+/// than 3/n are wrong (the rule of three).
+pub(super) fn told(rows: &[Row]) -> String {
+    let calls: u64 = rows.iter().map(Row::checked).sum();
+    match calls / 3 {
+        0 => format!("{calls} calls checked"),
+        one_in => format!("{calls} calls checked: fewer than 1 in {one_in} go wrong (95 %)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sweep::tests::row;
+    use super::*;
+
+    #[test]
+    fn counts_are_odd_and_mostly_prime() {
+        let odd = ODD.iter().filter(|count| *count % 2 == 1).count();
+        assert_eq!((odd, BIG % 2), (ODD.len(), 1));
+        for parts in [2, 3, 4, 8] {
+            let count = BIG / parts | 1;
+            assert!(count % 2 == 1 && count * parts * 4 > 128 << 20 && count * parts * 4 < 640 << 20);
+        }
+    }
+
+    #[test]
+    fn so_many_right_results_exclude_faults_that_are_not_rarer() {
+        // A row has one checked call in each placement.
+        let rows = vec![row(8, 20.0, 0); 510];
+        assert_eq!(told(&rows), "1020 calls checked: fewer than 1 in 340 go wrong (95 %)");
+        assert_eq!(told(&[row(8, 20.0, 0)]), "2 calls checked");
+        assert!(over(&[row(256 << 20, 1.0, 0)]) && !over(&rows));
+    }
+}

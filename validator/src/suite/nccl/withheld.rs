@@ -1,0 +1,71 @@
+//! The second witness: with peer-to-peer forbidden as well, NCCL must find no way between two GPUs. If it connects
+//! them all the same, then it does not heed what forbids shared memory and network either, and that it works where
+//! those are forbidden proves nothing, whatever its lines say.
+
+use super::arms::{self, Which};
+use crate::collective::{Collective, Sweep};
+use crate::finding::{Code, Finding, Severity};
+use crate::ranks::{RowAsk, TroubleKind};
+use crate::suite::Machine;
+
+/// One small call.
+const BYTES: u64 = 1 << 10;
+
+/// Asks it. `None`: it finds no way, as it must.
+pub(super) fn ask(machine: &Machine) -> Option<Finding> {
+    let which = Which::Withheld;
+    let sweep = Sweep { iterations: 1, ..Sweep::standard(Collective::AllReduce).at(BYTES) };
+    let mut ended = Ended::Works;
+    // The arm's end is what is wanted: it is judged here and not as a finding of its own.
+    let tried = arms::with(machine, which, |ranks| {
+        ranks.row(&RowAsk::of(&sweep, BYTES, 0)).inspect_err(|trouble| {
+            ended = match trouble.kind {
+                TroubleKind::NoTransport | TroubleKind::Nccl(_) => Ended::NoWay,
+                _ => Ended::Else,
+            };
+        })
+    });
+    judge(ended, tried.err().map(|finding| *finding))
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Works,
+    NoWay,
+    Else,
+}
+
+fn judge(ended: Ended, said: Option<Finding>) -> Option<Finding> {
+    let which = Which::Withheld.to_string();
+    match (ended, said) {
+        (Ended::NoWay, _) => None,
+        (_, Some(said)) if said.code == Code::NcclNoTransport.entry().code => None,
+        (_, None) => {
+            let message =
+                format!("NCCL {which}: it connects two GPUs all the same, so nothing proves its way");
+            Some(Code::NcclUnforbidden.finding(Severity::Error, &which, message))
+        }
+        (_, Some(said)) => {
+            let message = format!("whether its settings are heeded is not known: {}", said.message);
+            Some(Code::NcclUnproven.finding(Severity::Error, &which, message).seen_all(said.evidence))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_finding_no_way_is_a_witness() {
+        let said = |code: Code| Some(code.finding(Severity::Fail, "x", "why"));
+        assert_eq!(judge(Ended::NoWay, said(Code::NcclNoTransport)), None);
+        // NCCL may look for ways when the communicator is made.
+        assert_eq!(judge(Ended::Works, said(Code::NcclNoTransport)), None);
+        let works = judge(Ended::Works, None).unwrap();
+        assert!(works.is(Code::NcclUnforbidden) && works.severity == Severity::Error);
+        let hangs = judge(Ended::Else, said(Code::NcclHang)).unwrap();
+        assert!(hangs.is(Code::NcclUnproven) && hangs.message.ends_with("not known: why"));
+    }
+}
