@@ -29,7 +29,11 @@ impl Engine {
         let bytes = pieces.iter().map(|(n, _)| n).sum();
         let memory = if self.scenario.machine.vmm { MemoryKind::Vmm } else { MemoryKind::Alloc };
         let (engine, way) = (Who::Sm, Way::Write);
-        let passage = Passage { by: a, from: a, to: b, engine, way, memory, physical: 0, bytes };
+        // Every rank of a collective sends at the same time.
+        let load = parts.len().saturating_sub(1);
+        let (physical, addresses, shared) = (0, [0, 0], false);
+        let passage =
+            Passage { by: a, from: a, to: b, engine, way, memory, physical, bytes, addresses, shared, load };
         let faults = self.faults.of(&self.scenario, &passage);
         faults.iter().try_fold(pieces, |pieces, fault| left(fault, pieces, bytes))
     }
