@@ -57,9 +57,7 @@ static void spoil(void) {
         int code = driver(cuStreamGetCtx, (Stream, void **), spots[n].stream, &context);
         if (code == 0) code = driver(cuCtxPushCurrent_v2, (void *), context);
         if (code == 0) {
-            code = spots[n].bytes == 2
-                       ? driver(cuMemsetD16Async, (address, unsigned short, size_t, Stream), spots[n].at, 0x3f00, 1, spots[n].stream)
-                       : driver(cuMemsetD32Async, (address, unsigned, size_t, Stream), spots[n].at, 0x3f000000, 1, spots[n].stream);
+            code = driver(cuMemsetD8Async, (address, unsigned char, size_t, Stream), spots[n].at, 0x3f, spots[n].bytes, spots[n].stream);
             void *none;
             driver(cuCtxPopCurrent_v2, (void **), &none);
         }

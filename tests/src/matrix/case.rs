@@ -154,9 +154,6 @@ impl Case {
         if LEVELS[self.level] == "full" {
             words.extend(["--skip".to_owned(), "p2p-soak".to_owned()]);
         }
-        if let Subject::Healthy(healthy) = &self.subject {
-            words.extend(healthy.words.iter().cloned());
-        }
         words
     }
 }

@@ -17,8 +17,7 @@ pub struct Healthy {
     pub expect: String,
     /// How many GPUs.
     pub gpus: usize,
-    /// Words for `validate`, as its owner would give them.
-    pub words: Vec<String>,
+    settings: Vec<String>,
     table: Table,
 }
 
@@ -41,7 +40,7 @@ impl Healthy {
         let name = text(&table, "name").unwrap_or_default();
         let wrong = |why: String| Error::Scenario { path: format!("{file}: {name:?}").into(), why };
         let known = [
-            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "words", "layout",
+            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "set", "layout",
             "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar", "display",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
@@ -51,7 +50,7 @@ impl Healthy {
         let what =
             text(&table, "what").ok_or_else(|| wrong("does not say what it is there for".to_owned()))?;
         let expect = text(&table, "expect").unwrap_or_else(|| "PASS".to_owned());
-        Ok(Self { what, expect, gpus, words: words(&table, "words"), name: name.clone(), table })
+        Ok(Self { what, expect, gpus, settings: words(&table, "set"), name: name.clone(), table })
     }
 
     /// The scenario, with the recorded machine that fits it.
@@ -67,6 +66,10 @@ impl Healthy {
         }
         let scenario = Scenario::of(own)?.gpus(self.gpus);
         let scenario = scenario.scaled(self.rate());
+        let sockets = number(&self.table, "sockets").unwrap_or(1);
+        // The tables are of a ring that crosses the sockets.
+        let scenario =
+            scenario.clone().collectives_scaled(if sockets == 1 { scenario.nearer() } else { 1.0 }, &["p2p"]);
         let plan = self.plan(&scenario)?;
         let numa = if plan.sockets > 1 {
             (0..self.gpus).map(|g| plan.socket(g)).collect()
@@ -83,7 +86,7 @@ impl Healthy {
             .machine("numa", numa.into_iter().map(integer).collect::<Vec<_>>())
             .machine("bar1_mib", Value::Integer(i64::try_from(plan.bar1_mib).unwrap_or_default()))
             .machine("pcie", Value::Table(pcie));
-        Ok(scenario.recorded(plan.machine()))
+        Ok(scenario.recorded(plan.machine()).set(&self.settings))
     }
 
     fn rate(&self) -> f64 {

@@ -103,3 +103,12 @@ fn the_table_shows_what_went_wrong_and_the_counts_agree() {
     assert!(text.contains("P!") && text.contains("false PASS: reorder"), "{text}");
     assert_eq!((counts.false_pass, counts.unlooked, counts.runs, counts.right()), (1, 1, 2, false));
 }
+
+/// `matrix --page` prints what stands between the page's marks.
+#[test]
+fn the_page_of_docs_claims_what_the_matrix_holds_the_program_to() {
+    let path = crate::workspace().join("docs/what-each-level-rules-out.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let block = format!("<!-- classes -->\n{}\n<!-- /classes -->\n", page().unwrap());
+    assert!(text.contains(&block), "docs/what-each-level-rules-out.md lacks what `matrix --page` prints:\n{block}");
+}

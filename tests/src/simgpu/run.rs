@@ -60,6 +60,7 @@ pub fn firstlight<T>(
         .arg(&machine)
         .arg("--set")
         .arg(format!("validate.library_path={:?}", [lib.display().to_string()]));
+    command.args(scenario.settings().iter().flat_map(|setting| ["--set", setting]));
     let here = dir.path().display().to_string();
     command.args(words.iter().map(|word| word.replace("{}", &here)));
     let output = command.env_clear().stdin(Stdio::null()).output();

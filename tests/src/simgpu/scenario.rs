@@ -27,6 +27,7 @@ pub struct Scenario {
     layout: Table,
     expect: Table,
     recorded: Option<Machine>,
+    settings: Vec<String>,
 }
 
 impl Scenario {
@@ -51,7 +52,7 @@ impl Scenario {
         let on = own.remove("on").and_then(|on| Some(on.as_str()?.to_owned())).unwrap_or_default();
         let mut simulated = read(&folder("machines").join(format!("{on}.toml")))?;
         merge(&mut simulated, own);
-        Ok(Self { simulated, layout, expect, recorded: None })
+        Ok(Self { simulated, layout, expect, recorded: None, settings: Vec::new() })
     }
 
     /// The same GPUs in this recorded machine, whose GPUs have the addresses of the scenario's.
@@ -59,6 +60,17 @@ impl Scenario {
     pub fn recorded(mut self, machine: Machine) -> Self {
         self.recorded = Some(machine);
         self
+    }
+
+    /// The same with settings of the machine's owner: `expect.gpus=4`.
+    #[must_use]
+    pub fn set(mut self, settings: &[String]) -> Self {
+        self.settings.extend_from_slice(settings);
+        self
+    }
+
+    pub(super) fn settings(&self) -> &[String] {
+        &self.settings
     }
 
     /// The recorded machine that was named for it.
@@ -141,16 +153,34 @@ impl Scenario {
         self.simulated.get("machine").and_then(Value::as_table).cloned().unwrap_or_default()
     }
 
-    /// The same machine with links that are so many times as fast; latencies stay, and NCCL's times follow.
+    /// The same machine with links between GPUs that are so many times as fast, and those to the host too where they
+    /// are the same links. Latencies stay.
     #[must_use]
     pub fn scaled(mut self, by: f64) -> Self {
+        let nvlink = self.machine_table().contains_key("nvlink");
+        let own: &[&str] = if nvlink { &["local", "host", "staged", "socket_link"] } else { &["local"] };
         for (key, figures) in self.table("figures") {
-            if key != "local" {
+            if !own.contains(&key.as_str()) {
                 scale_rates(figures, key, by);
             }
         }
+        let ways: &[&str] = if nvlink { &["p2p"] } else { &["p2p", "shm"] };
+        self.collectives_scaled(by, ways)
+    }
+
+    /// How many times as fast as GPUs of two sockets those of one are.
+    #[must_use]
+    pub fn nearer(&self) -> f64 {
+        let figures = self.simulated.get("figures");
+        let least = |place: &str| figures?.get(place)?.get("sm")?.get("write")?.get(0)?.as_float();
+        least("near").zip(least("far")).map_or(1.0, |(near, far)| near / far)
+    }
+
+    /// The same machine with collectives that are so many times as fast, with peer access or without it (`shm`).
+    #[must_use]
+    pub fn collectives_scaled(mut self, by: f64, ways: &[&str]) -> Self {
         for (key, tables) in self.table("nccl") {
-            if let (true, Value::Table(tables)) = (["p2p", "shm"].contains(&key.as_str()), tables) {
+            if let (true, Value::Table(tables)) = (ways.contains(&key.as_str()), tables) {
                 tables.iter_mut().for_each(|(_, table)| scale_times(table, by));
             }
         }

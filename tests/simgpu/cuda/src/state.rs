@@ -60,6 +60,11 @@ pub(crate) fn set_current(gpu: Option<usize>) {
     CURRENT.set(gpu);
 }
 
+/// Makes a context current on this thread, and tells which one was.
+pub(crate) fn replace_current(gpu: Option<usize>) -> Option<usize> {
+    CURRENT.replace(gpu)
+}
+
 /// The GPU of a context.
 pub(crate) fn context(driver: &Simulation, handle: Handle) -> Result<usize> {
     let gpu = usize::try_from(unwrap(Kind::Context, handle)?).map_err(|_| Status::INVALID_CONTEXT)?;

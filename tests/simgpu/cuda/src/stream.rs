@@ -25,6 +25,16 @@ extern "C" fn cuStreamDestroy_v2(handle: Handle) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamGetCtx(handle: Handle, context: *mut Handle) -> c_int {
+    call(|driver| {
+        let id = stream(driver, handle)?;
+        let gpu = driver.engine.stream_gpu(id)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(context, wrap(Kind::Context, gpu as u64)) }
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cuStreamQuery(handle: Handle) -> c_int {
     call(|driver| {
         let id = stream(driver, handle)?;

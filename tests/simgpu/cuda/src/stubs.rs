@@ -52,8 +52,6 @@ not_simulated! {
     cuCtxGetLimit
     cuCtxGetSharedMemConfig
     cuCtxGetStreamPriorityRange
-    cuCtxPopCurrent_v2
-    cuCtxPushCurrent_v2
     cuCtxRecordEvent
     cuCtxResetPersistingL2Cache
     cuCtxSetCacheConfig
@@ -408,7 +406,6 @@ not_simulated! {
     cuStreamGetCaptureInfo
     cuStreamGetCaptureInfo_v2
     cuStreamGetCaptureInfo_v3
-    cuStreamGetCtx
     cuStreamGetCtx_v2
     cuStreamGetDevResource
     cuStreamGetDevice

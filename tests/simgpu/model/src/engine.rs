@@ -159,6 +159,14 @@ impl Engine {
         self.next
     }
 
+    /// The GPU of a stream.
+    ///
+    /// # Errors
+    /// There is no such stream.
+    pub fn stream_gpu(&self, id: StreamId) -> Result<usize> {
+        self.streams.get(&id).map(|s| s.gpu).ok_or(Status::INVALID_HANDLE)
+    }
+
     /// Removes a stream, after what it can still do.
     pub fn drop_stream(&mut self, id: StreamId) -> Result<()> {
         self.run();

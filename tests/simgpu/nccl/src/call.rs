@@ -37,6 +37,18 @@ fn peer(comm: *const Comm, rank: c_int) -> Result<usize> {
     usize::try_from(rank).ok().filter(|r| (*r as u64) < ranks).ok_or(Code::ARGUMENT)
 }
 
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclCommUserRank(comm: *const Comm, rank: *mut c_int) -> c_int {
+    let call = || {
+        let (own, _) = place(comm)?;
+        // SAFETY: the caller's pointer.
+        let to = unsafe { rank.as_mut() }.ok_or(Code::ARGUMENT)?;
+        *to = c_int::try_from(own).map_err(|_| Code::INTERNAL)?;
+        Ok(())
+    };
+    code(call())
+}
+
 fn collective(
     comm: *const Comm,
     stream: usize,

@@ -36,7 +36,6 @@ not_simulated! {
     ncclCommShrink
     ncclCommSplit
     ncclCommSuspend
-    ncclCommUserRank
     ncclCommWindowDeregister
     ncclCommWindowRegister
     ncclDevCommCreate
