@@ -7,7 +7,6 @@ use super::super::gpu_fault::during;
 use super::super::open::{Open, apart, with_all};
 use super::bench::Bench;
 use super::cell::{Cell, Engine, Kind, Memory, Way};
-use super::field::Station;
 use super::judge::{Access, Tried};
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{BatchExpected, Clique, GpuError, Piece, Stream, Table, is_spoiled};
@@ -129,11 +128,9 @@ impl Bench<'_> {
             }
         }
         let layout = self.plan.layout();
-        let area = |station| {
-            let Station { plain, .. } = station;
-            Ok((plain, plain.part(layout.source(), layout.area())?))
-        };
-        let used = self.stations.iter().map(area).collect::<Result<Vec<_>, GpuError>>()?;
+        let fields = self.stations.iter().map(|station| &station.plain);
+        let areas = fields.map(|field| Ok((field, field.part(layout.source(), layout.area())?)));
+        let used = areas.collect::<Result<Vec<_>, GpuError>>()?;
         self.astray.borrow_mut().extend(self.changed_beside(&used)?);
         self.rest()
     }
