@@ -33,7 +33,7 @@ impl Simulation {
     pub fn new(scenario: Scenario, host: Box<dyn Host + Send>) -> Self {
         let gpus = scenario.machine.gpus;
         Self {
-            visible: scenario.visible(),
+            visible: scenario.shown(),
             held: vec![0; gpus],
             default_streams: BTreeMap::new(),
             modules: BTreeMap::new(),
@@ -112,6 +112,16 @@ impl Scenario {
     pub fn visible(&self) -> Vec<usize> {
         let missing = |gpu| self.fault.iter().any(|f| f.kind == Kind::Missing && f.gpu == Some(gpu));
         (0..self.machine.gpus).filter(|gpu| !missing(*gpu)).collect()
+    }
+
+    /// Those of them that CUDA shows to this process, in order: `CUDA_VISIBLE_DEVICES` names some by number.
+    #[must_use]
+    pub fn shown(&self) -> Vec<usize> {
+        let all = self.visible();
+        let Ok(named) = std::env::var("CUDA_VISIBLE_DEVICES") else { return all };
+        // As CUDA has it, the first name that is none ends the list.
+        let place = |name: &str| all.get(name.trim().parse::<usize>().ok()?).copied();
+        named.split(',').map_while(place).collect()
     }
 }
 
