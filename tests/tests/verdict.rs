@@ -118,7 +118,7 @@ fn beneath(validator: &Child) -> Vec<String> {
 /// Starts a run in which NCCL hangs, and hands it over once `word` is among its processes.
 fn running(word: &str, then: impl FnOnce(&mut Child, &std::path::Path)) {
     let words = ["validate", "--only", "nccl", "--json", "{}/r.json"];
-    prepared(&Scenario::named("nccl-hang").unwrap().gpus(2), &words, |mut command, dir| {
+    prepared(&Scenario::named("nccl-hang-init").unwrap().gpus(2), &words, |mut command, dir| {
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let due = Instant::now() + Duration::from_secs(60);
