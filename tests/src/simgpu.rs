@@ -11,5 +11,5 @@ pub(crate) mod scenario;
 pub use layout::{Libraries, lay_out};
 pub use machine::root;
 pub use overlay::overlay;
-pub use run::{Judged, firstlight, validate};
+pub use run::{Judged, firstlight, prepared, validate};
 pub use scenario::{Expect, Scenario};

@@ -7,7 +7,7 @@ mod publish;
 pub use nccl::{Nccl, P2pChoice};
 pub use publish::{Fetch, Publish, Time};
 
-use crate::config::{Level, RebarChoice};
+use crate::config::{GpuName, Level, RebarChoice};
 use crate::pcie::acs::AcsPolicy;
 use crate::place;
 use crate::suite;
@@ -124,6 +124,9 @@ pub struct Validate {
     /// What the verdict is to speak of: the machine with its GPUs, or what needs no GPU to run
     #[arg(long, default_value = "machine", conflicts_with = "only")]
     pub scope: ScopeChoice,
+    /// Only these GPUs, by number or address; the verdict speaks of them alone
+    #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
+    pub gpus: Vec<GpuName>,
     /// Only these tests, whatever their level; the verdict speaks of them alone
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub only: Vec<String>,
@@ -136,6 +139,10 @@ pub struct Validate {
     /// The report as text, to a file or `-`, which it is unless the JSON goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
+}
+
+fn gpu(text: &str) -> Result<GpuName, String> {
+    text.parse()
 }
 
 /// `--scope`

@@ -4,10 +4,12 @@
 
 mod group;
 mod layer;
+mod limit;
 mod value;
 
 pub use group::{GpuName, numbered};
 pub use layer::{ConfigError, Source};
+pub use limit::Limit;
 
 use crate::pcie::acs::AcsPolicy;
 use crate::scope::Scope;
@@ -86,6 +88,8 @@ pub struct Validate {
     pub library_path: Vec<String>,
     /// What the verdict is to speak of: the command line's to say, and no key.
     pub scope: Scope,
+    /// The GPUs that take part, where not all do: the command line's to say, and no key.
+    pub limit: Option<Limit>,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
     pub nvls: bool,
 }
@@ -130,6 +134,7 @@ impl Default for Config {
                 root: PathBuf::from("/"),
                 library_path: Vec::new(),
                 scope: Scope::Machine,
+                limit: None,
                 nvls: false,
             },
             expect: Expect::default(),

@@ -16,6 +16,14 @@ static ABOVE: OnceLock<Vec<i32>> = OnceLock::new();
 /// The word before each of their numbers.
 const WORD: &str = "--beneath";
 
+/// CUDA's own way to show some GPUs only. A worker of a limited run has it, and so have the processes beneath.
+pub(crate) const LIMIT: &str = "CUDA_VISIBLE_DEVICES";
+
+/// The limit that this process was started with by the one above it; a user's own does not count.
+pub(crate) fn limit() -> Option<String> {
+    ABOVE.get().filter(|above| !above.is_empty()).and_then(|_| std::env::var(LIMIT).ok())
+}
+
 /// From now on this process ends with any of `above`, of which the last is its parent.
 ///
 /// # Errors

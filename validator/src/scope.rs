@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a verdict speaks of. As text one word without blanks: `machine`, `fabric`, `only:acs,iommu`.
+/// What a verdict speaks of. As text one word without blanks: `machine`, `fabric`, `gpus:0,2`, `only:acs,iommu`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
@@ -14,18 +14,26 @@ pub enum Scope {
     Machine,
     /// What can be said without using a GPU: kernel, PCIe, driver.
     Fabric,
+    /// These GPUs, by number, and what they do; nothing else of the machine.
+    Gpus(Vec<usize>),
     /// These tests, by id, and nothing else.
     Only(Vec<String>),
 }
 
 /// Before the ids.
 const ONLY: &str = "only:";
+/// Before the numbers.
+const GPUS: &str = "gpus:";
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Machine => f.write_str("machine"),
             Self::Fabric => f.write_str("fabric"),
+            Self::Gpus(numbers) => {
+                let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+                write!(f, "{GPUS}{}", numbers.join(","))
+            }
             Self::Only(ids) => write!(f, "{ONLY}{}", ids.join(",")),
         }
     }
@@ -33,7 +41,7 @@ impl fmt::Display for Scope {
 
 /// A word that names no scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("read scope {0:?}, allowed: machine, fabric, only:TEST,..")]
+#[error("read scope {0:?}, allowed: machine, fabric, gpus:N,.., only:TEST,..")]
 pub struct NoScope(String);
 
 impl FromStr for Scope {
@@ -49,9 +57,13 @@ impl FromStr for Scope {
             (_, Some(ids)) if ids.split(',').all(is_id) => {
                 Ok(Self::Only(ids.split(',').map(str::to_owned).collect()))
             }
-            _ => Err(NoScope(word.to_owned())),
+            _ => numbers(word).map(Self::Gpus).ok_or_else(|| NoScope(word.to_owned())),
         }
     }
+}
+
+fn numbers(word: &str) -> Option<Vec<usize>> {
+    word.strip_prefix(GPUS)?.split(',').map(|n| n.parse().ok()).collect()
 }
 
 impl TryFrom<String> for Scope {
@@ -75,16 +87,30 @@ mod tests {
     #[test]
     fn each_scope_is_one_word_and_comes_back_from_it() {
         let only = Scope::Only(vec!["acs".into(), "p2p-order".into()]);
-        for (scope, word) in
-            [(Scope::Machine, "machine"), (Scope::Fabric, "fabric"), (only, "only:acs,p2p-order")]
-        {
+        for (scope, word) in [
+            (Scope::Machine, "machine"),
+            (Scope::Fabric, "fabric"),
+            (Scope::Gpus(vec![0, 12]), "gpus:0,12"),
+            (only, "only:acs,p2p-order"),
+        ] {
             assert_eq!((scope.to_string().as_str(), word.parse()), (word, Ok(scope)));
         }
     }
 
     #[test]
     fn what_is_no_scope_is_refused() {
-        for word in ["", "Machine", "only:", "only:acs,", "only:a b", "only:a\nb", "fabric "] {
+        for word in [
+            "",
+            "Machine",
+            "only:",
+            "only:acs,",
+            "only:a b",
+            "only:a\nb",
+            "fabric ",
+            "gpus:",
+            "gpus:x",
+            "gpus:1,",
+        ] {
             assert_eq!(word.parse::<Scope>(), Err(NoScope(word.to_owned())));
         }
     }

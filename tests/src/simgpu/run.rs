@@ -49,6 +49,23 @@ pub fn firstlight<T>(
     words: &[&str],
     then: impl FnOnce(Output, &Path) -> Result<T>,
 ) -> Result<T> {
+    prepared(scenario, words, |mut command, dir| {
+        let output = command.stdin(Stdio::null()).output();
+        let output =
+            output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
+        then(output, dir)
+    })
+}
+
+/// Prepares the same and leaves it to `then` to start it.
+///
+/// # Errors
+/// What cannot be built or laid out.
+pub fn prepared<T>(
+    scenario: &Scenario,
+    words: &[&str],
+    then: impl FnOnce(Command, &Path) -> Result<T>,
+) -> Result<T> {
     let libraries = Libraries::built()?;
     let dir = tempfile::tempdir().map_err(Error::file("make", "a temporary folder"))?;
     let (lib, machine) = (dir.path().join("lib"), dir.path().join("root"));
@@ -62,10 +79,8 @@ pub fn firstlight<T>(
         .arg(format!("validate.library_path={:?}", [lib.display().to_string()]));
     command.args(scenario.settings().iter().flat_map(|setting| ["--set", setting]));
     let here = dir.path().display().to_string();
-    command.args(words.iter().map(|word| word.replace("{}", &here)));
-    let output = command.env_clear().stdin(Stdio::null()).output();
-    let output = output.map_err(|e| Error::Program { program: "firstlight".into(), why: e.to_string() })?;
-    then(output, dir.path())
+    command.args(words.iter().map(|word| word.replace("{}", &here))).env_clear();
+    then(command, dir.path())
 }
 
 /// Runs `firstlight validate` with `words` on a scenario and the machine that fits it.

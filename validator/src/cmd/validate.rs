@@ -5,8 +5,10 @@ use super::CommandError;
 use super::deliver::{Sheet, deliver};
 use super::output::{same, to_stdout};
 use crate::args::{Place, ScopeChoice, Validate};
-use crate::config::Config;
+use crate::config::{Config, GpuName, Limit};
 use crate::finding::Code;
+use crate::host::nvidia::gpus;
+use crate::pcie::model::Fabric;
 use crate::render::text;
 use crate::report::{Report, TestEntry};
 use crate::root::Root;
@@ -16,7 +18,7 @@ use crate::shown::shown_text;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate { level, scope, only, skip, json, text } = asked;
+    let Validate { level, scope, gpus, only, skip, json, text } = asked;
     if let (Some(json), Some(text)) = (&json, &text) {
         let both = match (json, text) {
             (Place::Stdout, Place::Stdout) => "standard output",
@@ -40,12 +42,32 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
             *place = given;
         }
     }
+    limit(root, &mut config, &gpus)?;
     let mut console = Console::new(text == Some(Place::Stdout));
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut report = run::planned(root, &config, &run::plan(&config), &interrupts, &mut console);
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
+}
+
+/// Limits the run to the GPUs that were named.
+fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
+    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
+    let limit = Limit::of(names, &bus, &held).map_err(CommandError::Usage)?;
+    if let Some(limit) = limit {
+        limit.narrow(&mut config.expect, &bus);
+        if config.validate.scope == Scope::Machine {
+            config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
+        }
+        config.validate.limit = Some(limit);
+    }
+    Ok(())
 }
 
 /// The verdict's, unless a signal cut the run short.

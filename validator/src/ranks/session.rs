@@ -13,6 +13,7 @@ use super::trouble::{Reply, Trouble, TroubleKind, Whose, cause};
 use super::watch::patience;
 use super::{RowAsk, Setup, Started, ras};
 use crate::collective::{Row, Shape};
+use crate::lineage;
 use crate::partner;
 use crate::pattern::Nonces;
 use crate::root::Root;
@@ -100,6 +101,7 @@ impl Ranks {
         for whose in all {
             let mut command = command()?;
             command.env_clear().envs(self.environment.iter().cloned()).stderr(Stdio::inherit());
+            command.envs(lineage::limit().map(|gpus| (lineage::LIMIT, gpus)));
             self.crew.start(command, whose)?;
         }
         // The next arm's processes get theirs.

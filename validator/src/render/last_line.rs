@@ -3,6 +3,7 @@
 
 use crate::finding::Severity;
 use crate::outcome::Verdict;
+use crate::render::alike::alike;
 use crate::report::Report;
 
 /// The line, with its end.
@@ -14,12 +15,8 @@ pub fn last_line(report: &Report) -> String {
         (ids, _) => list(ids),
     };
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
-    let mut codes: Vec<&str> = Vec::new();
-    for finding in bad {
-        if !codes.contains(&finding.code.as_str()) {
-            codes.push(&finding.code);
-        }
-    }
+    let codes = alike(bad, |finding| finding.code.as_str());
+    let codes: Vec<&str> = codes.iter().filter_map(|group| Some(group.first()?.code.as_str())).collect();
     let host = report.machine.host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unknown");
     format!(
         "FIRSTLIGHT verdict={} failed={failed} warned={} codes={} scope={} host={} seconds={:.1}\n",

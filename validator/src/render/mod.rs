@@ -1,5 +1,6 @@
 //! Views of one report. Each is a pure function of it; none keeps books of its own.
 
+pub(crate) mod alike;
 mod element;
 #[cfg(test)]
 mod fixture;

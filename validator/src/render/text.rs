@@ -3,6 +3,7 @@
 
 use crate::finding::{Finding, Severity};
 use crate::pcie::text::layout::wrapped;
+use crate::render::alike::alike;
 use crate::render::last_line::last_line;
 use crate::render::{nccl, words};
 use crate::report::{Report, TestEntry};
@@ -83,15 +84,8 @@ fn plain(text: &str) -> String {
 
 /// Every finding worse than `info`; those with one cause and one remedy are told together.
 fn details(report: &Report) -> String {
-    let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
-    for finding in bad {
-        let key = |f: &Finding| (f.code.clone(), f.severity, f.cause.clone(), f.remedy.clone());
-        match groups.iter_mut().find(|g| g.first().is_some_and(|f| key(f) == key(finding))) {
-            Some(group) => group.push(finding),
-            None => groups.push(vec![finding]),
-        }
-    }
+    let groups = alike(bad, |f| (f.code.as_str(), f.severity, f.cause.as_str(), f.remedy.as_str()));
     groups.iter().filter_map(|group| Some(detail(group.first()?, group))).collect()
 }
 
@@ -127,13 +121,7 @@ fn more(all: usize) -> String {
 }
 
 fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut seen = Vec::new();
-    texts.for_each(|t| {
-        if !seen.contains(&t) {
-            seen.push(t);
-        }
-    });
-    seen
+    alike(texts, |text| *text).into_iter().filter_map(|group| group.first().copied()).collect()
 }
 
 fn verdict(report: &Report, path: Option<&str>) -> String {

@@ -34,7 +34,8 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
 fn unproven(report: &Report) -> Option<String> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
     let used = |t: &TestEntry| t.id == GPUS_ARE_USED && t.outcome != Outcome::NotApplicable;
-    let claims = good && report.scope == Scope::Machine && !report.gpus.is_empty();
+    let of_gpus = matches!(report.scope, Scope::Machine | Scope::Gpus(_));
+    let claims = good && of_gpus && !report.gpus.is_empty();
     (claims && !report.tests.iter().any(used))
         .then(|| format!("verdict: read {} of the machine, and no test ran on its GPUs", report.verdict))
 }

@@ -175,6 +175,9 @@ pub(super) fn command(config: &Config) -> std::io::Result<Command> {
     if !config.validate.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
     }
+    if let Some(limit) = &config.validate.limit {
+        command.env(lineage::LIMIT, &limit.visible);
+    }
     Ok(command)
 }
 

@@ -75,7 +75,7 @@ pub fn planned(
         run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
     }
     let Run { mut report, advice: found, audience, .. } = run;
-    report.covers = proof::covers(&report);
+    report.covers = proof::covers(&report, config.validate.limit.as_ref());
     if let Some(entry) = proof::unproven(&report, plan) {
         audience.ended(&entry);
         report.push(entry);

@@ -36,7 +36,9 @@ impl Plan {
 pub fn plan(config: &Config) -> Plan {
     let (asked, demanded) = (&config.validate, demanded(&config.expect));
     match &asked.scope {
-        Scope::Machine => among(asked, demanded, |_| true),
+        Scope::Machine | Scope::Gpus(_) => {
+            Plan { scope: asked.scope.clone(), ..among(asked, demanded, |_| true) }
+        }
         Scope::Fabric => {
             Plan { scope: Scope::Fabric, ..among(asked, demanded, |test| test.group == Group::Host) }
         }

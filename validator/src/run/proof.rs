@@ -2,6 +2,7 @@
 //! could use is no PASS, whatever its files say. Pure.
 
 use super::plan::Plan;
+use crate::config::Limit;
 use crate::finding::{Code, Severity};
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
@@ -12,19 +13,20 @@ use crate::suite::{Group, Test, proof};
 const ID: &str = "scope";
 
 /// In one sentence, what the verdict of `report` speaks of.
-pub(super) fn covers(report: &Report) -> String {
+pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     let gpus = report.gpu_names();
     let text = match (&report.scope, report.gpus.len()) {
         (Scope::Only(ids), _) => {
             format!("{} alone, with {gpus}; nothing is said of the rest of the machine", ids.join(", "))
         }
         (Scope::Fabric, _) => format!("kernel, PCIe and driver, with {gpus}; nothing ran on a GPU"),
-        (Scope::Machine, 0) => format!("a machine with {gpus}; nothing is said of GPUs"),
-        (Scope::Machine, 1) => {
+        (Scope::Machine | Scope::Gpus(_), 0) => format!("a machine with {gpus}; nothing is said of GPUs"),
+        (Scope::Machine | Scope::Gpus(_), 1) => {
             format!("{gpus} alone; nothing is said of peer-to-peer and NCCL, which need two")
         }
-        (Scope::Machine, _) => format!("{gpus} and the ways between them"),
+        (Scope::Machine | Scope::Gpus(_), _) => format!("{gpus} and the ways between them"),
     };
+    let text = limit.map_or(text.clone(), |limit| format!("{text}; left out: {}", limit.left_out()));
     if report.is_recorded() { format!("{text}; recorded machine {}", report.root) } else { text }
 }
 
@@ -38,7 +40,7 @@ pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let all_idle = || report.tests.iter().all(|entry| entry.outcome == Outcome::NotApplicable);
     let lacking: Vec<&str> = match &plan.scope {
         _ if all_idle() => plan.run.iter().map(|test| test.id).collect(),
-        Scope::Machine => {
+        Scope::Machine | Scope::Gpus(_) => {
             let needed = |test: &&&Test| proof(report.gpus.len()).any(|needed| needed.id == test.id);
             plan.run.iter().filter(needed).filter(idle).map(|test| test.id).collect()
         }
@@ -137,7 +139,7 @@ mod tests {
         let alone = |test: &Test| if test.id == "cuda" { Pass } else { recorded(test) };
         let (report, entry) = said(Scope::Machine, 1, alone);
         assert_eq!(entry, None);
-        assert!(covers(&report).starts_with("1 x NVIDIA H200 alone; nothing is said of peer-to-peer"));
+        assert!(covers(&report, None).starts_with("1 x NVIDIA H200 alone; nothing is said of peer-to-peer"));
         assert!(said(Scope::Machine, 1, recorded).1.is_some());
         assert_eq!(said(Scope::Machine, 0, recorded).1, None);
     }
@@ -163,6 +165,10 @@ mod tests {
         }
         assert_eq!(said(only(&["acs"]), 2, |_| NotApplicable).1.unwrap().outcome, Outcome::Error);
         let (report, _) = said(only(&["acs", "iommu"]), 2, |_| Pass);
-        assert!(covers(&report).starts_with("iommu, acs alone, with 2 x NVIDIA H200"), "{}", covers(&report));
+        assert!(
+            covers(&report, None).starts_with("iommu, acs alone, with 2 x NVIDIA H200"),
+            "{}",
+            covers(&report, None)
+        );
     }
 }

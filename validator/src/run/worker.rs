@@ -78,7 +78,10 @@ fn unknown(id: &str) -> io::Error {
 
 fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine {
     let root = Root::new(request.root);
-    let fabric = Fabric::read(&root).map_err(|e| chain(&e));
+    let mut fabric = Fabric::read(&root).map_err(|e| chain(&e));
+    if let (Ok(fabric), Some(limit)) = (&mut fabric, &request.config.validate.limit) {
+        limit.apply(fabric);
+    }
     let log = kmsg::read(&root);
     let log_lost = log.as_ref().map_or(0, |log| log.lost);
     let identity = identity::read(&root);

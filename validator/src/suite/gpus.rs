@@ -26,9 +26,10 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let told = known(&machine.nvidia.gpus)?;
     let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
-    let said = judge(&machine.config.expect, fabric, &names);
+    let left_out = machine.config.validate.limit.as_ref().map_or(0, |limit| limit.left_out.len());
+    let said = judge(&machine.config.expect, fabric, left_out, &names);
     // A run that was asked about less is not asked about this.
-    let measured = machine.config.validate.scope != Scope::Machine
+    let measured = matches!(machine.config.validate.scope, Scope::Fabric | Scope::Only(_))
         || plan(&machine.config).run.iter().any(|t| t.id == p2p_bandwidth::TEST.id);
     let gpus = &fabric.gpus;
     let peers = machine.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
@@ -44,9 +45,10 @@ fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Findin
     Some(finding.values(serde_json::Value::Null, floor, Some("GB/s")))
 }
 
-fn judge(expect: &Expect, fabric: &Fabric, names: &BTreeMap<String, String>) -> Judgement {
-    let found = fabric.gpus.len();
-    let count = count(expect.gpus, fabric);
+/// `left_out` GPUs are on the bus too.
+fn judge(expect: &Expect, fabric: &Fabric, left_out: usize, names: &BTreeMap<String, String>) -> Judgement {
+    let found = fabric.gpus.len() + left_out;
+    let count = count(expect.gpus, found, fabric);
     let summary = match (&count, expect.gpus) {
         (Some(finding), _) => finding.message.clone(),
         (None, Some(n)) => format!("{found} of {n} on the bus"),
@@ -56,8 +58,8 @@ fn judge(expect: &Expect, fabric: &Fabric, names: &BTreeMap<String, String>) -> 
     Judgement::of(summary, count.into_iter().chain(models).collect())
 }
 
-fn count(expected: Option<u64>, fabric: &Fabric) -> Option<Finding> {
-    let found = u64::try_from(fabric.gpus.len()).unwrap_or(u64::MAX);
+fn count(expected: Option<u64>, found: usize, fabric: &Fabric) -> Option<Finding> {
+    let found = u64::try_from(found).unwrap_or(u64::MAX);
     let finding = match expected {
         None if found == 0 => {
             let message = format!("0 NVIDIA GPUs among {} PCI functions", fabric.devices.len());
@@ -103,7 +105,7 @@ mod tests {
     }
 
     fn say(expect: &Expect, gpus: u8) -> Judgement {
-        judge(expect, &fixture::machine(gpus), &BTreeMap::new())
+        judge(expect, &fixture::machine(gpus), 0, &BTreeMap::new())
     }
 
     #[test]
@@ -128,8 +130,8 @@ mod tests {
         let expect = Expect { gpu_name: Some("NVIDIA GeForce RTX 4090".into()), ..Expect::default() };
         let fabric = fixture::machine(1);
         let named = |name: &str| BTreeMap::from([(fabric.gpus[0].to_string(), name.to_owned())]);
-        assert_eq!(judge(&expect, &fabric, &named("NVIDIA GeForce RTX 4090")).outcome(), Outcome::Pass);
-        let said = judge(&expect, &fabric, &named("NVIDIA GeForce RTX 3090"));
+        assert_eq!(judge(&expect, &fabric, 0, &named("NVIDIA GeForce RTX 4090")).outcome(), Outcome::Pass);
+        let said = judge(&expect, &fabric, 0, &named("NVIDIA GeForce RTX 3090"));
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuName));
         assert_eq!(say(&expect, 1).outcome(), Outcome::Error);
     }

@@ -34,7 +34,7 @@ impl Simulation {
     pub fn new(scenario: Scenario, host: Box<dyn Host + Send>) -> Self {
         let gpus = scenario.machine.gpus;
         Self {
-            visible: scenario.computing(),
+            visible: scenario.shown(),
             held: vec![0; gpus],
             default_streams: BTreeMap::new(),
             modules: BTreeMap::new(),
@@ -111,9 +111,9 @@ impl Simulation {
 }
 
 impl Scenario {
-    /// GPUs that CUDA shows, in order.
+    /// GPUs that CUDA can compute on, in order.
     #[must_use]
-    pub fn computing(&self) -> Vec<usize> {
+    fn computing(&self) -> Vec<usize> {
         self.visible().into_iter().filter(|gpu| !self.machine.mig.contains(gpu)).collect()
     }
 
@@ -122,6 +122,16 @@ impl Scenario {
     pub fn visible(&self) -> Vec<usize> {
         let missing = |gpu| self.fault.iter().any(|f| f.kind == Kind::Missing && f.gpu == Some(gpu));
         (0..self.machine.gpus).filter(|gpu| !missing(*gpu)).collect()
+    }
+
+    /// Those of them that CUDA shows to this process, in order: `CUDA_VISIBLE_DEVICES` names some by number.
+    #[must_use]
+    pub fn shown(&self) -> Vec<usize> {
+        let all = self.computing();
+        let Ok(named) = std::env::var("CUDA_VISIBLE_DEVICES") else { return all };
+        // As CUDA has it, the first name that is none ends the list.
+        let place = |name: &str| all.get(name.trim().parse::<usize>().ok()?).copied();
+        named.split(',').map_while(place).collect()
     }
 }
 

@@ -72,7 +72,7 @@ impl Driver {
 
     /// The ordinal of a GPU.
     pub(crate) fn ordinal(&self, gpu: usize) -> usize {
-        self.scenario.computing().iter().position(|g| *g == gpu).unwrap_or(gpu)
+        self.scenario.shown().iter().position(|g| *g == gpu).unwrap_or(gpu)
     }
 
     pub(crate) fn join(&self, id: u64, ranks: usize, rank: usize, others: Option<&Functions>) -> Result<()> {

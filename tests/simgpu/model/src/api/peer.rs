@@ -14,7 +14,14 @@ impl Scenario {
     #[must_use]
     pub fn can_access(&self, from: usize, to: usize) -> bool {
         let said = self.said(from, to).filter_map(|f| f.cuda).last();
-        from != to && said.unwrap_or(self.machine.p2p)
+        from != to && said.unwrap_or(self.allowed(from, to))
+    }
+
+    /// Whether the driver allows peer access between the two.
+    fn allowed(&self, from: usize, to: usize) -> bool {
+        let groups = &self.machine.peers;
+        let joined = groups.iter().any(|group| group.contains(&from) && group.contains(&to));
+        self.machine.p2p && (groups.is_empty() || joined)
     }
 
     /// What NVML says about a pair: a number of [`crate::scenario::status`]. `atomics` is about those.
@@ -24,7 +31,7 @@ impl Scenario {
         let said = self.said(from, to).filter_map(|f| f.nvml.as_deref()).last();
         match said {
             Some(text) => number(text),
-            None if !self.machine.p2p => number(&self.machine.p2p_off),
+            None if !self.allowed(from, to) => number(&self.machine.p2p_off),
             None if atomics && !self.machine.p2p_atomics => number("NS"),
             None => 0,
         }

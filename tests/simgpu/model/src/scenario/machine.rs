@@ -44,6 +44,9 @@ pub struct Machine {
     pub numa: Vec<i32>,
     /// Whether the driver allows peer access.
     pub p2p: bool,
+    /// Groups of GPUs between which the driver allows no peer access; empty: one group of all.
+    #[serde(default)]
+    pub peers: Vec<Vec<usize>>,
     /// What NVML says about reads and writes between peers without peer access, e.g. `CNS`.
     pub p2p_off: String,
     /// Whether atomics work on peers.

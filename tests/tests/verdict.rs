@@ -1,0 +1,171 @@
+//! What a verdict on simulated GPUs speaks of, and what is left of a run that is ended from outside.
+
+use harness::simgpu::{Scenario, firstlight, prepared, validate};
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use toml::Value;
+
+fn healthy(gpus: usize) -> Scenario {
+    Scenario::named("healthy").unwrap().gpus(gpus)
+}
+
+/// The simulation is of a whole machine, and nobody can take it for a real one.
+#[test]
+fn a_simulated_pass_says_simulated_in_every_form() {
+    let words = ["validate", "--level", "quick", "--json", "{}/r.json", "--text", "{}/r.txt"];
+    firstlight(&healthy(2), &words, |output, dir| {
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = dir.join("r.json");
+        let json: serde_json::Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        assert_eq!((&json["verdict"], &json["scope"]), (&"PASS".into(), &"machine".into()));
+        let last = fs::read_to_string(dir.join("r.txt")).unwrap().lines().last().unwrap().to_owned();
+        assert!(last.contains(" scope=machine host=Simulated "), "{last}");
+        for form in ["json", "text", "junit", "html", "prometheus"] {
+            let words = ["render", &report.display().to_string(), "--to", form];
+            let shown = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
+            let shown = String::from_utf8_lossy(&shown).into_owned();
+            assert!(shown.contains("2 x Simulated NVIDIA"), "{form}: {shown}");
+        }
+        let words = ["env", &report.display().to_string()];
+        let env = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
+        let told = "# 2 x Simulated NVIDIA GeForce RTX 4090 and the ways between them";
+        assert!(String::from_utf8_lossy(&env).contains(told), "{}", String::from_utf8_lossy(&env));
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn one_gpu_alone_passes_and_says_what_is_not_said_of_it() {
+    let judged = validate(&healthy(1), &["--level", "quick"]).unwrap();
+    assert_eq!((judged.verdict(), judged.report.outcome("cuda")), ("PASS", "pass"), "{}", judged.text);
+    let covers = judged.report.0["covers"].as_str().unwrap();
+    assert!(
+        covers.starts_with("1 x Simulated NVIDIA GeForce RTX 4090 alone; nothing is said of peer"),
+        "{covers}"
+    );
+}
+
+/// Four GPUs in pairs, with no peer access between the pairs.
+fn bridged() -> Scenario {
+    let group = |gpus: [i64; 2]| Value::Array(gpus.map(Value::Integer).to_vec());
+    healthy(4).machine("peers", Value::Array(vec![group([0, 1]), group([2, 3])]))
+}
+
+const OF_PAIRS: &str =
+    "cuda,p2p-capability,p2p-integrity,p2p-reach,p2p-order,p2p-bandwidth,p2p-latency,p2p-together";
+
+#[test]
+fn bridged_pairs_are_degraded_unless_they_are_meant_and_fail_where_more_is_meant() {
+    let judged = validate(&bridged(), &["--only", OF_PAIRS]).unwrap();
+    assert_eq!((judged.verdict(), judged.fails()), ("DEGRADED", vec!["p2p-capability"]), "{}", judged.text);
+    assert!(
+        judged.text.contains("[0,1] [2,3]") && judged.text.contains(" codes=PEERS-GROUPED "),
+        "{}",
+        judged.text
+    );
+    for (peers, verdict) in [("[[0,1],[2,3]]", "PASS"), ("[[0,1,2,3]]", "FAIL"), ("[[0,1],[2,9]]", "ERROR")] {
+        let set = format!("expect.peers={peers}");
+        let words = ["--set", set.as_str(), "validate", "--only", OF_PAIRS, "--json", "-"];
+        let verdict_of = |bytes: &[u8]| {
+            let report: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+            report["verdict"].as_str().unwrap().to_owned()
+        };
+        let said = firstlight(&bridged(), &words, |output, _| Ok(verdict_of(&output.stdout))).unwrap();
+        assert_eq!(said, verdict, "{peers}");
+    }
+}
+
+#[test]
+fn a_limited_run_is_of_its_gpus_and_names_the_others() {
+    let zeros = Scenario::named("zeros").unwrap().gpus(4).pair(0, 1);
+    let judged = validate(&zeros, &["--level", "quick", "--gpus", "0,2,3"]).unwrap();
+    assert_eq!(judged.verdict(), "PASS", "{}{}", judged.text, judged.log);
+    let report = &judged.report.0;
+    assert_eq!((&report["scope"], report["gpus"].as_array().unwrap().len()), (&"gpus:0,2,3".into(), 3));
+    let covers = report["covers"].as_str().unwrap();
+    assert!(
+        covers.contains("3 x Simulated NVIDIA") && covers.contains("; left out: GPU 1 (0000:"),
+        "{covers}"
+    );
+    assert!(
+        judged.report.test("p2p-integrity")["summary"].as_str().unwrap().starts_with("6 of 6 "),
+        "{}",
+        judged.text
+    );
+    let judged = validate(&zeros, &["--level", "quick", "--gpus", "1,0"]).unwrap();
+    assert_eq!((judged.verdict(), judged.fails()), ("FAIL", vec!["p2p-integrity"]), "{}", judged.text);
+    let refused =
+        firstlight(&zeros, &["validate", "--gpus", "4"], |output, _| Ok(output.status.code())).unwrap();
+    assert_eq!(refused, Some(64));
+}
+
+/// Processes with such a word after `--beneath`: those that the validator has started, and theirs.
+fn beneath(validator: &Child) -> Vec<String> {
+    let number = validator.id().to_string();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let told = processes.filter_map(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+        let ours = words.windows(2).any(|pair| pair[0] == "--beneath" && pair[1] == number);
+        ours.then(|| words.join(" "))
+    });
+    told.collect()
+}
+
+/// Starts a run in which NCCL hangs, and hands it over once `word` is among its processes.
+fn running(word: &str, then: impl FnOnce(&mut Child, &std::path::Path)) {
+    let words = ["validate", "--only", "nccl", "--json", "{}/r.json"];
+    prepared(&Scenario::named("nccl-hang-init").unwrap().gpus(2), &words, |mut command, dir| {
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let due = Instant::now() + Duration::from_secs(60);
+        while !beneath(&child).iter().any(|line| line.contains(word)) {
+            assert!(Instant::now() < due && child.try_wait().unwrap().is_none(), "{:?}", beneath(&child));
+            sleep(Duration::from_millis(5));
+        }
+        then(&mut child, dir);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[track_caller]
+fn nothing_is_left(validator: &Child) {
+    let due = Instant::now() + Duration::from_secs(2);
+    while !beneath(validator).is_empty() {
+        assert!(Instant::now() < due, "{:?}", beneath(validator));
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_killed_validator_leaves_no_worker_and_no_rank() {
+    for word in [" worker ", " rank "] {
+        running(word, |child, _| {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            nothing_is_left(child);
+        });
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_its_report_and_no_rank() {
+    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+        running(" rank ", |child, dir| {
+            let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+            assert!(sent.success());
+            assert_eq!(child.wait().unwrap().code(), Some(status));
+            nothing_is_left(child);
+            let report: serde_json::Value =
+                serde_json::from_slice(&fs::read(dir.join("r.json")).unwrap()).unwrap();
+            assert_eq!(
+                (&report["verdict"], &report["tests"][0]["findings"][0]["code"]),
+                (&"ERROR".into(), &"INTERRUPTED".into())
+            );
+        });
+    }
+}

@@ -1,0 +1,28 @@
+//! Things that are alike, together, in the order of the first of each. Machines have thousands of findings.
+
+use std::collections::BTreeMap;
+
+/// Those with the same key are one group.
+pub(crate) fn alike<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
+    let mut places: BTreeMap<K, usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for one in all {
+        let place = *places.entry(key(&one)).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_stand_in_the_order_of_their_first() {
+        let groups = alike(["b1", "a1", "b2", "c1", "a2"], |text| text.chars().next());
+        assert_eq!(groups, [vec!["b1", "b2"], vec!["a1", "a2"], vec!["c1"]]);
+    }
+}
