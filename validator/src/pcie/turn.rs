@@ -84,13 +84,13 @@ impl<'a> Turns<'a> {
             };
         };
         let redirected: Vec<_> =
-            turns.iter().filter(|t| redirects_requests(acs, self.port_number(t.out))).collect();
+            turns.iter().filter(|t| redirects_requests(acs, self.port_number(t.out))).copied().collect();
         let translated = acs.ctrl & TRANSLATED != 0 && self.translating;
-        let sends_translated = |t: &&Turn| self.tree.get(t.from).is_some_and(|d| d.routing.ats);
+        let sends_translated = |t: &Turn| self.tree.get(t.from).is_some_and(|d| d.routing.ats);
         match () {
             () if acs.ctrl & COMPLETIONS != 0 => Effect::Redirects,
             () if redirected.is_empty() => Effect::Direct,
-            () if translated && redirected.iter().all(|t| sends_translated(t)) => Effect::TranslatedPass,
+            () if translated && redirected.iter().all(sends_translated) => Effect::TranslatedPass,
             () => Effect::Redirects,
         }
     }

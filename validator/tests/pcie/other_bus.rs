@@ -32,9 +32,11 @@ fn write(copy: &Copy, bdf: &str, at: usize, bytes: &[u8]) {
 /// Opens the port's prefetchable window of 128 GiB from `start` on for processors, `OFFSET` lower on the bus.
 fn window(copy: &Copy, start: u64) {
     let (base, limit) = (start - OFFSET, start - OFFSET + (128 << 30) - 1);
-    let half = |address: u64| ((address >> 16) as u16 & 0xfff0) | 1;
-    write(copy, PORT, 0x24, &[half(base).to_le_bytes(), half(limit).to_le_bytes()].concat());
-    write(copy, PORT, 0x28, &[(base >> 32) as u32, (limit >> 32) as u32].map(u32::to_le_bytes).concat());
+    // Bytes 2 and 3 of an address are the register, bytes 4 to 7 the one for its upper half.
+    let half = |address: u64| [address.to_le_bytes()[2] & 0xf0 | 1, address.to_le_bytes()[3]];
+    let upper = |address: u64| address.to_le_bytes()[4..].to_vec();
+    write(copy, PORT, 0x24, &[half(base), half(limit)].concat());
+    write(copy, PORT, 0x28, &[upper(base), upper(limit)].concat());
     let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n";
     let line = format!("{start:#018x} {:#018x} 0x000000000014220c\n", start + (128 << 30) - 1);
     fs::write(copy.file(PORT, "resource"), none.repeat(15) + &line + none).unwrap();

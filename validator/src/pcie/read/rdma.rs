@@ -22,14 +22,14 @@ pub(super) fn read(root: &Root, listed: &[Device], findings: &mut Vec<Finding>) 
         }
     };
     let names = names.into_iter().map(|n| n.to_string_lossy().into_owned());
-    let mut devices: Vec<Rdma> = names.filter_map(|name| one(root, name, listed, findings)).collect();
+    let mut devices: Vec<Rdma> = names.filter_map(|name| one(root, &name, listed, findings)).collect();
     devices.sort_by(|a, b| (a.bdf, &a.name).cmp(&(b.bdf, &b.name)));
     devices
 }
 
-fn one(root: &Root, name: String, listed: &[Device], findings: &mut Vec<Finding>) -> Option<Rdma> {
+fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) -> Option<Rdma> {
     let file = format!("{CLASS}/{name}/device");
-    let told = shown(&name);
+    let told = shown(name);
     let target = match root.link(&file) {
         Ok(target) => target,
         Err(e) if e.kind() == ErrorKind::NotFound => return None,
