@@ -11,10 +11,15 @@ use crate::schedule::Pair;
 pub(super) const LARGE: u64 = 4 << 20;
 /// Up to this size only latency decides.
 pub(super) const SMALL: u64 = 16 << 10;
-/// Below `LARGE` a call may take so many times what the sweep's quickest small one takes, and twice its bytes' time:
-/// there NCCL changes its protocols. On record 1.9 (4 H200, all_gather of 256 KiB) and 0.9 of both together
-/// (8 x 4090, all_reduce of 256 KiB).
+/// A call may take so many times what the sweep's quickest small one takes, beside its bytes' time. On record 1.9 (4
+/// H200, all_gather of 256 KiB).
 const RAMP: f64 = 2.5;
+/// A sweep's quickest small call counts as at least this, us: the processor's part of a call scatters. On record 6 to
+/// 36 us for the same call on idle hosts with H200.
+const SCATTER_US: f64 = 20.0;
+/// Calls of fewer bytes than these may take so many times their bytes' time: pipelines are short then, and below
+/// `LARGE` NCCL changes its protocols. On record, of 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB), 1.07 (8 MiB).
+const SHORT: [(u64, f64); 4] = [(1 << 20, 4.0), (LARGE, 2.5), (8 << 20, 1.4), (16 << 20, 1.15)];
 /// What a call may take with nothing to move, us: for itself, and for each GPU that the processor starts it on. On
 /// record 14 (2 H200), 19 (4 H200) and 38 (8 x 4090); single runs take twice as long.
 const START_US: f64 = 15.0;
@@ -85,13 +90,11 @@ impl Limits {
     /// How long a row's call may take, us; `small_us` is what small ones of its sweep take.
     pub(super) fn most_us(&self, row: &Row, small_us: f64) -> f64 {
         let mb_s = self.least_gb_s(row.collective) * 1e3;
-        let bytes_us = moved(row) / mb_s;
-        if row.bytes >= LARGE {
-            // What pipelines cost until they are full grows with their length.
-            (RAMP + self.ranks / 4.0) * small_us + bytes_us
-        } else {
-            RAMP * small_us + 2.0 * bytes_us
-        }
+        let short = SHORT.iter().find(|(below, _)| row.bytes < *below).map_or(1.0, |(_, times)| *times);
+        let bytes_us = short * moved(row) / mb_s;
+        // What pipelines cost until they are full grows with their length.
+        let pipeline = if row.bytes >= LARGE { self.ranks / 4.0 } else { 0.0 };
+        (RAMP + pipeline) * small_us.max(SCATTER_US) + bytes_us
     }
 
     /// How long the quickest small call may take, us.

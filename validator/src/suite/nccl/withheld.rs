@@ -48,7 +48,9 @@ fn judge(ended: Ended, said: Option<Finding>) -> Option<Finding> {
         }
         (_, Some(said)) => {
             let message = format!("whether its settings are heeded is not known: {}", said.message);
-            Some(Code::NcclUnproven.finding(Severity::Error, &which, message).seen_all(said.evidence))
+            let finding = Code::NcclUnproven.finding(Severity::Error, &which, message);
+            let finding = finding.because("NCCL should have found no way and ended in another manner");
+            Some(finding.seen_all(said.evidence))
         }
     }
 }
