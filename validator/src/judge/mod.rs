@@ -26,7 +26,7 @@ pub use nvlink::{Board, Links, nvlinks};
 pub use outlier::outliers;
 pub use pair::{Figures, asymmetric, is_staged, mover, pair};
 pub use sizes::{Size, expected_by_size, slow_size};
-pub use together::{collapse, starved};
+pub use together::{Share, collapse, starved};
 
 /// A figure as people read it and JSON keeps it: two decimals.
 fn told(figure: f64) -> f64 {

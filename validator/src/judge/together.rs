@@ -43,23 +43,48 @@ pub fn collapse(
     Some(finding.values(told(best), told(least), Some("GB/s")))
 }
 
-/// Transfers that get far less than others like them in the same pattern; `each`: GB/s by its own clock,
-/// and of which kind its way is.
+/// Transfers that get far less than others like them in the same pattern, both in GB/s and as a part of
+/// what they move alone.
 #[must_use]
-pub fn starved(what: &str, each: &[(Pair, f64, String)]) -> Vec<Finding> {
-    let found = |(pair, gb_s, kind): &(Pair, f64, String)| {
-        let alike: Vec<f64> = each.iter().filter(|(_, _, k)| k == kind).map(|(_, gb_s, _)| *gb_s).collect();
-        let middle = crate::measure::median(&alike).ok().filter(|_| alike.len() >= FEWEST)?;
-        let least = middle * STARVED;
+pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
+    let middle = |like: &str, of: fn(&Share) -> f64| {
+        let alike: Vec<f64> = each.iter().filter(|other| other.like == like).map(of).collect();
+        crate::measure::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
+    };
+    let found = |share: &Share| {
+        let Share { pair, gb_s, alone, like } = share;
+        // Where a GPU is shared all get as much, else each as much of its own.
+        let as_much = middle(like, |other| other.gb_s)? * STARVED;
+        let of_its_own = middle(like, Share::part)? * STARVED * alone;
+        let least = as_much.min(of_its_own);
         if *gb_s >= least {
             return None;
         }
         let message = format!(
-            "{pair}: {gb_s:.2} GB/s in the pattern {what}, expected at least {least:.2} GB/s ({STARVED} of the \
-             {middle:.2} GB/s that the transfers like it move at the same time)"
+            "{pair}: {gb_s:.2} GB/s in the pattern {what}, expected at least {least:.2} GB/s ({STARVED} of what the \
+             transfers like it get)"
         );
         let finding = Code::P2pCollapse.finding(Severity::Warn, pair, message);
         Some(finding.values(told(*gb_s), told(least), Some("GB/s")))
     };
     each.iter().filter_map(found).collect()
+}
+
+/// One transfer of a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Share {
+    /// From where to where.
+    pub pair: Pair,
+    /// GB/s by its own clock.
+    pub gb_s: f64,
+    /// GB/s when nothing else moves.
+    pub alone: f64,
+    /// With which others it is to be compared.
+    pub like: String,
+}
+
+impl Share {
+    fn part(&self) -> f64 {
+        self.gb_s / self.alone
+    }
 }

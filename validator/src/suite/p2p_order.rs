@@ -103,7 +103,10 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     } else {
         Vec::new()
     };
-    Ok(judge::judge(clique.len(), ROUNDS, &told).with(late))
+    let line = late.first().map(|finding| finding.message.clone());
+    let mut judgement = judge::judge(clique.len(), ROUNDS, &told).with(late);
+    judgement.summary = line.unwrap_or(judgement.summary);
+    Ok(judgement)
 }
 
 /// Both directions of one pair, one owner after the other.

@@ -1,4 +1,4 @@
-use super::super::{collapse, starved};
+use super::super::{Share, collapse, starved};
 use super::*;
 use crate::finding::{Code, Severity};
 use crate::pcie::sample::{bdf, fabric};
@@ -165,12 +165,14 @@ fn classes_are_those_of_one_kind_that_are_as_fast() {
 
 #[test]
 fn a_transfer_that_starves_among_its_like_is_named() {
+    let share = |pair, gb_s, alone, like: &str| Share { pair, gb_s, alone, like: like.to_owned() };
     let each = |slow: f64| -> Vec<_> {
-        let one = |n| (Pair::new(0, n), if n == 3 { slow } else { 25.0 }, "SYS".to_owned());
-        (1..6).map(one).chain([(Pair::new(1, 2), 5.0, "PIX".to_owned())]).collect()
+        let one = |n| share(Pair::new(0, n), if n == 3 { slow } else { 12.5 }, 25.0, "SYS");
+        let others = [share(Pair::new(1, 2), 2.0, 25.0, "PIX"), share(Pair::new(1, 3), 4.0, 8.0, "SYS")];
+        (1..6).map(one).chain(others).collect()
     };
-    assert_eq!(starved("all to all", &each(13.0)), []);
-    let found = starved("all to all", &each(12.0));
+    assert_eq!(starved("all to all", &each(6.5)), []);
+    let found = starved("all to all", &each(6.0));
     assert_eq!(
         (found.len(), found[0].subject.as_str(), found[0].severity),
         (1, "GPU 0 -> 3", Severity::Warn)

@@ -3,7 +3,7 @@
 use super::pattern::Kind;
 use super::{Moved, Seen};
 use crate::finding::{Code, Finding, Severity};
-use crate::judge::{Expected, Known, Network, Ran, classes, collapse, starved};
+use crate::judge::{Expected, Known, Network, Ran, Share, classes, collapse, starved};
 use crate::outcome::Judgement;
 use crate::pcie::model::Bdf;
 use crate::report::Matrix;
@@ -45,10 +45,12 @@ impl Row<'_> {
         collapse(&pattern.kind.to_string(), pattern.pairs.len(), (*total, again), self.expected.as_ref()?)
     }
 
-    fn starved(&self, basis: &Basis<'_>) -> Vec<Finding> {
+    fn starved(&self, seen: &Seen, basis: &Basis<'_>) -> Vec<Finding> {
         let Moved { pattern, .. } = self.moved;
-        let each = pattern.pairs.iter().zip(self.moved.each());
-        let each: Vec<_> = each.map(|(pair, gb_s)| (*pair, gb_s, (basis.like)(*pair))).collect();
+        let share = |(pair, gb_s): (&Pair, f64)| {
+            Some(Share { pair: *pair, gb_s, alone: *seen.alone.get(pair)?, like: (basis.like)(*pair) })
+        };
+        let each: Vec<_> = pattern.pairs.iter().zip(self.moved.each()).filter_map(share).collect();
         starved(&pattern.kind.to_string(), &each)
     }
 }
@@ -63,7 +65,7 @@ fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>) -> Vec<Row<'a>> {
 
 /// The patterns that are to be measured once more before anything is said of them.
 pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
-    let low = |row: &&Row<'_>| row.finding().is_some() || !row.starved(basis).is_empty();
+    let low = |row: &&Row<'_>| row.finding().is_some() || !row.starved(seen, basis).is_empty();
     rows(seen, basis).iter().filter(low).map(|row| row.moved.pattern.kind).collect()
 }
 
@@ -74,7 +76,7 @@ pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgeme
     }
     let rows = rows(&seen, basis);
     let mut findings: Vec<_> = rows.iter().filter_map(Row::finding).collect();
-    findings.extend(rows.iter().flat_map(|row| row.starved(basis)));
+    findings.extend(rows.iter().flat_map(|row| row.starved(&seen, basis)));
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }

@@ -78,6 +78,18 @@ impl Grid {
         cells.map(|(name, pair, first)| (name, pair, self.better(name, pair, first)))
     }
 
+    /// Everything, each with the samples of both moments.
+    pub(in crate::suite) fn everything(&self) -> impl Iterator<Item = (&'static str, Pair, Measured)> {
+        self.figures.iter().flat_map(move |(name, cells)| {
+            cells.iter().map(move |(pair, first)| {
+                let mut all = self.better(name, *pair, first).clone();
+                let second = self.second(name, *pair).map_or(&[][..], |second| &second.samples);
+                all.samples = first.samples.iter().chain(second).copied().collect();
+                (*name, *pair, all)
+            })
+        })
+    }
+
     /// The smallest and the largest figure of a name.
     pub(in crate::suite) fn range(&self, name: &str) -> Option<(f64, f64)> {
         let all = || self.all(name).map(|(_, figure)| figure);
