@@ -127,10 +127,7 @@ mod tests {
     fn standing(pids: &[u32]) -> Standing {
         let process =
             |pid: &u32| Process { pid: *pid, name: String::new(), bytes: None, compute: true, ours: false };
-        Standing {
-            users: Ok(pids.iter().map(process).collect()),
-            ..Standing::unknown(GPU, 0, Presence::Here)
-        }
+        Standing { users: Ok(pids.iter().map(process).collect()), ..Standing::unknown(GPU, Presence::Here) }
     }
 
     fn strangers(now: &[u32], before: &[u32]) -> Vec<u32> {

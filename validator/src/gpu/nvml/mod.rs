@@ -2,6 +2,7 @@
 //! GPU, and how it fares. Everything is asked by address, and an answer that does not come is told
 //! as such.
 
+mod ask;
 mod nvlink;
 mod standing;
 mod told;

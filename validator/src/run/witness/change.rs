@@ -17,7 +17,7 @@ pub(super) fn holds_on(finding: &Finding) -> bool {
 
 /// What is wrong with GPUs as they stand, whatever was before.
 pub(super) fn holding(now: &[Standing]) -> Vec<Finding> {
-    let mut found: Vec<_> = now.iter().flat_map(of_one).collect();
+    let mut found: Vec<_> = now.iter().flat_map(of_one).chain(settings(now)).collect();
     found.extend(uncounted(now));
     found
 }
@@ -26,9 +26,8 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
     let mut found: Vec<_> = gone(gpu).into_iter().collect();
     if let Presence::Untold(why) = &gpu.presence {
         let message = format!("{}: NVML does not know it: {why}", name(gpu));
-        found.push(Code::GpuUncounted.finding(Severity::Warn, &subject(gpu), message));
+        found.push(Code::GpuUncounted.finding(Severity::Warn, &gpu.name(), message));
     }
-    found.extend(setting(gpu));
     for (counter, severity, words) in [
         (Counter::RemapPending, Severity::Warn, "a row of its memory is to be replaced at the next reset"),
         (
@@ -41,31 +40,42 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
         if matches!(gpu.counted.get(&counter), Some(Counted::At(1..))) {
             let message = format!("{}: {words}", name(gpu));
             found.push(
-                Code::GpuRemap.finding(severity, &subject(gpu), message).seen(format!("NVML: {counter:?}")),
+                Code::GpuRemap.finding(severity, &gpu.name(), message).seen(format!("NVML: {counter:?}")),
             );
         }
     }
     found
 }
 
-/// A setting of a GPU that keeps it from being tested.
-pub(super) fn setting(gpu: &Standing) -> Option<Finding> {
-    let (code, words) = match gpu.mode {
-        _ if gpu.mig => (Code::GpuMig, "is split into instances (MIG is on)"),
-        ComputeMode::Exclusive => {
-            (Code::GpuComputeMode, "serves one process at a time (compute mode EXCLUSIVE_PROCESS)")
-        }
-        ComputeMode::Prohibited => (Code::GpuComputeMode, "serves no process (compute mode PROHIBITED)"),
-        ComputeMode::Shared | ComputeMode::Untold => return None,
+/// Settings that keep GPUs from being tested, each with all GPUs that have it.
+pub(super) fn settings(now: &[Standing]) -> Vec<Finding> {
+    let kinds: [(Code, fn(&Standing) -> bool, &str); 3] = [
+        (Code::GpuMig, |gpu| gpu.mig, "split into instances (MIG is on)"),
+        (
+            Code::GpuComputeMode,
+            |gpu| gpu.mode == ComputeMode::Exclusive,
+            "set to serve one process at a time (compute mode EXCLUSIVE_PROCESS)",
+        ),
+        (
+            Code::GpuComputeMode,
+            |gpu| gpu.mode == ComputeMode::Prohibited,
+            "set to serve no process (compute mode PROHIBITED)",
+        ),
+    ];
+    let of = |(code, has, words): (Code, fn(&Standing) -> bool, &str)| {
+        let gpus: Vec<_> = now.iter().filter(|gpu| has(gpu)).map(Standing::name).collect();
+        let be = if gpus.len() == 1 { "is" } else { "are" };
+        let gpus = gpus.join(", ");
+        (!gpus.is_empty()).then(|| code.finding(Severity::Error, &gpus, format!("{gpus} {be} {words}")))
     };
-    Some(code.finding(Severity::Error, &subject(gpu), format!("{} {words}", name(gpu))))
+    kinds.into_iter().filter_map(of).collect()
 }
 
 /// GPUs whose memory errors nobody counts, in one finding.
 fn uncounted(now: &[Standing]) -> Option<Finding> {
     let ecc = [Counter::VolatileUncorrected, Counter::AggregateUncorrected];
     let lacks = |gpu: &&Standing| ecc.iter().all(|c| gpu.counted.get(c) == Some(&Counted::Unsupported));
-    let lacking: Vec<_> = now.iter().filter(lacks).map(|g| g.ordinal.to_string()).collect();
+    let lacking: Vec<_> = now.iter().filter(lacks).map(Standing::name).collect();
     let unread = now.iter().filter_map(|gpu| {
         let why =
             gpu.counted.values().find_map(|c| if let Counted::Unread(why) = c { Some(why) } else { None })?;
@@ -75,7 +85,7 @@ fn uncounted(now: &[Standing]) -> Option<Finding> {
         let message = format!("{}: its memory errors could not be read: {why}", name(gpu));
         return Some(Code::GpuUncounted.finding(Severity::Warn, "machine", message));
     }
-    let message = format!("GPU {}: memory errors are not counted (no ECC)", lacking.join(", "));
+    let message = format!("memory errors are not counted (no ECC): {}", lacking.join(", "));
     (!lacking.is_empty()).then(|| Code::GpuUncounted.finding(Severity::Info, "machine", message))
 }
 
@@ -115,17 +125,12 @@ fn risen(before: &Standing, now: &Standing) -> impl Iterator<Item = Finding> {
         let rises: Vec<_> = counters.iter().filter_map(|c| rose(&c)).collect();
         let more = rises.iter().map(|(more, _)| *more).max()?;
         let message = format!("{}: {more} {words} while the test ran, expected 0", name(now));
-        let finding = code.finding(*severity, &subject(now), message).values(more, 0, Some("errors"));
+        let finding = code.finding(*severity, &now.name(), message).values(more, 0, Some("errors"));
         Some(finding.seen_all(rises.into_iter().map(|(_, line)| line).collect()))
     })
 }
 
-/// `GPU 1`
-fn subject(gpu: &Standing) -> String {
-    format!("GPU {}", gpu.ordinal)
-}
-
 /// `GPU 1 (0000:41:00.0)`
 fn name(gpu: &Standing) -> String {
-    format!("GPU {} ({})", gpu.ordinal, gpu.gpu)
+    format!("{} ({})", gpu.name(), gpu.gpu)
 }

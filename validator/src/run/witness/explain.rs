@@ -25,9 +25,6 @@ const AFTER_LOSS: &[Code] = &[
     Code::TestTimeout,
 ];
 
-/// What a GPU that serves one process or none, or is split, leads to; the others only where their words say so.
-const BY_SETTING: &[Code] = &[Code::CudaStart, Code::GpuCountCuda];
-
 /// Figures and progress that a load on the same GPU explains.
 const BY_LOAD: &[Code] = &[
     Code::GpuThrottled,
@@ -110,9 +107,13 @@ pub(super) fn by_loss(said: Judgement, lost: &BTreeMap<String, String>) -> Judge
 
 /// The judgement where GPUs are set so that they cannot be tested.
 pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
-    let settings: Vec<_> = gpus.iter().filter_map(change::setting).collect();
+    let settings = change::settings(gpus);
     let unavailable = ["device_unavailable", "busy or unavailable"];
-    let explained = |f: &Finding| bad(f) && (is_one_of(f, BY_SETTING) || says(f, &unavailable));
+    // CUDA shows instances instead of a GPU that is split.
+    let split = |f: &Finding| {
+        f.is(Code::GpuCountCuda) && gpus.iter().any(|g| g.mig && g.gpu.to_string() == f.subject)
+    };
+    let explained = |f: &Finding| bad(f) && (f.is(Code::CudaStart) || split(f) || says(f, &unavailable));
     if settings.is_empty() || !said.findings.iter().any(explained) {
         return said;
     }
@@ -130,8 +131,11 @@ pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
 /// The judgement where others use GPUs: what a load explains becomes one finding that names them. Beside a
 /// failure that stays, it only warns, so that it hides nothing.
 pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
-    let explained =
-        |f: &Finding| bad(f) && !is_one_of(f, NEVER) && by_load(f) && !whose(f, present).is_empty();
+    // A call that fails in a test that ran out of memory fails for that.
+    let short = said.findings.iter().any(|f| by_memory(f) && !whose(f, present).is_empty());
+    let follows = |f: &Finding| short && f.severity == Severity::Error && f.is(Code::CudaError);
+    let by_others = |f: &Finding| (is_one_of(f, BY_LOAD) || by_memory(f)) && !whose(f, present).is_empty();
+    let explained = |f: &Finding| bad(f) && !is_one_of(f, NEVER) && (by_others(f) || follows(f));
     if !said.findings.iter().any(explained) {
         return said;
     }
@@ -143,7 +147,7 @@ pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
     };
     let who = gpus.iter().map(who).collect::<Vec<_>>().join("; ");
     let first = hidden.first().map_or("", |f| f.message.as_str());
-    let stays = findings.iter().any(bad);
+    let stays = findings.iter().any(|f| f.severity == Severity::Fail);
     let severity = if stays { Severity::Warn } else { Severity::Error };
     let message = format!("cannot be judged: {who}; seen: {first}");
     let subject = gpus.iter().map(|g| format!("GPU {g}")).collect::<Vec<_>>().join(", ");
@@ -152,8 +156,8 @@ pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
     remade(said, summary, findings)
 }
 
-fn by_load(finding: &Finding) -> bool {
-    is_one_of(finding, BY_LOAD) || says(finding, &["out_of_memory", "out of memory"])
+fn by_memory(finding: &Finding) -> bool {
+    says(finding, &["out_of_memory", "out of memory"])
 }
 
 /// The GPUs of a finding that others use: those that its subject names, or all where it names none.

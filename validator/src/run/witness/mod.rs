@@ -55,7 +55,15 @@ impl Witness {
     /// kernel's log and counters told.
     pub(super) fn settle(&mut self, test: &Test, said: Judgement, kernel: Vec<Finding>) -> Judgement {
         let kernel = explain::of_the_same_fault(&said, kernel);
-        let said = said.with(kernel).with(std::mem::take(&mut self.news));
+        let said = said.with(kernel);
+        let mut news = std::mem::take(&mut self.news);
+        news.retain(|new| {
+            !said
+                .findings
+                .iter()
+                .any(|f| explain::is_loss(new) && explain::is_loss(f) && f.subject == new.subject)
+        });
+        let said = said.with(news);
         // The test of the log tells of losses that may be over.
         for gone in said.findings.iter().filter(|f| test.id != "xid" && explain::is_loss(f)) {
             self.lost.entry(without_function(&gone.subject)).or_insert_with(|| test.id.to_owned());
@@ -80,7 +88,7 @@ fn without_function(address: &str) -> String {
 
 /// The finding of a GPU that NVML calls lost.
 fn gone(gpu: &Standing) -> Option<Finding> {
-    let message = format!("GPU {} ({}) is lost: NVML no longer reaches it", gpu.ordinal, gpu.gpu);
+    let message = format!("{} ({}) is lost: NVML no longer reaches it", gpu.name(), gpu.gpu);
     let finding = || {
         let seen = "NVML: GPU is lost (NVML_ERROR_GPU_IS_LOST)";
         Code::GpuGone.finding(Severity::Fail, &without_function(&gpu.gpu.to_string()), message).seen(seen)

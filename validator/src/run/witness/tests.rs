@@ -25,7 +25,8 @@ fn gpu(ordinal: usize) -> Standing {
             .into_iter()
             .map(|c| (c, Counted::At(7 * u64::from(c < Counter::RemapPending))))
             .collect(),
-        ..Standing::unknown(gpu, ordinal, Presence::Here)
+        ordinal: Some(ordinal),
+        ..Standing::unknown(gpu, Presence::Here)
     }
 }
 
@@ -129,7 +130,7 @@ fn gpus_without_counters_are_named_and_those_that_cannot_be_read_warn() {
         (told(&said), said.outcome()),
         (vec![("GPU-UNCOUNTED", Severity::Info, "machine")], Outcome::Pass)
     );
-    assert!(said.findings[0].message.starts_with("GPU 0, 1: "), "{said:?}");
+    assert!(said.findings[0].message.ends_with(": GPU 0, GPU 1"), "{said:?}");
     let mut broken = gpu(1);
     broken.counted.insert(Counter::AggregateCorrected, Counted::Unread("why".into()));
     let said = witness([gpu(0), broken]).settle(test("cuda"), fine(), vec![]);
@@ -156,9 +157,7 @@ fn timing_and_progress_on_a_gpu_in_use_cannot_be_judged() {
 fn a_gpu_that_nobody_else_uses_keeps_its_failure() {
     let hang = || fails(Code::P2pHang, "GPU 0 -> 1");
     assert_eq!(quiet().settle(test("p2p-order"), hang(), vec![]), hang());
-    let mut three = [gpu(2), used(gpu(3))];
-    three[0].ordinal = 2;
-    assert_eq!(witness(three).settle(test("p2p-order"), hang(), vec![]), hang());
+    assert_eq!(witness([gpu(2), used(gpu(3))]).settle(test("p2p-order"), hang(), vec![]), hang());
     let mut own = train();
     own.ours = true;
     let mut mine = gpu(1);
@@ -182,6 +181,13 @@ fn memory_that_others_hold_explains_what_fails_for_want_of_it() {
     let full = || errs(Code::CudaError, "cuMemAlloc says 2 CUDA_ERROR_OUT_OF_MEMORY");
     let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), full(), vec![]);
     assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
+    let after =
+        full().with(vec![Code::CudaError.finding(Severity::Error, "GPU 0 -> 2", "bytes 8 of a buffer of 4")]);
+    let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), after, vec![]);
+    assert_eq!(
+        (told(&said), said.findings[0].evidence.len()),
+        (vec![("GPU-IN-USE", Severity::Error, "GPU 1")], 2)
+    );
     let other = || errs(Code::CudaError, "cuMemAlloc says 1 CUDA_ERROR_INVALID_VALUE");
     assert_eq!(witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), other(), vec![]), other());
     let mut nccl = Code::NcclError.finding(Severity::Fail, "with peer-to-peer", "unhandled cuda error");
@@ -226,7 +232,7 @@ fn a_gpu_on_which_our_own_work_hangs_is_not_called_in_use() {
 #[test]
 fn a_lost_gpu_stays_a_failure_whatever_later_tests_cannot_find_out() {
     let mut witness = quiet();
-    let lost = Standing::unknown(gpu(1).gpu, 1, Presence::Lost);
+    let lost = Standing { ordinal: Some(1), ..Standing::unknown(gpu(1).gpu, Presence::Lost) };
     witness.see(&look([gpu(0), lost.clone()]));
     let said = witness.settle(test("p2p-bandwidth"), errs(Code::CudaError, "999"), vec![]);
     assert_eq!(said.outcome(), Outcome::Fail);
@@ -276,8 +282,19 @@ fn a_setting_that_keeps_gpus_from_being_tested_is_named_instead_of_cudas_error()
         for id in ["cuda", "p2p-integrity"] {
             let said = witness.settle(test(id), start(), vec![]);
             assert_eq!(told(&said), [(code, Severity::Error, "GPU 1")], "{id}");
-            assert!(said.summary.starts_with("GPU 1 (0000:02:00.0) "), "{}", said.summary);
+            assert!(said.summary.starts_with("GPU 1 is s"), "{}", said.summary);
         }
+    }
+}
+
+#[test]
+fn a_gpu_that_cuda_does_not_show_is_missing_unless_it_is_the_one_that_is_split() {
+    let mut split = gpu(1);
+    (split.mig, split.ordinal) = (true, None);
+    for (subject, code) in [("0000:02:00.0", "GPU-MIG"), ("0000:01:00.0", "GPU-COUNT-CUDA")] {
+        let said =
+            witness([gpu(0), split.clone()]).settle(test("cuda"), fails(Code::GpuCountCuda, subject), vec![]);
+        assert_eq!(said.findings[0].code, code, "{said:?}");
     }
 }
 

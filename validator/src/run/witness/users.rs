@@ -30,7 +30,8 @@ pub(super) struct Present {
 impl Users {
     /// NVML was asked; `quiet` says that what works on a GPU now is not ours, `first` that nothing there is.
     pub(super) fn see(&mut self, now: &[Standing], quiet: bool, first: bool) {
-        let seen: BTreeMap<_, _> = now.iter().map(|g| (g.ordinal, on(g, quiet, first))).collect();
+        let seen = now.iter().filter_map(|g| Some((g.ordinal?, on(g, quiet, first))));
+        let seen: BTreeMap<_, _> = seen.collect();
         self.gpus = now.len();
         if first {
             self.first = seen;

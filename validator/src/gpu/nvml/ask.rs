@@ -1,0 +1,154 @@
+//! Asks NVML how GPUs stand.
+
+use super::Nvml;
+use super::standing::{ComputeMode, Counted, Counter, Presence, Standing};
+use super::told::Process;
+use crate::chain::chain;
+use crate::pcie::model::Bdf;
+use nvml_wrapper::Device;
+use nvml_wrapper::enum_wrappers::device as wrapped;
+use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::structs::device::FieldId;
+use std::collections::BTreeMap;
+
+/// A process's name is cut here.
+const NAME: usize = 80;
+
+/// Fields of `nvmlDeviceGetFieldValues` (`NVML_FI_DEV_REMAPPED_*` of nvml.h).
+const REMAPS: [(u32, Counter); 4] = [
+    (142, Counter::RemappedCorrected),
+    (143, Counter::RemappedUncorrected),
+    (144, Counter::RemapPending),
+    (145, Counter::RemapFailed),
+];
+
+impl Counted {
+    fn of(said: Result<u64, NvmlError>) -> Self {
+        match said {
+            Ok(count) => Self::At(count),
+            // A field of which an old driver has never heard is an invalid one.
+            Err(NvmlError::NotSupported | NvmlError::InvalidArg | NvmlError::FailedToLoadSymbol(_)) => {
+                Self::Unsupported
+            }
+            Err(why) => Self::Unread(chain(&why)),
+        }
+    }
+}
+
+impl Nvml {
+    /// How each of `gpus` stands now. `ours` tells the processes of this run.
+    #[must_use]
+    pub fn standing(&self, gpus: &[Bdf], ours: &dyn Fn(u32) -> bool) -> Vec<Standing> {
+        let mut all: Vec<_> = gpus.iter().map(|gpu| self.one(*gpu, ours)).collect();
+        // CUDA shows none of those that NVML does not know, and instances instead of those that are split.
+        let shown =
+            |standing: &&mut Standing| !standing.mig && !matches!(standing.presence, Presence::Untold(_));
+        for (ordinal, standing) in all.iter_mut().filter(shown).enumerate() {
+            standing.ordinal = Some(ordinal);
+        }
+        all
+    }
+
+    fn one(&self, gpu: Bdf, ours: &dyn Fn(u32) -> bool) -> Standing {
+        let device = match self.0.device_by_pci_bus_id(gpu.to_string()) {
+            Ok(device) => device,
+            Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
+            Err(why) => return Standing::unknown(gpu, Presence::Untold(chain(&why))),
+        };
+        // A handle may outlive its GPU: memory is asked of the GPU itself.
+        let used_bytes = match device.memory_info() {
+            Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
+            told => told.ok().map(|memory| memory.used),
+        };
+        Standing {
+            mig: device.mig_mode().is_ok_and(|mode| mode.current == 1),
+            mode: device.compute_mode().map_or(ComputeMode::Untold, ComputeMode::from),
+            used_bytes,
+            busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
+            users: self.users(&device, ours),
+            counted: counted(&device),
+            ..Standing::unknown(gpu, Presence::Here)
+        }
+    }
+
+    fn users(&self, device: &Device<'_>, ours: &dyn Fn(u32) -> bool) -> Result<Vec<Process>, String> {
+        let compute = device.running_compute_processes().map_err(|e| chain(&e))?;
+        // GPUs without a display engine do not answer this one.
+        let graphics = device.running_graphics_processes().unwrap_or_default();
+        let all = compute.into_iter().map(|p| (p, true)).chain(graphics.into_iter().map(|p| (p, false)));
+        let mut all: Vec<Process> = all
+            .map(|(p, compute)| Process {
+                pid: p.pid,
+                name: self.0.sys_process_name(p.pid, NAME).unwrap_or_default(),
+                bytes: match p.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => Some(bytes),
+                    UsedGpuMemory::Unavailable => None,
+                },
+                compute,
+                ours: ours(p.pid),
+            })
+            .collect();
+        // A program that does both stands in both lists.
+        all.sort_by_key(|p| (p.pid, !p.compute));
+        all.dedup_by_key(|p| p.pid);
+        Ok(all)
+    }
+}
+
+fn counted(device: &Device<'_>) -> BTreeMap<Counter, Counted> {
+    let total = |kind, over| Counted::of(device.total_ecc_errors(kind, over));
+    let pending = device.are_pages_pending_retired().map(u64::from);
+    let mut all = BTreeMap::from([
+        (Counter::VolatileCorrected, total(MemoryError::Corrected, EccCounter::Volatile)),
+        (Counter::VolatileUncorrected, total(MemoryError::Uncorrected, EccCounter::Volatile)),
+        (Counter::AggregateCorrected, total(MemoryError::Corrected, EccCounter::Aggregate)),
+        (Counter::AggregateUncorrected, total(MemoryError::Uncorrected, EccCounter::Aggregate)),
+        (Counter::RetirePending, Counted::of(pending)),
+    ]);
+    match device.field_values_for(&REMAPS.map(|(id, _)| FieldId(id))) {
+        Ok(values) => {
+            let values = values.into_iter().map(|sample| number(sample?.value?));
+            all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values.map(Counted::of)));
+        }
+        Err(why) => {
+            let said = Counted::of(Err(why));
+            all.extend(REMAPS.iter().map(|(_, counter)| (*counter, said.clone())));
+        }
+    }
+    all
+}
+
+fn number(value: SampleValue) -> Result<u64, NvmlError> {
+    match value {
+        SampleValue::U32(n) => Ok(n.into()),
+        SampleValue::U64(n) => Ok(n),
+        SampleValue::I64(n) => u64::try_from(n).map_err(|_| NvmlError::Unknown),
+        SampleValue::F64(_) => Err(NvmlError::Unknown),
+    }
+}
+
+impl From<wrapped::ComputeMode> for ComputeMode {
+    fn from(mode: wrapped::ComputeMode) -> Self {
+        match mode {
+            wrapped::ComputeMode::Default => Self::Shared,
+            wrapped::ComputeMode::ExclusiveThread | wrapped::ComputeMode::ExclusiveProcess => Self::Exclusive,
+            wrapped::ComputeMode::Prohibited => Self::Prohibited,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_that_a_gpu_lacks_is_none_and_one_that_fails_is_unread() {
+        assert_eq!(Counted::of(Ok(3)), Counted::At(3));
+        assert_eq!(Counted::of(Err(NvmlError::NotSupported)), Counted::Unsupported);
+        assert!(
+            matches!(Counted::of(Err(NvmlError::GpuLost)), Counted::Unread(why) if why.contains("fell off"))
+        );
+    }
+}
