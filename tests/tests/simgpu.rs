@@ -19,6 +19,13 @@ const OF_A_PAIR: &[&str] = &[
     "victim",
     "misdirected",
     "reach",
+    "hole",
+    "stray",
+    "rare",
+    "odd-sizes",
+    "unaligned",
+    "huge",
+    "shared-memory",
     "reorder",
     "slow-pair",
     "enable-refused",
@@ -49,6 +56,49 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     for name in scenarios("hang", false) {
         judge(&name, &Scenario::named(&name).unwrap(), &[]);
     }
+}
+
+/// An error that is not sticky ends its pair's transfers and leaves nobody else's memory dirty.
+#[test]
+fn a_refused_copy_is_blamed_on_its_own_pair() {
+    for [from, to] in [[0, 1], [2, 0], [3, 2]] {
+        let scenario = Scenario::named("copy-refused").unwrap().gpus(4).pair(from, to);
+        blames(&judge("copy-refused", &scenario, &[]), "copy-refused", [from, to]);
+    }
+}
+
+/// One finding says that a GPU's memory is full; no pair is accused of anything.
+#[test]
+fn a_full_gpu_is_one_finding() {
+    let judged = judge("memory-full", &Scenario::named("memory-full").unwrap(), &[]);
+    let tests = judged.report.0["tests"].as_array().unwrap();
+    let findings = tests.iter().flat_map(|t| t["findings"].as_array().unwrap());
+    let bad: Vec<_> =
+        findings.filter(|f| ["fail", "error"].contains(&f["severity"].as_str().unwrap())).collect();
+    assert_eq!(bad.len(), 1, "{bad:?}");
+    assert_eq!((&bad[0]["code"], &bad[0]["subject"]), (&"GPU-IN-USE".into(), &"GPU 1".into()));
+}
+
+/// The table of what was tried has each kind, and the line says what that rules out.
+#[test]
+fn what_was_tried_stands_in_the_report() {
+    let judged = judge("healthy", &Scenario::named("healthy").unwrap().gpus(4), &[]);
+    let tests = judged.report.0["tests"].as_array().unwrap();
+    let of = |id: &str| tests.iter().find(|t| t["id"] == id).unwrap();
+    let rows = |id: &str| of(id)["tables"][0]["rows"].as_array().unwrap().clone();
+    let integrity = rows("p2p-integrity");
+    assert_eq!(integrity.len(), 8);
+    let small: Vec<_> =
+        integrity.iter().filter(|r| r[0].as_str().unwrap().starts_with("odd sizes")).collect();
+    assert!(small.iter().all(|row| row[5].as_u64() >= Some(1000) && row[3].as_u64() < Some(8)), "{small:?}");
+    let line = of("p2p-integrity")["summary"].as_str().unwrap();
+    assert!(
+        line.contains("faults below 0.3 % a pair (95 %)") && line.contains("nothing else changes in 9"),
+        "{line}"
+    );
+    let reach = rows("p2p-reach");
+    assert!(reach.iter().any(|row| row[4].as_u64() > Some(512 << 20)), "{reach:?}");
+    assert_eq!(rows("p2p-processes").len(), 2);
 }
 
 #[test]

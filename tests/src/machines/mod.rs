@@ -13,6 +13,7 @@ mod rdma;
 mod small;
 mod tree;
 
+pub use config::Link;
 pub use drivers::h200s;
 pub use epyc::many;
 pub use machine::Machine;

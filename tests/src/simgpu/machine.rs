@@ -2,7 +2,7 @@
 
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
-use crate::machines::{self, Machine};
+use crate::machines::{self, Link, Machine};
 use std::fs;
 use std::path::Path;
 
@@ -17,7 +17,11 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     let on_bus_0 = found.iter().all(|bdf| bdf.starts_with("0000:00:"));
     let other = || if on_bus_0 { machines::h200s(&found) } else { machines::many(&found) };
     let own = scenario.machine_of_its_own().cloned();
-    let machine = own.or(checked_in).unwrap_or_else(other);
+    let machine = own.unwrap_or_else(|| {
+        let mut machine = checked_in.unwrap_or_else(other);
+        relink(&mut machine, scenario, &found);
+        machine
+    });
     machines::write(&machine, to).map_err(Error::file("write", to))?;
     // The machine's name stands in every form of a report, the shortest too.
     let name = to.join("proc/sys/kernel/hostname");
@@ -25,6 +29,22 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
     found
         .iter()
         .try_for_each(|bdf| call_simulated(&to.join(format!("proc/driver/nvidia/gpus/{bdf}/information"))))
+}
+
+/// The kernel shows the GPUs' links as the scenario has them, and those of the ports above: as under load,
+/// and truly, whatever NVML says.
+fn relink(machine: &mut Machine, scenario: &Scenario, gpus: &[String]) {
+    let Some((speed, width)) = scenario.pcie() else { return };
+    for function in
+        machine.functions.iter_mut().filter(|f| f.driver == Some("nvidia") || f.driver == Some("pcieport"))
+    {
+        let Some(link) = function.link.as_mut() else { continue };
+        *link = Link::full(speed, width);
+        let narrow = gpus.iter().position(|bdf| *bdf == function.bdf).and_then(|gpu| scenario.narrowed(gpu));
+        if let Some((speed, width)) = narrow {
+            (link.speed, link.width) = (speed.unwrap_or(link.speed), width.unwrap_or(link.width));
+        }
+    }
 }
 
 /// The driver names its GPUs as the simulated libraries do, so that no report reads like a real one.

@@ -200,6 +200,25 @@ impl Scenario {
         Expect { verdict, fails: strings(&self.expect, "fails"), also: strings(&self.expect, "also") }
     }
 
+    /// Generation and width of its GPUs' links.
+    pub(super) fn pcie(&self) -> Option<(u8, u8)> {
+        let pcie = self.simulated.get("machine")?.get("pcie")?;
+        let number = |key: &str| u8::try_from(pcie.get(key)?.as_integer()?).ok();
+        Some((number("gen")?, number("width")?))
+    }
+
+    /// Generation and width of a GPU's link where it is really narrow: what carries as much as ever is only
+    /// told wrong.
+    pub(super) fn narrowed(&self, gpu: usize) -> Option<(Option<u8>, Option<u8>)> {
+        let is = |f: &&Value, key: &str, value: &Value| f.get(key) == Some(value);
+        let faults = self.simulated.get("fault")?.as_array()?;
+        let gpu = Value::Integer(i64::try_from(gpu).ok()?);
+        let fault = faults.iter().find(|f| is(f, "kind", &"narrow".into()) && is(f, "gpu", &gpu))?;
+        let slower = fault.get("rate").and_then(Value::as_float).is_some_and(|rate| rate < 1.0);
+        let number = |key: &str| u8::try_from(fault.get(key)?.as_integer()?).ok();
+        slower.then(|| (number("gen"), number("width")))
+    }
+
     /// The driver's version.
     #[must_use]
     pub fn version(&self) -> &str {

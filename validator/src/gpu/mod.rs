@@ -15,6 +15,6 @@ pub use cuda::{
 };
 pub use nccl::{Call, Comm, Group, Nccl, UniqueId, log_at_once};
 pub use nvml::{
-    ComputeMode, Counted, Counter, Link, Look, NvLink, Nvml, P2pTold, Presence, Process, Remote, Standing,
-    State, Status,
+    ComputeMode, Counted, Counter, Link, Look, NvLink, NvLinkStates, Nvml, P2pTold, Presence, Process,
+    Remote, Standing, State, Status, joined,
 };

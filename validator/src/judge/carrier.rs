@@ -10,6 +10,12 @@
 //! | 2 x 5090, Gen5 x8 | 31.5 | 28 | 0.89 |
 //! | 3090 on x8, and on x4 of the chipset | 15.75, 7.88 | 13.2, 6.5 | 0.84, 0.82 |
 //! | H200, 18 NVLinks, first pair cold .. others | 478.1 | 361 .. 392 | 0.755 .. 0.82 |
+//! | the same, copy engine reads | 478.1 | 394 | 0.82 |
+//! | the same, kernels write, read | 478.1 | 370, 376 | 0.77, 0.79 |
+//!
+//! Both directions at once, as a multiple of one: 1.93 to 1.95 within a socket, 1.86 and 1.64 between;
+//! over NVLink 1.98, 1.98 (reads), 1.98 and 1.80 (kernels' writes and reads). Of reads over PCIe nothing is
+//! on record: they wait for their answers, and some root complexes are slow to give them.
 
 use crate::pcie::model::PathKind;
 use crate::pcie::topo::Cell;
@@ -40,6 +46,20 @@ pub enum Carrier {
         /// What NVML says that each carries in one direction, GB/s, or [`NVLINK_GB_S`].
         gb_s: f64,
     },
+}
+
+/// Who moves data, and which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mover {
+    /// A kernel on the multiprocessors; else a copy engine.
+    pub kernel: bool,
+    /// It reads its peer's memory; else it writes.
+    pub read: bool,
+}
+
+impl Mover {
+    /// What everything else is held against.
+    pub const WRITES: Self = Self { kernel: false, read: false };
 }
 
 /// The least that is right, and how it was derived.
@@ -99,23 +119,46 @@ impl Carrier {
 
     /// The floor of one direction alone, GB/s; `None` when what it carries cannot be told.
     #[must_use]
-    pub fn floor(&self) -> Option<Floor> {
+    pub fn floor(&self, mover: Mover) -> Option<Floor> {
         let raw = self.raw()?;
-        let part = match self {
-            Self::NvLink { .. } => 0.70,
-            Self::Pcie { kind: PathKind::Sys, .. } => 0.58,
-            Self::Pcie { .. } => 0.75,
+        let part = match (self, mover.read, mover.kernel) {
+            (Self::NvLink { .. }, _, false) => 0.70,
+            (Self::NvLink { .. }, _, true) => 0.65,
+            (Self::Pcie { kind: PathKind::Sys, .. }, true, _) => 0.35,
+            (Self::Pcie { kind: PathKind::Sys, .. }, false, false) => 0.58,
+            (Self::Pcie { kind: PathKind::Sys, .. }, false, true) => 0.52,
+            (Self::Pcie { .. }, true, _) => 0.55,
+            (Self::Pcie { .. }, false, false) => 0.75,
+            (Self::Pcie { .. }, false, true) => 0.70,
         };
         let because = format!("{part} of the {raw:.1} GB/s that {}", self.clause());
         Some(Floor { least: raw * part, because })
     }
 
-    /// The least that both directions at once move, as a multiple of one direction alone. On record:
-    /// 1.93 to 1.95 within a socket, 1.86 and 1.64 between, 1.97 over NVLink.
+    /// The least that both directions at once move, as a multiple of one direction alone.
     #[must_use]
-    pub fn both_ways(&self) -> Floor {
-        let least = if self.is_far() { 1.5 } else { 1.75 };
+    pub fn both_ways(&self, mover: Mover) -> Floor {
+        let least = match (self.is_far(), mover.read) {
+            (false, false) => 1.75,
+            (true, false) | (false, true) => 1.5,
+            (true, true) => 1.3,
+        };
         Floor { least, because: format!("{least} times one direction alone") }
+    }
+
+    /// The same over links that carry `raw_gb_s`.
+    #[must_use]
+    pub const fn with_raw(self, raw_gb_s: f64) -> Self {
+        match self {
+            Self::Pcie { kind, .. } => Self::Pcie { kind, raw_gb_s },
+            Self::NvLink { .. } => self,
+        }
+    }
+
+    /// Whether NVLinks carry it.
+    #[must_use]
+    pub const fn is_nvlink(&self) -> bool {
+        matches!(self, Self::NvLink { .. })
     }
 
     /// `the 31.5 GB/s that` ..

@@ -36,25 +36,50 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
     raw.reduce(f64::min).filter(|raw| *raw > 0.0)
 }
 
-/// One copy between host and GPU; `what`: as in `from the host`; `raw`: what the links carry. It is
-/// a warning however slow: peer-to-peer does not go through the host's memory.
+/// One copy between host and GPU; `what`: as in `from the host`; `again`: the same at another moment;
+/// `raw`: what the links carry. It is a warning however slow: peer-to-peer does not go through the host's
+/// memory. Nor is it one a little below: other tenants of a shared host keep its memory busy.
 #[must_use]
-pub fn host(gpu: usize, what: &str, gb_s: f64, raw: Option<f64>) -> Option<Finding> {
+pub fn host(gpu: usize, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
     let subject = format!("GPU {gpu}");
+    let gb_s = again.map_or(first, |again| again.max(first));
+    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let Some(raw) = raw else {
-        let message = format!("{subject}: {gb_s:.2} GB/s {what}, and what its link can carry cannot be told");
+        let message =
+            format!("{subject}: {first:.2} GB/s{again} {what}, and what its link can carry cannot be told");
         let finding = Code::HostSlow.finding(Severity::Warn, &subject, message);
         return Some(finding.values(told(gb_s), serde_json::Value::Null, Some("GB/s")));
     };
     let floor = Floor { least: raw * HOST, because: String::new() };
-    if floor.grade(gb_s) == Grade::Good {
-        return None;
-    }
+    let severity = match floor.grade(gb_s) {
+        Grade::Good => return None,
+        Grade::Low => Severity::Info,
+        Grade::Bad => Severity::Warn,
+    };
     let least = floor.least;
     let message = format!(
-        "{subject}: {gb_s:.2} GB/s {what}, expected at least {least:.2} GB/s ({HOST} of the {raw:.1} GB/s \
+        "{subject}: {first:.2} GB/s{again} {what}, expected at least {least:.2} GB/s ({HOST} of the {raw:.1} GB/s \
          that its link carries)"
     );
-    let finding = Code::HostSlow.finding(Severity::Warn, &subject, message);
+    let finding = Code::HostSlow.finding(severity, &subject, message);
     Some(finding.values(told(gb_s), told(least), Some("GB/s")))
+}
+
+/// What NVML and the kernel say of one GPU's link, read in the same moments under load. NVML's lower
+/// word would only lower what is expected; the kernel's may be a recording, or a virtual machine's.
+#[must_use]
+pub fn disagree(gpu: usize, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
+    let (by_nvml, by_kernel) = (raw_gb_s(nvml.gts, nvml.width), raw_gb_s(sysfs.gts, sysfs.width));
+    if (by_nvml - by_kernel).abs() < f64::EPSILON {
+        return None;
+    }
+    let severity = if by_nvml < by_kernel { Severity::Warn } else { Severity::Info };
+    let told_link = |link: &Link| format!("x{} at {} GT/s", link.width, link.gts);
+    let message = format!(
+        "GPU {gpu} ({bdf}): under load NVML says {}, and the kernel {}, expected the same",
+        told_link(nvml),
+        told_link(sysfs)
+    );
+    let finding = Code::LinkContradicted.finding(severity, &format!("GPU {gpu}"), message);
+    Some(finding.values(told(by_nvml), told(by_kernel), Some("GB/s")))
 }

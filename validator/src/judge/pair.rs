@@ -2,7 +2,7 @@
 //! host although peer access is on, its latency, and a direction that is slower than the other.
 
 use super::told;
-use super::{Carrier, Floor, Grade};
+use super::{Carrier, Floor, Grade, Mover};
 use crate::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
@@ -64,7 +64,7 @@ fn staged(figures: &Figures) -> Finding {
     seen.extend(figures.off.map(|off| format!("{off:.2} GB/s with peer access off")));
     seen.extend(figures.both_ways.map(|both| format!("{both:.2} GB/s in both directions at once")));
     seen.extend(figures.latency_us.map(|us| format!("16 bytes take {us:.2} us")));
-    let floor = figures.carrier.floor();
+    let floor = figures.carrier.floor(Mover::WRITES);
     let expected = floor.as_ref().map(|f| format!(", expected at least {:.2} GB/s", f.least));
     let message = format!(
         "{pair}: {one_way:.2} GB/s{}: copied by way of the host, not straight to the peer",
@@ -81,7 +81,7 @@ fn one_way(figures: &Figures, least: Option<f64>) -> Option<Finding> {
     let asked = least.map(|least| Floor { least, because: "expect.min_p2p_gb_s".to_owned() });
     // What the owner asks for is no matter of degree.
     let asked = asked.filter(|floor| floor.grade(*one_way) != Grade::Good);
-    let floor = match (asked, carrier.floor()) {
+    let floor = match (asked, carrier.floor(Mover::WRITES)) {
         (Some(asked), Some(floor)) if floor.grade(*one_way) == Grade::Bad && floor.least > asked.least => {
             return Some(slow(*pair, *one_way, &floor, Severity::Fail));
         }
@@ -116,7 +116,7 @@ fn unknown(pair: Pair, gb_s: f64) -> Finding {
 fn both_ways(figures: &Figures) -> Option<Finding> {
     let Figures { pair, one_way, carrier, .. } = figures;
     let both = figures.both_ways?;
-    let floor = carrier.both_ways();
+    let floor = carrier.both_ways(Mover::WRITES);
     let severity = match floor.grade(both / one_way) {
         Grade::Good => return None,
         Grade::Low => Severity::Warn,
@@ -131,17 +131,34 @@ fn both_ways(figures: &Figures) -> Option<Finding> {
     Some(Code::P2pSlow.finding(severity, pair, message).values(told(both), told(least), Some("GB/s")))
 }
 
-/// A 16-byte copy with peer access on, as the GPU's clock sees it.
+/// Reads of the copy engine and what kernels move, one direction alone (`both` false) or both at once as a
+/// multiple of `one`. `what`: the matrix.
 #[must_use]
-pub fn latency(pair: Pair, us: f64) -> Option<Finding> {
-    let severity = match us {
-        us if us <= STRAIGHT_US => return None,
-        us if us <= STAGED_US => Severity::Warn,
-        // NaN is here.
-        _ => Severity::Fail,
+pub fn mover(
+    pair: Pair,
+    what: &str,
+    mover: Mover,
+    carrier: &Carrier,
+    (gb_s, one): (f64, Option<f64>),
+) -> Option<Finding> {
+    let floor = match one {
+        None => carrier.floor(mover)?,
+        Some(one) => {
+            let floor = carrier.both_ways(mover);
+            Floor { least: floor.least * one, because: format!("{}, {one:.2} GB/s", floor.because) }
+        }
     };
-    let message = format!("{pair}: 16 bytes take {us:.2} us, expected at most {STRAIGHT_US} us");
-    Some(Code::P2pLatency.finding(severity, &pair, message).values(told(us), STRAIGHT_US, Some("us")))
+    // Reads over PCIe differ between root complexes; a half of their floor is no matter of taste.
+    let lenient = mover.read && !carrier.is_nvlink();
+    let severity = match floor.grade(gb_s) {
+        Grade::Good => return None,
+        Grade::Low => Severity::Warn,
+        Grade::Bad if one.is_some() || (lenient && gb_s >= floor.least / 2.0) => Severity::Warn,
+        Grade::Bad => Severity::Fail,
+    };
+    let Floor { least, because } = floor;
+    let message = format!("{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
+    Some(Code::P2pSlow.finding(severity, &pair, message).values(told(gb_s), told(least), Some("GB/s")))
 }
 
 /// One direction against the other; `pair` is the one that moved `there` GB/s.

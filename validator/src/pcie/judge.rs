@@ -3,7 +3,7 @@
 //! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
 
 use super::acs::{self, State};
-use super::model::{Bdf, Device, Fabric, Kind};
+use super::model::{Bdf, Device, Fabric, Kind, Untold};
 use super::nic;
 use super::tree::Tree;
 use super::turn::{Effect, Turns};
@@ -55,12 +55,16 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
 fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
     let first = device.config.faults.first()?;
     let gpu = fabric.gpus.contains(&device.bdf);
-    let severity = match device.config.untold[..] {
-        [] if gpu => Severity::Warn,
-        [] => Severity::Info,
-        _ if gpu => Severity::Error,
-        _ if on_path => Severity::Warn,
-        _ => Severity::Info,
+    let matters: &[Untold] = match () {
+        () if gpu => &[Untold::PortType, Untold::Rebar],
+        () if on_path => &[Untold::PortType, Untold::Acs],
+        () => &[],
+    };
+    let hides = device.config.untold.iter().any(|untold| matters.contains(untold));
+    let severity = match (gpu, hides) {
+        (true, true) => Severity::Error,
+        (true, false) | (false, true) => Severity::Warn,
+        (false, false) => Severity::Info,
     };
     let mut finding = Code::PciMalformed.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
     finding.evidence.extend(device.config.faults.iter().cloned());

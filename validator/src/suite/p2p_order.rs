@@ -5,12 +5,14 @@
 
 mod atomics;
 mod judge;
+mod late;
 mod pingpong;
 #[cfg(test)]
 mod tests;
 
 use super::gate::gate;
 use super::gpu_fault::during;
+use super::speed::Ways;
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
@@ -95,7 +97,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
             break;
         }
     }
-    Ok(judge::judge(clique.len(), ROUNDS, &told))
+    let late = if told.broken.is_empty() && !gpu::is_spoiled() {
+        let ways = Ways::new(machine, clique);
+        late::late(clique, &players, &ways, &mut told).map_err(|e| during("machine", &e))?
+    } else {
+        Vec::new()
+    };
+    Ok(judge::judge(clique.len(), ROUNDS, &told).with(late))
 }
 
 /// Both directions of one pair, one owner after the other.

@@ -80,7 +80,7 @@ unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, start: Handle, e
         if driver.engine.event_gpu(start)? != driver.engine.event_gpu(end)? {
             return Err(Status::INVALID_HANDLE);
         }
-        let took = driver.engine.reached(end)? - driver.engine.reached(start)?;
+        let took = driver.engine.elapsed(start, end)?;
         #[expect(clippy::cast_possible_truncation, reason = "the interface has 32 bits for it")]
         let took = (took / 1e6) as f32;
         // SAFETY: the caller's pointer.

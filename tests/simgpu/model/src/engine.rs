@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::kernel::Kernel;
 use crate::links::Route;
 use crate::memory::Memory;
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, Kind, Scenario};
 use crate::status::{Result, Status};
 use finish::Job;
 use pingpong::Waiting;
@@ -55,8 +55,8 @@ pub enum Work {
 enum Running {
     /// It moves bytes, or just takes its time.
     Moving { begins: f64, left: f64, route: Route, job: Job },
-    /// It waits for a flag of the host, until that clock.
-    Spin { flag: u64, until: Duration, takes: f64 },
+    /// It waits for a flag of the host, until that clock; since when, by the host's clock and simulated.
+    Spin { flag: u64, until: Duration, takes: f64, since: (Duration, f64) },
     /// It waits for its partner, until that clock.
     Partner { waiting: Waiting, until: Duration },
     /// It waits for the other ranks of a communicator.
@@ -116,6 +116,8 @@ pub struct Engine {
     next: u64,
     /// Simulated ns.
     now: f64,
+    /// When a flag of the host was seen that streams waited for: those that wait for one flag go on together.
+    opened: Option<(u64, f64)>,
 }
 
 /// Up to here a transfer's time is its latency, and it slows nobody down.
@@ -144,6 +146,7 @@ impl Engine {
             comms: BTreeMap::new(),
             next: 0,
             now: 0.0,
+            opened: None,
             scenario,
         }
     }
@@ -282,6 +285,13 @@ impl Engine {
         }
     }
 
+    /// Simulated ns between the last records of two events, by the clock of their GPU.
+    pub fn elapsed(&mut self, start: EventId, end: EventId) -> Result<f64> {
+        let (took, gpu) = (self.reached(end)? - self.reached(start)?, self.event_gpu(end)?);
+        let wrong = |f: &&Fault| f.kind == Kind::Clock && f.gpu.is_none_or(|g| g == gpu);
+        Ok(took * self.scenario.fault.iter().filter(wrong).filter_map(|f| f.rate).product::<f64>())
+    }
+
     /// Whether nothing is left to wait for at an event; one that was never recorded is reached.
     pub fn query_event(&mut self, id: EventId) -> Result<()> {
         match self.events.get(&id) {
@@ -296,5 +306,7 @@ impl Engine {
     }
 }
 
+#[cfg(test)]
+mod pages_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -49,7 +49,15 @@ impl Fault {
     pub fn concerns(&self, passage: &Passage) -> bool {
         let concerns = !matches!(
             self.kind,
-            Kind::Narrow | Kind::Collapse | Kind::Refuse | Kind::Capability | Kind::Missing | Kind::Init
+            Kind::Narrow
+                | Kind::Collapse
+                | Kind::Refuse
+                | Kind::Capability
+                | Kind::Missing
+                | Kind::Init
+                | Kind::Clock
+                | Kind::NvlinkDown
+                | Kind::NvlinkError
         );
         concerns
             && !self.kind.is_nccl()
@@ -106,6 +114,24 @@ impl Faults {
 }
 
 fn turn(fault: &Fault, met: &mut u64) -> bool {
+    let place = *met % fault.every;
     *met += 1;
-    met.is_multiple_of(fault.every)
+    place + fault.burst >= fault.every
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turns(every: u64, burst: u64) -> String {
+        let text = format!("[[fault]]\nkind = \"slow\"\nrate = 0.5\nevery = {every}\nburst = {burst}\n");
+        let text = crate::scenario::tests::machine("epyc-8x4090", &text);
+        let (scenario, mut faults) = (Scenario::parse(&text).unwrap(), Faults::default());
+        (0..8).map(|_| if faults.turn(&scenario, 0).is_some() { 'x' } else { '.' }).collect()
+    }
+
+    #[test]
+    fn faults_come_each_so_often_and_so_many_in_a_row() {
+        assert_eq!([turns(1, 1), turns(4, 1), turns(4, 2)], ["xxxxxxxx", "...x...x", "..xx..xx"]);
+    }
 }

@@ -2,7 +2,7 @@
 //! it is alone and how long a small one takes.
 
 use crate::flow::Flow;
-use crate::scenario::{Engine, Kind, PairFigures, Scenario, Way};
+use crate::scenario::{Engine, Fault, Kind, PairFigures, Scenario, Way};
 
 /// Something that traffic shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,6 +148,23 @@ impl Scenario {
         self.figures.local.launch_us
     }
 
+    /// How many of a GPU's NVLinks are down.
+    #[must_use]
+    pub fn nvlinks_down(&self, gpu: usize) -> u32 {
+        let here = |f: &&Fault| f.kind == Kind::NvlinkDown && f.gpu.is_none_or(|g| g == gpu);
+        self.fault.iter().filter(here).map(|f| f.links).sum()
+    }
+
+    /// What is left of what a GPU's NVLinks carry. Without any, data takes its PCIe link.
+    fn nvlinked(&self, gpu: usize) -> f64 {
+        let Some(nvlink) = self.machine.nvlink else { return 1.0 };
+        let here = |f: &&Fault| f.kind == Kind::NvlinkDown && f.gpu.is_none_or(|g| g == gpu);
+        let rate: Option<f64> = self.fault.iter().filter(here).filter_map(|f| f.rate).reduce(f64::min);
+        let up = nvlink.links.saturating_sub(self.nvlinks_down(gpu));
+        let pcie = self.figures.host.to / self.figures.link[0];
+        rate.unwrap_or(if up > 0 { f64::from(up) / f64::from(nvlink.links.max(1)) } else { pcie })
+    }
+
     /// What a fault leaves of a GPU's link.
     #[must_use]
     pub fn narrowed(&self, gpu: usize) -> f64 {
@@ -160,9 +177,9 @@ impl Scenario {
     pub fn capacity(&self, link: Link) -> f64 {
         let [out, into, both] = self.figures.link;
         match link {
-            Link::Out(gpu) => out * self.narrowed(gpu),
-            Link::In(gpu) => into * self.narrowed(gpu),
-            Link::Link(gpu) => both * self.narrowed(gpu),
+            Link::Out(gpu) => out * self.narrowed(gpu) * self.nvlinked(gpu),
+            Link::In(gpu) => into * self.narrowed(gpu) * self.nvlinked(gpu),
+            Link::Link(gpu) => both * self.narrowed(gpu) * self.nvlinked(gpu),
             Link::Up(n) | Link::Down(n) => self.figures.uplink.get(n).map_or(f64::INFINITY, |u| u.rate),
             Link::Sockets(..) => self.figures.socket_link,
             Link::Pair(a, b, sm, read) => {

@@ -552,6 +552,26 @@ fn one_element_comes_out_wrong_where_a_fault_says_so() {
 }
 
 #[test]
+fn what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them() {
+    if is_child() {
+        let mut sim = Sim::new(&[0, 1, 2], 1 << 20);
+        assert_eq!(sim.init_all(), 0);
+        let count = 1 << 16;
+        sim.gpus.iter().enumerate().for_each(|(rank, gpu)| sim.fill(gpu, rank, count as u64));
+        assert_eq!(sim.all_reduce(count, false), 0);
+        let wrong = |gpu: &Gpu| sim.wrong(gpu, gpu.receive, count as u64, 3)[0];
+        assert_eq!(sim.gpus.iter().map(wrong).collect::<Vec<_>>(), [0, 0, 1]);
+        return;
+    }
+    let test = "what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them";
+    // From GPU 1 to 2 lies an edge of the ring; from 2 to 1 none does.
+    for pair in ["[1, 2]", "[1, 2]\n[[fault]]\nkind = \"zeros\"\npair = [2, 1]"] {
+        let dir = laid_out(EPYC, &format!("[[fault]]\nkind = \"flip\"\npair = {pair}\n"));
+        run(test, dir.path(), &[]);
+    }
+}
+
+#[test]
 fn topology_and_graphs_are_written_where_the_environment_says() {
     if is_child() {
         assert_eq!(Sim::new(&[0, 1, 2, 3], 1024).init_all(), 0);

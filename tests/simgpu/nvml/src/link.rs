@@ -5,7 +5,7 @@ use crate::device::{Pci, pci};
 use crate::now::now;
 use crate::state::{Handle, ask, put};
 use simgpu_model::Scenario;
-use simgpu_model::scenario::{Kind, NvLink};
+use simgpu_model::scenario::{Fault, Kind, NvLink};
 use std::ffi::{c_int, c_uint};
 
 /// Generation and width of a GPU's link under load.
@@ -59,10 +59,15 @@ fn nvlink(scenario: &Scenario, link: c_uint) -> Result<NvLink> {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, link: c_uint, up: *mut c_uint) -> c_int {
-    ask(handle, |scenario, _| {
-        nvlink(scenario, link)?;
+    ask(handle, |scenario, gpu| {
+        let all = nvlink(scenario, link)?.links;
+        let silent = |f: &&Fault| f.kind == Kind::NvlinkError && f.gpu.is_none_or(|g| g == gpu);
+        if let Some(fault) = scenario.fault.iter().find(silent) {
+            return Err(Code(fault.code));
+        }
+        let is_up = link < all.saturating_sub(scenario.nvlinks_down(gpu));
         // SAFETY: the caller's pointer.
-        unsafe { put(up, 1) }
+        unsafe { put(up, c_uint::from(is_up)) }
     })
 }
 

@@ -37,7 +37,20 @@ impl Said {
     /// Whether `ranks` ranks were connected as expected.
     #[must_use]
     pub fn proves(&self, ranks: usize, expect: Expect, pairs: Pairs) -> Proof {
-        let against = self.against(expect);
+        self.proves_within(ranks, expect, pairs, &|_, _| true)
+    }
+
+    /// The same where not all ranks reach each other: nothing is expected of the way between two that are not
+    /// `together`.
+    #[must_use]
+    pub fn proves_within(
+        &self,
+        ranks: usize,
+        expect: Expect,
+        pairs: Pairs,
+        together: &dyn Fn(usize, usize) -> bool,
+    ) -> Proof {
+        let against = self.against(expect, together);
         if !against.is_empty() {
             return Proof::Disproven(against);
         }
@@ -48,10 +61,11 @@ impl Said {
     }
 
     /// Whatever contradicts the expectation.
-    fn against(&self, expect: Expect) -> Vec<String> {
+    fn against(&self, expect: Expect, together: &dyn Fn(usize, usize) -> bool) -> Vec<String> {
         let wanted = expect == Expect::P2p;
         let mut wrong = BTreeMap::<_, BTreeSet<u32>>::new();
-        for link in self.links.iter().filter(|l| l.via.is_p2p() == Some(!wanted)) {
+        let expected = self.links.iter().filter(|l| !wanted || together(l.from, l.to));
+        for link in expected.filter(|l| l.via.is_p2p() == Some(!wanted)) {
             wrong.entry((link.from, link.to, link.text())).or_default().insert(link.channel);
         }
         let links = wrong

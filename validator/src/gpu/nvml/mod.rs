@@ -6,7 +6,7 @@ mod nvlink;
 mod standing;
 mod told;
 
-pub use nvlink::{NvLink, Remote};
+pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
 pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
 pub use told::{Link, P2pTold, Process, State, Status};
 

@@ -31,29 +31,51 @@ pub struct NvLink {
     pub remote: Remote,
 }
 
+/// The NVLinks of one GPU; all empty on a GPU without.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NvLinkStates {
+    /// Those that are up.
+    pub up: Vec<NvLink>,
+    /// The numbers of those that are down.
+    pub down: Vec<u32>,
+    /// Those whose state NVML does not tell, and its words.
+    pub silent: Vec<(u32, String)>,
+}
+
+impl NvLinkStates {
+    /// Those that are up, and those of which only NVML's error is known: they are no reason to expect less.
+    fn counted(&self) -> Vec<NvLink> {
+        // Where no link answers, there may be none.
+        let some = !self.up.is_empty() || !self.down.is_empty();
+        let silent = self.silent.iter().filter(|_| some);
+        let silent = silent.map(|(index, _)| NvLink { index: *index, remote: Remote::Unknown });
+        self.up.iter().copied().chain(silent).collect()
+    }
+}
+
 impl Nvml {
-    /// The NVLinks of a GPU that are up; none on a GPU without.
+    /// The NVLinks of a GPU.
     ///
     /// # Errors
-    /// NVML's.
-    pub fn nvlinks(&self, gpu: Bdf) -> Result<Vec<NvLink>, String> {
+    /// NVML's, where it does not know the GPU.
+    pub fn nvlinks(&self, gpu: Bdf) -> Result<NvLinkStates, String> {
         let device = self.device(gpu)?;
-        let mut links = Vec::new();
+        let mut states = NvLinkStates::default();
         for index in 0..MOST_LINKS {
             let link = device.link_wrapper_for(index);
             match link.is_active() {
                 Ok(true) => {
                     let at =
                         link.remote_pci_info().ok().and_then(|info| info.bus_id.to_lowercase().parse().ok());
-                    links.push(NvLink { index, remote: at.map_or(Remote::Unknown, Remote::At) });
+                    states.up.push(NvLink { index, remote: at.map_or(Remote::Unknown, Remote::At) });
                 }
-                Ok(false) => {}
+                Ok(false) => states.down.push(index),
                 // There are no more, or none at all.
                 Err(NvmlError::NotSupported | NvmlError::InvalidArg) => break,
-                Err(e) => return Err(chain(&e)),
+                Err(e) => states.silent.push((index, chain(&e))),
             }
         }
-        Ok(links)
+        Ok(states)
     }
 
     /// How many NVLinks join each pair of these GPUs, directly or through switches; pairs without
@@ -62,8 +84,8 @@ impl Nvml {
     /// # Errors
     /// NVML's.
     pub fn nvlink_pairs(&self, gpus: &[Bdf]) -> Result<NvLinks, String> {
-        let links: Vec<_> = gpus.iter().map(|g| self.nvlinks(*g)).collect::<Result<_, _>>()?;
-        Ok(pairs(gpus, &links))
+        let states: Vec<_> = gpus.iter().map(|g| self.nvlinks(*g)).collect::<Result<_, _>>()?;
+        Ok(joined(gpus, &states))
     }
 
     /// What one NVLink of a GPU carries in one direction, GB/s, as signalled. Virtual machines are not
@@ -82,6 +104,13 @@ impl Nvml {
         by_version(version)
             .ok_or_else(|| format!("NVLinks of version {version}, whose speed is not known here"))
     }
+}
+
+/// How many NVLinks join each pair of `gpus`, whose links are in `states`; pairs without any are left out.
+#[must_use]
+pub fn joined(gpus: &[Bdf], states: &[NvLinkStates]) -> NvLinks {
+    let links: Vec<_> = states.iter().map(NvLinkStates::counted).collect();
+    pairs(gpus, &links)
 }
 
 fn pairs(gpus: &[Bdf], links: &[Vec<NvLink>]) -> NvLinks {
@@ -137,5 +166,11 @@ mod tests {
         assert_eq!(pairs(&[a, b, c], &bridged), NvLinks::from([((a, b), 4)]));
         let switched = [links(&[Remote::Unknown; 18]), links(&[Remote::At(bdf(9)); 18]), links(&[])];
         assert_eq!(pairs(&[a, b, c], &switched), NvLinks::from([((a, b), 18)]));
+        let states = |n: usize| NvLinkStates {
+            up: links(&vec![Remote::Unknown; n]),
+            silent: vec![(17, "unknown".to_owned())],
+            ..NvLinkStates::default()
+        };
+        assert_eq!(joined(&[a, b], &[states(17), states(16)]), NvLinks::from([((a, b), 17)]));
     }
 }

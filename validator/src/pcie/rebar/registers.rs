@@ -41,7 +41,8 @@ impl Machine<'_> {
     /// Makes every register that is astray hold what the kernel believes, as the bus has it. Where that
     /// cannot be told the register is left as it is.
     pub(super) fn mend(&self, state: &State) -> Result<(), Trouble> {
-        let known = |base: &Base| Some((u16::from(base.bar.index), base.on_bus?));
+        // The kernel's flags have the register's own in the same places.
+        let known = |base: &Base| Some((u16::from(base.bar.index), base.on_bus? | (base.bar.flags & 0xf)));
         let astray = state.bars.iter().filter(|b| b.astray()).filter_map(known);
         let astray: Vec<(u16, u64)> = astray.collect();
         if astray.is_empty() {
@@ -58,7 +59,7 @@ impl Machine<'_> {
     }
 }
 
-/// The two registers of a 64-bit BAR; its flag bits are read-only.
+/// The two registers of a 64-bit BAR. Its flag bits are read-only in hardware, and not in a recording.
 fn halves(address: u64) -> [[u8; 4]; 2] {
     let [a, b, c, d, e, f, g, h] = address.to_le_bytes();
     [[a, b, c, d], [e, f, g, h]]

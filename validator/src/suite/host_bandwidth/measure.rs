@@ -10,7 +10,7 @@ use crate::measure::{BANDWIDTH, Policy, Unusable, gb_s};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::gpu_fault::during;
-use crate::suite::speed::{Bench, Figure, Flow, HostFlow, HostTimed, How, Job, Taken, Towards, wrong};
+use crate::suite::speed::{Bench, Figure, Flow, Grid, HostFlow, HostTimed, How, Job, Taken, Towards, wrong};
 
 /// A sample moves about so much for each GPU when all move at once.
 const TOGETHER: u64 = 512 << 20;
@@ -26,11 +26,7 @@ pub(super) fn all(
     places: &[Place],
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
-    let policy = match machine.config.validate.level {
-        Level::Full => Policy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
-        Level::Quick | Level::Standard => BANDWIDTH,
-    };
-    let mut run = Run { machine, bench, seen, policy };
+    let mut run = Run::new(machine, bench, seen);
     for place in places {
         for gpu in &place.gpus {
             run.alone(place, *gpu)?;
@@ -41,18 +37,47 @@ pub(super) fn all(
     run.local()
 }
 
+/// Measures these GPUs alone once more, after all others.
+pub(super) fn again(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    places: &[Place],
+    gpus: &[usize],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let mut run = Run { again: true, ..Run::new(machine, bench, seen) };
+    for place in places {
+        place.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(place, *gpu))?;
+    }
+    Ok(())
+}
+
 struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
     policy: Policy,
+    /// What is taken is of another moment.
+    again: bool,
+}
+
+impl<'a, 'b> Run<'a, 'b> {
+    fn new(machine: &'a Machine, bench: &'a Bench<'b>, seen: &'a mut Seen) -> Self {
+        let policy = match machine.config.validate.level {
+            Level::Full => Policy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
+            Level::Quick | Level::Standard => BANDWIDTH,
+        };
+        Self { machine, bench, seen, policy, again: false }
+    }
 }
 
 impl Run<'_, '_> {
     /// Out and back, one after the other.
     fn alone(&mut self, place: &Place, gpu: usize) -> Result<(), Box<Finding>> {
         let host = self.part(place, 0, self.parts(place))?;
-        self.wake(gpu, host)?;
+        if !self.again {
+            self.wake(gpu, host)?;
+        }
         let (mut from, mut to) = (Vec::new(), Vec::new());
         while self.wants_more(&from)? || self.wants_more(&to)? {
             let pattern = self.bench.fresh();
@@ -191,7 +216,8 @@ impl Run<'_, '_> {
 
     fn put(&mut self, name: &'static str, gpu: usize, samples: &[f64]) -> Result<(), Box<Finding>> {
         let figure = self.policy.of(samples).map_err(|why| odd(&format!("GPU {gpu}"), why))?;
-        self.seen.grid.put(name, Pair::new(gpu, gpu), figure);
+        let put = if self.again { Grid::put_again } else { Grid::put };
+        put(&mut self.seen.grid, name, Pair::new(gpu, gpu), figure);
         Ok(())
     }
 }

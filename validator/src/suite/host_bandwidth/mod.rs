@@ -11,7 +11,9 @@ use super::speed::{Bench, FULL, Grid, Links, Watch};
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::Finding;
+use crate::judge::raw_to_host;
 use crate::outcome::Judgement;
+use crate::pcie::model::Bdf;
 use crate::pcie::tree::Tree;
 use std::time::Duration;
 
@@ -45,11 +47,18 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let places = place::places(machine, clique)?;
     let mut seen = Seen::default();
     measure::all(machine, &bench, &places, &mut seen)?;
+    let links = std::mem::take(&mut seen.links);
+    let (read, fabric) = (machine.fabric()?, links.applied(machine.fabric()?));
+    let tree = Tree::of(&fabric);
+    let way = |gpu: &Bdf| judge::Way {
+        raw: raw_to_host(&tree, *gpu),
+        own: links.own(*gpu),
+        most: links.most(read, *gpu),
+    };
+    let ways: Vec<_> = gpus.iter().map(way).collect();
+    measure::again(machine, &bench, &places, &judge::low(&seen, &ways), &mut seen)?;
     let (found, states) = watch.end(machine);
     seen.findings.extend(found);
-    seen.findings.extend(seen.links.findings(&gpus));
-    let fabric = seen.links.applied(machine.fabric()?);
-    let tree = Tree::of(&fabric);
-    let raw: Vec<_> = gpus.iter().map(|gpu| crate::judge::raw_to_host(&tree, *gpu)).collect();
-    Ok(judge::judge(seen, &raw, &states))
+    seen.findings.extend(links.findings(&gpus));
+    Ok(judge::judge(seen, &ways, &states))
 }

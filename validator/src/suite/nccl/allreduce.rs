@@ -5,14 +5,14 @@ use super::again::{self, Again};
 use super::arms::{self, Which};
 use super::limits::Limits;
 use super::proof;
-use super::{checked, connected, limits, speed, sweep, told};
+use super::{checked, connected, groups, limits_of_all, sweep, told};
 use crate::collective::gain::{self, Gain};
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Placement, Row, Sweep, Timed, Wrongs};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
-use crate::suite::speed::{Links, Watch, Ways, judged, rounded};
+use crate::suite::speed::{Watch, judged, rounded};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
@@ -56,14 +56,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         arms::settle(machine, which);
     }
     let watch = Watch::begin(machine, &clique.addresses());
-    let taken = measure(machine)?;
-    let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
-    let limits = limits(machine, &carrier);
+    let taken = measure(machine, &groups::of(machine)?)?;
     let mut on = mean(&taken.on);
+    let limits = limits_of_all(machine, &on)?;
     let again = match &limits {
-        Some(limits) => again::judge(machine, Which::P2p, &mut on, limits)?,
-        None => Again { findings: vec![speed::unjudged(&on)], rows: Vec::new() },
+        Ok(limits) => again::judge(machine, Which::P2p, &mut on, limits)?,
+        Err(unjudged) => Again { findings: vec![unjudged.clone()], rows: Vec::new() },
     };
+    let limits = limits.ok();
     let (watched, states) = watch.end(machine);
     let said = judge(&taken, Held { on, again, limits }, &states)?;
     Ok(said.with(watched))
@@ -93,7 +93,7 @@ fn judge(taken: &Taken, held: Held, states: &[String]) -> Result<Judgement, Box<
     Ok(said.with_tables(tables.collect()).with_effects(effects))
 }
 
-fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
+fn measure(machine: &Machine, groups: &[Vec<usize>]) -> Result<Taken, Box<Finding>> {
     let sweep = Sweep::standard(Collective::AllReduce);
     for which in [Which::P2p, Which::Off] {
         arms::with(machine, which, |ranks| sweep::warm_up(machine, which, ranks, &sweep))?;
@@ -114,7 +114,7 @@ fn measure(machine: &Machine) -> Result<Taken, Box<Finding>> {
         odd.extend(checked::big(machine, Which::P2p, ranks, Collective::AllReduce)?);
         Ok(odd)
     })?;
-    let seen = |which| arms::with(machine, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring)));
+    let seen = |which| arms::with(machine, which, |ranks| Ok(proof::of(which, ranks, Pairs::Ring, groups)));
     Ok(Taken { on, off, odd, seen: [seen(Which::P2p)?, seen(Which::Off)?] })
 }
 
@@ -172,6 +172,7 @@ fn summary(on: &[Row], off: &[Row], limits: Option<&Limits>, gains: &[Gain]) -> 
 #[cfg(test)]
 mod tests {
     use super::super::limits::tests::{PCI, limits};
+    use super::super::speed;
     use super::super::sweep::tests::row;
     use super::*;
     use crate::outcome::Outcome;

@@ -2,7 +2,7 @@
 //! one and kept for the tests after it, since starting CUDA and a communicator costs more than most
 //! measurements. An arm in which something went wrong is ended; who wants it later starts it anew.
 
-use super::trouble;
+use super::{groups, trouble};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::ranks::{Arm, Ranks, Setup, Trouble};
@@ -30,12 +30,17 @@ pub(super) enum Which {
     Processes,
     /// Not even peer-to-peer, one process, two GPUs: it must find no way.
     Withheld,
+    /// As `Strict`, of one group of the GPUs, by its place among the groups.
+    Group(usize),
 }
 
 impl fmt::Display for Which {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::Group(n) = self {
+            return write!(f, "with peer-to-peer only, in group {n}");
+        }
         f.write_str(match self {
-            Self::Strict => "with peer-to-peer only",
+            Self::Strict | Self::Group(_) => "with peer-to-peer only",
             Self::P2p => "with peer-to-peer",
             Self::Off => "without peer-to-peer",
             Self::Processes => "in a process for each GPU",
@@ -64,7 +69,7 @@ impl Which {
     /// Its word in the names of tables.
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Strict => "strict",
+            Self::Strict | Self::Group(_) => "strict",
             Self::P2p => "p2p",
             Self::Off => "off",
             Self::Processes => "processes",
@@ -76,7 +81,7 @@ impl Which {
     /// there is room, and only what has one is checked.
     const fn room(self) -> u64 {
         match self {
-            Self::Strict => 128 << 20,
+            Self::Strict | Self::Group(_) => 128 << 20,
             Self::P2p => 640 << 20,
             Self::Off | Self::Processes => 384 << 20,
             Self::Withheld => 1 << 20,
@@ -85,15 +90,23 @@ impl Which {
 
     /// What it is made of on this machine.
     pub(super) fn setup(self, machine: &Machine) -> Result<Setup, Box<Finding>> {
+        let groups = groups::of(machine)?;
+        let all = || (0..groups.iter().map(Vec::len).sum()).collect();
         Ok(Setup {
             arm: match self {
-                Self::Strict | Self::Processes => Arm::Strict,
+                // Between groups there is no peer-to-peer.
+                Self::Processes if groups.len() > 1 => Arm::P2p,
+                Self::Strict | Self::Processes | Self::Group(_) => Arm::Strict,
                 Self::P2p => Arm::P2p,
                 Self::Off => Arm::Off,
                 Self::Withheld => Arm::Withheld,
             },
             processes: self == Self::Processes,
-            gpus: (0..if self == Self::Withheld { 2 } else { machine.clique()?.len() }).collect(),
+            gpus: match self {
+                Self::Withheld => vec![0, 1],
+                Self::Group(n) => groups.get(n).cloned().unwrap_or_else(all),
+                _ => all(),
+            },
             nvls: machine.config.validate.nvls && self != Self::Withheld,
             channels: None,
             most_bytes: if self == Self::Withheld {

@@ -8,6 +8,7 @@ mod arms;
 mod channels;
 mod checked;
 mod dumps;
+mod groups;
 mod limits;
 mod others;
 mod processes;
@@ -30,16 +31,34 @@ pub(super) use types::TEST as TYPES;
 
 use super::Machine;
 use super::gate::gate;
-use crate::finding::Finding;
+use super::speed::{Links, Ways};
+use crate::collective::Row;
+use crate::finding::{Finding, Severity};
 use crate::judge::Carrier;
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
 use limits::Limits;
 
-/// What the earlier tests' figures say of the speeds to expect; `None` where they were not taken.
-fn limits(machine: &Machine, carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
-    let (edges, latency) = (machine.matrix(EDGES.0, EDGES.1), machine.matrix(LATENCY.0, LATENCY.1));
-    Limits::of(edges.as_ref(), latency.as_ref(), carrier)
+/// What the earlier tests' figures say of the speeds to expect between these GPUs; `None` where they were not taken.
+fn limits(machine: &Machine, gpus: &[usize], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
+    let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::part(&matrix, gpus));
+    let gpu = |n: usize| gpus.get(n).copied().unwrap_or(n);
+    let carrier = |pair: Pair| carrier(Pair::new(gpu(pair.from), gpu(pair.to)));
+    Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
+}
+
+/// The same between all GPUs. Where access is in groups, data between them goes through the host: nothing is
+/// expected of that, and that nothing is judged is no fault of the machine.
+fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
+    let (clique, groups) = (machine.clique()?, groups::of(machine)?);
+    let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
+    let all: Vec<usize> = (0..clique.len()).collect();
+    let known = limits(machine, &all, &carrier).filter(|_| groups.len() == 1);
+    let unjudged = || {
+        let found = speed::unjudged(rows);
+        if groups.len() == 1 { found } else { Finding { severity: Severity::Info, ..found } }
+    };
+    Ok(known.ok_or_else(unjudged))
 }
 
 /// The matrices of the speeds between the GPUs, and of a small copy's time.

@@ -3,13 +3,13 @@
 
 use super::again::{self, Again};
 use super::arms::{self, Which};
-use super::{checked, connected, limits, speed, sweep, told};
+use super::{checked, connected, limits_of_all, sweep, told};
 use crate::collective::{Collective, Row, Sweep, gain};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::outcome::Judgement;
 use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::{Links, Ways, judged};
+use crate::suite::speed::judged;
 use crate::suite::{Group, Machine, Test};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,10 +30,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let (mut rows, odd) = arms::with(machine, Which::P2p, |ranks| measure(machine, ranks))?;
-    let carrier = Ways::new(machine, machine.clique()?).carriers(machine.fabric()?, &Links::default());
-    let again = match limits(machine, &carrier) {
-        Some(limits) => again::judge(machine, Which::P2p, &mut rows, &limits)?,
-        None => Again { findings: vec![speed::unjudged(&rows)], rows: Vec::new() },
+    let again = match limits_of_all(machine, &rows)? {
+        Ok(limits) => again::judge(machine, Which::P2p, &mut rows, &limits)?,
+        Err(unjudged) => Again { findings: vec![unjudged], rows: Vec::new() },
     };
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
     let all = [rows.as_slice(), beside.as_slice()].concat();

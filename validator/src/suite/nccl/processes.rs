@@ -3,14 +3,14 @@
 
 use super::arms::{self, Which};
 use super::proof;
-use super::{again, checked, connected, limits, sweep, told};
+use super::{again, checked, connected, groups, limits_of_all, sweep, told};
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Row, Sweep, gain};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::outcome::Judgement;
 use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::{Links, Ways, judged};
+use crate::suite::speed::judged;
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 
@@ -29,11 +29,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     if let Some(none) = connected(machine)? {
         return Ok(none);
     }
-    let (mut rows, seen) = arms::with(machine, Which::Processes, |ranks| measure(machine, ranks))?;
-    let carrier = Ways::new(machine, machine.clique()?).carriers(machine.fabric()?, &Links::default());
+    let groups = groups::of(machine)?;
+    let measure = |ranks: &mut Ranks| measure(machine, ranks, &groups);
+    let (mut rows, seen) = arms::with(machine, Which::Processes, measure)?;
     let mut slow = Vec::new();
     let mut again = Vec::new();
-    if let Some(limits) = limits(machine, &carrier) {
+    // Where nothing can be held against the links, nccl-allreduce says so.
+    if let Ok(limits) = limits_of_all(machine, &rows)? {
         let judged = again::judge(machine, Which::Processes, &mut rows, &limits)?;
         (slow, again) = (judged.findings, judged.rows);
     }
@@ -48,21 +50,27 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judged(summary, findings).with_tables(tables))
 }
 
-fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::Seen), Trouble> {
+fn measure(
+    machine: &Machine,
+    ranks: &mut Ranks,
+    groups: &[Vec<usize>],
+) -> Result<(Vec<Row>, proof::Seen), Trouble> {
     let which = Which::Processes;
     let sweep = Sweep::standard(Collective::AllReduce);
     sweep::warm_up(machine, which, ranks, &sweep)?;
     let mut rows = sweep::rows(machine, which, ranks, &sweep)?;
     let pairs = Sweep::standard(Collective::Alltoall).at(1 << 20);
     rows.extend(sweep::rows(machine, which, ranks, &pairs)?);
-    let seen = proof::of(which, ranks, Pairs::All);
+    rows.extend(checked::many(machine, which, ranks)?);
+    let seen = proof::of(which, ranks, Pairs::All, groups);
     Ok((rows, seen))
 }
 
 /// `all_reduce 328.1 GB/s at 128 MiB, 9.8 us at 8 B`
 fn speed(rows: &[Row]) -> String {
-    let mut reduces = rows.iter().filter(|row| row.collective == Collective::AllReduce);
-    let (Some(first), Some(last)) = (reduces.next(), reduces.next_back()) else {
+    let reduces = || rows.iter().filter(|row| row.collective == Collective::AllReduce);
+    let size = |row: &&Row| row.bytes;
+    let (Some(first), Some(last)) = (reduces().min_by_key(size), reduces().max_by_key(size)) else {
         return "nothing was measured".to_owned();
     };
     format!(

@@ -6,6 +6,8 @@ use super::dumps::{self, Witness};
 use crate::collective::log::{Expect, Pairs, Proof, Said, Via};
 use crate::finding::{Code, Finding, Severity};
 use crate::ranks::Ranks;
+use crate::schedule::Pair;
+use crate::suite::peers;
 use crate::suite::speed::table;
 use serde_json::Value;
 
@@ -18,19 +20,30 @@ pub(super) struct Seen {
     pub(super) tables: Vec<Value>,
 }
 
-/// Reads an arm's lines.
-pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs) -> Seen {
-    let mut seen = judge(which, &Said::read(&ranks.said()), ranks.ranks(), ranks.environment(), pairs);
+/// Reads an arm's lines; `groups`: within each all ranks reach each other.
+pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<usize>]) -> Seen {
+    let said = Said::read(&ranks.said());
+    let together = |a, b| peers::joins(groups, Pair::new(a, b));
+    let mut seen = judge(which, &said, (ranks.ranks(), &together), ranks.environment(), pairs);
     let Witness { table, finding } = dumps::of(which, ranks);
     seen.tables.push(table);
     seen.findings.extend(finding);
     seen
 }
 
-fn judge(which: Which, said: &Said, ranks: usize, ours: &[(String, String)], pairs: Pairs) -> Seen {
+/// How many ranks, and which of them reach each other.
+type Ranked<'a> = (usize, &'a dyn Fn(usize, usize) -> bool);
+
+fn judge(
+    which: Which,
+    said: &Said,
+    (ranks, together): Ranked<'_>,
+    ours: &[(String, String)],
+    pairs: Pairs,
+) -> Seen {
     let expect = if which == Which::Off { Expect::NoP2p } else { Expect::P2p };
     let subject = which.to_string();
-    let (summary, mut findings) = match said.proves(ranks, expect, pairs) {
+    let (summary, mut findings) = match said.proves_within(ranks, expect, pairs, together) {
         Proof::Proven(summary) => (summary, Vec::new()),
         Proof::Disproven(lines) => {
             let first = lines.first().map_or("", String::as_str);
@@ -79,7 +92,7 @@ mod tests {
              h:1:1 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via {via}\n{more}"
         );
         let ours = [("NCCL_P2P_LEVEL".to_owned(), "SYS".to_owned())];
-        judge(which, &Said::read(&log), 2, &ours, Pairs::All)
+        judge(which, &Said::read(&log), (2, &|_, _| true), &ours, Pairs::All)
     }
 
     #[test]
@@ -104,7 +117,7 @@ mod tests {
 
     #[test]
     fn silence_proves_nothing() {
-        let seen = judge(Which::P2p, &Said::read(""), 2, &[], Pairs::All);
+        let seen = judge(Which::P2p, &Said::read(""), (2, &|_, _| true), &[], Pairs::All);
         assert!(seen.findings[0].is(Code::NcclUnproven) && seen.findings[0].severity == Severity::Error);
     }
 

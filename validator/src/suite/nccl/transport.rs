@@ -5,7 +5,7 @@
 
 use super::arms::{self, Which};
 use super::proof;
-use super::{again, checked, limits, open, sweep, withheld};
+use super::{again, checked, groups, limits, open, sweep, withheld};
 use crate::collective::advice::{self, Advice};
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Distance, Row, Sweep};
@@ -17,6 +17,7 @@ use crate::ranks::{Ranks, Trouble};
 use crate::schedule::Pair;
 use crate::suite::speed::{Links, Ways, judged};
 use crate::suite::{Group, Machine, Test};
+use serde_json::Value;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -42,39 +43,88 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         Level::Standard | Level::Full => &[Which::P2p, Which::Off, Which::Processes],
     };
     // The arms of later tests start meanwhile; what goes wrong in them is told there.
-    arms::begin(machine, &[Which::Strict, Which::Withheld])?;
+    let groups = groups::of(machine)?;
+    let strict = strict(&groups);
+    let first: Vec<_> = strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect();
+    arms::begin(machine, &first)?;
     let ahead = arms::begin(machine, later);
-    let (mut rows, seen) = arms::with(machine, Which::Strict, |ranks| measure(machine, ranks))?;
     let clique = machine.clique()?;
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
-    let mut findings: Vec<_> = withheld::ask(machine).into_iter().collect();
-    let forbidden = if findings.is_empty() { "; with that forbidden too it finds no way" } else { "" };
-    // What goes through the host's memory is not as fast as the links, whatever its lines say.
-    let limits = limits(machine, &carrier);
-    let mut held = "; not held against the links, which were not measured";
-    let mut again = Vec::new();
-    if let Some(limits) = &limits {
-        let judged = again::judge(machine, Which::Strict, &mut rows, limits)?;
-        findings.extend(judged.findings);
-        again = judged.rows;
-        held = "";
+    let mut taken = Taken::default();
+    for (which, gpus) in &strict {
+        taken.add(one(machine, *which, gpus, &carrier)?);
     }
-    rows.extend(again);
-    findings.splice(0..0, sweep::wrong(Which::Strict, &rows));
-    findings.extend(seen.findings);
+    let withheld = withheld::ask(machine);
+    let forbidden = if withheld.is_none() { "; with that forbidden too it finds no way" } else { "" };
+    let held = if taken.held { "" } else { "; not held against the links, which were not measured" };
+    let Taken { rows, mut findings, summaries, tables, .. } = taken;
+    findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
-    let summary = format!("{}{forbidden}{held}; {}", seen.summary, checked::told(&rows));
-    let said = judged(summary, findings).with_tables(seen.tables);
-    let level = level(said.outcome(), clique.len(), carrier);
+    let summary = format!("{}{forbidden}{held}; {}", summaries.join("; "), checked::told(&rows));
+    let said = judged(summary, findings).with_tables(tables);
+    let level = level(said.outcome(), &groups, carrier);
     Ok(said.advising(level.into_iter().collect()))
 }
 
-/// How far peer-to-peer may reach, once it is proven between all pairs.
-fn level(outcome: Outcome, gpus: usize, carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
+/// The arms that prove the way: one of all GPUs, or one of each group with a pair in it.
+fn strict(groups: &[Vec<usize>]) -> Vec<(Which, Vec<usize>)> {
+    if let [all] = groups {
+        return vec![(Which::Strict, all.clone())];
+    }
+    let pairs = groups.iter().enumerate().filter(|(_, group)| group.len() > 1);
+    pairs.map(|(n, group)| (Which::Group(n), group.clone())).collect()
+}
+
+/// What came of arms.
+#[derive(Default)]
+struct Taken {
+    rows: Vec<Row>,
+    findings: Vec<Finding>,
+    summaries: Vec<String>,
+    tables: Vec<Value>,
+    /// All of them were held against the links.
+    held: bool,
+}
+
+impl Taken {
+    fn add(&mut self, other: Self) {
+        self.held = other.held && (self.held || self.rows.is_empty());
+        self.rows.extend(other.rows);
+        self.findings.extend(other.findings);
+        self.summaries.extend(other.summaries);
+        self.tables.extend(other.tables);
+    }
+}
+
+/// One arm. What goes through the host's memory is not as fast as the links, whatever its lines say.
+fn one(
+    machine: &Machine,
+    which: Which,
+    gpus: &[usize],
+    carrier: &dyn Fn(Pair) -> Carrier,
+) -> Result<Taken, Box<Finding>> {
+    let (mut rows, seen) = arms::with(machine, which, |ranks| measure(machine, which, ranks))?;
+    let limits = limits(machine, gpus, carrier);
+    let again = limits.as_ref().map(|limits| again::judge(machine, which, &mut rows, limits)).transpose()?;
+    let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
+    rows.extend(again);
+    let mut findings = sweep::wrong(which, &rows);
+    findings.extend(seen.findings);
+    findings.extend(slow);
+    let held = limits.is_some();
+    Ok(Taken { rows, findings, summaries: vec![seen.summary], tables: seen.tables, held })
+}
+
+/// How far peer-to-peer may reach, once it is proven between all pairs that reach each other.
+fn level(outcome: Outcome, groups: &[Vec<usize>], carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
     if !matches!(outcome, Outcome::Pass | Outcome::Warn) {
         return None;
     }
-    let pairs = (0..gpus).flat_map(|a| (0..gpus).filter(move |b| *b != a).map(move |b| Pair::new(a, b)));
+    let all = |group: &Vec<usize>| {
+        let pairs = group.iter().flat_map(|a| group.iter().map(move |b| Pair::new(*a, *b)));
+        pairs.filter(|pair| pair.from != pair.to).collect::<Vec<_>>()
+    };
+    let pairs = groups.iter().flat_map(all);
     let distance = |pair| match carrier(pair) {
         Carrier::NvLink { .. } => Distance::Nvl,
         Carrier::Pcie { kind, .. } => kind.into(),
@@ -83,16 +133,17 @@ fn level(outcome: Outcome, gpus: usize, carrier: impl Fn(Pair) -> Carrier) -> Op
 }
 
 /// All reduce for the rings and trees, all to all for every pair.
-fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::Seen), Trouble> {
+fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::Seen), Trouble> {
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
         for bytes in SIZES {
             let sweep = Sweep { iterations: 5, ..Sweep::standard(collective).at(bytes) };
-            rows.extend(sweep::rows(machine, Which::Strict, ranks, &sweep)?);
+            rows.extend(sweep::rows(machine, which, ranks, &sweep)?);
         }
     }
-    rows.extend(checked::many(machine, Which::Strict, ranks)?);
-    let seen = proof::of(Which::Strict, ranks, Pairs::All);
+    rows.extend(checked::many(machine, which, ranks)?);
+    let whole = [(0..ranks.ranks()).collect()];
+    let seen = proof::of(which, ranks, Pairs::All, &whole);
     Ok((rows, seen))
 }
 
@@ -102,14 +153,24 @@ mod tests {
     use crate::pcie::model::PathKind;
 
     #[test]
+    fn every_group_with_a_pair_has_an_arm_of_its_own() {
+        assert_eq!(strict(&[vec![0, 1, 2]]), [(Which::Strict, vec![0, 1, 2])]);
+        let groups = [vec![0, 3], vec![1], vec![2, 4]];
+        assert_eq!(strict(&groups), [(Which::Group(0), vec![0, 3]), (Which::Group(2), vec![2, 4])]);
+    }
+
+    #[test]
     fn the_level_is_that_of_the_farthest_pair_and_only_what_is_proven_has_one() {
         let carrier = |pair: Pair| Carrier::Pcie {
             kind: if pair == Pair::new(2, 0) { PathKind::Sys } else { PathKind::Pix },
             raw_gb_s: 31.5,
         };
-        let of = |outcome, gpus| level(outcome, gpus, carrier).map(|a| (a.name, a.value));
+        let of =
+            |outcome, gpus: usize| level(outcome, &[(0..gpus).collect()], carrier).map(|a| (a.name, a.value));
         let is = |value: &str| Some(("NCCL_P2P_LEVEL".to_owned(), value.to_owned()));
         assert_eq!((of(Outcome::Pass, 2), of(Outcome::Warn, 3)), (is("PIX"), is("SYS")));
+        let bridged = level(Outcome::Warn, &[vec![0, 1], vec![2]], carrier);
+        assert_eq!(bridged.map(|a| a.value), Some("PIX".to_owned()));
         for unproven in [Outcome::Fail, Outcome::Error, Outcome::NotApplicable] {
             assert_eq!(of(unproven, 3), None);
         }

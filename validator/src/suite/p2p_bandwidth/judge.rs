@@ -1,18 +1,16 @@
-//! What the figures of all pairs come to: matrices, findings and one line. Pure.
+//! What the figures of all pairs come to: matrices, tables, findings and one line. Pure.
 
 use super::Seen;
+use super::doubt::{Doubt, doubts};
 use super::plan::{MATRICES, policy};
+use super::spread::{bursts, spreads};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::judge::{Carrier, Figures, asymmetric, pair};
+use crate::judge::Carrier;
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
-use crate::suite::speed::{judged, noisy, rounded, table};
+use crate::suite::speed::{judged, moments, noisy};
 use serde_json::Value;
-
-/// Kernels and reads move at least this part of what the copy engine writes: reads wait for their
-/// answers, so that they may be slower on healthy machines; on record 0.93 and more.
-const PART: f64 = 0.5;
 
 /// What the test was asked, and what it knows of the machine.
 pub(super) struct Asked<'a> {
@@ -22,80 +20,62 @@ pub(super) struct Asked<'a> {
     pub(super) least: Option<f64>,
     /// What carries each pair's data.
     pub(super) carrier: &'a dyn Fn(Pair) -> Carrier,
-    /// How the GPUs fared, a line each.
-    pub(super) states: &'a [String],
+    /// What its links carry at their best, GB/s.
+    pub(super) ceiling: &'a dyn Fn(Pair) -> Option<f64>,
+    /// What the links of the two GPUs themselves carry under load, GB/s.
+    pub(super) own: &'a dyn Fn(Pair) -> Option<f64>,
+    /// With which others a pair is to be compared.
+    pub(super) like: &'a dyn Fn(Pair) -> String,
 }
 
-/// Judges everything.
-pub(super) fn judge(seen: Seen, asked: &Asked<'_>) -> Judgement {
-    let pairs = || (0..asked.gpus).flat_map(|from| (0..asked.gpus).map(move |to| Pair::new(from, to)));
-    let mut findings: Vec<_> = pairs().flat_map(|pair| one(&seen, asked, pair)).collect();
-    findings.extend(pairs().filter(|p| p.from < p.to).filter_map(|pair| lopsided(&seen, pair)));
-    findings.extend(pairs().flat_map(|pair| lame(&seen, pair)));
+impl Asked<'_> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> {
+        let gpus = self.gpus;
+        (0..gpus).flat_map(move |from| (0..gpus).map(move |to| Pair::new(from, to)))
+    }
+}
+
+/// The figures that are to be measured once more, at another moment, before anything is said of them.
+pub(super) fn doubtful(seen: &Seen, asked: &Asked<'_>) -> Vec<(&'static str, Pair)> {
+    let bad = doubts(seen, asked).into_iter().filter(|doubt| doubt.finding.severity > Severity::Info);
+    let mut cells: Vec<_> = bad.flat_map(|doubt| doubt.cells).collect();
+    cells.sort_unstable();
+    cells.dedup();
+    cells
+}
+
+/// Judges everything; `states`: how the GPUs fared, a line each.
+pub(super) fn judge(seen: Seen, asked: &Asked<'_>, states: &[String]) -> Judgement {
+    let mut findings: Vec<_> =
+        doubts(&seen, asked).into_iter().map(|doubt| with_both(doubt, &seen)).collect();
     for finding in &mut findings {
-        finding.evidence.extend(asked.states.iter().cloned());
+        finding.evidence.extend(states.iter().cloned());
     }
     findings.extend(noisy(&seen.grid, "GB/s", |name| Some(policy(name, asked.level))));
+    findings.extend(bursts(&seen.grid));
+    findings.extend(moments(&seen.grid, "GB/s"));
     findings.extend(seen.apart.iter().flat_map(|(pair, why)| apart(*pair, why, asked.least)));
     let summary = summary(&seen);
     let shown = MATRICES.iter().filter(|(_, from)| *from <= asked.level);
     let matrices = shown.map(|(name, _)| seen.grid.matrix(name, "GB/s", asked.gpus)).collect();
-    judged(summary, seen.findings.into_iter().chain(findings))
-        .showing(matrices)
-        .with_tables(tables(&seen.rows))
+    let tables = super::sizes::told(&seen.sizes).into_iter().chain(spreads(&seen.grid)).collect();
+    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
 }
 
-/// Bandwidth by size, where it was measured.
-fn tables(rows: &[Vec<Value>]) -> Vec<Value> {
-    let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ("ce.write", "GB/s"), ("sm.write", "GB/s")];
-    let some = (!rows.is_empty()).then(|| table("bandwidth.by-size", &columns, rows));
-    some.into_iter().collect()
-}
-
-/// A pair's speed against what carries it. Pairs without a figure have a finding of their own.
-fn one(seen: &Seen, asked: &Asked<'_>, way: Pair) -> Vec<Finding> {
-    let figure = |name| seen.grid.get(name, way);
-    let Some(one_way) = figure("ce.write").filter(|_| way.from != way.to) else { return Vec::new() };
-    let figures = Figures {
-        pair: way,
-        carrier: (asked.carrier)(way),
-        one_way,
-        off: figure("sample.uni.off"),
-        both_ways: figure("ce.bi.write"),
-        latency_us: seen.latency.get("latency", way),
+/// Tells a figure of two moments with both values.
+fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
+    let Doubt { cells, mut finding } = doubt;
+    let both = |(name, pair): &(&'static str, Pair)| {
+        let grid = if *name == super::LATENCY_CELL { &seen.latency } else { &seen.grid };
+        let unit = if *name == super::LATENCY_CELL { "us" } else { "GB/s" };
+        let (first, again) = grid.both(name, *pair)?;
+        Some(format!("{pair}: {name} {first:.2} {unit}, and {:.2} {unit} when measured again", again?))
     };
-    pair(&figures, asked.least)
-}
-
-fn lopsided(seen: &Seen, pair: Pair) -> Option<Finding> {
-    let figure = |pair| seen.grid.get("ce.write", pair);
-    asymmetric(pair, figure(pair)?, figure(pair.back())?)
-}
-
-/// Reads and kernels against the copy engine's writes over the same way. `actor`: who reads or
-/// writes, and whose memory.
-fn lame(seen: &Seen, actor: Pair) -> Vec<Finding> {
-    let slow = |(name, way, acts): (&str, Pair, &str)| {
-        let (gb_s, write) = (seen.grid.get(name, actor)?, seen.grid.get("ce.write", way)?);
-        let least = write * PART;
-        if gb_s >= least {
-            return None;
-        }
-        let message = format!(
-            "{way}: GPU {} {acts} {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({PART} of the {write:.2} \
-             GB/s that the copy engine writes)",
-            actor.from
-        );
-        let finding = Code::P2pSlow.finding(Severity::Warn, &way, message);
-        Some(finding.values(rounded(gb_s), rounded(least), Some("GB/s")))
-    };
-    let kinds = [
-        ("ce.read", actor.back(), "reads by its copy engine"),
-        ("sm.write", actor, "writes by a kernel"),
-        ("sm.read", actor.back(), "reads by a kernel"),
-        ("sample.uni.on", actor, "writes by peer copies"),
-    ];
-    kinds.into_iter().filter_map(slow).collect()
+    let told: Vec<_> = cells.iter().filter_map(both).collect();
+    if let Some(first) = told.first() {
+        finding.message = format!("{}; {first}", finding.message);
+    }
+    finding.seen_all(told)
 }
 
 /// No peer access is `p2p-capability`'s to judge; but a floor that was asked for stays unmeasured.

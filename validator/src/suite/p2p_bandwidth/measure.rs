@@ -2,14 +2,18 @@
 //! and go one after the other, then with it on, round by round of pairs that share nothing.
 
 use super::plan::{self, Cell, Sizes};
-use super::{Seen, sizes};
+use super::{LATENCY_CELL, Seen, sizes};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::measure::{LATENCY, Policy};
 use crate::schedule::Pair;
-use crate::suite::speed::{Access, Bench, Figure, Flow, How, Job, Taken, Ways, across, copies as copies_for};
+use crate::suite::speed::{
+    Access, Bench, Figure, Flow, Grid, How, Job, Taken, Ways, across, copies as copies_for, copies_at,
+};
 use crate::suite::{Machine, speed};
 
+/// Of more pairs no figure is measured again: then it is the machine, and no moment.
+const MOST_AGAIN: usize = 16;
 /// Copies of 16 bytes for one sample of the latency, as p2pBandwidthLatencyTest makes.
 const SMALL_COPIES: u32 = 100;
 
@@ -21,13 +25,47 @@ pub(super) fn all(
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
     let level = machine.config.validate.level;
-    let mut run = Run { machine, bench, seen, level };
+    let mut run = Run { machine, bench, seen, level, again: false };
     run.off()?;
     for round in ways.rounds() {
         run.on(&round, ways)?;
     }
     run.within(true)?;
-    if level == Level::Full { sizes::table(machine, bench, ways, run.seen) } else { Ok(()) }
+    if level >= Level::Standard { sizes::measure(machine, bench, ways, run.seen) } else { Ok(()) }
+}
+
+/// Measures `cells` once more, pair by pair and nothing beside them: what was low for a moment, or because
+/// of something that shares more than is known, is not low.
+pub(super) fn again(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    cells: &[(&'static str, Pair)],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let level = machine.config.validate.level;
+    let mut pairs: Vec<_> = cells.iter().map(|(_, pair)| pair.sorted()).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs.truncate(MOST_AGAIN);
+    let mut run = Run { machine, bench, seen, level, again: true };
+    for pair in pairs {
+        let access = Access::of(machine, &[pair])?;
+        if access.pairs.is_empty() {
+            continue;
+        }
+        let wanted = |cell: &Cell| cell.cells.iter().any(|pair| cells.contains(&(cell.name, *pair)));
+        let alone = run.seen.grid.get("ce.write", pair).unwrap_or(0.0);
+        let sizes = run.sizes(pair, copies_at(bench.bytes, alone));
+        run.warm(&[pair, pair.back()].map(|way| vec![plan::warm_up(way, How::Ce, sizes, 1)]))?;
+        if cells.iter().any(|(name, p)| *name == LATENCY_CELL && p.sorted() == pair) {
+            run.latency(&[pair])?;
+        }
+        let all = plan::between(pair, true, sizes, level).into_iter();
+        for cell in all.chain(plan::devices(pair, sizes, level)).filter(wanted) {
+            run.measure(&[cell])?;
+        }
+    }
+    Ok(())
 }
 
 struct Run<'a, 'b> {
@@ -35,6 +73,8 @@ struct Run<'a, 'b> {
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
     level: Level,
+    /// What is taken is of another moment.
+    again: bool,
 }
 
 impl Run<'_, '_> {
@@ -115,7 +155,7 @@ impl Run<'_, '_> {
         for back in [false, true] {
             let way = |pair: &Pair| if back { pair.back() } else { *pair };
             let cell = |pair: &Pair| Cell {
-                name: "latency",
+                name: LATENCY_CELL,
                 cells: vec![way(pair)],
                 job: Job::new(vec![Flow::write(way(pair), How::Peer, 16, SMALL_COPIES)], Figure::Latency),
             };
@@ -137,10 +177,11 @@ impl Run<'_, '_> {
             match taken {
                 Taken::Wrong(flow, checked) => self.seen.findings.push(speed::wrong(&flow, &checked)),
                 Taken::Figures(figures) => {
-                    let grid =
-                        if cell.name == "latency" { &mut self.seen.latency } else { &mut self.seen.grid };
+                    let latency = cell.name == LATENCY_CELL;
+                    let grid = if latency { &mut self.seen.latency } else { &mut self.seen.grid };
+                    let put = if self.again { Grid::put_again } else { Grid::put };
                     for (pair, figure) in cell.cells.iter().zip(figures.iter().cycle()) {
-                        grid.put(cell.name, *pair, figure.clone());
+                        put(grid, cell.name, *pair, figure.clone());
                     }
                 }
             }

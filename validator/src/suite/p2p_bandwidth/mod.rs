@@ -3,10 +3,12 @@
 //! every sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to
 //! `p2p_together`.
 
+mod doubt;
 mod judge;
 mod measure;
 mod plan;
 mod sizes;
+mod spread;
 #[cfg(test)]
 mod tests;
 
@@ -32,8 +34,11 @@ pub(super) const TEST: Test = Test {
     run,
 };
 
+/// The latencies' cells have this name.
+const LATENCY_CELL: &str = "latency";
+
 /// Everything that was measured.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Seen {
     grid: Grid,
     links: Links,
@@ -43,7 +48,20 @@ struct Seen {
     /// Pairs without peer access, and why.
     apart: Vec<(Pair, String)>,
     /// Bandwidth by size.
-    rows: Vec<Vec<Value>>,
+    sizes: Vec<sizes::Row>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            grid: Grid::default(),
+            links: Links::default(),
+            latency: Grid::times(),
+            findings: Vec::new(),
+            apart: Vec::new(),
+            sizes: Vec::new(),
+        }
+    }
 }
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
@@ -57,18 +75,25 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let bench = Bench::new(machine, 2, FULL)?;
     let mut seen = Seen::default();
     measure::all(machine, &bench, &ways, &mut seen)?;
-    let (found, states) = watch.end(machine);
-    let carrier = ways.carriers(machine.fabric()?, &seen.links);
+    // Links were read under load; they are not read again.
+    let (fabric, links) = (machine.fabric()?, std::mem::take(&mut seen.links));
+    let carrier = ways.carriers(fabric, &links);
     let asked = judge::Asked {
         gpus: clique.len(),
         level: machine.config.validate.level,
         least: floor,
         carrier: &carrier,
-        states: &states,
+        ceiling: &|pair| ways.ceiling(fabric, &links, pair),
+        own: &|pair| ways.own(&links, pair),
+        like: &|pair| ways.like(pair),
     };
+    let doubtful = judge::doubtful(&seen, &asked);
+    measure::again(machine, &bench, &doubtful, &mut seen)?;
+    let (found, states) = watch.end(machine);
     seen.findings.extend(found);
-    seen.findings.extend(seen.links.findings(&clique.addresses()));
-    Ok(judge::judge(seen, &asked))
+    seen.findings.extend(ways.findings());
+    seen.findings.extend(links.findings(&clique.addresses()));
+    Ok(judge::judge(seen, &asked, &states))
 }
 
 /// What the owner asked for cannot be told without measuring, and nothing else tells it.

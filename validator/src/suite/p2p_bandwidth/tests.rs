@@ -29,8 +29,20 @@ fn seen(figures: &[(&'static str, f64)]) -> Seen {
 
 fn said(seen: Seen, carrier: Carrier, least: Option<f64>) -> Judgement {
     let states = ["GPU 0: SM 1980 MHz".to_owned()];
-    let carrier = move |_| carrier;
-    judge(seen, &Asked { gpus: 2, level: Level::Standard, least, carrier: &carrier, states: &states })
+    with(carrier, least, |asked| judge(seen, asked, &states))
+}
+
+fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Asked<'_>) -> T) -> T {
+    let raw = carrier.raw();
+    f(&Asked {
+        gpus: 2,
+        level: Level::Standard,
+        least,
+        carrier: &move |_| carrier,
+        ceiling: &move |_| raw,
+        own: &move |_| raw,
+        like: &|_| "NV18".to_owned(),
+    })
 }
 
 /// What was recorded on two H200.
@@ -78,16 +90,73 @@ fn copies_by_way_of_the_host_are_named_as_such() {
 }
 
 #[test]
-fn slow_reads_and_one_slow_direction_warn() {
-    let mut figures = seen(HEALTHY);
-    figures.grid.put("ce.read", Pair::new(0, 1), figure(100.0));
-    figures.grid.put("sm.read", Pair::new(0, 1), figure(100.0));
-    let judgement = said(figures, H200, None);
-    assert_eq!(judgement.outcome(), Outcome::Warn, "{:?}", judgement.findings);
+fn each_engine_and_direction_is_held_against_its_own_floor() {
+    for (name, gb_s, outcome) in [
+        ("ce.read", 310.0, Outcome::Warn),
+        ("sm.read", 100.0, Outcome::Fail),
+        ("sm.write", 180.0, Outcome::Fail),
+    ] {
+        let mut figures = seen(HEALTHY);
+        figures.grid.put(name, Pair::new(0, 1), figure(gb_s));
+        let judgement = said(figures, H200, None);
+        assert_eq!(judgement.outcome(), outcome, "{name}: {:?}", judgement.findings);
+        assert!(judgement.summary.contains(name), "{}", judgement.summary);
+    }
     let mut figures = seen(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
     figures.grid.put("ce.write", Pair::new(1, 0), figure(20.5));
     let judgement = said(figures, Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 }, None);
     assert!(judgement.findings[0].is(Code::P2pAsymmetric), "{:?}", judgement.findings);
+}
+
+#[test]
+fn what_is_low_is_measured_again_and_told_with_both_values() {
+    let slow = || seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
+    let pair = Pair::new(0, 1);
+    let doubtful = with(GEN4, None, |asked| super::judge::doubtful(&slow(), asked));
+    assert!(doubtful.contains(&("ce.write", pair)) && doubtful.contains(&("latency", pair)), "{doubtful:?}");
+    assert_eq!(with(H200, None, |asked| super::judge::doubtful(&seen(HEALTHY), asked)), []);
+    let mut stays = slow();
+    stays.grid.put_again("ce.write", pair, figure(6.6));
+    let judgement = said(stays, GEN4, None);
+    assert_eq!(judgement.outcome(), Outcome::Fail);
+    let both = "; GPU 0 -> 1: ce.write 6.50 GB/s, and 6.60 GB/s when measured again";
+    assert!(judgement.findings[0].message.ends_with(both), "{:?}", judgement.findings);
+    let mut moment = slow();
+    for pair in [pair, pair.back()] {
+        moment.grid.put_again("ce.write", pair, figure(25.9));
+    }
+    assert_eq!(said(moment, GEN4, None).outcome(), Outcome::Pass);
+}
+
+#[test]
+fn more_than_the_links_carry_is_an_error() {
+    let judgement = said(seen(&[("ce.write", 26_000.0), ("sample.uni.off", 5.0)]), GEN4, None);
+    assert_eq!(judgement.outcome(), Outcome::Error);
+    assert!(judgement.findings.iter().any(|f| f.is(Code::SpeedImpossible)), "{:?}", judgement.findings);
+}
+
+#[test]
+fn links_that_say_less_than_they_carry_lower_no_floor() {
+    let told = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.25 };
+    let judged = |gb_s: f64| {
+        let asked = Asked {
+            gpus: 2,
+            level: Level::Standard,
+            least: None,
+            carrier: &move |_| told,
+            ceiling: &|_| Some(31.5),
+            own: &|_| Some(0.25),
+            like: &|_| "PHB".to_owned(),
+        };
+        judge(seen(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &asked, &[])
+    };
+    assert_eq!(judged(25.8).outcome(), Outcome::Warn);
+    assert!(judged(25.8).findings[0].is(Code::LinkContradicted));
+    let asked_for_more = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 31.5 };
+    assert_eq!(
+        said(seen(&[("ce.write", 6.0), ("sample.uni.off", 5.0)]), asked_for_more, None).outcome(),
+        Outcome::Fail
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! looked at by the target's owner, by the source's owner and by the host.
 
 use super::super::Machine;
-use super::super::plot::Plot;
+use super::super::plot::{Changed, Plot};
 use super::cell::{Cell, Engine, GUARD, Kind, Plan};
 use super::crowd::Sent;
 use super::fault::{Fault, SAMPLE, Traces, What};
@@ -26,6 +26,8 @@ pub(super) struct Bench<'m> {
     pub(super) history: RefCell<Vec<Past>>,
     /// What all pairs together sent.
     pub(super) sent: RefCell<Vec<Sent>>,
+    /// What changed while all pairs moved data.
+    pub(super) astray: RefCell<Vec<Changed>>,
     /// All other memory, from level standard on.
     pub(super) ground: Vec<Plot<'m>>,
 }
@@ -80,6 +82,7 @@ impl<'m> Bench<'m> {
             since: RefCell::default(),
             history: RefCell::default(),
             sent: RefCell::default(),
+            astray: RefCell::default(),
             ground: Vec::new(),
         };
         bench.rest()?;

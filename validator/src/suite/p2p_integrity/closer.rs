@@ -1,6 +1,7 @@
 //! A closer look at a transfer that went wrong, to say in which way; and the search of all memory for
 //! what changed without being meant.
 
+use super::super::plot::Changed as Anywhere;
 use super::bench::{Bench, Moved, Past, Seen};
 use super::cell::{Engine, Kind, Way};
 use super::fault::{Fault, SAMPLE, Traces, What};
@@ -101,6 +102,17 @@ impl<'m> Bench<'m> {
         }
         self.history.borrow_mut().extend(since);
         if changed.is_empty() { Ok(()) } else { self.rest() }
+    }
+
+    /// What changed in the fields beside `used`, for who finds out by whom.
+    pub(super) fn changed_beside(&self, used: &[(&Field, Span)]) -> Result<Vec<Anywhere>, GpuError> {
+        let mut all = Vec::new();
+        for it in self.changed(used)? {
+            let found = it.station.words(it.span, it.counts.first.unwrap_or_default(), WINDOW)?.words;
+            let Changed { station, span, first, sentinel: seed, counts } = it;
+            all.push(Anywhere { gpu: station.gpu.ordinal, span, first, seed, counts, found });
+        }
+        Ok(all)
     }
 
     /// All memory of all GPUs that does not hold its sentinel, but for what is in `used`.

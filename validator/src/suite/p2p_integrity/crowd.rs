@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 const LOAD: u32 = 4;
 /// So many copies by copy engines are queued in all at most: the host queues each by itself.
 const MOST_QUEUED: u64 = 1 << 18;
+/// And by kernels: a table has each of them.
+const MOST_MOVED: u64 = 1 << 20;
 /// Fewer small copies of a pair say too little.
 const FEW: u64 = 32;
 
@@ -63,10 +65,10 @@ impl Bench<'_> {
         let (Some(first), false) = (clique.gpu(0), pairs.is_empty()) else { return Ok(None) };
         let seed = self.nonce();
         let shapes = self.shapes(pairs.len() as u64, seed);
-        let each = (shapes.kernel.len().max(shapes.copy.len()) + shapes.large.len()) as u64;
-        let table = Table::new(first, each * pairs.len() as u64)?;
         let at_once = with_all(clique, &pairs, |open| {
             found.extend(open.refused.iter().map(|(pair, error)| refused(*pair, error)));
+            let each = shapes.kernel.len().max(shapes.copy.len()) + shapes.large.len();
+            let table = Table::new(first, (each * open.pairs.len()) as u64)?;
             self.together(open, &shapes, &table, tried)
         })?;
         let sizes = |shapes: &[Shape]| shapes.iter().map(|shape| shape.bytes).collect();
@@ -78,7 +80,8 @@ impl Bench<'_> {
         let half = self.slice() / 2;
         let queued = (MOST_QUEUED / (2 * pairs).max(1)).max(FEW);
         let most = half / 4;
-        let kernel = small(half, self.plan.small, most, seed);
+        let moved = (MOST_MOVED / (2 * pairs).max(1)).max(FEW);
+        let kernel = small(half, self.plan.small.min(moved), most, seed);
         let copy = small(half, self.plan.small.min(queued), most, !seed);
         let large = small(half, 1, half, seed.rotate_left(17));
         let behind = |shape: Shape| Shape { from: shape.from + half, to: shape.to + half, ..shape };
@@ -124,6 +127,11 @@ impl Bench<'_> {
                 }
             }
         }
+        let layout = self.plan.layout();
+        let fields = self.stations.iter().map(|station| &station.plain);
+        let areas = fields.map(|field| Ok((field, field.part(layout.source(), layout.area())?)));
+        let used = areas.collect::<Result<Vec<_>, GpuError>>()?;
+        self.astray.borrow_mut().extend(self.changed_beside(&used)?);
         self.rest()
     }
 

@@ -38,13 +38,13 @@ impl<'m> Bench<'m> {
 
     /// What changed in the ground, as faults of the pairs that did it.
     pub(super) fn look_around(&self, clique: &Clique, tried: &mut [Tried]) -> Result<Vec<Finding>, GpuError> {
-        if self.ground.is_empty() || is_spoiled() {
+        if is_spoiled() {
             return Ok(Vec::new());
         }
         self.machine.doing("looking at all other memory of every GPU");
         let mut findings = Vec::new();
         let mut unknown = Vec::new();
-        for it in changed(&self.ground)? {
+        for it in changed(&self.ground)?.into_iter().chain(self.astray.take()) {
             match self.whose(&it) {
                 Some((cell, sure)) => blame(tried, stray(&it, cell, sure)),
                 None => unknown.push(it),
@@ -86,18 +86,18 @@ impl<'m> Bench<'m> {
         for pair in on.iter().take(if on.len() > SEARCHED { 0 } else { SEARCHED }) {
             let (Some(from), Some(to)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else { continue };
             let access = PeerAccess::one_way(from, to)?;
-            let mut last = None;
             for kind in self.plan.kinds().into_iter().filter(|kind| kind.memory == Memory::Plain) {
+                let cell = |bytes: &u64| Cell { pair: *pair, kind, bytes: *bytes, shift: (0, 0) };
                 for bytes in &self.plan.sizes {
-                    let cell = Cell { pair: *pair, kind, bytes: *bytes, shift: (0, 0) };
-                    self.judge(cell, &mut Vec::new())?;
-                    last = Some(cell);
+                    self.judge(cell(bytes), &mut Vec::new())?;
+                }
+                let mut beside = Vec::new();
+                self.strays(&mut beside)?;
+                if !beside.is_empty() || !changed(&self.ground)?.is_empty() {
+                    return Ok(self.plan.sizes.last().map(cell));
                 }
             }
             drop(access);
-            if !changed(&self.ground)?.is_empty() {
-                return Ok(last);
-            }
         }
         Ok(None)
     }

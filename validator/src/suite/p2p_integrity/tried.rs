@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Transfers of one kind.
 struct Row {
-    what: &'static str,
+    what: String,
     by: &'static str,
     memory: &'static str,
     sizes: Vec<u64>,
@@ -42,7 +42,7 @@ pub(super) fn tried(plan: &Plan, crowd: Option<&Crowd>) -> Value {
     for by in [Engine::Copy, Engine::Sm] {
         for memory in &plan.memories {
             rows.push(Row {
-                what: "one pair at a time",
+                what: "one pair at a time".to_owned(),
                 by: name(by),
                 memory: memory.name(),
                 sizes: plan.sizes.clone(),
@@ -52,8 +52,9 @@ pub(super) fn tried(plan: &Plan, crowd: Option<&Crowd>) -> Value {
         }
     }
     if let Some(crowd) = crowd {
-        let row = |what, by, sizes: &Vec<u64>| Row {
-            what,
+        let peers = crowd.at_once;
+        let row = |what: &str, by, sizes: &Vec<u64>| Row {
+            what: format!("{what}, {peers} peers on at once"),
             by: name(by),
             memory: "ordinary",
             sizes: sizes.clone(),
@@ -62,8 +63,8 @@ pub(super) fn tried(plan: &Plan, crowd: Option<&Crowd>) -> Value {
         };
         rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &crowd.kernel));
         rows.push(row("large, all pairs at once", Engine::Sm, &crowd.large));
-        rows.push(row("odd sizes and addresses, all peers on", Engine::Copy, &crowd.copy));
-        rows.push(row("large, all peers on", Engine::Copy, &crowd.large));
+        rows.push(row("odd sizes and addresses", Engine::Copy, &crowd.copy));
+        rows.push(row("large", Engine::Copy, &crowd.large));
     }
     let columns = [
         ("what", ""),
@@ -83,7 +84,7 @@ fn values(row: &Row) -> Vec<Value> {
     let n = row.sizes.len() as u64 * row.times;
     let number = |n: Option<&u64>| n.map_or(Value::Null, |n| (*n).into());
     vec![
-        row.what.into(),
+        row.what.clone().into(),
         row.by.into(),
         row.memory.into(),
         number(row.sizes.iter().min()),

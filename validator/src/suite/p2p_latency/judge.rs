@@ -2,10 +2,13 @@
 
 use super::Seen;
 use crate::config::Level;
-use crate::judge::latency;
-use crate::measure::LATENCY;
+use crate::finding::Finding;
+use crate::judge::{Like, Small, latency};
+use crate::measure::{LATENCY, median};
 use crate::outcome::Judgement;
-use crate::suite::speed::{LOADS, judged, noisy};
+use crate::schedule::Pair;
+use crate::suite::speed::{Grid, LOADS, judged, moments, noisy};
+use std::collections::BTreeMap;
 
 /// The matrices of copies, in the report's order.
 const COPIES: &[&str] =
@@ -13,16 +16,68 @@ const COPIES: &[&str] =
 /// The one that is judged: without peer access and on the host's clock other things decide.
 const JUDGED: &str = "sample.latency.on.gpu";
 
+/// What is known of the pairs' ways.
+pub(super) struct Kinds<'a> {
+    /// With which others a pair is to be compared.
+    pub(super) like: &'a dyn Fn(Pair) -> String,
+    /// Whether NVLinks carry it.
+    pub(super) nvlink: &'a dyn Fn(Pair) -> bool,
+}
+
+/// The ordered pairs that are late, to be measured again before it counts.
+pub(super) fn late(seen: &Seen, kinds: &Kinds<'_>) -> Vec<Pair> {
+    let mut pairs: Vec<_> = found(seen, kinds).into_iter().map(|(pair, _)| pair).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+fn found(seen: &Seen, kinds: &Kinds<'_>) -> Vec<(Pair, Finding)> {
+    let within: Vec<_> =
+        seen.copies.all(JUDGED).filter(|(pair, _)| pair.from == pair.to).map(|(_, us)| us).collect();
+    let local = median(&within).ok();
+    let copies = against(&seen.copies, JUDGED, Small::Copy, local, kinds);
+    copies.into_iter().chain(against(&seen.loads, "chase", Small::Load, None, kinds)).collect()
+}
+
+/// Each pair against the best of its like.
+fn against(
+    grid: &Grid,
+    name: &str,
+    small: Small,
+    local: Option<f64>,
+    kinds: &Kinds<'_>,
+) -> Vec<(Pair, Finding)> {
+    let pairs = || grid.all(name).filter(|(pair, _)| pair.from != pair.to);
+    let mut best: BTreeMap<String, f64> = BTreeMap::new();
+    for (pair, figure) in pairs() {
+        let least = best.entry((kinds.like)(pair)).or_insert(figure);
+        *least = least.min(figure);
+    }
+    let one = |(pair, _)| {
+        let best = best.get(&(kinds.like)(pair)).copied();
+        let like = Like { nvlink: (kinds.nvlink)(pair), best, local };
+        Some((pair, latency(pair, small, grid.both(name, pair)?, &like)?))
+    };
+    pairs().filter_map(one).collect()
+}
+
 /// Judges everything; `states`: how the GPUs fared, a line each.
-pub(super) fn judge(seen: Seen, gpus: usize, level: Level, states: &[String]) -> Judgement {
-    let pairs = seen.copies.all(JUDGED).filter(|(pair, _)| pair.from != pair.to);
-    let mut findings: Vec<_> = pairs.filter_map(|(pair, us)| latency(pair, us)).collect();
+pub(super) fn judge(
+    seen: Seen,
+    kinds: &Kinds<'_>,
+    gpus: usize,
+    level: Level,
+    states: &[String],
+) -> Judgement {
+    let mut findings: Vec<_> = found(&seen, kinds).into_iter().map(|(_, finding)| finding).collect();
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
     let policy = |name: &str| (name == JUDGED || name == "chase").then_some(LATENCY);
     findings.extend(noisy(&seen.copies, "us", policy));
     findings.extend(noisy(&seen.loads, "ns", policy));
+    findings.extend(moments(&seen.copies, "us").chain(moments(&seen.loads, "ns")));
     let summary = summary(&seen);
     let mut matrices: Vec<_> = COPIES.iter().map(|name| seen.copies.matrix(name, "us", gpus)).collect();
     if level >= Level::Standard {
@@ -53,7 +108,6 @@ mod tests {
     use crate::finding::Code;
     use crate::measure::Measured;
     use crate::outcome::Outcome;
-    use crate::schedule::Pair;
 
     fn figure(median: f64) -> Measured {
         Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false }
@@ -69,9 +123,15 @@ mod tests {
             seen.copies.put("sample.latency.on.cpu", pair, figure(1.33));
             seen.loads.put("chase", pair, figure(827.3));
         }
-        seen.copies.put("sample.latency.on.gpu", Pair::new(0, 0), figure(9.0));
+        seen.copies.put("sample.latency.on.gpu", Pair::new(0, 0), figure(1.8));
         seen
     }
+
+    fn judge(seen: Seen, gpus: usize, level: Level, states: &[String]) -> Judgement {
+        super::judge(seen, &KINDS, gpus, level, states)
+    }
+
+    const KINDS: Kinds<'_> = Kinds { like: &|_| String::new(), nvlink: &|_| true };
 
     #[test]
     fn healthy_gpus_pass_with_all_matrices() {
@@ -89,6 +149,18 @@ mod tests {
     #[test]
     fn a_slow_answer_warns_and_one_by_way_of_the_host_fails() {
         assert_eq!(judge(seen(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
+        assert_eq!(late(&seen(4.0), &KINDS), [Pair::new(0, 1)]);
+        let mut moment = seen(4.0);
+        moment.copies.put_again(JUDGED, Pair::new(0, 1), figure(2.3));
+        assert_eq!(judge(moment, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
+        let mut chase = seen(2.23);
+        chase.loads.put("chase", Pair::new(1, 0), figure(1700.0));
+        let said = judge(chase, 2, Level::Standard, &[]);
+        assert!(
+            said.outcome() == Outcome::Warn && said.summary.contains("1.8 times the best"),
+            "{}",
+            said.summary
+        );
         let said = judge(seen(15.0), 2, Level::Standard, &["GPU 0: 35 C".to_owned()]);
         assert_eq!(said.outcome(), Outcome::Fail);
         assert!(said.findings[0].is(Code::P2pLatency));

@@ -8,11 +8,14 @@ use crate::measure::{LATENCY, ns_per_load};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::gpu_fault::during;
-use crate::suite::speed::{Access, Bench, Chased, Figure, Flow, How, Job, LOADS, Taken, Ways, wrong};
+use crate::suite::speed::{Access, Bench, Chased, Figure, Flow, Grid, How, Job, LOADS, Taken, Ways, wrong};
 
 /// Copies of one sample, and bytes of each: p2pBandwidthLatencyTest's numbers.
 const COPIES: u32 = 100;
 const BYTES: u64 = 16;
+
+/// Of more pairs no latency is measured again: then it is the machine, and no moment.
+const MOST_AGAIN: usize = 32;
 
 /// Names of the GPU's and the host's figure.
 type Names = (&'static str, &'static str);
@@ -26,7 +29,7 @@ pub(super) fn all(
     ways: &Ways,
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
-    let mut run = Run { machine, bench, seen };
+    let mut run = Run { machine, bench, seen, again: false };
     let within: Vec<_> = (0..bench.gpus()).map(|n| Pair::new(n, n)).collect();
     run.copies(OFF, &within)?;
     for pair in (0..bench.gpus()).flat_map(|a| (0..bench.gpus()).map(move |b| Pair::new(a, b))) {
@@ -47,10 +50,32 @@ pub(super) fn all(
     run.copies(ON, &within)
 }
 
+/// Measures the latencies of these ordered pairs once more, one pair at a time.
+pub(super) fn again(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    pairs: &[Pair],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let mut run = Run { machine, bench, seen, again: true };
+    for pair in pairs.iter().take(MOST_AGAIN) {
+        let access = Access::of(machine, &[*pair])?;
+        if !access.pairs.is_empty() {
+            run.copies(ON, &[*pair])?;
+            if machine.config.validate.level >= Level::Standard {
+                run.chase(&[*pair])?;
+            }
+        }
+    }
+    Ok(())
+}
+
 struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
+    /// What is taken is of another moment.
+    again: bool,
 }
 
 impl Run<'_, '_> {
@@ -65,8 +90,9 @@ impl Run<'_, '_> {
             match taken {
                 Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
                 Taken::Figures(figures) => {
+                    let put = if self.again { Grid::put_again } else { Grid::put };
                     for (name, figure) in [gpu, cpu].into_iter().zip(figures) {
-                        self.seen.copies.put(name, *pair, figure);
+                        put(&mut self.seen.copies, name, *pair, figure);
                     }
                 }
             }
@@ -89,7 +115,8 @@ impl Run<'_, '_> {
         }
         for (pair, samples) in pairs.iter().zip(samples).filter(|(_, s)| s.len() == LATENCY.samples) {
             let figure = LATENCY.of(&samples).map_err(|why| odd(*pair, &why))?;
-            self.seen.loads.put("chase", *pair, figure);
+            let put = if self.again { Grid::put_again } else { Grid::put };
+            put(&mut self.seen.loads, "chase", *pair, figure);
         }
         Ok(())
     }

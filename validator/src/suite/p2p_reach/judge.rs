@@ -204,7 +204,7 @@ fn tried(told: &Told) -> Value {
         let of: Vec<_> = told.swept.iter().filter(|s| s.kind.way == way).collect();
         let Some(least) = of.iter().min_by_key(|s| s.pages) else { continue };
         let tag = crate::gpu::TAG;
-        let what = format!("a tag in every {} page", size(least.page));
+        let what = format!("a tag in every {} page, {} peers at once", size(least.page), told.at_once);
         rows.push(row(&what, least.kind, of.len(), (tag, tag), least.pages, least.pages * tag, None));
     }
     for it in &told.tried {

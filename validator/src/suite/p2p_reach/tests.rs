@@ -36,7 +36,7 @@ fn all_pages_reached_pass_and_memory_of_others_is_said() {
     let row = &said.tables[0]["rows"][0];
     assert_eq!(
         (&row[0], &row[5], &row[7]),
-        (&"a tag in every 2 MiB page".into(), &11_000.into(), &"0.03 %".into())
+        (&"a tag in every 2 MiB page, 1 peers at once".into(), &11_000.into(), &"0.03 %".into())
     );
     all.shares[0].bytes = 10 << 30;
     assert!(judge(&all).summary.ends_with("others use GPU 1: 10.0 of 24.0 GiB gone over"));

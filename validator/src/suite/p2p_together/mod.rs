@@ -1,7 +1,6 @@
-//! What is left of the speed when many pairs move data at the same time? A ring in both directions,
-//! all to all, all to one and one to all (nvbandwidth's patterns), and the pairs of a round, against
-//! what fair sharing of the links gives by each pair's speed alone. Copy engines write; every
-//! transfer's data is checked.
+//! What is left of the speed when many pairs move data at the same time? Rings and longer leaps, all to
+//! all, all to one and one to all (nvbandwidth's patterns), against what the links allow by each pair's
+//! speed alone. Copy engines write; every transfer's data is checked.
 
 mod judge;
 mod measure;
@@ -13,6 +12,8 @@ use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::outcome::Judgement;
+use crate::pcie::link::raw_gb_s;
+use crate::pcie::model::Bdf;
 use crate::schedule::Pair;
 use pattern::Pattern;
 use std::collections::BTreeMap;
@@ -37,6 +38,24 @@ struct Moved {
     total: f64,
     /// Each transfer by its own clock, GB/s, in the pattern's order.
     each: Vec<f64>,
+    /// How many copies each transfer made.
+    times: u32,
+    /// `total` and `each` when it was measured again.
+    again: Option<(f64, Vec<f64>)>,
+}
+
+impl Moved {
+    /// The better of the two, GB/s.
+    fn best(&self) -> f64 {
+        self.again.as_ref().map_or(self.total, |again| again.0.max(self.total))
+    }
+
+    /// Each transfer's better figure.
+    fn each(&self) -> Vec<f64> {
+        let again = self.again.as_ref().map_or(&[][..], |again| &again.1);
+        let other = |n: usize| again.get(n).copied().unwrap_or(0.0);
+        self.each.iter().enumerate().map(|(n, gb_s)| gb_s.max(other(n))).collect()
+    }
 }
 
 /// Everything that was measured.
@@ -60,7 +79,16 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
     let mut seen = Seen::default();
     measure::all(machine, &bench, &ways, &mut seen)?;
+    let fabric = machine.fabric()?;
+    let raw = |port: Bdf| {
+        let link = fabric.devices.iter().find(|d| d.bdf == port)?.link.as_ref()?;
+        Some(raw_gb_s(link.gts, link.width))
+    };
+    let like = |pair| ways.like(pair);
+    let basis = judge::Basis { routes: &ways.routes, nvlinks: &ways.nvlinks_up(), raw: &raw, like: &like };
+    let low = judge::low(&seen, &basis);
+    measure::again(machine, &bench, &low, &mut seen)?;
     let (found, states) = watch.end(machine);
     seen.findings.extend(found);
-    Ok(judge::judge(seen, clique.len(), &ways.routes, &states))
+    Ok(judge::judge(seen, &basis, &states))
 }

@@ -23,8 +23,10 @@ pub(super) enum Kind {
     ToOne(usize),
     /// This one to all others.
     FromOne(usize),
-    /// Pairs that share nothing: this round of the plan.
-    Round(usize),
+    /// Each GPU to the one so many further.
+    Shift(usize),
+    /// Each GPU to so many that follow it: for GPUs that cannot have all others as peers.
+    Next(usize),
 }
 
 impl fmt::Display for Kind {
@@ -35,7 +37,8 @@ impl fmt::Display for Kind {
             Self::All => f.write_str("all to all"),
             Self::ToOne(n) => write!(f, "all to GPU {n}"),
             Self::FromOne(n) => write!(f, "GPU {n} to all"),
-            Self::Round(n) => write!(f, "pairs of round {n}"),
+            Self::Shift(n) => write!(f, "each to the GPU {n} further"),
+            Self::Next(n) => write!(f, "each to the next {n} GPUs"),
         }
     }
 }
@@ -50,13 +53,18 @@ impl Pattern {
     }
 }
 
-/// All patterns of so many GPUs; `rounds`: unordered pairs that share nothing.
-pub(super) fn patterns(gpus: usize, rounds: &[Vec<Pair>]) -> Vec<Pattern> {
+/// So many shifts say what lies between the GPUs carries.
+const SHIFTS: usize = 8;
+/// One GPU has access to eight others at most where there is no NVSwitch: four that it sends to, and four
+/// that send to it.
+const NEXT: usize = 4;
+
+/// All patterns of so many GPUs.
+pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
     let all = || (0..gpus).flat_map(|a| (0..gpus).map(move |b| Pair::new(a, b))).filter(|p| p.from != p.to);
-    let ring = || (0..gpus).map(|n| Pair::new(n, (n + 1) % gpus));
     let mut patterns = vec![
-        Pattern { kind: Kind::Ring, pairs: ring().collect() },
-        Pattern { kind: Kind::RingBack, pairs: ring().map(Pair::back).collect() },
+        shift(gpus, Kind::Ring, 1),
+        shift(gpus, Kind::RingBack, gpus.saturating_sub(1)),
         Pattern { kind: Kind::All, pairs: all().collect() },
     ];
     let ones = (0..gpus).flat_map(|n| {
@@ -66,41 +74,68 @@ pub(super) fn patterns(gpus: usize, rounds: &[Vec<Pair>]) -> Vec<Pattern> {
     });
     // Of two GPUs the ring is all of it.
     patterns.extend(ones.filter(|_| gpus > 2));
-    let directions =
-        rounds.iter().flat_map(|round| [round.clone(), round.iter().map(|p| p.back()).collect()]);
-    let rounds = (1..).zip(directions).map(|(n, pairs)| Pattern { kind: Kind::Round(n), pairs });
-    patterns.extend(rounds.filter(|p| p.pairs.len() > 1));
+    let between = 2..gpus.saturating_sub(1);
+    let step = between.len().div_ceil(SHIFTS).max(1);
+    // The one halfway crosses whatever lies in the middle with every transfer.
+    let shifts = between.step_by(step).filter(|n| *n != gpus / 2).chain((gpus > 3).then_some(gpus / 2));
+    patterns.extend(shifts.map(|n| shift(gpus, Kind::Shift(n), n)));
     patterns
+}
+
+/// What is run in the place of all to all, where that needs more peers than a GPU can have.
+pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
+    let next = |n: usize| (1..=NEXT).map(move |k| Pair::new(n, (n + k) % gpus));
+    let pairs = || (0..gpus).flat_map(next).collect();
+    (gpus > 2 * NEXT).then(|| Pattern { kind: Kind::Next(NEXT), pairs: pairs() })
+}
+
+fn shift(gpus: usize, kind: Kind, n: usize) -> Pattern {
+    Pattern { kind, pairs: (0..gpus).map(|gpu| Pair::new(gpu, (gpu + n) % gpus)).collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Plan, Routes};
 
-    fn of(gpus: usize, rounds: &[Vec<Pair>]) -> Vec<String> {
-        let told = |p: &Pattern| format!("{}: {}", p.kind, p.pairs.len());
-        patterns(gpus, rounds).iter().map(told).collect()
+    fn of(gpus: usize) -> Vec<String> {
+        patterns(gpus).iter().map(|p| format!("{}: {}", p.kind, p.pairs.len())).collect()
     }
 
     #[test]
     fn four_gpus_have_every_pattern() {
-        let rounds = [vec![Pair::new(0, 1), Pair::new(2, 3)]];
-        let told = of(4, &rounds);
+        let told = of(4);
         assert_eq!(told[..3], ["ring: 4", "ring backwards: 4", "all to all: 12"]);
         assert!(told.contains(&"all to GPU 2: 3".to_owned()) && told.contains(&"GPU 0 to all: 3".to_owned()));
-        assert_eq!(told[told.len() - 2..], ["pairs of round 1: 2", "pairs of round 2: 2"]);
+        assert_eq!(told[11..], ["each to the GPU 2 further: 4"]);
     }
 
     #[test]
     fn two_gpus_have_a_ring_in_which_both_send() {
-        let rounds = Plan::unordered(&Routes::staged(&[])).rounds;
-        assert_eq!(of(2, &rounds), ["ring: 2", "ring backwards: 2", "all to all: 2"]);
+        assert_eq!(of(2), ["ring: 2", "ring backwards: 2", "all to all: 2"]);
+        assert_eq!(of(3).len(), 9);
+    }
+
+    #[test]
+    fn many_gpus_have_some_shifts_and_the_one_halfway() {
+        for gpus in [5, 8, 16, 64] {
+            let shifts: Vec<_> = of(gpus).into_iter().filter(|p| p.starts_with("each")).collect();
+            assert!(shifts.len() <= SHIFTS + 1, "{shifts:?}");
+            assert_eq!(shifts.last(), Some(&format!("each to the GPU {} further: {gpus}", gpus / 2)));
+        }
     }
 
     #[test]
     fn access_is_asked_for_once_for_each_pair() {
-        let all = patterns(3, &[]).remove(2);
+        let all = patterns(3).remove(2);
         assert_eq!(all.access(), [Pair::new(0, 1), Pair::new(0, 2), Pair::new(1, 2)]);
+    }
+
+    #[test]
+    fn many_to_many_is_tried_with_few_peers_too() {
+        assert_eq!(fewer_peers(8), None);
+        let next = fewer_peers(9).unwrap();
+        assert_eq!((next.pairs.len(), next.kind.to_string().as_str()), (36, "each to the next 4 GPUs"));
+        let peers = next.access().iter().filter(|p| p.from == 0 || p.to == 0).count();
+        assert_eq!(peers, 8);
     }
 }

@@ -58,14 +58,16 @@ pub(super) struct Lane {
 impl<'a> Bench<'a> {
     /// For at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes`
     /// at most. Every kernel is run once, because loading one while another waits at the latch would
-    /// spoil the sample.
+    /// spoil the sample; and the GPUs' clocks are held against the host's.
     pub(in crate::suite) fn new(
         machine: &Machine,
         lanes: usize,
         bytes: u64,
     ) -> Result<Bench<'_>, Box<Finding>> {
         machine.doing("taking memory on every GPU");
-        Bench::made(machine.clique()?, lanes, bytes).map_err(|e| during("machine", &e))
+        let bench = Bench::made(machine.clique()?, lanes, bytes).map_err(|e| during("machine", &e))?;
+        bench.clocks(machine)?;
+        Ok(bench)
     }
 
     fn made(clique: &'a Clique, lanes: usize, bytes: u64) -> Result<Self, GpuError> {

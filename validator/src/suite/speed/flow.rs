@@ -43,6 +43,12 @@ pub(in crate::suite) fn copies(ms: f64) -> u32 {
     if ms > 0.0 { (SAMPLE_MS / ms).clamp(1.0, f64::from(MOST_COPIES)) as u32 } else { 1 }
 }
 
+/// As many copies as make a sample, when one of `bytes` moves `gb_s`.
+#[expect(clippy::cast_precision_loss, reason = "a few hundred MB")]
+pub(in crate::suite) fn copies_at(bytes: u64, gb_s: f64) -> u32 {
+    if gb_s > 0.0 { copies(bytes as f64 / gb_s / 1e6) } else { 1 }
+}
+
 /// One transfer, `times` copies of `bytes` one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) struct Flow {
@@ -145,6 +151,7 @@ mod tests {
     #[test]
     fn slow_links_get_fewer_copies_for_a_sample() {
         assert_eq!([1.37, 3.0, 20.0, 900.0, 0.0, f64::NAN].map(copies), [4, 3, 1, 1, 1, 1]);
+        assert_eq!([400.0, 25.0, 0.0].map(|gb_s| copies_at(80_000_000, gb_s)), [4, 3, 1]);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::outcome::Judgement;
 /// How many findings of one kind are told one by one.
 const ALONE: usize = 4;
 
+/// Figures of two moments that differ by more than this part are told.
+const MOMENT: f64 = 0.1;
+
 /// `P2P-WRONG-DATA`: what a transfer brought while it was timed.
 pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
     let words = flow.bytes / 4;
@@ -33,6 +36,17 @@ pub(in crate::suite) fn noisy(
     policy: impl Fn(&str) -> Option<Policy>,
 ) -> impl Iterator<Item = Finding> {
     grid.measured().filter_map(move |(name, pair, figure)| noise(&pair, name, unit, &policy(name)?, figure))
+}
+
+/// Figures that were low, or late, only for a moment: worth knowing.
+pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
+    let apart = |first: f64, again: f64| (first - again).abs() > first.min(again) * MOMENT;
+    grid.repeated().filter(move |(.., first, again)| apart(*first, *again)).map(move |(name, pair, first, again)| {
+        let message = format!(
+            "{pair}: {name} {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
+        );
+        Code::P2pNoisy.finding(Severity::Info, &pair, message)
+    })
 }
 
 /// The same findings, but of a kind that there are many of only the first, with the others as its

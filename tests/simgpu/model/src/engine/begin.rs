@@ -79,7 +79,8 @@ impl Engine {
             Kernel::Spin { flag, cycles } => {
                 self.reach(by, flag, 4, Who::Sm)?;
                 let takes = self.nanoseconds(cycles);
-                Ok(Begun::running(Running::Spin { flag, until: self.patience(takes), takes }))
+                let since = (self.host.clock(), self.now);
+                Ok(Begun::running(Running::Spin { flag, until: self.patience(takes), takes, since }))
             }
             Kernel::ChaseInit { ring, count, stride } => {
                 if stride < 8 {
@@ -289,7 +290,7 @@ impl Engine {
             Reach::Gpu { owner, .. } => self.scenario.pair(by, *owner).chase_ns.of(by, *owner),
         };
         let slow = faults.iter().filter(|f| f.kind == Kind::Slow).filter_map(|f| f.rate).product::<f64>();
-        let takes = steps as f64 * each / slow;
+        let takes = steps as f64 * each / slow * late(&faults);
         let cycles = self.cycles(takes);
         let job = Job::Chase { start, steps, out, cycles, by, faults: faults.clone() };
         self.moving_with(Route { latency: route.latency + takes, ..route }, 8, job, &faults)
@@ -329,7 +330,9 @@ impl Engine {
                 _ => {}
             }
         }
-        let (latency, bytes) = (route.latency, bytes as f64);
+        // A chase has counted it for every load.
+        let late = if matches!(job, Job::Chase { .. }) { 1.0 } else { late(faults) };
+        let (latency, bytes) = (route.latency * late, bytes as f64);
         let small = bytes <= SMALL;
         let begins = self.now + latency;
         let left = if small { 0.0 } else { bytes };
@@ -396,4 +399,9 @@ impl Engine {
         let moves = |s: &super::Stream| matches!(&s.running, Some(Running::Moving { route, .. }) if route.peers.is_some());
         self.streams.values().filter(|s| moves(s)).count()
     }
+}
+
+/// How many times as long what is small takes.
+pub(super) fn late(faults: &[Fault]) -> f64 {
+    faults.iter().filter(|f| f.kind == Kind::Late).filter_map(|f| f.rate).product()
 }

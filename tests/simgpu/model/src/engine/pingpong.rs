@@ -151,7 +151,11 @@ impl Engine {
     fn take_time(&self, mut found: Result5) -> Running {
         let (a, args) = (found.side.by, found.side.args);
         let b = if let Reach::Gpu { owner, .. } = &found.side.theirs { *owner } else { a };
-        let flag = |from, to| self.scenario.pair(from, to).flag_us.of(from, to) * 1000.0;
+        let late = |from, to| {
+            let here = self.scenario.faults(Kind::Late, from, to).filter(|f| f.engine != Some(Who::Ce));
+            here.filter_map(|f| f.rate).product::<f64>()
+        };
+        let flag = |from, to| self.scenario.pair(from, to).flag_us.of(from, to) * 1000.0 * late(from, to);
         let round = flag(a, b) + flag(b, a);
         let takes = found.rounds as f64 * round;
         let takes = if found.late { takes.max(self.nanoseconds(args.cycles)) } else { takes };

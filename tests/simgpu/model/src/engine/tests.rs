@@ -66,18 +66,18 @@ fn machine(name: &str, faults: &str) -> (Simulation, Host) {
 }
 
 /// GPUs 0 and on with a stream and 64 MiB each, all peers enabled.
-struct Bench {
-    engine: Engine,
-    host: Host,
+pub(super) struct Bench {
+    pub(super) engine: Engine,
+    pub(super) host: Host,
     streams: Vec<StreamId>,
-    buffers: Vec<u64>,
+    pub(super) buffers: Vec<u64>,
 }
 
-const SIZE: u64 = 64 << 20;
+pub(super) const SIZE: u64 = 64 << 20;
 /// Where the host keeps its numbers.
-const OUT: u64 = 0x5000_0000_0000;
+pub(super) const OUT: u64 = 0x5000_0000_0000;
 
-fn bench(name: &str, faults: &str) -> Bench {
+pub(super) fn bench(name: &str, faults: &str) -> Bench {
     let (mut simulation, host) = machine(name, faults);
     let gpus = simulation.count();
     (0..gpus).for_each(|g| simulation.retain(g));
@@ -94,29 +94,27 @@ fn bench(name: &str, faults: &str) -> Bench {
 }
 
 impl Bench {
-    fn launch(&mut self, gpu: usize, kernel: Kernel) {
+    pub(super) fn launch(&mut self, gpu: usize, kernel: Kernel) {
         self.engine.push(self.streams[gpu], Work::Launch { kernel, threads: 64 }).unwrap();
     }
 
-    fn fill(&mut self, gpu: usize, seed: u64) {
+    pub(super) fn fill(&mut self, gpu: usize, seed: u64) {
         let dst = self.buffers[gpu];
         self.launch(gpu, Kernel::Fill { dst, words: SIZE / 4, seed, first: 0 });
     }
 
-    fn copy(&mut self, by: usize, from: usize, to: usize, bytes: u64) {
+    pub(super) fn copy(&mut self, by: usize, from: usize, to: usize, bytes: u64) {
         let (dst, src) = (self.buffers[to], self.buffers[from]);
         self.engine.push(self.streams[by], Work::Copy { dst, src, bytes, kept: None }).unwrap();
     }
 
-    fn finish(&mut self, gpu: usize) {
+    pub(super) fn finish(&mut self, gpu: usize) {
         assert_eq!(self.engine.query(self.streams[gpu]), Ok(()), "GPU {gpu}");
     }
 
     /// Bad words, zeros, sentinels, first, last.
-    fn check(&mut self, gpu: usize, bytes: u64, expected: u64, sentinel: u64) -> [u64; 5] {
-        for (n, word) in [0, 0, 0, u64::MAX, 0, 0u64].into_iter().enumerate() {
-            crate::host::Host::write(&mut self.host, OUT + 8 * n as u64, &word.to_le_bytes());
-        }
+    pub(super) fn check(&mut self, gpu: usize, bytes: u64, expected: u64, sentinel: u64) -> [u64; 5] {
+        self.preset();
         let src = self.buffers[gpu];
         self.launch(gpu, Kernel::Check { src, words: bytes / 4, first: 0, expected, sentinel, out: OUT });
         self.finish(gpu);
@@ -125,7 +123,14 @@ impl Bench {
         self.out()
     }
 
-    fn out(&self) -> [u64; 5] {
+    /// Numbers as the host presets them.
+    pub(super) fn preset(&mut self) {
+        for (n, word) in [0, 0, 0, u64::MAX, 0, 0u64].into_iter().enumerate() {
+            crate::host::Host::write(&mut self.host, OUT + 8 * n as u64, &word.to_le_bytes());
+        }
+    }
+
+    pub(super) fn out(&self) -> [u64; 5] {
         let bytes = crate::host::Host::read(&self.host, OUT, 40);
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         words.try_into().unwrap()
@@ -312,6 +317,33 @@ fn a_parked_stream_waits_for_the_host() {
     assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
     bench.host.0.lock().unwrap().1 = Duration::from_secs(2);
     bench.finish(0);
+}
+
+/// Simulated time passes as the host's does while streams wait for it, and those that wait for one flag go on
+/// together, whenever each began; a GPU whose clock goes wrong says something else.
+#[test]
+fn parked_streams_wait_as_long_as_the_host_lets_them() {
+    for (fault, rate) in [("", 1.0), ("[[fault]]\nkind = \"clock\"\ngpu = 1\nrate = 0.5\n", 0.5)] {
+        let mut bench = bench("epyc-8x4090", fault);
+        let flag = OUT + 4096;
+        let set = |bench: &Bench, ms: u64| bench.host.0.lock().unwrap().1 = Duration::from_millis(ms);
+        let mut events = Vec::new();
+        for gpu in 0..2 {
+            let all: Vec<_> = (0..2).map(|_| bench.engine.add_event(gpu)).collect();
+            bench.engine.record(all[0], bench.streams[gpu]).unwrap();
+            bench.launch(gpu, Kernel::Spin { flag, cycles: u64::MAX });
+            bench.engine.record(all[1], bench.streams[gpu]).unwrap();
+            assert_eq!(bench.engine.query(bench.streams[gpu]), Err(Status::NOT_READY));
+            events.push(all);
+            set(&bench, 3);
+        }
+        set(&bench, 8);
+        crate::host::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
+        bench.finish(0);
+        bench.finish(1);
+        let took: Vec<_> = events.iter().map(|e| bench.engine.elapsed(e[0], e[1]).unwrap()).collect();
+        assert_eq!(took, [8e6, 8e6 * rate]);
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ impl Engine {
     pub fn run(&mut self) {
         // The host may have done what a stream waits for.
         self.ready.clone_from(&self.active);
+        self.opened = None;
         loop {
             while let Some(id) = self.ready.pop_first() {
                 while self.begin_next(id) {}
@@ -71,15 +72,15 @@ impl Engine {
     /// Ends waiting for the host, if the host did its part or let too much time pass.
     fn wake(&mut self, id: StreamId) {
         match self.streams.get(&id).and_then(|s| s.running.as_ref()) {
-            Some(Running::Spin { flag, until, takes }) => {
+            Some(Running::Spin { flag, until, takes, .. }) => {
                 let (flag, until, takes) = (*flag, *until, *takes);
                 self.settle(flag);
                 let set = self.host.word(flag) != 0;
                 if !set && self.host.clock() < until {
                     return;
                 }
-                let latency = if set { 0.0 } else { takes };
-                let (begins, route) = (self.now + latency, Route::alone(latency, f64::INFINITY));
+                let begins = if set { self.opened(flag) } else { self.now + takes };
+                let route = Route::alone(begins - self.now, f64::INFINITY);
                 self.set_running(id, Running::Moving { begins, left: 0.0, route, job: Job::Nothing });
             }
             Some(Running::Ranks { call, .. }) => {
@@ -89,6 +90,24 @@ impl Engine {
             Some(Running::Partner { until, .. }) if self.host.clock() >= *until => self.give_up(id),
             _ => {}
         }
+    }
+
+    /// When streams that waited for this flag go on: simulated time has passed as the host's has, for that
+    /// is the one thing that a program can compare.
+    fn opened(&mut self, flag: u64) -> f64 {
+        if let Some((_, at)) = self.opened.filter(|(known, _)| *known == flag) {
+            return at.max(self.now);
+        }
+        let clock = self.host.clock();
+        let spins = self.streams.values().filter_map(|s| match s.running.as_ref()? {
+            Running::Spin { flag: waits, since: (real, simulated), .. } if *waits == flag => {
+                Some(simulated + clock.saturating_sub(*real).as_secs_f64() * 1e9)
+            }
+            _ => None,
+        });
+        let at = spins.fold(self.now, f64::max);
+        self.opened = Some((flag, at));
+        at
     }
 
     pub(super) fn set_running(&mut self, id: StreamId, running: Running) {

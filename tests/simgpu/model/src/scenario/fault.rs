@@ -47,17 +47,21 @@ pub struct Fault {
     /// Only each so-manieth transfer that would meet it, or with `nccl-wrong` each so-manieth collective.
     #[serde(default = "one")]
     pub every: u64,
+    /// So many one after the other, of those `every`.
+    #[serde(default = "one")]
+    pub burst: u64,
     /// `offset`: how many bytes further it lands; `partial`: how many bytes arrive at most.
     #[serde(default)]
     pub bytes: u64,
-    /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor.
+    /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor;
+    /// `late`, `clock`: that of the time; `nvlink-down`: of what the GPU's links carry, else by their number.
     pub rate: Option<f64>,
-    /// `victim`, `missing`, `narrow`, `nccl-wrong`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
+    /// `victim`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `nccl-wrong`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
     pub gpu: Option<usize>,
     /// `victim`: the data lands there instead of where it should.
     #[serde(default)]
     pub instead: bool,
-    /// `refuse`, `error`, `init`: the driver's code.
+    /// `refuse`, `error`, `init`: the driver's code; `nvlink-error`: NVML's.
     #[serde(default)]
     pub code: i32,
     /// `capability`: what CUDA says about the pair.
@@ -79,6 +83,9 @@ pub struct Fault {
     /// `collapse`: from how many transfers at a time on one GPU.
     #[serde(default = "three")]
     pub flows: usize,
+    /// `nvlink-down`: how many links.
+    #[serde(default)]
+    pub links: u32,
 }
 
 /// Which calls of NCCL a fault concerns; what is not said concerns all.
@@ -169,6 +176,14 @@ pub enum Kind {
     NcclSlow,
     /// Without the host's memory and the network there is no way between ranks.
     NcclNoTransport,
+    /// What is small takes longer: copies (`ce`), loads and flags (`sm`).
+    Late,
+    /// A GPU's clock, by which events are timed, goes wrong: of GPU `gpu`, or of all.
+    Clock,
+    /// The last `links` NVLinks are down, of GPU `gpu`, or of all.
+    NvlinkDown,
+    /// NVML does not tell how NVLinks are, of GPU `gpu`, or of all.
+    NvlinkError,
 }
 
 /// From which GPU to which.
@@ -275,17 +290,19 @@ impl Fault {
         needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
         let counted = !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclSkip);
         needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong and nccl-skip count")?;
+        needs((1..=self.every).contains(&self.burst), "a burst of 1 to every")?;
         match self.kind {
             Kind::Missing => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
-            Kind::Slow | Kind::Collapse | Kind::NcclSlow => {
+            Kind::Slow | Kind::Collapse | Kind::NcclSlow | Kind::Late | Kind::Clock => {
                 needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")
             }
             Kind::NcclSlowStart => needs(self.seconds > 0.0, "seconds"),
             Kind::Partial => needs(self.rate.is_some() || self.bytes > 0, "rate or bytes"),
             Kind::Offset => needs(self.bytes > 0, "bytes"),
             Kind::Stray => needs(self.gpu.is_some(), "gpu"),
-            Kind::Refuse | Kind::Init | Kind::Error => needs(self.code != 0, "code"),
+            Kind::Refuse | Kind::Init | Kind::Error | Kind::NvlinkError => needs(self.code != 0, "code"),
+            Kind::NvlinkDown => needs(self.links > 0, "links above 0"),
             Kind::Capability => needs(self.cuda.is_some() || self.nvml.is_some(), "cuda or nvml"),
             _ => Ok(()),
         }

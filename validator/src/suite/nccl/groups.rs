@@ -1,0 +1,86 @@
+//! Which GPUs reach each other: all of them, or on machines with bridges or a divided switch only those of a group.
+//! Each group is proven for itself then; between groups NCCL may go as it likes.
+
+use crate::finding::Finding;
+use crate::gpu::Clique;
+use crate::outcome::Outcome;
+use crate::report::Matrix;
+use crate::schedule::Pair;
+use crate::suite::gpu_fault::during;
+use crate::suite::{Machine, peers};
+
+/// The test that has asked for each pair's access, and its matrix.
+const TOLD: (&str, &str) = ("p2p-capability", "p2p.connectivity");
+
+/// All groups, of single GPUs too; one of all GPUs where access is not in groups.
+pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<usize>>, Box<Finding>> {
+    let clique = machine.clique()?;
+    let told = machine.matrix(TOLD.0, TOLD.1).filter(|_| machine.outcome(TOLD.0) != Some(Outcome::Error));
+    let access = told.map_or_else(|| asked(clique), |told| Ok(told.values))?;
+    Ok(found(clique.len(), &access))
+}
+
+fn found(gpus: usize, access: &[Vec<Option<f64>>]) -> Vec<Vec<usize>> {
+    let reaches = |pair: Pair| {
+        access.get(pair.from).and_then(|row| row.get(pair.to).copied().flatten()).is_some_and(|can| can > 0.0)
+    };
+    let groups = peers::groups(gpus, reaches).filter(|groups| groups.iter().any(|group| group.len() > 1));
+    groups.unwrap_or_else(|| vec![(0..gpus).collect()])
+}
+
+fn asked(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
+    let mut access = vec![vec![None; clique.len()]; clique.len()];
+    for (from, to) in clique.pairs() {
+        let pair = Pair::new(from.ordinal, to.ordinal);
+        let can = from.can_access(to).map_err(|e| during(&pair.to_string(), &e))?;
+        if let Some(cell) = access.get_mut(pair.from).and_then(|row| row.get_mut(pair.to)) {
+            *cell = Some(f64::from(u8::from(can)));
+        }
+    }
+    Ok(access)
+}
+
+/// A group's part of a matrix of all GPUs.
+pub(super) fn part(matrix: &Matrix, group: &[usize]) -> Matrix {
+    let pick = |labels: &[String]| group.iter().filter_map(|gpu| labels.get(*gpu).cloned()).collect();
+    let row = |from: &usize| {
+        let row = matrix.values.get(*from);
+        group.iter().map(|to| row.and_then(|row| row.get(*to).copied().flatten())).collect()
+    };
+    Matrix {
+        name: matrix.name.clone(),
+        unit: matrix.unit.clone(),
+        rows: pick(&matrix.rows),
+        columns: pick(&matrix.columns),
+        values: group.iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(gpus: usize, can: impl Fn(usize, usize) -> bool) -> Vec<Vec<Option<f64>>> {
+        let row = |a| (0..gpus).map(|b| Some(f64::from(u8::from(a == b || can(a, b))))).collect();
+        (0..gpus).map(row).collect()
+    }
+
+    #[test]
+    fn bridged_pairs_are_groups_and_anything_else_is_one_machine() {
+        assert_eq!(found(4, &access(4, |a, b| a / 2 == b / 2)), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(found(4, &access(4, |_, _| true)), [vec![0, 1, 2, 3]]);
+        // One direction is missing, or no GPU reaches another: what is proven then is that all do.
+        assert_eq!(found(3, &access(3, |a, b| (a, b) != (0, 1))), [vec![0, 1, 2]]);
+        assert_eq!(found(2, &access(2, |_, _| false)), [vec![0, 1]]);
+    }
+
+    #[test]
+    fn a_groups_part_has_its_own_rows_and_columns() {
+        let all = super::super::limits::tests::edges(4, 20.0);
+        let part = part(&all, &[1, 3]);
+        assert_eq!(
+            (part.rows, part.values),
+            (vec!["1".into(), "3".into()], vec![vec![None, Some(20.0)], vec![Some(20.0), None]])
+        );
+    }
+}
