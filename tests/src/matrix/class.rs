@@ -1,5 +1,6 @@
 //! A class of faults: what is wrong, its variants, and what each level must say of it.
 
+use super::healthy::Healthy;
 use super::place::Place;
 use super::{number, text, words};
 use crate::error::{Error, Result};
@@ -148,7 +149,8 @@ impl Class {
             own.insert("fault".to_owned(), Value::Array(faults.into_iter().map(Value::Table).collect()));
         }
         place.fill(&mut own);
-        Ok(Scenario::of(own)?.gpus(gpus))
+        let scenario = Scenario::of(own)?.gpus(gpus);
+        if scenario.has_nvlink() { Healthy::guest(gpus).housed(scenario) } else { Ok(scenario) }
     }
 }
 

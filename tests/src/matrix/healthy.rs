@@ -40,8 +40,9 @@ impl Healthy {
         let name = text(&table, "name").unwrap_or_default();
         let wrong = |why: String| Error::Scenario { path: format!("{file}: {name:?}").into(), why };
         let known = [
-            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "set", "layout",
-            "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar", "display",
+            "name", "what", "expect", "on", "gpus", "rate", "machine", "figures", "fault", "event", "set",
+            "layout", "each", "sockets", "link", "best", "iommu", "cmdline", "image", "bar1_mib", "rebar",
+            "display",
         ];
         if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(wrong(format!("{key} is no key of a machine")));
@@ -61,36 +62,41 @@ impl Healthy {
         let mut own = Table::new();
         let on = text(&self.table, "on").unwrap_or_else(|| "epyc-8x4090".to_owned());
         own.insert("on".to_owned(), Value::String(on));
-        for key in ["machine", "figures", "fault"] {
+        for key in ["machine", "figures", "fault", "event"] {
             own.extend(self.table.get(key).map(|value| (key.to_owned(), value.clone())));
         }
-        let scenario = Scenario::of(own)?.gpus(self.gpus);
-        let scenario = scenario.scaled(self.rate());
-        let sockets = number(&self.table, "sockets").unwrap_or(1);
+        let rate = self.table.get("rate").and_then(Value::as_float).unwrap_or(1.0);
+        let scenario = Scenario::of(own)?.gpus(self.gpus).scaled(rate);
         // The tables are of a ring that crosses the sockets.
-        let scenario =
-            scenario.clone().collectives_scaled(if sockets == 1 { scenario.nearer() } else { 1.0 }, &["p2p"]);
+        let one = number(&self.table, "sockets").unwrap_or(1) == 1;
+        let faster = if one { scenario.nearer() } else { 1.0 };
+        Ok(self.housed(scenario.collectives_scaled(faster, &["p2p"]))?.set(&self.settings))
+    }
+
+    /// The same GPUs in the machine of this plan.
+    pub(super) fn housed(&self, scenario: Scenario) -> Result<Scenario> {
         let plan = self.plan(&scenario)?;
-        let numa = if plan.sockets > 1 {
-            (0..self.gpus).map(|g| plan.socket(g)).collect()
-        } else {
-            vec![0; self.gpus]
-        };
+        let integer = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
+        let numa = (0..plan.gpus).map(|gpu| integer(plan.socket(gpu)));
         let (speed, width) = plan.link;
         let pcie = [("gen", i64::from(speed)), ("width", i64::from(width)), ("idle_gen", 1)];
         let pcie: Table = pcie.into_iter().map(|(key, n)| (key.to_owned(), Value::Integer(n))).collect();
-        let integer = |n: usize| Value::Integer(i64::try_from(n).unwrap_or_default());
         let scenario = scenario
             .machine("bdf", plan.addresses())
             .machine("sockets", integer(plan.sockets))
-            .machine("numa", numa.into_iter().map(integer).collect::<Vec<_>>())
+            .machine("numa", numa.collect::<Vec<_>>())
             .machine("bar1_mib", Value::Integer(i64::try_from(plan.bar1_mib).unwrap_or_default()))
             .machine("pcie", Value::Table(pcie));
-        Ok(scenario.recorded(plan.machine()).set(&self.settings))
+        Ok(scenario.recorded(plan.machine()))
     }
 
-    fn rate(&self) -> f64 {
-        self.table.get("rate").and_then(Value::as_float).unwrap_or(1.0)
+    /// A virtual machine with so many GPUs that NVSwitch joins.
+    pub(super) fn guest(gpus: usize) -> Self {
+        let text = "layout = \"guest\"\nlink = [5, 16]\ndisplay = false\nimage = false\ncmdline = \"plain\"\n\
+            iommu = \"none\"\nbar1_mib = 262144\nrebar = false\n";
+        let table = text.parse().expect("it is TOML");
+        let (name, what, expect) = ("guest".to_owned(), String::new(), "PASS".to_owned());
+        Self { name, what, expect, gpus, settings: Vec::new(), table }
     }
 
     fn plan(&self, scenario: &Scenario) -> Result<Plan> {

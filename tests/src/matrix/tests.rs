@@ -110,5 +110,8 @@ fn the_page_of_docs_claims_what_the_matrix_holds_the_program_to() {
     let path = crate::workspace().join("docs/what-each-level-rules-out.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let block = format!("<!-- classes -->\n{}\n<!-- /classes -->\n", page().unwrap());
-    assert!(text.contains(&block), "docs/what-each-level-rules-out.md lacks what `matrix --page` prints:\n{block}");
+    assert!(
+        text.contains(&block),
+        "docs/what-each-level-rules-out.md lacks what `matrix --page` prints:\n{block}"
+    );
 }

@@ -153,11 +153,17 @@ impl Scenario {
         self.simulated.get("machine").and_then(Value::as_table).cloned().unwrap_or_default()
     }
 
+    /// Whether `NVLink` joins the GPUs.
+    #[must_use]
+    pub fn has_nvlink(&self) -> bool {
+        self.machine_table().contains_key("nvlink")
+    }
+
     /// The same machine with links between GPUs that are so many times as fast, and those to the host too where they
     /// are the same links. Latencies stay.
     #[must_use]
     pub fn scaled(mut self, by: f64) -> Self {
-        let nvlink = self.machine_table().contains_key("nvlink");
+        let nvlink = self.has_nvlink();
         let own: &[&str] = if nvlink { &["local", "host", "staged", "socket_link"] } else { &["local"] };
         for (key, figures) in self.table("figures") {
             if !own.contains(&key.as_str()) {
