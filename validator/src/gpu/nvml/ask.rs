@@ -120,8 +120,8 @@ fn counted(device: &Device<'_>) -> BTreeMap<Counter, Counted> {
     all
 }
 
-fn number(value: SampleValue) -> Result<u64, NvmlError> {
-    match value {
+fn number(value: &SampleValue) -> Result<u64, NvmlError> {
+    match *value {
         SampleValue::U32(n) => Ok(n.into()),
         SampleValue::U64(n) => Ok(n),
         SampleValue::I64(n) => u64::try_from(n).map_err(|_| NvmlError::Unknown),

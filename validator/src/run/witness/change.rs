@@ -12,7 +12,7 @@ pub(super) fn unseen(why: &str) -> Finding {
 
 /// Whether a finding is of something that stays as it is: it is told once.
 pub(super) fn holds_on(finding: &Finding) -> bool {
-    !finding.is(Code::GpuEcc) && !(finding.is(Code::GpuRemap) && finding.unit.is_some())
+    !finding.is(Code::GpuEcc) && (!finding.is(Code::GpuRemap) || finding.unit.is_none())
 }
 
 /// What is wrong with GPUs as they stand, whatever was before.
@@ -49,7 +49,8 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
 
 /// Settings that keep GPUs from being tested, each with all GPUs that have it.
 pub(super) fn settings(now: &[Standing]) -> Vec<Finding> {
-    let kinds: [(Code, fn(&Standing) -> bool, &str); 3] = [
+    type Has = fn(&Standing) -> bool;
+    let kinds: [(Code, Has, &str); 3] = [
         (Code::GpuMig, |gpu| gpu.mig, "split into instances (MIG is on)"),
         (
             Code::GpuComputeMode,

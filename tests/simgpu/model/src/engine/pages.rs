@@ -49,7 +49,8 @@ impl Engine {
             for page in tags.all().filter(|_| concerned) {
                 let one = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
                 let one = Span { physical: span.physical + (one.offset - span.offset), ..one };
-                let passage = self.passage(by, (from, to), (Who::Sm, way), &[one.clone()], TAG, [0, 0]);
+                let passage =
+                    self.passage(by, (from, to), (Who::Sm, way), std::slice::from_ref(&one), TAG, [0, 0]);
                 let faults = passage.map_or(Vec::new(), |p| self.faults.of(&self.scenario, &p));
                 if !faults.is_empty() {
                     faulty.push((page, tag(by, one, owner, &tags, page, faults, way)));
@@ -103,7 +104,7 @@ impl Engine {
             let at = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
             let found = match one {
                 Some(one) => self.seen(one),
-                None => self.memory.read(&[at.clone()], *by),
+                None => self.memory.read(std::slice::from_ref(at), *by),
             };
             let before = crate::check_batch::part(sentinel, (page << tags.shift) + tags.inside(page));
             let is =
