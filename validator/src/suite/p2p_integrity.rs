@@ -32,6 +32,9 @@ use judge::{Access, All, Tried};
 use std::time::Duration;
 pub(in crate::suite) use tried::ruled_out;
 
+/// On machines with more GPUs than this other memory is looked at once a pair: whose data lies there is known anyway.
+const MANY: usize = 16;
+
 pub(super) const TEST: Test = Test {
     id: "p2p-integrity",
     title: "Peer data",
@@ -166,10 +169,12 @@ impl<'m> Bench<'m> {
                     failed.push(*kind);
                 }
             }
-            self.strays(&mut tried.faults)?;
+            if self.stations.len() <= MANY {
+                self.strays(&mut tried.faults)?;
+            }
         }
         drop(access);
-        Ok(())
+        self.strays(&mut tried.faults)
     }
 
     /// With peer access off the driver carries the data by way of the host, and it must arrive: then

@@ -7,6 +7,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use simgpu_model::{Result, Status};
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A token as it travels: how it begins, the process, its descriptor, how far behind the allocation's
 /// beginning; the rest is zero.
@@ -55,7 +56,8 @@ unsafe extern "C" fn cuIpcOpenMemHandle_v2(address: *mut u64, token: Token, flag
                 driver.retain(told.gpu);
             }
             match driver.enable_peer(gpu, told.gpu) {
-                Ok(()) | Err(Status::PEER_ACCESS_ALREADY_ENABLED) => {}
+                Ok(()) => lazily().push((gpu, told.gpu)),
+                Err(Status::PEER_ACCESS_ALREADY_ENABLED) => {}
                 Err(status) => return Err(status),
             }
         }
@@ -71,8 +73,26 @@ extern "C" fn cuIpcCloseMemHandle(address: u64) -> c_int {
         current_well(driver)?;
         driver.engine.run();
         let (_, offset) = driver.engine.memory.allocation(address)?;
-        driver.engine.memory.free_at(address - offset).map(|_| ())
+        let gpu = current_well(driver)?;
+        let owner = driver.engine.memory.free_at(address - offset)?;
+        // What was enabled for it ends with the last that needs it.
+        let memory = &driver.engine.memory;
+        let opened = |s: &simgpu_model::memory::Store| s.is_adopted() && s.gpu == owner;
+        if !memory.stores.values().any(opened) {
+            let mut lazily = lazily();
+            if let Some(n) = lazily.iter().position(|pair| *pair == (gpu, owner)) {
+                lazily.swap_remove(n);
+                driver.disable_peer(gpu, owner)?;
+            }
+        }
+        Ok(())
     })
+}
+
+/// Peer access that opening memory has enabled: from whom to whose.
+fn lazily() -> MutexGuard<'static, Vec<(usize, usize)>> {
+    static PAIRS: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+    PAIRS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[unsafe(no_mangle)]

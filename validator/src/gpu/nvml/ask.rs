@@ -109,7 +109,7 @@ fn counted(device: &Device<'_>) -> BTreeMap<Counter, Counted> {
     ]);
     match device.field_values_for(&REMAPS.map(|(id, _)| FieldId(id))) {
         Ok(values) => {
-            let values = values.into_iter().map(|sample| number(sample?.value?));
+            let values = values.into_iter().map(|sample| number(&sample?.value?));
             all.extend(REMAPS.iter().map(|(_, counter)| *counter).zip(values.map(Counted::of)));
         }
         Err(why) => {

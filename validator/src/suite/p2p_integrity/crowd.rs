@@ -13,8 +13,10 @@ use crate::gpu::{BatchExpected, Clique, GpuError, Piece, Stream, Table, is_spoil
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
-/// How often kernels make their large copy: the small ones shall meet traffic.
+/// How often kernels make their large copy, with few pairs: the small ones shall meet traffic. Many pairs are
+/// traffic enough.
 const LOAD: u32 = 4;
+const FEW_PAIRS: usize = 8 * 7;
 /// So many copies by copy engines are queued in all at most: the host queues each by itself.
 const MOST_QUEUED: u64 = 1 << 18;
 /// And by kernels: a table has each of them.
@@ -157,13 +159,15 @@ impl Bench<'_> {
         (lanes, seeds): (&'b Lanes, &[u64]),
     ) -> Result<Vec<Errand<'b>>, GpuError> {
         let few = if kind.engine == Engine::Sm { &shapes.kernel } else { &shapes.copy };
-        let times = if kind.engine == Engine::Sm { LOAD } else { 1 };
-        // The large ones begin first: then the small ones meet them.
+        let kernels = kind.engine == Engine::Sm;
+        let times = if kernels && pairs.len() <= FEW_PAIRS { LOAD } else { 1 };
+        // The large ones begin first: then the small ones of kernels, which have a queue of their own, meet them.
         let (mut large, mut little) = (Vec::new(), Vec::new());
         for pair in pairs {
             let Some([one, two]) = lanes.get(pair) else { continue };
             large.push(self.errand(*pair, kind, &shapes.large, (one, times, true), seeds)?);
-            little.push(self.errand(*pair, kind, few, (two, 1, false), seeds)?);
+            let queue = if kernels { two } else { one };
+            little.push(self.errand(*pair, kind, few, (queue, 1, false), seeds)?);
         }
         large.extend(little);
         Ok(large)

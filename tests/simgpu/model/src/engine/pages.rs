@@ -104,7 +104,7 @@ impl Engine {
             let at = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
             let found = match one {
                 Some(one) => self.seen(one),
-                None => self.memory.read(std::slice::from_ref(at), *by),
+                None => self.memory.read(std::slice::from_ref(&at), *by),
             };
             let before = crate::check_batch::part(sentinel, (page << tags.shift) + tags.inside(page));
             let is =

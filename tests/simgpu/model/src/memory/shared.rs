@@ -31,6 +31,12 @@ pub struct Told {
 }
 
 impl Store {
+    /// Whether it is another process's.
+    #[must_use]
+    pub fn is_adopted(&self) -> bool {
+        self.adopted
+    }
+
     /// What stands in a stretch of it.
     pub(super) fn pieces(&self, at: u64, bytes: u64) -> Vec<Piece> {
         match &self.shared {
