@@ -109,7 +109,7 @@ fn step(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
     let mut ring = order.to_vec();
     ring.rotate_left((slowest + 1) % size);
     let at = |n: usize| ring.get(n).copied();
-    let speed = |a: usize, b: usize| Some(edges.speed(at(a)?, at(b)?)?);
+    let speed = |a: usize, b: usize| edges.speed(at(a)?, at(b)?);
     // first .. i | i+1 .. j | j+1 .. last: becomes first .. i, j+1 .. last, i+1 .. j, whose new edges are three.
     let mut best: Option<(f64, usize, usize)> = None;
     for i in 0..size.saturating_sub(2) {
