@@ -2,7 +2,7 @@
 
 use super::RowAsk;
 use super::speech::Done;
-use crate::collective::{Timed, Wrongs};
+use crate::collective::{Row, Shape, Timed, Wrongs};
 
 /// A row without elements: nothing is called.
 pub(super) fn nothing(ask: &RowAsk) -> Done {
@@ -10,8 +10,24 @@ pub(super) fn nothing(ask: &RowAsk) -> Done {
     Done { out_of_place: timed(ask.check), in_place: timed(ask.check && ask.collective.checks_in_place()) }
 }
 
+/// The row that all processes have seen.
+pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> Row {
+    let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
+    Row {
+        collective: ask.collective,
+        bytes: shape.bytes,
+        count: shape.count,
+        data: ask.data,
+        op: ask.collective.names_op().then_some(ask.op),
+        root: ask.collective.rooted().then_some(ask.root),
+        ranks,
+        out_of_place: together(out_of_place),
+        in_place: together(in_place),
+    }
+}
+
 /// What all processes have seen: the mean of their times, and all that is wrong.
-pub(super) fn together(all: Vec<Timed>) -> Timed {
+fn together(all: Vec<Timed>) -> Timed {
     let processes = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);
     let us = all.iter().map(|timed| timed.us).sum::<f64>() / f64::from(processes);
     let wrongs: Option<Vec<_>> = all.into_iter().map(|timed| timed.wrong).collect();

@@ -4,7 +4,7 @@
 use super::crew::Crew;
 use super::diagnosis::{last_words, no_transport};
 use super::environment::{Surroundings, environment};
-use super::merge::{nothing, together};
+use super::merge::{nothing, row};
 use super::output::Output;
 use super::row::values;
 use super::serve::COMMAND;
@@ -190,18 +190,7 @@ impl Ranks {
                 _ => None,
             })?
         };
-        let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
-        Ok(Row {
-            collective: ask.collective,
-            bytes: shape.bytes,
-            count: shape.count,
-            data: ask.data,
-            op: ask.collective.names_op().then_some(ask.op),
-            root: ask.collective.rooted().then_some(ask.root),
-            ranks,
-            out_of_place: together(out_of_place),
-            in_place: together(in_place),
-        })
+        Ok(row(ask, shape, ranks, done))
     }
 
     /// Whether the row can be asked for.

@@ -76,7 +76,6 @@ fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
 
 /// Everything that a row is held against.
 fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
-    let us = time(row, placement);
     let slow = |most_us, why| Slow { most_us, why, ..Slow::of(row, placement) };
     let links = Why::Links(limits.least_gb_s(row.collective));
     let why = if row.bytes >= LARGE { links } else { Why::Start };
@@ -97,7 +96,6 @@ fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_u
         Placement::InPlace => Placement::OutOfPlace,
     };
     all.push(slow(time(row, other) * OTHER, Why::Other));
-    debug_assert!(us.is_finite());
     all
 }
 
