@@ -116,7 +116,7 @@ fn overlap(step: &Step) -> bool {
     all.into_iter().any(|(at, end, kind)| {
         let [own, other] = if kind == 0 { [0, 1] } else { [1, 0] };
         let hit = ends.get(other).is_some_and(|e| *e > at);
-        ends.iter_mut().nth(own).into_iter().for_each(|e| *e = end.max(*e));
+        ends.get_mut(own).into_iter().for_each(|e| *e = end.max(*e));
         hit
     })
 }
