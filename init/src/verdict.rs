@@ -1,11 +1,14 @@
 //! From what is left of the validator to a verdict. Fails closed: only an exit status, a report and
 //! a verdict in it that all say the same are believed; everything else is ERROR with a cause.
 
+mod told;
+
 use crate::child::End;
 use crate::last_line::last_line;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
+use told::{MachineFacts, Outcome, Report};
 
 /// What was found out about the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,50 +77,6 @@ pub struct Proof {
     pub lines: Vec<String>,
     /// How long it ran.
     pub seconds: f64,
-}
-
-/// What init needs of `firstlight.report/1`.
-#[derive(Debug, Deserialize)]
-struct Report {
-    schema: String,
-    verdict: Verdict,
-    scope: String,
-    covers: String,
-    root: String,
-    started: String,
-    machine: MachineFacts,
-    tests: Vec<Test>,
-}
-
-#[derive(Debug, Deserialize)]
-struct MachineFacts {
-    host: Option<String>,
-    fingerprint: String,
-    bound_to: Box<RawValue>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Test {
-    id: String,
-    outcome: Outcome,
-    #[serde(default)]
-    findings: Vec<Finding>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Finding {
-    code: String,
-    severity: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Outcome {
-    Pass,
-    Warn,
-    Fail,
-    Error,
-    NotApplicable,
 }
 
 /// The verdict with its grounds.
@@ -231,7 +190,7 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
     let bytes = proof.report.as_ref().map_err(Clone::clone)?;
     let report: Report = serde_json::from_slice(bytes).map_err(|e| format!("report.json: {e}"))?;
     contradiction(&report, said)?;
-    let failed = ended(&report.tests, &[Outcome::Fail, Outcome::Error]);
+    let failed = report.ended(&[Outcome::Fail, Outcome::Error]);
     let cause = match said {
         Verdict::Error => Some(format!("the validator reached no verdict ({})", failed.join(", "))),
         _ => None,
@@ -240,8 +199,8 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
         verdict: said,
         cause,
         failed,
-        warned: ended(&report.tests, &[Outcome::Warn]),
-        codes: codes(&report.tests),
+        warned: report.ended(&[Outcome::Warn]),
+        codes: report.codes(),
         scope: Some(report.scope),
         covers: Some(report.covers),
         host: report.machine.host,
@@ -254,20 +213,6 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
         seconds: proof.seconds,
         lines: last_lines(&proof.lines, said),
     })
-}
-
-fn ended(tests: &[Test], outcomes: &[Outcome]) -> Vec<String> {
-    tests.iter().filter(|test| outcomes.contains(&test.outcome)).map(|test| test.id.clone()).collect()
-}
-
-fn codes(tests: &[Test]) -> Vec<String> {
-    let mut codes = Vec::new();
-    for finding in tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info") {
-        if !codes.contains(&finding.code) {
-            codes.push(finding.code.clone());
-        }
-    }
-    codes
 }
 
 /// What in the report speaks against the exit status.
@@ -287,7 +232,7 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
         return Err(format!("report.json: bound_to {bound_to}, expected an object"));
     }
     let is_hash = fingerprint.len() == 64 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit());
-    if !said.is_good() || is_hash && good_tests(&report.tests) {
+    if !said.is_good() || is_hash && report.has_good_tests() {
         return Ok(());
     }
     if !is_hash {
@@ -298,13 +243,6 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
 
 /// A verdict of less says nothing about what the workload is to use.
 const SCOPE: &str = "machine";
-
-/// At least one test proved something and none did not.
-fn good_tests(tests: &[Test]) -> bool {
-    let proved = |t: &Test| matches!(t.outcome, Outcome::Pass | Outcome::Warn);
-    let fine = |t: &Test| proved(t) || t.outcome == Outcome::NotApplicable;
-    tests.iter().any(proved) && tests.iter().all(fine)
-}
 
 /// The validator's own last lines: of each kind the last, and only if both say the verdict.
 fn last_lines(held: &[String], verdict: Verdict) -> Vec<String> {

@@ -1,0 +1,75 @@
+//! What init reads of the validator's report; the rest of it is the validator's business.
+
+use super::Verdict;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What init needs of `firstlight.report/1`.
+#[derive(Debug, Deserialize)]
+pub(super) struct Report {
+    pub(super) schema: String,
+    pub(super) verdict: Verdict,
+    pub(super) scope: String,
+    pub(super) covers: String,
+    pub(super) root: String,
+    pub(super) started: String,
+    pub(super) machine: MachineFacts,
+    tests: Vec<Test>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct MachineFacts {
+    pub(super) host: Option<String>,
+    pub(super) fingerprint: String,
+    pub(super) bound_to: Box<RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Test {
+    id: String,
+    outcome: Outcome,
+    #[serde(default)]
+    findings: Vec<Finding>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Finding {
+    code: String,
+    severity: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Outcome {
+    Pass,
+    Warn,
+    Fail,
+    Error,
+    NotApplicable,
+}
+
+impl Report {
+    /// Ids of the tests that ended so.
+    pub(super) fn ended(&self, outcomes: &[Outcome]) -> Vec<String> {
+        let so = self.tests.iter().filter(|test| outcomes.contains(&test.outcome));
+        so.map(|test| test.id.clone()).collect()
+    }
+
+    /// Codes of what was found, the harmless aside, each once.
+    pub(super) fn codes(&self) -> Vec<String> {
+        let mut codes = Vec::new();
+        for finding in self.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info") {
+            if !codes.contains(&finding.code) {
+                codes.push(finding.code.clone());
+            }
+        }
+        codes
+    }
+
+    /// At least one test proved something and none did not.
+    pub(super) fn has_good_tests(&self) -> bool {
+        let proved = |t: &Test| matches!(t.outcome, Outcome::Pass | Outcome::Warn);
+        let fine = |t: &Test| proved(t) || t.outcome == Outcome::NotApplicable;
+        self.tests.iter().any(proved) && self.tests.iter().all(fine)
+    }
+}
