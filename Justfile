@@ -67,7 +67,7 @@ unit:
 fuzz:
     tests/fuzz/short.sh
 
-# Faults by the hundred and healthy machines on simulated GPUs, at every level and with up to 16 GPUs: a table, false PASS and false FAIL (an hour; --part: minutes; --all: hours).
+# Faults by the hundred and healthy machines on simulated GPUs, at every level and with up to 16 GPUs: a table, false PASS and false FAIL (long; --part: minutes).
 [group('check')]
 matrix *words:
     cargo run --locked -p firstlight-tests --bin matrix -- "$@"
