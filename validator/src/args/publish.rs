@@ -1,6 +1,7 @@
 //! The words of the commands that deal with servers and disks.
 
 use crate::http;
+use crate::publish;
 use clap::Args as ClapArgs;
 use std::path::PathBuf;
 
@@ -18,6 +19,9 @@ pub struct Publish {
     /// How many reports stay on the partition, and how many unsent ones wait
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub keep: u16,
+    /// Where what cannot be sent waits when there is no partition
+    #[arg(long, value_name = "DIR", default_value = publish::SPOOL)]
+    pub spool: PathBuf,
     /// Seconds for all tries to send, of this report and of those that wait
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,

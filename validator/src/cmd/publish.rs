@@ -27,7 +27,8 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
         offline: asked.offline,
     });
     let mut all = true;
-    publish(&finished, asked.partition.as_deref(), url.as_ref(), asked.keep.into(), |told| {
+    let waits = (asked.keep.into(), asked.spool.as_path());
+    publish(&finished, asked.partition.as_deref(), url.as_ref(), waits, |told| {
         all &= told.done;
         // Whoever stopped listening has decided without this line; the report is kept all the same.
         let _ = to_stdout(&format!("{}\n", told.line));

@@ -12,12 +12,12 @@ use crate::http::{self, Authorities, HttpError};
 use send::{Letter, Line, Sent};
 use shelf::Shelf;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Where the spool lies when there is no partition: gone with the power, there for this boot.
-const SPOOL: &str = "/run/firstlight/spool";
+pub const SPOOL: &str = "/run/firstlight/spool";
 
 /// A receiver to send it to.
 #[derive(Debug)]
@@ -42,12 +42,13 @@ pub struct Told {
 }
 
 /// Keeps the report on `partition` (a folder, or `LABEL=`, `UUID=`, `/dev/..` of what is mounted) and
-/// sends it to `url`; `tell` gets each place's line as soon as it is known.
+/// sends it to `url`; what cannot be sent waits on the partition, without one in the folder `spool`. `tell`
+/// gets each place's line as soon as it is known.
 pub fn publish(
     finished: &Finished,
     partition: Option<&str>,
     url: Option<&AtUrl>,
-    keep: usize,
+    (keep, spool): (usize, &Path),
     mut tell: impl FnMut(Told),
 ) {
     let folder = partition.map(partition::folder);
@@ -58,7 +59,7 @@ pub fn publish(
         });
     }
     if let Some(at) = url {
-        let spool = folder.and_then(Result::ok).map_or_else(|| PathBuf::from(SPOOL), |dir| dir.join("spool"));
+        let spool = folder.and_then(Result::ok).map_or_else(|| spool.to_owned(), |dir| dir.join("spool"));
         let spool = Shelf::new(spool, keep);
         let sent = match &at.offline {
             Some(why) => send::put_aside(finished, &spool, why),

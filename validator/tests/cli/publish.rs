@@ -28,9 +28,10 @@ impl Place {
         self.dir.path().join(name).display().to_string()
     }
 
+    /// With a spool of its own: what this machine has not sent yet is none of the tests' business.
     fn publish(&self, words: &[&str]) -> Said {
-        let report = self.path("report.json");
-        run(&[&["publish", &report], words].concat())
+        let (report, spool) = (self.path("report.json"), self.path("spool"));
+        run(&[&["publish", &report, "--spool", &spool], words].concat())
     }
 }
 
@@ -106,6 +107,16 @@ fn what_a_dead_server_missed_is_sent_first_when_it_is_back() {
     let bodies: Vec<_> = server.got().into_iter().map(|r| String::from_utf8(r.body).unwrap()).collect();
     assert_eq!(bodies, [REPORT, &newer]);
     assert!(names(place.path("stick/spool")).is_empty());
+}
+
+#[test]
+fn without_a_partition_what_is_not_sent_waits_in_the_spool_that_is_named() {
+    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let done = place.publish(&["--url", "http://127.0.0.1:1/", "--offline", "no network"]);
+    assert!(done.out.ends_with(&format!("; 1 waits in {}\n", place.path("spool"))), "{}", done.out);
+    let done = place.publish(&["--url", &server.url("127.0.0.1", "/")]);
+    assert!(done.status == 0 && done.out.ends_with(", 1 older before it\n"), "{}", done.out);
+    assert!(names(place.path("spool")).is_empty());
 }
 
 #[test]
