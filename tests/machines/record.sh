@@ -127,5 +127,5 @@ keep /sys/devices/system/node/online /sys/devices/system/cpu/possible /sys/devic
     /sys/class/dmi/id/bios_version /sys/module/nvidia/version /sys/module/nvidia/srcversion \
     /sys/module/nvidia/notes/.note.gnu.build-id /proc/driver/nvidia/version /proc/driver/nvidia/params \
     /proc/driver/nvidia/gpus/*/information /proc/devices /run/firstlight/driver.json \
-    /proc/cmdline /proc/sys/kernel/osrelease
+    /proc/cmdline /proc/sys/kernel/osrelease "/boot/config-$(uname -r)"
 echo "recorded in $to"

@@ -15,6 +15,12 @@ const DEVICES: &str = "sys/bus/pci/devices";
 #[must_use]
 pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     let mut doubts = Vec::new();
+    let grouped = grouped_device(root);
+    if grouped.is_none() && has_no_iommu_api(root) {
+        let firmware_tables = firmware_tables(root, &mut doubts);
+        let (classes, groups) = (Vec::new(), 0);
+        return (Iommu { mode: IommuMode::Off, classes, groups, firmware_tables }, doubts);
+    }
     let mut names = |folder: &str| match names(root, folder) {
         Ok(names) => Some(names),
         Err(e) => {
@@ -30,7 +36,6 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
         doubts.push(doubt(format!("/{GROUPS}/{group}/type cannot be read: {e}")));
     }
     let types: Vec<&str> = types.iter().filter_map(|(_, t)| t.as_deref().ok()).collect();
-    let grouped = grouped_device(root);
     let translated = types.iter().any(|t| *t != "identity");
     let off = classes.as_ref().is_some_and(Vec::is_empty) && groups.as_ref().is_some_and(Vec::is_empty);
     let mode = match () {
@@ -50,6 +55,21 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
         firmware_tables: firmware_tables(root, &mut doubts),
     };
     (iommu, doubts)
+}
+
+/// A kernel without IOMMU_API has neither of the two folders, which one with it makes at every start, whether
+/// there is an IOMMU or not. It cannot translate. A recording may just lack them: there the kernel's own
+/// configuration must say so.
+fn has_no_iommu_api(root: &Root) -> bool {
+    let absent = |folder: &str| root.exists(folder).is_ok_and(|found| !found);
+    absent(CLASS) && absent(GROUPS) && (root.is_live() || is_built_without(root))
+}
+
+/// Distributions keep the configuration beside the kernel.
+fn is_built_without(root: &Root) -> bool {
+    let release = root.text("proc/sys/kernel/osrelease");
+    let config = release.and_then(|release| root.text(format!("boot/config-{release}")));
+    config.is_ok_and(|text| text.contains("CONFIG_PCI=y") && !text.contains("CONFIG_IOMMU_API=y"))
 }
 
 /// Firmware without ACPI describes no IOMMU in it.
@@ -136,6 +156,28 @@ mod tests {
             fs::remove_dir(dir.path().join(folder)).unwrap();
             assert_eq!(mode(&dir), (IommuMode::Unknown, 1), "{folder}");
         }
+    }
+
+    #[test]
+    fn a_kernel_without_iommu_api_has_neither_folder_and_translates_nothing() {
+        let without = |config: &str| {
+            let dir = machine(&[], &[]);
+            [CLASS, GROUPS].iter().for_each(|folder| fs::remove_dir(dir.path().join(folder)).unwrap());
+            fs::create_dir_all(dir.path().join("proc/sys/kernel")).unwrap();
+            fs::write(dir.path().join("proc/sys/kernel/osrelease"), "6.12.0\n").unwrap();
+            fs::create_dir(dir.path().join("boot")).unwrap();
+            fs::write(dir.path().join("boot/config-6.12.0"), config).unwrap();
+            dir
+        };
+        let dir = without("CONFIG_PCI=y\n# CONFIG_IOMMU_SUPPORT is not set\n");
+        assert_eq!(mode(&dir), (IommuMode::Off, 0));
+        for config in ["CONFIG_PCI=y\nCONFIG_IOMMU_API=y\n", ""] {
+            assert_eq!(mode(&without(config)), (IommuMode::Unknown, 2), "the recording lacks them");
+        }
+        let function = dir.path().join(DEVICES).join("0000:00:01.0");
+        fs::create_dir(&function).unwrap();
+        std::os::unix::fs::symlink("../../nowhere", function.join("iommu_group")).unwrap();
+        assert_eq!(mode(&dir).0, IommuMode::Unknown, "a function is in a group");
     }
 
     #[test]
