@@ -7,9 +7,25 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
+/// A whole text for a terminal: line ends and tabs are the text's own.
+pub(crate) fn shown_text(text: &str) -> String {
+    text.split_inclusive(['\n', '\t'])
+        .map(|part| match part.strip_suffix(['\n', '\t']) {
+            Some(words) => shown(words) + part.get(words.len()..).unwrap_or_default(),
+            None => shown(part),
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_keeps_its_lines_and_tabs() {
+        assert_eq!(shown_text("a\tb\n\u{1b}[2J\r\nc\u{9b}"), "a\tb\n\\u{1b}[2J\\r\nc\\u{9b}");
+        assert_eq!(shown_text(""), "");
+    }
 
     #[test]
     fn control_characters_are_escaped_and_all_else_stays() {

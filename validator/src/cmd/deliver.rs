@@ -9,6 +9,7 @@ use crate::outcome::Outcome;
 use crate::render::{json, text};
 use crate::report::{Report, TestEntry};
 use crate::run;
+use crate::shown::shown_text;
 
 /// One copy of the report.
 pub(super) enum Sheet {
@@ -83,7 +84,7 @@ impl Sheet {
     fn text(&self, report: &Report, path: Option<&str>) -> Result<String, String> {
         match self {
             Self::Json(_) => json::pretty(report).map_err(|e| e.to_string()),
-            Self::Text(_) => Ok(text::whole(report, path)),
+            Self::Text(_) => Ok(shown_text(&text::whole(report, path))),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::ranks;
 use crate::render;
 use crate::root::Root;
 use crate::run::worker;
+use crate::shown::shown_text;
 use crate::suite;
 use output::OutputError;
 use std::io;
@@ -64,7 +65,7 @@ impl CommandError {
 
     /// An error with everything that it came from, in one line.
     fn undone(error: &dyn std::error::Error) -> Self {
-        Self::Undone(chain(error))
+        Self::Undone(shown_text(&chain(error)))
     }
 }
 

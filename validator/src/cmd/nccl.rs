@@ -12,6 +12,7 @@ use crate::ranks::{Arm, Ranks, RowAsk, Setup, Started, Trouble, TroubleKind};
 use crate::render::json::pretty;
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::root::Root;
+use crate::shown::shown_text;
 use crate::time::utc;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -42,7 +43,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     };
     let shown = asked.json != Some(Place::Stdout);
     let undelivered = |e: io::Error| CommandError::Undone(format!("standard output: {e}"));
-    let say = |text: &str| if shown { to_stdout(text).map_err(undelivered) } else { Ok(()) };
+    let say = |text: &str| if shown { to_stdout(&shown_text(text)).map_err(undelivered) } else { Ok(()) };
     say(&(head(&title) + &columns()))?;
     let mut rows = Vec::new();
     let trouble = measure(&mut ranks, &sweep, &sizes, asked.root_rank, |one| {

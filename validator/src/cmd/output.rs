@@ -4,6 +4,7 @@
 use crate::args::Place;
 use crate::place;
 use crate::render::json;
+use crate::shown::shown_text;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use serde::Serialize;
 use std::fmt::Display;
@@ -83,7 +84,7 @@ fn unwritten(place: &Place, why: &dyn Display) -> OutputError {
 /// # Errors
 /// As [`write`].
 pub(super) fn either(place: Option<&Place>, value: &impl Serialize, text: &str) -> Result<(), OutputError> {
-    let Some(place) = place else { return write(&Place::Stdout, text) };
+    let Some(place) = place else { return write(&Place::Stdout, &shown_text(text)) };
     let json = json::pretty(value).map_err(|e| unwritten(place, &e))?;
     write(place, &json)
 }

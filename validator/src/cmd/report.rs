@@ -7,13 +7,14 @@ use crate::bounded;
 use crate::publish::LARGEST;
 use crate::render::{html, json, junit, prometheus, text};
 use crate::report::{Report, from_json};
+use crate::shown::shown_text;
 use std::path::Path;
 
 /// Shows a report again.
 pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, CommandError> {
     let report = read(path)?;
     let text = match to {
-        Form::Text => text::whole(&report, Some(&path.display().to_string())),
+        Form::Text => shown_text(&text::whole(&report, Some(&path.display().to_string()))),
         Form::Json => json::pretty(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Html => html::page(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Junit => junit::suites(&report).map_err(|e| CommandError::undone(&e))?,

@@ -10,6 +10,7 @@ use crate::render::text;
 use crate::report::{Report, TestEntry};
 use crate::root::Root;
 use crate::run::{self, Audience};
+use crate::shown::shown_text;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
@@ -55,7 +56,7 @@ impl Console {
         if !self.on {
             return;
         }
-        if let Err(error) = to_stdout(text) {
+        if let Err(error) = to_stdout(&shown_text(text)) {
             self.failed = Some(format!("standard output: {error}"));
             self.on = false;
         }
