@@ -1,25 +1,31 @@
-//! Workers that hang or die while the real program waits for them. A pipe in place of the ACPI
-//! table blocks whoever opens it, which only the test `cpus` does.
+//! Workers that hang or die while the real program waits for them. The kernel asks this test before anybody
+//! opens the ACPI table, which only the test `cpus` does, and gets no answer. (Needs root. A pipe in the table's
+//! place is no regular file, and nothing waits for it.)
 
 use super::machine::{Machine, Said, codes, firstlight, said, standard, test};
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
+use nix::errno::Errno;
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use rustix::fs::CWD;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Where a pipe stands instead of the ACPI table.
-const PIPE: &str = "sys/firmware/acpi/tables/APIC";
+/// The ACPI table.
+const TABLE: &str = "sys/firmware/acpi/tables/APIC";
 
-/// A machine on which `cpus` never ends.
-fn hanging() -> Machine {
+/// A machine on which `cpus` never ends while the group lives.
+fn hanging() -> (Machine, Fanotify) {
     let machine = Machine::small();
-    fs::create_dir_all(machine.at(PIPE).parent().unwrap()).unwrap();
-    mknodat(CWD, machine.at(PIPE), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    machine
+    machine.write(TABLE, "");
+    let flags = InitFlags::FAN_CLASS_CONTENT | InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
+    let group = Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC).unwrap();
+    let table = machine.at(TABLE);
+    group.mark(MarkFlags::FAN_MARK_ADD, MaskFlags::FAN_OPEN_PERM, CWD, Some(&table)).unwrap();
+    (machine, group)
 }
 
 fn start(machine: &Machine, words: &str) -> Child {
@@ -27,22 +33,21 @@ fn start(machine: &Machine, words: &str) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The worker once it hangs. A pipe can be opened for writing without waiting only when somebody
-/// has opened it for reading; as long as the writer stays open and silent, that one hangs.
-fn hang(machine: &Machine, parent: &Child) -> (Pid, File) {
+/// The worker once it hangs: the kernel says who wants to open the table.
+fn hang(group: &Fanotify, parent: &Child) -> Pid {
     let due = Instant::now() + Duration::from_secs(8);
-    let open =
-        || openat(CWD, machine.at(PIPE), OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty());
-    let writer = loop {
-        match open() {
-            Ok(writer) => break writer.into(),
-            Err(e) => assert!(Instant::now() < due, "no worker reads: {e}"),
+    let worker = loop {
+        match group.read_events() {
+            Ok(events) if !events.is_empty() => break events[0].pid(),
+            Ok(_) | Err(Errno::EAGAIN) => assert!(Instant::now() < due, "no worker reads"),
+            Err(e) => panic!("{e}"),
         }
         sleep(Duration::from_millis(2));
     };
     let children: Vec<_> = processes().filter(|(_, parent_of)| *parent_of == parent.id()).collect();
-    let &[(worker, _)] = &children[..] else { panic!("one worker: {children:?}") };
-    (Pid::from_raw(worker.try_into().unwrap()).unwrap(), writer)
+    let &[(child, _)] = &children[..] else { panic!("one worker: {children:?}") };
+    assert_eq!(u32::try_from(worker), Ok(child));
+    Pid::from_raw(worker).unwrap()
 }
 
 /// Every process and its parent.
@@ -68,11 +73,11 @@ fn outcome<'a>(report: &'a Value, id: &str) -> &'a str {
 
 #[test]
 fn a_worker_killed_by_a_signal_is_an_error_of_its_test_and_the_others_go_on() {
-    let machine = hanging();
+    let (machine, group) = hanging();
     let child = start(&machine, "");
-    let (worker, writer) = hang(&machine, &child);
+    let worker = hang(&group, &child);
     kill_process(worker, Signal::ABORT).unwrap();
-    drop(writer);
+    drop(group);
     let (said, report) = end(child);
     assert_eq!((said.status, report["verdict"].as_str()), (2, Some("ERROR")));
     assert_eq!(codes(&report, "cpus"), ["TEST-CRASHED"]);
@@ -86,7 +91,8 @@ fn a_worker_killed_by_a_signal_is_an_error_of_its_test_and_the_others_go_on() {
 #[test]
 fn a_worker_that_hangs_is_stopped_and_what_did_not_start_is_an_error_too() {
     let start = Instant::now();
-    let report = hanging().report_within(1);
+    let (machine, _group) = hanging();
+    let report = machine.report_within(1);
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     assert_eq!(codes(&report, "cpus"), ["TEST-TIMEOUT"]);
     assert_eq!((outcome(&report, "iommu"), outcome(&report, "gpus")), ("pass", "error"));
@@ -95,13 +101,13 @@ fn a_worker_that_hangs_is_stopped_and_what_did_not_start_is_an_error_too() {
 
 #[test]
 fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
-    let machine = hanging();
+    let (machine, group) = hanging();
     let child = start(&machine, "");
-    let (worker, writer) = hang(&machine, &child);
+    let worker = hang(&group, &child);
     let mut log = fs::OpenOptions::new().append(true).open(machine.at("dev/kmsg")).unwrap();
     writeln!(log, "3,2,9,-;NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.").unwrap();
     kill_process(worker, Signal::KILL).unwrap();
-    drop(writer);
+    drop(group);
     let (_, report) = end(child);
     // Which test it is told with depends on how far the parent had read. The test `xid` reads the
     // whole log, so it tells it as well.
@@ -114,9 +120,9 @@ fn a_fault_that_the_kernel_logs_while_tests_run_is_in_the_report_once() {
 
 #[test]
 fn a_worker_does_not_outlive_its_parent() {
-    let machine = hanging();
+    let (machine, group) = hanging();
     let mut child = start(&machine, "");
-    let (worker, _writer) = hang(&machine, &child);
+    let worker = hang(&group, &child);
     child.kill().unwrap();
     child.wait().unwrap();
     let stat = || fs::read_to_string(format!("/proc/{}/stat", worker.as_raw_nonzero())).unwrap_or_default();
