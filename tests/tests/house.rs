@@ -205,6 +205,7 @@ fn the_top_level_holds_what_it_should() {
         "deny.toml",
         "rustfmt.toml",
         "rust-toolchain.toml",
+        "docs",
         "init",
         "validator",
         "image",

@@ -1,8 +1,10 @@
-//! Access Control Services: what the bits mean, what a port's state is, and which ports matter.
-//! Redirect and egress control take peer traffic off its way; the other bits only check it.
+//! Access Control Services: what the bits mean, what a port's state is, and what is wrong with it.
+//! Redirect and egress control take peer traffic off its way; the other bits only check it. Where
+//! paths turn, which is where that happens, is left to `turn`.
 
-use super::model::{Acs, Bdf, Device, Fabric, Kind};
+use super::model::{Acs, Bdf, Device, Fabric, Kind, Untold};
 use super::tree::Tree;
+use super::turn::{Effect, Turns};
 use crate::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -12,7 +14,9 @@ use std::str::FromStr;
 /// Control bits from bit 0 up (include/uapi/linux/pci_regs.h).
 const NAMES: [&str; 7] = ["SV", "TB", "RR", "CR", "UF", "EC", "DT"];
 /// Request redirect, completion redirect, egress control: what `pci=disable_acs_redir=` clears.
-pub const REDIRECT: u16 = 0x04 | 0x08 | 0x20;
+pub const REDIRECT: u16 = 0x04 | 0x08 | EGRESS;
+/// Egress control.
+pub(super) const EGRESS: u16 = 0x20;
 
 /// The names of the bits that are set.
 #[must_use]
@@ -81,7 +85,7 @@ pub fn state(device: &Device) -> State<'_> {
     match &device.acs {
         _ if config.gone || config.bytes < super::config_space::CONVENTIONAL_BYTES => State::Unknown,
         Some(acs) => State::Known(acs),
-        None if !config.faults.is_empty() => State::Unknown,
+        None if config.untold.contains(&Untold::Acs) => State::Unknown,
         None if is_port(device.kind) && config.bytes == super::config_space::CONVENTIONAL_BYTES => {
             State::NoEcam
         }
@@ -103,9 +107,9 @@ pub fn ports_on_paths(fabric: &Fabric) -> BTreeSet<Bdf> {
 /// What stands in the way on GPU paths: ports that redirect, and ports of which it cannot be told.
 #[must_use]
 pub fn judge(fabric: &Fabric) -> Vec<Finding> {
-    let on_path = ports_on_paths(fabric);
-    let ports = fabric.devices.iter().filter(|d| on_path.contains(&d.bdf));
-    ports.filter_map(judge_port).chain(unread(fabric)).collect()
+    let turns = Turns::of(fabric);
+    let ports = fabric.devices.iter().filter(|d| turns.contains(d.bdf));
+    ports.filter_map(|port| judge_port(&turns, port)).chain(unread(fabric)).collect()
 }
 
 /// Bridges above the ends of GPU paths that were not read: nobody knows what else is above them.
@@ -117,17 +121,47 @@ pub fn unread(fabric: &Fabric) -> Vec<Finding> {
     ports.iter().map(|port| untold(port, "it is not in /sys/bus/pci/devices")).collect()
 }
 
-/// One port of a GPU path.
+/// One port at which GPU paths turn.
 #[must_use]
-pub fn judge_port(port: &Device) -> Option<Finding> {
+pub fn judge_port(turns: &Turns, port: &Device) -> Option<Finding> {
     match state(port) {
-        State::Known(acs) if acs.ctrl & REDIRECT == 0 => None,
-        State::Known(acs) if acs.quirk => Some(quirk(port, acs, Severity::Fail)),
-        State::Known(acs) => Some(redirects(port, acs)),
-        State::Absent => None,
+        State::Known(acs) => match turns.effect(port.bdf, acs) {
+            Effect::Direct => None,
+            Effect::TranslatedPass => Some(translated(port, acs)),
+            Effect::Redirects if acs.quirk => Some(quirk(port, acs, Severity::Fail)),
+            Effect::Redirects => Some(redirects(port, acs)),
+        },
+        State::Absent => turns.isolates(port).then(|| isolated(port)),
         State::NoEcam => Some(no_ecam(port, Severity::Fail)),
         State::Unknown => Some(unknown(port)),
     }
+}
+
+/// Request redirect with direct translated: made so on purpose, for devices that translate themselves.
+pub(super) fn translated(port: &Device, acs: &Acs) -> Finding {
+    let bits = acs.enabled.join(" ");
+    let message = format!(
+        "{} sends up only what is not translated: ACS control is {:#06x} ({bits}), and ATS is on at all senders",
+        port.bdf, acs.ctrl
+    );
+    Code::AcsRedirect
+        .finding(Severity::Info, &port.bdf, message)
+        .values(acs.ctrl, acs.ctrl, None)
+        .because("ACS was set for devices that translate addresses themselves (ATS)")
+        .remedy("nothing to do where the measured tests pass")
+}
+
+/// Linux shows in configuration space that it isolated the port; the registers that do it are elsewhere.
+fn isolated(port: &Device) -> Finding {
+    let bdf = port.bdf;
+    let message = format!(
+        "{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports"
+    );
+    Code::AcsQuirk
+        .finding(Severity::Warn, &bdf, message)
+        .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
+        .because("an IOMMU was on when Linux started, and these chipsets isolate without an ACS capability")
+        .remedy("boot with the IOMMU off, or move the card to a slot of the processor")
 }
 
 /// A port that is never written: harmful where it redirects on a GPU path.
@@ -182,7 +216,7 @@ fn untold(port: &Bdf, why: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcie::sample::{device, with_acs};
+    use crate::pcie::sample::{fabric, two_gpus, with_acs};
 
     #[test]
     fn the_kernels_standard_enable_is_named_bit_by_bit() {
@@ -193,8 +227,11 @@ mod tests {
 
     #[test]
     fn only_bits_that_take_traffic_off_its_way_are_findings() {
-        let port = device("0000:00:01.0", Kind::RootPort, None);
-        let judged = |ctrl| judge_port(&with_acs(port.clone(), ctrl)).is_some();
+        let judged = |ctrl| {
+            let mut devices = two_gpus();
+            devices[0] = with_acs(devices[0].clone(), ctrl);
+            !judge(&fabric(devices)).is_empty()
+        };
         for (bit, harmful) in [
             (0x01, false),
             (0x02, false),
@@ -206,6 +243,19 @@ mod tests {
         ] {
             assert_eq!(judged(bit), harmful, "{bit:#x}");
         }
+    }
+
+    #[test]
+    fn a_port_is_unknown_only_where_its_own_acs_is() {
+        let judged = |change: fn(&mut Device)| {
+            let mut devices = two_gpus();
+            (devices[0].acs, devices[1].acs) = (None, None);
+            change(&mut devices[0]);
+            judge(&fabric(devices)).into_iter().map(|f| f.code).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(|port| port.config.faults.push("resizable BAR's index".into())), [""; 0]);
+        assert_eq!(judged(|port| port.config.untold = vec![Untold::Rebar, Untold::PortType]), [""; 0]);
+        assert_eq!(judged(|port| port.config.untold = vec![Untold::Acs]), ["ACS-UNKNOWN"]);
     }
 
     #[test]

@@ -2,22 +2,25 @@
 //! unreachable configuration space, ports that redirect, links with fewer lanes than they could
 //! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
 
-use super::acs::{self, REDIRECT, State};
-use super::model::{Bdf, Device, Fabric, Kind};
+use super::acs::{self, State};
+use super::model::{Bdf, Device, Fabric, Kind, Untold};
+use super::nic;
 use super::tree::Tree;
+use super::turn::{Effect, Turns};
 use crate::finding::{Code, Finding, Severity};
 use std::collections::BTreeMap;
 
 /// Every finding about `fabric`, in the order of the devices.
 #[must_use]
 pub fn all(fabric: &Fabric) -> Vec<Finding> {
+    let turns = Turns::of(fabric);
     let on_path = acs::ports_on_paths(fabric);
-    let off_path = fabric.devices.iter().filter(|d| !on_path.contains(&d.bdf));
+    let elsewhere = fabric.devices.iter().filter(|d| !turns.contains(d.bdf));
     let mut findings = unlisted(fabric);
     findings.extend(fabric.devices.iter().filter_map(|d| gone(fabric, d)));
-    findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d)));
-    findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, on_path.contains(&d.bdf))));
-    findings.extend(off_path.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
+    findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d, on_path.contains(&d.bdf))));
+    findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, &turns)));
+    findings.extend(elsewhere.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
     findings.extend(acs::judge(fabric));
     findings.extend(links(fabric));
     findings
@@ -47,20 +50,31 @@ fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
     })
 }
 
-/// A GPU's Resizable BAR hides behind a broken chain; other functions go on without it. A port of
-/// which ACS cannot be told gets its own error.
-fn malformed(fabric: &Fabric, device: &Device) -> Option<Finding> {
+/// What is malformed counts as far as it hides something that matters: of a GPU its Resizable BAR and its
+/// link, of a port on a GPU path its ACS, which gets an error of its own. All else is told.
+fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
     let first = device.config.faults.first()?;
-    let severity = if fabric.gpus.contains(&device.bdf) { Severity::Error } else { Severity::Warn };
+    let gpu = fabric.gpus.contains(&device.bdf);
+    let matters: &[Untold] = match () {
+        () if gpu => &[Untold::PortType, Untold::Rebar],
+        () if on_path => &[Untold::PortType, Untold::Acs],
+        () => &[],
+    };
+    let hides = device.config.untold.iter().any(|untold| matters.contains(untold));
+    let severity = match (gpu, hides) {
+        (true, true) => Severity::Error,
+        (true, false) | (false, true) => Severity::Warn,
+        (false, false) => Severity::Info,
+    };
     let mut finding = Code::PciMalformed.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
     finding.evidence.extend(device.config.faults.iter().cloned());
     Some(finding)
 }
 
 /// A quirk port that does no harm here; one that does is among the ports of GPU paths.
-fn quirk(device: &Device, on_path: bool) -> Option<Finding> {
+fn quirk(device: &Device, turns: &Turns) -> Option<Finding> {
     let acs = device.acs.as_ref().filter(|a| a.quirk)?;
-    let harmless = !on_path || acs.ctrl & REDIRECT == 0;
+    let harmless = !turns.contains(device.bdf) || turns.effect(device.bdf, acs) == Effect::Direct;
     harmless.then(|| acs::quirk(device, acs, Severity::Info))
 }
 
@@ -68,7 +82,8 @@ fn harmless_no_ecam(device: &Device) -> Finding {
     acs::no_ecam(device, Severity::Info)
 }
 
-/// The links of GPUs, NICs and the switches above GPUs, each once, seen from its lower end.
+/// The links of GPUs, of NICs that exchange data with them, and of the switches above GPUs, each once, seen
+/// from its lower end. What a board has besides may be as narrow as it likes.
 pub fn links(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
     let switches = fabric
@@ -76,7 +91,8 @@ pub fn links(fabric: &Fabric) -> Vec<Finding> {
         .iter()
         .filter(|d| d.kind == Kind::Upstream)
         .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
-    let ends = fabric.gpus.iter().chain(&fabric.nics).filter_map(|b| tree.get(*b));
+    let nics = nic::exchanging(fabric);
+    let ends = fabric.gpus.iter().chain(&nics).filter_map(|b| tree.get(*b));
     // What is to be said about a virtual function's link is said about its physical function's.
     ends.chain(switches)
         .filter(|d| !d.config.gone && d.physfn.is_none())

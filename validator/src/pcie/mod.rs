@@ -4,21 +4,27 @@
 pub mod acs;
 mod aperture;
 pub mod apply;
+pub mod bdf;
+mod bus_address;
 pub mod config_space;
 pub mod journal;
 pub mod judge;
 pub mod link;
 pub mod model;
 pub mod near;
+pub mod nic;
+pub mod pass_through;
 pub mod path;
 pub mod plan;
 pub mod read;
 pub mod rebar;
 pub mod register;
 pub mod restore;
+pub mod routing;
 pub mod text;
 pub mod topo;
 pub mod tree;
+pub mod turn;
 
 #[cfg(test)]
 pub(crate) mod sample;

@@ -1,70 +1,11 @@
 //! The fabric as data: what `firstlight fabric show --json` prints and what every judgement about
 //! PCIe is made from (schema `firstlight.fabric/1`). Pure: reading fills it, judging takes it.
 
+pub use super::bdf::{BadBdf, Bdf};
+pub use super::routing::{Routing, Untold};
+
 use crate::finding::Finding;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
-use std::str::FromStr;
-
-/// A PCI function's address, written `dddd:bb:dd.f` in hexadecimal as Linux does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bdf {
-    /// PCI domain (segment); more than 16 bits exist behind Intel VMD.
-    pub domain: u32,
-    /// Bus number.
-    pub bus: u8,
-    /// Device number, 0 to 31.
-    pub device: u8,
-    /// Function number, 0 to 7.
-    pub function: u8,
-}
-
-impl fmt::Display for Bdf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
-    }
-}
-
-/// What was given where an address was expected.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a PCI address; it looks like 0000:41:00.0")]
-pub struct BadBdf(pub String);
-
-impl FromStr for Bdf {
-    type Err = BadBdf;
-
-    fn from_str(s: &str) -> Result<Self, BadBdf> {
-        let parse = || {
-            let (domain, rest) = s.split_once(':')?;
-            let (bus, rest) = rest.split_once(':')?;
-            let (device, function) = rest.split_once('.')?;
-            let hex = |t: &str, max_len| {
-                (!t.is_empty() && t.len() <= max_len && t.bytes().all(|b| b.is_ascii_hexdigit()))
-                    .then(|| u32::from_str_radix(t, 16).ok())
-                    .flatten()
-            };
-            Some(Self {
-                domain: hex(domain, 8)?,
-                bus: u8::try_from(hex(bus, 2)?).ok()?,
-                device: u8::try_from(hex(device, 2)?).ok().filter(|d| *d < 32)?,
-                function: u8::try_from(hex(function, 1)?).ok().filter(|f| *f < 8)?,
-            })
-        };
-        parse().ok_or_else(|| BadBdf(s.to_owned()))
-    }
-}
-
-impl Serialize for Bdf {
-    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bdf {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+use serde::{Deserialize, Serialize};
 
 /// Everything that was read about one machine's fabric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,7 +32,7 @@ pub struct Fabric {
     pub gpus: Vec<Bdf>,
     /// Network and InfiniBand functions (class 02xx), sorted by address.
     pub nics: Vec<Bdf>,
-    /// Every unordered GPU-GPU and GPU-NIC pair.
+    /// Every unordered pair of GPUs, then every GPU with every NIC that can exchange data with GPUs.
     pub paths: Vec<Path>,
     /// What reading itself brought up: malformed configuration space, no ECAM, quirks.
     pub findings: Vec<Finding>,
@@ -185,6 +126,9 @@ pub struct Device {
     pub boot_vga: bool,
     /// Access Control Services, where the function has the capability.
     pub acs: Option<Acs>,
+    /// What else decides how peer traffic is routed here.
+    #[serde(default, skip_serializing_if = "Routing::is_plain")]
+    pub routing: Routing,
     /// Resizable BARs.
     pub rebar: Vec<Rebar>,
     /// Base address registers with a size, as the kernel assigned them.
@@ -202,6 +146,9 @@ pub struct ConfigState {
     pub gone: bool,
     /// What is malformed, each with its offset.
     pub faults: Vec<String>,
+    /// What the registers cannot tell for that, or because they could not be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untold: Vec<Untold>,
 }
 
 /// One RDMA device, what `nvidia-smi topo -m` calls a NIC.
@@ -226,6 +173,10 @@ pub struct Acs {
     pub quirk: bool,
     /// Names of the control bits that are set: SV TB RR CR UF EC DT.
     pub enabled: Vec<String>,
+    /// Where EC is set: the port numbers whose bits are set in the Egress Control Vector; `null` where
+    /// the vector cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Vec<u8>>,
 }
 
 /// One resizable BAR of PCIe extended capability 0x0015.
@@ -293,7 +244,8 @@ pub struct Path {
     /// Every bridge that the traffic crosses, from `a` up and down to `b`. Inside one switch it
     /// turns between two downstream ports, so the upstream port above both is not on the way.
     pub ports: Vec<Bdf>,
-    /// What the narrowest link on the way can carry in one direction, GB/s (10^9), encoding
-    /// counted, packet overhead not. 0 when that cannot be told: a link is down or an end is gone.
+    /// What the narrowest link on the way can carry in one direction, GB/s (10^9), encoding counted,
+    /// packet overhead not: its lanes as they are, at the fastest rate that both its ends have, for idle
+    /// GPUs slow theirs down. 0 when that cannot be told: a link is down or an end is gone.
     pub raw_gb_s: f64,
 }

@@ -2,7 +2,7 @@
 //! of `nvidia-smi topo -m`, and what the narrowest link on it can carry. Pure.
 
 use super::link::raw_gb_s;
-use super::model::{Bdf, Device, Kind, Path, PathKind};
+use super::model::{Bdf, Device, Kind, Link, Path, PathKind};
 use super::tree::Tree;
 
 /// The way from `a` to `b`; `None` when either is not in the tree.
@@ -65,14 +65,16 @@ fn apart(from: &Device, to: &Device) -> PathKind {
     }
 }
 
-/// GB/s of the narrowest link, to the MB/s: a number that JSON keeps. A link is seen at both of
-/// its ends, which does no harm here.
+/// GB/s of the narrowest link, to the MB/s: a number that JSON keeps. A link is seen at both of its ends, so
+/// that the slower end decides. Lanes are counted as they are; the rate is the fastest, because links that have
+/// nothing to do are slowed down.
 fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
     if from.config.gone || to.config.gone {
         return 0.0;
     }
+    let can = |link: &Link| if link.gts > 0.0 { raw_gb_s(link.max_gts, link.width) } else { 0.0 };
     let links = ports.iter().copied().chain([from, to]).filter_map(|d| d.link.as_ref());
-    let narrowest = links.map(|l| raw_gb_s(l.gts, l.width)).reduce(f64::min).unwrap_or(0.0);
+    let narrowest = links.map(can).reduce(f64::min).unwrap_or(0.0);
     (narrowest * 1000.0).round() / 1000.0
 }
 

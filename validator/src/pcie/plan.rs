@@ -1,8 +1,10 @@
 //! What the fabric pass would write, as data: which ACS control registers go to which value, and
 //! what it leaves alone and why. Pure; doing it is left to `pcie::apply`.
 
-use super::acs::{self, AcsPolicy, REDIRECT, State};
+use super::acs::{self, AcsPolicy, State};
 use super::model::{Acs, Bdf, Device, Fabric};
+use super::pass_through;
+use super::turn::{Effect, Turns};
 use crate::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -11,10 +13,6 @@ use std::fmt;
 pub const ACS_CONTROL: u16 = 0x06;
 /// The name under which journal and text know the register.
 pub const ACS_CONTROL_NAME: &str = "ACS control";
-/// NVIDIA's ConnectX-8 Data Direct function (drivers/infiniband/hw/mlx5/data_direct.c): it needs
-/// the ACS bits that its own tools set.
-const DATA_DIRECT: (&str, &str) = ("0x15b3", "0x2100");
-
 /// One register to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
@@ -52,14 +50,22 @@ pub struct Plan {
 /// What `policy` asks to be done about `fabric`.
 #[must_use]
 pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
-    let on_path = acs::ports_on_paths(fabric);
+    let turns = Turns::of(fabric);
+    let kept = pass_through::kept(fabric);
     let asked = |d: &&Device| match policy {
-        AcsPolicy::Path => on_path.contains(&d.bdf),
+        AcsPolicy::Path => turns.contains(d.bdf),
         AcsPolicy::All => true,
         AcsPolicy::Off => false,
     };
-    let steps: Vec<Step> =
-        fabric.devices.iter().filter(asked).map(|d| step(d, on_path.contains(&d.bdf))).collect();
+    let keep = |step: Step| match &step {
+        Step::Write(action) => match kept.get(&action.bdf) {
+            Some((device, why)) => Step::Leave(left(action, *device, why)),
+            None => step,
+        },
+        _ => step,
+    };
+    let devices = fabric.devices.iter().filter(asked);
+    let steps: Vec<Step> = devices.map(|d| keep(step(d, &turns))).collect();
     let covered = steps.iter().filter(|s| matches!(s, Step::Clear | Step::Write(_) | Step::Leave(_))).count();
     let mut plan = Plan { policy, covered, actions: Vec::new(), findings: Vec::new() };
     for step in steps {
@@ -69,7 +75,7 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
             Step::Clear | Step::Nothing => {}
         }
     }
-    match forbidden(fabric) {
+    match lockdown(fabric) {
         Some(finding) if !plan.actions.is_empty() => {
             plan.actions.clear();
             plan.findings.push(finding);
@@ -93,30 +99,29 @@ enum Step {
     Blind(Finding),
 }
 
-fn step(device: &Device, on_path: bool) -> Step {
+fn step(device: &Device, turns: &Turns) -> Step {
+    let on_path = turns.contains(device.bdf);
     match acs::state(device) {
         State::Absent => Step::Nothing,
         State::Known(acs) if acs.ctrl == 0 => Step::Clear,
         State::Known(acs) if acs.quirk => {
-            let harmful = on_path && acs.ctrl & REDIRECT != 0;
+            let harmful = on_path && turns.effect(device.bdf, acs) != Effect::Direct;
             let severity = if harmful { Severity::Fail } else { Severity::Info };
             Step::Leave(acs::quirk(device, acs, severity))
+        }
+        State::Known(acs) if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass => {
+            Step::Leave(acs::translated(device, acs))
         }
         State::Known(acs) => Step::Write(clear(device.bdf, acs)),
         State::NoEcam if !on_path => Step::Blind(acs::no_ecam(device, Severity::Info)),
         State::Unknown if !on_path => Step::Nothing,
-        State::NoEcam | State::Unknown => acs::judge_port(device).map_or(Step::Nothing, Step::Blind),
+        State::NoEcam | State::Unknown => acs::judge_port(turns, device).map_or(Step::Nothing, Step::Blind),
     }
 }
 
 fn clear(bdf: Bdf, acs: &Acs) -> Action {
     let offset = acs.offset.saturating_add(ACS_CONTROL);
     Action { bdf, register: ACS_CONTROL_NAME.to_owned(), offset, before: acs.ctrl, after: 0 }
-}
-
-/// What forbids every write on this machine.
-fn forbidden(fabric: &Fabric) -> Option<Finding> {
-    lockdown(fabric).or_else(|| kept(fabric))
 }
 
 /// The kernel forbids every write on this machine.
@@ -134,26 +139,10 @@ fn locked_down(mode: &str) -> Finding {
 }
 
 /// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
-fn kept(fabric: &Fabric) -> Option<Finding> {
-    let passed = |d: &Device| {
-        let driver = d.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && gives_away(driver))?;
-        Some(format!("is given to a virtual machine by {driver}"))
-    };
-    let direct = |d: &Device| {
-        let direct = (d.vendor.as_str(), d.device.as_str()) == DATA_DIRECT;
-        direct.then(|| "is a ConnectX-8 Data Direct function, which needs ACS as it is set".to_owned())
-    };
-    let mut devices = fabric.devices.iter();
-    let passed = devices.find_map(|d| Some((d, passed(d)?)));
-    let (device, why) = passed.or_else(|| fabric.devices.iter().find_map(|d| Some((d, direct(d)?))))?;
-    let message = format!("ACS is left as it is: {} {why}", device.bdf);
-    Some(Code::AcsKept.finding(Severity::Warn, &device.bdf, message))
-}
-
-/// Linux names the drivers that give a PCI function away `vfio-pci`, and what vendors build on it
-/// with that at the end: `mlx5_vfio_pci`, `nvgrace-gpu-vfio-pci`.
-fn gives_away(driver: &str) -> bool {
-    driver.replace('_', "-").ends_with("vfio-pci")
+fn left(action: &Action, device: Bdf, why: &str) -> Finding {
+    let message = format!("ACS of {} is left as it is: {device} {why}", action.bdf);
+    let finding = Code::AcsKept.finding(Severity::Warn, &action.bdf, message);
+    finding.values(action.before, action.after, None)
 }
 
 #[cfg(test)]

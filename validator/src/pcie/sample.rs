@@ -1,6 +1,6 @@
 //! A fabric in a few lines, for the unit tests of this folder.
 
-use super::model::{Acs, Bdf, ConfigState, Cpus, Device, Fabric, Iommu, IommuMode, Kind, Link};
+use super::model::{Acs, Bdf, ConfigState, Cpus, Device, Fabric, Iommu, IommuMode, Kind, Link, Routing};
 use super::path;
 use super::tree::Tree;
 use super::{acs, read};
@@ -24,8 +24,9 @@ pub(crate) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
         local_cpus: None,
         driver: None,
         boot_vga: false,
-        config: ConfigState { bytes: 4096, gone: false, faults: Vec::new() },
+        config: ConfigState { bytes: 4096, gone: false, faults: Vec::new(), untold: Vec::new() },
         acs: None,
+        routing: Routing::default(),
         rebar: Vec::new(),
         bars: Vec::new(),
         link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),
@@ -38,7 +39,7 @@ pub(crate) fn gpu(at: &str, parent: &str) -> Device {
 }
 
 pub(crate) fn with_acs(device: Device, ctrl: u16) -> Device {
-    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs::names(ctrl) };
+    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs::names(ctrl), egress: None };
     Device { acs: Some(acs), ..device }
 }
 

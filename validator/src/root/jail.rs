@@ -1,8 +1,8 @@
 //! Names below a root, and nothing else. A link in a recorded machine leads inside of the recording, as it
 //! did inside of the machine: neither a link with a whole path nor one with many `..` leads out of it.
 
-use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat};
 use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -28,10 +28,21 @@ pub(super) fn open(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd
     for _ in 0..TRIES {
         match openat2(&top, rel, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
             Err(Errno::AGAIN) => {}
+            // Linux has it since 5.6.
+            Err(Errno::NOSYS) => return open_resolved(root, rel, flags),
             opened => return Ok(opened?),
         }
     }
     Err(Errno::AGAIN.into())
+}
+
+/// As `openat2`, in two steps: links are followed here, and the kernel follows none at the end.
+fn open_resolved(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let place = match rel.file_name().filter(|_| flags.contains(OFlags::NOFOLLOW)) {
+        Some(name) => resolved(root, rel.parent().unwrap_or_else(|| Path::new("")))?.join(name),
+        None => resolved(root, rel)?,
+    };
+    Ok(openat(CWD, root.join(place), flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
 /// The running machine has nothing outside of its root.
@@ -152,9 +163,15 @@ mod tests {
         symlink(dir.path().join("out"), root.join("folder")).unwrap();
         symlink("/in/file", root.join("inside")).unwrap();
         for lost in ["whole", "in/up", "folder/file", "../out/file", "in/../../out/file"] {
-            let error = open(&root, Path::new(lost), OFlags::RDONLY).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::NotFound, "{lost}");
+            for open in [open, open_resolved] {
+                let error = open(&root, Path::new(lost), OFlags::RDONLY).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::NotFound, "{lost}");
+            }
         }
+        let inside = open_resolved(&root, Path::new("inside"), OFlags::RDONLY);
+        assert!(inside.is_ok());
+        let itself = open_resolved(&root, Path::new("inside"), OFlags::RDONLY | OFlags::NOFOLLOW);
+        assert!(itself.is_err(), "it is a link");
         assert!(open(&root, Path::new("/inside"), OFlags::RDONLY).is_ok());
         assert_eq!(resolved(&root, Path::new("/inside")).unwrap(), Path::new("in/file"));
         let out = dir.path().join("out").strip_prefix("/").unwrap().to_owned();
@@ -162,7 +179,9 @@ mod tests {
         assert_eq!(resolved(&root, Path::new("in/up")).unwrap(), Path::new("out/file"));
         assert!(entries(&root, Path::new("folder")).is_err());
         assert!(remove(&root, Path::new("folder/file")).is_err() && dir.path().join("out/file").exists());
-        assert!(stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err());
+        assert!(
+            stat(&root, Path::new("folder/file")).is_err() && link(&root, Path::new("folder/x")).is_err()
+        );
     }
 
     #[test]

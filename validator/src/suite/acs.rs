@@ -10,7 +10,9 @@ use crate::outcome::Judgement;
 use crate::pcie::acs::{self, AcsPolicy, REDIRECT};
 use crate::pcie::journal::Entry;
 use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::pcie::pass_through::{self, Kept};
 use crate::pcie::plan::lockdown;
+use crate::pcie::turn::Turns;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -49,9 +51,9 @@ fn nothing(fabric: &Fabric) -> String {
     format!("no port on a GPU path; {have} functions have ACS, {redirecting} redirect")
 }
 
-/// Ports on GPU paths; with `all` also every other function that has ACS.
+/// Ports at which GPU paths turn; with `all` also every other function that has ACS.
 fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
-    let mut ports = acs::ports_on_paths(fabric);
+    let mut ports = Turns::of(fabric).ports();
     if policy == AcsPolicy::All {
         ports.extend(fabric.devices.iter().filter(|d| d.acs.is_some()).map(|d| d.bdf));
     }
@@ -60,12 +62,15 @@ fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
 
 fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -> Judgement {
     let ports = covered(first, policy);
-    let now: Vec<_> =
-        ports.iter().filter_map(|p| port(*p, first, again)).map(|f| pass::explained(f, journal)).collect();
+    let turns = [Turns::of(first), Turns::of(again)];
+    let found = ports.iter().filter_map(|p| port(*p, [first, again], &turns));
+    let now: Vec<_> = found.map(|f| pass::explained(f, journal)).collect();
     let unread = acs::unread(first);
+    // What is wrong with a port is told above, once.
+    let wrong: Vec<_> = now.iter().map(|f| f.subject.clone()).collect();
     let told = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
-    let quirks = first.findings.iter().filter(told).cloned();
-    let clean = ports.len() - now.len();
+    let quirks = first.findings.iter().filter(told).filter(|f| !wrong.contains(&f.subject)).cloned();
+    let clean = ports.len() - now.iter().filter(|f| f.severity > Severity::Info).count();
     let place = if policy == AcsPolicy::All { "ports" } else { "ports on GPU paths" };
     let summary = match unread.first() {
         Some(port) => port.message.clone(),
@@ -74,23 +79,37 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     // Whoever keeps ACS on purpose has been told; the measured tests decide.
     let most = if policy == AcsPolicy::Off { Severity::Warn } else { Severity::Error };
     // Then nothing can be cleared here: that is what is to be mended.
-    let redirects = now.iter().any(|f| f.is(Code::AcsRedirect));
+    let redirects = now.iter().any(|f| f.is(Code::AcsRedirect) && f.severity > Severity::Info);
     let locked = (redirects && policy != AcsPolicy::Off).then(|| lockdown(again)).flatten();
-    let lowered = now.into_iter().chain(unread).map(|f| Finding { severity: f.severity.min(most), ..f });
+    let kept = pass_through::kept(again);
+    let now = now.into_iter().map(|f| reasoned(f, &kept));
+    let lowered = now.chain(unread).map(|f| Finding { severity: f.severity.min(most), ..f });
     Judgement::of(summary, locked.into_iter().chain(lowered).chain(quirks).collect())
 }
 
 /// What is wrong with a port now. When it was right a moment ago, that is what is wrong.
-fn port(bdf: Bdf, first: &Fabric, again: &Fabric) -> Option<Finding> {
+fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Finding> {
     let Some(now) = find(again, bdf) else {
         let message = format!("{bdf} was there and is gone a moment later");
         return Some(Code::FabricUnreadable.finding(Severity::Error, &bdf, message));
     };
     let before = find(first, bdf)?;
-    match (acs::judge_port(before), acs::judge_port(now)) {
+    let [was, is] = turns;
+    match (acs::judge_port(was, before), acs::judge_port(is, now)) {
         (was, None) => was,
         (None, Some(found)) if found.is(Code::AcsRedirect) => Some(reverted(before, now)),
         (_, found) => found,
+    }
+}
+
+/// A port that the fabric pass leaves alone: to run the pass is no remedy.
+fn reasoned(found: Finding, kept: &Kept) -> Finding {
+    let own = kept.iter().find(|(port, _)| port.to_string() == found.subject);
+    match own {
+        Some((_, (device, why))) if found.is(Code::AcsRedirect) && found.severity > Severity::Info => found
+            .because(format!("the fabric pass leaves it as it is: {device} {why}"))
+            .remedy(Code::AcsKept.entry().remedy),
+        _ => found,
     }
 }
 
@@ -194,6 +213,18 @@ mod tests {
     #[test]
     fn acs_that_is_kept_on_purpose_is_told() {
         assert_eq!(say(AcsPolicy::Off, 0x1d, 0x1d).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn a_harmful_chipset_port_is_told_once_and_only_told_where_acs_is_kept() {
+        let mut fabric = with_control(0x1d);
+        fixture::device(&mut fabric, fixture::port(1)).acs.as_mut().unwrap().quirk = true;
+        fabric.findings = crate::pcie::judge::all(&fabric);
+        for (policy, outcome) in [(AcsPolicy::Path, Outcome::Fail), (AcsPolicy::Off, Outcome::Warn)] {
+            let said = judge(policy, &fabric, &fabric, &[]);
+            assert_eq!((said.outcome(), said.findings.len()), (outcome, 1), "{said:?}");
+            assert!(said.findings[0].is(Code::AcsQuirk));
+        }
     }
 
     #[test]

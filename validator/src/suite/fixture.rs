@@ -1,7 +1,9 @@
 //! A machine for judges' tests: GPUs behind one switch below a root port, everything as it should
 //! be. Each test spoils what it is about.
 
-use crate::pcie::model::{Acs, Bar, Bdf, ConfigState, Cpus, Device, Fabric, Iommu, IommuMode, Kind, Link};
+use crate::pcie::model::{
+    Acs, Bar, Bdf, ConfigState, Cpus, Device, Fabric, Iommu, IommuMode, Kind, Link, Routing,
+};
 use crate::pcie::{path, read::SCHEMA, tree::Tree};
 
 /// A machine with that many GPUs.
@@ -45,7 +47,7 @@ fn bdf(bus: u8, device: u8) -> Bdf {
 fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
     let gpu = kind == Kind::Endpoint;
     let has_acs = matches!(kind, Kind::RootPort | Kind::Downstream);
-    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl: 0, quirk: false, enabled: vec![] };
+    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl: 0, quirk: false, enabled: vec![], egress: None };
     let bar = Bar { index: 1, start: 0x40_0000_0000, bytes: 32 << 30, flags: 0x14220c };
     let (vendor, class) = if gpu { ("0x10de", "0x030000") } else { ("0x1b36", "0x060400") };
     Device {
@@ -60,9 +62,10 @@ fn part(bdf: Bdf, kind: Kind, parent: Option<Bdf>) -> Device {
         numa: None,
         local_cpus: None,
         driver: None,
-        config: ConfigState { bytes: 4096, gone: false, faults: vec![] },
+        config: ConfigState { bytes: 4096, gone: false, faults: vec![], untold: vec![] },
         boot_vga: false,
         acs: has_acs.then_some(acs),
+        routing: Routing::default(),
         rebar: vec![],
         bars: if gpu { vec![bar] } else { vec![] },
         link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),

@@ -1,11 +1,12 @@
-//! Are the links of GPUs and NICs as wide and as fast as they can be? Width shows at once; speed
-//! only under load, since idle GPUs lower it, so that is told and not judged here.
+//! Are the links of GPUs, and of NICs that exchange data with them, as wide and as fast as they can be?
+//! Width shows at once; speed only under load, since idle GPUs lower it, so that is told and not judged here.
 
 use super::{Group, READING, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::pcie::nic;
 
 pub(super) const TEST: Test = Test {
     id: "links",
@@ -26,7 +27,7 @@ fn judge(fabric: &Fabric) -> Judgement {
     let of = |wanted: &[Bdf]| -> Vec<&Device> {
         fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
     };
-    let (gpus, nics) = (of(&fabric.gpus), of(&fabric.nics));
+    let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
     let told = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
     if !gpus.iter().any(|d| d.link.is_some()) {
         // Virtual machines show GPUs without a link.

@@ -81,7 +81,7 @@ fn another_machines_journal_is_refused_and_nothing_is_written() {
     assert_eq!((said.status, said.err.lines().count()), (2, 1), "{}", said.err);
     assert!(said.err.contains("was written for the root"), "{}", said.err);
     let restored = own.run("fabric restore");
-    assert_eq!((restored.status, restored.out.matches(" -> 0x001d").count()), (0, 5), "{}", restored.out);
+    assert_eq!((restored.status, restored.out.matches(" -> 0x001d").count()), (0, 4), "{}", restored.out);
 }
 
 #[test]
@@ -113,4 +113,54 @@ fn the_matrix_is_printed_as_text_and_as_json() {
         (topo["schema"].as_str(), topo["matrix"][0][0].as_str()),
         (Some("firstlight.topo/1"), Some("X"))
     );
+}
+
+/// What sysfs holds must not move a terminal's cursor, nor break a line.
+#[test]
+fn control_characters_from_sysfs_do_not_reach_the_terminal() {
+    let machine = Machine::recorded("epyc-8x4090");
+    let evil = "\u{1b}[2Jevil\u{9b}31m";
+    let class = machine.at("sys/class/infiniband").join(evil);
+    fs::create_dir(&class).unwrap();
+    std::os::unix::fs::symlink("../../../0000:c4:00.0", class.join("device")).unwrap();
+    machine.write("sys/devices/system/node/online", &format!("0{evil}\n"));
+    machine.write("sys/class/dmi/id/product_name", &format!("{evil}\n"));
+    fs::create_dir(machine.at("sys/class/iommu").join(evil)).unwrap();
+    machine.write("proc/cmdline", evil);
+    for words in ["topo", "fabric show", "fabric plan", "fabric fix", "fabric restore", "validate"] {
+        let said = machine.run(words);
+        let raw = |text: &str| text.chars().any(|c| c.is_control() && c != '\n' && c != '\t');
+        assert!(!raw(&said.out) && !raw(&said.err), "{words}: {:?} {:?}", said.out, said.err);
+    }
+    assert!(machine.run("topo").out.contains("\\u{1b}[2Jevil"));
+}
+
+/// Pipes where the kernel and the firmware have files.
+#[test]
+fn pipes_in_the_place_of_files_are_told_and_not_waited_for() {
+    let machine = Machine::recorded("epyc-8x4090");
+    let files = [
+        "proc/cmdline",
+        "proc/sys/kernel/osrelease",
+        "proc/devices",
+        "sys/class/dmi/id/sys_vendor",
+        "sys/firmware/acpi/tables/APIC",
+        "sys/module/nvidia/version",
+        "etc/firstlight/image.json",
+        "dev/kmsg",
+        "run/firstlight/driver.json",
+        "run/firstlight/fabric.json",
+    ];
+    for file in files {
+        let path = machine.at(file);
+        let _ = fs::remove_file(&path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success(), "{file}");
+    }
+    let start = std::time::Instant::now();
+    let report = json(&machine.run("validate --level quick --json -").out);
+    // A deadline of a test that only reads is ten times as long.
+    assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_ne!(report["verdict"], "PASS");
+    assert!(report.to_string().contains("it is no regular file"), "{report}");
 }

@@ -40,7 +40,7 @@ fn every_recorded_machine_gets_the_verdict_that_it_is_recorded_for() {
         ("intel-pch", 1, "FAIL failed=bar1,acs"),
         ("iommu-translated", 1, "FAIL failed=cmdline,iommu,acs"),
         ("lost-cpus", 1, "FAIL failed=cpus"),
-        ("malformed-chain", 2, "ERROR failed=fabric,acs"),
+        ("malformed-chain", 2, "ERROR failed=acs"),
         ("narrow-link", 3, "DEGRADED failed=none"),
         ("no-ecam", 2, "ERROR failed=cmdline,bar1,acs"),
         ("nouveau", 1, "FAIL failed=drivers,driver"),

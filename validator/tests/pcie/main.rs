@@ -10,6 +10,8 @@ mod lspci;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
+mod other_bus;
+#[cfg(test)]
 mod rebar;
 #[cfg(test)]
 mod recorded;

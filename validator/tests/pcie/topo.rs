@@ -80,3 +80,25 @@ fn the_json_holds_the_same_letters() {
     assert_eq!(json["gpus"][6]["cpu_affinity"], "40-47,104-111");
     assert_eq!(json["nics"][3]["device"], "mlx5_3");
 }
+
+/// Linux shows the first 64 bytes alone to who is not root: then the tree tells which bridge is which port.
+#[test]
+fn without_root_the_letters_are_the_same() {
+    for name in ["switch-acs", "epyc-8x4090", "rebar-small", "second-domain"] {
+        let copy = Copy::of(name);
+        let whole = text(&copy.fabric());
+        for device in copy.fabric().devices {
+            let config = copy.file(&device.bdf.to_string(), "config");
+            let bytes = fs::read(&config).unwrap();
+            fs::write(config, &bytes[..64]).unwrap();
+        }
+        let fabric = copy.fabric();
+        assert_eq!(text(&fabric), whole, "{name}");
+        assert!(
+            fabric
+                .findings
+                .iter()
+                .any(|f| f.message.ends_with("only 64 bytes are shown, root sees 256 or 4096"))
+        );
+    }
+}

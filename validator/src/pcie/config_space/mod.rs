@@ -6,12 +6,16 @@ mod acs;
 mod express;
 mod rebar;
 mod registers;
+mod routing;
 mod walk;
+mod windows;
 
 pub use express::{Express, PortType};
 pub use walk::Capability;
+pub use windows::Window;
 
 use super::model::{Acs, Rebar};
+use super::routing::{Routing, Untold};
 use registers::Registers;
 
 /// Bytes that Linux gives to a reader without privilege: the header alone.
@@ -47,8 +51,14 @@ pub struct ConfigSpace {
     /// The addresses that the memory BARs hold, without their flags; the upper half of a 64-bit BAR
     /// and an I/O BAR hold none.
     pub bases: [Option<u64>; 6],
+    /// The memory windows of a bridge that are open.
+    pub windows: Vec<Window>,
+    /// What else decides how peer traffic is routed.
+    pub routing: Routing,
     /// What is malformed, each with its offset.
     pub faults: Vec<Fault>,
+    /// What cannot be told for that.
+    pub untold: Vec<Untold>,
 }
 
 /// One thing in configuration space that cannot be as it is.
@@ -111,44 +121,68 @@ pub enum Fault {
     },
 }
 
-/// Understands `bytes` as a configuration space. Never fails: what is wrong is in `faults`, and
-/// what could not be read is absent.
+/// Understands `bytes` as a configuration space. Never fails: what is wrong is in `faults`, what
+/// could not be read is absent, and what is absent for that reason is in `untold`.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let space = Registers(bytes);
-    let mut faults = Vec::new();
-    if bytes.len() < HEADER_BYTES {
-        faults.push(Fault::Short(bytes.len()));
+    let whole = bytes.len() >= HEADER_BYTES;
+    let gone = whole && bytes.iter().all(|b| *b == 0xff);
+    let mut header = Vec::new();
+    if !whole {
+        header.push(Fault::Short(bytes.len()));
+    } else if bytes.iter().all(|b| *b == 0) {
+        header.push(Fault::Zeros);
     }
-    let gone = bytes.len() >= HEADER_BYTES && bytes.iter().all(|b| *b == 0xff);
-    if bytes.len() >= HEADER_BYTES && bytes.iter().all(|b| *b == 0) {
-        faults.push(Fault::Zeros);
-    }
-    let usable = bytes.len() >= HEADER_BYTES && !gone;
+    let usable = header.is_empty() && !gone;
+    let (mut near, mut far) = (Vec::new(), Vec::new());
     let (capabilities, extended) = if usable {
-        (walk::conventional(space, &mut faults), walk::extended(space, &mut faults))
+        (walk::conventional(space, &mut near), walk::extended(space, &mut far))
     } else {
         (Vec::new(), Vec::new())
     };
+    // A chain that breaks hides what would have come later.
+    let (near_broken, far_broken) = (!near.is_empty() || !usable, !far.is_empty() || !usable);
+    let mut faults = [header, near, far].concat();
     let vendor = space.u16(0x00).unwrap_or(0xffff);
     let device = space.u16(0x02).unwrap_or(0xffff);
-    let express = at(&capabilities, express::ID).and_then(|o| express::parse(space, o, &mut faults));
-    let root_port = express.is_some_and(|e| e.port == PortType::RootPort);
-    let quirk = root_port && acs::is_intel_pch(vendor, device);
+    let layout = space.u8(0x0e).map_or(0x7f, |v| v & 0x7f);
+    let mut untold = Vec::new();
+    // A capability that is there and makes no sense hides what it would have told, and nothing else.
+    let mut hidden = |what, broken: bool, found: Option<u16>, read: bool| {
+        if if found.is_some() { !read } else { broken } {
+            untold.push(what);
+        }
+    };
+    let found = at(&capabilities, express::ID);
+    let express = found.and_then(|o| express::parse(space, o, &mut faults));
+    hidden(Untold::PortType, near_broken, found, express.is_some());
+    let quirk = express.is_some_and(|e| e.port == PortType::RootPort) && acs::is_intel_pch(vendor, device);
+    let found = at(&extended, acs::ID);
+    let acs = found.and_then(|o| acs::parse(space, o, quirk, &mut faults));
+    hidden(Untold::Acs, far_broken, found, acs.is_some());
+    let found = at(&extended, rebar::ID);
+    let before = faults.len();
+    let rebar = found.map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults));
+    hidden(Untold::Rebar, far_broken, found, faults.len() == before);
+    let port = express.map(|e| (e.port, e.offset));
     ConfigSpace {
         bytes: bytes.len(),
         gone,
         vendor,
         device,
         class: space.u32(0x08).map_or(0x00ff_ffff, |v| v >> 8),
-        layout: space.u8(0x0e).map_or(0x7f, |v| v & 0x7f),
-        acs: at(&extended, acs::ID).and_then(|o| acs::parse(space, o, quirk, &mut faults)),
-        rebar: at(&extended, rebar::ID).map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults)),
+        layout,
+        acs,
+        rebar,
         bases: if usable { registers::bases(space) } else { [None; 6] },
+        windows: if usable && layout == 1 { windows::parse(space) } else { Vec::new() },
+        routing: routing::parse(space, (vendor, device), port, at(&extended, routing::ATS)),
         express,
         capabilities,
         extended,
         faults,
+        untold: if gone { Vec::new() } else { untold },
     }
 }
 
@@ -171,6 +205,9 @@ impl ConfigSpace {
         self.faults.push(Fault::Ids { registers: self.ids(), sysfs: format!("{vendor:04x}:{device:04x}") });
         (self.express, self.acs, self.bases) = (None, None, [None; 6]);
         self.rebar.clear();
+        self.windows.clear();
+        self.routing = Routing::default();
+        self.untold = vec![Untold::PortType, Untold::Acs, Untold::Rebar];
         self
     }
 }

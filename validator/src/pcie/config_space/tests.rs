@@ -1,4 +1,5 @@
 use super::*;
+use crate::pcie::routing::Pch;
 
 /// A PCIe function with an empty extended chain.
 fn image(len: usize) -> Vec<u8> {
@@ -216,13 +217,81 @@ fn impossible_resizable_bars_are_faults() {
         put(&mut bytes, 0x108, &control.to_le_bytes());
         fault(&bytes)
     };
-    assert_eq!(with_control(0), "number of resizable BARs at 0x108 is 0, allowed is 1 to 6");
-    assert_eq!(with_control(7 << 5), "number of resizable BARs at 0x108 is 7, allowed is 1 to 6");
+    assert_eq!(with_control(7 << 5), "number of resizable BARs at 0x108 is 7, allowed is 0 to 6");
     assert_eq!(with_control(1 << 5 | 6), "resizable BAR's index at 0x108 is 6, allowed is 0 to 5");
     assert_eq!(
         with_control(1 << 5 | 44 << 8),
         "resizable BAR's size at 0x108 is 44, allowed is 0 (1 MiB) to 43 (8 EiB)"
     );
+}
+
+/// As an Intel 8086:466e has it.
+#[test]
+fn a_resizable_bar_capability_for_no_bar_is_no_fault() {
+    let mut bytes = image(4096);
+    extended(&mut bytes, 0x100, 0x0015, 0);
+    let space = parse(&bytes);
+    assert!(space.faults.is_empty() && space.rebar.is_empty() && space.untold.is_empty(), "{space:?}");
+}
+
+/// What a fault leaves open is what it hides, and nothing else.
+#[test]
+fn a_fault_hides_what_it_is_about_and_what_lies_behind_it() {
+    use Untold::{Acs, PortType, Rebar};
+    let untold = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = image(4096);
+        extended(&mut bytes, 0x100, 0x000d, 0x140);
+        extended(&mut bytes, 0x140, 0x0015, 0x180);
+        put(&mut bytes, 0x148, &(1_u32 << 5).to_le_bytes());
+        extended(&mut bytes, 0x180, 0x0001, 0);
+        change(&mut bytes);
+        parse(&bytes).untold
+    };
+    assert_eq!(untold(&|_| ()), []);
+    assert_eq!(untold(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a senseless capability");
+    assert_eq!(untold(&|b| extended(b, 0x180, 0x0001, 0x100)), [], "a loop behind both");
+    assert_eq!(untold(&|b| extended(b, 0x100, 0x000d, 0x0c8)), [Rebar], "astray before the second");
+    assert_eq!(untold(&|b| extended(b, 0x100, 0x0001, 0x0c8)), [Acs, Rebar]);
+    assert_eq!(untold(&|b| b[0x61] = 0x20), [], "astray behind what matters");
+    assert_eq!(untold(&|b| b[0x34] = 0x20), [PortType]);
+    assert_eq!(untold(&|b| b[0x62] = 0xf2), [PortType], "a port type that there is not");
+    assert_eq!(untold(&|b| b.fill(0)), [PortType, Acs, Rebar]);
+    let other = parse(&image(4096)).of("0x15b3", "0x101d");
+    assert_eq!(other.untold, [PortType, Acs, Rebar]);
+}
+
+#[test]
+fn a_bridges_open_windows_are_read_as_the_bus_has_them() {
+    let mut bytes = image(4096);
+    bytes[0x0e] = 1;
+    assert_eq!(parse(&bytes).windows, [], "nothing was ever written there");
+    put(&mut bytes, 0x20, &[0x00, 0xc0, 0xf0, 0xcf]);
+    put(&mut bytes, 0x24, &[0x01, 0x00, 0xf1, 0xff]);
+    put(&mut bytes, 0x28, &[0x40, 0, 0, 0, 0x47, 0, 0, 0]);
+    let memory = Window { prefetchable: false, base: 0xc000_0000, bytes: 256 << 20 };
+    let wide = Window { prefetchable: true, base: 0x40_0000_0000, bytes: 32 << 30 };
+    assert_eq!(parse(&bytes).windows, [memory, wide]);
+    put(&mut bytes, 0x20, &[0xf0, 0xff, 0x00, 0x00]);
+    assert_eq!(parse(&bytes).windows, [wide], "the limit is below the base");
+}
+
+#[test]
+fn what_else_decides_the_way_is_read() {
+    let mut bytes = image(4096);
+    bytes[0x6f] = 7;
+    extended(&mut bytes, 0x100, 0x000d, 0x140);
+    put(&mut bytes, 0x104, &[0x7f, 12, 0x24, 0x00, 0x81, 0xf8]);
+    extended(&mut bytes, 0x140, 0x000f, 0);
+    put(&mut bytes, 0x146, &[0, 0x80]);
+    let space = parse(&bytes);
+    assert_eq!((space.routing.port_number, space.routing.ats, space.routing.pch), (Some(7), true, None));
+    assert_eq!(space.acs.unwrap().egress, Some(vec![0, 7, 11]), "12 bits");
+    put(&mut bytes, 0x106, &[0x04]);
+    assert_eq!(parse(&bytes).acs.unwrap().egress, None, "egress control is off");
+    put(&mut bytes, 0x00, &[0x86, 0x80, 0x10, 0x8d]);
+    assert_eq!(parse(&bytes).routing.pch, Some(Pch::Open));
+    bytes[0xdb] = 0x04;
+    assert_eq!(parse(&bytes).routing.pch, Some(Pch::Isolated));
 }
 
 /// Noise of every length: nothing panics, no walk is longer than its bound.

@@ -92,6 +92,16 @@ fn the_narrowest_link_decides() {
 }
 
 #[test]
+fn an_idle_links_rate_is_not_what_it_can_carry_and_the_slower_end_decides() {
+    let mut devices = switches();
+    devices[5].link.as_mut().unwrap().gts = 2.5;
+    devices[2].link.as_mut().unwrap().gts = 2.5;
+    assert!((speed(&devices) - 31.508).abs() < 0.001, "it is idle");
+    devices[2].link.as_mut().unwrap().max_gts = 8.0;
+    assert!((speed(&devices) - 15.754).abs() < 0.001, "the port can no more");
+}
+
+#[test]
 fn a_link_beside_the_way_does_not_count() {
     let mut devices = switches();
     devices[1].link.as_mut().unwrap().width = 1;

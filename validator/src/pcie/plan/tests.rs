@@ -1,6 +1,6 @@
 use super::*;
-use crate::pcie::model::Kind;
-use crate::pcie::sample::{device, fabric, two_gpus, with_acs};
+use crate::pcie::model::{Kind, Untold};
+use crate::pcie::sample::{device, fabric, gpu, two_gpus, with_acs};
 
 #[track_caller]
 fn planned(devices: Vec<Device>, policy: AcsPolicy) -> (Vec<String>, Vec<(String, Severity)>) {
@@ -75,6 +75,7 @@ fn a_port_of_which_nothing_can_be_told_is_an_error() {
     let broken = |d: &mut Device| {
         d.acs = None;
         d.config.faults.push("capability chain loops".into());
+        d.config.untold.push(Untold::Acs);
     };
     let unread = |d: &mut Device| {
         d.acs = None;
@@ -112,27 +113,71 @@ fn lockdown_does_not_matter_when_there_is_nothing_to_write() {
     assert_eq!(told(plan(&fabric, AcsPolicy::Path)), (vec![], vec![]));
 }
 
+/// Three GPUs below root ports of their own, with ACS on at all of them.
+fn three_gpus() -> Vec<Device> {
+    let mut devices = two_gpus();
+    devices.push(device("0000:00:03.0", Kind::RootPort, None));
+    devices.push(gpu("0000:03:00.0", "0000:00:03.0"));
+    for port in [0, 1, 4] {
+        devices[port] = with_acs(devices[port].clone(), 0x001d);
+    }
+    devices
+}
+
 #[test]
-fn acs_is_kept_for_pass_through_and_for_data_direct() {
-    let mut passed = fabric(two_gpus());
-    passed.devices[3].driver = Some("vfio-pci".into());
-    assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 1, "without a group nothing is isolated");
-    passed.iommu.groups = 4;
-    assert_eq!(told(plan(&passed, AcsPolicy::Path)), (vec![], vec![("ACS-KEPT".into(), Severity::Warn)]));
+fn a_gpu_that_a_virtual_machine_has_keeps_the_acs_of_its_own_port_and_no_others() {
+    let mut passed = fabric(three_gpus());
+    passed.devices[5].driver = Some("vfio-pci".into());
+    assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 3, "without a group nothing is isolated");
+    passed.iommu.groups = 6;
+    let cleared = ["0000:00:01.0", "0000:00:02.0"].map(|b| format!("{b} ACS control 0x001d -> 0x0000"));
+    assert_eq!(told(plan(&passed, AcsPolicy::Path)), (cleared.to_vec(), vec![]), "nothing turns at its port");
+    let all = plan(&passed, AcsPolicy::All);
+    assert_eq!((all.findings[0].subject.as_str(), all.findings.len()), ("0000:00:03.0", 1));
+    assert_eq!(told(all), (cleared.to_vec(), vec![("ACS-KEPT".into(), Severity::Warn)]));
     for driver in ["mlx5_vfio_pci", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci"] {
-        passed.devices[3].driver = Some(driver.into());
-        let plan = plan(&passed, AcsPolicy::Path);
-        let message = &plan.findings[0].message;
-        assert!(message.ends_with(&format!("is given to a virtual machine by {driver}")), "{message}");
-        assert_eq!(told(plan), (vec![], vec![("ACS-KEPT".into(), Severity::Warn)]));
+        passed.devices[5].driver = Some(driver.into());
+        let message = &plan(&passed, AcsPolicy::All).findings[0].message;
+        assert!(
+            message.ends_with(&format!("0000:03:00.0 is given to a virtual machine by {driver}")),
+            "{message}"
+        );
     }
     for driver in ["nvidia", "vfio-platform", "mlx5_core"] {
-        passed.devices[3].driver = Some(driver.into());
-        assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 1, "{driver}");
+        passed.devices[5].driver = Some(driver.into());
+        assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 3, "{driver}");
     }
-    let mut direct = fabric(two_gpus());
-    direct.devices.push(device("0000:05:00.0", Kind::Endpoint, None));
-    direct.devices[4].vendor = "0x15b3".into();
-    direct.devices[4].device = "0x2100".into();
-    assert_eq!(told(plan(&direct, AcsPolicy::Path)), (vec![], vec![("ACS-KEPT".into(), Severity::Warn)]));
+}
+
+#[test]
+fn a_port_that_gpus_share_with_a_virtual_machines_card_is_left_and_told() {
+    let mut devices = three_gpus();
+    devices.push(device("0000:01:00.1", Kind::Endpoint, Some("0000:00:01.0")));
+    devices[6].driver = Some("vfio-pci".into());
+    let mut shared = fabric(devices);
+    shared.iommu.groups = 6;
+    let plan = plan(&shared, AcsPolicy::Path);
+    assert_eq!(plan.findings[0].subject, "0000:00:01.0");
+    assert_eq!(told(plan).0.len(), 2);
+}
+
+#[test]
+fn data_direct_keeps_the_acs_of_its_own_hierarchy() {
+    let mut devices = three_gpus();
+    devices.push(device("0000:01:00.1", Kind::Endpoint, Some("0000:00:01.0")));
+    (devices[6].vendor, devices[6].device) = ("0x15b3".into(), "0x2100".into());
+    let (actions, findings) = planned(devices, AcsPolicy::Path);
+    assert_eq!((actions.len(), findings), (2, vec![("ACS-KEPT".into(), Severity::Warn)]));
+}
+
+#[test]
+fn a_port_that_was_set_for_translated_requests_is_left_and_told() {
+    let mut devices = two_gpus();
+    devices[0] = with_acs(devices[0].clone(), 0x0044);
+    devices[2].routing.ats = true;
+    let mut fabric = fabric(devices);
+    fabric.iommu.mode = crate::pcie::model::IommuMode::Translated;
+    assert_eq!(told(plan(&fabric, AcsPolicy::Path)), (vec![], vec![("ACS-REDIRECT".into(), Severity::Info)]));
+    fabric.devices[2].routing.ats = false;
+    assert_eq!(told(plan(&fabric, AcsPolicy::Path)).0.len(), 1);
 }

@@ -47,6 +47,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// A file that was read and makes no sense is as bad as one that was not.
 pub(super) fn unreadable(file: &str, subject: &str, why: &impl Display) -> Finding {
+    let (file, why) = (shown(file), why.to_string());
     Code::PciUnreadable
         .finding(Severity::Error, subject, format!("{subject}: /{file} cannot be read: {why}"))
         .seen(format!("/{file}: {why}"))

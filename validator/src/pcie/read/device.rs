@@ -3,11 +3,12 @@
 use super::attributes::{optional, quoted, required, unreadable};
 use super::{DEVICES, place, resource};
 use crate::finding::{Code, Finding, Severity};
+use crate::pcie::bus_address::{self, Window};
 use crate::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use crate::pcie::link;
-use crate::pcie::model::{Bdf, ConfigState, Device, Kind, Link};
-use crate::pcie::rebar;
+use crate::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Untold};
 use crate::root::Root;
+use crate::shown::shown;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -18,8 +19,16 @@ struct Folder<'a> {
     findings: &'a mut Vec<Finding>,
 }
 
+/// What a function's registers say of addresses, to be held against what the kernel believes.
+pub(super) struct Addresses {
+    /// What the memory BARs hold.
+    pub(super) bases: [Option<u64>; 6],
+    /// The windows of a bridge.
+    pub(super) windows: Vec<Window>,
+}
+
 /// Reads what sysfs has of `bdf`.
-pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device {
+pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<Addresses>) {
     let mut folder = Folder { root, subject: bdf.to_string(), findings };
     let physfn = folder.physfn();
     let space = folder.config();
@@ -29,7 +38,9 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device
     let id = folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
     // The ids of a virtual function read as ones, and it has no link.
     let space = space.map(|s| if physfn.is_none() { s.of(&vendor, &id) } else { s });
-    let registers = space.as_ref().map(|s| s.bases);
+    let resource = folder.required("resource");
+    let windows = |s: &ConfigSpace| bus_address::windows(s, resource.as_deref().unwrap_or_default());
+    let addresses = space.as_ref().map(|s| Addresses { bases: s.bases, windows: windows(s) });
     let device = Device {
         bdf,
         vendor,
@@ -40,18 +51,17 @@ pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> Device
         physfn,
         root_bus: place.and_then(|p| p.root_bus),
         numa: folder.numa(),
-        local_cpus: folder.optional("local_cpulist").filter(|t| !t.is_empty()),
+        local_cpus: folder.optional("local_cpulist").filter(|t| !t.is_empty()).map(|t| quoted(&t)),
         driver: folder.driver(),
         boot_vga: folder.boot_vga(),
         config: state(space.as_ref()),
         link: if physfn.is_none() { folder.link(space.as_ref()) } else { None },
-        bars: folder.bars(),
+        bars: resource.map_or_else(Vec::new, |text| folder.bars(&text)),
+        routing: space.as_ref().map_or_else(Routing::default, |s| s.routing),
         acs: space.as_ref().and_then(|s| s.acs.clone()),
         rebar: space.map_or_else(Vec::new, |s| s.rebar),
     };
-    let wrong = registers.filter(|_| super::is_gpu(&device)).and_then(|r| rebar::wrong_now(&device, &r));
-    findings.extend(wrong);
-    device
+    (device, addresses)
 }
 
 impl Folder<'_> {
@@ -129,7 +139,7 @@ impl Folder<'_> {
 
     fn driver(&mut self) -> Option<String> {
         match self.root.link(self.file("driver")) {
-            Ok(target) => target.file_name().map(|n| n.to_string_lossy().into_owned()),
+            Ok(target) => target.file_name().map(|n| shown(&n.to_string_lossy())),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => {
                 self.complain("driver", &e);
@@ -156,9 +166,8 @@ impl Folder<'_> {
         self.optional("boot_vga").is_some_and(|t| t == "1")
     }
 
-    fn bars(&mut self) -> Vec<crate::pcie::model::Bar> {
-        let Some(text) = self.required("resource") else { return Vec::new() };
-        resource::parse(&text).unwrap_or_else(|why| {
+    fn bars(&mut self, text: &str) -> Vec<Bar> {
+        resource::parse(text).unwrap_or_else(|why| {
             self.complain("resource", &why);
             Vec::new()
         })
@@ -227,9 +236,15 @@ fn kind(space: Option<&ConfigSpace>, class: &str) -> Kind {
 }
 
 fn state(space: Option<&ConfigSpace>) -> ConfigState {
-    space.map_or(ConfigState { bytes: 0, gone: false, faults: Vec::new() }, |s| ConfigState {
+    let nothing = || vec![Untold::PortType, Untold::Acs, Untold::Rebar];
+    let Some(s) = space else {
+        return ConfigState { bytes: 0, gone: false, faults: Vec::new(), untold: nothing() };
+    };
+    let short = s.gone || s.bytes < config_space::CONVENTIONAL_BYTES;
+    ConfigState {
         bytes: s.bytes,
         gone: s.gone,
         faults: s.faults.iter().map(ToString::to_string).collect(),
-    })
+        untold: if short { nothing() } else { s.untold.clone() },
+    }
 }

@@ -7,13 +7,16 @@ mod device;
 mod place;
 mod rdma;
 pub(crate) mod resource;
+mod roles;
 
 use super::model::{Bdf, Device, Fabric, Link};
 use super::tree::Tree;
-use super::{judge, path};
+use super::{judge, nic, path, rebar};
 use crate::finding::Finding;
 use crate::host::{cpu, iommu};
 use crate::root::Root;
+use crate::shown::shown;
+use device::Addresses;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -54,13 +57,15 @@ impl Fabric {
         let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
         let gpus: Vec<Bdf> = of(is_gpu);
         let nics: Vec<Bdf> = of(is_nic);
-        let paths = path::all(&Tree::new(&devices), &gpus, &nics);
         let rdma = rdma::read(root, &devices, &mut findings);
+        let peers = devices.iter().filter(|d| nic::exchanges(d, &rdma)).map(|d| d.bdf);
+        let paths = path::all(&Tree::new(&devices), &gpus, &peers.collect::<Vec<_>>());
         let lockdown = lockdown(root, &mut findings);
         let schema = SCHEMA.to_owned();
         let cpus = cpu::read(root)?;
         let numa_nodes =
-            attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings);
+            attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings)
+                .map(|nodes| attributes::quoted(&nodes));
         let root = root.path().display().to_string();
         let mut fabric = Self {
             schema,
@@ -84,15 +89,36 @@ impl Fabric {
 fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, ReadError> {
     let unlisted = |source| ReadError::Devices { path: root.join(DEVICES).display().to_string(), source };
     let mut devices = Vec::new();
+    let mut addresses = BTreeMap::new();
     for name in root.names(DEVICES).map_err(unlisted)? {
         match name.to_string_lossy().parse::<Bdf>() {
-            Ok(bdf) => devices.push(device::read(root, bdf, findings)),
-            Err(bad) => findings.push(attributes::unreadable(DEVICES, &name.to_string_lossy(), &bad)),
+            Ok(bdf) => {
+                let (device, own) = device::read(root, bdf, findings);
+                devices.push(device);
+                addresses.extend(own.map(|own| (bdf, own)));
+            }
+            Err(bad) => {
+                let subject = shown(&name.to_string_lossy());
+                findings.push(attributes::unreadable(DEVICES, &subject, &shown(&bad.to_string())));
+            }
         }
     }
     devices.sort_by_key(|d| d.bdf);
     virtual_links(&mut devices, findings);
+    roles::derive(&mut devices);
+    findings.extend(astray(&devices, &addresses));
     Ok(devices)
+}
+
+/// GPUs of which BAR1 is elsewhere than the kernel believes.
+fn astray(devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
+    let tree = Tree::new(devices);
+    let wrong = |gpu: &Device| {
+        let above = tree.above(gpu.bdf).into_iter().filter_map(|d| addresses.get(&d.bdf));
+        let windows: Vec<_> = above.map(|bridge| bridge.windows.clone()).collect();
+        rebar::wrong_now(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
+    };
+    devices.iter().filter(|d| is_gpu(d)).filter_map(wrong).collect()
 }
 
 /// A virtual function has no link of its own: it uses that of its physical function.
@@ -123,8 +149,7 @@ fn is_nic(device: &Device) -> bool {
 fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
     const FILE: &str = "sys/kernel/security/lockdown";
     let text = attributes::optional(root, FILE, "machine", findings)?;
-    let mode =
-        text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| mode.to_owned());
+    let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| shown(mode));
     if mode.is_none() {
         findings.push(attributes::unreadable(
             FILE,

@@ -3,9 +3,11 @@
 
 use super::attributes::unreadable;
 use crate::finding::Finding;
-use crate::pcie::model::{Device, Rdma};
+use crate::pcie::model::{Bdf, Device, Rdma};
 use crate::root::Root;
+use crate::shown::shown;
 use std::io::ErrorKind;
+use std::path::Path;
 
 const CLASS: &str = "sys/class/infiniband";
 
@@ -20,26 +22,38 @@ pub(super) fn read(root: &Root, listed: &[Device], findings: &mut Vec<Finding>) 
         }
     };
     let names = names.into_iter().map(|n| n.to_string_lossy().into_owned());
-    let mut devices: Vec<Rdma> = names.filter_map(|name| one(root, name, listed, findings)).collect();
+    let mut devices: Vec<Rdma> = names.filter_map(|name| one(root, &name, listed, findings)).collect();
     devices.sort_by(|a, b| (a.bdf, &a.name).cmp(&(b.bdf, &b.name)));
     devices
 }
 
-fn one(root: &Root, name: String, listed: &[Device], findings: &mut Vec<Finding>) -> Option<Rdma> {
+fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) -> Option<Rdma> {
     let file = format!("{CLASS}/{name}/device");
+    let told = shown(name);
     let target = match root.link(&file) {
         Ok(target) => target,
         Err(e) if e.kind() == ErrorKind::NotFound => return None,
         Err(e) => {
-            findings.push(unreadable(&file, &name, &e));
+            findings.push(unreadable(&file, &told, &e));
             return None;
         }
     };
-    let bdf = target.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok());
-    let bdf = bdf.filter(|bdf| listed.iter().any(|d| d.bdf == *bdf));
-    if bdf.is_none() {
-        let why = format!("it links to {}, which is no listed PCI function", target.display());
-        findings.push(unreadable(&file, &name, &why));
+    // Some drivers put an auxiliary device between the two (`irdma.roce.0`, `bnxt_en.rdma.0`): the path of the
+    // RDMA device's own folder names the function then.
+    let folder = root.place(&file).unwrap_or_default();
+    let own = |bdf: &Bdf| listed.iter().any(|d| d.bdf == *bdf);
+    let functions: Vec<Bdf> = [&target, &folder].into_iter().flat_map(|path| functions(path)).collect();
+    if let Some(bdf) = functions.iter().copied().find(own) {
+        return Some(Rdma { name: told, bdf });
     }
-    bdf.map(|bdf| Rdma { name, bdf })
+    // Below no PCI function: a soft device, or one of the platform's.
+    let named = functions.first()?;
+    let why = format!("it leads to {named}, which is no listed PCI function");
+    findings.push(unreadable(&file, &told, &why));
+    None
+}
+
+/// The PCI functions that a path names, the last one first.
+fn functions(path: &Path) -> Vec<Bdf> {
+    path.iter().rev().filter_map(|name| name.to_str()?.parse().ok()).collect()
 }

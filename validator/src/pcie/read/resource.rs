@@ -1,11 +1,16 @@
 //! The `resource` file: one line per BAR with start, end and flags, then the expansion ROM and a
-//! bridge's windows, which are left out.
+//! bridge's windows. Addresses are those that processors use.
 
 use super::attributes::quoted;
 use crate::pcie::model::Bar;
 
 /// BARs come first.
 const BARS: u8 = 6;
+/// BARs and the expansion ROM stand before a bridge's windows.
+const NO_WINDOWS: usize = 7;
+/// The kernel's resource flags (include/linux/ioport.h).
+const MEMORY: u64 = 0x200;
+const PREFETCHABLE: u64 = 0x2000;
 
 /// The BARs that have a size. An error names the line.
 pub(crate) fn parse(text: &str) -> Result<Vec<Bar>, String> {
@@ -29,6 +34,30 @@ fn bar(index: u8, line: &str) -> Result<Option<Bar>, String> {
     let bytes = bytes
         .ok_or_else(|| format!("line {} is '{}': the end is before the start", index + 1, quoted(line)))?;
     Ok(Some(Bar { index, start: *start, bytes, flags: *flags }))
+}
+
+/// A memory window of a bridge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Its first address.
+    pub(crate) start: u64,
+    /// Its size, bytes.
+    pub(crate) bytes: u64,
+    /// It is the prefetchable one.
+    pub(crate) prefetchable: bool,
+}
+
+/// The memory windows of a bridge that are open; lines that make no sense are none.
+pub(crate) fn windows(text: &str) -> Vec<Window> {
+    text.lines().skip(NO_WINDOWS).filter_map(window).collect()
+}
+
+fn window(line: &str) -> Option<Window> {
+    let mut numbers = line.split_whitespace().map(number);
+    let (start, end, flags) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let bytes = end.checked_sub(start)?.checked_add(1)?;
+    let open = flags & MEMORY != 0 && start != 0;
+    open.then_some(Window { start, bytes, prefetchable: flags & PREFETCHABLE != 0 })
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -55,6 +84,18 @@ mod tests {
     fn an_unassigned_bar_keeps_its_size_at_address_zero() {
         let bars = parse("0x0 0x00000007ffffffff 0x2014220c").unwrap();
         assert_eq!((bars[0].start, bars[0].bytes), (0, 32 << 30));
+    }
+
+    #[test]
+    fn a_window_is_found_behind_the_bars() {
+        let none = "0x0 0x0 0x0\n".repeat(8);
+        let at = |line: &str| windows(&format!("{none}{line}\n"));
+        let found = at("0x0000004000000000 0x00000057ffffffff 0x000000000014220c");
+        assert_eq!(found, [Window { start: 0x40_0000_0000, bytes: 96 << 30, prefetchable: true }]);
+        assert!(!at("0xb2000000 0xb2ffffff 0x200")[0].prefetchable);
+        for other in ["0x1000 0x1fff 0x100", "0x0 0xfff 0x2200", "0x2000 0x1000 0x200", "rubbish", ""] {
+            assert_eq!(at(other), [], "{other}");
+        }
     }
 
     #[test]

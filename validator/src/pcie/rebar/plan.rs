@@ -5,7 +5,7 @@ use super::said;
 use crate::config::RebarChoice;
 use crate::finding::{Finding, Severity};
 use crate::host::screen::Framebuffer;
-use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::pcie::model::{Bdf, Device, Fabric, Untold};
 use crate::pcie::text::layout::size;
 use crate::pcie::tree::Tree;
 use serde::Serialize;
@@ -107,7 +107,7 @@ enum Step {
 }
 
 fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
-    if gpu.config.gone || gpu.config.bytes == 0 || !gpu.config.faults.is_empty() {
+    if gpu.config.gone || gpu.config.bytes == 0 || gpu.config.untold.contains(&Untold::Rebar) {
         return Step::Nothing;
     }
     let leave = |finding| Step::Leave(Box::new(finding));

@@ -38,16 +38,20 @@ impl Machine<'_> {
         self.write(state.bdf, offset, &value.to_le_bytes())
     }
 
-    /// Makes every register that is astray hold what the kernel believes.
+    /// Makes every register that is astray hold what the kernel believes, as the bus has it. Where that
+    /// cannot be told the register is left as it is.
     pub(super) fn mend(&self, state: &State) -> Result<(), Trouble> {
-        let astray: Vec<&Base> = state.bars.iter().filter(|b| b.astray()).collect();
+        // The kernel's flags have the register's own in the same places.
+        let known = |base: &Base| Some((u16::from(base.bar.index), base.on_bus? | (base.bar.flags & 0xf)));
+        let astray = state.bars.iter().filter(|b| b.astray()).filter_map(known);
+        let astray: Vec<(u16, u64)> = astray.collect();
         if astray.is_empty() {
             return Ok(());
         }
         self.decode_off(state)?;
-        for base in astray {
-            let at = FIRST_BAR.saturating_add(4 * u16::from(base.bar.index));
-            let [low, high] = halves(base.bar.start);
+        for (index, address) in astray {
+            let at = FIRST_BAR.saturating_add(4 * index);
+            let [low, high] = halves(address);
             self.write(state.bdf, at, &low)?;
             self.write(state.bdf, at.saturating_add(4), &high)?;
         }
@@ -55,7 +59,7 @@ impl Machine<'_> {
     }
 }
 
-/// The two registers of a 64-bit BAR; its flag bits are read-only.
+/// The two registers of a 64-bit BAR. Its flag bits are read-only in hardware, and not in a recording.
 fn halves(address: u64) -> [[u8; 4]; 2] {
     let [a, b, c, d, e, f, g, h] = address.to_le_bytes();
     [[a, b, c, d], [e, f, g, h]]

@@ -1,9 +1,10 @@
 //! What the Resizable BAR pass says: one finding for each way in which a BAR1 is not what it could be.
 
 use super::plan::Resize;
-use super::state::Base;
+use super::state::bases;
 use crate::finding::{Code, Finding, Severity};
 use crate::pcie::aperture;
+use crate::pcie::bus_address::Window;
 use crate::pcie::journal::Grown;
 use crate::pcie::model::Device;
 use crate::pcie::text::layout::size;
@@ -104,28 +105,42 @@ pub fn disagrees(gpu: &Device) -> Option<Finding> {
     })
 }
 
-/// What the registers and the kernel say about a GPU's BAR1, before any pass and after.
-pub(in crate::pcie) fn wrong_now(gpu: &Device, registers: &[Option<u64>; 6]) -> Option<Finding> {
+/// What the registers and the kernel say about a GPU's BAR1, before any pass and after; `above`: the windows
+/// of the bridges above it, the nearest first.
+pub(in crate::pcie) fn wrong_now(
+    gpu: &Device,
+    registers: &[Option<u64>; 6],
+    above: &[Vec<Window>],
+) -> Option<Finding> {
     if let Some(finding) = disagrees(gpu) {
         return Some(finding);
     }
     let index = aperture::in_registers(registers)?;
-    let Some(bar) = gpu.bars.iter().find(|b| b.index == index && b.start != 0) else {
+    let bases = bases(gpu.bars.clone(), registers, above);
+    let Some(base) = bases.iter().find(|base| base.bar.index == index && base.bar.start != 0) else {
         let message = format!("{} has no address for BAR1", gpu.bdf);
         return Some(Code::RebarNoRoom.finding(Severity::Fail, &gpu.bdf, message));
     };
-    let register = registers.get(usize::from(bar.index)).copied().flatten();
-    let base = Base { bar: bar.clone(), register };
     base.astray().then(|| {
-        let held = register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
-        let message = format!("{} has {held} in BAR1, the kernel believes {:#x}", gpu.bdf, bar.start);
-        Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message).values(
-            held,
-            format!("{:#x}", bar.start),
-            None,
-        )
+        let (bdf, start) = (gpu.bdf, base.bar.start);
+        let held = base.register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
+        let on_bus = match base.on_bus {
+            Some(on_bus) if on_bus == start => String::new(),
+            Some(on_bus) => format!(", which is {on_bus:#x} on the bus"),
+            None => ", and which address that is on the bus cannot be told".to_owned(),
+        };
+        let message = format!("{bdf} has {held} in BAR1, the kernel believes {start:#x}{on_bus}");
+        let expected = base.on_bus.map(|address| format!("{address:#x}"));
+        let finding = Code::RebarBroken.finding(Severity::Fail, &bdf, message).values(held, expected, None);
+        // Whoever resizes leaves addresses behind; a GPU without any has lost them all.
+        let lost = base.register == Some(0) && bases.iter().all(|b| b.register.is_none_or(|r| r == 0));
+        if lost { finding.because(RESET) } else { finding }
     })
 }
+
+/// Why all of a GPU's BARs are empty.
+const RESET: &str =
+    "the GPU was reset, or fell off the bus and came back, and nobody gave it its addresses again";
 
 /// What was tried, for a finding's evidence.
 pub(super) fn tried(entry: &Grown) -> Vec<String> {

@@ -1,7 +1,8 @@
 //! What one function's BARs are at this moment, from three witnesses: the Resizable BAR control
-//! register, the BAR registers, and what the kernel believes (`resource`).
+//! register, the BAR registers, and what the kernel believes (`resource`), as the bus has it.
 
 use super::{DEVICES, Machine, Trouble};
+use crate::pcie::bus_address::{self, Window};
 use crate::pcie::config_space;
 use crate::pcie::model::{Bar, Bdf};
 use crate::pcie::read::resource;
@@ -17,6 +18,8 @@ const UNSET: u64 = 0x2000_0000;
 pub(super) struct Base {
     pub(super) bar: Bar,
     pub(super) register: Option<u64>,
+    /// What the register should hold for the kernel to be right; `None` where that cannot be told.
+    pub(super) on_bus: Option<u64>,
 }
 
 impl Base {
@@ -30,11 +33,11 @@ impl Base {
         self.bar.flags & MEM != 0 && (!self.assigned() || self.astray())
     }
 
-    /// The register leads elsewhere than the kernel believes. Only 64-bit BARs are compared: a
-    /// window below 4 GiB may have other addresses on the bus than in the processor.
+    /// The register leads elsewhere than the kernel believes. Only 64-bit BARs are compared.
     pub(super) fn astray(&self) -> bool {
         let wide = MEM | MEM_64;
-        self.assigned() && self.bar.flags & wide == wide && self.register != Some(self.bar.start)
+        let right = self.on_bus.is_some() && self.register == self.on_bus;
+        self.assigned() && self.bar.flags & wide == wide && !right
     }
 }
 
@@ -109,6 +112,19 @@ impl State {
 }
 
 impl Machine<'_> {
+    /// The windows of the bridges above `bdf`, the nearest first. One that cannot be read tells nothing.
+    fn above(&self, bdf: Bdf) -> Result<Vec<Vec<Window>>, Trouble> {
+        let path = self.path(bdf)?;
+        let bridges = path.iter().rev().filter_map(|name| name.to_str()?.parse::<Bdf>().ok());
+        let windows = |bridge: Bdf| {
+            let folder = format!("{DEVICES}/{bridge}");
+            let bytes = self.root.read(format!("{folder}/config")).ok()?;
+            let text = self.root.text(format!("{folder}/resource")).ok()?;
+            Some(bus_address::windows(&config_space::parse(&bytes), &text))
+        };
+        Ok(bridges.filter(|bridge| *bridge != bdf).filter_map(windows).collect())
+    }
+
     /// Reads `bdf`, with the control register of its BAR `bar`.
     pub(super) fn state(&self, bdf: Bdf, bar: u8) -> Result<State, Trouble> {
         let file = format!("{DEVICES}/{bdf}/config");
@@ -122,10 +138,8 @@ impl Machine<'_> {
         let file = format!("{DEVICES}/{bdf}/resource");
         let text = self.root.text(&file).map_err(|e| unread(&file, e))?;
         let bars = resource::parse(&text).map_err(|why| Trouble::Malformed { file, why })?;
-        let register = |bar: &Bar| space.bases.get(usize::from(bar.index)).copied().flatten();
-        let base = |bar: Bar| Base { register: register(&bar), bar };
         let bridge = space.layout != 0;
-        let bars = if bridge { Vec::new() } else { bars.into_iter().map(base).collect() };
+        let bars = if bridge { Vec::new() } else { bases(bars, &space.bases, &self.above(bdf)?) };
         let ids = Some((u32::from(space.device) << 16) | u32::from(space.vendor));
         let control = config_space::rebar_control(&bytes, bar);
         Ok(State { bdf, bridge, ids, command, driver: self.driver(bdf)?, bars, control })
@@ -139,6 +153,17 @@ impl Machine<'_> {
             Err(source) => Err(unread(&file, source)),
         }
     }
+}
+
+/// BARs with what their registers hold and should hold.
+pub(super) fn bases(bars: Vec<Bar>, registers: &[Option<u64>; 6], above: &[Vec<Window>]) -> Vec<Base> {
+    let register = |bar: &Bar| registers.get(usize::from(bar.index)).copied().flatten();
+    let own: Vec<_> = bars.into_iter().map(|bar| (bar.clone(), register(&bar))).collect();
+    let base = |(bar, register): &(Bar, Option<u64>)| {
+        let on_bus = bus_address::of(bar, above, &own);
+        Base { bar: bar.clone(), register: *register, on_bus }
+    };
+    own.iter().map(base).collect()
 }
 
 pub(super) fn unread(file: &str, source: io::Error) -> Trouble {

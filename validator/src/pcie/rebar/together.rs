@@ -95,7 +95,7 @@ impl Machine<'_> {
     }
 
     /// The folder of a function, which names every port above it.
-    fn path(&self, bdf: Bdf) -> Result<PathBuf, Trouble> {
+    pub(super) fn path(&self, bdf: Bdf) -> Result<PathBuf, Trouble> {
         let file = format!("{DEVICES}/{bdf}");
         self.root.link(&file).map_err(|e| unread(&file, e))
     }

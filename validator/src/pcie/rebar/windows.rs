@@ -4,12 +4,8 @@
 use super::state::unread;
 use super::{DEVICES, Machine};
 use crate::pcie::model::Bdf;
+use crate::pcie::read::resource;
 use crate::pcie::text::layout::size;
-
-/// Memory and prefetchable, of the kernel's resource flags.
-const WANTED: u64 = 0x2200;
-/// BARs and the expansion ROM stand before a bridge's windows.
-const NO_WINDOWS: usize = 7;
 
 impl Machine<'_> {
     /// In words; what cannot be read is told as that.
@@ -20,20 +16,15 @@ impl Machine<'_> {
             Ok(text) => text,
             Err(why) => return why,
         };
-        let windows: Vec<(u64, u64)> = text.lines().skip(NO_WINDOWS).filter_map(prefetchable).collect();
-        let own = windows.iter().map(|(start, end)| format!("window of {port}: {}", words(*start, *end)));
+        let windows: Vec<_> = resource::windows(&text).into_iter().filter(|w| w.prefetchable).collect();
+        let end = |w: &resource::Window| w.start.saturating_add(w.bytes.saturating_sub(1));
+        let own = windows.iter().map(|w| format!("window of {port}: {}", words(w.start, end(w))));
         let around = read(&map).map(|map| {
-            let found = windows.iter().filter_map(|(start, _)| outermost(&map, *start));
+            let found = windows.iter().filter_map(|w| outermost(&map, w.start));
             found.map(|(start, end, name)| format!("in {name}: {}", words(start, end))).collect()
         });
         own.chain(around.unwrap_or_else(|why| why)).collect()
     }
-}
-
-fn prefetchable(line: &str) -> Option<(u64, u64)> {
-    let mut numbers = line.split_whitespace().map(|n| u64::from_str_radix(n.strip_prefix("0x")?, 16).ok());
-    let (start, end, flags) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    (flags & WANTED == WANTED && start != 0).then_some((start, end))
 }
 
 /// The line of /proc/iomem at the left edge that holds `address`.
@@ -56,13 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_found_behind_the_bars() {
-        let line = "0x0000004000000000 0x00000057ffffffff 0x000000000014220c";
-        assert_eq!(prefetchable(line), Some((0x40_0000_0000, 0x57_ffff_ffff)));
+    fn a_window_is_told_with_its_size() {
         assert_eq!(words(0x40_0000_0000, 0x57_ffff_ffff), "0x4000000000 to 0x57ffffffff, 96 GiB");
-        for other in ["0x1000 0x1fff 0x200", "0x0 0xfff 0x2200", "rubbish", ""] {
-            assert_eq!(prefetchable(other), None, "{other}");
-        }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use super::layout::{size, wrapped};
 use super::{findings, headline};
-use crate::pcie::acs::{self, REDIRECT, State};
+use crate::pcie::acs::{self, State};
 use crate::pcie::model::{Bdf, Device, Fabric, IommuMode, Kind, Link, Path, PathKind};
 use crate::pcie::topo::Cell;
 use crate::pcie::tree::Tree;
+use crate::pcie::turn::{Effect, Turns};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -31,7 +32,8 @@ pub fn show(fabric: &Fabric) -> String {
     for (title, ends) in [("GPU", &fabric.gpus), ("NIC", &fabric.nics)] {
         section(&mut text, &format!("{title:<12}  id         link"), &tree, ends.iter(), end);
     }
-    section(&mut text, "port          kind        ACS", &tree, ports.iter(), port);
+    let turns = Turns::of(fabric);
+    section(&mut text, "port          kind        ACS", &tree, ports.iter(), |d| port(d, &turns));
     text.push_str(&paths(fabric));
     if !fabric.findings.is_empty() {
         text.push_str("\nfindings\n");
@@ -45,7 +47,7 @@ fn section<'a>(
     title: &str,
     tree: &Tree,
     members: impl Iterator<Item = &'a Bdf>,
-    line: fn(&Device) -> String,
+    line: impl Fn(&Device) -> String,
 ) {
     let lines: String = members.filter_map(|b| tree.get(*b)).map(line).collect();
     if !lines.is_empty() {
@@ -84,7 +86,7 @@ fn words(link: &Link) -> String {
     format!("x{} of x{} at {} GT/s", link.width, link.max_width, link.gts)
 }
 
-fn port(device: &Device) -> String {
+fn port(device: &Device, turns: &Turns) -> String {
     let kind = match device.kind {
         Kind::RootPort => "root-port",
         Kind::Upstream => "upstream",
@@ -98,7 +100,12 @@ fn port(device: &Device) -> String {
         State::NoEcam => "cannot be seen: no ECAM".to_owned(),
         State::Unknown => "cannot be told".to_owned(),
         State::Known(acs) => {
-            let effect = if acs.ctrl & REDIRECT == 0 { "redirect off" } else { "redirects" };
+            let effect = match turns.effect(device.bdf, acs) {
+                Effect::Direct => "redirect off",
+                Effect::Redirects if turns.contains(device.bdf) => "redirects",
+                Effect::Redirects => "nothing turns here",
+                Effect::TranslatedPass => "lets translated pass",
+            };
             let bits = acs.enabled.iter().map(|b| format!(" {b}")).collect::<String>();
             format!("{:#06x}{bits}  {effect}", acs.ctrl)
         }

@@ -43,12 +43,12 @@ impl Links {
         self.0.get(&bdf).is_some_and(|l| l.gts >= l.max_gts && l.width >= l.max_width)
     }
 
-    /// The fabric with these links in it.
+    /// The fabric with these links in it: what a link was under load is what it can be.
     pub(in crate::suite) fn applied(&self, fabric: &Fabric) -> Fabric {
         let mut fabric = fabric.clone();
         for device in &mut fabric.devices {
             if let Some(link) = self.0.get(&device.bdf) {
-                device.link = Some(link.clone());
+                device.link = Some(Link { max_gts: link.gts, ..link.clone() });
             }
         }
         fabric
