@@ -36,7 +36,7 @@ pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let ended = |id: &str| report.tests.iter().find(|entry| entry.id == id);
     let idle = |test: &&&Test| ended(test.id).is_some_and(|e| e.outcome == Outcome::NotApplicable);
     let of_gpus: Vec<_> = plan.run.iter().filter(|test| test.group == Group::Gpu).collect();
-    let none_ran = !of_gpus.is_empty() && of_gpus.iter().all(|test| idle(test));
+    let none_ran = !of_gpus.is_empty() && of_gpus.iter().all(&idle);
     let all_idle = || report.tests.iter().all(|entry| entry.outcome == Outcome::NotApplicable);
     let lacking: Vec<&str> = match &plan.scope {
         _ if all_idle() => plan.run.iter().map(|test| test.id).collect(),

@@ -85,7 +85,7 @@ mod tests {
         let odd = ODD.iter().filter(|count| *count % 2 == 1).count();
         assert_eq!((odd, BIG % 2), (ODD.len(), 1));
         for parts in [2, 3, 4, 8] {
-            let count = BIG / parts | 1;
+            let count = (BIG / parts) | 1;
             assert!(count % 2 == 1 && count * parts * 4 > 128 << 20 && count * parts * 4 < 640 << 20);
         }
     }
