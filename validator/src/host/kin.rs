@@ -1,8 +1,8 @@
 //! Which processes are this run's own: the validator, its workers, and what they start. NVML names the
 //! processes on a GPU by their ids, and our own are no strangers. Ids are real ones, whatever machine is read.
 
+use crate::root::Root;
 use rustix::process::getppid;
-use std::fs;
 use std::path::PathBuf;
 
 /// Parents of parents at most.
@@ -57,6 +57,12 @@ impl Kin {
     }
 }
 
+/// This process's own id.
+#[must_use]
+pub fn own_id() -> u32 {
+    std::process::id()
+}
+
 /// Whether there is a process of this id where we can see it.
 #[must_use]
 pub fn is_here(pid: u32) -> bool {
@@ -64,11 +70,11 @@ pub fn is_here(pid: u32) -> bool {
 }
 
 fn program(pid: u32) -> Option<PathBuf> {
-    fs::read_link(format!("/proc/{pid}/exe")).ok()
+    Root::new("/").link(format!("proc/{pid}/exe")).ok()
 }
 
 fn told(pid: u32) -> Option<Told> {
-    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse(&Root::new("/").text(format!("proc/{pid}/stat")).ok()?)
 }
 
 /// `1234 (name) S 1230 ..`: the name may hold anything, the last bracket ends it. The parent is the fourth

@@ -65,7 +65,7 @@ impl Machine {
 
     fn without_own(&self, mut gpus: Vec<Standing>, stood: &Look) -> Vec<Standing> {
         if self.has_clique() {
-            own_by_other_names(&mut gpus, stood.known(), std::process::id(), &kin::is_here);
+            own_by_other_names(&mut gpus, stood.known(), kin::own_id(), &kin::is_here);
         }
         gpus
     }

@@ -24,7 +24,7 @@ fn hear(socket: &OwnedFd) -> String {
     String::from_utf8(room[..n].to_vec()).unwrap()
 }
 
-const OPEN: &[u8] = br#"{"Open":{"gpus":[],"first":0,"most_bytes":8,"id":false}}"#;
+const OPEN: &[u8] = br#"{"Open":{"gpus":[],"first":0,"most_bytes":8,"room":8,"id":false}}"#;
 
 /// Killing the parent ends the worker (`workers.rs`), and killing the worker its ranks.
 #[test]

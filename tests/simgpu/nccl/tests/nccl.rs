@@ -567,7 +567,7 @@ fn what_spoils_transfers_between_two_gpus_spoils_what_nccl_moves_between_them() 
     // From GPU 1 to 2 lies an edge of the ring; from 2 to 1 none does.
     for pair in ["[1, 2]", "[1, 2]\n[[fault]]\nkind = \"zeros\"\npair = [2, 1]"] {
         let dir = laid_out(EPYC, &format!("[[fault]]\nkind = \"flip\"\npair = {pair}\n"));
-        run(test, dir.path(), &[]);
+        run(test, dir.path(), &[("NCCL_P2P_LEVEL", "SYS")]);
     }
 }
 

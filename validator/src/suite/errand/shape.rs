@@ -116,6 +116,8 @@ mod tests {
         assert!(shapes.iter().any(|s| s.bytes % 4 != 0));
         let four = ladder(room, 256 << 10, 1 << 20, 4, 9);
         assert!(four.len() == 12 && four.is_sorted_by_key(|s| s.bytes));
-        assert_eq!(ladder(1 << 20, 256 << 10, 1 << 30, 1, 9).len(), 1, "what does not fit is left out");
+        let few = ladder(1 << 20, 256 << 10, 1 << 30, 1, 9);
+        assert!((1..=2).contains(&few.len()), "what does not fit is left out: {few:?}");
+        apart(&few, 1 << 20);
     }
 }
