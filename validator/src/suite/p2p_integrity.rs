@@ -17,6 +17,7 @@ mod tried;
 
 use super::gpu_fault::during;
 use super::p2p_processes;
+use super::p2p_processes::NOT_SUPPORTED;
 use super::room;
 use super::{Group, Machine, Test};
 use crate::config::Level;
@@ -120,8 +121,12 @@ impl<'m> Bench<'m> {
         if let Some((n, error)) = refused {
             self.stations.iter_mut().for_each(|station| station.mapped = None);
             self.plan.memories.retain(|m| *m != Memory::Mapped);
-            let message = format!("GPU {n}: mapped memory that its peers may use is refused: {error}");
-            return Ok(Some(Code::P2pRefused.finding(Severity::Fail, &format!("GPU {n}"), message)));
+            // A driver that has no such memory at all refuses nothing.
+            let none = error.code() == Some(NOT_SUPPORTED);
+            let (severity, what) =
+                if none { (Severity::Info, "is not supported") } else { (Severity::Fail, "is refused") };
+            let message = format!("GPU {n}: mapped memory that its peers may use {what}: {error}");
+            return Ok(Some(Code::P2pRefused.finding(severity, &format!("GPU {n}"), message)));
         }
         self.rest()?;
         Ok(None)

@@ -45,7 +45,7 @@ const START: Duration = Duration::from_secs(60);
 /// Beyond what a transfer may take by its own clock.
 const ANSWER: Duration = Duration::from_secs(12);
 /// `CUDA_ERROR_NOT_SUPPORTED`
-const NOT_SUPPORTED: i32 = 801;
+pub(super) const NOT_SUPPORTED: i32 = 801;
 
 /// What its contexts take of each GPU's memory at most, bytes.
 pub(super) const CONTEXT: u64 = 768 << 20;
