@@ -10,7 +10,7 @@ use crate::content::WORD;
 use crate::extents::Piece;
 use crate::links::Route;
 use crate::memory::{Span, TAG, Tags};
-use crate::scenario::{Engine as Who, Fault, Way};
+use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::{Result, Status};
 use std::collections::BTreeSet;
 
@@ -45,7 +45,10 @@ impl Engine {
         let mut faulty = Vec::new();
         if owner != by {
             let all = self.passage(by, (from, to), (Who::Sm, way), spans, TAG, [0, 0]);
-            let concerned = all.is_some_and(|all| self.scenario.fault.iter().any(|f| f.concerns(&all)));
+            // What only slows a way down changes no page.
+            let spoils = |f: &Fault| !matches!(f.kind, Kind::Slow | Kind::Late);
+            let meets = |all| self.scenario.fault.iter().any(|f| spoils(f) && f.concerns(&all));
+            let concerned = all.is_some_and(meets);
             for page in tags.all().filter(|_| concerned) {
                 let one = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
                 let one = Span { physical: span.physical + (one.offset - span.offset), ..one };
