@@ -322,14 +322,17 @@ impl Engine {
     }
 
     fn moving_with(&self, mut route: Route, bytes: u64, job: Job, faults: &[Fault]) -> Result<Begun> {
+        // The copies of one table meet the same fault often: it slows them down once.
+        let mut slow = 1.0_f64;
         for fault in faults {
             match (fault.kind, fault.rate) {
                 (Kind::Hang, _) => return Ok(Begun::running(Running::Never(None))),
                 (Kind::Error, _) => return Err(Status(fault.code)),
-                (Kind::Slow, Some(rate)) => route.flow.most *= rate,
+                (Kind::Slow, Some(rate)) => slow = slow.min(rate),
                 _ => {}
             }
         }
+        route.flow.most *= slow;
         // A chase has counted it for every load.
         let late = if matches!(job, Job::Chase { .. }) { 1.0 } else { late(faults) };
         let (latency, bytes) = (route.latency * late, bytes as f64);
@@ -401,7 +404,7 @@ impl Engine {
     }
 }
 
-/// How many times as long what is small takes.
+/// How many times as long what is small takes: the most of any fault, for a table of copies meets the same one often.
 pub(super) fn late(faults: &[Fault]) -> f64 {
-    faults.iter().filter(|f| f.kind == Kind::Late).filter_map(|f| f.rate).product()
+    faults.iter().filter(|f| f.kind == Kind::Late).filter_map(|f| f.rate).fold(1.0, f64::max)
 }
