@@ -14,6 +14,7 @@ use super::tree::Tree;
 use super::{judge, nic, path, rebar};
 use crate::finding::Finding;
 use crate::host::{cpu, iommu};
+use crate::pcie::bus_address;
 use crate::root::Root;
 use crate::shown::shown;
 use device::Addresses;
@@ -106,16 +107,17 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
     devices.sort_by_key(|d| d.bdf);
     virtual_links(&mut devices, findings);
     roles::derive(&mut devices);
-    findings.extend(astray(&devices, &addresses));
+    findings.extend(astray(root, &devices, &addresses));
     Ok(devices)
 }
 
 /// GPUs of which BAR1 is elsewhere than the kernel believes.
-fn astray(devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
+fn astray(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
     let tree = Tree::new(devices);
     let wrong = |gpu: &Device| {
         let above = tree.above(gpu.bdf).into_iter().filter_map(|d| addresses.get(&d.bdf));
-        let windows: Vec<_> = above.map(|bridge| bridge.windows.clone()).collect();
+        let windows = || above.map(|bridge| bridge.windows.clone()).collect();
+        let windows: Vec<_> = bus_address::of_this_machine(root).unwrap_or_else(windows);
         rebar::wrong_now(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
     };
     devices.iter().filter(|d| is_gpu(d)).filter_map(wrong).collect()
