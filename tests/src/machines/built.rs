@@ -1,5 +1,5 @@
 //! Recorded machines built from a short plan: how many GPUs, behind root ports, switches or a hypervisor, with
-//! which links, IOMMU and kernel words. For machines that nobody recorded; those that were are in other files.
+//! which links, IOMMU and kernel words. For machines without a recording; recorded ones are in other files.
 
 use super::config::{Config, Link, Port};
 use super::driver::{Driver, Home};

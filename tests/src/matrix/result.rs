@@ -74,7 +74,7 @@ impl Mark {
         matches!(self, Self::Right | Self::Unlooked | Self::Surplus)
     }
 
-    /// How it is told beside a case.
+    /// The words for it beside a case.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Who may make a context on a GPU: everybody, one process at a time, or nobody. A lock on a file beside this
+//! Who may make a context on a GPU: all processes, one at a time, or none. A lock on a file beside this
 //! library tells one process of the others; it goes with the process.
 
 use simgpu_model::scenario::ComputeMode;

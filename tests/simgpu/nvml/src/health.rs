@@ -81,7 +81,7 @@ struct Field {
 }
 
 /// Rows of memory that were replaced for corrected and for uncorrected errors, and whether one waits for it or
-/// could not be (`NVML_FI_DEV_REMAPPED_*`); no other field is told, as in a virtual machine.
+/// could not be (`NVML_FI_DEV_REMAPPED_*`); no other field has a value, as in a virtual machine.
 fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
     let machine = &scenario.machine;
     let on = || events::happened(scenario).filter(move |event| event.gpu == Some(gpu));

@@ -59,7 +59,7 @@ pub enum ComputeMode {
     Shared,
     /// One process at a time.
     Exclusive,
-    /// Nobody.
+    /// No process.
     Prohibited,
     /// NVML does not say.
     Untold,

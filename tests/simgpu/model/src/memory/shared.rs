@@ -37,7 +37,7 @@ impl Store {
         self.adopted
     }
 
-    /// What stands in a stretch of it.
+    /// The contents of a stretch of it.
     pub(super) fn pieces(&self, at: u64, bytes: u64) -> Vec<Piece> {
         match &self.shared {
             Some(file) => decode(&file.load()).read(at, bytes),

@@ -89,7 +89,7 @@ impl Store {
         self.laid.push(Laid { tags, except });
     }
 
-    /// What stands in a stretch of it, tags too.
+    /// The contents of a stretch of it, tags too.
     pub(super) fn with_tags(&self, at: u64, bytes: u64) -> Vec<Piece> {
         let mut over = Extents::default();
         let mut here = at;

@@ -112,7 +112,7 @@ pub enum ComputeMode {
     Default,
     /// One process at a time.
     ExclusiveProcess,
-    /// Nobody.
+    /// No process.
     Prohibited,
 }
 
