@@ -125,7 +125,7 @@ if [ "$nccl" != none ]; then
     between
     expect_nccl nccl-none standard nccl-allreduce 'pass|warn' '' ''
     # A value is wrong: in a large reduction, in another collective, in another type, only between processes.
-    expect_nccl wrong-element standard 'nccl|nccl-allreduce' fail NCCL-WRONG-DATA '1 of [0-9]+ values? (is|are) wrong.*rank 1'
+    expect_nccl wrong-element standard 'nccl|nccl-allreduce' fail NCCL-WRONG-DATA 'of [0-9]+ values of 5 calls are wrong.*element 131072 of rank 1'
     expect_nccl wrong-broadcast standard nccl-collective fail NCCL-WRONG-DATA 'broadcast'
     expect_nccl wrong-bfloat16 full nccl-types fail NCCL-WRONG-DATA 'bfloat16'
     expect_nccl wrong-joined full nccl-processes fail NCCL-WRONG-DATA 'rank 1'

@@ -2,7 +2,8 @@
 //! processes on a GPU by their ids, and our own are no strangers. Ids are real ones, whatever machine is read.
 
 use crate::root::Root;
-use rustix::process::getppid;
+use rustix::process::{getpgrp, getpid, getppid};
+use std::io;
 use std::path::PathBuf;
 
 /// Parents of parents at most.
@@ -12,6 +13,8 @@ const DEPTH: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     parent: u32,
+    /// Its group of processes. A worker is the first of its own, and what it starts stays in it.
+    group: u32,
     /// Since the kernel's start, in its own ticks.
     started: u64,
 }
@@ -22,6 +25,8 @@ pub struct Kin {
     /// Who started this process.
     head: u32,
     since: u64,
+    /// This process's group, when it is the first of it: another may be shared with strangers.
+    group: Option<u32>,
     program: Option<PathBuf>,
 }
 
@@ -31,13 +36,20 @@ impl Kin {
     pub fn of_parent() -> Self {
         let head =
             getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).unwrap_or_default();
-        Self { head, since: told(head).map_or(0, |t| t.started), program: program(std::process::id()) }
+        let group = (getpgrp() == getpid()).then(std::process::id);
+        let since = told(head).map_or(0, |t| t.started);
+        Self { head, since, group, program: program(std::process::id()) }
     }
 
     /// Whether `pid` is one of them. One whose parent was ended belongs to process 1 then: it counts when it
-    /// runs this program and began after the validator.
+    /// runs this program and began after the validator. One that began after it and is just ending, so that its
+    /// program cannot be read any more, is no stranger's load either: the driver still clears its memory away.
     #[must_use]
     pub fn has(&self, pid: u32) -> bool {
+        let Some(first) = told(pid) else { return false };
+        if Some(first.group) == self.group || (first.started >= self.since && is_ending(pid)) {
+            return true;
+        }
         let mut at = pid;
         for _ in 0..DEPTH {
             if at == 0 || at == self.head || at == std::process::id() {
@@ -52,8 +64,7 @@ impl Kin {
                 _ => break,
             }
         }
-        let younger = told(pid).is_some_and(|t| t.started >= self.since);
-        younger && self.program.is_some() && program(pid) == self.program
+        first.started >= self.since && self.program.is_some() && program(pid) == self.program
     }
 }
 
@@ -70,7 +81,16 @@ pub fn is_here(pid: u32) -> bool {
 }
 
 fn program(pid: u32) -> Option<PathBuf> {
-    Root::new("/").link(format!("proc/{pid}/exe")).ok()
+    read_program(pid).ok()
+}
+
+fn read_program(pid: u32) -> io::Result<PathBuf> {
+    Root::new("/").link(format!("proc/{pid}/exe"))
+}
+
+/// A process that has given its memory back has no program any more (proc_pid_exe(5)).
+fn is_ending(pid: u32) -> bool {
+    read_program(pid).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 fn told(pid: u32) -> Option<Told> {
@@ -78,12 +98,13 @@ fn told(pid: u32) -> Option<Told> {
 }
 
 /// `1234 (name) S 1230 ..`: the name may hold anything, the last bracket ends it. The parent is the fourth
-/// field, the start the 22nd (proc_pid_stat(5)).
+/// field, the group the fifth, the start the 22nd (proc_pid_stat(5)).
 fn parse(stat: &str) -> Option<Told> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Told { parent, started })
+    let group = fields.next()?.parse().ok()?;
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Told { parent, group, started })
 }
 
 #[cfg(test)]
@@ -93,8 +114,8 @@ mod tests {
 
     #[test]
     fn a_line_of_stat_is_read_whatever_the_name() {
-        let line = "77 (a) b (c) S 12 77 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1000 1";
-        assert_eq!(parse(line), Some(Told { parent: 12, started: 4711 }));
+        let line = "77 (a) b (c) S 12 76 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1000 1";
+        assert_eq!(parse(line), Some(Told { parent: 12, group: 76, started: 4711 }));
         assert_eq!((parse("77 (a) S 12"), parse("")), (None, None));
     }
 
@@ -106,6 +127,7 @@ mod tests {
         assert!(kin.has(pid) && kin.has(std::process::id()) && is_here(pid));
         child.kill().unwrap();
         child.wait().unwrap();
+        // Its number may be another's later, but not so soon.
         assert!(!kin.has(pid) && !is_here(pid));
         assert!(!kin.has(1) && !kin.has(0) && !kin.has(u32::MAX));
     }

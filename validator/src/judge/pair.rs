@@ -163,14 +163,14 @@ pub fn mover(
 
 /// One direction against the other; `pair` is the one that moved `there` GB/s.
 #[must_use]
-pub fn asymmetric(pair: Pair, there: f64, back: f64) -> Option<Finding> {
+pub fn asymmetric(pair: Pair, what: &str, there: f64, back: f64) -> Option<Finding> {
     let (slower, slow, fast) = if there <= back { (pair, there, back) } else { (pair.back(), back, there) };
     let least = fast * ASYMMETRIC;
     if slow >= least {
         return None;
     }
     let message = format!(
-        "{slower}: {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
+        "{slower}: {what} {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
          of the other direction)"
     );
     let finding = Code::P2pAsymmetric.finding(Severity::Warn, &slower, message);

@@ -161,10 +161,10 @@ fn each_engine_and_direction_has_a_floor_of_its_own() {
 
 #[test]
 fn the_slower_direction_is_named() {
-    assert_eq!(asymmetric(PAIR, 361.03, 391.79), None);
-    let finding = asymmetric(PAIR, 26.0, 13.0).unwrap();
+    assert_eq!(asymmetric(PAIR, "ce.write", 361.03, 391.79), None);
+    let finding = asymmetric(PAIR, "ce.write", 26.0, 13.0).unwrap();
     assert_eq!((finding.subject.as_str(), finding.severity), ("GPU 1 -> 0", Severity::Warn));
-    assert_eq!(asymmetric(PAIR, 13.0, 26.0).unwrap().subject, "GPU 0 -> 1");
+    assert_eq!(asymmetric(PAIR, "ce.write", 13.0, 26.0).unwrap().subject, "GPU 0 -> 1");
 }
 
 #[test]

@@ -59,7 +59,10 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 /// The groups of `expect.peers` by CUDA's numbers.
-fn expected(machine: &Machine, clique: &Clique) -> Result<Option<Vec<Vec<usize>>>, Box<Finding>> {
+///
+/// # Errors
+/// `EXPECT-UNCHECKED`: one names a GPU that is not there.
+pub(super) fn expected(machine: &Machine, clique: &Clique) -> Result<Option<Vec<Vec<usize>>>, Box<Finding>> {
     let gpus: Vec<_> = clique.gpus.iter().map(|gpu| gpu.bdf).collect();
     let wished = machine.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
     wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))

@@ -33,14 +33,22 @@ pub(in crate::suite) fn small(room: u64, count: u64, most: u64, seed: u64) -> Ve
         .collect()
 }
 
-/// Copies of every size from `least` to `most`, `each` of them in every doubling, one behind the other.
-/// Source and target lie alike to 16 bytes, so that kernels can move much at a time; neither at a boundary.
+/// Every doubling up to this size, and up to this part of the room, has at least so many steps: a fault of sizes
+/// that lie 1.5 times apart meets one of them.
+const FINE: u64 = 64 << 20;
+const FINE_PART: u64 = 64;
+const FINE_STEPS: u64 = 4;
+
+/// Copies of every size from `least` to `most`, `each` of them in every doubling and more of small ones, one behind
+/// the other. Source and target lie alike to 16 bytes, so that kernels can move much at a time; neither at a boundary.
 pub(in crate::suite) fn ladder(room: u64, least: u64, most: u64, each: u64, seed: u64) -> Vec<Shape> {
     let mut nonces = Nonces::from(seed);
     let mut shapes = Vec::new();
     let mut at = GUARD;
     let doublings = std::iter::successors(Some(least), |bytes| bytes.checked_mul(2));
     for step in doublings.take_while(|bytes| *bytes <= most) {
+        let fine = step < FINE.min(room / FINE_PART);
+        let each = if fine { each.max(FINE_STEPS) } else { each };
         for n in 0..each {
             let wide = step / each;
             let bytes = step + wide * n + nonces.next() % wide.max(1);
@@ -110,8 +118,9 @@ mod tests {
         let room = 4 << 30;
         let shapes = ladder(room, 256 << 10, 1 << 30, 1, 9);
         apart(&shapes, room);
-        let sizes: Vec<_> = shapes.iter().map(|s| s.bytes.ilog2()).collect();
-        assert_eq!(sizes, (18..=30).collect::<Vec<_>>());
+        let steps = |doubling: u32| shapes.iter().filter(|s| s.bytes.ilog2() == doubling).count();
+        assert!((18..=30).all(|doubling| steps(doubling) == if doubling < 26 { 4 } else { 1 }), "{shapes:?}");
+        assert!(shapes.iter().any(|s| (3 << 20..4 << 20).contains(&s.bytes)));
         assert!(shapes.iter().all(|s| s.from % 16 == s.to % 16));
         assert!(shapes.iter().any(|s| s.bytes % 4 != 0));
         let four = ladder(room, 256 << 10, 1 << 20, 4, 9);

@@ -10,7 +10,7 @@ use crate::collective::advice::{self, Advice};
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Distance, Row, Sweep};
 use crate::config::Level;
-use crate::finding::Finding;
+use crate::finding::{Code, Finding, Severity};
 use crate::judge::Carrier;
 use crate::outcome::{Judgement, Outcome};
 use crate::ranks::{Ranks, Trouble};
@@ -57,6 +57,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let withheld = withheld::ask(machine);
     let forbidden = if withheld.is_none() { "; with that forbidden too it finds no way" } else { "" };
     let held = if taken.held { "" } else { "; not held against the links, which were not measured" };
+    let withheld = withheld.filter(|_| !names_another_way(&taken.findings));
     let Taken { rows, mut findings, summaries, tables, .. } = taken;
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
@@ -64,6 +65,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let said = judged(summary, findings).with_tables(tables);
     let level = level(said.outcome(), &groups, carrier);
     Ok(said.advising(level.into_iter().collect()))
+}
+
+/// Where its lines name another way already, it is known that NCCL does not heed what forbids that way.
+fn names_another_way(findings: &[Finding]) -> bool {
+    findings.iter().any(|f| f.severity == Severity::Fail && f.is(Code::NcclTransport))
 }
 
 /// The arms that prove the way: one of all GPUs, or one of each group with a pair in it.

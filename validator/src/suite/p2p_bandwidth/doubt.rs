@@ -56,7 +56,7 @@ pub(super) fn doubts(seen: &Seen, asked: &Asked<'_>) -> Vec<Doubt> {
     let pairs: Vec<_> = asked.pairs().filter(|pair| pair.from != pair.to).collect();
     let mut all: Vec<_> = pairs.iter().flat_map(|pair| beyond(seen, asked, *pair)).collect();
     all.extend(pairs.iter().flat_map(|pair| one(seen, asked, *pair)));
-    all.extend(pairs.iter().filter(|p| p.from < p.to).filter_map(|pair| lopsided(seen, *pair)));
+    all.extend(pairs.iter().filter(|p| p.from < p.to).flat_map(|pair| lopsided(seen, *pair)));
     all.extend(pairs.iter().flat_map(|pair| movers(seen, asked, *pair)));
     let known: Vec<_> = all.iter().flat_map(|doubt| doubt.cells.clone()).collect();
     let apart = ALIKE.iter().flat_map(|name| alike(seen, asked, name));
@@ -110,10 +110,19 @@ fn one(seen: &Seen, asked: &Asked<'_>, way: Pair) -> Vec<Doubt> {
     pair(&figures, asked.least).into_iter().map(|finding| Doubt::of(&cells, finding)).collect()
 }
 
-fn lopsided(seen: &Seen, pair: Pair) -> Option<Doubt> {
-    let figure = |pair| seen.grid.get("ce.write", pair);
-    let finding = asymmetric(pair, figure(pair)?, figure(pair.back())?)?;
-    Some(Doubt::of(&[("ce.write", pair), ("ce.write", pair.back())], finding))
+/// Each engine and direction there against back: whatever the way, it is the same both times. Where writes of the
+/// copy engine show it already, the others would say it again.
+fn lopsided(seen: &Seen, pair: Pair) -> Vec<Doubt> {
+    let one = |name: &'static str| {
+        let figure = |pair| seen.grid.get(name, pair);
+        let finding = asymmetric(pair, name, figure(pair)?, figure(pair.back())?)?;
+        Some(Doubt::of(&[(name, pair), (name, pair.back())], finding))
+    };
+    let writes = one("ce.write");
+    if writes.is_some() {
+        return writes.into_iter().collect();
+    }
+    ONE_WAY.iter().filter_map(|name| one(name)).collect()
 }
 
 /// Every other engine and direction against its own floor; staged pairs are told by their writes.

@@ -13,6 +13,8 @@ mod spread;
 mod tests;
 
 use super::gate::gate;
+use super::p2p_capability::expected;
+use super::peers::joins;
 use super::speed::{Bench, FULL, Grid, Links, Watch, Ways};
 use super::{Group, Machine, Test};
 use crate::config::Level;
@@ -91,6 +93,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     measure::again(machine, &bench, &doubtful, &mut seen)?;
     let (found, states) = watch.end(machine);
     seen.findings.extend(found);
+    // A floor holds for pairs that are meant to reach each other.
+    let groups = expected(machine, clique)?;
+    seen.apart.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| joins(groups, *pair)));
     seen.findings.extend(ways.findings());
     seen.findings.extend(links.findings(&clique.addresses()));
     Ok(judge::judge(seen, &asked, &states))

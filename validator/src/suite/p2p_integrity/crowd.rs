@@ -14,7 +14,7 @@ use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
 /// How often kernels make their large copy, with few pairs: the small ones shall meet traffic. Many pairs are
-/// traffic enough.
+/// traffic enough, with copy engines even where no two of them share a GPU.
 const LOAD: u32 = 4;
 const FEW_PAIRS: usize = 8 * 7;
 /// So many copies by copy engines are queued in all at most: the host queues each by itself.
@@ -119,7 +119,9 @@ impl Bench<'_> {
         {
             let kind = Kind { engine, way, memory: Memory::Plain };
             let seeds = self.sources()?;
-            let rounds = if engine == Engine::Sm { vec![open.pairs.clone()] } else { apart(&open.pairs) };
+            // Few pairs by copy engines meet each other only where they share GPUs.
+            let at_once = engine == Engine::Sm || open.pairs.len() <= FEW_PAIRS;
+            let rounds = if at_once { vec![open.pairs.clone()] } else { apart(&open.pairs) };
             for round in rounds {
                 let errands = self.errands(&round, kind, shapes, (&lanes, &seeds))?;
                 let came = run(self.machine, table, &errands)?;

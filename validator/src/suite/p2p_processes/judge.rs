@@ -21,12 +21,12 @@ pub(super) fn judge(told: &Told) -> Judgement {
         }
         all.extend(together(found));
     }
-    all.extend(told.unsupported.iter().map(|(how, why)| unsupported(*how, why)));
+    all.extend(told.unsupported.iter().map(|(how, why)| unsupported(*how, why, told)));
     all.extend(told.broken.iter().cloned());
     if told.tried.is_empty() && all.is_empty() {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
     }
-    let worst = all.iter().rev().max_by_key(|f| f.severity);
+    let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
     let summary = worst.map_or_else(|| good(told), |worst| worst.message.clone());
     Judgement::of(summary, all).with_tables(vec![tried(told)])
 }
@@ -67,10 +67,13 @@ fn between(how: How, finding: Finding) -> Finding {
     Finding { message: format!("between processes, by {how}: {}", finding.message), ..finding }
 }
 
-fn unsupported(how: How, why: &str) -> Finding {
+/// Programs share memory by CUDA IPC where they can. Where that works, another way may be missing.
+fn unsupported(how: How, why: &str, told: &Told) -> Finding {
+    let shared = how != How::Ipc && told.tried.iter().any(|t| t.1 == How::Ipc);
+    let severity = if shared { Severity::Info } else { Severity::Warn };
     let message = format!("{how} cannot be used between processes here: {why}");
     Code::P2pRefused
-        .finding(Severity::Warn, "machine", message)
+        .finding(severity, "machine", message)
         .because("the driver does not offer it on this system, as in some virtual machines and containers")
         .remedy("let frameworks share memory in the other way, or run them on the host itself")
 }

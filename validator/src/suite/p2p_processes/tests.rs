@@ -53,6 +53,12 @@ fn a_way_that_the_driver_does_not_offer_warns_and_is_no_crash() {
     assert!(said.summary.starts_with("CUDA IPC cannot be used between processes here"), "{}", said.summary);
     told.tried.clear();
     assert_eq!(judge(&told).outcome(), Outcome::Warn, "nothing tried is no pass");
+    told.unsupported = vec![(How::Descriptor, "cuMemGetAllocationGranularity says 801".into())];
+    assert_eq!(judge(&told).outcome(), Outcome::Warn);
+    told.tried = vec![(PAIR, How::Ipc)];
+    let said = judge(&told);
+    assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1), "programs have CUDA IPC");
+    assert!(said.summary.ends_with("1 ordered pairs by CUDA IPC, 0 by descriptor"), "{}", said.summary);
 }
 
 #[test]

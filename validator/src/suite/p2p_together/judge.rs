@@ -11,6 +11,7 @@ use crate::schedule::{Pair, Routes};
 use crate::suite::pair::matrix;
 use crate::suite::speed::{judged, rounded, table};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Patterns whose transfers are told one by one, and the matrix of each.
 const MATRICES: &[(&str, Kind)] =
@@ -31,6 +32,8 @@ pub(super) struct Basis<'a> {
 struct Row<'a> {
     moved: &'a Moved,
     expected: Option<Expected>,
+    /// Of which class each pair is: what joins packages is shared by other transfers than what joins the nodes in one.
+    classes: &'a BTreeMap<Pair, usize>,
 }
 
 impl Row<'_> {
@@ -48,25 +51,30 @@ impl Row<'_> {
     fn starved(&self, seen: &Seen, basis: &Basis<'_>) -> Vec<Finding> {
         let Moved { pattern, .. } = self.moved;
         let share = |(pair, gb_s): (&Pair, f64)| {
-            Some(Share { pair: *pair, gb_s, alone: *seen.alone.get(pair)?, like: (basis.like)(*pair) })
+            let like = format!("{} {:?}", (basis.like)(*pair), self.classes.get(pair));
+            Some(Share { pair: *pair, gb_s, alone: *seen.alone.get(pair)?, like })
         };
         let each: Vec<_> = pattern.pairs.iter().zip(self.moved.each()).filter_map(share).collect();
         starved(&pattern.kind.to_string(), &each)
     }
 }
 
-fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>) -> Vec<Row<'a>> {
-    let classes = classes(&seen.alone, basis.like);
-    let known = Known { routes: basis.routes, alone: &seen.alone, nvlinks: basis.nvlinks, classes: &classes };
+fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>, classes: &'a BTreeMap<Pair, usize>) -> Vec<Row<'a>> {
+    let known = Known { routes: basis.routes, alone: &seen.alone, nvlinks: basis.nvlinks, classes };
     let ran: Vec<_> = seen.moved.iter().map(|m| Ran { pairs: &m.pattern.pairs, total: m.best() }).collect();
     let network = Network::new(known, basis.raw, &ran);
-    seen.moved.iter().map(|moved| Row { moved, expected: network.expected(&moved.pattern.pairs) }).collect()
+    let row = |moved: &'a Moved| Row { moved, expected: network.expected(&moved.pattern.pairs), classes };
+    seen.moved.iter().map(row).collect()
 }
 
 /// The patterns that are to be measured once more before anything is said of them.
 pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
     let low = |row: &&Row<'_>| row.finding().is_some() || !row.starved(seen, basis).is_empty();
-    rows(seen, basis).iter().filter(low).map(|row| row.moved.pattern.kind).collect()
+    rows(seen, basis, &classes(&seen.alone, basis.like))
+        .iter()
+        .filter(low)
+        .map(|row| row.moved.pattern.kind)
+        .collect()
 }
 
 /// Judges everything; `states`: how the GPUs fared, a line each.
@@ -74,7 +82,8 @@ pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgeme
     if seen.alone.is_empty() && seen.findings.iter().all(|f| f.severity == Severity::Info) {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
     }
-    let rows = rows(&seen, basis);
+    let classes = classes(&seen.alone, basis.like);
+    let rows = rows(&seen, basis, &classes);
     let mut findings: Vec<_> = rows.iter().filter_map(Row::finding).collect();
     findings.extend(rows.iter().flat_map(|row| row.starved(&seen, basis)));
     for finding in &mut findings {
