@@ -96,6 +96,7 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
         log_lost,
         identity,
         nvidia,
+        due: request.tests,
         ended: RefCell::new(request.ended),
         matrices: RefCell::new(request.matrices),
         gpus: Gpus::default(),

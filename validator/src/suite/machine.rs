@@ -1,5 +1,6 @@
 //! What tests are given: the root, the configuration, and what has been read once for all of them.
 
+use super::Test;
 use super::gpu_fault;
 use super::nccl::Arms;
 use super::p2p_processes::Beside;
@@ -36,6 +37,8 @@ pub struct Machine {
     pub identity: Identity,
     /// NVIDIA's driver.
     pub nvidia: Nvidia,
+    /// The tests that this process runs, by id.
+    pub due: Vec<String>,
     /// How the tests before this one ended, by id; those of earlier workers too.
     pub ended: RefCell<BTreeMap<String, Outcome>>,
     /// What they measured by pair, by id.
@@ -68,6 +71,12 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
+    /// Whether this process runs `test`.
+    #[must_use]
+    pub fn runs(&self, test: &Test) -> bool {
+        self.due.iter().any(|id| id == test.id)
+    }
+
     /// Its GPUs, each with a CUDA context. The first call takes seconds.
     ///
     /// # Errors

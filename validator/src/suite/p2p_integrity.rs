@@ -57,7 +57,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(Judgement::by(full));
     }
     // It starts while pairs are tried.
-    let starting = machine.beside.begin(&machine.config.validate);
+    let starting = machine.beside.begin(machine);
     machine.doing("preparing memory on every GPU");
     let asked = Plan::of(machine.config.validate.level);
     let mut bench = Bench::new(machine, clique, asked.clone()).map_err(broken)?;

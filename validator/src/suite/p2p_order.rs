@@ -12,6 +12,7 @@ mod tests;
 
 use super::gate::gate;
 use super::gpu_fault::during;
+use super::nccl;
 use super::speed::Ways;
 use super::{Group, Machine, Test};
 use crate::config::Level;
@@ -77,6 +78,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
+    // From here on no test wants all memory for itself.
+    nccl::ahead(machine);
     let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
     let players = players.map_err(|e| during("machine", &e))?;
     let mut told = Told::default();

@@ -16,7 +16,7 @@ use super::gpu_fault::during;
 use super::p2p_integrity::Fault;
 use super::seat::Seat;
 use super::{Group, Machine, Test};
-use crate::config::{Level, Validate};
+use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{self, Clique, GpuError};
 use crate::outcome::Judgement;
@@ -57,11 +57,9 @@ pub struct Beside(RefCell<Option<Partner>>);
 impl Beside {
     /// Starts it where that test was asked for; true while it is starting. What goes wrong is told by that test,
     /// which tries again.
-    pub(super) fn begin(&self, asked: &Validate) -> bool {
-        let named = |ids: &[String]| ids.iter().any(|id| id == TEST.id);
-        let due = if asked.only.is_empty() { asked.level >= TEST.level } else { named(&asked.only) };
+    pub(super) fn begin(&self, machine: &Machine) -> bool {
         let mut beside = self.0.borrow_mut();
-        if due && !named(&asked.skip) && beside.is_none() {
+        if machine.runs(&TEST) && beside.is_none() {
             *beside = Partner::start().ok();
             let said = beside.as_mut().map(|partner| partner.say(&Ask::Start, None));
             if said.is_none_or(|said| said.is_err()) {

@@ -171,6 +171,12 @@ pub(super) fn settle(machine: &Machine, which: Which) {
     }
 }
 
+/// The same of all arms that were begun ahead.
+pub(in crate::suite) fn settle_all(machine: &Machine) {
+    let begun: Vec<_> = machine.nccl.running.borrow().keys().copied().collect();
+    begun.into_iter().for_each(|which| settle(machine, which));
+}
+
 /// How long CUDA and NCCL may take to start: what is `left` of the test's deadline, less what is to be done then.
 pub(super) fn patience(left: Option<Duration>) -> Duration {
     left.map_or(START, |left| left.saturating_sub(left / KEPT))

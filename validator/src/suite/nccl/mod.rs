@@ -23,10 +23,11 @@ mod withheld;
 
 pub(super) use allreduce::TEST as ALLREDUCE;
 pub use arms::Arms;
+pub(super) use arms::settle_all as settle;
 pub(super) use channels::TEST as CHANNELS;
 pub(super) use others::TEST as OTHERS;
 pub(super) use processes::TEST as PROCESSES;
-pub(super) use transport::TEST as TRANSPORT;
+pub(super) use transport::{TEST as TRANSPORT, ahead};
 pub(super) use types::TEST as TYPES;
 
 use super::Machine;

@@ -45,8 +45,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // The arms of later tests start meanwhile; what goes wrong in them is told there.
     let groups = groups::of(machine)?;
     let strict = strict(&groups);
-    let first: Vec<_> = strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect();
-    arms::begin(machine, &first)?;
+    arms::begin(machine, &first(&strict))?;
     let ahead = arms::begin(machine, later);
     let clique = machine.clique()?;
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
@@ -65,6 +64,22 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let said = judged(summary, findings).with_tables(tables);
     let level = level(said.outcome(), &groups, carrier);
     Ok(said.advising(level.into_iter().collect()))
+}
+
+/// Starts what this test needs first, where it is due: CUDA and a communicator take seconds, in which other tests
+/// go on. What goes wrong is told by this test.
+pub(in crate::suite) fn ahead(machine: &Machine) {
+    if !machine.runs(&TEST) {
+        return;
+    }
+    let begun = groups::of(machine).and_then(|groups| arms::begin(machine, &first(&strict(&groups))));
+    if let Err(finding) = begun {
+        log::debug!("NCCL is not started ahead: {}", finding.message);
+    }
+}
+
+fn first(strict: &[(Which, Vec<usize>)]) -> Vec<Which> {
+    strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect()
 }
 
 /// Where its lines name another way already, it is known that NCCL does not heed what forbids that way.

@@ -13,6 +13,7 @@ mod spread;
 mod tests;
 
 use super::gate::gate;
+use super::nccl;
 use super::p2p_capability::expected;
 use super::peers::joins;
 use super::speed::{Bench, FULL, Grid, Links, Watch, Ways};
@@ -72,6 +73,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(unmeasured(none, floor));
     }
     let clique = machine.clique()?;
+    // While NCCL starts, nothing is to be timed.
+    nccl::settle(machine);
     let ways = Ways::new(machine, clique);
     let watch = Watch::begin(machine, &clique.addresses());
     let bench = Bench::new(machine, 2, FULL)?;

@@ -12,7 +12,7 @@ use crate::links::Route;
 use crate::memory::{Span, TAG, Tags};
 use crate::scenario::{Engine as Who, Fault, Kind, Way};
 use crate::status::{Result, Status};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tags on their way, or looked at: where the pages are, and the transfers of those that meet faults.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Tagged {
     pub by: usize,
     pub span: Span,
     pub tags: Tags,
-    pub faulty: Vec<(u64, Move)>,
+    pub faulty: BTreeMap<u64, Move>,
 }
 
 /// A table's copies that are looked at.
@@ -42,7 +42,7 @@ impl Engine {
         let ([span], owner) = (spans.as_slice(), *owner) else { return Err(Status::ILLEGAL_ADDRESS) };
         let (from, to) = if way == Way::Write { (by, owner) } else { (owner, by) };
         let tags = Tags { at: span.offset, ..tags };
-        let mut faulty = Vec::new();
+        let mut faulty = BTreeMap::new();
         if owner != by {
             let all = self.passage(by, (from, to), (Who::Sm, way), spans, TAG, [0, 0]);
             // What only slows a way down changes no page.
@@ -56,7 +56,7 @@ impl Engine {
                     self.passage(by, (from, to), (Who::Sm, way), std::slice::from_ref(&one), TAG, [0, 0]);
                 let faults = passage.map_or(Vec::new(), |p| self.faults.of(&self.scenario, &p));
                 if !faults.is_empty() {
-                    faulty.push((page, tag(by, one, owner, &tags, page, faults, way)));
+                    faulty.insert(page, tag(by, one, owner, &tags, page, faults, way));
                 }
             }
         }
@@ -71,11 +71,11 @@ impl Engine {
     /// Lays tags.
     pub(super) fn lay(&mut self, tagged: Tagged) -> Result<()> {
         let Tagged { span, tags, faulty, .. } = tagged;
-        let except = faulty.iter().map(|(page, _)| *page).collect();
+        let except = faulty.keys().copied().collect();
         if let Some(store) = self.memory.stores.get_mut(&span.store) {
             store.lay(tags, except);
         }
-        faulty.iter().try_for_each(|(_, one)| self.arrive(one))
+        faulty.values().try_for_each(|one| self.arrive(one))
     }
 
     /// Counts the pages whose tag is not there.
@@ -96,14 +96,14 @@ impl Engine {
                 if restore {
                     store.laid.remove(n);
                 }
-                except.into_iter().chain(faulty.iter().map(|(page, _)| *page)).collect()
+                except.into_iter().chain(faulty.keys().copied()).collect()
             }
             None => tags.all().collect(),
         };
         let [mut wrong, mut zero, mut unchanged] = [0; 3];
         let (mut first, mut last) = (u64::MAX, 0);
         for page in asked {
-            let one = faulty.iter().find(|(n, _)| *n == page).map(|(_, one)| one);
+            let one = faulty.get(&page);
             let at = Span { offset: tags.place(page), bytes: TAG, ..span.clone() };
             let found = match one {
                 Some(one) => self.seen(one),
