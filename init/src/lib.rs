@@ -11,7 +11,6 @@ pub mod fault;
 pub mod handoff;
 pub mod helper;
 pub mod image;
-pub mod last_line;
 pub mod machine;
 pub mod modules;
 pub mod netlink;

@@ -1,68 +1,15 @@
 //! From what is left of the validator to a verdict. Fails closed: only an exit status, a report and
 //! a verdict in it that all say the same are believed; everything else is ERROR with a cause.
 
+mod judgement;
+mod last_line;
 mod told;
 
+pub use judgement::{Judgement, Trouble, Verdict};
+
 use crate::child::End;
-use crate::last_line::last_line;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use std::fmt;
+use last_line::last_line;
 use told::{MachineFacts, Outcome, Report};
-
-/// What was found out about the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Verdict {
-    /// Every mandatory test passed.
-    Pass,
-    /// As Pass, with a warning.
-    Degraded,
-    /// A test failed.
-    Fail,
-    /// No verdict could be reached.
-    Error,
-}
-
-impl Verdict {
-    /// The verdict that an exit status of `firstlight validate` stands for.
-    #[must_use]
-    pub const fn of_status(status: i32) -> Option<Self> {
-        match status {
-            0 => Some(Self::Pass),
-            1 => Some(Self::Fail),
-            2 => Some(Self::Error),
-            3 => Some(Self::Degraded),
-            _ => None,
-        }
-    }
-
-    /// Whether the machine may be believed in.
-    #[must_use]
-    pub const fn is_good(self) -> bool {
-        matches!(self, Self::Pass | Self::Degraded)
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pass => "PASS",
-            Self::Degraded => "DEGRADED",
-            Self::Fail => "FAIL",
-            Self::Error => "ERROR",
-        })
-    }
-}
-
-/// Something before or after the validation that makes the verdict ERROR.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// The stage, as `failed=` names it.
-    pub stage: &'static str,
-    /// One line.
-    pub cause: String,
-}
 
 /// What the validator left behind.
 #[derive(Debug)]
@@ -79,77 +26,7 @@ pub struct Proof {
     pub seconds: f64,
 }
 
-/// The verdict with its grounds.
-#[derive(Debug, Clone)]
-pub struct Judgement {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Why, when it is ERROR.
-    pub cause: Option<String>,
-    /// Ids of failed tests and stages.
-    pub failed: Vec<String>,
-    /// Ids of tests that warned.
-    pub warned: Vec<String>,
-    /// Codes of what was found, the harmless aside.
-    pub codes: Vec<String>,
-    /// What the report speaks of, in one word.
-    pub scope: Option<String>,
-    /// The same in one sentence.
-    pub covers: Option<String>,
-    /// The machine's name, as the report has it.
-    pub host: Option<String>,
-    /// The validator's exit status, when it had one.
-    pub exit_status: Option<i32>,
-    /// What the verdict is bound to.
-    pub fingerprint: Option<String>,
-    /// The object that the fingerprint is the hash of.
-    pub bound_to: Option<Box<RawValue>>,
-    /// Whether there is a report that the verdict agrees with.
-    pub has_report: bool,
-    /// The folder the report is about, when that is not this machine.
-    pub recorded: Option<String>,
-    /// When the validation began, as the report has it.
-    pub started: Option<String>,
-    /// How long it took.
-    pub seconds: f64,
-    /// The validator's own last lines, where they say the same.
-    pub lines: Vec<String>,
-}
-
 impl Judgement {
-    /// ERROR for a reason that has nothing to do with a report.
-    #[must_use]
-    pub fn error(failed: &str, cause: String, seconds: f64) -> Self {
-        Self {
-            verdict: Verdict::Error,
-            cause: Some(cause),
-            failed: vec![failed.to_owned()],
-            warned: Vec::new(),
-            codes: Vec::new(),
-            scope: None,
-            covers: None,
-            host: None,
-            exit_status: None,
-            fingerprint: None,
-            bound_to: None,
-            has_report: false,
-            recorded: None,
-            started: None,
-            seconds,
-            lines: Vec::new(),
-        }
-    }
-
-    /// Makes it ERROR; the first cause stays the cause.
-    pub fn worsen(&mut self, trouble: &Trouble) {
-        self.verdict = Verdict::Error;
-        self.cause = self.cause.take().or_else(|| Some(format!("{}: {}", trouble.stage, trouble.cause)));
-        if !self.failed.iter().any(|id| id == trouble.stage) {
-            self.failed.insert(0, trouble.stage.to_owned());
-        }
-        self.lines.clear();
-    }
-
     /// The lines that tell it, the FIRSTLIGHT line last; `here` is this machine's name.
     #[must_use]
     pub fn announcement(&self, here: &str) -> Vec<String> {

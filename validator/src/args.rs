@@ -7,8 +7,9 @@ mod publish;
 pub use nccl::{Nccl, P2pChoice};
 pub use publish::{Fetch, Publish, Time};
 
-use crate::config::{GpuName, Level, RebarChoice};
+use crate::config::{GpuName, Level};
 use crate::pcie::acs::AcsPolicy;
+use crate::pcie::rebar::RebarChoice;
 use crate::place;
 use crate::suite;
 use clap::builder::PossibleValuesParser;

@@ -12,6 +12,7 @@ pub use layer::{ConfigError, Source};
 pub use limit::Limit;
 
 use crate::pcie::acs::AcsPolicy;
+use crate::pcie::rebar::RebarChoice;
 use crate::scope::Scope;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,15 +28,6 @@ pub enum IommuPolicy {
     Pt,
     /// Whatever the firmware and the kernel make of it.
     Firmware,
-}
-
-/// What is done about Resizable BARs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-pub enum RebarChoice {
-    /// Grown where they are small.
-    Fix,
-    /// Only looked at.
-    Check,
 }
 
 /// How thorough `validate` is; each level holds the ones before it.
@@ -166,17 +158,17 @@ pub const KEYS: &[&str] = &[
 pub const INIT_SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
 
 impl Config {
-    /// Puts one value in its place. `None` when there is no such key; the inner error says what
+    /// Puts one value in its place; `tests`: the ids that there are. `None` when there is no such key; the inner error says what
     /// the key allows.
-    fn set(&mut self, key: &str, raw: Raw<'_>) -> Option<Result<(), String>> {
+    fn set(&mut self, key: &str, raw: Raw<'_>, tests: &[&str]) -> Option<Result<(), String>> {
         Some(match key {
             "fabric.iommu" => read(raw, self.fabric.iommu.insert(IommuPolicy::Off)),
             "fabric.acs" => read(raw, &mut self.fabric.acs),
             "fabric.rebar" => read(raw, &mut self.fabric.rebar),
             "validate.level" => read(raw, &mut self.validate.level),
             "validate.timeout_s" => value::whole(raw, 1, 86_400, &mut self.validate.timeout_s),
-            "validate.only" => value::test_ids(raw, &mut self.validate.only),
-            "validate.skip" => value::test_ids(raw, &mut self.validate.skip),
+            "validate.only" => value::test_ids(raw, tests, &mut self.validate.only),
+            "validate.skip" => value::test_ids(raw, tests, &mut self.validate.skip),
             "validate.root" => value::folder(raw, &mut self.validate.root),
             "validate.library_path" => value::words(raw, &mut self.validate.library_path),
             "validate.nvls" => value::flag(raw, &mut self.validate.nvls),

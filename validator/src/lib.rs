@@ -21,6 +21,7 @@ pub mod partner;
 pub mod pattern;
 pub mod pcie;
 pub mod place;
+pub mod protocol;
 pub mod publish;
 pub mod ranks;
 pub mod render;

@@ -1,9 +1,12 @@
 //! How a test ends, and what all tests together come to. There is no default outcome: absence of
 //! evidence is never a pass.
 
+mod matrix;
+
+pub use matrix::Matrix;
+
 use crate::collective::Advice;
 use crate::finding::{Finding, Severity};
-use crate::report::Matrix;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

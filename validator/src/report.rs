@@ -14,7 +14,7 @@ use crate::config::Level;
 use crate::finding::Finding;
 use crate::host::identity::Appliance;
 use crate::host::nvidia::gpus::Information;
-use crate::outcome::{Judgement, Outcome, Verdict};
+use crate::outcome::{Judgement, Matrix, Outcome, Verdict};
 use crate::pcie::model::{Bdf, Device, Fabric, Link};
 use crate::scope::Scope;
 use serde::{Deserialize, Serialize};
@@ -148,22 +148,6 @@ pub struct TestEntry {
     pub tables: Vec<Value>,
     /// Last lines of the worker where it did not end well.
     pub log_tail: Vec<String>,
-}
-
-/// Measurements by row and column.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Matrix {
-    /// What was measured.
-    pub name: String,
-    /// In what.
-    pub unit: String,
-    /// Labels of the rows.
-    pub rows: Vec<String>,
-    /// Labels of the columns.
-    pub columns: Vec<String>,
-    /// Values by row; `null` where there is none.
-    pub values: Vec<Vec<Option<f64>>>,
 }
 
 impl MachineEntry {

@@ -11,6 +11,7 @@ mod origin;
 mod read;
 pub mod remote;
 pub mod types;
+mod url;
 pub mod values;
 
 use cmdline::Word;

@@ -208,7 +208,7 @@ pub(super) fn workload(m: &mut Merged) -> Workload {
 
 /// `[report]`
 pub(super) fn report(m: &mut Merged) -> Report {
-    let url = m.parsed("report.url", values::url);
+    let url = m.parsed("report.url", super::url::url);
     let timeout = m.seconds("report.timeout_s", 60);
     let named = m.get("report.partition").is_some();
     let partition = m.parsed("report.partition", values::place);

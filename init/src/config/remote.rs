@@ -4,7 +4,7 @@
 
 use super::cmdline::Word;
 use super::node::{For, Identity, meant};
-use super::values;
+use super::url::url;
 
 /// The word's name, without `firstlight.`.
 pub(super) const WORD: &str = "config";
@@ -42,8 +42,8 @@ impl Remote {
     /// `URL#sha256=HEX`
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
-        let (url, sum) = text.split_once("#sha256=")?;
-        let url = values::url(url)?;
+        let (address, sum) = text.split_once("#sha256=")?;
+        let url = url(address)?;
         is_sum(sum).then(|| Self { url, sha256: sum.to_owned() })
     }
 

@@ -2,4 +2,5 @@
 
 pub mod find;
 pub mod image;
+pub mod root;
 pub mod superblock;

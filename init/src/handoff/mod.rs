@@ -4,7 +4,6 @@
 pub mod exec;
 mod fetch;
 pub mod last;
-pub mod root;
 pub mod shell;
 mod switch_root;
 

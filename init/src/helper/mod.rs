@@ -15,7 +15,7 @@ use crate::child::Spec;
 use crate::config::types::{Card, Driver, Network, Place, Report, Validator};
 use crate::config::values;
 use crate::console::screen;
-use crate::handoff::root;
+use crate::disk::root;
 use crate::paths;
 use crate::sys::files;
 use std::io::{self, Write};

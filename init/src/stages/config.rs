@@ -18,10 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::remote;
-
-/// No configuration is larger.
-pub(super) const LARGEST: u64 = 1 << 20;
+use super::remote::{self, LARGEST};
 
 /// How long a data partition that a layer names is waited for.
 const NAMED_PARTITION: Duration = Duration::from_secs(10);

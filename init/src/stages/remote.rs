@@ -16,8 +16,10 @@ use crate::read::read_at_most;
 use std::fs;
 use std::path::Path;
 
-use super::config::LARGEST;
 use super::network;
+
+/// No configuration is larger.
+pub(super) const LARGEST: u64 = 1 << 20;
 
 /// The layers that a server has for this node.
 ///

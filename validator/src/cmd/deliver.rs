@@ -1,8 +1,8 @@
 //! A finished report to wherever it was asked for. What cannot be written is an error in the report, and all
 //! that can be read tells the same: what is replaced as a whole takes its place only when everything is written.
 
+use super::console::Console;
 use super::output::{self, Beside, OutputError};
-use super::validate::Console;
 use crate::args::Place;
 use crate::finding::{Code, Severity};
 use crate::render::{json, text};

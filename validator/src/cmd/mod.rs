@@ -1,6 +1,7 @@
 //! The commands: each reads what it needs, asks the pure parts, writes what they say, and ends
 //! with an exit status.
 
+mod console;
 mod deliver;
 mod fabric;
 mod fetch;
@@ -76,7 +77,7 @@ impl CommandError {
 /// See [`CommandError`]; everything else is an exit status.
 pub fn run(args: Args) -> Result<u8, CommandError> {
     let setup = || -> Result<(Root, Config), CommandError> {
-        let config = Config::load(&args.config, &args.set)?;
+        let config = Config::load(&args.config, &args.set, &suite::ids())?;
         let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
         Ok((Root::new(root), config))
     };

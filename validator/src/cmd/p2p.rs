@@ -2,10 +2,11 @@
 //! before it is known whether data arrives, then the sample's tables, then the verdict; or, with
 //! `--plan`, which pairs would be measured at the same time.
 
+use super::console::Console;
 use super::deliver::{Sheet, deliver};
 use super::nvlinks::nvlinks;
 use super::output::either;
-use super::validate::{Console, status};
+use super::validate::status;
 use super::{CommandError, FINE};
 use crate::args::{P2p, Place};
 use crate::config::Config;
@@ -34,7 +35,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, Co
     // What `validate` is to run or to leave out says nothing about this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
     let mut console = Console::new(asked.json != Some(Place::Stdout));
-    let chosen = run::selection(&config.validate, TESTS);
+    let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = run::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut report = run::planned(root, &config, &chosen, &interrupts, &mut console);
     if let Some(tables) = p2p::of(&report) {

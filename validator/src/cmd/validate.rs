@@ -2,19 +2,19 @@
 //! written before the verdict is printed: a verdict that nobody can read later is none.
 
 use super::CommandError;
+use super::console::Console;
 use super::deliver::{Sheet, deliver};
-use super::output::{same, to_stdout};
+use super::output::same;
 use crate::args::{Place, ScopeChoice, Validate};
 use crate::config::{Config, GpuName, Limit};
 use crate::finding::Code;
 use crate::host::nvidia::gpus;
 use crate::pcie::model::Fabric;
-use crate::render::text;
-use crate::report::{Report, TestEntry};
+use crate::report::Report;
 use crate::root::Root;
-use crate::run::{self, Audience, Interrupt, Interrupts};
+use crate::run::{self, Interrupt, Interrupts};
 use crate::scope::Scope;
-use crate::shown::shown_text;
+use crate::suite;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
@@ -45,7 +45,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     limit(root, &mut config, &gpus)?;
     let mut console = Console::new(text == Some(Place::Stdout));
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
-    let mut report = run::planned(root, &config, &run::plan(&config), &interrupts, &mut console);
+    let mut report = run::planned(root, &config, &suite::plan(&config), &interrupts, &mut console);
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
@@ -76,41 +76,4 @@ pub(super) fn status(report: &Report, interrupts: &Interrupts) -> u8 {
     let cut_short = found.any(|finding| finding.is(Code::Interrupted));
     let by = interrupts.come().filter(|_| cut_short);
     by.map_or(report.verdict.exit_status(), Interrupt::exit_status)
-}
-
-/// Standard output, as far as anybody reads it.
-pub(super) struct Console {
-    on: bool,
-    /// Why what was said is not all there.
-    pub(super) failed: Option<String>,
-}
-
-impl Console {
-    pub(super) const fn new(on: bool) -> Self {
-        Self { on, failed: None }
-    }
-
-    pub(super) fn say(&mut self, text: &str) {
-        if !self.on {
-            return;
-        }
-        if let Err(error) = to_stdout(&shown_text(text)) {
-            self.failed = Some(format!("standard output: {error}"));
-            self.on = false;
-        }
-    }
-
-    pub(super) fn row(&mut self, test: &TestEntry) {
-        self.say(&text::row(test));
-    }
-}
-
-impl Audience for Console {
-    fn machine(&mut self, report: &Report) {
-        self.say(&text::header(report));
-    }
-
-    fn ended(&mut self, test: &TestEntry) {
-        self.row(test);
-    }
 }

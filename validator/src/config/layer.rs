@@ -96,11 +96,11 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Reads the files and merges all layers.
+    /// Reads the files and merges all layers. `tests`: the ids that there are.
     ///
     /// # Errors
     /// The first thing that is wrong, worded for the person who wrote it.
-    pub fn load(files: &[PathBuf], words: &[String]) -> Result<Self, ConfigError> {
+    pub fn load(files: &[PathBuf], words: &[String], tests: &[&str]) -> Result<Self, ConfigError> {
         let read = |file: &PathBuf| {
             bounded::read(file, LARGEST)
                 .and_then(|bytes| String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}")))
@@ -108,25 +108,25 @@ impl Config {
                 .map_err(|why| ConfigError::Unreadable { file: file.clone(), why })
         };
         let layers = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        Self::merge(&layers, words)
+        Self::merge(&layers, words, tests)
     }
 
     /// Merges the texts of files, in order, and then words: the later wins. Pure.
     ///
     /// # Errors
     /// As [`Config::load`].
-    pub fn merge(files: &[(PathBuf, String)], words: &[String]) -> Result<Self, ConfigError> {
+    pub fn merge(files: &[(PathBuf, String)], words: &[String], tests: &[&str]) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         for (file, text) in files {
-            config.take_file(file, text)?;
+            config.take_file(file, text, tests)?;
         }
         for word in words {
-            config.take_word(word)?;
+            config.take_word(word, tests)?;
         }
         Ok(config)
     }
 
-    fn take_file(&mut self, file: &Path, text: &str) -> Result<(), ConfigError> {
+    fn take_file(&mut self, file: &Path, text: &str, tests: &[&str]) -> Result<(), ConfigError> {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| ConfigError::Syntax {
             file: file.to_owned(),
             line: e.span().and_then(|s| text.get(..s.start)).map_or(1, |t| t.matches('\n').count() + 1),
@@ -148,24 +148,24 @@ impl Config {
                 continue;
             }
             for (key, value) in section {
-                self.take(at(), &format!("{name}.{key}"), Raw::Toml(value))?;
+                self.take(at(), &format!("{name}.{key}"), Raw::Toml(value), tests)?;
             }
         }
         Ok(())
     }
 
-    fn take_word(&mut self, word: &str) -> Result<(), ConfigError> {
+    fn take_word(&mut self, word: &str, tests: &[&str]) -> Result<(), ConfigError> {
         let (key, value) = word.split_once('=').ok_or_else(|| ConfigError::NoValue(word.to_owned()))?;
         let section = key.split('.').next().unwrap_or(key);
         let at = Source::Word(word.to_owned());
         if !own_sections().contains(section) {
             return Err(unknown(at, "section", section, &own_sections()));
         }
-        self.take(at, key, Raw::Word(value))
+        self.take(at, key, Raw::Word(value), tests)
     }
 
-    fn take(&mut self, at: Source, key: &str, raw: Raw<'_>) -> Result<(), ConfigError> {
-        match self.set(key, raw) {
+    fn take(&mut self, at: Source, key: &str, raw: Raw<'_>, tests: &[&str]) -> Result<(), ConfigError> {
+        match self.set(key, raw, tests) {
             Some(Ok(())) => Ok(()),
             Some(Err(allowed)) => {
                 Err(ConfigError::Value { at, key: key.to_owned(), read: raw.to_string(), allowed })

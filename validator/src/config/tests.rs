@@ -9,7 +9,7 @@ fn merge(files: &[&str], words: &[&str]) -> Result<Config, String> {
         .map(|(i, t)| (PathBuf::from(format!("{i}.toml")), (*t).to_owned()))
         .collect();
     let words: Vec<_> = words.iter().map(|w| (*w).to_owned()).collect();
-    Config::merge(&files, &words).map_err(|e| e.to_string())
+    Config::merge(&files, &words, &crate::suite::ids()).map_err(|e| e.to_string())
 }
 
 #[track_caller]
@@ -189,6 +189,6 @@ fn what_breaks_no_line_is_shown_as_it_is() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let error = Config::load(&[PathBuf::from("/nowhere/c.toml")], &[]).unwrap_err().to_string();
+    let error = Config::load(&[PathBuf::from("/nowhere/c.toml")], &[], &[]).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/c.toml: cannot be read: No such file"), "{error}");
 }

@@ -1,12 +1,23 @@
 //! Logical processors: how many the machine could have, has and runs.
 
-use crate::pcie::model::Cpus;
 use crate::root::Root;
+use serde::{Deserialize, Serialize};
 use std::io;
 
 const FOLDER: &str = "sys/devices/system/cpu";
 /// More than any kernel is built for; a list beyond it is nonsense.
 const MOST: usize = 1 << 16;
+
+/// Logical processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// `/sys/devices/system/cpu/possible`.
+    pub possible: usize,
+    /// `/sys/devices/system/cpu/present`.
+    pub present: usize,
+    /// `/sys/devices/system/cpu/online`.
+    pub online: usize,
+}
 
 /// Why the processors could not be counted.
 #[derive(Debug, thiserror::Error)]

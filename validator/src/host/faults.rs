@@ -3,16 +3,8 @@
 
 use crate::finding::{Code, Finding, Severity};
 use crate::host::kmsg::Line;
-use crate::host::nvidia::{log, xid};
-
-/// Whether lines are from before the tests or from while they ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// From before: only what the driver says of GPUs counts.
-    Before,
-    /// From while a test ran.
-    During,
-}
+use crate::host::nvidia::log;
+use crate::host::nvidia::xid::{self, When};
 
 /// Lines of evidence in a finding at most.
 const MOST: usize = 10;

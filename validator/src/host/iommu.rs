@@ -2,14 +2,41 @@
 //! describes. Off is only what every witness calls off; what cannot be read is unknown.
 
 use crate::finding::{Code, Finding, Severity};
-use crate::pcie::model::{Iommu, IommuMode};
 use crate::root::Root;
+use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 
 const CLASS: &str = "sys/class/iommu";
 const GROUPS: &str = "sys/kernel/iommu_groups";
 const TABLES: &str = "sys/firmware/acpi/tables";
 const DEVICES: &str = "sys/bus/pci/devices";
+
+/// How DMA addresses are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IommuMode {
+    /// No IOMMU class device and no group: bus addresses are physical addresses.
+    Off,
+    /// Groups exist and every one of type `identity`.
+    Identity,
+    /// At least one group translates.
+    Translated,
+    /// The witnesses are missing or contradict each other; a finding says how.
+    Unknown,
+}
+
+/// The IOMMU's witnesses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iommu {
+    /// What they come to together.
+    pub mode: IommuMode,
+    /// Names in `/sys/class/iommu`.
+    pub classes: Vec<String>,
+    /// How many folders `/sys/kernel/iommu_groups` holds.
+    pub groups: usize,
+    /// ACPI tables by which the firmware describes an IOMMU: `DMAR`, `IVRS`.
+    pub firmware_tables: Vec<String>,
+}
 
 /// What the witnesses say, and a finding for each doubt about it.
 #[must_use]

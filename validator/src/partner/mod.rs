@@ -2,6 +2,7 @@
 //! a pair of sockets, over which packets of JSON and open descriptors go. What they say to each other
 //! is the test's matter. Every wait has a deadline, and a partner dies with the worker.
 
+pub mod leftovers;
 mod packet;
 
 use crate::lineage;

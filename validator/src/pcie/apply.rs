@@ -1,7 +1,7 @@
 //! Doing what a plan says: journal the intent, write each register, read it back, and read all of
 //! them again when every one is written, because a port may take a write and undo it.
 
-use super::acs::REDIRECT;
+use super::acs_bits::REDIRECT;
 use super::journal::{Entry, Journal, JournalError};
 use super::plan::{Action, Plan};
 use super::register;

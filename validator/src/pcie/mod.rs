@@ -2,6 +2,7 @@
 //! the fabric pass changes about it.
 
 pub mod acs;
+pub mod acs_bits;
 mod aperture;
 pub mod apply;
 pub mod bdf;

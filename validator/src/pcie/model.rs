@@ -5,6 +5,8 @@ pub use super::bdf::{BadBdf, Bdf};
 pub use super::routing::{Routing, Untold};
 
 use crate::finding::Finding;
+use crate::host::cpu::Cpus;
+use crate::host::iommu::Iommu;
 use serde::{Deserialize, Serialize};
 
 /// Everything that was read about one machine's fabric.
@@ -36,44 +38,6 @@ pub struct Fabric {
     pub paths: Vec<Path>,
     /// What reading itself brought up: malformed configuration space, no ECAM, quirks.
     pub findings: Vec<Finding>,
-}
-
-/// How DMA addresses are treated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IommuMode {
-    /// No IOMMU class device and no group: bus addresses are physical addresses.
-    Off,
-    /// Groups exist and every one of type `identity`.
-    Identity,
-    /// At least one group translates.
-    Translated,
-    /// The witnesses are missing or contradict each other; a finding says how.
-    Unknown,
-}
-
-/// The IOMMU's witnesses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Iommu {
-    /// What they come to together.
-    pub mode: IommuMode,
-    /// Names in `/sys/class/iommu`.
-    pub classes: Vec<String>,
-    /// How many folders `/sys/kernel/iommu_groups` holds.
-    pub groups: usize,
-    /// ACPI tables by which the firmware describes an IOMMU: `DMAR`, `IVRS`.
-    pub firmware_tables: Vec<String>,
-}
-
-/// Logical processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpus {
-    /// `/sys/devices/system/cpu/possible`.
-    pub possible: usize,
-    /// `/sys/devices/system/cpu/present`.
-    pub present: usize,
-    /// `/sys/devices/system/cpu/online`.
-    pub online: usize,
 }
 
 /// What part of the fabric a function is.

@@ -1,9 +1,11 @@
 //! A fabric in a few lines, for the unit tests of this folder.
 
-use super::model::{Acs, Bdf, ConfigState, Cpus, Device, Fabric, Iommu, IommuMode, Kind, Link, Routing};
+use super::model::{Acs, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing};
 use super::path;
 use super::tree::Tree;
-use super::{acs, read};
+use super::{acs_bits, read};
+use crate::host::cpu::Cpus;
+use crate::host::iommu::{Iommu, IommuMode};
 
 pub(crate) fn bdf(text: &str) -> Bdf {
     text.parse().unwrap()
@@ -39,7 +41,8 @@ pub(crate) fn gpu(at: &str, parent: &str) -> Device {
 }
 
 pub(crate) fn with_acs(device: Device, ctrl: u16) -> Device {
-    let acs = Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs::names(ctrl), egress: None };
+    let acs =
+        Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs_bits::names(ctrl), egress: None };
     Device { acs: Some(acs), ..device }
 }
 

@@ -3,11 +3,12 @@
 //! at which it came in to another port below the same bridge; what climbs on, and what comes down, passes it by
 //! (PCI Express Base Specification, 6.12.3). `docs/fabric.md` says more. Pure.
 
-use super::acs::EGRESS;
-use super::model::{Acs, Bdf, Device, Fabric, IommuMode, Path};
+use super::acs_bits::EGRESS;
+use super::model::{Acs, Bdf, Device, Fabric, Path};
 use super::pass_through::is_given_away;
 use super::routing::Pch;
 use super::tree::Tree;
+use crate::host::iommu::IommuMode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Control bits: request redirect, completion redirect, direct translated.

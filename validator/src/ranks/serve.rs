@@ -5,8 +5,8 @@ use super::row::row;
 use super::speech::{Answer, Ask, Fault};
 use super::team::Team;
 use crate::gpu;
+use crate::lineage;
 use crate::partner::Worker;
-use crate::run::worker::leave;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -58,11 +58,12 @@ fn give_up(worker: &Worker, mut team: Option<Team>, fault: Fault) -> io::Result<
     worker.wait_for_end(LOOKED_AT);
     thread::spawn(|| {
         thread::sleep(ABORT);
-        leave()
+        lineage::end();
     });
     if let Some(team) = &mut team {
         team.abort();
     }
     std::mem::forget(team);
-    leave()
+    lineage::end();
+    Ok(())
 }

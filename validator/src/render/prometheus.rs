@@ -5,8 +5,9 @@ mod family;
 
 use super::words;
 use crate::finding::Severity;
+use crate::outcome::Matrix;
 use crate::outcome::{Outcome, Verdict};
-use crate::report::{Matrix, Report};
+use crate::report::Report;
 use crate::time;
 use family::Family;
 use std::collections::BTreeMap;

@@ -3,8 +3,9 @@
 
 use super::{Driver, Gpu};
 use crate::host::identity::Identity;
+use crate::host::iommu::IommuMode;
 use crate::host::nvidia::module::ModuleHash;
-use crate::pcie::model::{Bdf, Device, Fabric, IommuMode};
+use crate::pcie::model::{Bdf, Device, Fabric};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Does a report agree with itself? Its verdict follows from its outcomes, and no outcome is better than what was
 //! found: where it is otherwise, nothing that the report says can be believed. Pure.
 
-use super::{Matrix, Report, TestEntry};
+use super::{Report, TestEntry};
+use crate::outcome::Matrix;
 use crate::outcome::{Judgement, Outcome, Verdict};
 use crate::scope::Scope;
 use std::collections::BTreeSet;

@@ -1,20 +1,20 @@
 //! One group of tests: a worker runs them; when it fails in one, that one is an error and a new
 //! worker goes on with the rest. Each round settles at least one test, so this ends.
 
+use super::command::command;
 use super::interrupt::Interrupt;
-use super::leftovers::Leftovers;
-use super::protocol::{Message, Request};
 use super::supervise::{Ending, supervise};
-use super::{Audience, Run, probe, worker};
+use super::{Audience, Run, probe};
 use crate::config::Config;
 use crate::finding::{Code, Severity};
-use crate::lineage;
 use crate::outcome::Judgement;
-use crate::report::{Matrix, Report};
+use crate::outcome::Matrix;
+use crate::partner::leftovers::Leftovers;
+use crate::protocol::{Message, Request};
+use crate::report::Report;
 use crate::root::Root;
 use crate::suite::{self, Group, Test};
 use std::collections::{BTreeMap, VecDeque};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Reading a machine before the first test: a hundred times what the largest takes.
@@ -164,21 +164,6 @@ fn release<A: Audience>(run: &mut Run<'_, A>, held: &mut Option<Held>) {
 fn measured(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
     let some = report.tests.iter().filter(|t| !t.matrices.is_empty());
     some.map(|t| (t.id.clone(), t.matrices.clone())).collect()
-}
-
-/// This program again, with nothing of our environment but where the driver's libraries are. CUDA counts
-/// GPUs by their addresses then, as NVML, `nvidia-smi` and the report do, and not the fastest first.
-pub(super) fn command(config: &Config) -> std::io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    lineage::beneath(command.arg(worker::COMMAND));
-    command.env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
-    if !config.validate.library_path.is_empty() {
-        command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
-    }
-    if let Some(limit) = &config.validate.limit {
-        command.env(lineage::LIMIT, &limit.visible);
-    }
-    Ok(command)
 }
 
 /// The time for all tests together ran out before or, where it is told what was being done, in this one.

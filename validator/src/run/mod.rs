@@ -2,15 +2,13 @@
 //! that crashes, hangs or talks nonsense makes its test an error and the others go on.
 
 mod aer;
+mod command;
 mod group;
 mod handover;
 mod interrupt;
-pub mod leftovers;
 mod nvlinks;
-mod plan;
 mod probe;
 mod proof;
-mod protocol;
 mod supervise;
 mod watch;
 mod witness;
@@ -18,17 +16,16 @@ pub mod worker;
 
 pub use interrupt::{Interrupt, Interrupts};
 pub use nvlinks::nvlinks;
-pub use plan::{Plan, plan, selection};
-pub use protocol::{Facts, Message, Request};
 
 use crate::collective::Advice;
 use crate::config::{Config, Validate};
 use crate::finding::{Code, Severity};
 use crate::host::interfaces;
 use crate::outcome::{Judgement, Verdict};
+use crate::protocol::Facts;
 use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
 use crate::root::Root;
-use crate::suite::Test;
+use crate::suite::{Plan, Test};
 use crate::time::utc;
 use aer::Aer;
 use std::collections::BTreeMap;

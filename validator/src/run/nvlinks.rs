@@ -1,12 +1,13 @@
 //! NVLinks for commands that run no test: only NVML knows them, and NVML is loaded by a worker, so that
 //! one that hangs or crashes takes no command with it.
 
+use super::command::command;
 use super::interrupt::Interrupts;
-use super::protocol::{Message, Request};
-use super::{group, supervise::supervise};
+use super::supervise::supervise;
 use crate::config::Config;
 use crate::pcie::model::Bdf;
 use crate::pcie::topo::NvLinks;
+use crate::protocol::{Message, Request};
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, St
         look: false,
     };
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
-    let command = group::command(config).map_err(|e| e.to_string())?;
+    let command = command(config).map_err(|e| e.to_string())?;
     let mut answer = None;
     let (ending, _) = supervise(command, &request, DEADLINE, &Interrupts::default(), |message, _| {
         if let Message::NvLinks(said) = message {

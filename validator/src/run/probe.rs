@@ -1,11 +1,12 @@
 //! How the GPUs stand after a worker died in a test and can no longer be asked: another process asks NVML, and
 //! does nothing else.
 
+use super::command::command;
 use super::interrupt::Interrupts;
-use super::protocol::{Message, Request};
-use super::{group, supervise::supervise};
+use super::supervise::supervise;
 use crate::config::Config;
 use crate::gpu::Look;
+use crate::protocol::{Message, Request};
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +30,7 @@ fn ask(root: &Root, config: &Config) -> Result<Result<Vec<crate::gpu::Standing>,
         look: true,
     };
     let request = serde_json::to_vec(&request).map_err(|e| e.to_string())?;
-    let command = group::command(config).map_err(|e| e.to_string())?;
+    let command = command(config).map_err(|e| e.to_string())?;
     let mut answer = None;
     let (ending, _) = supervise(command, &request, DEADLINE, &Interrupts::default(), |message, _| {
         if let Message::Look(Some(look)) = message {

@@ -1,12 +1,12 @@
 //! What the verdict of a run speaks of, and whether anything was proven about it: a machine whose GPUs no test
 //! could use is no PASS, whatever its files say. Pure.
 
-use super::plan::Plan;
 use crate::config::Limit;
 use crate::finding::{Code, Severity};
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use crate::scope::Scope;
+use crate::suite::Plan;
 use crate::suite::{Group, Test, proof};
 
 /// What stands in a test's place.
@@ -61,11 +61,12 @@ pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{empty, plan};
+    use super::super::empty;
     use super::*;
     use crate::config::Config;
     use crate::report::Gpu;
     use crate::root::Root;
+    use crate::suite::plan;
     use Outcome::{Fail, NotApplicable, Pass};
 
     fn gpu() -> Gpu {

@@ -3,7 +3,7 @@
 //! that it has started end with it.
 
 use super::interrupt::{Interrupt, Interrupts};
-use super::protocol::Message;
+use crate::protocol::Message;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! The kernel's log while tests run: a fault that the kernel sees belongs to the test that ran.
 
 use crate::finding::{Code, Finding, Severity};
-use crate::host::faults::{self, When, faults};
+use crate::host::faults::{self, faults};
 use crate::host::kmsg::{Cursor, News};
+use crate::host::nvidia::xid::When;
 use crate::root::Root;
 
 /// A place in the log, or why there is none.

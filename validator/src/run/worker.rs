@@ -1,16 +1,17 @@
 //! The child's side: reads one request, reads the machine once, runs the tests in order and says
 //! what comes out. Whatever goes wrong here ends this process, and the parent knows what to do.
 
-use super::protocol::{Facts, Message, Request};
 use crate::chain::chain;
 use crate::gpu::{self, Look, Nvml};
 use crate::host::{identity, kmsg, nvidia};
+use crate::lineage;
 use crate::outcome::Judgement;
 use crate::pcie::model::{Bdf, Fabric};
+use crate::protocol::{Facts, Message, Request};
 use crate::report::Driver;
 use crate::root::Root;
 use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
-use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::rc::Rc;
@@ -54,16 +55,10 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
             say(&output, &Message::Look(machine.after(test, &said)))?;
         }
         if gpu::is_spoiled() {
-            return leave();
+            lineage::end();
+            return Ok(());
         }
     }
-    Ok(())
-}
-
-/// Ends this process without asking CUDA for anything more, which may never answer: no destructor
-/// runs, nor what its library does at exit. Whoever waits for it knows what that means.
-pub(crate) fn leave() -> io::Result<()> {
-    kill_process(getpid(), Signal::KILL)?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! where it is only the two GPUs.
 
 use super::{Pair, Resource};
-use crate::pcie::acs::REDIRECT;
+use crate::pcie::acs_bits::REDIRECT;
 use crate::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
 use crate::pcie::path::between;
 use crate::pcie::topo::NvLinks;

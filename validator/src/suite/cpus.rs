@@ -4,9 +4,9 @@
 use super::{Group, Machine, READING, Test, machine::unreadable};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
+use crate::host::cpu::Cpus;
 use crate::host::madt;
 use crate::outcome::Judgement;
-use crate::pcie::model::Cpus;
 use std::io::ErrorKind;
 
 pub(super) const TEST: Test = Test {

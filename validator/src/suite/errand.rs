@@ -9,7 +9,7 @@ pub(super) use came::{Came, Mistake};
 pub(super) use shape::{GUARD, Shape, ladder, small};
 
 use super::Machine;
-use super::p2p_integrity::{Engine, Kind};
+use super::transfer::{Engine, Kind};
 use crate::gpu::{
     Batch, BatchExpected, GpuError, Piece, Pinned, Stream, Table, Tally, is_spoiled, wrong_piece,
 };

@@ -1,9 +1,9 @@
 //! A machine for judges' tests: GPUs behind one switch below a root port, everything as it should
 //! be. Each test spoils what it is about.
 
-use crate::pcie::model::{
-    Acs, Bar, Bdf, ConfigState, Cpus, Device, Fabric, Iommu, IommuMode, Kind, Link, Routing,
-};
+use crate::host::cpu::Cpus;
+use crate::host::iommu::{Iommu, IommuMode};
+use crate::pcie::model::{Acs, Bar, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing};
 use crate::pcie::{path, read::SCHEMA, tree::Tree};
 
 /// A machine with that many GPUs.

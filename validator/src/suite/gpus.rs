@@ -2,12 +2,12 @@
 //! say that none is expected.
 
 use super::p2p_capability::unknown_peer;
+use super::plan::plan;
 use super::{Group, Machine, READING, Test, machine::known, p2p_bandwidth};
 use crate::config::{Expect, Level, numbered};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pcie::model::Fabric;
-use crate::run::plan;
 use crate::scope::Scope;
 use std::collections::BTreeMap;
 

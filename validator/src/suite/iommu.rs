@@ -5,8 +5,9 @@ use super::{Group, Machine, READING, Test, machine::unreadable};
 use crate::config::{IommuPolicy, Level};
 use crate::finding::{Code, Finding, Severity};
 use crate::host::dma_groups::{self, DmaGroups};
+use crate::host::iommu::{Iommu, IommuMode};
 use crate::outcome::Judgement;
-use crate::pcie::model::{Fabric, Iommu, IommuMode};
+use crate::pcie::model::Fabric;
 use std::collections::BTreeSet;
 
 pub(super) const TEST: Test = Test {

@@ -6,7 +6,7 @@ use crate::gpu::{self, Look, Nvml, Process, Standing};
 use crate::host::kin::{self, Kin};
 use crate::outcome::{Judgement, Outcome};
 use crate::pcie::model::{Bdf, Fabric};
-use crate::run::Message;
+use crate::protocol::Message;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;

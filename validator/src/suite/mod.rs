@@ -43,15 +43,18 @@ mod pair;
 mod patch;
 mod peer;
 mod peers;
+mod plan;
 mod plot;
 mod room;
 mod seat;
 mod speed;
+mod transfer;
 mod xid;
 
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
 pub use p2p_processes::Beside;
+pub use plan::{Plan, plan, selection};
 
 use crate::config::{Expect, Level};
 use crate::finding::Finding;

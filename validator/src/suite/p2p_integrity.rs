@@ -3,14 +3,14 @@
 //! host looks again, and all other memory must stay as it was. Nothing is measured here.
 
 mod bench;
-mod cell;
 mod checker;
 mod closer;
 mod crowd;
-mod fault;
 mod field;
 mod ground;
 mod judge;
+mod plan;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod tried;
@@ -19,6 +19,7 @@ use super::gpu_fault::during;
 use super::p2p_processes;
 use super::p2p_processes::NOT_SUPPORTED;
 use super::room;
+use super::transfer::{Cell, Engine, Kind, Memory, Way};
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
@@ -26,12 +27,9 @@ use crate::gpu::{self, Gpu, GpuError, PeerAccess};
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
 use bench::Bench;
-use cell::Plan;
-pub(in crate::suite) use cell::{Cell, Engine, Kind, Memory, Way, size};
-pub(in crate::suite) use fault::{Fault, SAMPLE, Traces, What, findings};
-use judge::{Access, All, Tried};
+use plan::Plan;
+use seen::{Access, All, Tried};
 use std::time::Duration;
-pub(in crate::suite) use tried::ruled_out;
 
 /// On machines with more GPUs than this other memory is looked at once a pair: whose data lies there is known anyway.
 const MANY: usize = 16;

@@ -13,8 +13,8 @@ pub(super) use other::serve;
 
 use super::gate::gate;
 use super::gpu_fault::during;
-use super::p2p_integrity::Fault;
 use super::seat::Seat;
+use super::transfer::Fault;
 use super::{Group, Machine, Test};
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};

@@ -1,7 +1,7 @@
 //! Findings that are the same for many pairs of GPUs, and matrices of all pairs.
 
 use crate::finding::Finding;
-use crate::report::Matrix;
+use crate::outcome::Matrix;
 use crate::schedule::Pair;
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Nearly all memory of a GPU that nobody else uses, as a test holds it for a while. Its owner fills it with one
 //! pattern, so that whatever changes it gives itself away in one pass over all of it.
 
-use super::p2p_integrity::Memory;
 use super::room;
+use super::transfer::Memory;
 use crate::gpu::{Buffer, Clique, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
 use crate::pattern::{Counts, Nonces};
 use std::cell::Cell;

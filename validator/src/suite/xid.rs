@@ -5,9 +5,10 @@
 use super::{Group, Machine, READING, Test};
 use crate::config::Level;
 use crate::finding::{Finding, Severity};
-use crate::host::faults::{self, When, faults};
+use crate::host::faults::{self, faults};
 use crate::host::kmsg::Line;
 use crate::host::nvidia::log;
+use crate::host::nvidia::xid::When;
 use crate::outcome::Judgement;
 
 pub(super) const TEST: Test = Test {

@@ -93,7 +93,7 @@ pub(crate) fn said(output: Output) -> Said {
 
 /// The ids of the tests that run without a word about the level.
 pub(crate) fn standard() -> Vec<&'static str> {
-    let plan = firstlight::run::plan(&firstlight::config::Config::default());
+    let plan = firstlight::suite::plan(&firstlight::config::Config::default());
     plan.run.iter().map(|test| test.id).collect()
 }
 

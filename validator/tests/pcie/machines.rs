@@ -2,7 +2,8 @@
 
 use crate::recorded::{Copy, bdf, fabric, names};
 use firstlight::finding::Severity::{self, Error, Fail, Info, Warn};
-use firstlight::pcie::model::{Fabric, IommuMode, PathKind};
+use firstlight::host::iommu::IommuMode;
+use firstlight::pcie::model::{Fabric, PathKind};
 use firstlight::root::Root;
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -3,8 +3,8 @@
 
 use crate::kernel::{Lie, Simulated};
 use crate::recorded::{Copy, bdf};
-use firstlight::config::RebarChoice;
 use firstlight::finding::Severity;
+use firstlight::pcie::rebar::RebarChoice;
 use firstlight::pcie::rebar::fix;
 use firstlight::pcie::rebar::plan::plan;
 use std::collections::BTreeMap;

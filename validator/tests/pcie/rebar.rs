@@ -3,11 +3,11 @@
 
 use crate::kernel::{Lie, Simulated};
 use crate::recorded::{Copy, bdf, path};
-use firstlight::config::RebarChoice;
 use firstlight::finding::{Finding, Severity};
 use firstlight::host::screen::Framebuffer;
 use firstlight::pcie::journal::Journal;
 use firstlight::pcie::model::Fabric;
+use firstlight::pcie::rebar::RebarChoice;
 use firstlight::pcie::rebar::plan::{Plan, plan};
 use firstlight::pcie::rebar::{BarOutcome, Fixed, Kernel, Sysfs, fix, restore};
 use firstlight::pcie::restore::Restored;

@@ -1,10 +1,10 @@
 //! Does what people read fit 80 columns, and say what was done?
 
 use crate::recorded::{Copy, fabric, names};
-use firstlight::config::RebarChoice;
 use firstlight::pcie::acs::AcsPolicy;
 use firstlight::pcie::apply::fix;
 use firstlight::pcie::plan::plan;
+use firstlight::pcie::rebar::RebarChoice;
 use firstlight::pcie::rebar::{self, Sysfs};
 use firstlight::pcie::restore::restore;
 use firstlight::pcie::text;

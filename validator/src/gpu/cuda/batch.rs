@@ -4,8 +4,8 @@
 use super::device::Gpu;
 use super::error::GpuError;
 use super::launch::{THREADS, at};
-use super::memory::Span;
 use super::pinned::Pinned;
+use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
 

@@ -5,7 +5,7 @@
 use super::context::Context;
 use super::error::GpuError;
 use super::kernels::Kernels;
-use super::memory::Span;
+use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
 use cudarc::driver::sys;

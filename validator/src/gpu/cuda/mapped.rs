@@ -6,7 +6,7 @@
 use super::api::Api;
 use super::context::Context;
 use super::error::GpuError;
-use super::memory::{Span, size};
+use super::span::{Span, size};
 use cudarc::driver::sys;
 
 /// The least granularity (`CU_MEM_ALLOC_GRANULARITY_MINIMUM`).

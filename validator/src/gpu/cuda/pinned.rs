@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::device::Gpu;
 use super::error::GpuError;
-use super::memory::{Span, size};
+use super::span::{Span, size};
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 

@@ -3,8 +3,8 @@
 
 use super::error::GpuError;
 use super::launch::at;
-use super::memory::Span;
 use super::pinned::Latch;
+use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
 

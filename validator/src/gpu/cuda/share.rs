@@ -5,7 +5,8 @@
 use super::device::Gpu;
 use super::error::GpuError;
 use super::mapped::Mapping;
-use super::memory::{Buffer, Span, size};
+use super::memory::Buffer;
+use super::span::{Span, size};
 use cudarc::driver::sys;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -3,8 +3,9 @@
 
 use super::device::Gpu;
 use super::error::GpuError;
-use super::memory::{Buffer, Span};
+use super::memory::Buffer;
 use super::pinned::Pinned;
+use super::span::Span;
 use super::stream::Stream;
 
 /// Numbers of a check, bytes.

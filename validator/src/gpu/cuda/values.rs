@@ -4,7 +4,7 @@
 
 use super::error::GpuError;
 use super::launch::{THREADS, at};
-use super::memory::Span;
+use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
 use crate::collective::{DataType, RedOp, Values};

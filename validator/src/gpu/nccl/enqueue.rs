@@ -4,32 +4,13 @@
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 use super::api::{Api, api, newer};
+use super::call::Call;
 use super::comm::{Comm, int};
 use super::steps::{Step, steps};
-use crate::collective::{Collective, DataType, RedOp};
 use crate::gpu::cuda::{GpuError, Span, Stream, forget_current};
 use cudarc::driver::sys::CUstream;
 use std::ffi::{c_int, c_void};
 use std::ptr;
-
-/// One rank's part of a collective.
-#[derive(Debug, Clone, Copy)]
-pub struct Call {
-    /// Which.
-    pub collective: Collective,
-    /// What this rank sends; as long as the shape says, or longer.
-    pub send: Span,
-    /// Where it receives; likewise. In place it is `send` or a part of it, or contains it.
-    pub receive: Span,
-    /// The call's count, elements: `Shape::count`.
-    pub count: u64,
-    /// Element type.
-    pub data: DataType,
-    /// The reduction, where it is one.
-    pub op: RedOp,
-    /// The root, where there is one.
-    pub root: usize,
-}
 
 /// One collective's parts, one for each communicator of this process, ready to be queued as often as wanted:
 /// what firstlight has to work out is done, so that between two calls only NCCL's own time passes.

@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 mod api;
+mod call;
 mod comm;
 mod enqueue;
 mod stdio;
@@ -15,8 +16,9 @@ use cudarc::nccl::sys;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
+pub use call::Call;
 pub use comm::Comm;
-pub use enqueue::{Call, Group};
+pub use enqueue::Group;
 pub use stdio::log_at_once;
 
 /// Bytes of a communicator's name (`NCCL_UNIQUE_ID_BYTES`).

@@ -1,7 +1,7 @@
 //! What one rank asks NCCL for in one collective: a call of its own where NCCL has one, sends and receives
 //! where it has not, or only newer versions have. Pure: it says which parts of the buffers go where.
 
-use super::enqueue::Call;
+use super::call::Call;
 use crate::collective::Collective;
 use crate::gpu::cuda::{GpuError, Span};
 

@@ -3,7 +3,6 @@
 //! A number that is not in the table is unknown.
 
 use crate::finding::Severity;
-use crate::host::faults::When;
 
 /// Whose fault an error is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +20,15 @@ pub enum Class {
 }
 
 use Class::{Application, Driver, Hardware, Repaired};
+
+/// Whether lines are from before the tests or from while they ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// From before: only what the driver says of GPUs counts.
+    Before,
+    /// From while a test ran.
+    During,
+}
 
 /// Number, class and what it says, in few words.
 const TABLE: &[(u32, Class, &str)] = &[

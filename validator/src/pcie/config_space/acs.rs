@@ -3,7 +3,7 @@
 
 use super::Fault;
 use super::registers::Registers;
-use crate::pcie::acs::{self, EGRESS};
+use crate::pcie::acs_bits::{self, EGRESS};
 use crate::pcie::model::Acs;
 
 /// Extended capability id.
@@ -33,7 +33,7 @@ pub(super) fn parse(space: Registers, offset: u16, quirk: bool, faults: &mut Vec
     };
     let controls = !quirk && cap & ctrl & EGRESS != 0;
     let egress = if controls { vector(space, offset, cap) } else { None };
-    Some(Acs { offset, cap, ctrl, quirk, enabled: acs::names(ctrl), egress })
+    Some(Acs { offset, cap, ctrl, quirk, enabled: acs_bits::names(ctrl), egress })
 }
 
 /// The port numbers whose bits are set.

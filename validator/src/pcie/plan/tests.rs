@@ -176,7 +176,7 @@ fn a_port_that_was_set_for_translated_requests_is_left_and_told() {
     devices[0] = with_acs(devices[0].clone(), 0x0044);
     devices[2].routing.ats = true;
     let mut fabric = fabric(devices);
-    fabric.iommu.mode = crate::pcie::model::IommuMode::Translated;
+    fabric.iommu.mode = crate::host::iommu::IommuMode::Translated;
     assert_eq!(told(plan(&fabric, AcsPolicy::Path)), (vec![], vec![("ACS-REDIRECT".into(), Severity::Info)]));
     fabric.devices[2].routing.ats = false;
     assert_eq!(told(plan(&fabric, AcsPolicy::Path)).0.len(), 1);

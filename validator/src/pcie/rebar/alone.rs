@@ -2,7 +2,7 @@
 //! it was seen to report success for a BAR without address and for hardware that kept its size,
 //! and to leave a BAR register on a neighbour's addresses after a failure.
 
-use super::plan::Resize;
+use super::resize::Resize;
 use super::state::State;
 use super::{Machine, Trouble};
 use crate::finding::Code;

@@ -2,8 +2,8 @@
 //! their command registers hold is noted before anything is tried, so that a pass that dies on the
 //! way leaves nobody without its memory for good.
 
-use super::plan::Resize;
 use super::registers::COMMAND_MEMORY;
+use super::resize::Resize;
 use super::state::State;
 use super::together::NO_BAR;
 use super::{Kernel, Machine, Trouble};

@@ -2,10 +2,10 @@
 //! what is to be said.
 
 use super::group::{End, Group, Member};
-use super::plan::{Plan, Resize};
+use super::plan::{Plan, RebarChoice};
+use super::resize::Resize;
 use super::said;
 use super::{Kernel, Machine};
-use crate::config::RebarChoice;
 use crate::finding::{Code, Finding};
 use crate::pcie::apply::now;
 use crate::pcie::journal::{Grown, Journal, JournalError};

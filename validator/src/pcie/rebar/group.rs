@@ -3,7 +3,7 @@
 
 use super::Machine;
 use super::alone::Alone;
-use super::plan::Resize;
+use super::resize::Resize;
 use super::together::Together;
 use crate::finding::Code;
 use crate::pcie::journal::{Grown, JournalError, Try};

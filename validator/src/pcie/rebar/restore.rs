@@ -4,7 +4,7 @@
 //! heard of.
 
 use super::alone::Alone;
-use super::plan::Resize;
+use super::resize::Resize;
 use super::state::State;
 use super::{Kernel, Machine, Trouble};
 use crate::pcie::journal::Grown;

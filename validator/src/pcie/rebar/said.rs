@@ -1,6 +1,6 @@
 //! What the Resizable BAR pass says: one finding for each way in which a BAR1 is not what it could be.
 
-use super::plan::Resize;
+use super::resize::Resize;
 use super::state::bases;
 use crate::finding::{Code, Finding, Severity};
 use crate::pcie::aperture;

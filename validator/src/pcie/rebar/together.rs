@@ -4,7 +4,7 @@
 //! every GPU below the port its addresses, so failure is undone the same way with the sizes that
 //! were there.
 
-use super::plan::Resize;
+use super::resize::Resize;
 use super::state::{State, unread};
 use super::{DEVICES, Machine, Trouble};
 use crate::host::screen;

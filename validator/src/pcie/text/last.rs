@@ -74,12 +74,12 @@ fn worded(left: &[Left<'_>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RebarChoice;
     use crate::finding::Code;
     use crate::pcie::acs::AcsPolicy;
     use crate::pcie::journal::Entry;
     use crate::pcie::model::Bdf;
     use crate::pcie::plan::Action;
+    use crate::pcie::rebar::RebarChoice;
 
     fn port(n: u8) -> Bdf {
         Bdf { domain: 0, bus: 2, device: n, function: 0 }

@@ -12,8 +12,8 @@ use super::model::Fabric;
 use super::plan::Plan;
 use super::rebar;
 use super::restore::Restored;
-use crate::config::RebarChoice;
 use crate::finding::Finding;
+use crate::pcie::rebar::RebarChoice;
 use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
 

@@ -2,8 +2,9 @@
 
 use super::layout::{size, wrapped};
 use super::{findings, headline};
+use crate::host::iommu::IommuMode;
 use crate::pcie::acs::{self, State};
-use crate::pcie::model::{Bdf, Device, Fabric, IommuMode, Kind, Link, Path, PathKind};
+use crate::pcie::model::{Bdf, Device, Fabric, Kind, Link, Path, PathKind};
 use crate::pcie::topo::Cell;
 use crate::pcie::tree::Tree;
 use crate::pcie::turn::{Effect, Turns};

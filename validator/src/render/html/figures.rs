@@ -1,8 +1,9 @@
 //! What was measured, on the page: matrices open, long tables folded, what switching something on brought.
 
 use super::{cell, number, row, section, table};
+use crate::outcome::Matrix;
 use crate::render::element::{Element, element};
-use crate::report::{Matrix, Report, TestEntry};
+use crate::report::{Report, TestEntry};
 use serde_json::Value;
 
 /// A table with more rows is folded.

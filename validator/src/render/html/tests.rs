@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::finding::{Code, Severity};
+use crate::outcome::Matrix;
 use crate::outcome::Outcome;
 use crate::render::fixture::{gpu, report, test};
-use crate::report::Matrix;
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;

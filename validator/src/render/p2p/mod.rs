@@ -5,8 +5,9 @@
 
 mod words;
 
+use crate::outcome::Matrix;
 use crate::pcie::model::Bdf;
-use crate::report::{Matrix, Report};
+use crate::report::Report;
 use std::fmt::Write as _;
 use words::{BANDWIDTHS, LATENCIES, NOTE_ACCESS, NOTE_END, TITLE};
 

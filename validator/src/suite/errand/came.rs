@@ -1,6 +1,6 @@
 //! What came of an errand, and in which way it went wrong. Pure.
 
-use super::super::p2p_integrity::{Cell, Fault, Kind, Traces, What};
+use super::super::transfer::{Cell, Fault, Kind, Traces, What};
 use crate::gpu::{BatchExpected, GpuError, Piece};
 use crate::pattern::Piece as Found;
 use crate::pattern::{Counts, Evidence, Wrong, classify, word};
@@ -49,7 +49,7 @@ impl Mistake {
             address: looked.address,
             first: 0,
             seed: self.expected.seed,
-            found: found.iter().copied().take(super::super::p2p_integrity::SAMPLE).collect(),
+            found: found.iter().copied().take(super::super::transfer::SAMPLE).collect(),
             expected: Some(expected),
         };
         Fault { cell, what: self.what(), traces, times: None, amid }
@@ -124,7 +124,7 @@ impl Mistake {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::p2p_integrity::{Engine, Memory, Way};
+    use super::super::super::transfer::{Engine, Memory, Way};
     use super::*;
 
     fn mistake(change: impl FnOnce(&mut Counts)) -> Mistake {

@@ -5,7 +5,7 @@ use crate::finding::Finding;
 use crate::judge::{contradicted, host, impossible};
 use crate::measure::BANDWIDTH;
 use crate::outcome::Judgement;
-use crate::report::Matrix;
+use crate::outcome::Matrix;
 use crate::schedule::Pair;
 use crate::suite::speed::{judged, moments, noisy, rounded};
 

@@ -3,8 +3,8 @@
 
 use crate::finding::Finding;
 use crate::gpu::Clique;
+use crate::outcome::Matrix;
 use crate::outcome::Outcome;
-use crate::report::Matrix;
 use crate::schedule::Pair;
 use crate::suite::gpu_fault::during;
 use crate::suite::{Machine, peers};

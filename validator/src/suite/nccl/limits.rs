@@ -4,7 +4,7 @@
 
 use crate::collective::{Collective, Ring, Row, best_ring};
 use crate::judge::Carrier;
-use crate::report::Matrix;
+use crate::outcome::Matrix;
 use crate::schedule::Pair;
 
 /// From this size on bytes decide.

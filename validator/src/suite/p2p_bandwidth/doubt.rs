@@ -1,7 +1,7 @@
 //! What is wrong with the speeds of pairs, each with the figures that it rests on: those are measured
 //! again before it counts. Pure.
 
-use super::judge::Asked;
+use super::asked::Asked;
 use super::{LATENCY_CELL, Seen};
 use crate::finding::Finding;
 use crate::judge::{Carrier, Figures, Mover, asymmetric, contradicted, impossible, mover, outliers, pair};

@@ -1,39 +1,15 @@
 //! What the figures of all pairs come to: matrices, tables, findings and one line. Pure.
 
 use super::Seen;
+use super::asked::Asked;
 use super::doubt::{Doubt, doubts};
 use super::plan::{MATRICES, policy};
 use super::spread::{bursts, spreads};
-use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
-use crate::judge::Carrier;
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
 use crate::suite::speed::{judged, moments, noisy};
 use serde_json::Value;
-
-/// What the test was asked, and what it knows of the machine.
-pub(super) struct Asked<'a> {
-    pub(super) gpus: usize,
-    pub(super) level: Level,
-    /// `expect.min_p2p_gb_s`
-    pub(super) least: Option<f64>,
-    /// What carries each pair's data.
-    pub(super) carrier: &'a dyn Fn(Pair) -> Carrier,
-    /// What its links carry at their best, GB/s.
-    pub(super) ceiling: &'a dyn Fn(Pair) -> Option<f64>,
-    /// What the links of the two GPUs themselves carry under load, GB/s.
-    pub(super) own: &'a dyn Fn(Pair) -> Option<f64>,
-    /// With which others a pair is to be compared.
-    pub(super) like: &'a dyn Fn(Pair) -> String,
-}
-
-impl Asked<'_> {
-    pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> {
-        let gpus = self.gpus;
-        (0..gpus).flat_map(move |from| (0..gpus).map(move |to| Pair::new(from, to)))
-    }
-}
 
 /// The figures that are to be measured once more, at another moment, before anything is said of them.
 pub(super) fn doubtful(seen: &Seen, asked: &Asked<'_>) -> Vec<(&'static str, Pair)> {

@@ -3,6 +3,7 @@
 //! every sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to
 //! `p2p_together`.
 
+mod asked;
 mod doubt;
 mod judge;
 mod measure;
@@ -83,7 +84,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Links were read under load; they are not read again.
     let (fabric, links) = (machine.fabric()?, std::mem::take(&mut seen.links));
     let carrier = ways.carriers(fabric, &links);
-    let asked = judge::Asked {
+    let asked = asked::Asked {
         gpus: clique.len(),
         level: machine.config.validate.level,
         least: floor,

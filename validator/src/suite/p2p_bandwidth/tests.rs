@@ -1,4 +1,5 @@
-use super::judge::{Asked, judge};
+use super::asked::Asked;
+use super::judge::judge;
 use super::plan::{Cell, MATRICES, Sizes, between, devices, policy, within};
 use super::*;
 use crate::judge::Carrier;

@@ -3,10 +3,11 @@
 
 use super::super::Machine;
 use super::super::plot::{Changed, Plot};
-use super::cell::{Cell, Engine, GUARD, Kind, Plan};
-use super::crowd::Sent;
-use super::fault::{Fault, SAMPLE, Traces, What};
+use super::super::transfer::{Cell, Engine, Kind};
+use super::super::transfer::{Fault, SAMPLE, Traces, What};
 use super::field::{Field, Station, counts};
+use super::plan::{GUARD, Plan};
+use super::seen::Sent;
 use crate::gpu::{Clique, GpuError, Span};
 use crate::pattern::{Counts, Nonces, Piece, Wrong, compare, pieces};
 use crate::schedule::Pair;

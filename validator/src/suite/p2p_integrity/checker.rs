@@ -1,7 +1,7 @@
 //! Is the checker itself right? Before any pair is believed, every GPU checks memory of its own whose
 //! every word is known, wrong ones among them, and must tell exactly what is there.
 
-use super::cell::Memory;
+use super::super::transfer::Memory;
 use super::field::Station;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{GpuError, Span};

@@ -2,9 +2,9 @@
 //! what changed without being meant.
 
 use super::super::plot::Changed as Anywhere;
+use super::super::transfer::{Engine, Kind, Way};
+use super::super::transfer::{Fault, SAMPLE, Traces, What};
 use super::bench::{Bench, Moved, Past, Seen};
-use super::cell::{Engine, Kind, Way};
-use super::fault::{Fault, SAMPLE, Traces, What};
 use super::field::{Field, Station, counts};
 use crate::gpu::{GpuError, Span};
 use crate::pattern::{Counts, Elsewhere, Evidence, Source, classify, origin};

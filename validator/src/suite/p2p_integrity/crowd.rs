@@ -5,9 +5,9 @@
 use super::super::errand::{Came, Errand, GUARD, Keeper, Shape, run, small};
 use super::super::gpu_fault::during;
 use super::super::open::{Open, apart, with_all};
+use super::super::transfer::{Cell, Engine, Kind, Memory, Way};
 use super::bench::Bench;
-use super::cell::{Cell, Engine, Kind, Memory, Way};
-use super::judge::{Access, Tried};
+use super::seen::{Access, Crowd, Sent, Tried};
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{BatchExpected, Clique, GpuError, Piece, Stream, Table, is_spoiled};
 use crate::schedule::Pair;
@@ -23,26 +23,6 @@ const MOST_QUEUED: u64 = 1 << 18;
 const MOST_MOVED: u64 = 1 << 20;
 /// Fewer small copies of a pair say too little.
 const FEW: u64 = 32;
-
-/// What each pair did while all did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Crowd {
-    /// What the sizes and places follow from.
-    pub(super) seed: u64,
-    /// Sizes of small and of large copies, one way of one engine: kernels, then copy engines.
-    pub(super) kernel: Vec<u64>,
-    pub(super) copy: Vec<u64>,
-    pub(super) large: Vec<u64>,
-    /// How many peers a GPU had at once.
-    pub(super) at_once: usize,
-}
-
-/// Data that was in somebody's source area.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
-    pub(super) gpu: usize,
-    pub(super) seed: u64,
-}
 
 /// The shapes of one way of one engine.
 struct Shapes {

@@ -1,7 +1,8 @@
 //! One GPU's part in the transfers: its fields, which hold a sentinel in every word that no transfer
 //! owns, and the means to look at them from its own side.
 
-use super::cell::{Layout, Memory};
+use super::super::transfer::Memory;
+use super::plan::Layout;
 use crate::gpu::{Buffer, Gpu, GpuError, Pinned, Span, Stream, Tally};
 use crate::pattern::{Counts, Nonces, Piece};
 use std::cell::Cell;

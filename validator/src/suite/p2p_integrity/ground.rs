@@ -2,10 +2,10 @@
 //! wherever a stray write may land. Only its owner may use it, so that peer access costs nothing more for it.
 
 use super::super::plot::{Changed, Plot, Share, changed, fill_all};
+use super::super::transfer::{Cell, Engine, Kind, Memory, Way};
+use super::super::transfer::{Fault, SAMPLE, Traces, What};
 use super::bench::{Bench, Past};
-use super::cell::{Cell, Engine, Kind, Memory, Way};
-use super::fault::{Fault, SAMPLE, Traces, What};
-use super::judge::{Access, Tried};
+use super::seen::{Access, Tried};
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{Clique, GpuError, PeerAccess, is_spoiled};
 use crate::pattern::origin;

@@ -2,43 +2,15 @@
 
 use super::super::pair::together;
 use super::super::plot::{Share, told};
-use super::cell::{Plan, size};
-use super::crowd::Crowd;
-use super::fault::{Fault, findings};
-use super::tried::{checked, ruled_out};
+use super::super::transfer::findings;
+use super::super::transfer::ruled_out;
+use super::super::transfer::size;
+use super::plan::Plan;
+use super::seen::{Access, All, Crowd, Tried};
+use super::tried::checked;
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::schedule::Pair;
-
-/// Whether a pair could be tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Access {
-    /// CUDA says that there is none.
-    No,
-    /// CUDA says that there is, and refuses it: its words.
-    Refused(String),
-    /// It was switched on.
-    On,
-}
-
-/// What came of one pair.
-#[derive(Debug)]
-pub(super) struct Tried {
-    pub(super) pair: Pair,
-    pub(super) access: Access,
-    pub(super) faults: Vec<Fault>,
-    /// What ended its transfers early.
-    pub(super) ended: Option<Box<Finding>>,
-}
-
-/// What was tried beside the pairs one by one.
-#[derive(Debug, Default)]
-pub(super) struct All {
-    /// All pairs together.
-    pub(super) crowd: Option<Crowd>,
-    /// How much memory was watched.
-    pub(super) watched: Vec<Share>,
-}
 
 /// Lines of evidence that one finding keeps.
 const LINES: usize = 24;

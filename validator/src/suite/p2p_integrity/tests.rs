@@ -1,7 +1,8 @@
 //! What people are told for each way of being wrong, and what must not pass.
 
-use super::fault::{Fault, Traces, What, findings};
-use super::judge::{Access, Tried, judge};
+use super::super::transfer::{Fault, Traces, What, findings};
+use super::judge::judge;
+use super::seen::{Access, Tried};
 use super::*;
 use crate::outcome::Outcome;
 use crate::pattern::{Counts, Wrong, word};
@@ -44,7 +45,7 @@ fn both(access: &Access, faults: Vec<Fault>) -> Judgement {
 
 #[test]
 fn sizes_are_named_as_people_say_them() {
-    let told = [4, 4096, 65_540, (2 << 20) - 4, 64 << 20, 3 << 30].map(cell::size);
+    let told = [4, 4096, 65_540, (2 << 20) - 4, 64 << 20, 3 << 30].map(super::super::transfer::size);
     assert_eq!(told, ["4 B", "4 KiB", "65540 B", "2 MiB - 4 B", "64 MiB", "3 GiB"]);
 }
 
@@ -76,9 +77,9 @@ fn source_and_target_lie_apart_with_guards_around_them() {
     let plan = Plan::of(Level::Full);
     let (layout, most) = (plan.layout(), 64 << 20);
     let shift = plan.shifts.iter().map(|(a, b)| a.max(b)).max().unwrap();
-    assert!(layout.source() >= cell::GUARD);
-    assert!(layout.source() + most + shift + cell::GUARD <= layout.target());
-    assert!(layout.target() + most + shift + cell::GUARD <= layout.bytes());
+    assert!(layout.source() >= plan::GUARD);
+    assert!(layout.source() + most + shift + plan::GUARD <= layout.target());
+    assert!(layout.target() + most + shift + plan::GUARD <= layout.bytes());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! What was tried with each pair, as a table of the report, and what rate of faults that rules out. Pure.
 
 use super::super::speed::table;
-use super::cell::{Engine, Plan};
-use super::crowd::Crowd;
+use super::super::transfer::{Engine, ruled_out};
+use super::plan::Plan;
+use super::seen::Crowd;
 use serde_json::Value;
 
 /// Transfers of one kind.
@@ -21,19 +22,6 @@ pub(super) fn checked(plan: &Plan, crowd: Option<&Crowd>) -> [u64; 2] {
     let alone = (plan.transfers() / 2) as u64;
     let of = |small: &dyn Fn(&Crowd) -> usize| crowd.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
     [alone + of(&|c| c.copy.len()), alone + of(&|c| c.kernel.len())]
-}
-
-/// The rate of faults, in percent, that `n` transfers without one rule out with 95 % confidence: 3 in n (the rule
-/// of three: (1 - p)^n = 0.05), rounded up to one digit.
-pub(in crate::suite) fn ruled_out(n: u64) -> String {
-    if n < 3 {
-        return "100 %".to_owned();
-    }
-    let percent = 300.0 / float(n);
-    let digits = (-percent.log10().floor()).max(0.0);
-    let scale = 10_f64.powf(digits);
-    let rounded = (percent * scale - 1e-9).ceil() / scale;
-    format!("{rounded} %")
 }
 
 /// Everything, by kind.
@@ -104,11 +92,6 @@ const fn name(engine: Engine) -> &'static str {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people, one digit")]
-const fn float(n: u64) -> f64 {
-    n as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,12 +99,6 @@ mod tests {
 
     fn crowd() -> Crowd {
         Crowd { seed: 7, kernel: vec![1, 900, 33], copy: vec![5, 6], large: vec![1 << 20], at_once: 7 }
-    }
-
-    #[test]
-    fn the_rate_that_is_ruled_out_follows_from_the_transfers() {
-        let told = [0, 16, 300, 1000, 1056, 8192, 70_000].map(ruled_out);
-        assert_eq!(told, ["100 %", "19 %", "1 %", "0.3 %", "0.3 %", "0.04 %", "0.005 %"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What transfers between processes come to. Pure.
 
-use super::super::p2p_integrity::findings;
 use super::super::pair::together;
 use super::super::speed::table;
+use super::super::transfer::findings;
 use super::{How, Told};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;

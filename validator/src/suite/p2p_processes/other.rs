@@ -4,8 +4,8 @@
 use super::speech::{Answer, Ask, Job, Trouble};
 use crate::gpu::{Buffer, Clique, Gpu, GpuError, IpcHandle, Span};
 use crate::partner;
-use crate::suite::p2p_integrity::Engine;
 use crate::suite::seat::Seat;
+use crate::suite::transfer::Engine;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,8 +1,8 @@
 //! The owner's side: memory that is shared, asking the other process for transfers, and looking at
 //! what became of it.
 
-use super::super::p2p_integrity::{Cell, Engine, Fault, Kind, Memory, Traces, Way, What};
 use super::super::seat::Seat;
+use super::super::transfer::{Cell, Engine, Fault, Kind, Memory, Traces, Way, What};
 use super::speech::{Answer, Ask, Job, Trouble};
 use super::{How, Other, Stop, stop};
 use crate::config::Level;

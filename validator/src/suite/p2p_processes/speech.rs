@@ -1,6 +1,6 @@
 //! What the worker asks of the other process, and what that one answers.
 
-use super::super::p2p_integrity::Engine;
+use super::super::transfer::Engine;
 use crate::gpu::GpuError;
 use crate::pattern::Counts;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! What people are told of transfers between processes.
 
-use super::super::p2p_integrity::{Cell, Engine, Kind, Memory, Traces, Way, What};
+use super::super::transfer::{Cell, Engine, Kind, Memory, Traces, Way, What};
 use super::judge::judge;
 use super::*;
 use crate::outcome::Outcome;

@@ -5,8 +5,8 @@
 use super::super::errand::{Came, Errand, GUARD, Keeper, Shape, ladder, run, small};
 use super::super::gpu_fault::during;
 use super::super::open::apart;
-use super::super::p2p_integrity::{Engine, Kind, Memory, Way};
 use super::super::plot::Plot;
+use super::super::transfer::{Engine, Kind, Memory, Way};
 use super::Care;
 use super::judge::{Told, Tried};
 use super::plot;

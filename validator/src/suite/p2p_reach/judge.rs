@@ -1,9 +1,9 @@
 //! What all sweeps and copies come to. Pure.
 
-use super::super::p2p_integrity::{Fault, Kind, Way, findings, ruled_out, size};
 use super::super::pair::together;
 use super::super::plot::{Changed, Share};
 use super::super::speed::table;
+use super::super::transfer::{Fault, Kind, Way, findings, ruled_out, size};
 use crate::finding::{Code, Finding, Severity};
 use crate::outcome::Judgement;
 use crate::pattern::Counts;

@@ -1,8 +1,8 @@
 //! Tags in every page: written by peers and looked at by the owner, then the other way round. All pairs work at the
 //! same time, each in places of its own.
 
-use super::super::p2p_integrity::{Engine, Kind, Memory, Way};
 use super::super::plot::Plot;
+use super::super::transfer::{Engine, Kind, Memory, Way};
 use super::judge::{Amiss, Missed, Swept, Told};
 use super::plot;
 use crate::gpu::{GpuError, TAG, Tags};

@@ -1,7 +1,7 @@
 //! What people are told of pages that are missed and of memory that changed.
 
-use super::super::p2p_integrity::{Engine, Kind, Way};
 use super::super::plot::{Changed, Share};
+use super::super::transfer::{Engine, Kind, Way};
 use super::judge::{Amiss, Missed, Swept, judge};
 use super::*;
 use crate::gpu::Span;

@@ -5,7 +5,7 @@ use super::{Moved, Seen};
 use crate::config::Level;
 use crate::finding::Finding;
 use crate::measure::{BANDWIDTH, Policy};
-use crate::report::Matrix;
+use crate::outcome::Matrix;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::speed::{Access, Bench, Figure, Flow, How, Job, Taken, Ways, copies, copies_at, wrong};

@@ -2,7 +2,7 @@
 
 use super::super::pair::matrix;
 use crate::measure::Measured;
-use crate::report::Matrix;
+use crate::outcome::Matrix;
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 

@@ -74,7 +74,7 @@ impl Job {
             }
             Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
             Self::Tag(tagged) | Self::CheckTags { tagged, .. } => {
-                tagged.faulty.iter().flat_map(|(_, m)| m.faults.iter().cloned()).collect()
+                tagged.faulty.values().flat_map(|m| m.faults.iter().cloned()).collect()
             }
             Self::Count { faults, .. } | Self::Chase { faults, .. } => faults.clone(),
             Self::Nothing | Self::PingPong(_) | Self::Leave(_) | Self::CheckBatch { .. } => Vec::new(),

@@ -2,9 +2,9 @@
 //! those that the scope holds. A mandatory test that is left out is remembered, for it costs the verdict. What the configuration expects and only one test can
 //! tell makes that test run at every level, and mandatory. Pure.
 
+use super::{ALL, Group, Test, demanded};
 use crate::config::{Config, Level, Validate};
 use crate::scope::Scope;
-use crate::suite::{ALL, Group, Test, demanded};
 
 /// What runs and what does not.
 #[derive(Debug, Default)]

@@ -51,7 +51,7 @@ pub(in crate::suite) struct Traces {
 pub(in crate::suite) const SAMPLE: usize = 8;
 
 impl Fault {
-    pub(super) const fn code(&self) -> Code {
+    pub(in crate::suite) const fn code(&self) -> Code {
         match self.what {
             What::Data(Wrong::OtherGpu(_)) | What::Beside | What::Source | What::Stray { .. } => {
                 Code::P2pStray
@@ -61,7 +61,7 @@ impl Fault {
         }
     }
 
-    pub(super) fn message(&self) -> String {
+    pub(in crate::suite) fn message(&self) -> String {
         let amid = if self.amid { ", while other pairs move data too" } else { "" };
         format!("{}{amid}", self.words())
     }
@@ -83,7 +83,7 @@ impl Fault {
     }
 
     /// The finding of this pair; others of the same kind are told in `more`.
-    pub(super) fn finding(&self, more: &[&Self]) -> Finding {
+    pub(in crate::suite) fn finding(&self, more: &[&Self]) -> Finding {
         let severity = if matches!(self.what, What::Checker(_)) { Severity::Error } else { Severity::Fail };
         let finding = self.code().finding(severity, "", self.message());
         let finding = finding.values(self.traces.counts.wrong, 0, Some("words"));

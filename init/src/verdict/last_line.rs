@@ -1,11 +1,11 @@
 //! The line for serial scrapers, in the validator's form, for a verdict that init had to find itself. Each value is
 //! one word, whatever it was made of.
 
-use crate::verdict::Judgement;
+use super::judgement::Judgement;
 
 /// The line; `here` is this machine's name, for where no report has one.
 #[must_use]
-pub fn last_line(judgement: &Judgement, here: &str) -> String {
+pub(super) fn last_line(judgement: &Judgement, here: &str) -> String {
     let Judgement { verdict, failed, warned, codes, .. } = judgement;
     let scope = judgement.scope.as_deref().unwrap_or("machine");
     let host = judgement.host.as_deref().unwrap_or(here);

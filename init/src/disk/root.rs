@@ -1,10 +1,10 @@
 //! Mounts a new root where it can be looked at before it becomes `/`. Runs in a child (disks can
 //! hang) in the mounts of process 1. What cannot be written gets a writable layer in memory.
 
+use super::find::{Found, find_waiting};
+use super::image::loop_device;
+use super::superblock::Kind;
 use crate::config::types::RootSource;
-use crate::disk::find::{Found, find_waiting};
-use crate::disk::image::loop_device;
-use crate::disk::superblock::Kind;
 use crate::sys::files::{self, Flags};
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,94 @@
+//! Do imports point one way? Each product has its modules on floors, the ground first: a module uses those on lower
+//! floors, and none on its own floor or above. A new module takes the lowest floor that its imports allow.
+
+use super::{code, is_test, rust_files};
+
+type Floors = &'static [&'static [&'static str]];
+
+/// The modules of `validator/src`.
+const VALIDATOR: Floors = &[
+    &[
+        "chain", "finding", "lineage", "measure", "nearest", "pattern", "place", "root", "scope", "shown",
+        "sntp", "time",
+    ],
+    &["host", "http", "partner"],
+    &["bounded", "image", "pcie", "publish"],
+    &["collective", "config", "schedule"],
+    &["gpu", "judge", "outcome"],
+    &["ranks", "report"],
+    &["protocol"],
+    &["suite"],
+    &["args", "render", "run"],
+    &["cmd"],
+    &["main"],
+];
+
+/// The modules of `init/src`.
+const INIT: Floors = &[
+    &["config", "environment", "netlink", "paths", "read", "write"],
+    &["image", "sys"],
+    &["child", "console", "disk", "modules"],
+    &["driver", "fault", "verdict"],
+    &["helper", "machine"],
+    &["stages"],
+    &["handoff"],
+    &["main"],
+];
+
+fn floor(floors: Floors, module: &str) -> Option<usize> {
+    floors.iter().position(|modules| modules.contains(&module))
+}
+
+/// The modules that a line of code names by `crate::`: `use crate::root::Root;`, `crate::{chain, time}`.
+fn named(line: &str) -> Vec<&str> {
+    let all = line.split("crate::").skip(1).flat_map(|rest| match rest.strip_prefix('{') {
+        Some(list) => list.split('}').next().unwrap_or_default().split(',').collect::<Vec<_>>(),
+        None => vec![rest],
+    });
+    all.filter_map(word).collect()
+}
+
+/// The word that `text` begins with.
+fn word(text: &str) -> Option<&str> {
+    text.trim().split(|c: char| !(c.is_alphanumeric() || c == '_')).next()
+}
+
+/// Every import of `product` that is not downward, and every module without a floor.
+fn against(product: &str, floors: Floors) -> Vec<String> {
+    let under = format!("{product}/src/");
+    let mut wrong = Vec::new();
+    for file in rust_files(&under).into_iter().filter(|f| !is_test(f)) {
+        let rest = file.trim_start_matches(&under);
+        let own = rest.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        if own == "lib" || own == "sample" {
+            continue;
+        }
+        let Some(here) = floor(floors, own) else {
+            wrong.push(format!("{file}: {own} has no floor"));
+            continue;
+        };
+        for line in code(&file) {
+            for module in named(&line).into_iter().filter(|module| *module != own && !module.is_empty()) {
+                match floor(floors, module) {
+                    Some(below) if below < here => {}
+                    _ => wrong.push(format!("{file}: {}", line.trim())),
+                }
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn imports_point_down() {
+    assert_eq!(against("validator", VALIDATOR), Vec::<String>::new());
+    assert_eq!(against("init", INIT), Vec::<String>::new());
+}
+
+#[test]
+fn a_line_names_its_modules() {
+    assert_eq!(named("use crate::root::Root;"), ["root"]);
+    assert_eq!(named("    let x = crate::suite::ids().len() + crate::time::now();"), ["suite", "time"]);
+    assert_eq!(named("use crate::{chain, time::utc};"), ["chain", "time"]);
+    assert!(named("use super::root::Root;").is_empty());
+}

@@ -1,0 +1,129 @@
+//! One transfer between two GPUs: who moves how much, which way, in what kind of memory. Pure.
+
+use crate::schedule::Pair;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// What moves the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::suite) enum Engine {
+    /// A copy engine of the GPU that works.
+    Copy,
+    /// A kernel on it.
+    Sm,
+    /// The driver, by way of the host's memory, with peer access off: the control.
+    Staged,
+}
+
+/// What the GPU that works does with its peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum Way {
+    /// Its own data goes there.
+    Write,
+    /// The peer's data comes here.
+    Read,
+}
+
+/// How the memory was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum Memory {
+    /// By `cuMemAlloc`; peers reach it once access is enabled.
+    Plain,
+    /// By the driver's virtual memory functions; it names its peers itself.
+    Mapped,
+}
+
+/// A kind of transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) struct Kind {
+    pub(in crate::suite) engine: Engine,
+    pub(in crate::suite) way: Way,
+    pub(in crate::suite) memory: Memory,
+}
+
+/// One transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) struct Cell {
+    /// `from` works, on the memory of `to`.
+    pub(in crate::suite) pair: Pair,
+    pub(in crate::suite) kind: Kind,
+    pub(in crate::suite) bytes: u64,
+    /// Bytes by which source and target begin behind a boundary of 4 KiB.
+    pub(in crate::suite) shift: (u64, u64),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = match self.engine {
+            Engine::Copy => "copy engine",
+            Engine::Sm => "SM",
+            Engine::Staged => return f.write_str("copy through the host, peer access off,"),
+        };
+        write!(f, "{engine} {}", self.way.name())
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.kind, size(self.bytes))?;
+        if self.kind.way == Way::Read {
+            f.write_str(" from the peer")?;
+        }
+        if self.kind.memory == Memory::Mapped {
+            f.write_str(", mapped memory,")?;
+        }
+        match self.shift {
+            (0, 0) => Ok(()),
+            (source, target) => write!(f, " from +{source} to +{target} bytes"),
+        }
+    }
+}
+
+impl Memory {
+    pub(in crate::suite) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "ordinary",
+            Self::Mapped => "mapped",
+        }
+    }
+}
+
+impl Way {
+    pub(in crate::suite) const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+        }
+    }
+}
+
+impl Cell {
+    /// Where the data is and where it must arrive, as GPUs.
+    pub(in crate::suite) const fn ends(&self) -> (usize, usize) {
+        match self.kind.way {
+            Way::Write => (self.pair.from, self.pair.to),
+            Way::Read => (self.pair.to, self.pair.from),
+        }
+    }
+
+    /// How long it may take: seconds for a GPU that is late, and its bytes at a hundredth of what the
+    /// slowest link carries.
+    pub(in crate::suite) const fn patience(&self) -> Duration {
+        Duration::from_secs(4 + self.bytes / (32 << 20))
+    }
+}
+
+/// `4 B`, `64 MiB`, `2 MiB - 4 B`
+pub(in crate::suite) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let named = UNITS.iter().find_map(|(unit, name)| {
+        let whole = bytes.next_multiple_of(*unit);
+        match whole - bytes {
+            0 if bytes > 0 => Some(format!("{} {name}", bytes / unit)),
+            less if less <= 4 && bytes > *unit => Some(format!("{} {name} - {less} B", whole / unit)),
+            _ => None,
+        }
+    });
+    named.unwrap_or_else(|| format!("{bytes} B"))
+}
