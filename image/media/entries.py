@@ -2,7 +2,7 @@
 """entries.py FILE table|markdown [EXTRA-ENTRY..]: the boot entries of FILE, for scripts and for people.
 
 table     a line an entry: id, kernel, title, all kernel words, with tabs between
-markdown  the table of the README
+markdown  the table of docs/image.md
 
 Entries that are marked `only` are left out unless they are named. A key that nobody reads, or a missing one,
 is an error: a menu must not offer something else than the file says.

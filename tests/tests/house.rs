@@ -304,29 +304,52 @@ fn listed(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The README shows every test, as the validator itself lists them.
+/// A page shows every test, as the validator itself lists them.
 #[test]
-fn the_readme_shows_the_list_of_tests() {
+fn docs_show_the_list_of_tests() {
     let block = format!("<!-- tests -->\n```\n{}```\n<!-- /tests -->\n", listed(&[]));
     assert!(block.lines().count() > 20, "{block}");
-    assert!(text("README.md").contains(&block), "README.md lacks what `firstlight list` prints:\n{block}");
+    assert!(
+        text("docs/tests.md").contains(&block),
+        "docs/tests.md lacks what `firstlight list` prints:\n{block}"
+    );
 }
 
-/// The README shows every finding, as the validator itself lists them.
+/// A page shows every finding, as the validator itself lists them.
 #[test]
-fn the_readme_shows_the_table_of_findings() {
+fn docs_show_the_table_of_findings() {
     let table = listed(&["--findings"]);
     assert!(table.lines().count() > 10, "{table}");
-    let readme = text("README.md");
+    let page = text("docs/findings.md");
     for line in table.lines() {
         assert!(
-            readme.lines().any(|l| l == line),
-            "README.md lacks this line; run `firstlight list --findings`:\n{line}"
+            page.lines().any(|l| l == line),
+            "docs/findings.md lacks this line; run `firstlight list --findings`:\n{line}"
         );
     }
-    let in_readme = readme.lines().filter(|l| l.starts_with("| `") && l.matches(" | ").count() == 3).count();
+    let shown = page.lines().filter(|l| l.starts_with("| `") && l.matches(" | ").count() == 3).count();
     let listed = table.lines().filter(|l| l.starts_with("| `")).count();
-    assert_eq!(in_readme, listed, "README.md has findings that do not exist");
+    assert_eq!(shown, listed, "docs/findings.md has findings that do not exist");
+}
+
+/// A stranger reads the first page in minutes, and every link in it and in the docs leads to a file.
+#[test]
+fn the_first_page_is_short_and_links_lead_somewhere() {
+    let readme = text("README.md");
+    assert!(readme.lines().count() <= 150 && readme.split_whitespace().count() <= 1500);
+    let pages: Vec<_> =
+        files().into_iter().filter(|f| f.ends_with(".md") && !f.starts_with("image/")).collect();
+    assert!(pages.len() > 10);
+    for page in pages {
+        let folder = Path::new(&page).parent().unwrap().to_path_buf();
+        let text = text(&page);
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            let there =
+                file.is_empty() || file.contains("://") || workspace().join(folder.join(file)).is_file();
+            assert!(there, "{page} links to {target}, and there is no such file");
+        }
+    }
 }
 
 #[test]

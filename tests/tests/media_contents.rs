@@ -97,9 +97,9 @@ fn the_readme_shows_the_entries() {
     let output =
         command.arg(workspace().join("image/media/entries.toml")).args(["markdown", "shell"]).output();
     let table = String::from_utf8(output.unwrap().stdout).unwrap();
-    let readme = fs::read_to_string(workspace().join("README.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/image.md")).unwrap();
     let block = format!("<!-- entries -->\n{table}<!-- /entries -->\n");
-    assert!(table.lines().count() > 5 && readme.contains(&block), "README.md lacks:\n{block}");
+    assert!(table.lines().count() > 5 && page.contains(&block), "docs/image.md lacks:\n{block}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
-    /// Short and stable, e.g. `ACS-REDIRECT`; the README lists all of them.
+    /// Short and stable, e.g. `ACS-REDIRECT`; `docs/findings.md` lists all of them.
     pub code: String,
     /// How bad it is.
     pub severity: Severity,

@@ -1,5 +1,5 @@
 //! The table of all findings: code, what it says, the usual cause, the next thing to do. Findings
-//! are made from it, `firstlight list --findings` prints it, and the README's table is that print.
+//! are made from it, `firstlight list --findings` prints it, and the table in `docs/findings.md` is that print.
 //! It stands in six files: here the machine, in `code/driver` NVIDIA's driver, in `code/gpu` what
 //! the GPUs do, in `code/nccl` NCCL, in `code/nic` network cards, in `code/itself` the validator. Each adds
 //! its lines to those before it and hands them on.
@@ -35,7 +35,7 @@ macro_rules! codes {
         pub enum Code { $(#[doc = $means] $name),* }
 
         impl Code {
-            /// All of them, in the order of the README's table.
+            /// All of them, in the order of the table in `docs/findings.md`.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The one that people and other programs write as `code`.

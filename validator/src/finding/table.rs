@@ -1,9 +1,9 @@
-//! The table of findings as the README shows it. A test holds the README to this print.
+//! The table of findings as `docs/findings.md` shows it. A test compares the page with this print.
 
 use super::Code;
 use std::fmt::Write as _;
 
-/// The README's table of findings, as Markdown, with a newline at the end.
+/// The table of findings, as Markdown, with a newline at the end.
 #[must_use]
 pub fn markdown() -> String {
     let mut out = String::from("| code | what it says | usual cause | what to do |\n|---|---|---|---|\n");

@@ -1,6 +1,6 @@
 //! The tests. Each is one file: what it is (id, what a pass proves, deadline) and a pure judge over
 //! a typed input; reading that input is a few lines. `ALL` is the one ordered list: the console,
-//! the report, `firstlight list` and the README follow from it.
+//! the report, `firstlight list` and `docs/tests.md` follow from it.
 
 mod acs;
 mod bar1;
