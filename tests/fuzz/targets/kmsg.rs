@@ -2,7 +2,8 @@
 //! never more than what stands there.
 #![no_main]
 
-use firstlight::host::faults::{When, faults};
+use firstlight::host::faults::faults;
+use firstlight::host::nvidia::xid::When;
 use firstlight::host::kmsg::parse;
 use firstlight::host::nvidia::log;
 use libfuzzer_sys::fuzz_target;
