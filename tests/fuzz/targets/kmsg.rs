@@ -3,9 +3,9 @@
 #![no_main]
 
 use firstlight::host::faults::faults;
-use firstlight::host::nvidia::xid::When;
 use firstlight::host::kmsg::parse;
 use firstlight::host::nvidia::log;
+use firstlight::host::nvidia::xid::When;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
