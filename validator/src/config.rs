@@ -158,8 +158,8 @@ pub const KEYS: &[&str] = &[
 pub const INIT_SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
 
 impl Config {
-    /// Puts one value in its place; `tests`: the ids that there are. `None` when there is no such key; the inner error says what
-    /// the key allows.
+    /// Puts one value in its place; `tests`: the ids that there are. `None` when there is no such key; the
+    /// inner error says what the key allows.
     fn set(&mut self, key: &str, raw: Raw<'_>, tests: &[&str]) -> Option<Result<(), String>> {
         Some(match key {
             "fabric.iommu" => read(raw, self.fabric.iommu.insert(IommuPolicy::Off)),

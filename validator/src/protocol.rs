@@ -10,6 +10,7 @@ use crate::outcome::Matrix;
 use crate::outcome::{Judgement, Outcome};
 use crate::pcie::model::{Bdf, Fabric};
 use crate::report::Driver;
+use crate::root::Root;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +35,22 @@ pub struct Request {
     /// Whether it is asked how the machine's GPUs stand, instead of tests.
     #[serde(default)]
     pub look: bool,
+}
+
+impl Request {
+    /// One that asks for nothing yet.
+    #[must_use]
+    pub fn of(root: &Root, config: &Config) -> Self {
+        Self {
+            root: root.path().to_owned(),
+            config: config.clone(),
+            tests: Vec::new(),
+            ended: BTreeMap::new(),
+            matrices: BTreeMap::new(),
+            nvlinks_of: Vec::new(),
+            look: false,
+        }
+    }
 }
 
 /// What a worker read before its first test.

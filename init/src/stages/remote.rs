@@ -1,6 +1,7 @@
 //! The part of stage 2 that asks a server: the layers that the kernel word `firstlight.config=` names.
 //! It brings the network up for that, and children do the talking.
 
+use super::network;
 use crate::child::{End, Stream};
 use crate::config::File;
 use crate::config::error::Wrong;
@@ -15,8 +16,6 @@ use crate::paths;
 use crate::read::read_at_most;
 use std::fs;
 use std::path::Path;
-
-use super::network;
 
 /// No configuration is larger.
 pub(super) const LARGEST: u64 = 1 << 20;

@@ -57,13 +57,10 @@ fn round<A: Audience>(
     let until = run.until;
     let within = |limit: Duration, from: Instant| limit.min(until.saturating_duration_since(from));
     let request = Request {
-        root: root.path().to_owned(),
-        config: config.clone(),
         tests: open.iter().map(|t| t.id.to_owned()).collect(),
         ended: run.report.tests.iter().map(|t| (t.id.clone(), t.outcome)).collect(),
         matrices: measured(&run.report),
-        nvlinks_of: Vec::new(),
-        look: false,
+        ..Request::of(root, config)
     };
     let (command, request) = match (command(config), serde_json::to_vec(&request)) {
         (Ok(command), Ok(request)) => (command, request),

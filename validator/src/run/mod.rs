@@ -2,6 +2,7 @@
 //! that crashes, hangs or talks nonsense makes its test an error and the others go on.
 
 mod aer;
+mod ask;
 mod command;
 mod group;
 mod handover;

@@ -190,12 +190,6 @@ pub fn by_id(id: &str) -> Option<&'static Test> {
     ALL.iter().copied().find(|t| t.id == id)
 }
 
-/// The first of `given` that is no test's id.
-#[must_use]
-pub fn unknown(given: &[String]) -> Option<&String> {
-    given.iter().find(|id| by_id(id).is_none())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ mod withheld;
 
 pub(super) use allreduce::TEST as ALLREDUCE;
 pub use arms::Arms;
-pub(super) use arms::settle_all as settle;
+pub(super) use arms::settle_all;
 pub(super) use channels::TEST as CHANNELS;
 pub(super) use others::TEST as OTHERS;
 pub(super) use processes::TEST as PROCESSES;
