@@ -74,10 +74,11 @@ fn round<A: Audience>(
     let interrupts = run.interrupts.clone();
     let first = within(FACTS, start);
     let (ending, last_lines) = supervise(command, &request, first, &interrupts, |message, at| {
-        run.watch.look();
+        // First what is held, then the log: what the kernel says from now on belongs to the next test.
         if !matches!(message, Message::Look(_)) {
             release(run, &mut held);
         }
+        run.watch.look();
         let spent = at.saturating_duration_since(start);
         match message {
             Message::Look(look) => {
@@ -117,6 +118,7 @@ fn round<A: Audience>(
             }
         }
     });
+    run.watch.look();
     release(run, &mut held);
     if !matches!(ending, Ending::Done) {
         // What died with it cannot tidy up any more.

@@ -35,9 +35,8 @@ impl Watch {
         }
     }
 
-    /// What the kernel saw since the last time.
+    /// What `look` has read since the last time.
     pub(super) fn news(&mut self) -> Vec<Finding> {
-        self.look();
         match self {
             Self::On(_, news) => {
                 let News { lines, lost } = std::mem::take(news);
@@ -73,6 +72,7 @@ mod tests {
         std::fs::create_dir(dir.path().join("dev")).unwrap();
         std::fs::write(&log, "3,1,1,-;NVRM: Xid (PCI:0000:41:00): 79, old\n").unwrap();
         let mut watch = Watch::begin(&Root::new(dir.path()));
+        watch.look();
         assert_eq!(watch.news(), []);
         let mut text = std::fs::read_to_string(&log).unwrap();
         text.push_str("3,2,1,-;NVRM: Xid (PCI:0000:41:00): 31, new\n");
@@ -83,6 +83,7 @@ mod tests {
         assert_eq!(watch.news(), []);
         text.push_str("6,9,1,-;something\n");
         std::fs::write(&log, text).unwrap();
+        watch.look();
         assert!(watch.news()[0].is(Code::KmsgLost));
     }
 }
