@@ -184,5 +184,4 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -286,5 +286,4 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "journal/tests.rs"]
 mod tests;

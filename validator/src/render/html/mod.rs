@@ -27,7 +27,7 @@ pub fn page(report: &Report) -> io::Result<String> {
         .child(meta("viewport", "width=device-width, initial-scale=1"))
         .child(meta("color-scheme", "light dark"))
         .child(element("title").text(&title))
-        .child(element("style").text(include_str!("html/style.css")));
+        .child(element("style").text(include_str!("style.css")));
     let body = element("body")
         .child(top(report))
         .children(found::section_of(report))

@@ -146,5 +146,4 @@ fn left(action: &Action, device: Bdf, why: &str) -> Finding {
 }
 
 #[cfg(test)]
-#[path = "plan/tests.rs"]
 mod tests;

@@ -181,5 +181,4 @@ fn address(line: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[path = "faults_tests.rs"]
 mod tests;
