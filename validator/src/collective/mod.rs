@@ -14,7 +14,6 @@ mod row;
 mod sweep;
 mod value;
 
-pub use advice::Advice;
 pub use data::{DataType, RedOp, Values};
 pub use distance::Distance;
 pub use kind::{Collective, Expected, Shape};

@@ -1,11 +1,12 @@
 //! How a test ends, and what all tests together come to. There is no default outcome: absence of
 //! evidence is never a pass.
 
+mod advice;
 mod matrix;
 
+pub use advice::Advice;
 pub use matrix::Matrix;
 
-use crate::collective::Advice;
 use crate::finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,7 +1,8 @@
 //! What of all advice reaches the workload: the tests', and what needs no test. A verdict that is not good takes back what rests on
 //! peer-to-peer, and where peer-to-peer is the reason the workload is told to leave it alone. Pure.
 
-use crate::collective::advice::{self, Advice};
+use crate::collective::advice;
+use crate::outcome::Advice;
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 

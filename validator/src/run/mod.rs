@@ -18,7 +18,7 @@ pub mod worker;
 pub use interrupt::{Interrupt, Interrupts};
 pub use nvlinks::nvlinks;
 
-use crate::collective::Advice;
+use crate::outcome::Advice;
 use crate::config::{Config, Validate};
 use crate::finding::{Code, Severity};
 use crate::host::interfaces;

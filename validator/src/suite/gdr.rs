@@ -5,7 +5,7 @@
 use super::gpu_fault::during;
 use super::machine::unreadable;
 use super::{Group, Machine, Test};
-use crate::collective::Advice;
+use crate::outcome::Advice;
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{DirectRdma, Gpu};

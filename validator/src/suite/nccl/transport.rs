@@ -6,7 +6,8 @@
 use super::arms::{self, Which};
 use super::proof;
 use super::{again, checked, groups, limits, open, sweep, withheld};
-use crate::collective::advice::{self, Advice};
+use crate::collective::advice;
+use crate::outcome::Advice;
 use crate::collective::log::Pairs;
 use crate::collective::{Collective, Distance, Row, Sweep};
 use crate::config::Level;

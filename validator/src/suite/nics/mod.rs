@@ -5,7 +5,7 @@ mod show;
 
 use super::machine::known;
 use super::{Group, Machine, READING, Test};
-use crate::collective::Advice;
+use crate::outcome::Advice;
 use crate::config::Level;
 use crate::finding::{Code, Finding, Severity};
 use crate::host::rdma::{self, Hca, Port};
