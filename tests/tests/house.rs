@@ -98,13 +98,12 @@ fn system_calls_and_unsafe_stand_behind_one_door() {
 /// Files of the validator that open files: the root, and what is not the machine's: configuration,
 /// journal and reports that a person names, and the links that lead to them.
 const DOORS: &[&str] = &[
-    "validator/src/root",
-    "validator/src/bounded.rs",
-    "validator/src/place.rs",
-    "validator/src/pcie/journal.rs",
-    "validator/src/cmd/",
-    "validator/src/publish/",
-    "validator/src/run/",
+    "validator/src/machine/root/",
+    "validator/src/files/",
+    "validator/src/fabric/journal/",
+    "validator/src/cli/",
+    "validator/src/net/publish/",
+    "validator/src/engine/",
 ];
 
 #[test]
@@ -117,7 +116,7 @@ fn the_machine_is_read_through_the_root_alone() {
     let opening = naming("validator/src", &words);
     let others: Vec<_> = opening.iter().filter(|f| !DOORS.iter().any(|d| f.starts_with(d))).collect();
     assert!(others.is_empty(), "{others:?}");
-    assert!(opening.contains("validator/src/root/jail.rs"), "the search finds nothing: {opening:?}");
+    assert!(opening.contains("validator/src/machine/root/jail.rs"), "the search finds nothing: {opening:?}");
 }
 
 #[test]
@@ -130,13 +129,13 @@ fn cuda_and_nvml_stand_behind_one_door() {
 #[test]
 fn http_stands_behind_one_door() {
     let naming = naming("validator/src", &["ureq"]);
-    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/http.rs"]);
+    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/net/http.rs"]);
 }
 
 #[test]
 fn ntp_stands_behind_one_door() {
     let naming = naming("validator/src", &["rsntp", "UdpSocket"]);
-    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/sntp.rs"]);
+    assert_eq!(naming.into_iter().collect::<Vec<_>>(), ["validator/src/net/sntp.rs"]);
 }
 
 #[test]
@@ -286,11 +285,11 @@ fn the_validator_knows_every_code_that_init_may_write() {
     let codes: Vec<_> =
         codes.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('/')).collect();
     assert!(codes.len() > 10, "{codes:?}");
-    let known = text("validator/src/host/nvidia/account.rs");
+    let known = text("validator/src/machine/host/nvidia/account.rs");
     for code in codes {
         assert!(
             known.contains(&format!("Code::{code}")),
-            "validator/src/host/nvidia/account.rs lacks {code}"
+            "validator/src/machine/host/nvidia/account.rs lacks {code}"
         );
     }
 }

@@ -1,8 +1,8 @@
 //! The program: reads the command line, runs one command, ends with its status. A fault in it is
 //! an ERROR with a line, never a pass.
 
-use firstlight::args::{NoArgs, parse};
-use firstlight::cmd::{self, FINE, UNDONE, WRONG_USE};
+use firstlight::cli::args::{NoArgs, parse};
+use firstlight::cli::{self, FINE, UNDONE, WRONG_USE};
 use std::io::{self, Write};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ fn run() -> u8 {
             return WRONG_USE;
         }
     };
-    cmd::run(args).unwrap_or_else(|error| {
+    cli::run(args).unwrap_or_else(|error| {
         complain(&error.to_string());
         error.exit_status()
     })

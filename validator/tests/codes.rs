@@ -1,6 +1,6 @@
 //! The table of findings holds what the program can find, and nothing else.
 
-use firstlight::finding::Code;
+use firstlight::outcome::finding::Code;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

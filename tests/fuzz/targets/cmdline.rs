@@ -12,7 +12,7 @@ fuzz_target!(|line: &str| {
     let _said = firstlight_init::config::remote::Remote::of(&firstlight_init::config::cmdline::words(line));
     let _mac = firstlight_init::config::mac::Mac::of_bootif(line);
     let plain = line.replace('"', "");
-    for word in firstlight::host::cmdline::words(line) {
+    for word in firstlight::machine::host::cmdline::words(line) {
         assert!(plain.contains(&word.key), "{word:?}");
         assert!(word.value.is_none_or(|value| plain.contains(&value)));
     }

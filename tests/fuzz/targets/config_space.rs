@@ -2,7 +2,7 @@
 //! it believes lies in the bytes.
 #![no_main]
 
-use firstlight::pcie::config_space::{parse, rebar_control};
+use firstlight::machine::pcie::config_space::{parse, rebar_control};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 

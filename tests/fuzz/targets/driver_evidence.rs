@@ -2,7 +2,7 @@
 //! they hold, reading them ends, and a field is never more than what stands there.
 #![no_main]
 
-use firstlight::host::nvidia::{account, elf, gpus, params, version};
+use firstlight::machine::host::nvidia::{account, elf, gpus, params, version};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

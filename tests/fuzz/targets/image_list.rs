@@ -2,9 +2,9 @@
 //! written: reading them ends, and what was read says no more than what stood there.
 #![no_main]
 
-use firstlight::image::compare::{Tree, compare};
-use firstlight::image::driver::{self, Driver, Seen};
-use firstlight::image::list::parse;
+use firstlight::machine::image::compare::{Tree, compare};
+use firstlight::machine::image::driver::{self, Driver, Seen};
+use firstlight::machine::image::list::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

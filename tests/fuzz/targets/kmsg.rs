@@ -2,10 +2,10 @@
 //! never more than what stands there.
 #![no_main]
 
-use firstlight::host::faults::faults;
-use firstlight::host::kmsg::parse;
-use firstlight::host::nvidia::log;
-use firstlight::host::nvidia::xid::When;
+use firstlight::machine::host::faults::faults;
+use firstlight::machine::host::kmsg::parse;
+use firstlight::machine::host::nvidia::log;
+use firstlight::machine::host::nvidia::xid::When;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

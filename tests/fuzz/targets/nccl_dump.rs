@@ -2,7 +2,7 @@
 //! exists, or what they hold can be asked for.
 #![no_main]
 
-use firstlight::collective::dump::{BadDump, graphs, topology};
+use firstlight::nccl::dump::{BadDump, graphs, topology};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

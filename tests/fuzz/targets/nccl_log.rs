@@ -2,7 +2,7 @@
 //! nothing was said of is never proven.
 #![no_main]
 
-use firstlight::collective::log::{Expect, Pairs, Proof, Said};
+use firstlight::nccl::log::{Expect, Pairs, Proof, Said};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

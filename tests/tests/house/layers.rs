@@ -7,19 +7,15 @@ type Floors = &'static [&'static [&'static str]];
 
 /// The modules of `validator/src`.
 const VALIDATOR: Floors = &[
-    &[
-        "chain", "finding", "lineage", "measure", "nearest", "pattern", "place", "root", "scope", "shown",
-        "sntp", "time",
-    ],
-    &["host", "http", "partner"],
-    &["bounded", "image", "pcie", "publish"],
-    &["collective", "config", "schedule"],
-    &["gpu", "judge", "outcome"],
-    &["ranks", "report"],
-    &["protocol"],
+    &["stats", "text"],
+    &["net", "outcome"],
+    &["files", "machine"],
+    &["fabric", "gpu", "process"],
+    &["config", "nccl", "schedule"],
+    &["floors", "report"],
     &["suite"],
-    &["args", "render", "run"],
-    &["cmd"],
+    &["engine", "render"],
+    &["cli"],
     &["main"],
 ];
 

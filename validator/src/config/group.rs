@@ -1,6 +1,6 @@
 //! GPUs as people name them, by number or address, and groups of them.
 
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -3,9 +3,9 @@
 
 use super::value::Raw;
 use super::{Config, INIT_SECTIONS, KEYS};
-use crate::bounded;
-use crate::nearest::nearest;
-use crate::shown::shown;
+use crate::files::bounded;
+use crate::text::nearest::nearest;
+use crate::text::shown::shown;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A run that is limited to some of the machine's GPUs: which take part, and which are left out. Pure.
 
 use super::{Expect, GpuName, numbered};
-use crate::pcie::model::{Bdf, Fabric};
+use crate::machine::pcie::model::{Bdf, Fabric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

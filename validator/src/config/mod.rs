@@ -11,9 +11,9 @@ pub use group::{GpuName, numbered};
 pub use layer::{ConfigError, Source};
 pub use limit::Limit;
 
-use crate::pcie::acs::AcsPolicy;
-use crate::pcie::rebar::RebarChoice;
-use crate::scope::Scope;
+use crate::fabric::acs::AcsPolicy;
+use crate::fabric::rebar::RebarChoice;
+use crate::outcome::scope::Scope;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;

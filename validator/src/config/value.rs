@@ -2,8 +2,8 @@
 //! allowed comes back as the text of what is.
 
 use super::{GpuName, IommuPolicy, Level};
-use crate::pcie::acs::AcsPolicy;
-use crate::pcie::rebar::RebarChoice;
+use crate::fabric::acs::AcsPolicy;
+use crate::fabric::rebar::RebarChoice;
 use std::fmt;
 use std::path::PathBuf;
 

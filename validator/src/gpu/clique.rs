@@ -2,7 +2,7 @@
 //! seconds, so it is done once for all tests of a worker.
 
 use super::cuda::{self, Gpu, GpuError};
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
 
 /// All GPUs that CUDA sees, in its order, or those that were asked for.
 #[derive(Debug)]

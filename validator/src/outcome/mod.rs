@@ -2,12 +2,14 @@
 //! evidence is never a pass.
 
 mod advice;
+pub mod finding;
 mod matrix;
+pub mod scope;
 
 pub use advice::Advice;
 pub use matrix::Matrix;
 
-use crate::finding::{Finding, Severity};
+use finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -192,7 +194,7 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Code;
+    use crate::outcome::finding::Code;
 
     fn found(severity: Severity) -> Finding {
         Code::LinkNarrow.finding(severity, "machine", "seen")

@@ -1,11 +1,11 @@
 //! Small reports for the tests of every form.
 
 use crate::config::Level;
-use crate::finding::Finding;
-use crate::host::identity::Appliance;
+use crate::machine::host::identity::Appliance;
+use crate::outcome::finding::Finding;
+use crate::outcome::scope::Scope;
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry};
-use crate::scope::Scope;
 use std::collections::BTreeMap;
 
 pub(super) fn report(tests: Vec<TestEntry>) -> Report {

@@ -4,7 +4,7 @@
 
 use super::element::{Element, element, xml};
 use super::words;
-use crate::finding::{Finding, Severity};
+use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use std::io;
@@ -99,7 +99,7 @@ mod tests {
     //! What a CI system reads, by an XML parser that refuses what is not well-formed.
 
     use super::*;
-    use crate::finding::Code;
+    use crate::outcome::finding::Code;
     use crate::render::fixture::{gpu, report, test};
     use proptest::prelude::*;
     use roxmltree::{Document, Node};

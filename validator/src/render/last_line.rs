@@ -1,8 +1,8 @@
 //! The line for scrapers, the last one of every text: `FIRSTLIGHT verdict=.. failed=.. warned=.. codes=.. scope=..
 //! host=.. seconds=..`. Each value is one word, whatever the report holds.
 
-use crate::finding::Severity;
 use crate::outcome::Verdict;
+use crate::outcome::finding::Severity;
 use crate::render::alike::alike;
 use crate::report::Report;
 
@@ -45,8 +45,8 @@ fn word(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Code;
     use crate::outcome::Outcome;
+    use crate::outcome::finding::Code;
     use crate::render::fixture::{report, test};
 
     #[test]

@@ -1,7 +1,7 @@
 //! `firstlight list`: every test, from its own data.
 
 use crate::config::Level;
-use crate::pcie::text::layout::wrapped;
+use crate::fabric::text::layout::wrapped;
 use crate::suite::{ALL, Test};
 use serde::Serialize;
 

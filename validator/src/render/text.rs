@@ -1,13 +1,13 @@
 //! The console's view: 80 columns, no colour, no cursor tricks. Made of three parts, so that rows
 //! can be shown as tests end: header, one row per test, tail. The whole is their sum.
 
-use crate::finding::{Finding, Severity};
-use crate::pcie::text::layout::wrapped;
+use crate::fabric::text::layout::wrapped;
+use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::scope::Scope;
 use crate::render::alike::alike;
 use crate::render::last_line::last_line;
 use crate::render::{nccl, words};
 use crate::report::{Report, TestEntry};
-use crate::scope::Scope;
 use std::fmt::Write as _;
 
 /// Where a row's text begins: outcome and id stand before it.
@@ -135,10 +135,10 @@ mod tests {
     //! The console's view of small reports, line by line.
 
     use super::*;
-    use crate::finding::Code;
     use crate::outcome::Outcome;
+    use crate::outcome::finding::Code;
+    use crate::outcome::scope::Scope;
     use crate::render::fixture::{report, test};
-    use crate::scope::Scope;
 
     #[test]
     fn a_good_machine_is_a_header_rows_and_a_verdict() {

@@ -1,7 +1,7 @@
 //! What more than one form of a report says in the same words: outcomes, severities, the machine.
 
-use crate::finding::Severity;
 use crate::outcome::Outcome;
+use crate::outcome::finding::Severity;
 use crate::report::Report;
 
 /// An outcome as rows show it.

@@ -2,8 +2,8 @@
 //! not be read is `null` here; the test `driver` says why.
 
 use super::Driver;
-use crate::host::nvidia::library::Library;
-use crate::host::nvidia::{Nvidia, Read};
+use crate::machine::host::nvidia::library::Library;
+use crate::machine::host::nvidia::{Nvidia, Read};
 
 impl Driver {
     /// Gathers the versions. CUDA's is the driver's own answer, which nobody has asked for yet.
@@ -42,7 +42,7 @@ fn gsp(nvidia: &Nvidia) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::nvidia::fixture::nvidia;
+    use crate::machine::host::nvidia::fixture::nvidia;
 
     #[test]
     fn versions_are_gathered_from_the_loaded_driver() {

@@ -2,10 +2,10 @@
 //! GPU moved or reflashed, ACS or IOMMU state) an old verdict says nothing about the machine.
 
 use super::{Driver, Gpu};
-use crate::host::identity::Identity;
-use crate::host::iommu::IommuMode;
-use crate::host::nvidia::module::ModuleHash;
-use crate::pcie::model::{Bdf, Device, Fabric};
+use crate::machine::host::identity::Identity;
+use crate::machine::host::iommu::IommuMode;
+use crate::machine::host::nvidia::module::ModuleHash;
+use crate::machine::pcie::model::{Bdf, Device, Fabric};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -11,12 +11,12 @@ pub use fingerprint::{BoundTo, fingerprint};
 pub use read::{BadReport, from_json};
 
 use crate::config::Level;
-use crate::finding::Finding;
-use crate::host::identity::Appliance;
-use crate::host::nvidia::gpus::Information;
+use crate::machine::host::identity::Appliance;
+use crate::machine::host::nvidia::gpus::Information;
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Link};
+use crate::outcome::finding::Finding;
+use crate::outcome::scope::Scope;
 use crate::outcome::{Judgement, Matrix, Outcome, Verdict};
-use crate::pcie::model::{Bdf, Device, Fabric, Link};
-use crate::scope::Scope;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

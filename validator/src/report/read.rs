@@ -4,7 +4,7 @@
 use super::once::Once;
 use super::sound::contradiction;
 use super::{Report, SCHEMA};
-use crate::shown::shown;
+use crate::text::shown::shown;
 use serde_json::Value;
 
 /// Why a file is no report.

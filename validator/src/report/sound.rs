@@ -3,8 +3,8 @@
 
 use super::{Report, TestEntry};
 use crate::outcome::Matrix;
+use crate::outcome::scope::Scope;
 use crate::outcome::{Judgement, Outcome, Verdict};
-use crate::scope::Scope;
 use std::collections::BTreeSet;
 
 /// What contradicts itself, in one line.

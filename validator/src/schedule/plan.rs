@@ -3,7 +3,7 @@
 
 use super::order::circle;
 use super::{Pair, Resource, Routes};
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! What a transfer between two GPUs occupies. Coarse on purpose: a thing is occupied whatever the
 //! direction, because two figures that were measured over one shared thing say nothing about either.
 
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
 use serde::{Serialize, Serializer};
 use std::fmt;
 

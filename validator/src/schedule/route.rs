@@ -2,11 +2,11 @@
 //! where it is only the two GPUs.
 
 use super::{Pair, Resource};
-use crate::pcie::acs_bits::REDIRECT;
-use crate::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
-use crate::pcie::path::between;
-use crate::pcie::topo::NvLinks;
-use crate::pcie::tree::Tree;
+use crate::machine::pcie::acs_bits::REDIRECT;
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
+use crate::machine::pcie::path::between;
+use crate::machine::pcie::topo::NvLinks;
+use crate::machine::pcie::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// By what two GPUs reach each other.

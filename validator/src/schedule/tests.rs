@@ -1,8 +1,8 @@
 use super::*;
-use crate::pcie::model::{Bdf, Device, Fabric, Kind, PathKind};
-use crate::pcie::sample::{bdf, device, fabric, gpu, with_acs};
-use crate::pcie::topo::NvLinks;
-use crate::root::Root;
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, PathKind};
+use crate::machine::pcie::sample::{bdf, device, fabric, gpu, with_acs};
+use crate::machine::pcie::topo::NvLinks;
+use crate::machine::root::Root;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! A plan for people, in 80 columns: what there is to do, why not more of it at once, the rounds.
 
 use super::{Pair, Plan, Shared};
-use crate::pcie::text::layout::wrapped;
+use crate::fabric::text::layout::wrapped;
 use std::fmt;
 
 /// How many shared things are named; what is shared by fewer pairs costs fewer rounds.

@@ -1,20 +1,20 @@
 //! What tests are given: the root, the configuration, and what has been read once for all of them.
 
 use super::Test;
-use super::gpu_fault;
 use super::nccl::Arms;
-use super::p2p_processes::Beside;
 use crate::config::Config;
-use crate::finding::{Code, Finding, Severity};
 use crate::gpu::{Clique, GpuError, Look, Nvml};
-use crate::host::identity::Identity;
-use crate::host::kmsg;
-use crate::host::nvidia::{Nvidia, Read};
+use crate::machine::host::identity::Identity;
+use crate::machine::host::kmsg;
+use crate::machine::host::nvidia::{Nvidia, Read};
+use crate::machine::pcie::model::Fabric;
+use crate::machine::root::Root;
 use crate::outcome::Matrix;
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
-use crate::pcie::model::Fabric;
-use crate::protocol::Message;
-use crate::root::Root;
+use crate::suite::p2p::processes::Beside;
+use crate::suite::protocol::Message;
+use crate::suite::shared::gpu_fault;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

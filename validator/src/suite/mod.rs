@@ -2,65 +2,27 @@
 //! a typed input; reading that input is a few lines. `ALL` is the one ordered list: the console,
 //! the report, `firstlight list` and `docs/tests.md` follow from it.
 
-mod acs;
-mod bar1;
-mod bar1_static;
-mod cmdline;
-mod cpus;
-mod cuda;
-mod display;
 mod driver;
-mod driver_params;
-mod drivers;
-mod errand;
 mod fabric;
-#[cfg(test)]
-mod fixture;
-mod gate;
-mod gdr;
-mod gpu_fault;
-mod gpus;
-mod host_bandwidth;
-mod image;
-mod iommu;
-mod links;
-mod look;
+mod host;
 mod machine;
 mod nccl;
-mod nics;
-mod nodes;
-mod open;
-mod p2p_bandwidth;
-mod p2p_capability;
-mod p2p_integrity;
-mod p2p_latency;
-mod p2p_order;
-mod p2p_processes;
-mod p2p_reach;
-mod p2p_soak;
-mod p2p_together;
-mod pair;
-mod patch;
-mod peer;
-mod peers;
-mod plan;
-mod plot;
-mod room;
-mod seat;
-mod speed;
-mod transfer;
-mod xid;
+mod p2p;
+pub mod protocol;
+mod rdma;
+mod selection;
+mod shared;
 
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
-pub use p2p_processes::Beside;
-pub use plan::{Plan, plan, selection};
+pub use p2p::processes::Beside;
+pub use selection::{Plan, plan, selection};
 
 use crate::config::{Expect, Level};
-use crate::finding::Finding;
 use crate::gpu::Standing;
+use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
-use crate::pcie::model::Fabric;
+use crate::outcome::finding::Finding;
 use std::time::Duration;
 
 /// Tests that share a worker process: a fault in one group cannot take another with it.
@@ -108,36 +70,36 @@ impl Test {
 
 /// Every test, in the order in which they run and are shown.
 pub const ALL: &[&Test] = &[
-    &fabric::TEST,
-    &cmdline::TEST,
-    &image::TEST,
-    &iommu::TEST,
-    &cpus::TEST,
-    &gpus::TEST,
-    &drivers::TEST,
-    &driver::TEST,
-    &driver_params::TEST,
-    &patch::TEST,
-    &nodes::TEST,
-    &bar1::TEST,
-    &bar1_static::TEST,
-    &xid::TEST,
-    &acs::TEST,
-    &links::TEST,
-    &nics::TEST,
-    &display::TEST,
-    &cuda::TEST,
-    &gdr::TEST,
-    &p2p_capability::TEST,
-    &p2p_integrity::TEST,
-    &p2p_processes::TEST,
-    &p2p_reach::TEST,
-    &p2p_order::TEST,
-    &p2p_bandwidth::TEST,
-    &p2p_latency::TEST,
-    &host_bandwidth::TEST,
-    &p2p_together::TEST,
-    &p2p_soak::TEST,
+    &fabric::reading::TEST,
+    &host::cmdline::TEST,
+    &host::image::TEST,
+    &host::iommu::TEST,
+    &host::cpus::TEST,
+    &host::gpus::TEST,
+    &driver::bound::TEST,
+    &driver::version::TEST,
+    &driver::params::TEST,
+    &driver::patch::TEST,
+    &driver::nodes::TEST,
+    &fabric::bar1::TEST,
+    &driver::bar1_static::TEST,
+    &driver::xid::TEST,
+    &fabric::acs::TEST,
+    &fabric::links::TEST,
+    &rdma::nics::TEST,
+    &host::display::TEST,
+    &driver::cuda::TEST,
+    &rdma::gdr::TEST,
+    &p2p::capability::TEST,
+    &p2p::integrity::TEST,
+    &p2p::processes::TEST,
+    &p2p::reach::TEST,
+    &p2p::order::TEST,
+    &p2p::bandwidth::TEST,
+    &p2p::latency::TEST,
+    &p2p::host_bandwidth::TEST,
+    &p2p::together::TEST,
+    &p2p::soak::TEST,
     &nccl::TRANSPORT,
     &nccl::ALLREDUCE,
     &nccl::OTHERS,
@@ -154,7 +116,7 @@ const READING: Duration = Duration::from_secs(10);
 /// # Errors
 /// A worker that makes no sense or is gone.
 pub fn partner() -> std::io::Result<()> {
-    p2p_processes::serve()
+    p2p::processes::serve()
 }
 
 /// How the GPUs of a machine stand now.
@@ -162,19 +124,19 @@ pub fn partner() -> std::io::Result<()> {
 /// # Errors
 /// NVML's words, or that it does not answer in time.
 pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
-    look::within(look::PROBE, look::held(fabric))
+    shared::look::within(shared::look::PROBE, shared::look::held(fabric))
 }
 
 /// The tests without which something that is expected of the machine cannot be told.
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
-    if expect.golden { &[image::TEST.id] } else { &[] }
+    if expect.golden { &[host::image::TEST.id] } else { &[] }
 }
 
 /// The tests without which nothing is proven about so many GPUs: where there is one, no test of pairs.
 pub fn proof(gpus: usize) -> impl Iterator<Item = &'static Test> {
     let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
-    let of_one = move |test: &&Test| gpus > 1 || test.id == cuda::TEST.id;
+    let of_one = move |test: &&Test| gpus > 1 || test.id == driver::cuda::TEST.id;
     ALL.iter().copied().filter(mandatory).filter(of_one)
 }
 

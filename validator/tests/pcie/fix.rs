@@ -1,12 +1,12 @@
 //! Does the fabric pass change exactly what it says, and can it be undone?
 
 use crate::recorded::{Copy, bdf, names};
-use firstlight::finding::Severity;
-use firstlight::pcie::acs::AcsPolicy;
-use firstlight::pcie::apply::{Applied, fix};
-use firstlight::pcie::journal::{Entry, Journal, JournalError};
-use firstlight::pcie::plan::plan;
-use firstlight::pcie::restore::{Outcome, RestoreError, restore};
+use firstlight::fabric::acs::AcsPolicy;
+use firstlight::fabric::apply::{Applied, fix};
+use firstlight::fabric::journal::{Entry, Journal, JournalError};
+use firstlight::fabric::plan::plan;
+use firstlight::fabric::restore::{Outcome, RestoreError, restore};
+use firstlight::outcome::finding::Severity;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;

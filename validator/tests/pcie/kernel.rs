@@ -2,9 +2,9 @@
 //! of a recorded machine: honest, or lying in one of the ways in which the real one was seen to.
 
 use crate::recorded::Copy;
-use firstlight::pcie::config_space;
-use firstlight::pcie::model::Bdf;
-use firstlight::pcie::rebar::Kernel;
+use firstlight::fabric::rebar::Kernel;
+use firstlight::machine::pcie::config_space;
+use firstlight::machine::pcie::model::Bdf;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;

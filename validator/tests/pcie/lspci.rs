@@ -2,7 +2,7 @@
 //! wrong itself: it does not know the 32-bit ACS registers of Intel's chipset ports.
 
 use crate::recorded::{fabric, names, path};
-use firstlight::pcie::model::{Device, Fabric, Kind};
+use firstlight::machine::pcie::model::{Device, Fabric, Kind};
 use std::collections::BTreeMap;
 use std::process::Command;
 

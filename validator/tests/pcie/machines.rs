@@ -1,10 +1,10 @@
 //! Is each recorded machine read as what it is?
 
 use crate::recorded::{Copy, bdf, fabric, names};
-use firstlight::finding::Severity::{self, Error, Fail, Info, Warn};
-use firstlight::host::iommu::IommuMode;
-use firstlight::pcie::model::{Fabric, PathKind};
-use firstlight::root::Root;
+use firstlight::machine::host::iommu::IommuMode;
+use firstlight::machine::pcie::model::{Fabric, PathKind};
+use firstlight::machine::root::Root;
+use firstlight::outcome::finding::Severity::{self, Error, Fail, Info, Warn};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;

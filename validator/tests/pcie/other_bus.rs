@@ -3,10 +3,10 @@
 
 use crate::kernel::{Lie, Simulated};
 use crate::recorded::{Copy, bdf};
-use firstlight::finding::Severity;
-use firstlight::pcie::rebar::RebarChoice;
-use firstlight::pcie::rebar::fix;
-use firstlight::pcie::rebar::plan::plan;
+use firstlight::fabric::rebar::RebarChoice;
+use firstlight::fabric::rebar::fix;
+use firstlight::fabric::rebar::plan::plan;
+use firstlight::outcome::finding::Severity;
 use std::collections::BTreeMap;
 use std::fs;
 

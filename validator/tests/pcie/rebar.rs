@@ -3,14 +3,14 @@
 
 use crate::kernel::{Lie, Simulated};
 use crate::recorded::{Copy, bdf, path};
-use firstlight::finding::{Finding, Severity};
-use firstlight::host::screen::Framebuffer;
-use firstlight::pcie::journal::Journal;
-use firstlight::pcie::model::Fabric;
-use firstlight::pcie::rebar::RebarChoice;
-use firstlight::pcie::rebar::plan::{Plan, plan};
-use firstlight::pcie::rebar::{BarOutcome, Fixed, Kernel, Sysfs, fix, restore};
-use firstlight::pcie::restore::Restored;
+use firstlight::fabric::journal::Journal;
+use firstlight::fabric::rebar::RebarChoice;
+use firstlight::fabric::rebar::plan::{Plan, plan};
+use firstlight::fabric::rebar::{BarOutcome, Fixed, Kernel, Sysfs, fix, restore};
+use firstlight::fabric::restore::Restored;
+use firstlight::machine::host::screen::Framebuffer;
+use firstlight::machine::pcie::model::Fabric;
+use firstlight::outcome::finding::{Finding, Severity};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,7 +25,7 @@ const JOURNAL: &str = "run/firstlight/fabric.json";
 
 #[track_caller]
 fn put_back(copy: &Copy) -> Restored {
-    firstlight::pcie::restore::restore(&copy.root(), &copy.at(JOURNAL)).unwrap()
+    firstlight::fabric::restore::restore(&copy.root(), &copy.at(JOURNAL)).unwrap()
 }
 
 fn machine() -> Copy {
@@ -50,7 +50,7 @@ fn sizes(fabric: &Fabric) -> BTreeMap<String, Result<u64, String>> {
     let wrong =
         |bdf: String| fabric.findings.iter().find(|f| f.subject == bdf && f.severity >= Severity::Fail);
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-    let size = |d: &firstlight::pcie::model::Device| match (
+    let size = |d: &firstlight::machine::pcie::model::Device| match (
         wrong(d.bdf.to_string()),
         d.aperture(),
         d.aperture_sizes(),

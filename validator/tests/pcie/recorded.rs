@@ -1,7 +1,7 @@
 //! Recorded machines for the tests: read where they are checked in, or copied to be written to.
 
-use firstlight::pcie::model::{Bdf, Fabric};
-use firstlight::root::Root;
+use firstlight::machine::pcie::model::{Bdf, Fabric};
+use firstlight::machine::root::Root;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! Does what people read fit 80 columns, and say what was done?
 
 use crate::recorded::{Copy, fabric, names};
-use firstlight::pcie::acs::AcsPolicy;
-use firstlight::pcie::apply::fix;
-use firstlight::pcie::plan::plan;
-use firstlight::pcie::rebar::RebarChoice;
-use firstlight::pcie::rebar::{self, Sysfs};
-use firstlight::pcie::restore::restore;
-use firstlight::pcie::text;
+use firstlight::fabric::acs::AcsPolicy;
+use firstlight::fabric::apply::fix;
+use firstlight::fabric::plan::plan;
+use firstlight::fabric::rebar::RebarChoice;
+use firstlight::fabric::rebar::{self, Sysfs};
+use firstlight::fabric::restore::restore;
+use firstlight::fabric::text;
 
 #[track_caller]
 fn fits(name: &str, text: &str) {

@@ -1,7 +1,7 @@
 //! Does `firstlight topo` print what `nvidia-smi topo -m` printed on that machine?
 
 use crate::recorded::{Copy, bdf, fabric};
-use firstlight::pcie::topo::{NvLinks, Topology};
+use firstlight::machine::pcie::topo::{NvLinks, Topology};
 use std::fs;
 
 /// What eight RTX 4090 and four NICs printed, with its tabs expanded to eight columns.
@@ -20,7 +20,7 @@ fn expanded(text: &str) -> String {
     text.lines().map(|l| line(l) + "\n").collect()
 }
 
-fn text(fabric: &firstlight::pcie::model::Fabric) -> String {
+fn text(fabric: &firstlight::machine::pcie::model::Fabric) -> String {
     Topology::from(fabric, &NvLinks::new()).text()
 }
 

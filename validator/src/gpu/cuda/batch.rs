@@ -4,10 +4,10 @@
 use super::device::Gpu;
 use super::error::GpuError;
 use super::launch::{THREADS, at};
-use super::pinned::Pinned;
-use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
+use crate::gpu::cuda::memory::pinned::Pinned;
+use crate::gpu::cuda::memory::span::Span;
 
 /// One copy, by addresses; everything counts in bytes, and nothing need be aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

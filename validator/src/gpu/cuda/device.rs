@@ -5,7 +5,7 @@ use super::api::{Api, api};
 use super::context::Context;
 use super::error::GpuError;
 use super::images;
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use std::ffi::{CStr, c_char, c_int};
 use std::rc::Rc;

@@ -5,9 +5,9 @@
 use super::context::Context;
 use super::error::GpuError;
 use super::kernels::Kernels;
-use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
+use crate::gpu::cuda::memory::span::Span;
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;

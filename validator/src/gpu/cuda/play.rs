@@ -3,10 +3,10 @@
 
 use super::error::GpuError;
 use super::launch::at;
-use super::pinned::Latch;
-use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
+use crate::gpu::cuda::memory::pinned::Latch;
+use crate::gpu::cuda::memory::span::Span;
 
 /// What one side of a ping-pong is told.
 #[derive(Debug, Clone, Copy)]

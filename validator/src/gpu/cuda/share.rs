@@ -4,9 +4,9 @@
 
 use super::device::Gpu;
 use super::error::GpuError;
-use super::mapped::Mapping;
 use super::memory::Buffer;
-use super::span::{Span, size};
+use crate::gpu::cuda::memory::mapped::Mapping;
+use crate::gpu::cuda::memory::span::{Span, size};
 use cudarc::driver::sys;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::device::Gpu;
 use super::error::GpuError;
 use super::event::Event;
-use super::span::{Span, size};
+use crate::gpu::cuda::memory::span::{Span, size};
 use cudarc::driver::sys;
 use std::ptr;
 use std::rc::Rc;

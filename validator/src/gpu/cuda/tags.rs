@@ -3,10 +3,10 @@
 
 use super::error::GpuError;
 use super::launch::{THREADS, at};
-use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
-use crate::pattern::word;
+use crate::gpu::cuda::memory::span::Span;
+use crate::gpu::pattern::word;
 
 /// Bytes of a tag.
 pub const TAG: u64 = 16;

@@ -4,9 +4,9 @@
 use super::device::Gpu;
 use super::error::GpuError;
 use super::memory::Buffer;
-use super::pinned::Pinned;
-use super::span::Span;
 use super::stream::Stream;
+use crate::gpu::cuda::memory::pinned::Pinned;
+use crate::gpu::cuda::memory::span::Span;
 
 /// Numbers of a check, bytes.
 const BYTES: u64 = 64;

@@ -1,13 +1,13 @@
 //! Filling memory with the values of collectives and checking them where they arrived, by kernels on the
-//! memory's owner. What the values are is `collective`'s matter, how the kernels do it is said in
+//! memory's owner. What the values are is `nccl::value`'s matter, how the kernels do it is said in
 //! `kernels/nccl.cu`.
 
 use super::error::GpuError;
 use super::launch::{THREADS, at};
-use super::span::Span;
 use super::stream::Stream;
 use super::tally::Tally;
-use crate::collective::{DataType, RedOp, Values};
+use crate::gpu::cuda::memory::span::Span;
+use crate::gpu::{DataType, RedOp, Values};
 
 /// The kernels' code for values that nobody reduced.
 const COPY: u32 = u32::MAX;

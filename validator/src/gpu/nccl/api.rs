@@ -5,7 +5,7 @@
     reason = "functions of a shared library are found by name and called as its header declares them"
 )]
 
-use crate::collective::Collective;
+use crate::gpu::Collective;
 use crate::gpu::cuda::GpuError;
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys;

@@ -1,7 +1,7 @@
 //! What one rank is asked to do in a collective.
 
-use crate::collective::{Collective, DataType, RedOp};
 use crate::gpu::cuda::Span;
+use crate::gpu::{Collective, DataType, RedOp};
 
 /// One rank's part of a collective.
 #[derive(Debug, Clone, Copy)]

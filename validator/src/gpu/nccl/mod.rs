@@ -1,14 +1,18 @@
 //! NCCL: the library, communicators and the nine collectives. As with CUDA, types are cudarc's bindings and
 //! the calls are our own table. What the processes around it are set to, how long a collective may take and
-//! what it must give is left to `ranks` and `collective`.
+//! what it must give is left to `nccl`.
+
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 mod api;
 mod call;
 mod comm;
+mod data;
 mod enqueue;
+mod kind;
 mod stdio;
 mod steps;
+mod value;
 
 use super::cuda::GpuError;
 use api::{Api, api};
@@ -18,7 +22,9 @@ use std::sync::OnceLock;
 
 pub use call::Call;
 pub use comm::Comm;
+pub use data::{DataType, RedOp, Values};
 pub use enqueue::Group;
+pub use kind::{Collective, Expected, Shape};
 pub use stdio::log_at_once;
 
 /// Bytes of a communicator's name (`NCCL_UNIQUE_ID_BYTES`).

@@ -2,7 +2,7 @@
 //! where it has not, or only newer versions have. Pure: it says which parts of the buffers go where.
 
 use super::call::Call;
-use crate::collective::Collective;
+use crate::gpu::Collective;
 use crate::gpu::cuda::{GpuError, Span};
 
 /// One call into NCCL, with what is sent and what is received. Spans are as long as NCCL reads or writes
@@ -76,7 +76,7 @@ fn part_of(buffer: Span, n: usize, bytes: u64) -> Result<Span, GpuError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collective::{DataType, RedOp};
+    use crate::gpu::{DataType, RedOp};
 
     const RANKS: usize = 4;
     const SEND: u64 = 0x10_0000;

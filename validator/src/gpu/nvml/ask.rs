@@ -3,8 +3,8 @@
 use super::Nvml;
 use super::standing::{ComputeMode, Counted, Counter, Presence, Standing};
 use super::told::Process;
-use crate::chain::chain;
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
+use crate::text::chain::chain;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device as wrapped;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};

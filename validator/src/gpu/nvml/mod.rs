@@ -11,8 +11,8 @@ pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
 pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
 pub use told::{Link, P2pTold, Process, State, Status};
 
-use crate::chain::chain;
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
+use crate::text::chain::chain;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, P2pCapabilitiesIndex, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;

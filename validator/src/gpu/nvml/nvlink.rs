@@ -1,9 +1,9 @@
 //! NVLinks: which are up, where they lead, how many join two GPUs, and what one carries.
 
 use super::Nvml;
-use crate::chain::chain;
-use crate::pcie::model::Bdf;
-use crate::pcie::topo::NvLinks;
+use crate::machine::pcie::model::Bdf;
+use crate::machine::pcie::topo::NvLinks;
+use crate::text::chain::chain;
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;

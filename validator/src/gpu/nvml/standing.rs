@@ -3,7 +3,7 @@
 //! left to others.
 
 use super::told::Process;
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

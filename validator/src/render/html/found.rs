@@ -1,7 +1,7 @@
 //! Findings on the page: the worst first, each with its evidence, cause and remedy; the harmless folded.
 
 use super::{mark, section};
-use crate::finding::{Finding, Severity};
+use crate::outcome::finding::{Finding, Severity};
 use crate::render::element::{Element, element};
 use crate::render::words;
 use crate::report::Report;

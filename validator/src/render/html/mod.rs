@@ -6,8 +6,8 @@ mod found;
 
 use super::element::{Element, element, html};
 use super::words;
+use crate::outcome::scope::Scope;
 use crate::report::{Gpu, Report, TestEntry};
-use crate::scope::Scope;
 use std::io;
 
 /// Nothing may be loaded or run; the page's own style is all that it needs.

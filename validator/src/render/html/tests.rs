@@ -1,9 +1,8 @@
 //! What a person finds on the page, and what no report can put there.
 
 use super::*;
-use crate::finding::{Code, Severity};
-use crate::outcome::Matrix;
-use crate::outcome::Outcome;
+use crate::outcome::finding::{Code, Severity};
+use crate::outcome::{Matrix, Outcome};
 use crate::render::fixture::{gpu, report, test};
 use proptest::prelude::*;
 use roxmltree::{Document, Node, ParsingOptions};

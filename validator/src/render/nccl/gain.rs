@@ -1,8 +1,8 @@
 //! What P2P is worth at each size, for a console of 80 columns.
 
 use super::number::figure;
-use crate::collective::Collective;
-use crate::collective::gain::{Gain, percent, size};
+use crate::gpu::Collective;
+use crate::nccl::gain::{Gain, percent, size};
 use crate::report::Report;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! that judge or average rows are not there.
 
 use super::{Device, Head, average, redop, root, wrong};
-use crate::collective::{Row, Timed};
+use crate::nccl::{Row, Timed};
 use serde_json::{Map, Value, json};
 
 /// What only the caller knows. Times as `2026-11-20 10:24:45`.

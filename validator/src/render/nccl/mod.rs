@@ -10,8 +10,8 @@ pub use gain::{gain_of, gain_table};
 pub use json::{Run, json};
 pub use table::{columns, head, row, tail};
 
-use crate::collective::{Row, Sweep};
-use crate::pcie::model::Bdf;
+use crate::machine::pcie::model::Bdf;
+use crate::nccl::{Row, Sweep};
 
 /// One rank's GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use super::number::{figure, general};
 use super::{Head, average, redop, root, wrong};
-use crate::collective::{Collective, Row, Timed};
+use crate::gpu::Collective;
+use crate::nccl::{Row, Timed};
 use std::fmt::Write as _;
 
 /// What stands above the columns: what is run, how, and on which devices.

@@ -1,6 +1,7 @@
 use super::*;
-use crate::collective::gain::gains;
-use crate::collective::{Collective, DataType, Placement, RedOp, Timed, Wrongs};
+use crate::gpu::{Collective, DataType, RedOp};
+use crate::nccl::gain::gains;
+use crate::nccl::{Placement, Timed, Wrongs};
 use std::fs;
 use std::path::Path;
 

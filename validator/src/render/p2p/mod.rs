@@ -5,8 +5,8 @@
 
 mod words;
 
+use crate::machine::pcie::model::Bdf;
 use crate::outcome::Matrix;
-use crate::pcie::model::Bdf;
 use crate::report::Report;
 use std::fmt::Write as _;
 use words::{BANDWIDTHS, LATENCIES, NOTE_ACCESS, NOTE_END, TITLE};

@@ -4,11 +4,11 @@
 mod family;
 
 use super::words;
-use crate::finding::Severity;
 use crate::outcome::Matrix;
+use crate::outcome::finding::Severity;
 use crate::outcome::{Outcome, Verdict};
 use crate::report::Report;
-use crate::time;
+use crate::text::time;
 use family::Family;
 use std::collections::BTreeMap;
 

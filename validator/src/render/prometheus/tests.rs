@@ -1,7 +1,7 @@
 //! What Prometheus reads: names, units, labels, and what no report can do to the format.
 
 use super::*;
-use crate::finding::Code;
+use crate::outcome::finding::Code;
 use crate::render::fixture::{gpu, report, test};
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -4,15 +4,15 @@
 use super::again::{self, Again};
 use super::arms::{self, Which};
 use super::limits::Limits;
-use super::proof;
-use super::{checked, connected, groups, limits_of_all, sweep, told};
-use crate::collective::gain::{self, Gain};
-use crate::collective::log::Pairs;
-use crate::collective::{Collective, Placement, Row, Sweep, Timed, Wrongs};
+use super::{checked, connected, groups, limits_of_all, proof, sweep, told};
 use crate::config::Level;
-use crate::finding::{Code, Finding, Severity};
+use crate::gpu::Collective;
+use crate::nccl::gain::Gain;
+use crate::nccl::log::Pairs;
+use crate::nccl::{Placement, Row, Sweep, Timed, Wrongs, gain};
 use crate::outcome::Judgement;
-use crate::suite::speed::{Watch, judged, rounded};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::shared::speed::{Watch, judged, rounded};
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 

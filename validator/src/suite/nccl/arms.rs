@@ -4,8 +4,8 @@
 
 use super::{groups, trouble};
 use crate::config::Level;
-use crate::finding::Finding;
-use crate::ranks::{Arm, Ranks, Setup, Trouble};
+use crate::nccl::ranks::{Arm, Ranks, Setup, Trouble};
+use crate::outcome::finding::Finding;
 use crate::suite::Machine;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -4,14 +4,15 @@
 
 use super::arms::{self, Which};
 use super::{connected, sweep, trouble};
-use crate::collective::advice::{self, Channels, WORTH};
-use crate::collective::log::Said;
-use crate::collective::{Collective, Row, Sweep};
 use crate::config::Level;
-use crate::finding::Finding;
+use crate::gpu::Collective;
+use crate::nccl::advice::{Channels, WORTH};
+use crate::nccl::log::Said;
+use crate::nccl::ranks::{Ranks, Setup, Trouble};
+use crate::nccl::{Row, Sweep, advice};
 use crate::outcome::Judgement;
-use crate::ranks::{Ranks, Setup, Trouble};
-use crate::suite::speed::{judged, rounded, table};
+use crate::outcome::finding::Finding;
+use crate::suite::shared::speed::{judged, rounded, table};
 use crate::suite::{Group, Machine, Test};
 use serde_json::Value;
 use std::time::Duration;

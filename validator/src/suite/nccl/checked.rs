@@ -3,8 +3,9 @@
 
 use super::arms::Which;
 use super::sweep;
-use crate::collective::{Collective, Row, Sweep};
-use crate::ranks::{Ranks, Trouble};
+use crate::gpu::Collective;
+use crate::nccl::ranks::{Ranks, Trouble};
+use crate::nccl::{Row, Sweep};
 use crate::suite::Machine;
 
 /// Elements of each call: alone, few, and primes in the range of each of NCCL's protocols.

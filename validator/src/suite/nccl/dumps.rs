@@ -2,10 +2,11 @@
 //! that one which is missing, cannot be read or leaves a GPU out is told.
 
 use super::arms::Which;
-use crate::collective::dump::{self, Graph, Topology};
-use crate::finding::{Code, Finding, Severity};
-use crate::ranks::Ranks;
-use crate::suite::speed::{rounded, table};
+use crate::nccl::dump;
+use crate::nccl::dump::{Graph, Topology};
+use crate::nccl::ranks::Ranks;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;
 
 /// What they say.

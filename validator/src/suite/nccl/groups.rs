@@ -1,13 +1,13 @@
 //! Which GPUs reach each other: all of them, or on machines with bridges or a divided switch only those of a group.
 //! Each group is proven for itself then; between groups NCCL may go as it likes.
 
-use crate::finding::Finding;
 use crate::gpu::Clique;
-use crate::outcome::Matrix;
-use crate::outcome::Outcome;
+use crate::outcome::finding::Finding;
+use crate::outcome::{Matrix, Outcome};
 use crate::schedule::Pair;
-use crate::suite::gpu_fault::during;
-use crate::suite::{Machine, peers};
+use crate::suite::Machine;
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::peers;
 
 /// The test that has asked for each pair's access, and its matrix.
 const TOLD: (&str, &str) = ("p2p-capability", "p2p.connectivity");

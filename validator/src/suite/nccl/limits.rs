@@ -2,8 +2,9 @@
 //! slowest edge, so the best ring over the measured speeds between the GPUs is the limit, and each collective has
 //! its own part of it. Small ones are made of latency: the processor's part for each GPU, and a few hops. Pure.
 
-use crate::collective::{Collective, Ring, Row, best_ring};
-use crate::judge::Carrier;
+use crate::floors::Carrier;
+use crate::gpu::Collective;
+use crate::nccl::{Ring, Row, best_ring};
 use crate::outcome::Matrix;
 use crate::schedule::Pair;
 
@@ -130,7 +131,7 @@ fn others(matrix: &Matrix) -> impl Iterator<Item = f64> {
 pub(super) mod tests {
     use super::super::sweep::tests::row;
     use super::*;
-    use crate::pcie::model::PathKind;
+    use crate::machine::pcie::model::PathKind;
 
     pub(in crate::suite::nccl) const PCI: Carrier = Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 };
     pub(in crate::suite::nccl) const NVL: Carrier = Carrier::NvLink { links: 18, gb_s: 26.5625 };

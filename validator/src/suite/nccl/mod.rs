@@ -31,13 +31,13 @@ pub(super) use transport::{TEST as TRANSPORT, ahead};
 pub(super) use types::TEST as TYPES;
 
 use super::Machine;
-use super::gate::gate;
-use super::speed::{Links, Ways};
-use crate::collective::Row;
-use crate::finding::{Finding, Severity};
-use crate::judge::Carrier;
+use crate::floors::Carrier;
+use crate::nccl::Row;
+use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
+use crate::suite::shared::gate::gate;
+use crate::suite::shared::speed::{Links, Ways};
 use limits::Limits;
 
 /// What the earlier tests' figures say of the speeds to expect between these GPUs; `None` where they were not taken.

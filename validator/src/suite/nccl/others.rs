@@ -4,12 +4,13 @@
 use super::again::{self, Again};
 use super::arms::{self, Which};
 use super::{checked, connected, limits_of_all, sweep, told};
-use crate::collective::{Collective, Row, Sweep, gain};
 use crate::config::Level;
-use crate::finding::Finding;
+use crate::gpu::Collective;
+use crate::nccl::ranks::{Ranks, Trouble};
+use crate::nccl::{Row, Sweep, gain};
 use crate::outcome::Judgement;
-use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::judged;
+use crate::outcome::finding::Finding;
+use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,15 +2,15 @@
 //! then. Shared memory and network are forbidden here too, so that success is the proof.
 
 use super::arms::{self, Which};
-use super::proof;
-use super::{again, checked, connected, groups, limits_of_all, sweep, told};
-use crate::collective::log::Pairs;
-use crate::collective::{Collective, Row, Sweep, gain};
+use super::{again, checked, connected, groups, limits_of_all, proof, sweep, told};
 use crate::config::Level;
-use crate::finding::Finding;
+use crate::gpu::Collective;
+use crate::nccl::log::Pairs;
+use crate::nccl::ranks::{Ranks, Trouble};
+use crate::nccl::{Row, Sweep, gain};
 use crate::outcome::Judgement;
-use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::judged;
+use crate::outcome::finding::Finding;
+use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 

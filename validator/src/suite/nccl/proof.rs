@@ -3,12 +3,12 @@
 
 use super::arms::Which;
 use super::dumps::{self, Witness};
-use crate::collective::log::{Expect, Pairs, Proof, Said, Via};
-use crate::finding::{Code, Finding, Severity};
-use crate::ranks::Ranks;
+use crate::nccl::log::{Expect, Pairs, Proof, Said, Via};
+use crate::nccl::ranks::Ranks;
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::peers;
-use crate::suite::speed::table;
+use crate::suite::shared::peers;
+use crate::suite::shared::speed::table;
 use serde_json::Value;
 
 /// What was proven, as far as it was.

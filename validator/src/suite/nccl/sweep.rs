@@ -1,9 +1,10 @@
 //! Running sizes on an arm, and what wrong values in them mean.
 
 use super::arms::Which;
-use crate::collective::{Collective, DataType, FirstWrong, RedOp, Row, Sweep, Timed};
-use crate::finding::{Code, Finding, Severity};
-use crate::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
+use crate::gpu::{Collective, DataType, RedOp};
+use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
+use crate::nccl::{FirstWrong, Row, Sweep, Timed};
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 use std::collections::BTreeSet;
 
@@ -110,7 +111,7 @@ fn told(which: Which, row: &Row, sizes: usize) -> Finding {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::collective::Wrongs;
+    use crate::nccl::Wrongs;
 
     /// A row of 4 ranks that took `us` and has `wrong` values.
     pub(in crate::suite::nccl) fn row(bytes: u64, us: f64, wrong: u64) -> Row {

@@ -1,8 +1,8 @@
 //! The NCCL tests' tables in the report.
 
-use crate::collective::gain::Gain;
-use crate::collective::{Row, Timed};
-use crate::suite::speed::{rounded, table};
+use crate::nccl::gain::Gain;
+use crate::nccl::{Row, Timed};
+use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;
 
 /// Rows of one arm, as nccl-tests' columns.

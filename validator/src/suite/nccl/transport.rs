@@ -4,19 +4,18 @@
 //! takes. Runs before anything about NCCL is believed, and is what the workload's level of peer-to-peer stands on.
 
 use super::arms::{self, Which};
-use super::proof;
-use super::{again, checked, groups, limits, open, sweep, withheld};
-use crate::collective::advice;
-use crate::outcome::Advice;
-use crate::collective::log::Pairs;
-use crate::collective::{Collective, Distance, Row, Sweep};
+use super::{again, checked, groups, limits, open, proof, sweep, withheld};
 use crate::config::Level;
-use crate::finding::{Code, Finding, Severity};
-use crate::judge::Carrier;
+use crate::floors::Carrier;
+use crate::gpu::Collective;
+use crate::nccl::log::Pairs;
+use crate::nccl::ranks::{Ranks, Trouble};
+use crate::nccl::{Distance, Row, Sweep, advice};
+use crate::outcome::Advice;
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
-use crate::ranks::{Ranks, Trouble};
 use crate::schedule::Pair;
-use crate::suite::speed::{Links, Ways, judged};
+use crate::suite::shared::speed::{Links, Ways, judged};
 use crate::suite::{Group, Machine, Test};
 use serde_json::Value;
 use std::time::Duration;
@@ -172,7 +171,7 @@ fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Ro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pcie::model::PathKind;
+    use crate::machine::pcie::model::PathKind;
 
     #[test]
     fn every_group_with_a_pair_has_an_arm_of_its_own() {

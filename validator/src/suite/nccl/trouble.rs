@@ -1,8 +1,8 @@
 //! What went wrong in an arm, as a finding: what hangs or finds no way between the GPUs is theirs, what is
 //! missing or crashed says nothing of them.
 
-use crate::finding::{Code, Finding, Severity};
-use crate::ranks::{Trouble, TroubleKind};
+use crate::nccl::ranks::{Trouble, TroubleKind};
+use crate::outcome::finding::{Code, Finding, Severity};
 
 /// The finding; `subject` is the arm.
 pub(super) fn finding(subject: &str, trouble: &Trouble) -> Box<Finding> {

@@ -3,12 +3,13 @@
 
 use super::arms::{self, Which};
 use super::{checked, connected, sweep, told};
-use crate::collective::{Collective, DataType, RedOp, Row, Sweep, Values};
 use crate::config::Level;
-use crate::finding::Finding;
+use crate::gpu::{Collective, DataType, RedOp, Values};
+use crate::nccl::ranks::{Ranks, Trouble};
+use crate::nccl::{Row, Sweep};
 use crate::outcome::Judgement;
-use crate::ranks::{Ranks, Trouble};
-use crate::suite::speed::judged;
+use crate::outcome::finding::Finding;
+use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
 use std::time::Duration;
 

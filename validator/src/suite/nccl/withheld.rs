@@ -3,9 +3,10 @@
 //! those are forbidden proves nothing, whatever its lines say.
 
 use super::arms::{self, Which};
-use crate::collective::{Collective, Sweep};
-use crate::finding::{Code, Finding, Severity};
-use crate::ranks::{RowAsk, TroubleKind};
+use crate::gpu::Collective;
+use crate::nccl::Sweep;
+use crate::nccl::ranks::{RowAsk, TroubleKind};
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 
 /// One small call.

@@ -2,9 +2,10 @@
 //! placement alone leaves its neighbours as they are. What is too long is measured again before it counts. Pure.
 
 use super::limits::{LARGE, Limits, SMALL};
-use crate::collective::{Collective, Placement, Row, gain};
-use crate::finding::{Code, Finding, Severity};
-use crate::suite::speed::rounded;
+use crate::gpu::Collective;
+use crate::nccl::{Placement, Row, gain};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::shared::speed::rounded;
 use serde_json::Value;
 use std::fmt;
 

@@ -3,7 +3,7 @@
 use super::super::limits::tests::{NVL, PCI, limits};
 use super::super::sweep::tests::row;
 use super::*;
-use crate::judge::Carrier;
+use crate::floors::Carrier;
 
 /// nccl-tests of 4 H200: 8 B to 128 MiB, us.
 const H200: [f64; 25] = [

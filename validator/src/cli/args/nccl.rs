@@ -1,0 +1,166 @@
+//! The words of `firstlight nccl`: nccl-tests' options, as types.
+
+use super::Place;
+use crate::gpu::{Collective, DataType, RedOp};
+use crate::nccl::Sweep;
+use clap::{ArgAction, Args as ClapArgs, ValueEnum};
+
+/// `nccl`
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+#[command(disable_help_flag = true)]
+pub struct Nccl {
+    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, gather or scatter
+    pub collective: Collective,
+    /// Smallest size, bytes; K, M and G are 2^10, 2^20 and 2^30
+    #[arg(short = 'b', long = "minbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
+    pub from: u64,
+    /// Largest size, bytes
+    #[arg(short = 'e', long = "maxbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
+    pub to: u64,
+    /// The next size is so many times the one before
+    #[arg(short = 'f', long = "stepfactor", value_name = "N", conflicts_with = "step", value_parser = factor, allow_negative_numbers = true)]
+    pub factor: Option<u64>,
+    /// The next size is so many bytes more
+    #[arg(short = 'i', long = "stepbytes", value_name = "N", default_value = "1M", value_parser = bytes, allow_negative_numbers = true)]
+    pub step: u64,
+    /// Timed calls for each size
+    #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
+    pub iterations: u32,
+    /// Calls before them
+    #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000), allow_negative_numbers = true)]
+    pub warmups: u32,
+    /// How many GPUs; all unless given
+    #[arg(short = 'g', long = "ngpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    pub gpus: Option<u16>,
+    /// 0: values are not checked
+    #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
+    pub check: u8,
+    /// Element type: float, half, bfloat16, int32, double
+    #[arg(short = 'd', long = "datatype", value_name = "TYPE", default_value = "float")]
+    pub data: DataType,
+    /// Reduction: sum, min, max, avg
+    #[arg(short = 'o', long = "op", value_name = "OP", default_value = "sum")]
+    pub op: RedOp,
+    /// The root, where there is one
+    #[arg(short = 'r', value_name = "RANK", default_value = "0", value_parser = rank, allow_negative_numbers = true)]
+    pub root_rank: usize,
+    /// on: peer-to-peer allowed; off: forbidden; strict: nothing else allowed
+    #[arg(long, value_name = "WHICH", default_value = "on")]
+    pub p2p: P2pChoice,
+    /// One process for each GPU, as frameworks run NCCL
+    #[arg(long)]
+    pub processes: bool,
+    /// The result as nccl-tests' JSON, to a file or `-`
+    #[arg(short = 'J', long = "json", value_name = "FILE")]
+    pub json: Option<Place>,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// What NCCL may use between GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum P2pChoice {
+    /// Whatever it chooses, peer-to-peer at any distance among it.
+    On,
+    /// Anything but peer-to-peer.
+    Off,
+    /// Only peer-to-peer.
+    Strict,
+}
+
+impl Nccl {
+    /// The sizes and calls that were asked for.
+    #[must_use]
+    pub fn sweep(&self) -> Sweep {
+        Sweep {
+            odd: false,
+            collective: self.collective,
+            from: self.from,
+            to: self.to,
+            factor: self.factor.unwrap_or(1),
+            step: self.step,
+            iterations: self.iterations,
+            warmups: self.warmups,
+            check: self.check == 1,
+            data: self.data,
+            op: self.op,
+        }
+    }
+}
+
+/// Of how many there are the caller knows.
+fn rank(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("'{text}' is no rank; allowed are whole numbers from 0 on"))
+}
+
+/// One of 1 would never end.
+fn factor(text: &str) -> Result<u64, String> {
+    let factor = text.parse().ok().filter(|n| *n > 1);
+    factor.ok_or_else(|| format!("'{text}' is no factor; allowed are whole numbers from 2 on"))
+}
+
+/// `8`, `64K`, `128M`, `1G`
+fn bytes(text: &str) -> Result<u64, String> {
+    let bad = || format!("'{text}' is not a size; allowed are whole numbers, with K, M or G behind them");
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),
+        Some((at, 'm' | 'M')) => (text.get(..at), 1 << 20),
+        Some((at, 'g' | 'G')) => (text.get(..at), 1 << 30),
+        _ => (Some(text), 1_u64),
+    };
+    let number: u64 = number.and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+    number.checked_mul(unit).ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, NoArgs, parse};
+    use super::*;
+    use std::ffi::OsString;
+
+    fn of(line: &str) -> Result<Nccl, String> {
+        match parse(format!("firstlight nccl {line}").split(' ').map(OsString::from)) {
+            Ok(args) => match args.command {
+                Command::Nccl(nccl) => Ok(nccl),
+                other => panic!("{other:?}"),
+            },
+            Err(NoArgs::Wrong(why)) => Err(why),
+            Err(NoArgs::Asked(text)) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn the_guides_command_line_is_understood() {
+        let asked = of("all_reduce -b 8 -e 128M -f 2 -g 8").unwrap();
+        let sweep = asked.sweep();
+        assert_eq!(sweep, Sweep::standard(Collective::AllReduce));
+        assert_eq!((asked.gpus, asked.p2p, asked.processes), (Some(8), P2pChoice::On, false));
+        assert_eq!(of("reduce").unwrap().sweep().sizes().unwrap(), [32 << 20]);
+    }
+
+    #[test]
+    fn wrong_words_are_told_with_what_is_allowed() {
+        for (line, parts) in [
+            ("all_reduced", &["'all_reduced'", "all_reduce, all_gather"][..]),
+            ("all_reduce -b 8Q", &["'8Q'", "K, M or G"]),
+            ("all_reduce -b 99999999999G", &["'99999999999G'"]),
+            ("all_reduce -d int8", &["'int8'", "float, half"]),
+            ("all_reduce -o prod", &["'prod'", "sum, min, max, avg"]),
+            ("all_reduce -f 1", &["'1'", "--stepfactor"]),
+            ("all_reduce -n 0", &["'0'", "--iters"]),
+            ("all_reduce -c 2", &["'2'", "--check"]),
+            ("all_reduce -b -8", &["'-8'", "--minbytes", "K, M or G"]),
+            ("all_reduce -e -8", &["'-8'", "--maxbytes", "K, M or G"]),
+            ("all_reduce -i -1", &["'-1'", "--stepbytes", "K, M or G"]),
+            ("reduce -r -1", &["'-1'", "-r", "whole numbers from 0"]),
+            ("all_reduce -g -1", &["-1", "--ngpus", "1.."]),
+            ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2 on"]),
+            ("all_reduce -n -1", &["-1", "--iters", "1..=100000"]),
+            ("all_reduce --p2p some", &["'some'", "on, off, strict"]),
+        ] {
+            let why = of(line).unwrap_err();
+            assert!(parts.iter().all(|p| why.contains(p)) && !why.contains('\n'), "{line}: {why}");
+        }
+    }
+}

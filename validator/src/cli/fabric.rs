@@ -1,0 +1,132 @@
+//! `firstlight fabric` and `topo`: what the fabric is, what would be done, doing it, undoing it.
+
+use super::nvlinks::nvlinks;
+use super::output::either;
+use super::{CommandError, FAILING, FINE, status};
+use crate::cli::args::Fabric as Action;
+use crate::cli::args::Place;
+use crate::config::Config;
+use crate::fabric::acs::AcsPolicy;
+use crate::fabric::apply;
+use crate::fabric::journal::Journal;
+use crate::fabric::plan::plan;
+use crate::fabric::rebar;
+use crate::fabric::rebar::{RebarChoice, Sysfs};
+use crate::fabric::restore;
+use crate::fabric::restore::Restored;
+use crate::fabric::text;
+use crate::machine::host::screen;
+use crate::machine::pcie::model::Fabric;
+use crate::machine::pcie::topo::Topology;
+use crate::machine::root::Root;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What a command did, for files: which form, which machine, and the thing itself.
+#[derive(Serialize)]
+struct Document<'a, T> {
+    schema: &'static str,
+    root: &'a str,
+    #[serde(flatten)]
+    content: &'a T,
+}
+
+/// `fabric ACTION`
+pub(super) fn run(root: &Root, config: &Config, action: Action) -> Result<u8, CommandError> {
+    let asked = |acs: Option<AcsPolicy>, rebar: Option<RebarChoice>| Asked {
+        acs: acs.unwrap_or(config.fabric.acs),
+        rebar: rebar.unwrap_or(config.fabric.rebar),
+    };
+    match action {
+        Action::Show { json } => show(root, json.as_ref()),
+        Action::Plan { acs, rebar, json } => planned(root, asked(acs, rebar), json.as_ref()),
+        Action::Fix { acs, rebar, journal, json } => fix(root, asked(acs, rebar), journal, json.as_ref()),
+        Action::Restore { journal, json } => restored(root, journal, json.as_ref()),
+    }
+}
+
+fn read(root: &Root) -> Result<Fabric, CommandError> {
+    Fabric::read(root).map_err(|e| CommandError::undone(&e))
+}
+
+fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
+    let fabric = read(root)?;
+    either(json, &fabric, &text::show(&fabric))?;
+    Ok(status(&fabric.findings))
+}
+
+/// What the pass is to do about ACS and about BAR1s.
+#[derive(Clone, Copy)]
+struct Asked {
+    acs: AcsPolicy,
+    rebar: RebarChoice,
+}
+
+/// The two halves of a plan, or of what was done.
+#[derive(Serialize)]
+struct Both<'a, A, B> {
+    #[serde(flatten)]
+    acs: &'a A,
+    rebar: &'a B,
+}
+
+fn planned(root: &Root, asked: Asked, json: Option<&Place>) -> Result<u8, CommandError> {
+    let fabric = read(root)?;
+    let bars = plan_bars(root, &fabric, asked.rebar)?;
+    let mut acs = plan(&fabric, asked.acs);
+    acs.findings.splice(0..0, bars.findings.iter().cloned());
+    let content = &Both { acs: &acs, rebar: &bars.rebar };
+    let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
+    either(json, &document, &text::plan(&fabric, &acs, &bars))?;
+    Ok(status(&acs.findings))
+}
+
+fn plan_bars(root: &Root, fabric: &Fabric, choice: RebarChoice) -> Result<rebar::plan::Plan, CommandError> {
+    let screens = screen::read(root).map_err(|e| CommandError::undone(&e))?;
+    Ok(rebar::plan::plan(fabric, choice, &screens))
+}
+
+/// BAR1s first: that may remove ports and find them again, and the kernel sets their ACS anew then.
+fn fix(
+    root: &Root,
+    asked: Asked,
+    journal: Option<PathBuf>,
+    json: Option<&Place>,
+) -> Result<u8, CommandError> {
+    let mut fabric = read(root)?;
+    let journal = journal_of(root, journal)?;
+    let bars = plan_bars(root, &fabric, asked.rebar)?;
+    let bars = rebar::fix(root, &Sysfs(root), &bars, &journal).map_err(|e| CommandError::undone(&e))?;
+    if bars.touched() {
+        fabric = read(root)?;
+    }
+    let plan = plan(&fabric, asked.acs);
+    let mut applied = apply::fix(root, &plan, &journal).map_err(|e| CommandError::undone(&e))?;
+    applied.findings.splice(0..0, bars.findings.iter().cloned());
+    let content = &Both { acs: &applied, rebar: &bars.rebar };
+    let document = Document { schema: "firstlight.fix/1", root: &fabric.root, content };
+    either(json, &document, &text::fixed(&fabric, &plan, &applied, &bars))?;
+    Ok(status(&applied.findings))
+}
+
+fn restored(root: &Root, journal: Option<PathBuf>, json: Option<&Place>) -> Result<u8, CommandError> {
+    let journal = journal_of(root, journal)?;
+    let content: &Restored = &restore::restore(root, &journal).map_err(|e| CommandError::undone(&e))?;
+    let here = root.path().display().to_string();
+    let document = Document { schema: "firstlight.restore/1", root: &here, content };
+    either(json, &document, &text::restored(&here, content))?;
+    Ok(if content.is_done() { FINE } else { FAILING })
+}
+
+/// A recorded machine keeps its own journal.
+fn journal_of(root: &Root, given: Option<PathBuf>) -> Result<PathBuf, CommandError> {
+    given.map_or_else(|| Journal::place(root), Ok).map_err(|e| CommandError::undone(&e))
+}
+
+/// `topo`
+pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
+    let fabric = read(root)?;
+    let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric).unwrap_or_default());
+    either(json, &topology, &topology.text())?;
+    Ok(FINE)
+}

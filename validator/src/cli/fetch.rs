@@ -1,0 +1,64 @@
+//! `fetch`: gets a file whose checksum is known. What is not that file is not left behind.
+
+use super::output::{Beside, to_stdout};
+use super::publish::authorities;
+use super::{CommandError, FINE};
+use crate::cli::args::Fetch;
+use crate::net::http;
+use crate::net::http::{HttpError, Piece};
+use crate::net::publish::hex;
+use sha2::{Digest, Sha256};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Gets a file and puts it in its place only if it is the one that was meant.
+pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
+    let here = |why: String| CommandError::Undone(format!("{}: {why}", asked.url));
+    let to = asked.output.display();
+    let unwritten = |e: std::io::Error| here(format!("{to}: {e}"));
+    let authorities = authorities(asked.ca.as_deref())?;
+    let mut pieces = http::get(&asked.url, asked.largest, &authorities, Duration::from_secs(asked.timeout));
+    let length = match pieces.next() {
+        Some(Ok(Piece::Head(200, length))) => length,
+        Some(Ok(Piece::Head(status, _))) => {
+            return Err(here(format!("answered {}", http::status_text(status))));
+        }
+        Some(Err(error)) => return Err(here(error.to_string())),
+        _ => return Err(here(HttpError::NoAnswer("no answer".to_owned()).to_string())),
+    };
+    let mut file = Beside::create(&asked.output).map_err(unwritten)?;
+    let (mut sum, mut got, mut told) = (Sha256::new(), 0, Instant::now());
+    for piece in pieces {
+        let Piece::Bytes(bytes) = piece.map_err(|e| here(e.to_string()))? else { continue };
+        file.write_all(&bytes).map_err(unwritten)?;
+        sum.update(&bytes);
+        got += bytes.len() as u64;
+        if asked.progress.is_some_and(|seconds| told.elapsed() >= Duration::from_secs(seconds)) {
+            told = Instant::now();
+            // Whoever stopped listening wants the file all the same.
+            let _ = to_stdout(&format!("{}\n", so_far(got, length)));
+        }
+    }
+    let found = hex(&sum.finalize());
+    if !found.eq_ignore_ascii_case(&asked.sha256) {
+        return Err(here(format!("sha256 is {found}, expected {}", asked.sha256)));
+    }
+    file.replace().map_err(unwritten)?;
+    Ok(FINE)
+}
+
+fn so_far(got: u64, length: Option<u64>) -> String {
+    let of = length.map_or_else(String::new, |length| format!(" of {}", length >> 20));
+    format!("{}{of} MiB", got >> 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_how_much_there_is_where_the_server_says_it() {
+        assert_eq!(so_far(5 << 20, Some(80 << 20)), "5 of 80 MiB");
+        assert_eq!(so_far(5 << 20, None), "5 MiB");
+    }
+}

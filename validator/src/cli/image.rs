@@ -1,0 +1,21 @@
+//! `firstlight image`: which image runs here, and whether it is as it was built.
+
+use super::output::either;
+use super::{CommandError, FAILING, FINE, UNDONE};
+use crate::cli::args::Place;
+use crate::machine::host::cmdline;
+use crate::machine::image::{Document, examine};
+use crate::machine::root::Root;
+
+/// Status 0 for golden, 1 for not golden, 2 where nobody can tell.
+pub(super) fn run(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
+    let cmdline = cmdline::read(root).ok();
+    let seen = examine(root);
+    let document = Document::of(root, cmdline.as_deref(), &seen);
+    either(json, &document, &document.text())?;
+    Ok(match &seen {
+        Ok(Some(image)) if image.is_golden() => FINE,
+        Ok(Some(_)) => FAILING,
+        Ok(None) | Err(_) => UNDONE,
+    })
+}

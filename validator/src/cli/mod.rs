@@ -1,0 +1,144 @@
+//! The commands: each reads what it needs, asks the pure parts, writes what they say, and ends
+//! with an exit status.
+
+pub mod args;
+mod console;
+mod deliver;
+mod fabric;
+mod fetch;
+mod image;
+mod nccl;
+mod nvlinks;
+mod output;
+mod p2p;
+mod publish;
+mod report;
+mod time;
+mod validate;
+
+use crate::config::{Config, ConfigError};
+use crate::engine::worker;
+use crate::machine::root::Root;
+use crate::nccl::ranks;
+use crate::outcome::finding::{self, Finding, Severity};
+use crate::process::lineage;
+use crate::text::chain::chain;
+use crate::text::shown::shown_text;
+use crate::{render, suite};
+use args::{Args, Command, Lineage};
+use output::OutputError;
+use std::io;
+
+/// Everything is as it should be.
+pub const FINE: u8 = 0;
+/// The command found something that fails, or had to leave it so.
+pub const FAILING: u8 = 1;
+/// The command could not do its work.
+pub const UNDONE: u8 = 2;
+/// Wrong use, or a configuration that is refused.
+pub const WRONG_USE: u8 = 64;
+
+/// Why a command ended before its work was done; one line.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The command line contradicts itself.
+    #[error("{0}")]
+    Usage(String),
+    /// The configuration is refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Something could not be read or done.
+    #[error("{0}")]
+    Undone(String),
+    /// A result could not be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+}
+
+impl CommandError {
+    /// The exit status that says so.
+    #[must_use]
+    pub const fn exit_status(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Config(_) => WRONG_USE,
+            Self::Undone(_) | Self::Output(_) => UNDONE,
+        }
+    }
+
+    /// An error with everything that it came from, in one line.
+    fn undone(error: &dyn std::error::Error) -> Self {
+        Self::Undone(shown_text(&chain(error)))
+    }
+}
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// See [`CommandError`]; everything else is an exit status.
+pub fn run(args: Args) -> Result<u8, CommandError> {
+    let setup = || -> Result<(Root, Config), CommandError> {
+        let config = Config::load(&args.config, &args.set, &suite::ids())?;
+        let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
+        Ok((Root::new(root), config))
+    };
+    match args.command {
+        Command::Validate(asked) => {
+            let (root, config) = setup()?;
+            validate::run(&root, config, asked)
+        }
+        Command::Fabric { action } => {
+            let (root, config) = setup()?;
+            fabric::run(&root, &config, action)
+        }
+        Command::Topo { json } => {
+            let (root, config) = setup()?;
+            fabric::topo(&root, &config, json.as_ref())
+        }
+        Command::P2p(asked) => {
+            let (root, config) = setup()?;
+            p2p::run(&root, config, &asked)
+        }
+        Command::Nccl(asked) => {
+            let (root, config) = setup()?;
+            nccl::run(&root, &config, &asked)
+        }
+        Command::Image { json } => image::run(&setup()?.0, json.as_ref()),
+        Command::List { json, findings } => list(json.as_ref(), findings),
+        Command::Render { report, to, output } => report::render(&report, to, &output),
+        Command::Env { report } => report::env(&report),
+        Command::Publish(asked) => publish::run(asked),
+        Command::Fetch(asked) => fetch::fetch(&asked),
+        Command::Time(asked) => time::run(&asked),
+        Command::Worker(above) => {
+            begin(&above)?;
+            worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
+        Command::Partner(above) => {
+            begin(&above)?;
+            suite::partner().map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
+        Command::Rank(above) => {
+            begin(&above)?;
+            ranks::serve().map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
+    }
+}
+
+fn begin(above: &Lineage) -> Result<(), CommandError> {
+    lineage::begin(&above.beneath).map_err(|e| CommandError::undone(&e))
+}
+
+fn list(json: Option<&crate::cli::args::Place>, findings: bool) -> Result<u8, CommandError> {
+    let list = render::list::list();
+    let text = if findings { finding::markdown() } else { render::list::text(&list) };
+    output::either(json, &list, &text)?;
+    Ok(FINE)
+}
+
+/// Something that a person must look at.
+fn status(findings: &[Finding]) -> u8 {
+    if findings.iter().any(|f| f.severity >= Severity::Fail) { FAILING } else { FINE }
+}

@@ -1,0 +1,286 @@
+//! `firstlight nccl`: one collective over sizes, in processes of its own, as nccl-tests' table. Rows come as
+//! they are measured; what NCCL's lines say of its way goes to standard error, where it spoils no parser.
+
+use super::output::{Beside, to_stdout, write};
+use super::{CommandError, FAILING, FINE, UNDONE};
+use crate::cli::args::{Nccl, P2pChoice, Place};
+use crate::config::Config;
+use crate::gpu::Values;
+use crate::machine::pcie::model::Fabric;
+use crate::machine::root::Root;
+use crate::nccl::log::Said;
+use crate::nccl::ranks::{Arm, Ranks, RowAsk, Setup, Started, Trouble, TroubleKind};
+use crate::nccl::{Row, Sweep};
+use crate::render::json::pretty;
+use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
+use crate::text::shown::shown_text;
+use crate::text::time::utc;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, SystemTime};
+
+/// Starting CUDA and NCCL on 16 GPUs.
+const START: Duration = Duration::from_secs(120);
+
+/// Runs it; the status says whether all values were right.
+pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
+    let sweep = asked.sweep();
+    let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
+    let gpus = gpus(root, config, asked)?;
+    exact(&sweep, gpus)?;
+    asked.json.as_ref().map_or(Ok(()), writable)?;
+    let begun = moment(SystemTime::now());
+    let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
+    let started = match ranks.join(START) {
+        Ok(started) => started.clone(),
+        Err(trouble) => return Ok(stopped(&trouble)),
+    };
+    let title = Head {
+        version: env!("CARGO_PKG_VERSION"),
+        library: started.nccl,
+        sweep: &sweep,
+        gpus: if asked.processes { 1 } else { gpus },
+        devices: &devices(&started),
+    };
+    let shown = asked.json != Some(Place::Stdout);
+    let undelivered = |e: io::Error| CommandError::Undone(format!("standard output: {e}"));
+    let say = |text: &str| if shown { to_stdout(&shown_text(text)).map_err(undelivered) } else { Ok(()) };
+    say(&(head(&title) + &columns()))?;
+    let mut rows = Vec::new();
+    let trouble = measure(&mut ranks, &sweep, &sizes, asked.root_rank, |one| {
+        say(&row(&one))?;
+        rows.push(one);
+        Ok(())
+    })?;
+    told(&ranks);
+    let delivered = match &asked.json {
+        Some(place) => deliver(place, &title, &rows, &begun, &ranks, trouble.as_ref()),
+        None => Ok(()),
+    };
+    if trouble.is_none() {
+        say(&tail(sweep.collective, &rows))?;
+    }
+    wrong(&rows);
+    let status = match &trouble {
+        Some(trouble) => stopped(trouble),
+        None if rows.iter().any(|row| row.wrong() > 0) => FAILING,
+        None => FINE,
+    };
+    ended(status, delivered)
+}
+
+/// What was found weighs more than where it could not be written.
+fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandError> {
+    match delivered {
+        Err(error) if status != FINE => {
+            log::error!("{error}");
+            Ok(status)
+        }
+        delivered => delivered.map(|()| status),
+    }
+}
+
+/// Whether a file can be made there: better known before the measurement than after it.
+fn writable(place: &Place) -> Result<(), CommandError> {
+    let Place::File(path) = place else { return Ok(()) };
+    let tried = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        // Devices and pipes are opened once there is something to say.
+        Ok(there) if !there.is_file() => Ok(()),
+        // Dropped, it is gone.
+        Ok(_) | Err(_) => Beside::create(path).map(drop),
+    };
+    tried.map_err(|e| CommandError::Undone(format!("-J '{place}': cannot be written: {e}")))
+}
+
+/// Writes nccl-tests' JSON.
+fn deliver(
+    place: &Place,
+    title: &Head<'_>,
+    rows: &[Row],
+    begun: &str,
+    ranks: &Ranks,
+    trouble: Option<&Trouble>,
+) -> Result<(), CommandError> {
+    let run = Run {
+        start: begun,
+        end: &moment(SystemTime::now()),
+        args: &std::env::args().collect::<Vec<_>>(),
+        environment: ranks.environment(),
+        errors: &trouble.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    };
+    let text = pretty(&json(title, rows, &run)).map_err(|e| CommandError::undone(&e))?;
+    Ok(write(place, &text)?)
+}
+
+/// `2026-11-20 10:24:45`, in UTC, in the form of nccl-tests.
+fn moment(at: SystemTime) -> String {
+    utc(at).replace('T', " ").replace('Z', "")
+}
+
+/// Every size untimed once, as nccl-tests does it, then each row as it comes; what stopped the arm, if anything did.
+fn measure(
+    ranks: &mut Ranks,
+    sweep: &Sweep,
+    sizes: &[u64],
+    root: usize,
+    mut each: impl FnMut(Row) -> Result<(), CommandError>,
+) -> Result<Option<Trouble>, CommandError> {
+    let untimed = sweep.untimed();
+    for bytes in sizes.iter().filter(|_| sweep.warmups > 0) {
+        if let Err(trouble) = ranks.row(&RowAsk::of(&untimed, *bytes, root)) {
+            return Ok(Some(trouble));
+        }
+    }
+    for bytes in sizes {
+        match ranks.row(&RowAsk::of(sweep, *bytes, root)) {
+            Ok(row) => each(row)?,
+            Err(trouble) => return Ok(Some(trouble)),
+        }
+    }
+    Ok(None)
+}
+
+/// How many GPUs take part.
+fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandError> {
+    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    if !root.is_live() && config.validate.library_path.is_empty() {
+        return Err(CommandError::Undone(format!(
+            "{}: a recorded machine: its GPUs are not here",
+            fabric.root
+        )));
+    }
+    let there = fabric.gpus.len();
+    let gpus = asked.gpus.map_or(there, usize::from);
+    if gpus > there || gpus == 0 {
+        let wish = asked.gpus.map_or(String::new(), |n| format!("-g {n}: "));
+        return Err(CommandError::Undone(format!("{wish}there are {there} NVIDIA GPUs")));
+    }
+    if asked.root_rank >= gpus {
+        return Err(CommandError::Usage(format!("-r {}: allowed are 0 to {}", asked.root_rank, gpus - 1)));
+    }
+    Ok(gpus)
+}
+
+/// Values must come out exact, or they cannot be checked.
+fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
+    let op = sweep.collective.reduces().then_some(sweep.op);
+    let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
+    if sweep.check && Values::exact(sweep.data, op, ranks).is_none() {
+        let why = format!(
+            "{} of {} by {gpus} GPUs is not exact, so it cannot be checked: -c 0",
+            sweep.op, sweep.data
+        );
+        return Err(CommandError::Usage(why));
+    }
+    Ok(())
+}
+
+fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
+    Setup {
+        arm: match asked.p2p {
+            P2pChoice::On => Arm::P2p,
+            P2pChoice::Off => Arm::Off,
+            P2pChoice::Strict => Arm::Strict,
+        },
+        processes: asked.processes,
+        gpus: (0..gpus).collect(),
+        nvls: config.validate.nvls,
+        channels: None,
+        most_bytes: asked.to,
+        room: asked.to,
+        library_path: config.validate.library_path.clone(),
+    }
+}
+
+fn devices(started: &Started) -> Vec<Device> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let one = |d: &crate::nccl::ranks::Device| Device {
+        rank: d.rank,
+        pid: d.pid,
+        host: host.clone(),
+        ordinal: d.ordinal,
+        bdf: d.bdf,
+        name: d.name.clone(),
+    };
+    started.devices.iter().map(one).collect()
+}
+
+/// By which transports NCCL says that it went.
+fn told(ranks: &Ranks) {
+    let said = Said::read(&ranks.said());
+    let mut via: Vec<_> = said.transports().into_iter().flat_map(|(_, _, via)| via).collect();
+    via.sort();
+    via.dedup();
+    let via: Vec<_> = via.iter().map(ToString::to_string).collect();
+    let way = if via.is_empty() { "nothing said".to_owned() } else { via.join(", ") };
+    let channels = said.channels().map_or(String::new(), |n| format!(", {n} channels"));
+    log::info!("NCCL's own lines: {way}{channels}");
+    for (name, value) in said.foreign(ranks.environment()) {
+        log::warn!("NCCL: set from outside: {name}={value}");
+    }
+}
+
+fn wrong(rows: &[Row]) {
+    let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
+    let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
+    if let Some((row, at)) = first {
+        log::error!(
+            "{} of {} B: element {} of checked call {} of rank {} is {}, expected {}",
+            row.collective,
+            row.bytes,
+            at.element,
+            at.call,
+            at.rank,
+            at.found,
+            at.expected
+        );
+    }
+}
+
+fn undone(trouble: &Trouble) -> CommandError {
+    CommandError::Undone(trouble.to_string())
+}
+
+/// One line for what went wrong, after NCCL's own.
+fn stopped(trouble: &Trouble) -> u8 {
+    for line in &trouble.diagnosis {
+        log::warn!("{line}");
+    }
+    log::error!("{trouble}");
+    if trouble.kind == TroubleKind::NoTransport { FAILING } else { UNDONE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_where_no_file_can_be_is_told_before_the_measurement() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["".into(), dir.path().into(), dir.path().join("none/x.json"), "..".into()] {
+            let why = writable(&Place::File(path)).unwrap_err().to_string();
+            assert!(why.starts_with("-J ") && why.contains(": cannot be written: "), "{why}");
+        }
+        let file = dir.path().join("x.json");
+        assert!(writable(&Place::File(file.clone())).is_ok() && writable(&Place::Stdout).is_ok());
+        fs::write(&file, "old").unwrap();
+        assert!(writable(&Place::File(file.clone())).is_ok());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn times_have_the_form_of_nccl_tests() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(951_782_400 + 3661);
+        assert_eq!(moment(at), "2000-02-29 01:01:01");
+    }
+
+    #[test]
+    fn what_was_found_is_told_though_it_cannot_be_written() {
+        let undelivered = || Err(CommandError::Undone("x.json: cannot be written".to_owned()));
+        assert_eq!(ended(FAILING, undelivered()).unwrap(), FAILING);
+        assert_eq!(ended(FINE, undelivered()).unwrap_err().exit_status(), UNDONE);
+        assert_eq!(ended(FINE, Ok(())).unwrap(), FINE);
+    }
+}

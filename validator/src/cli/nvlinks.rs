@@ -1,0 +1,20 @@
+//! NVLinks for commands that show the fabric.
+
+use crate::config::Config;
+use crate::engine;
+use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::pcie::topo::NvLinks;
+use crate::machine::root::Root;
+use std::path::Path;
+
+/// NVLinks of the GPUs that the driver holds; `None` when they cannot be told. A recorded machine's
+/// driver is not here.
+pub(super) fn nvlinks(root: &Root, config: &Config, fabric: &Fabric) -> Option<NvLinks> {
+    let held =
+        |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
+    let gpus: Vec<Bdf> = fabric.gpus.iter().copied().filter(held).collect();
+    if gpus.len() < 2 || (root.path() != Path::new("/") && config.validate.library_path.is_empty()) {
+        return None;
+    }
+    engine::nvlinks(root, config, &gpus).inspect_err(|why| log::warn!("NVLinks are not shown: {why}")).ok()
+}

@@ -1,0 +1,294 @@
+//! Where results go: a file as a whole or not at all, through links, or standard output. Devices, pipes and
+//! what a process holds open are written in place. A reader that stops reading (`| head`) is no fault.
+
+use crate::cli::args::Place;
+use crate::files::destination;
+use crate::render::json;
+use crate::text::shown::shown_text;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
+use serde::Serialize;
+use std::fmt::Display;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// A result could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: cannot be written: {why}")]
+pub struct OutputError {
+    place: String,
+    why: String,
+}
+
+/// Writes `text`.
+///
+/// # Errors
+/// When it could not be written as a whole.
+pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
+    match beside(place, text)? {
+        Some(beside) => beside.replace().map_err(|e| unwritten(place, &e)),
+        None => in_place(place, text),
+    }
+}
+
+/// `text` beside the file whose place it will take; `None` where there is no file to replace.
+///
+/// # Errors
+/// When it could not be written as a whole.
+pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Beside>, OutputError> {
+    let Some(path) = replaced(place) else { return Ok(None) };
+    let written = Beside::create(path).and_then(|mut beside| {
+        beside.write_all(text.as_bytes())?;
+        beside.file.sync_all()?;
+        Ok(beside)
+    });
+    written.map(Some).map_err(|e| unwritten(place, &e))
+}
+
+/// Writes to what is no file to replace: standard output, a device, a pipe, what a process holds open.
+///
+/// # Errors
+/// When it could not be written as a whole.
+pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
+    let written = match place {
+        Place::Stdout => to_stdout(text),
+        // Where it is a file after all, what others have written there stays.
+        Place::File(path) => {
+            OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()))
+        }
+    };
+    written.map_err(|e| unwritten(place, &e))
+}
+
+/// Whether both mean the same file; two that are written in place get along.
+pub(super) fn same(one: &Place, other: &Place) -> bool {
+    let ends = [one, other].map(|place| replaced(place).and_then(|path| destination::end_of(path).ok()));
+    matches!(ends, [Some(one), Some(other)] if one == other)
+}
+
+/// The file that is replaced as a whole. A folder is one too: replacing it fails with the system's words.
+fn replaced(place: &Place) -> Option<&Path> {
+    let Place::File(path) = place else { return None };
+    let held = destination::end_of(path).is_ok_and(|end| destination::is_held(&end));
+    let other = fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    (!held && !other).then_some(path)
+}
+
+fn unwritten(place: &Place, why: &dyn Display) -> OutputError {
+    OutputError { place: place.to_string(), why: why.to_string() }
+}
+
+/// JSON where it was asked for, else the text to standard output.
+///
+/// # Errors
+/// As [`write`].
+pub(super) fn either(place: Option<&Place>, value: &impl Serialize, text: &str) -> Result<(), OutputError> {
+    let Some(place) = place else { return write(&Place::Stdout, &shown_text(text)) };
+    let json = json::pretty(value).map_err(|e| unwritten(place, &e))?;
+    write(place, &json)
+}
+
+/// Writes at once what a person is waiting for.
+///
+/// # Errors
+/// As the system says; a reader that is gone is no error.
+pub(super) fn to_stdout(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// A file that takes another one's place once it is whole: a reader sees the old one or the new one.
+/// Dropped before that, it is gone. Where the file system can do it, it has no name until it is whole, so
+/// that not even a kill leaves anything behind.
+pub(super) struct Beside {
+    file: File,
+    /// Its name, while that is not `path`.
+    name: Option<PathBuf>,
+    path: PathBuf,
+}
+
+impl Beside {
+    /// Creates it beside what `path` leads to.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let path = destination::end_of(path)?;
+        let folder = path.parent().ok_or(ErrorKind::InvalidFilename)?;
+        let (file, name) = match openat(CWD, folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, MODE)
+        {
+            Ok(file) => (file.into(), None),
+            // Not every file system can. What it says is not always that; the next try says what is wrong.
+            Err(_) => unused(&path, |name| OpenOptions::new().write(true).create_new(true).open(name))
+                .map(|(file, name)| (file, Some(name)))?,
+        };
+        Ok(Self { file, name, path })
+    }
+
+    /// Puts it in the other one's place.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub(super) fn replace(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        if self.name.is_none() {
+            let held = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let link = |name: &Path| Ok(linkat(CWD, &held, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
+            self.name = Some(unused(&self.path, link)?.1);
+        }
+        if let Some(name) = &self.name {
+            fs::rename(name, &self.path)?;
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+/// Rights of a new file, before the user's mask.
+const MODE: Mode = Mode::from_raw_mode(0o666);
+
+/// What `make` makes with a name beside `path` that nothing had, and that name.
+fn unused<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+    let mut n = 0;
+    loop {
+        let name = path.with_file_name(format!(".firstlight-{}-{n}.new", std::process::id()));
+        match make(&name) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists && n < 1000 => n += 1,
+            made => return made.map(|made| (made, name)),
+        }
+    }
+}
+
+impl Write for Beside {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // What is left of a file that did not fit is in nobody's way when it cannot be removed either.
+            let _ = fs::remove_file(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::thread;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        for text in ["old", "new"] {
+            write(&Place::File(path.clone()), text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        let error = write(&Place::File("/dev/full".into()), "text").unwrap_err().to_string();
+        assert!(error.starts_with("/dev/full: cannot be written: No space left"), "{error}");
+        let error = write(&Place::File("/nowhere/r.json".into()), "").unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/r.json: cannot be written: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_what_it_leads_to_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        for (there, name) in [(true, "old"), (false, "new")] {
+            let (file, link) = (dir.path().join(name), dir.path().join(format!("to-{name}")));
+            if there {
+                fs::write(&file, "before").unwrap();
+            }
+            symlink(name, &link).unwrap();
+            write(&Place::File(link.clone()), "text").unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new(name));
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn what_lies_at_a_temporary_name_is_neither_followed_nor_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, precious) = (dir.path().join("r.json"), dir.path().join("precious"));
+        fs::write(&precious, "precious").unwrap();
+        for n in 0..3 {
+            symlink(&precious, dir.path().join(format!(".firstlight-{}-{n}.new", std::process::id())))
+                .unwrap();
+        }
+        write(&Place::File(path.clone()), "text").unwrap();
+        assert_eq!([&path, &precious].map(|p| fs::read_to_string(p).unwrap()), ["text", "precious"]);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn writers_of_one_file_do_not_tear_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        let texts = ["a", "b", "c"].map(|letter| letter.repeat(100_000));
+        write(&Place::File(path.clone()), &texts[0]).unwrap();
+        thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| (0..20).for_each(|_| write(&Place::File(path.clone()), text).unwrap()));
+            }
+            for _ in 0..60 {
+                assert!(texts.contains(&fs::read_to_string(&path).unwrap()));
+            }
+        });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_dropped_before_it_is_whole_leaves_the_old_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        fs::write(&path, "old").unwrap();
+        drop(beside(&Place::File(path.clone()), "new").unwrap().unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_process_holds_open_is_written_in_place_behind_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("log"), dir.path().join("held"));
+        fs::write(&path, "before ").unwrap();
+        let file = File::open(&path).unwrap();
+        symlink(format!("/proc/self/fd/{}", file.as_raw_fd()), &link).unwrap();
+        write(&Place::File(link.clone()), "text").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before text");
+        assert!(fs::read_link(&link).unwrap().starts_with("/proc/self/fd"));
+        assert!(
+            write(&Place::File(dir.path().to_owned()), "")
+                .unwrap_err()
+                .to_string()
+                .contains("cannot be written")
+        );
+    }
+
+    #[test]
+    fn one_file_by_two_names_is_the_same_place_and_a_device_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("r.json", dir.path().join("link")).unwrap();
+        let place = |name: &str| Place::File(dir.path().join(name));
+        assert!(same(&place("r.json"), &place("./link")));
+        assert!(!same(&place("r.json"), &place("r.txt")));
+        assert!(!same(&Place::File("/dev/null".into()), &Place::File("/dev/null".into())));
+    }
+}

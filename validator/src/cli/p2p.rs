@@ -1,0 +1,89 @@
+//! `firstlight p2p`: the peer-to-peer tests alone. Their rows first, so that no figure is read
+//! before it is known whether data arrives, then the sample's tables, then the verdict; or, with
+//! `--plan`, which pairs would be measured at the same time.
+
+use super::console::Console;
+use super::deliver::{Sheet, deliver};
+use super::nvlinks::nvlinks;
+use super::output::either;
+use super::validate::status;
+use super::{CommandError, FINE};
+use crate::cli::args::{P2p, Place};
+use crate::config::Config;
+use crate::engine;
+use crate::fabric::text::layout::wrapped;
+use crate::machine::pcie::model::Fabric;
+use crate::machine::root::Root;
+use crate::render::p2p;
+use crate::schedule::{Plan, Routes};
+use crate::suite;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// The tests of this command: that CUDA works, that peers may, that data arrives, how fast.
+const TESTS: &[&str] = &["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency"];
+
+/// `p2p`; the status is the verdict's.
+pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, CommandError> {
+    if asked.plan {
+        return plan(root, &config, asked.json.as_ref());
+    }
+    if let Some(unknown) = TESTS.iter().find(|id| suite::by_id(id).is_none()) {
+        return Err(CommandError::Undone(format!("there is no test {unknown}")));
+    }
+    config.validate.level = asked.level.unwrap_or(config.validate.level);
+    // What `validate` is to run or to leave out says nothing about this command.
+    (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
+    let mut console = Console::new(asked.json != Some(Place::Stdout));
+    let chosen = suite::selection(&config.validate, TESTS);
+    let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let mut report = engine::planned(root, &config, &chosen, &interrupts, &mut console);
+    if let Some(tables) = p2p::of(&report) {
+        console.say(&format!("\n{tables}"));
+    }
+    deliver(&mut report, asked.json.clone().map(Sheet::Json).into_iter().collect(), &mut console);
+    Ok(status(&report, &interrupts))
+}
+
+/// `firstlight.p2p-plan/1`
+#[derive(Serialize)]
+struct Plans<'a> {
+    schema: &'static str,
+    root: &'a str,
+    ordered: Plan,
+    unordered: Plan,
+}
+
+fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
+    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    let nvlinks = nvlinks(root, config, &fabric);
+    let known = nvlinks.is_some();
+    let routes = Routes::new(&fabric, &fabric.gpus, &nvlinks.unwrap_or_default())
+        .map_err(|e| CommandError::undone(&e))?;
+    let plans = Plans {
+        schema: "firstlight.p2p-plan/1",
+        root: &fabric.root,
+        ordered: Plan::ordered(&routes),
+        unordered: Plan::unordered(&routes),
+    };
+    either(json, &plans, &told(&fabric, known, &plans))?;
+    Ok(FINE)
+}
+
+fn told(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {
+    let mut text = "p2p plan".to_owned();
+    if fabric.root != "/" {
+        text += &format!("   recorded machine {}", fabric.root);
+    }
+    text.push('\n');
+    for (n, gpu) in fabric.gpus.iter().enumerate() {
+        // Writing into a String cannot fail, here and below.
+        let _ = writeln!(text, "  GPU {n:<3} {gpu}");
+    }
+    if !nvlinks_known {
+        let said = "over PCIe; NVLinks, if there are any, only a running driver tells";
+        text += &wrapped("  ", "  ", said);
+    }
+    let _ = write!(text, "\n{}\n{}", plans.ordered, plans.unordered);
+    text
+}

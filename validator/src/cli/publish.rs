@@ -1,0 +1,45 @@
+//! `publish`: keeps a finished report on a partition, at a URL, or both.
+
+use super::output::to_stdout;
+use super::{CommandError, FAILING, FINE};
+use crate::cli::args::Publish;
+use crate::files::bounded;
+use crate::net::http::Authorities;
+use crate::net::publish::{AtUrl, Finished, LARGEST, publish};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+/// Keeps the report at every place that is named.
+pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
+    if asked.partition.is_none() && asked.url.is_none() {
+        return Err(CommandError::Usage("publish: nowhere to keep it: give --partition or --url".to_owned()));
+    }
+    let path = asked.report.display().to_string();
+    let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
+    let bytes = bounded::read(&asked.report, LARGEST).map_err(&here)?;
+    let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
+    let authorities = authorities(asked.ca.as_deref())?;
+    let url = asked.url.map(|url| AtUrl {
+        url,
+        timeout: Duration::from_secs(asked.timeout),
+        authorities,
+        offline: asked.offline,
+    });
+    let mut all = true;
+    let waits = (asked.keep.into(), asked.spool.as_path());
+    publish(&finished, asked.partition.as_deref(), url.as_ref(), waits, |told| {
+        all &= told.done;
+        // Whoever stopped listening has decided without this line; the report is kept all the same.
+        let _ = to_stdout(&format!("{}\n", told.line));
+    });
+    Ok(if all { FINE } else { FAILING })
+}
+
+/// Who may vouch for an https server: those in `file`, if it is given.
+pub(super) fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
+    let Some(path) = file else { return Ok(Authorities::default()) };
+    let name = path.display().to_string();
+    let pem = fs::read(path).map_err(|e| CommandError::Undone(format!("{name}: {e}")))?;
+    Authorities::from_pem(&name, &pem).map_err(|e| CommandError::undone(&e))
+}

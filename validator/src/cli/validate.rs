@@ -1,0 +1,80 @@
+//! `firstlight validate`: rows as tests end, then the report, then the verdict. The report is
+//! written before the verdict is printed: a verdict that nobody can read later is none.
+
+use super::CommandError;
+use super::console::Console;
+use super::deliver::{Sheet, deliver};
+use super::output::same;
+use crate::cli::args::{Place, ScopeChoice, Validate};
+use crate::config::{Config, GpuName, Limit};
+use crate::engine;
+use crate::engine::{Interrupt, Interrupts};
+use crate::machine::host::nvidia::gpus;
+use crate::machine::pcie::model::Fabric;
+use crate::machine::root::Root;
+use crate::outcome::finding::Code;
+use crate::outcome::scope::Scope;
+use crate::report::Report;
+use crate::suite;
+
+/// Runs the tests; the status is the verdict's.
+pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
+    let Validate { level, scope, gpus, only, skip, json, text } = asked;
+    if let (Some(json), Some(text)) = (&json, &text) {
+        let both = match (json, text) {
+            (Place::Stdout, Place::Stdout) => "standard output",
+            _ if same(json, text) => "a file",
+            _ => "",
+        };
+        if !both.is_empty() {
+            let why = format!("--json {json} and --text {text}: {both} can take one of them");
+            return Err(CommandError::Usage(why));
+        }
+    }
+    let text = text.or_else(|| (json != Some(Place::Stdout)).then_some(Place::Stdout));
+    config.validate.level = level.unwrap_or(config.validate.level);
+    config.validate.scope = match scope {
+        _ if !only.is_empty() => Scope::Only(only.clone()),
+        ScopeChoice::Machine => Scope::Machine,
+        ScopeChoice::Fabric => Scope::Fabric,
+    };
+    for (given, place) in [(only, &mut config.validate.only), (skip, &mut config.validate.skip)] {
+        if !given.is_empty() {
+            *place = given;
+        }
+    }
+    limit(root, &mut config, &gpus)?;
+    let mut console = Console::new(text == Some(Place::Stdout));
+    let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let mut report = engine::planned(root, &config, &suite::plan(&config), &interrupts, &mut console);
+    let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
+    deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
+    Ok(status(&report, &interrupts))
+}
+
+/// Limits the run to the GPUs that were named.
+fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
+    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
+    let limit = Limit::of(names, &bus, &held).map_err(CommandError::Usage)?;
+    if let Some(limit) = limit {
+        limit.narrow(&mut config.expect, &bus);
+        if config.validate.scope == Scope::Machine {
+            config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
+        }
+        config.validate.limit = Some(limit);
+    }
+    Ok(())
+}
+
+/// The verdict's, unless a signal cut the run short.
+pub(super) fn status(report: &Report, interrupts: &Interrupts) -> u8 {
+    let mut found = report.tests.iter().flat_map(|t| &t.findings);
+    let cut_short = found.any(|finding| finding.is(Code::Interrupted));
+    let by = interrupts.come().filter(|_| cut_short);
+    by.map_or(report.verdict.exit_status(), Interrupt::exit_status)
+}

@@ -1,0 +1,132 @@
+//! The kernel's counters of PCIe errors while tests run (`aer_dev_correctable` and its siblings in sysfs,
+//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats): what a link repaired is told with the test
+//! that moved the data. Functions and kernels without such counters say nothing.
+
+use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Severity};
+use std::collections::{BTreeMap, BTreeSet};
+
+const CORRECTABLE: &str = "aer_dev_correctable";
+/// Each kind of error with the file that counts it and how bad one is.
+const KINDS: [(&str, &str, Severity); 3] = [
+    (CORRECTABLE, "correctable", Severity::Warn),
+    ("aer_dev_nonfatal", "uncorrectable", Severity::Fail),
+    ("aer_dev_fatal", "fatal", Severity::Fail),
+];
+
+/// Counters by function, file and name of the error.
+type Counters = BTreeMap<(Bdf, &'static str, String), u64>;
+
+/// The functions on the ways between GPUs, and where their counters stood.
+#[derive(Debug, Default)]
+pub(super) struct Aer {
+    functions: Vec<Bdf>,
+    stood: Counters,
+}
+
+impl Aer {
+    /// From now on.
+    pub(super) fn begin(root: &Root, fabric: &Fabric) -> Self {
+        let ports = fabric.paths.iter().flat_map(|p| p.ports.iter().copied());
+        let functions: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(ports).collect();
+        let functions: Vec<Bdf> =
+            functions.into_iter().filter(|bdf| root.text(file(*bdf, CORRECTABLE)).is_ok()).collect();
+        let stood = read(root, &functions);
+        Self { functions, stood }
+    }
+
+    /// What was counted since the last time.
+    pub(super) fn news(&mut self, root: &Root) -> Vec<Finding> {
+        let now = read(root, &self.functions);
+        let findings = risen(&self.stood, &now);
+        self.stood = now;
+        findings
+    }
+}
+
+fn file(bdf: Bdf, name: &str) -> String {
+    format!("sys/bus/pci/devices/{bdf}/{name}")
+}
+
+fn read(root: &Root, functions: &[Bdf]) -> Counters {
+    let mut all = Counters::new();
+    for bdf in functions {
+        for (name, ..) in KINDS {
+            // A function that fell off the bus has none any more, which the kernel's log tells.
+            let text = root.text(file(*bdf, name)).unwrap_or_default();
+            all.extend(parse(&text).map(|(error, count)| ((*bdf, name, error.to_owned()), count)));
+        }
+    }
+    all
+}
+
+/// `BadTLP 3`, one error a line; the totals are the sums of the others.
+fn parse(text: &str) -> impl Iterator<Item = (&str, u64)> {
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    let counted = pairs.filter_map(|(error, count)| Some((error, count.trim().parse().ok()?)));
+    counted.filter(|(error, _)| !error.starts_with("TOTAL_"))
+}
+
+fn risen(before: &Counters, now: &Counters) -> Vec<Finding> {
+    let more = |(key, count): (&(Bdf, &'static str, String), &u64)| {
+        let more = count.checked_sub(*before.get(key)?).filter(|more| *more > 0)?;
+        let (bdf, name, error) = key;
+        let (_, word, severity) = KINDS.into_iter().find(|(file, ..)| file == name)?;
+        let message = format!("{bdf}: {more} {word} PCIe errors ({error}) during this test, expected 0");
+        let seen = format!("/{}: {error} {count}, {more} more than before", file(*bdf, name));
+        Some(Code::PcieAer.finding(severity, bdf, message).values(more, 0, Some("errors")).seen(seen))
+    };
+    now.iter().filter_map(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::pcie::sample;
+
+    fn counters(bad_tlp: u64, fatal: u64) -> Counters {
+        let bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
+        let count = |file, error: &str, n| ((bdf, file, error.to_owned()), n);
+        Counters::from([
+            count("aer_dev_correctable", "BadTLP", bad_tlp),
+            count("aer_dev_fatal", "DLP", fatal),
+        ])
+    }
+
+    #[test]
+    fn what_rose_is_told_with_its_kind_and_what_stood_is_not() {
+        assert_eq!(risen(&counters(7, 0), &counters(7, 0)), []);
+        let said = risen(&counters(7, 0), &counters(10, 1));
+        assert_eq!(said.iter().map(|f| f.severity).collect::<Vec<_>>(), [Severity::Warn, Severity::Fail]);
+        assert_eq!(
+            said[0].message,
+            "0000:01:00.0: 3 correctable PCIe errors (BadTLP) during this test, expected 0"
+        );
+        // A reset clears the counters.
+        assert_eq!(risen(&counters(7, 0), &counters(2, 0)), []);
+    }
+
+    #[test]
+    fn the_kernels_lines_are_counted_without_their_totals() {
+        let text = "RxErr 0\nBadTLP 12\nTOTAL_ERR_COR 12\nbroken line\n";
+        assert_eq!(parse(text).collect::<Vec<_>>(), [("RxErr", 0), ("BadTLP", 12)]);
+    }
+
+    #[test]
+    fn only_functions_on_the_ways_that_count_are_watched() {
+        let dir = tempfile::tempdir().unwrap();
+        let fabric = sample::fabric(sample::two_gpus());
+        let gpu = fabric.gpus[0];
+        let path = dir.path().join(file(gpu, "aer_dev_correctable"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "BadTLP 1\nTOTAL_ERR_COR 1\n").unwrap();
+        let root = Root::new(dir.path());
+        let mut aer = Aer::begin(&root, &fabric);
+        assert_eq!(aer.functions, [gpu]);
+        assert_eq!(aer.news(&root), []);
+        std::fs::write(&path, "BadTLP 3\nTOTAL_ERR_COR 3\n").unwrap();
+        assert_eq!(aer.news(&root).len(), 1);
+        assert_eq!(aer.news(&root), []);
+    }
+}

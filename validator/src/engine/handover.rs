@@ -1,0 +1,189 @@
+//! What of all advice reaches the workload: the tests', and what needs no test. A verdict that is not good takes back what rests on
+//! peer-to-peer, and where peer-to-peer is the reason the workload is told to leave it alone. Pure.
+
+use crate::nccl::advice;
+use crate::outcome::{Advice, Outcome, Verdict};
+use crate::report::{Report, TestEntry};
+
+/// NCCL's switch against peer-to-peer.
+const P2P_OFF: &str = "NCCL_P2P_DISABLE";
+/// Variables of NCCL that hold whether or not GPUs reach each other.
+const WITHOUT_P2P: &[&str] = &["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", P2P_OFF];
+
+/// What holds on a machine with GPUs whatever its tests come to, and whether or not they ran: NVLS as the
+/// configuration has it, and the interfaces that are up; `None`: they could not be read.
+pub(super) fn untested(report: &Report, nvls: bool, up: Option<&[String]>) -> Vec<Advice> {
+    let all = up.map(advice::interfaces).into_iter().chain([advice::nvls(nvls)]);
+    all.filter(|_| !report.gpus.is_empty()).collect()
+}
+
+/// The workload's variables: what `report` comes to, and what of `advice` it leaves standing. Of two
+/// about the same variable the later wins.
+pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
+    let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
+    let mut all = of_the_report(report);
+    all.extend(advice.into_iter().filter(|a| good || holds_without_p2p(a)));
+    all.extend(veto(report).filter(|_| !good));
+    all
+}
+
+/// Whether a variable says what the report itself comes to.
+pub(super) fn is_own(name: &str) -> bool {
+    name.starts_with("FIRSTLIGHT_")
+}
+
+/// What a workload may want to know without reading JSON.
+fn of_the_report(report: &Report) -> Vec<Advice> {
+    let mut all = vec![
+        Advice::new(
+            "FIRSTLIGHT_VERDICT",
+            report.verdict.to_string(),
+            "what all tests of the validator come to",
+        ),
+        Advice::new("FIRSTLIGHT_SCOPE", report.scope.to_string(), &report.covers),
+        Advice::new(
+            "FIRSTLIGHT_FINGERPRINT",
+            report.machine.fingerprint.clone(),
+            "the machine that the verdict is bound to",
+        ),
+    ];
+    // Unread is not none.
+    if report.fabric.is_some() {
+        let count = report.gpus.len().to_string();
+        all.push(Advice::new("FIRSTLIGHT_GPUS", count, "NVIDIA GPUs on the bus"));
+    }
+    all
+}
+
+/// Only what is known to hold: any other variable of NCCL may have been found with peer-to-peer.
+fn holds_without_p2p(advice: &Advice) -> bool {
+    let switches_off = advice.name == "NCCL_NVLS_ENABLE" && advice.value == "0";
+    !advice.name.starts_with("NCCL_") || switches_off || WITHOUT_P2P.contains(&advice.name.as_str())
+}
+
+/// Peer-to-peer off, where a test of it failed or came to no answer.
+fn veto(report: &Report) -> Option<Advice> {
+    let about_p2p = |t: &&TestEntry| t.id.starts_with("p2p-") || t.id.starts_with("nccl");
+    let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
+    let (test, what) =
+        bad(Outcome::Fail).map(|t| (t, "failed")).or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;
+    let reason = format!("peer-to-peer is not proven on this machine, {} {what}", test.id);
+    Some(Advice::new(P2P_OFF, "1", &reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Level;
+    use crate::machine::root::Root;
+
+    fn list(pairs: &[(&str, &str)]) -> Vec<Advice> {
+        pairs.iter().map(|(name, value)| Advice::new(name, *value, "a = b\nc")).collect()
+    }
+
+    fn given() -> Vec<Advice> {
+        list(&[
+            ("NCCL_P2P_LEVEL", "SYS"),
+            ("NCCL_MIN_NCHANNELS", "8"),
+            ("NCCL_NET_GDR_LEVEL", "PHB"),
+            ("NCCL_SOCKET_IFNAME", "eth0"),
+            ("NCCL_IB_HCA", "mlx5_0:1"),
+            ("NCCL_NVLS_ENABLE", "0"),
+            ("OTHER", "1"),
+        ])
+    }
+
+    fn report(tests: &[(&str, Outcome)]) -> Report {
+        let mut report = super::super::empty(
+            &Root::new("/"),
+            &crate::config::Config::default(),
+            &super::super::Plan::default(),
+        );
+        for (id, outcome) in tests {
+            report.push(TestEntry {
+                id: (*id).to_owned(),
+                title: String::new(),
+                proves: String::new(),
+                level: Level::Quick,
+                outcome: *outcome,
+                seconds: 0.0,
+                summary: String::new(),
+                findings: vec![],
+                matrices: vec![],
+                tables: vec![],
+                log_tail: vec![],
+            });
+        }
+        report
+    }
+
+    fn gpu() -> crate::report::Gpu {
+        crate::report::Gpu {
+            bdf: "0000:01:00.0".parse().unwrap(),
+            device: "0x2684".to_owned(),
+            name: None,
+            uuid: None,
+            vbios: None,
+            bar1_bytes: None,
+            numa: None,
+            driver: None,
+            link: None,
+        }
+    }
+
+    fn names(tests: &[(&str, Outcome)]) -> Vec<String> {
+        let own = ["FIRSTLIGHT_VERDICT", "FIRSTLIGHT_SCOPE", "FIRSTLIGHT_FINGERPRINT"];
+        let all = handed_over(&report(tests), given()).into_iter().map(|a| a.name);
+        all.filter(|n| !own.contains(&n.as_str())).collect()
+    }
+
+    #[test]
+    fn a_good_verdict_hands_everything_over() {
+        let all: Vec<_> = given().into_iter().map(|a| a.name).collect();
+        assert_eq!(names(&[("nccl", Outcome::Pass)]), all);
+        assert_eq!(names(&[("nccl", Outcome::Warn)]), all);
+    }
+
+    #[test]
+    fn a_bad_verdict_takes_back_what_rests_on_peer_to_peer() {
+        let left = ["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_NVLS_ENABLE", "OTHER"];
+        assert_eq!(names(&[("acs", Outcome::Fail), ("nccl", Outcome::Pass)]), left);
+        assert_eq!(names(&[("acs", Outcome::Error)]), left);
+    }
+
+    #[test]
+    fn what_needs_no_test_is_handed_over_after_any_verdict_where_there_are_gpus() {
+        let up = ["eth0".to_owned()];
+        let mut report = report(&[("nccl", Outcome::Fail)]);
+        assert_eq!(untested(&report, false, Some(&up)), []);
+        report.gpus.push(gpu());
+        assert_eq!(untested(&report, false, None), [advice::nvls(false)]);
+        let kept: Vec<_> = handed_over(&report, untested(&report, false, Some(&up)))
+            .into_iter()
+            .filter(|a| a.name.starts_with("NCCL_") && !a.reason.is_empty())
+            .map(|a| format!("{}={}", a.name, a.value))
+            .collect();
+        assert_eq!(kept, ["NCCL_SOCKET_IFNAME==eth0", "NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1"]);
+        let on = handed_over(&report, untested(&report, true, Some(&up)));
+        assert!(on.iter().all(|a| a.name != "NCCL_NVLS_ENABLE"), "{on:?}");
+    }
+
+    #[test]
+    fn peer_to_peer_that_failed_or_is_not_known_is_switched_off_with_its_reason() {
+        for (id, outcome, what) in [
+            ("p2p-integrity", Outcome::Fail, "p2p-integrity failed"),
+            ("nccl-allreduce", Outcome::Error, "nccl-allreduce gave no answer"),
+        ] {
+            let last = handed_over(&report(&[("acs", Outcome::Pass), (id, outcome)]), given()).pop().unwrap();
+            assert_eq!((last.name.as_str(), last.value.as_str()), (P2P_OFF, "1"));
+            assert!(last.reason.ends_with(what), "{}", last.reason);
+        }
+    }
+
+    #[test]
+    fn a_reason_is_one_line_that_no_reader_takes_for_a_variable() {
+        for advice in handed_over(&report(&[("nccl", Outcome::Pass)]), given()) {
+            assert!(!advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(), "{advice:?}");
+        }
+    }
+}

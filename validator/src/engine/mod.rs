@@ -1,0 +1,211 @@
+//! Running the tests: which, in what order, each group in a child process with a deadline. A child
+//! that crashes, hangs or talks nonsense makes its test an error and the others go on.
+
+mod aer;
+mod ask;
+mod command;
+mod group;
+mod handover;
+mod interrupt;
+mod nvlinks;
+mod probe;
+mod proof;
+mod supervise;
+mod watch;
+mod witness;
+pub mod worker;
+
+pub use interrupt::{Interrupt, Interrupts};
+pub use nvlinks::nvlinks;
+
+use crate::config::{Config, Validate};
+use crate::machine::host::interfaces;
+use crate::machine::root::Root;
+use crate::outcome::Advice;
+use crate::outcome::finding::{Code, Severity};
+use crate::outcome::{Judgement, Verdict};
+use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
+use crate::suite::protocol::Facts;
+use crate::suite::{Plan, Test};
+use crate::text::time::utc;
+use aer::Aer;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+use watch::Watch;
+use witness::Witness;
+
+/// Who is told as things happen; the console is one.
+pub trait Audience {
+    /// What is known of the machine, once, before the first test's end.
+    fn machine(&mut self, report: &Report);
+    /// A test has ended.
+    fn ended(&mut self, test: &TestEntry);
+}
+
+/// Runs `plan` and reports it; a signal makes the rest of it errors.
+pub fn planned(
+    root: &Root,
+    config: &Config,
+    plan: &Plan,
+    interrupts: &Interrupts,
+    audience: &mut impl Audience,
+) -> Report {
+    let start = Instant::now();
+    let mut run = Run {
+        report: empty(root, config, plan),
+        audience,
+        introduced: false,
+        root,
+        watch: Watch::begin(root),
+        aer: Aer::default(),
+        witness: Witness::default(),
+        advice: Vec::new(),
+        interrupts: interrupts.clone(),
+        until: start + Duration::from_secs(config.validate.timeout_s),
+        limit_s: config.validate.timeout_s,
+    };
+    for (level, tests) in plan.groups(&config.validate) {
+        let validate = Validate { level, ..config.validate.clone() };
+        group::run(&mut run, root, &Config { validate, ..config.clone() }, tests);
+    }
+    run.introduce();
+    for (test, why) in &plan.left_out {
+        run.end(test, Duration::ZERO, not_run(test, why), Vec::new());
+    }
+    let Run { mut report, advice: found, audience, .. } = run;
+    report.covers = proof::covers(&report, config.validate.limit.as_ref());
+    if let Some(entry) = proof::unproven(&report, plan) {
+        audience.ended(&entry);
+        report.push(entry);
+    }
+    let up = interfaces::up(root).inspect_err(|e| log::warn!("network interfaces: {e}")).ok();
+    let untested = handover::untested(&report, config.validate.nvls, up.as_deref());
+    let advice = untested.into_iter().chain(found).collect();
+    report.seconds = seconds(start.elapsed());
+    settle(&mut report, advice);
+    report
+}
+
+/// What `report`, as it stands now, hands over to the workload: of what it did before, and of `advice`.
+pub fn settle(report: &mut Report, advice: Vec<Advice>) {
+    let reasons = std::mem::take(&mut report.workload_reasons);
+    let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
+        let reason = reasons.get(&name)?.clone();
+        (!handover::is_own(&name)).then_some(Advice { name, value, reason })
+    });
+    let all = before.chain(advice).collect();
+    for Advice { name, value, reason } in handover::handed_over(report, all) {
+        report.workload_reasons.insert(name.clone(), reason);
+        report.workload_env.insert(name, value);
+    }
+}
+
+/// One run in progress.
+struct Run<'a, A: Audience> {
+    report: Report,
+    audience: &'a mut A,
+    introduced: bool,
+    root: &'a Root,
+    watch: Watch,
+    aer: Aer,
+    witness: Witness,
+    advice: Vec<Advice>,
+    interrupts: Interrupts,
+    until: Instant,
+    limit_s: u64,
+}
+
+impl<A: Audience> Run<'_, A> {
+    fn introduce(&mut self) {
+        if !self.introduced {
+            self.introduced = true;
+            self.audience.machine(&self.report);
+        }
+    }
+
+    fn learn(&mut self, facts: Facts) {
+        if !self.introduced {
+            learn(&mut self.report, facts);
+            if let Some(fabric) = &self.report.fabric {
+                self.aer = Aer::begin(self.root, fabric);
+            }
+        }
+        self.introduce();
+    }
+
+    fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
+        self.introduce();
+        let mut kernel = self.watch.news();
+        kernel.extend(self.aer.news(self.root));
+        let said = self.witness.settle(test, said, kernel);
+        self.advice.extend(said.advice.iter().cloned());
+        let effects = said.effects.iter().map(|(name, ratio)| (name.clone(), Some(*ratio)));
+        self.report.effects.extend(effects);
+        let entry = TestEntry {
+            id: test.id.to_owned(),
+            title: test.title.to_owned(),
+            proves: test.proves.to_owned(),
+            level: test.level,
+            outcome: said.outcome(),
+            seconds: seconds(took),
+            summary: said.summary,
+            findings: said.findings,
+            matrices: said.matrices,
+            tables: said.tables,
+            log_tail,
+        };
+        self.audience.ended(&entry);
+        self.report.push(entry);
+    }
+}
+
+fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
+    Report {
+        schema: SCHEMA.to_owned(),
+        verdict: Verdict::Error,
+        scope: plan.scope.clone(),
+        covers: "nothing was read yet".to_owned(),
+        level: config.validate.level,
+        root: root.path().display().to_string(),
+        started: utc(SystemTime::now()),
+        seconds: 0.0,
+        appliance: None,
+        machine: MachineEntry::unread(),
+        driver: Driver::default(),
+        gpus: Vec::new(),
+        fabric: None,
+        tests: Vec::new(),
+        effects: BTreeMap::new(),
+        workload_env: BTreeMap::new(),
+        workload_reasons: BTreeMap::new(),
+    }
+}
+
+fn learn(report: &mut Report, facts: Facts) {
+    let Facts { identity, fabric, driver, module, gpus } = facts;
+    report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
+    let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
+    report.driver = driver;
+    report.machine = MachineEntry {
+        fingerprint: fingerprint(&bound_to),
+        bound_to,
+        dmi: identity.dmi,
+        host: identity.host,
+        kernel: identity.kernel,
+        cmdline: identity.cmdline,
+    };
+    report.appliance = Some(identity.appliance);
+    report.fabric = fabric;
+}
+
+fn not_run(test: &Test, why: &str) -> Judgement {
+    let message = format!("mandatory, and left out {why}");
+    Judgement::by(
+        Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("left out {why}")),
+    )
+}
+
+/// Seconds with three decimals: what a person reads and a clock under load can promise.
+fn seconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,174 @@
+//! What the verdict of a run speaks of, and whether anything was proven about it: a machine whose GPUs no test
+//! could use is no PASS, whatever its files say. Pure.
+
+use crate::config::Limit;
+use crate::outcome::finding::{Code, Severity};
+use crate::outcome::scope::Scope;
+use crate::outcome::{Outcome, Verdict};
+use crate::report::{Report, TestEntry};
+use crate::suite::{Group, Plan, Test, proof};
+
+/// What stands in a test's place.
+const ID: &str = "scope";
+
+/// In one sentence, what the verdict of `report` speaks of.
+pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
+    let gpus = report.gpu_names();
+    let text = match (&report.scope, report.gpus.len()) {
+        (Scope::Only(ids), _) => {
+            format!("{} alone, with {gpus}; nothing is said of the rest of the machine", ids.join(", "))
+        }
+        (Scope::Fabric, _) => format!("kernel, PCIe and driver, with {gpus}; nothing ran on a GPU"),
+        (Scope::Machine | Scope::Gpus(_), 0) => format!("a machine with {gpus}; nothing is said of GPUs"),
+        (Scope::Machine | Scope::Gpus(_), 1) => {
+            format!("{gpus} alone; nothing is said of peer-to-peer and NCCL, which need two")
+        }
+        (Scope::Machine | Scope::Gpus(_), _) => format!("{gpus} and the ways between them"),
+    };
+    let text = limit.map_or(text.clone(), |limit| format!("{text}; left out: {}", limit.left_out()));
+    if report.is_recorded() { format!("{text}; recorded machine {}", report.root) } else { text }
+}
+
+/// What was to be proven and had nothing to run on. Where the verdict is bad already this is told only when
+/// nothing ran on a GPU at all.
+pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
+    let ended = |id: &str| report.tests.iter().find(|entry| entry.id == id);
+    let idle = |test: &&&Test| ended(test.id).is_some_and(|e| e.outcome == Outcome::NotApplicable);
+    let of_gpus: Vec<_> = plan.run.iter().filter(|test| test.group == Group::Gpu).collect();
+    let none_ran = !of_gpus.is_empty() && of_gpus.iter().all(&idle);
+    let all_idle = || report.tests.iter().all(|entry| entry.outcome == Outcome::NotApplicable);
+    let lacking: Vec<&str> = match &plan.scope {
+        _ if all_idle() => plan.run.iter().map(|test| test.id).collect(),
+        Scope::Machine | Scope::Gpus(_) => {
+            let needed = |test: &&&Test| proof(report.gpus.len()).any(|needed| needed.id == test.id);
+            plan.run.iter().filter(needed).filter(idle).map(|test| test.id).collect()
+        }
+        Scope::Only(_) if none_ran => of_gpus.iter().map(|test| test.id).collect(),
+        Scope::Fabric | Scope::Only(_) => Vec::new(),
+    };
+    let why = ended(lacking.first()?).map_or("", |entry| entry.summary.as_str());
+    let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded) || all_idle();
+    if !good && !none_ran {
+        return None;
+    }
+    let severity = if good { Severity::Error } else { Severity::Warn };
+    let (gpus, lacking) = (report.gpu_names(), lacking.join(", "));
+    let message = format!("nothing is proven about {gpus}: {lacking} had nothing to run on ({why})");
+    let finding = Code::ScopeUnproven.finding(severity, &report.scope, message);
+    Some(TestEntry::of_the_run(ID, "Scope", "what the verdict speaks of was tested", report.level, finding))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::empty;
+    use super::*;
+    use crate::config::Config;
+    use crate::machine::root::Root;
+    use crate::report::Gpu;
+    use crate::suite::plan;
+    use Outcome::{Fail, NotApplicable, Pass};
+
+    fn gpu() -> Gpu {
+        Gpu {
+            bdf: "0000:01:00.0".parse().unwrap(),
+            device: "0x2335".to_owned(),
+            name: Some("NVIDIA H200".to_owned()),
+            uuid: None,
+            vbios: None,
+            bar1_bytes: None,
+            numa: None,
+            driver: None,
+            link: None,
+        }
+    }
+
+    /// A run of `scope` on so many GPUs, in which each test ends as `ends` says.
+    fn said(scope: Scope, gpus: usize, ends: impl Fn(&Test) -> Outcome) -> (Report, Option<TestEntry>) {
+        let mut config = Config::default();
+        if let Scope::Only(ids) = &scope {
+            config.validate.only.clone_from(ids);
+        }
+        config.validate.scope = scope;
+        let plan = plan(&config);
+        let mut report = empty(&Root::new("/rec"), &config, &plan);
+        report.gpus = vec![gpu(); gpus];
+        for test in &plan.run {
+            let finding = Code::GpuXid.finding(Severity::Fail, "x", "no device is here");
+            let entry = TestEntry::of_the_run(test.id, "", "", test.level, finding);
+            report.push(TestEntry { outcome: ends(test), findings: vec![], ..entry });
+        }
+        let entry = unproven(&report, &plan);
+        (report, entry)
+    }
+
+    fn only(ids: &[&str]) -> Scope {
+        Scope::Only(ids.iter().map(|id| (*id).to_owned()).collect())
+    }
+
+    /// The files are fine, and nothing runs on a GPU.
+    const fn recorded(test: &Test) -> Outcome {
+        if matches!(test.group, Group::Gpu) { NotApplicable } else { Pass }
+    }
+
+    #[test]
+    fn a_recorded_machine_is_no_pass_of_a_machine_and_one_of_its_fabric() {
+        let (_, entry) = said(Scope::Machine, 2, recorded);
+        let entry = entry.unwrap();
+        assert_eq!(entry.outcome, Outcome::Error);
+        assert_eq!(
+            entry.summary,
+            "nothing is proven about 2 x NVIDIA H200: cuda, p2p-capability, p2p-integrity, nccl had nothing to run on \
+             (no device is here)"
+        );
+        let (report, entry) = said(Scope::Fabric, 2, recorded);
+        assert!(entry.is_none() && report.verdict == Verdict::Pass);
+        assert!(report.tests.iter().any(|t| t.id == "acs") && report.tests.iter().all(|t| t.id != "cuda"));
+    }
+
+    #[test]
+    fn one_mandatory_test_that_had_nothing_to_run_on_is_enough() {
+        for lacking in ["cuda", "p2p-capability", "p2p-integrity", "nccl"] {
+            let ends = |test: &Test| if test.id == lacking { NotApplicable } else { Pass };
+            assert!(said(Scope::Machine, 2, ends).1.unwrap().summary.contains(lacking));
+        }
+        assert_eq!(said(Scope::Machine, 2, |_| Pass).1, None);
+    }
+
+    #[test]
+    fn one_gpu_alone_needs_no_test_of_pairs_but_cuda_and_says_so() {
+        let alone = |test: &Test| if test.id == "cuda" { Pass } else { recorded(test) };
+        let (report, entry) = said(Scope::Machine, 1, alone);
+        assert_eq!(entry, None);
+        assert!(covers(&report, None).starts_with("1 x NVIDIA H200 alone; nothing is said of peer-to-peer"));
+        assert!(said(Scope::Machine, 1, recorded).1.is_some());
+        assert_eq!(said(Scope::Machine, 0, recorded).1, None);
+    }
+
+    #[test]
+    fn a_failure_stays_one_and_is_told_what_is_not_known() {
+        let ends = |test: &Test| if test.id == "acs" { Fail } else { recorded(test) };
+        assert_eq!(said(Scope::Machine, 2, ends).1.unwrap().outcome, Outcome::Warn);
+        // The GPUs were used, and the failure says why no pair was.
+        let ends = |test: &Test| match test.id {
+            "p2p-capability" => Fail,
+            "cuda" => Pass,
+            _ => recorded(test),
+        };
+        assert_eq!(said(Scope::Machine, 2, ends).1, None);
+    }
+
+    #[test]
+    fn tests_that_were_asked_for_by_name_must_have_had_something_to_do() {
+        assert_eq!(said(only(&["acs"]), 2, recorded).1, None);
+        for ids in [&["p2p-integrity"][..], &["acs", "p2p-bandwidth"], &["cuda", "nccl-types"]] {
+            assert_eq!(said(only(ids), 2, recorded).1.unwrap().outcome, Outcome::Error, "{ids:?}");
+        }
+        assert_eq!(said(only(&["acs"]), 2, |_| NotApplicable).1.unwrap().outcome, Outcome::Error);
+        let (report, _) = said(only(&["acs", "iommu"]), 2, |_| Pass);
+        assert!(
+            covers(&report, None).starts_with("iommu, acs alone, with 2 x NVIDIA H200"),
+            "{}",
+            covers(&report, None)
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! The parent's side of one worker: starts it, hears what it says, and bounds every wait. Knows
+//! nothing of tests; how a worker ended is a value. A worker is the first of a group of processes, and those
+//! that it has started end with it.
+
+use super::interrupt::{Interrupt, Interrupts};
+use crate::suite::protocol::Message;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How many of a worker's last lines are kept.
+const LAST_LINES: usize = 20;
+/// One line is at most this long: the facts of a machine with thousands of functions are 4 MB.
+const LONGEST: u64 = 64 << 20;
+/// How long a worker that has closed its pipes, or was killed, may take to be gone. One that hangs
+/// in the kernel never is; it is left behind.
+const GRACE: Duration = Duration::from_secs(2);
+/// What a killed worker has said last may be on its way so long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// So often a signal to this process is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// By itself, well.
+    Done,
+    /// By a signal or with a status.
+    Died(ExitStatus),
+    /// It did not say the next thing in time and was killed.
+    Silent(Duration),
+    /// It said something that is no message and was killed.
+    Nonsense(String),
+    /// It could not be started, or asked.
+    NotStarted(io::Error),
+    /// This process was asked to end, and killed it.
+    Interrupted(Interrupt),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => write!(f, "the worker ended without a result"),
+            // ExitStatus words itself: `signal: 11 (SIGSEGV)`, `exit status: 101`.
+            Self::Died(status) => write!(f, "the worker died: {status}"),
+            Self::Silent(after) => {
+                write!(f, "no answer within {:.1} s; the worker was killed", after.as_secs_f64())
+            }
+            Self::Nonsense(line) => write!(f, "the worker said what is no message: {line}"),
+            Self::NotStarted(error) => write!(f, "the worker could not be started: {error}"),
+            Self::Interrupted(by) => write!(f, "{by} ended the run"),
+        }
+    }
+}
+
+/// What came, and when: a parent that is late to look takes nothing for later than it was.
+struct Event {
+    at: Instant,
+    what: What,
+}
+
+enum What {
+    Said(String),
+    Logged(String),
+    Closed,
+}
+
+/// Runs `command`, gives it `request`, and hands each message to `hear` with the moment it came, which says how
+/// long from then the next may take. The second value is the last lines of its standard error.
+pub(super) fn supervise(
+    mut command: Command,
+    request: &[u8],
+    first: Duration,
+    interrupts: &Interrupts,
+    mut hear: impl FnMut(Message, Instant) -> Duration,
+) -> (Ending, Vec<String>) {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return (Ending::NotStarted(error), Vec::new()),
+    };
+    let events = listen(&mut child, request);
+    let mut last_lines = VecDeque::new();
+    let ending = converse(&events, first, interrupts, &mut last_lines, &mut hear);
+    let ending = match ending {
+        None => finish(&mut child),
+        Some(ending) => {
+            kill(&mut child);
+            // The worker's last words may still be on their way.
+            let due = Instant::now() + LAST_WORDS;
+            while let Ok(event) = events.recv_timeout(Duration::from_millis(50))
+                && Instant::now() < due
+            {
+                if let What::Logged(line) = event.what {
+                    keep(&mut last_lines, line);
+                }
+            }
+            ending
+        }
+    };
+    (ending, last_lines.into())
+}
+
+/// One thread per pipe: none of them can make the parent wait. The channel is short, so that a
+/// worker that talks without end is slowed down and not remembered.
+fn listen(child: &mut Child, request: &[u8]) -> Receiver<Event> {
+    let (sender, events) = sync_channel(64);
+    if let Some(mut input) = child.stdin.take() {
+        let request = request.to_owned();
+        // A worker that does not listen says so by dying or by silence.
+        thread::spawn(move || drop(input.write_all(&request)));
+    }
+    if let Some(output) = child.stdout.take() {
+        let sender = sender.clone();
+        thread::spawn(move || forward(output, &sender, What::Said));
+    }
+    if let Some(log) = child.stderr.take() {
+        thread::spawn(move || forward(log, &sender, What::Logged));
+    }
+    events
+}
+
+fn forward(pipe: impl Read, events: &SyncSender<Event>, what: fn(String) -> What) {
+    let event = |what| Event { at: Instant::now(), what };
+    let mut pipe = BufReader::new(pipe);
+    loop {
+        let mut line = Vec::new();
+        match pipe.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            Ok(n) if n > 0 => {}
+            _ => break,
+        }
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        if events.send(event(what(line))).is_err() {
+            break;
+        }
+    }
+    // The parent may have stopped listening; then nobody needs to know.
+    let _ = events.send(event(What::Closed));
+}
+
+/// `None` when both pipes were closed in time.
+fn converse(
+    events: &Receiver<Event>,
+    first: Duration,
+    interrupts: &Interrupts,
+    last_lines: &mut VecDeque<String>,
+    hear: &mut impl FnMut(Message, Instant) -> Duration,
+) -> Option<Ending> {
+    let mut patience = first;
+    let mut due = Instant::now() + patience;
+    let mut open = 2;
+    let mut since = None;
+    while open > 0 {
+        // What has been said before is heard first, unless it never ends.
+        let asked = interrupts.come();
+        if let Some(by) = asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS) {
+            return Some(Ending::Interrupted(by));
+        }
+        let Event { at, what } =
+            match events.recv_timeout(due.saturating_duration_since(Instant::now()).min(LOOK)) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) if asked.is_none() && Instant::now() < due => continue,
+                Err(RecvTimeoutError::Timeout) if asked.is_some() => return asked.map(Ending::Interrupted),
+                Err(RecvTimeoutError::Timeout) => return Some(Ending::Silent(patience)),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+        // What comes too late, and is only waiting to be read, does not make up for it.
+        if at > due {
+            return Some(Ending::Silent(patience));
+        }
+        match what {
+            What::Said(line) => match serde_json::from_str(&line) {
+                Ok(message) => {
+                    patience = hear(message, at);
+                    due = at + patience;
+                }
+                Err(_) => return Some(Ending::Nonsense(line.chars().take(200).collect())),
+            },
+            What::Logged(line) => keep(last_lines, line),
+            What::Closed => open -= 1,
+        }
+    }
+    None
+}
+
+fn keep(last_lines: &mut VecDeque<String>, line: String) {
+    log::warn!("worker: {line}");
+    if last_lines.len() == LAST_LINES {
+        last_lines.pop_front();
+    }
+    last_lines.push_back(line);
+}
+
+fn finish(child: &mut Child) -> Ending {
+    if !has_ended(child) {
+        kill(child);
+        return Ending::Silent(GRACE);
+    }
+    // As long as it is not waited for, the group's number is no other's.
+    kill_group(child);
+    match child.wait() {
+        Ok(status) if status.success() => Ending::Done,
+        Ok(status) => Ending::Died(status),
+        Err(error) => Ending::NotStarted(error),
+    }
+}
+
+fn kill(child: &mut Child) {
+    kill_group(child);
+    if !has_ended(child) {
+        log::warn!("worker {} does not die; it hangs in the kernel and is left behind", child.id());
+    } else if let Err(error) = child.wait() {
+        log::warn!("worker {}: {error}", child.id());
+    }
+}
+
+/// It and all that it has started.
+fn kill_group(child: &Child) {
+    // It fails only for a group of which nobody is left.
+    let _ = number(child).map(|pid| kill_process_group(pid, Signal::KILL));
+}
+
+/// Whether it ends in time; its status stays to be asked for.
+fn has_ended(child: &Child) -> bool {
+    let Some(pid) = number(child) else { return false };
+    let due = Instant::now() + GRACE;
+    loop {
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(pid), how) {
+            Ok(None) if Instant::now() < due => thread::sleep(Duration::from_millis(1)),
+            ended => return matches!(ended, Ok(Some(_))),
+        }
+    }
+}
+
+fn number(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+#[cfg(test)]
+mod tests;

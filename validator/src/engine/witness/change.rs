@@ -1,0 +1,137 @@
+//! What NVML's words about GPUs come to: what has changed since it was asked before, and what holds on. Pure.
+
+use super::gone;
+use crate::gpu::{ComputeMode, Counted, Counter, Presence, Standing};
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// Nothing is known of the GPUs.
+pub(super) fn unseen(why: &str) -> Finding {
+    let message = format!("how the GPUs fared is not known: {why}");
+    Code::GpuUncounted.finding(Severity::Warn, "machine", message)
+}
+
+/// Whether a finding is of something that stays as it is: it is told once.
+pub(super) fn holds_on(finding: &Finding) -> bool {
+    !finding.is(Code::GpuEcc) && (!finding.is(Code::GpuRemap) || finding.unit.is_none())
+}
+
+/// What is wrong with GPUs as they stand, whatever was before.
+pub(super) fn holding(now: &[Standing]) -> Vec<Finding> {
+    let mut found: Vec<_> = now.iter().flat_map(of_one).chain(settings(now)).collect();
+    found.extend(uncounted(now));
+    found
+}
+
+fn of_one(gpu: &Standing) -> Vec<Finding> {
+    let mut found: Vec<_> = gone(gpu).into_iter().collect();
+    if let Presence::Untold(why) = &gpu.presence {
+        let message = format!("{}: NVML does not know it: {why}", name(gpu));
+        found.push(Code::GpuUncounted.finding(Severity::Warn, &gpu.name(), message));
+    }
+    for (counter, severity, words) in [
+        (Counter::RemapPending, Severity::Warn, "a row of its memory is to be replaced at the next reset"),
+        (
+            Counter::RetirePending,
+            Severity::Warn,
+            "a page of its memory is to be retired at the next start of the driver",
+        ),
+        (Counter::RemapFailed, Severity::Fail, "a bad row of its memory could not be replaced"),
+    ] {
+        if matches!(gpu.counted.get(&counter), Some(Counted::At(1..))) {
+            let message = format!("{}: {words}", name(gpu));
+            found.push(
+                Code::GpuRemap.finding(severity, &gpu.name(), message).seen(format!("NVML: {counter:?}")),
+            );
+        }
+    }
+    found
+}
+
+/// Settings that keep GPUs from being tested, each with all GPUs that have it.
+pub(super) fn settings(now: &[Standing]) -> Vec<Finding> {
+    type Has = fn(&Standing) -> bool;
+    let kinds: [(Code, Has, &str); 3] = [
+        (Code::GpuMig, |gpu| gpu.mig, "split into instances (MIG is on)"),
+        (
+            Code::GpuComputeMode,
+            |gpu| gpu.mode == ComputeMode::Exclusive,
+            "set to serve one process at a time (compute mode EXCLUSIVE_PROCESS)",
+        ),
+        (
+            Code::GpuComputeMode,
+            |gpu| gpu.mode == ComputeMode::Prohibited,
+            "set to serve no process (compute mode PROHIBITED)",
+        ),
+    ];
+    let of = |(code, has, words): (Code, fn(&Standing) -> bool, &str)| {
+        let gpus: Vec<_> = now.iter().filter(|gpu| has(gpu)).map(Standing::name).collect();
+        let be = if gpus.len() == 1 { "is" } else { "are" };
+        let gpus = gpus.join(", ");
+        (!gpus.is_empty()).then(|| code.finding(Severity::Error, &gpus, format!("{gpus} {be} {words}")))
+    };
+    kinds.into_iter().filter_map(of).collect()
+}
+
+/// GPUs whose memory errors nobody counts, in one finding.
+fn uncounted(now: &[Standing]) -> Option<Finding> {
+    let ecc = [Counter::VolatileUncorrected, Counter::AggregateUncorrected];
+    let lacks = |gpu: &&Standing| ecc.iter().all(|c| gpu.counted.get(c) == Some(&Counted::Unsupported));
+    let lacking: Vec<_> = now.iter().filter(lacks).map(Standing::name).collect();
+    let unread = now.iter().filter_map(|gpu| {
+        let why =
+            gpu.counted.values().find_map(|c| if let Counted::Unread(why) = c { Some(why) } else { None })?;
+        Some((gpu, why))
+    });
+    if let Some((gpu, why)) = unread.into_iter().next() {
+        let message = format!("{}: its memory errors could not be read: {why}", name(gpu));
+        return Some(Code::GpuUncounted.finding(Severity::Warn, "machine", message));
+    }
+    let message = format!("memory errors are not counted (no ECC): {}", lacking.join(", "));
+    (!lacking.is_empty()).then(|| Code::GpuUncounted.finding(Severity::Info, "machine", message))
+}
+
+/// What GPUs have counted since `before`.
+pub(super) fn since(before: &[Standing], now: &[Standing]) -> Vec<Finding> {
+    let pairs = now.iter().filter_map(|n| Some((before.iter().find(|b| b.gpu == n.gpu)?, n)));
+    pairs.flat_map(|(before, now)| risen(before, now)).collect()
+}
+
+/// Kinds of errors: the counters that tell of it, its code, badness and name.
+const KINDS: [(&[Counter], Code, Severity, &str); 4] = [
+    (
+        &[Counter::VolatileUncorrected, Counter::AggregateUncorrected],
+        Code::GpuEcc,
+        Severity::Fail,
+        "uncorrected memory errors",
+    ),
+    (
+        &[Counter::VolatileCorrected, Counter::AggregateCorrected],
+        Code::GpuEcc,
+        Severity::Warn,
+        "corrected memory errors",
+    ),
+    (&[Counter::RemappedUncorrected], Code::GpuRemap, Severity::Fail, "rows replaced for uncorrected errors"),
+    (&[Counter::RemappedCorrected], Code::GpuRemap, Severity::Warn, "rows replaced for corrected errors"),
+];
+
+fn risen(before: &Standing, now: &Standing) -> impl Iterator<Item = Finding> {
+    KINDS.iter().filter_map(|(counters, code, severity, words)| {
+        let rose = |counter: &&Counter| match (before.counted.get(counter)?, now.counted.get(counter)?) {
+            (Counted::At(before), Counted::At(now)) => {
+                let more = now.checked_sub(*before).filter(|more| *more > 0)?;
+                Some((more, format!("NVML: {counter:?} {before} before, {now} now")))
+            }
+            _ => None,
+        };
+        let rises: Vec<_> = counters.iter().filter_map(|c| rose(&c)).collect();
+        let more = rises.iter().map(|(more, _)| *more).max()?;
+        let message = format!("{}: {more} {words} while the test ran, expected 0", name(now));
+        let finding = code.finding(*severity, &now.name(), message).values(more, 0, Some("errors"));
+        Some(finding.seen_all(rises.into_iter().map(|(_, line)| line).collect()))
+    })
+}
+
+/// `GPU 1 (0000:41:00.0)`
+fn name(gpu: &Standing) -> String {
+    format!("{} ({})", gpu.name(), gpu.gpu)
+}

@@ -1,0 +1,191 @@
+//! Failures that have another cause than the test could see. One table for each cause names the findings that
+//! it explains; all others stay as they are, wrong data above all. Pure.
+
+use super::change;
+use super::users::Present;
+use crate::gpu::Standing;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Lines of evidence at most.
+const MOST: usize = 16;
+
+/// What could not be found out because a GPU is lost is no open question: the machine has failed.
+const AFTER_LOSS: &[Code] = &[
+    Code::CudaStart,
+    Code::CudaError,
+    Code::GpuCountCuda,
+    Code::GpuInUse,
+    Code::NcclError,
+    Code::NcclUnproven,
+    Code::P2pChecker,
+    Code::P2pNoisy,
+    Code::TestCrashed,
+    Code::TestTimeout,
+];
+
+/// Figures and progress that a load on the same GPU explains.
+const BY_LOAD: &[Code] = &[
+    Code::GpuThrottled,
+    Code::HostSlow,
+    Code::NcclHang,
+    Code::NcclP2pSlower,
+    Code::NcclSlow,
+    Code::P2pAsymmetric,
+    Code::P2pCollapse,
+    Code::P2pHang,
+    Code::P2pLatency,
+    Code::P2pNoisy,
+    Code::P2pSlow,
+    Code::P2pStaged,
+    Code::TestTimeout,
+];
+
+/// What no load explains, whatever its words are.
+const NEVER: &[Code] = &[
+    Code::GpuEcc,
+    Code::GpuGone,
+    Code::GpuXid,
+    Code::HostWrongData,
+    Code::NcclWrongData,
+    Code::P2pAtomics,
+    Code::P2pOrder,
+    Code::P2pStray,
+    Code::P2pWrongData,
+];
+
+fn is_one_of(finding: &Finding, codes: &[Code]) -> bool {
+    codes.iter().any(|code| finding.is(*code))
+}
+
+fn bad(finding: &Finding) -> bool {
+    matches!(finding.severity, Severity::Fail | Severity::Error)
+}
+
+/// Whether a finding's words or its evidence hold one of `words`, which are small letters.
+fn says(finding: &Finding, words: &[&str]) -> bool {
+    let mut lines = finding.evidence.iter().chain([&finding.message]).map(|line| line.to_lowercase());
+    lines.any(|line| words.iter().any(|word| line.contains(word)))
+}
+
+/// Whether it says that a GPU is lost.
+pub(super) fn is_loss(finding: &Finding) -> bool {
+    finding.is(Code::GpuGone) && finding.severity == Severity::Fail
+}
+
+/// Whether it says that work on the GPUs did not end.
+pub(super) fn is_hang(finding: &Finding) -> bool {
+    is_one_of(finding, &[Code::P2pHang, Code::NcclHang, Code::TestTimeout])
+}
+
+/// An Xid error that programs cause leaves open what it comes from, unless the test has failed: then it
+/// belongs to that failure.
+pub(super) fn of_the_same_fault(said: &Judgement, mut kernel: Vec<Finding>) -> Vec<Finding> {
+    if said.outcome() == Outcome::Fail {
+        for finding in kernel.iter_mut().filter(|f| f.is(Code::GpuXid) && f.severity == Severity::Error) {
+            finding.severity = Severity::Fail;
+        }
+    }
+    kernel
+}
+
+/// The judgement after a GPU was lost; `lost` tells each with the test during which it was noticed.
+pub(super) fn by_loss(said: Judgement, lost: &BTreeMap<String, String>) -> Judgement {
+    let gpus: Vec<_> = lost.iter().map(|(gpu, test)| format!("{gpu} was lost while {test} ran")).collect();
+    let why = format!("GPU {}", gpus.join(", GPU "));
+    let mut findings = said.findings.clone();
+    for finding in findings.iter_mut().filter(|f| f.severity == Severity::Error && is_one_of(f, AFTER_LOSS)) {
+        finding.severity = Severity::Fail;
+        finding.cause.clone_from(&why);
+        finding.remedy = Code::GpuGone.entry().remedy.to_owned();
+    }
+    let told = findings.iter().any(is_loss);
+    let summary = if told { said.summary.clone() } else { format!("{why}: {}", said.summary) };
+    remade(said, summary, findings)
+}
+
+/// The judgement where GPUs are set so that they cannot be tested.
+pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
+    let settings = change::settings(gpus);
+    let unavailable = ["device_unavailable", "busy or unavailable"];
+    // CUDA shows instances instead of a GPU that is split.
+    let split = |f: &Finding| {
+        f.is(Code::GpuCountCuda) && gpus.iter().any(|g| g.mig && g.gpu.to_string() == f.subject)
+    };
+    let explained = |f: &Finding| bad(f) && (f.is(Code::CudaStart) || split(f) || says(f, &unavailable));
+    if settings.is_empty() || !said.findings.iter().any(explained) {
+        return said;
+    }
+    let (hidden, mut findings): (Vec<_>, Vec<_>) = said.findings.iter().cloned().partition(explained);
+    for mut setting in settings {
+        if !findings.iter().any(|f| (&f.code, &f.subject) == (&setting.code, &setting.subject)) {
+            setting.evidence = lines(&hidden);
+            findings.push(setting);
+        }
+    }
+    let worst = findings.iter().max_by_key(|f| f.severity).map_or_else(String::new, |f| f.message.clone());
+    remade(said, worst, findings)
+}
+
+/// The judgement where others use GPUs: what a load explains becomes one finding that names them. Beside a
+/// failure that stays, it only warns, so that it hides nothing.
+pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
+    // A call that fails in a test that ran out of memory fails for that.
+    let short = said.findings.iter().any(|f| by_memory(f) && !whose(f, present).is_empty());
+    let follows = |f: &Finding| short && f.severity == Severity::Error && f.is(Code::CudaError);
+    let by_others = |f: &Finding| (is_one_of(f, BY_LOAD) || by_memory(f)) && !whose(f, present).is_empty();
+    let explained = |f: &Finding| bad(f) && !is_one_of(f, NEVER) && (by_others(f) || follows(f));
+    if !said.findings.iter().any(explained) {
+        return said;
+    }
+    let (hidden, mut findings): (Vec<_>, Vec<_>) = said.findings.iter().cloned().partition(explained);
+    let gpus: BTreeSet<usize> = hidden.iter().flat_map(|f| whose(f, present)).collect();
+    let who = |gpu: &usize| {
+        let names = present.on.get(gpu).into_iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+        format!("GPU {gpu} is in use by {names}")
+    };
+    let who = gpus.iter().map(who).collect::<Vec<_>>().join("; ");
+    let first = hidden.first().map_or("", |f| f.message.as_str());
+    let stays = findings.iter().any(|f| f.severity == Severity::Fail);
+    let severity = if stays { Severity::Warn } else { Severity::Error };
+    let message = format!("cannot be judged: {who}; seen: {first}");
+    let subject = gpus.iter().map(|g| format!("GPU {g}")).collect::<Vec<_>>().join(", ");
+    let summary = if stays { said.summary.clone() } else { message.clone() };
+    findings.push(Code::GpuInUse.finding(severity, &subject, message).seen_all(lines(&hidden)));
+    remade(said, summary, findings)
+}
+
+fn by_memory(finding: &Finding) -> bool {
+    says(finding, &["out_of_memory", "out of memory"])
+}
+
+/// The GPUs of a finding that others use: those that its subject names, or all where it names none.
+fn whose(finding: &Finding, present: &Present) -> BTreeSet<usize> {
+    let named = numbers(&finding.subject);
+    present.on.keys().copied().filter(|gpu| named.is_empty() || named.contains(gpu)).collect()
+}
+
+/// The GPUs that a subject names: `GPU 3`, `GPU 0 -> 1`, `GPU 0 -> GPU 1`, `GPU 0, GPU 1`.
+fn numbers(subject: &str) -> BTreeSet<usize> {
+    let Some((_, rest)) = subject.split_once("GPU ") else { return BTreeSet::new() };
+    let words = rest.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+fn lines(findings: &[Finding]) -> Vec<String> {
+    let line = |f: &Finding| format!("{} {}: {}", f.code, f.subject, f.message);
+    let rest = findings.len().saturating_sub(MOST);
+    let more = (rest > 0).then(|| format!("and {rest} more"));
+    findings.iter().take(MOST).map(line).chain(more).collect()
+}
+
+/// The same with other findings, as bad as they are.
+fn remade(said: Judgement, summary: String, findings: Vec<Finding>) -> Judgement {
+    let Judgement { matrices, tables, advice, effects, .. } = said;
+    Judgement::of(summary, findings)
+        .showing(matrices)
+        .with_tables(tables)
+        .advising(advice)
+        .with_effects(effects)
+}

@@ -1,0 +1,100 @@
+//! What is seen of the GPUs while tests run, by witnesses that are no test: NVML before and after, and the
+//! kernel's log. It adds what they saw to the test during which it came, and it puts failures right that have
+//! another cause: a GPU that is lost, that is set so that it cannot be tested, or that others use.
+
+mod change;
+mod explain;
+mod users;
+
+use crate::gpu::{Look, Presence, Standing};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+use crate::suite::{Group, Test};
+use std::collections::{BTreeMap, BTreeSet};
+use users::Users;
+
+/// The witnesses' memory.
+#[derive(Debug, Default)]
+pub(super) struct Witness {
+    /// The last that was seen of each GPU.
+    last: Vec<Standing>,
+    /// What was seen since the last test's end.
+    news: Vec<Finding>,
+    users: Users,
+    /// Whether work of ours may still be on the GPUs: then one that is busy tells nothing of others.
+    hung: bool,
+    /// GPUs that are lost, each with the test during which it was noticed.
+    lost: BTreeMap<String, String>,
+    /// Findings that hold on and are told once, by code and message.
+    told: BTreeSet<(String, String)>,
+}
+
+impl Witness {
+    /// Whether NVML was ever asked.
+    pub(super) fn has_looked(&self) -> bool {
+        !self.last.is_empty()
+    }
+
+    /// NVML has been asked.
+    pub(super) fn see(&mut self, look: &Look) {
+        let mut news = match &look.gpus {
+            Ok(now) => {
+                let mut news = change::holding(now);
+                news.extend(change::since(&self.last, now));
+                self.users.see(now, look.quiet && !self.hung, self.last.is_empty());
+                self.last.clone_from(now);
+                news
+            }
+            Err(why) => vec![change::unseen(why)],
+        };
+        news.retain(|f| !change::holds_on(f) || self.told.insert((f.code.clone(), f.message.clone())));
+        self.news.extend(news);
+    }
+
+    /// A test's judgement, with what was seen while it ran and in the light of it. `kernel` is what the
+    /// kernel's log and counters told.
+    pub(super) fn settle(&mut self, test: &Test, said: Judgement, kernel: Vec<Finding>) -> Judgement {
+        let kernel = explain::of_the_same_fault(&said, kernel);
+        let said = said.with(kernel);
+        let mut news = std::mem::take(&mut self.news);
+        news.retain(|new| {
+            !said
+                .findings
+                .iter()
+                .any(|f| explain::is_loss(new) && explain::is_loss(f) && f.subject == new.subject)
+        });
+        let said = said.with(news);
+        // The test of the log tells of losses that may be over.
+        for gone in said.findings.iter().filter(|f| test.id != "xid" && explain::is_loss(f)) {
+            self.lost.entry(without_function(&gone.subject)).or_insert_with(|| test.id.to_owned());
+        }
+        let users = self.users.take();
+        self.hung |= said.findings.iter().any(explain::is_hang);
+        if test.group != Group::Gpu || !matches!(said.outcome(), Outcome::Fail | Outcome::Error) {
+            return said;
+        }
+        if !self.lost.is_empty() {
+            return explain::by_loss(said, &self.lost);
+        }
+        let said = explain::by_setting(said, &self.last);
+        explain::by_users(said, &users)
+    }
+}
+
+/// What a lost GPU is called everywhere: its address, of which Xid lines leave the function out.
+fn without_function(address: &str) -> String {
+    address.rsplit_once('.').map_or(address, |(place, _)| place).to_owned()
+}
+
+/// The finding of a GPU that NVML calls lost.
+fn gone(gpu: &Standing) -> Option<Finding> {
+    let message = format!("{} ({}) is lost: NVML no longer reaches it", gpu.name(), gpu.gpu);
+    let finding = || {
+        let seen = "NVML: GPU is lost (NVML_ERROR_GPU_IS_LOST)";
+        Code::GpuGone.finding(Severity::Fail, &without_function(&gpu.gpu.to_string()), message).seen(seen)
+    };
+    (gpu.presence == Presence::Lost).then(finding)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+use super::*;
+use crate::gpu::{ComputeMode, Counted, Counter, Process};
+use crate::machine::pcie::model::Bdf;
+use crate::suite;
+
+fn gpu(ordinal: usize) -> Standing {
+    let bus = u8::try_from(ordinal + 1).unwrap();
+    let gpu = Bdf { domain: 0, bus, device: 0, function: 0 };
+    let counted = [
+        Counter::VolatileCorrected,
+        Counter::VolatileUncorrected,
+        Counter::AggregateCorrected,
+        Counter::AggregateUncorrected,
+        Counter::RemappedCorrected,
+        Counter::RemappedUncorrected,
+        Counter::RemapPending,
+        Counter::RemapFailed,
+        Counter::RetirePending,
+    ];
+    Standing {
+        mode: ComputeMode::Shared,
+        used_bytes: Some(4 << 20),
+        busy_percent: Some(0),
+        counted: counted
+            .into_iter()
+            .map(|c| (c, Counted::At(7 * u64::from(c < Counter::RemapPending))))
+            .collect(),
+        ordinal: Some(ordinal),
+        ..Standing::unknown(gpu, Presence::Here)
+    }
+}
+
+fn look(gpus: [Standing; 2]) -> Look {
+    Look { quiet: false, gpus: Ok(gpus.into()) }
+}
+
+fn train() -> Process {
+    Process { pid: 7, name: "/usr/bin/train".into(), bytes: Some(9 << 30), compute: true, ours: false }
+}
+
+fn used(mut gpu: Standing) -> Standing {
+    gpu.users = Ok(vec![train()]);
+    gpu
+}
+
+fn counts(mut gpu: Standing, counter: Counter, at: u64) -> Standing {
+    gpu.counted.insert(counter, Counted::At(at));
+    gpu
+}
+
+/// A witness that has looked once.
+fn witness(gpus: [Standing; 2]) -> Witness {
+    let mut witness = Witness::default();
+    witness.see(&look(gpus));
+    witness
+}
+
+fn quiet() -> Witness {
+    witness([gpu(0), gpu(1)])
+}
+
+fn test(id: &str) -> &'static Test {
+    suite::by_id(id).unwrap()
+}
+
+fn fails(code: Code, subject: &str) -> Judgement {
+    Judgement::by(code.finding(Severity::Fail, subject, "seen"))
+}
+
+fn errs(code: Code, message: &str) -> Judgement {
+    Judgement::by(code.finding(Severity::Error, "machine", message))
+}
+
+fn fine() -> Judgement {
+    Judgement::of("fine", vec![])
+}
+
+fn told(said: &Judgement) -> Vec<(&str, Severity, &str)> {
+    said.findings.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect()
+}
+
+#[test]
+fn gpus_that_stay_as_they_are_add_nothing() {
+    let mut witness = quiet();
+    witness.see(&look([gpu(0), gpu(1)]));
+    assert_eq!(witness.settle(test("cuda"), fine(), vec![]), fine());
+}
+
+#[test]
+fn memory_errors_that_come_during_a_test_are_its_own() {
+    let mut witness = quiet();
+    assert_eq!(witness.settle(test("cuda"), fine(), vec![]).outcome(), Outcome::Pass);
+    witness.see(&look([gpu(0), counts(gpu(1), Counter::VolatileUncorrected, 9)]));
+    let said = witness.settle(test("p2p-order"), fine(), vec![]);
+    assert_eq!(told(&said), [("GPU-ECC", Severity::Fail, "GPU 1")]);
+    assert!(said.findings[0].message.contains("2 uncorrected memory errors"), "{said:?}");
+    // Counted once.
+    witness.see(&look([gpu(0), counts(gpu(1), Counter::VolatileUncorrected, 9)]));
+    assert_eq!(witness.settle(test("p2p-reach"), fine(), vec![]).findings, []);
+    witness.see(&look([counts(gpu(0), Counter::AggregateCorrected, 8), gpu(1)]));
+    let said = witness.settle(test("p2p-latency"), fine(), vec![]);
+    assert_eq!(told(&said), [("GPU-ECC", Severity::Warn, "GPU 0")]);
+    assert_eq!((&said.findings[0].measured, &said.findings[0].expected), (&1.into(), &0.into()));
+}
+
+#[test]
+fn what_is_wrong_with_a_gpus_memory_before_the_tests_is_told_once() {
+    let spoilt = || [counts(gpu(0), Counter::RemapPending, 1), counts(gpu(1), Counter::RemapFailed, 1)];
+    let mut witness = witness(spoilt());
+    let said = witness.settle(test("cuda"), fine(), vec![]);
+    assert_eq!(told(&said), [("GPU-REMAP", Severity::Warn, "GPU 0"), ("GPU-REMAP", Severity::Fail, "GPU 1")]);
+    witness.see(&look(spoilt()));
+    assert_eq!(witness.settle(test("p2p-order"), fine(), vec![]), fine());
+    let [first, second] = spoilt();
+    witness.see(&look([counts(first, Counter::RemappedUncorrected, 8), second]));
+    assert_eq!(
+        told(&witness.settle(test("p2p-reach"), fine(), vec![])),
+        [("GPU-REMAP", Severity::Fail, "GPU 0")]
+    );
+}
+
+#[test]
+fn gpus_without_counters_are_named_and_those_that_cannot_be_read_warn() {
+    let lacking = |mut gpu: Standing| {
+        gpu.counted.values_mut().for_each(|c| *c = Counted::Unsupported);
+        gpu
+    };
+    let said = witness([lacking(gpu(0)), lacking(gpu(1))]).settle(test("cuda"), fine(), vec![]);
+    assert_eq!(
+        (told(&said), said.outcome()),
+        (vec![("GPU-UNCOUNTED", Severity::Info, "machine")], Outcome::Pass)
+    );
+    assert!(said.findings[0].message.ends_with(": GPU 0, GPU 1"), "{said:?}");
+    let mut broken = gpu(1);
+    broken.counted.insert(Counter::AggregateCorrected, Counted::Unread("why".into()));
+    let said = witness([gpu(0), broken]).settle(test("cuda"), fine(), vec![]);
+    assert_eq!(said.outcome(), Outcome::Warn);
+    let mut blind = quiet();
+    blind.see(&Look { quiet: false, gpus: Err("no answer".into()) });
+    assert_eq!(blind.settle(test("p2p-order"), fine(), vec![]).outcome(), Outcome::Warn);
+}
+
+#[test]
+fn timing_and_progress_on_a_gpu_in_use_cannot_be_judged() {
+    for code in
+        [Code::P2pHang, Code::P2pSlow, Code::NcclSlow, Code::NcclHang, Code::TestTimeout, Code::HostSlow]
+    {
+        let said =
+            witness([gpu(0), used(gpu(1))]).settle(test("p2p-order"), fails(code, "GPU 0 -> 1"), vec![]);
+        assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")], "{code:?}");
+        assert!(said.summary.contains("/usr/bin/train (process 7, 9216 MiB)"), "{}", said.summary);
+        assert!(said.findings[0].evidence[0].contains("GPU 0 -> 1: seen"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_gpu_that_nobody_else_uses_keeps_its_failure() {
+    let hang = || fails(Code::P2pHang, "GPU 0 -> 1");
+    assert_eq!(quiet().settle(test("p2p-order"), hang(), vec![]), hang());
+    assert_eq!(witness([gpu(2), used(gpu(3))]).settle(test("p2p-order"), hang(), vec![]), hang());
+    let mut own = train();
+    own.ours = true;
+    let mut mine = gpu(1);
+    mine.users = Ok(vec![own]);
+    assert_eq!(witness([gpu(0), mine]).settle(test("p2p-order"), hang(), vec![]), hang());
+}
+
+#[test]
+fn wrong_data_stays_a_failure_and_is_not_hidden() {
+    let wrong = fails(Code::P2pWrongData, "GPU 0 -> 1");
+    let mut witness = witness([gpu(0), used(gpu(1))]);
+    assert_eq!(witness.settle(test("p2p-integrity"), wrong.clone(), vec![]), wrong);
+    let both = wrong.with(vec![Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "hangs")]);
+    let said = witness.settle(test("p2p-integrity"), both, vec![]);
+    assert_eq!(said.outcome(), Outcome::Fail);
+    assert_eq!(told(&said)[1], ("GPU-IN-USE", Severity::Warn, "GPU 1"));
+}
+
+#[test]
+fn memory_that_others_hold_explains_what_fails_for_want_of_it() {
+    let full = || errs(Code::CudaError, "cuMemAlloc says 2 CUDA_ERROR_OUT_OF_MEMORY");
+    let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), full(), vec![]);
+    assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
+    let after =
+        full().with(vec![Code::CudaError.finding(Severity::Error, "GPU 0 -> 2", "bytes 8 of a buffer of 4")]);
+    let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), after, vec![]);
+    assert_eq!(
+        (told(&said), said.findings[0].evidence.len()),
+        (vec![("GPU-IN-USE", Severity::Error, "GPU 1")], 2)
+    );
+    let other = || errs(Code::CudaError, "cuMemAlloc says 1 CUDA_ERROR_INVALID_VALUE");
+    assert_eq!(witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), other(), vec![]), other());
+    let mut nccl = Code::NcclError.finding(Severity::Fail, "with peer-to-peer", "unhandled cuda error");
+    nccl = nccl.seen("NCCL WARN Cuda failure 2 'out of memory'");
+    let said = witness([gpu(0), used(gpu(1))]).settle(test("nccl-allreduce"), Judgement::by(nccl), vec![]);
+    assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
+}
+
+#[test]
+fn programs_without_names_are_known_by_memory_or_work_that_is_not_ours() {
+    let slow = || fails(Code::P2pSlow, "GPU 0 -> 1");
+    let mut full = gpu(1);
+    full.used_bytes = Some(40 << 30);
+    let said = witness([gpu(0), full.clone()]).settle(test("p2p-bandwidth"), slow(), vec![]);
+    assert!(said.summary.contains("does not name (40960 MiB)"), "{}", said.summary);
+    // What is used later may be ours.
+    let mut later = quiet();
+    later.see(&look([gpu(0), full]));
+    assert_eq!(later.settle(test("p2p-bandwidth"), slow(), vec![]), slow());
+    let mut busy = gpu(1);
+    busy.busy_percent = Some(90);
+    let at_first = witness([gpu(0), busy.clone()]).settle(test("p2p-bandwidth"), slow(), vec![]);
+    assert_eq!(at_first.outcome(), Outcome::Error);
+    for (still, outcome) in [(false, Outcome::Fail), (true, Outcome::Error)] {
+        let mut later = quiet();
+        later.see(&Look { quiet: still, ..look([gpu(0), busy.clone()]) });
+        assert_eq!(later.settle(test("p2p-bandwidth"), slow(), vec![]).outcome(), outcome);
+    }
+}
+
+#[test]
+fn a_gpu_on_which_our_own_work_hangs_is_not_called_in_use() {
+    let mut witness = quiet();
+    let hang = || fails(Code::P2pHang, "GPU 0 -> 1");
+    assert_eq!(witness.settle(test("p2p-order"), hang(), vec![]), hang());
+    let mut busy = gpu(1);
+    busy.busy_percent = Some(100);
+    witness.see(&Look { quiet: true, ..look([gpu(0), busy]) });
+    assert_eq!(witness.settle(test("p2p-latency"), hang(), vec![]), hang());
+}
+
+#[test]
+fn a_lost_gpu_stays_a_failure_whatever_later_tests_cannot_find_out() {
+    let mut witness = quiet();
+    let lost = Standing { ordinal: Some(1), ..Standing::unknown(gpu(1).gpu, Presence::Lost) };
+    witness.see(&look([gpu(0), lost.clone()]));
+    let said = witness.settle(test("p2p-bandwidth"), errs(Code::CudaError, "999"), vec![]);
+    assert_eq!(said.outcome(), Outcome::Fail);
+    assert_eq!(told(&said)[1], ("GPU-GONE", Severity::Fail, "0000:02:00"));
+    for code in [Code::CudaStart, Code::TestTimeout, Code::TestCrashed, Code::NcclError] {
+        let said = witness.settle(test("nccl"), errs(code, "cuInit says 999"), vec![]);
+        assert_eq!(said.outcome(), Outcome::Fail, "{code:?}");
+        assert!(
+            said.summary.starts_with("GPU 0000:02:00 was lost while p2p-bandwidth ran: "),
+            "{}",
+            said.summary
+        );
+    }
+    let unread = errs(Code::ExpectUnchecked, "x");
+    assert_eq!(witness.settle(test("nccl"), unread, vec![]).outcome(), Outcome::Error);
+}
+
+#[test]
+fn a_gpu_that_the_kernel_calls_lost_is_lost_and_one_of_an_old_log_is_not() {
+    let gone = || vec![Code::GpuGone.finding(Severity::Fail, "0000:02:00.0", "fell off")];
+    for (id, outcome) in [("p2p-order", Outcome::Fail), ("xid", Outcome::Error)] {
+        let mut witness = quiet();
+        assert_eq!(witness.settle(test(id), fine(), gone()).outcome(), Outcome::Fail);
+        assert_eq!(
+            witness.settle(test("nccl"), errs(Code::CudaStart, "999"), vec![]).outcome(),
+            outcome,
+            "{id}"
+        );
+    }
+}
+
+#[test]
+fn a_setting_that_keeps_gpus_from_being_tested_is_named_instead_of_cudas_error() {
+    let set = |mode, mig| {
+        let mut gpu = gpu(1);
+        (gpu.mode, gpu.mig) = (mode, mig);
+        gpu
+    };
+    for (gpu1, code) in [
+        (set(ComputeMode::Prohibited, false), "GPU-COMPUTE-MODE"),
+        (set(ComputeMode::Exclusive, false), "GPU-COMPUTE-MODE"),
+        (set(ComputeMode::Shared, true), "GPU-MIG"),
+    ] {
+        let mut witness = witness([gpu(0), gpu1]);
+        let start =
+            || errs(Code::CudaStart, "cuDevicePrimaryCtxRetain says 46 CUDA_ERROR_DEVICE_UNAVAILABLE");
+        for id in ["cuda", "p2p-integrity"] {
+            let said = witness.settle(test(id), start(), vec![]);
+            assert_eq!(told(&said), [(code, Severity::Error, "GPU 1")], "{id}");
+            assert!(said.summary.starts_with("GPU 1 is s"), "{}", said.summary);
+        }
+    }
+}
+
+#[test]
+fn a_gpu_that_cuda_does_not_show_is_missing_unless_it_is_the_one_that_is_split() {
+    let mut split = gpu(1);
+    (split.mig, split.ordinal) = (true, None);
+    for (subject, code) in [("0000:02:00.0", "GPU-MIG"), ("0000:01:00.0", "GPU-COUNT-CUDA")] {
+        let said =
+            witness([gpu(0), split.clone()]).settle(test("cuda"), fails(Code::GpuCountCuda, subject), vec![]);
+        assert_eq!(said.findings[0].code, code, "{said:?}");
+    }
+}
+
+#[test]
+fn an_xid_of_a_program_during_a_test_belongs_to_a_failure_and_is_an_error_by_itself() {
+    let xid = || vec![Code::GpuXid.finding(Severity::Error, "0000:02:00", "Xid 31")];
+    assert_eq!(quiet().settle(test("p2p-order"), fine(), xid()).outcome(), Outcome::Error);
+    let failed = fails(Code::CudaSticky, "GPU 0 -> 1");
+    assert_eq!(quiet().settle(test("p2p-order"), failed, xid()).outcome(), Outcome::Fail);
+}
+
+#[test]
+fn what_a_test_measured_is_kept() {
+    let measured = fails(Code::P2pSlow, "GPU 0 -> 1").with_tables(vec![serde_json::json!({"name": "x"})]);
+    let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-bandwidth"), measured.clone(), vec![]);
+    assert_eq!(said.tables, measured.tables);
+}

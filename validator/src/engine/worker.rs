@@ -1,0 +1,126 @@
+//! The child's side: reads one request, reads the machine once, runs the tests in order and says
+//! what comes out. Whatever goes wrong here ends this process, and the parent knows what to do.
+
+use crate::gpu::{self, Look, Nvml};
+use crate::machine::host::{identity, kmsg, nvidia};
+use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::root::Root;
+use crate::outcome::Judgement;
+use crate::process::lineage;
+use crate::report::Driver;
+use crate::suite::protocol::{Facts, Message, Request};
+use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
+use crate::text::chain::chain;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read, Write};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// The name of the hidden command that runs this.
+pub const COMMAND: &str = "worker";
+
+/// Serves one request.
+///
+/// # Errors
+/// A request that makes no sense, or a parent that no longer listens.
+pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
+    // Nobody waits for a worker whose parent is gone.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let request: Request = serde_json::from_reader(input)?;
+    if !request.nvlinks_of.is_empty() {
+        return say(&RefCell::new(output), &Message::NvLinks(nvlinks(&request.nvlinks_of)));
+    }
+    if request.look {
+        let fabric = Fabric::read(&Root::new(request.root)).ok();
+        let gpus = suite::look(fabric.as_ref());
+        return say(&RefCell::new(output), &Message::Look(Some(Look { quiet: false, gpus })));
+    }
+    let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
+    let tests = tests.collect::<io::Result<Vec<_>>>()?;
+    let output = Rc::new(RefCell::new(output));
+    let machine = read(request, Rc::clone(&output));
+    say(&output, &Message::Facts(Box::new(facts(&machine))))?;
+    for test in tests {
+        say(&output, &Message::Begin(test.id.to_owned()))?;
+        let start = Instant::now();
+        let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
+        machine.until.set(start.checked_add(test.patience(gpus)));
+        let said = judge(test, &machine);
+        let seconds = start.elapsed().as_secs_f64();
+        machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());
+        machine.matrices.borrow_mut().insert(test.id.to_owned(), said.matrices.clone());
+        say(&output, &Message::End { id: test.id.to_owned(), seconds, said: said.clone() })?;
+        if test.group == Group::Gpu {
+            say(&output, &Message::Look(machine.after(test, &said)))?;
+        }
+        if gpu::is_spoiled() {
+            lineage::end();
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn nvlinks(gpus: &[Bdf]) -> Result<Vec<(Bdf, Bdf, u32)>, String> {
+    let pairs = Nvml::start()?.nvlink_pairs(gpus)?;
+    Ok(pairs.into_iter().map(|((a, b), count)| (a, b, count)).collect())
+}
+
+fn unknown(id: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("there is no test {id}"))
+}
+
+fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine {
+    let root = Root::new(request.root);
+    let mut fabric = Fabric::read(&root).map_err(|e| chain(&e));
+    if let (Ok(fabric), Some(limit)) = (&mut fabric, &request.config.validate.limit) {
+        limit.apply(fabric);
+    }
+    let log = kmsg::read(&root);
+    let log_lost = log.as_ref().map_or(0, |log| log.lost);
+    let identity = identity::read(&root);
+    let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
+    // A parent that no longer listens kills this process.
+    let tell = move |message: Message| drop(say(&output, &message));
+    Machine {
+        root,
+        config: request.config,
+        fabric,
+        log: log.map(|log| log.lines),
+        log_lost,
+        identity,
+        nvidia,
+        due: request.tests,
+        ended: RefCell::new(request.ended),
+        matrices: RefCell::new(request.matrices),
+        gpus: Gpus::default(),
+        nccl: Arms::default(),
+        beside: Beside::default(),
+        until: Cell::new(None),
+        tell: Box::new(tell),
+    }
+}
+
+fn facts(machine: &Machine) -> Facts {
+    let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+    Facts {
+        identity: machine.identity.clone(),
+        fabric: machine.fabric.as_ref().ok().cloned(),
+        driver: Driver::of(&machine.nvidia),
+        module: loaded.map(|l| l.hash.clone()).unwrap_or_default(),
+        gpus: machine.nvidia.gpus.clone().unwrap_or_default(),
+    }
+}
+
+fn judge(test: &Test, machine: &Machine) -> Judgement {
+    (test.run)(machine).unwrap_or_else(|why| Judgement::by(*why))
+}
+
+fn say(output: &RefCell<impl Write>, message: &Message) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut output = output.borrow_mut();
+    output.write_all(&line)?;
+    output.flush()
+}

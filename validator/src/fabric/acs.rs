@@ -1,0 +1,252 @@
+//! Access Control Services: what the bits mean, what a port's state is, and what is wrong with it.
+//! Redirect and egress control take peer traffic off its way; the other bits only check it. Where
+//! paths turn, which is where that happens, is left to `turn`.
+
+use super::turn::{Effect, Turns};
+use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Kind, Untold};
+use crate::machine::pcie::tree::Tree;
+use crate::outcome::finding::{Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which ports the fabric pass may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AcsPolicy {
+    /// Ports on the way between two GPUs or between a GPU and a NIC.
+    Path,
+    /// Every function that has the capability.
+    All,
+    /// None.
+    Off,
+}
+
+impl fmt::Display for AcsPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Path => "path",
+            Self::All => "all",
+            Self::Off => "off",
+        })
+    }
+}
+
+/// What was given where an ACS policy was expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not an ACS policy; allowed are path, all, off")]
+pub struct BadPolicy(pub String);
+
+impl FromStr for AcsPolicy {
+    type Err = BadPolicy;
+
+    fn from_str(s: &str) -> Result<Self, BadPolicy> {
+        match s {
+            "path" => Ok(Self::Path),
+            "all" => Ok(Self::All),
+            "off" => Ok(Self::Off),
+            _ => Err(BadPolicy(s.to_owned())),
+        }
+    }
+}
+
+/// What can be said about a function's ACS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// It has no such capability: nothing is redirected here.
+    Absent,
+    /// It has the capability; its control register is believed.
+    Known(&'a Acs),
+    /// Its extended configuration space is out of reach.
+    NoEcam,
+    /// Its configuration space cannot be read or believed.
+    Unknown,
+}
+
+/// What can be said about `device`'s ACS.
+#[must_use]
+pub fn state(device: &Device) -> State<'_> {
+    let config = &device.config;
+    match &device.acs {
+        _ if config.gone || config.bytes < crate::machine::pcie::config_space::CONVENTIONAL_BYTES => {
+            State::Unknown
+        }
+        Some(acs) => State::Known(acs),
+        None if config.untold.contains(&Untold::Acs) => State::Unknown,
+        None if is_port(device.kind)
+            && config.bytes == crate::machine::pcie::config_space::CONVENTIONAL_BYTES =>
+        {
+            State::NoEcam
+        }
+        None => State::Absent,
+    }
+}
+
+/// True for the ports of root complex and switches, which is where ACS belongs.
+fn is_port(kind: Kind) -> bool {
+    matches!(kind, Kind::RootPort | Kind::Upstream | Kind::Downstream)
+}
+
+/// Every port on a GPU-GPU or GPU-NIC path, sorted.
+#[must_use]
+pub fn ports_on_paths(fabric: &Fabric) -> BTreeSet<Bdf> {
+    fabric.paths.iter().flat_map(|p| p.ports.iter().copied()).collect()
+}
+
+/// What stands in the way on GPU paths: ports that redirect, and ports of which it cannot be told.
+#[must_use]
+pub fn judge(fabric: &Fabric) -> Vec<Finding> {
+    let turns = Turns::of(fabric);
+    let ports = fabric.devices.iter().filter(|d| turns.contains(d.bdf));
+    ports.filter_map(|port| judge_port(&turns, port)).chain(unread(fabric)).collect()
+}
+
+/// Bridges above the ends of GPU paths that were not read: nobody knows what else is above them.
+#[must_use]
+pub fn unread(fabric: &Fabric) -> Vec<Finding> {
+    let tree = Tree::of(fabric);
+    let ends = fabric.paths.iter().flat_map(|p| [p.a, p.b]);
+    let ports: BTreeSet<Bdf> = ends.filter_map(|end| tree.unread(end)).collect();
+    ports.iter().map(|port| untold(port, "it is not in /sys/bus/pci/devices")).collect()
+}
+
+/// One port at which GPU paths turn.
+#[must_use]
+pub fn judge_port(turns: &Turns, port: &Device) -> Option<Finding> {
+    match state(port) {
+        State::Known(acs) => match turns.effect(port.bdf, acs) {
+            Effect::Direct => None,
+            Effect::TranslatedPass => Some(translated(port, acs)),
+            Effect::Redirects if acs.quirk => Some(quirk(port, acs, Severity::Fail)),
+            Effect::Redirects => Some(redirects(port, acs)),
+        },
+        State::Absent => turns.isolates(port).then(|| isolated(port)),
+        State::NoEcam => Some(no_ecam(port, Severity::Fail)),
+        State::Unknown => Some(unknown(port)),
+    }
+}
+
+/// Request redirect with direct translated: made so on purpose, for devices that translate themselves.
+pub(crate) fn translated(port: &Device, acs: &Acs) -> Finding {
+    let bits = acs.enabled.join(" ");
+    let message = format!(
+        "{} sends up only what is not translated: ACS control is {:#06x} ({bits}), and ATS is on at all senders",
+        port.bdf, acs.ctrl
+    );
+    Code::AcsRedirect
+        .finding(Severity::Info, &port.bdf, message)
+        .values(acs.ctrl, acs.ctrl, None)
+        .because("ACS was set for devices that translate addresses themselves (ATS)")
+        .remedy("nothing to do where the measured tests pass")
+}
+
+/// Linux shows in configuration space that it isolated the port; the registers that do it are elsewhere.
+fn isolated(port: &Device) -> Finding {
+    let bdf = port.bdf;
+    let message = format!(
+        "{bdf} is a port of an older Intel chipset that Linux isolates from the chipset's other ports"
+    );
+    Code::AcsQuirk
+        .finding(Severity::Warn, &bdf, message)
+        .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
+        .because("an IOMMU was on when Linux started, and these chipsets isolate without an ACS capability")
+        .remedy("boot with the IOMMU off, or move the card to a slot of the processor")
+}
+
+/// A port that is never written: harmful where it redirects on a GPU path.
+pub(crate) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
+    let (bdf, ctrl) = (port.bdf, acs.ctrl);
+    let message = format!(
+        "{bdf} is an Intel chipset port with 32-bit ACS registers: its control {ctrl:#06x} is not written, expected 0x0000"
+    );
+    Code::AcsQuirk
+        .finding(severity, &bdf, message)
+        .values(ctrl, 0, None)
+        .seen(format!("{bdf} ACS capability at {:#05x}, control at +8 {ctrl:#06x}", acs.offset))
+        .at(&bdf)
+}
+
+fn redirects(port: &Device, acs: &Acs) -> Finding {
+    let bits = acs.enabled.join(" ");
+    let message = format!(
+        "{} takes peer traffic off its way: ACS control is {:#06x} ({bits}), expected 0x0000",
+        port.bdf, acs.ctrl
+    );
+    Code::AcsRedirect
+        .finding(Severity::Fail, &port.bdf, message)
+        .values(acs.ctrl, 0, None)
+        .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
+}
+
+/// A port without extended configuration space: on a GPU path nobody can show that ACS is off.
+pub(crate) fn no_ecam(port: &Device, severity: Severity) -> Finding {
+    let bytes = port.config.bytes;
+    let message = format!(
+        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS cannot be seen",
+        port.bdf
+    );
+    Code::NoEcam.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
+}
+
+fn unknown(port: &Device) -> Finding {
+    let why = match &port.config {
+        c if c.gone => "it does not answer (every register reads as ones)".to_owned(),
+        c if c.faults.is_empty() => format!("only {} bytes of configuration space could be read", c.bytes),
+        c => c.faults.join("; "),
+    };
+    untold(&port.bdf, &why)
+}
+
+fn untold(port: &Bdf, why: &str) -> Finding {
+    let message = format!("{port} is on a GPU path and its ACS cannot be told: {why}");
+    Code::AcsUnknown.finding(Severity::Error, port, message).at(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::pcie::sample::{fabric, two_gpus, with_acs};
+
+    #[test]
+    fn only_bits_that_take_traffic_off_its_way_are_findings() {
+        let judged = |ctrl| {
+            let mut devices = two_gpus();
+            devices[0] = with_acs(devices[0].clone(), ctrl);
+            !judge(&fabric(devices)).is_empty()
+        };
+        for (bit, harmful) in [
+            (0x01, false),
+            (0x02, false),
+            (0x04, true),
+            (0x08, true),
+            (0x10, false),
+            (0x20, true),
+            (0x40, false),
+        ] {
+            assert_eq!(judged(bit), harmful, "{bit:#x}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_unknown_only_where_its_own_acs_is() {
+        let judged = |change: fn(&mut Device)| {
+            let mut devices = two_gpus();
+            (devices[0].acs, devices[1].acs) = (None, None);
+            change(&mut devices[0]);
+            judge(&fabric(devices)).into_iter().map(|f| f.code).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(|port| port.config.faults.push("resizable BAR's index".into())), [""; 0]);
+        assert_eq!(judged(|port| port.config.untold = vec![Untold::Rebar, Untold::PortType]), [""; 0]);
+        assert_eq!(judged(|port| port.config.untold = vec![Untold::Acs]), ["ACS-UNKNOWN"]);
+    }
+
+    #[test]
+    fn a_policy_is_one_of_three_words() {
+        for policy in [AcsPolicy::Path, AcsPolicy::All, AcsPolicy::Off] {
+            assert_eq!(policy.to_string().parse(), Ok(policy));
+        }
+        let bad = "on".parse::<AcsPolicy>().unwrap_err();
+        assert_eq!(bad.to_string(), "'on' is not an ACS policy; allowed are path, all, off");
+    }
+}

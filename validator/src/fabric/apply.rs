@@ -1,0 +1,155 @@
+//! Doing what a plan says: journal the intent, write each register, read it back, and read all of
+//! them again when every one is written, because a port may take a write and undo it.
+
+use super::journal::{Entry, Journal, JournalError};
+use super::plan::{Action, Plan};
+use super::register;
+use crate::machine::pcie::acs_bits::REDIRECT;
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Severity};
+use serde::Serialize;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// ACS control is 16 bits.
+const WIDTH: u8 = 2;
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Applied {
+    /// Each write, with what the register held in the end.
+    pub entries: Vec<Entry>,
+    /// What the plan left alone, and writes that did not last.
+    pub findings: Vec<Finding>,
+}
+
+/// Does what `plan` says and keeps `journal`. A plan without actions writes no register; an empty
+/// journal then says that the pass was there.
+///
+/// # Errors
+/// When the journal cannot be read or written; before the first write nothing has changed then.
+pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalError> {
+    let mut findings = plan.findings.clone();
+    let earlier = Journal::load(journal, root.path())?;
+    if plan.actions.is_empty() {
+        if earlier.is_none() {
+            Journal::new(root.path()).save(journal)?;
+        }
+        return Ok(Applied { entries: Vec::new(), findings });
+    }
+    let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
+    let earlier = kept.entries.len();
+    kept.entries.extend(plan.actions.iter().map(intent));
+    kept.identify(root);
+    kept.save(journal)?;
+    let mut entries = kept.entries.split_off(earlier);
+    let first: Vec<_> = plan.actions.iter().map(|action| write(root, action)).collect();
+    for (entry, first) in entries.iter_mut().zip(first) {
+        let found = match first {
+            Ok(first) => look_again(root, entry, first),
+            Err(refused) => Some(*refused),
+        };
+        entry.finding = found.as_ref().map(|f| f.code.clone());
+        findings.extend(found);
+    }
+    kept.entries.extend(entries.iter().cloned());
+    kept.save(journal)?;
+    Ok(Applied { entries, findings })
+}
+
+fn intent(action: &Action) -> Entry {
+    let Action { bdf, register, offset, before, after } = action.clone();
+    Entry { bdf, register, offset, width: WIDTH, before, after, readback: None, finding: None, when: now() }
+}
+
+/// Seconds since 1970; a clock set before that counts as then.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+/// What a register read back, or why it could not be.
+type Reading = Result<u16, register::RegisterError>;
+
+/// Writes one register; what it holds right after, or that nothing was written.
+fn write(root: &Root, action: &Action) -> Result<Reading, Box<Finding>> {
+    let Action { bdf, offset, before, after, .. } = action;
+    register::read(root, *bdf, *offset)
+        .and_then(|_| register::write(root, *bdf, *offset, *after))
+        .map(|()| register::read(root, *bdf, *offset))
+        .map_err(|e| {
+            let message = format!("{action}: {e}");
+            let finding = Code::AcsRefused.finding(severity(*before), bdf, message);
+            Box::new(finding.values(Option::<u16>::None, *after, None))
+        })
+}
+
+/// Reads one register when all are written, and tells a write that was not taken from one that
+/// was undone. A register that was written and cannot be read is not a refused one: `restore` puts
+/// it back.
+fn look_again(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
+    let last = register::read(root, entry.bdf, entry.offset);
+    entry.readback = last.as_ref().ok().copied();
+    match (first, last) {
+        (Ok(first), Ok(last)) => lasting(entry, first, last),
+        (Err(e), _) | (_, Err(e)) => {
+            let message = format!("{} {} was written and cannot be read: {e}", entry.bdf, entry.register);
+            Some(Code::AcsUnknown.finding(Severity::Error, &entry.bdf, message))
+        }
+    }
+}
+
+/// Pure: what two readings after a write come to.
+fn lasting(entry: &Entry, first: u16, last: u16) -> Option<Finding> {
+    let Entry { bdf, register, after, .. } = entry;
+    if first == *after && last == *after {
+        return None;
+    }
+    let (code, value, what) = if first == *after {
+        (Code::AcsReverted, last, "took the write and then went back")
+    } else {
+        (Code::AcsStuck, first, "does not take the write")
+    };
+    let message = format!("{bdf} {register} {what}: holds {value:#06x}, expected {after:#06x}");
+    let seen = format!("wrote {after:#06x}, read {first:#06x}, after all writes {last:#06x}");
+    Some(code.finding(severity(first | last), bdf, message).values(value, *after, None).seen(seen))
+}
+
+/// Bits that redirect are what the pass is for; the rest is untidy.
+fn severity(left: u16) -> Severity {
+    if left & REDIRECT == 0 { Severity::Warn } else { Severity::Fail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let bdf = "0000:00:01.1".parse().unwrap();
+        let register = "ACS control".to_owned();
+        let (readback, finding) = (None, None);
+        Entry { bdf, register, offset: 0x2a6, width: 2, before: 0x1d, after: 0, readback, finding, when: 0 }
+    }
+
+    #[track_caller]
+    fn found(first: u16, last: u16) -> Option<(String, Severity)> {
+        lasting(&entry(), first, last).map(|f| (f.code, f.severity))
+    }
+
+    #[test]
+    fn a_write_that_lasts_is_no_finding() {
+        assert_eq!(found(0, 0), None);
+    }
+
+    #[test]
+    fn a_read_only_register_is_stuck() {
+        assert_eq!(found(0x1d, 0x1d), Some(("ACS-STUCK".into(), Severity::Fail)));
+        assert_eq!(found(0x01, 0x01), Some(("ACS-STUCK".into(), Severity::Warn)));
+    }
+
+    #[test]
+    fn a_register_that_goes_back_is_reverted() {
+        assert_eq!(found(0, 0x1d), Some(("ACS-REVERTED".into(), Severity::Fail)));
+        let message = lasting(&entry(), 0, 0x1d).unwrap().message;
+        assert!(message.ends_with("holds 0x001d, expected 0x0000"), "{message}");
+    }
+}

@@ -1,0 +1,127 @@
+//! What a fabric brings up by itself, before any test: functions that do not answer, malformed or
+//! unreachable configuration space, ports that redirect, links with fewer lanes than they could
+//! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
+
+use super::acs::{self, State};
+use super::turn::{Effect, Turns};
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Untold};
+use crate::machine::pcie::nic;
+use crate::machine::pcie::tree::Tree;
+use crate::outcome::finding::{Code, Finding, Severity};
+use std::collections::BTreeMap;
+
+/// Every finding about `fabric`, in the order of the devices.
+#[must_use]
+pub fn all(fabric: &Fabric) -> Vec<Finding> {
+    let turns = Turns::of(fabric);
+    let on_path = acs::ports_on_paths(fabric);
+    let elsewhere = fabric.devices.iter().filter(|d| !turns.contains(d.bdf));
+    let mut findings = unlisted(fabric);
+    findings.extend(fabric.devices.iter().filter_map(|d| gone(fabric, d)));
+    findings.extend(fabric.devices.iter().filter_map(|d| malformed(fabric, d, on_path.contains(&d.bdf))));
+    findings.extend(fabric.devices.iter().filter_map(|d| quirk(d, &turns)));
+    findings.extend(elsewhere.filter(|d| acs::state(d) == State::NoEcam).map(harmless_no_ecam));
+    findings.extend(acs::judge(fabric));
+    findings.extend(links(fabric));
+    findings
+}
+
+/// Bridges that the paths of functions name and that are not listed, each once.
+fn unlisted(fabric: &Fabric) -> Vec<Finding> {
+    let tree = Tree::of(fabric);
+    let missing = fabric.devices.iter().filter_map(|d| Some((tree.unread(d.bdf)?, d.bdf)));
+    // The first function below each is the one that is named.
+    let missing: BTreeMap<Bdf, Bdf> = missing.rev().collect();
+    let told = missing.into_iter().map(|(bridge, below)| {
+        let message = format!("{bridge} is above {below} and is not in /sys/bus/pci/devices");
+        let finding = Code::PciUnreadable.finding(Severity::Error, &bridge, message);
+        finding.seen(format!("/sys/bus/pci/devices/{below} leads below {bridge}"))
+    });
+    told.collect()
+}
+
+fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
+    let gpu = fabric.gpus.contains(&device.bdf);
+    let (code, what) = if gpu { (Code::GpuGone, "GPU") } else { (Code::PciGone, "function") };
+    let message = format!("{what} {} does not answer: its registers read as ones", device.bdf);
+    let severity = if gpu { Severity::Fail } else { Severity::Warn };
+    device.config.gone.then(|| {
+        code.finding(severity, &device.bdf, message).values("0xffffffff", device.vendor.as_str(), None)
+    })
+}
+
+/// What is malformed counts as far as it hides something that matters: of a GPU its Resizable BAR and its
+/// link, of a port on a GPU path its ACS, which gets an error of its own. All else is told.
+fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
+    let first = device.config.faults.first()?;
+    let gpu = fabric.gpus.contains(&device.bdf);
+    let matters: &[Untold] = match () {
+        () if gpu => &[Untold::PortType, Untold::Rebar],
+        () if on_path => &[Untold::PortType, Untold::Acs],
+        () => &[],
+    };
+    let hides = device.config.untold.iter().any(|untold| matters.contains(untold));
+    let severity = match (gpu, hides) {
+        (true, true) => Severity::Error,
+        (true, false) | (false, true) => Severity::Warn,
+        (false, false) => Severity::Info,
+    };
+    let mut finding = Code::PciMalformed.finding(severity, &device.bdf, format!("{}: {first}", device.bdf));
+    finding.evidence.extend(device.config.faults.iter().cloned());
+    Some(finding)
+}
+
+/// A quirk port that does no harm here; one that does is among the ports of GPU paths.
+fn quirk(device: &Device, turns: &Turns) -> Option<Finding> {
+    let acs = device.acs.as_ref().filter(|a| a.quirk)?;
+    let harmless = !turns.contains(device.bdf) || turns.effect(device.bdf, acs) == Effect::Direct;
+    harmless.then(|| acs::quirk(device, acs, Severity::Info))
+}
+
+fn harmless_no_ecam(device: &Device) -> Finding {
+    acs::no_ecam(device, Severity::Info)
+}
+
+/// The links of GPUs, of NICs that exchange data with them, and of the switches above GPUs, each once, seen
+/// from its lower end. What a board has besides may be as narrow as it likes.
+pub fn links(fabric: &Fabric) -> Vec<Finding> {
+    let tree = Tree::of(fabric);
+    let switches = fabric
+        .devices
+        .iter()
+        .filter(|d| d.kind == Kind::Upstream)
+        .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
+    let nics = nic::exchanging(fabric);
+    let ends = fabric.gpus.iter().chain(&nics).filter_map(|b| tree.get(*b));
+    // What is to be said about a virtual function's link is said about its physical function's.
+    ends.chain(switches)
+        .filter(|d| !d.config.gone && d.physfn.is_none())
+        .flat_map(|d| link(&tree, d))
+        .collect()
+}
+
+/// A link can be what both of its ends can be. Full width is a matter of contacts and shows at
+/// once; full speed only under load, since idle GPUs lower it.
+fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
+    let Some(link) = &lower.link else { return Vec::new() };
+    let upper = lower.parent.and_then(|p| tree.get(p)).and_then(|p| p.link.as_ref());
+    let width = upper.map_or(link.max_width, |u| u.max_width.min(link.max_width));
+    let gts = upper.map_or(link.max_gts, |u| u.max_gts.min(link.max_gts));
+    let bdf = lower.bdf;
+    let mut findings = Vec::new();
+    if link.width < link.max_width {
+        let slot = if width < link.max_width { format!(" (the slot offers {width})") } else { String::new() };
+        let message = format!(
+            "{bdf} uses {} lanes of its {}, expected {}{slot}",
+            link.width, link.max_width, link.max_width
+        );
+        let finding = Code::LinkNarrow.finding(Severity::Warn, &bdf, message);
+        findings.push(finding.values(link.width, link.max_width, Some("lanes")));
+    }
+    if link.gts < gts {
+        let message = format!("{bdf} runs at {} GT/s now, both ends can do {gts} GT/s", link.gts);
+        let finding = Code::LinkSlow.finding(Severity::Info, &bdf, message);
+        findings.push(finding.values(link.gts, gts, Some("GT/s")));
+    }
+    findings
+}

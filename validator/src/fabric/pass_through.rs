@@ -1,0 +1,52 @@
+//! Functions for whose sake ACS stays as it is: those that are given to a virtual machine, which only ACS and
+//! the IOMMU keep to themselves, and ConnectX-8 Data Direct, which needs settings of its own. It stays on
+//! their own way to the root; the rest of the machine is not theirs. Pure.
+
+use crate::machine::pcie::model::{Bdf, Device, Fabric};
+use crate::machine::pcie::tree::Tree;
+use std::collections::BTreeMap;
+
+/// NVIDIA's ConnectX-8 Data Direct function (drivers/infiniband/hw/mlx5/data_direct.c): it needs
+/// the ACS bits that its own tools set.
+const DATA_DIRECT: (&str, &str) = ("0x15b3", "0x2100");
+
+/// Who keeps a function's ACS, and why.
+pub(crate) type Kept = BTreeMap<Bdf, (Bdf, String)>;
+
+/// True for a function that a virtual machine has: no program on this machine reaches it.
+#[must_use]
+pub fn is_given_away(fabric: &Fabric, device: &Device) -> bool {
+    giver(fabric, device).is_some()
+}
+
+fn giver<'a>(fabric: &Fabric, device: &'a Device) -> Option<&'a str> {
+    device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && gives_away(driver))
+}
+
+/// Linux names the drivers that give a PCI function away `vfio-pci`, and what vendors build on it
+/// with that at the end: `mlx5_vfio_pci`, `nvgrace-gpu-vfio-pci`.
+fn gives_away(driver: &str) -> bool {
+    driver.replace('_', "-").ends_with("vfio-pci")
+}
+
+/// Every function whose ACS stays: one that is given away and the bridges above it; all of the hierarchy that
+/// a Data Direct function is in, because the settings of its ports and of those of its GPUs belong together.
+pub(crate) fn kept(fabric: &Fabric) -> Kept {
+    let tree = Tree::of(fabric);
+    let mut kept = Kept::new();
+    for device in &fabric.devices {
+        if let Some(driver) = giver(fabric, device) {
+            let why = (device.bdf, format!("is given to a virtual machine by {driver}"));
+            let own = tree.above(device.bdf).into_iter().chain([device]);
+            kept.extend(own.map(|d| (d.bdf, why.clone())));
+        }
+        if (device.vendor.as_str(), device.device.as_str()) == DATA_DIRECT {
+            let what = "is a ConnectX-8 Data Direct function, which needs ACS as it is set".to_owned();
+            let top = |bdf| tree.above(bdf).last().map_or(bdf, |d| d.bdf);
+            let own = top(device.bdf);
+            let same = fabric.devices.iter().filter(|d| top(d.bdf) == own);
+            kept.extend(same.map(|d| (d.bdf, (device.bdf, what.clone()))));
+        }
+    }
+    kept
+}

@@ -1,0 +1,149 @@
+//! What the fabric pass would write, as data: which ACS control registers go to which value, and
+//! what it leaves alone and why. Pure; doing it is left to `fabric::apply`.
+
+use super::acs::{self, AcsPolicy, State};
+use super::pass_through;
+use super::turn::{Effect, Turns};
+use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric};
+use crate::outcome::finding::{Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// ACS Control, from the start of the capability.
+pub const ACS_CONTROL: u16 = 0x06;
+/// The name under which journal and text know the register.
+pub const ACS_CONTROL_NAME: &str = "ACS control";
+/// One register to write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// Whose register.
+    pub bdf: Bdf,
+    /// Which register, as people call it.
+    pub register: String,
+    /// Where it stands in configuration space, bytes.
+    pub offset: u16,
+    /// What it holds.
+    pub before: u16,
+    /// What it is to hold. NVIDIA's own script clears the whole word.
+    pub after: u16,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {:#06x} -> {:#06x}", self.bdf, self.register, self.before, self.after)
+    }
+}
+
+/// What the pass would do to a fabric.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The policy that it follows.
+    pub policy: AcsPolicy,
+    /// How many functions the policy covers that have ACS.
+    pub covered: usize,
+    /// What to write, in the order of the addresses.
+    pub actions: Vec<Action>,
+    /// What is left alone although the policy asks for it.
+    pub findings: Vec<Finding>,
+}
+
+/// What `policy` asks to be done about `fabric`.
+#[must_use]
+pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
+    let turns = Turns::of(fabric);
+    let kept = pass_through::kept(fabric);
+    let asked = |d: &&Device| match policy {
+        AcsPolicy::Path => turns.contains(d.bdf),
+        AcsPolicy::All => true,
+        AcsPolicy::Off => false,
+    };
+    let keep = |step: Step| match &step {
+        Step::Write(action) => match kept.get(&action.bdf) {
+            Some((device, why)) => Step::Leave(left(action, *device, why)),
+            None => step,
+        },
+        _ => step,
+    };
+    let devices = fabric.devices.iter().filter(asked);
+    let steps: Vec<Step> = devices.map(|d| keep(step(d, &turns))).collect();
+    let covered = steps.iter().filter(|s| matches!(s, Step::Clear | Step::Write(_) | Step::Leave(_))).count();
+    let mut plan = Plan { policy, covered, actions: Vec::new(), findings: Vec::new() };
+    for step in steps {
+        match step {
+            Step::Write(action) => plan.actions.push(action),
+            Step::Leave(finding) | Step::Blind(finding) => plan.findings.push(finding),
+            Step::Clear | Step::Nothing => {}
+        }
+    }
+    match lockdown(fabric) {
+        Some(finding) if !plan.actions.is_empty() => {
+            plan.actions.clear();
+            plan.findings.push(finding);
+        }
+        _ => {}
+    }
+    plan
+}
+
+/// What is to be done about one function.
+enum Step {
+    /// It has no ACS.
+    Nothing,
+    /// Its ACS is off already.
+    Clear,
+    /// Its ACS goes off.
+    Write(Action),
+    /// Its ACS is on and must not be written.
+    Leave(Finding),
+    /// Nobody can tell what its ACS is.
+    Blind(Finding),
+}
+
+fn step(device: &Device, turns: &Turns) -> Step {
+    let on_path = turns.contains(device.bdf);
+    match acs::state(device) {
+        State::Absent => Step::Nothing,
+        State::Known(acs) if acs.ctrl == 0 => Step::Clear,
+        State::Known(acs) if acs.quirk => {
+            let harmful = on_path && turns.effect(device.bdf, acs) != Effect::Direct;
+            let severity = if harmful { Severity::Fail } else { Severity::Info };
+            Step::Leave(acs::quirk(device, acs, severity))
+        }
+        State::Known(acs) if on_path && turns.effect(device.bdf, acs) == Effect::TranslatedPass => {
+            Step::Leave(acs::translated(device, acs))
+        }
+        State::Known(acs) => Step::Write(clear(device.bdf, acs)),
+        State::NoEcam if !on_path => Step::Blind(acs::no_ecam(device, Severity::Info)),
+        State::Unknown if !on_path => Step::Nothing,
+        State::NoEcam | State::Unknown => acs::judge_port(turns, device).map_or(Step::Nothing, Step::Blind),
+    }
+}
+
+fn clear(bdf: Bdf, acs: &Acs) -> Action {
+    let offset = acs.offset.saturating_add(ACS_CONTROL);
+    Action { bdf, register: ACS_CONTROL_NAME.to_owned(), offset, before: acs.ctrl, after: 0 }
+}
+
+/// The kernel forbids every write on this machine.
+#[must_use]
+pub fn lockdown(fabric: &Fabric) -> Option<Finding> {
+    fabric.lockdown.as_deref().filter(|mode| *mode != "none").map(locked_down)
+}
+
+fn locked_down(mode: &str) -> Finding {
+    let message = format!("the kernel is locked down ({mode}): it refuses writes to configuration space");
+    Code::Lockdown
+        .finding(Severity::Fail, "machine", message)
+        .values(mode, "none", None)
+        .seen(format!("/sys/kernel/security/lockdown: {mode}"))
+}
+
+/// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
+fn left(action: &Action, device: Bdf, why: &str) -> Finding {
+    let message = format!("ACS of {} is left as it is: {device} {why}", action.bdf);
+    let finding = Code::AcsKept.finding(Severity::Warn, &action.bdf, message);
+    finding.values(action.before, action.after, None)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! One PCI function from its folder in sysfs and its configuration space.
+
+use super::DEVICES;
+use super::attributes::{optional, required, unreadable};
+use super::place;
+use crate::machine::pcie::bus_address;
+use crate::machine::pcie::bus_address::Window;
+use crate::machine::pcie::config_space;
+use crate::machine::pcie::config_space::{ConfigSpace, Express, PortType};
+use crate::machine::pcie::link;
+use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Untold};
+use crate::machine::pcie::resource;
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::text::shown::{quoted, shown};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+/// One function's folder, and where what cannot be read there is told.
+struct Folder<'a> {
+    root: &'a Root,
+    subject: String,
+    findings: &'a mut Vec<Finding>,
+}
+
+/// What a function's registers say of addresses, to be held against what the kernel believes.
+pub(super) struct Addresses {
+    /// What the memory BARs hold.
+    pub(super) bases: [Option<u64>; 6],
+    /// The windows of a bridge.
+    pub(super) windows: Vec<Window>,
+}
+
+/// Reads what sysfs has of `bdf`.
+pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<Addresses>) {
+    let mut folder = Folder { root, subject: bdf.to_string(), findings };
+    let physfn = folder.physfn();
+    let space = folder.config();
+    let class = folder.id("class", space.as_ref().map(|s| format!("{:#08x}", s.class)));
+    let place = folder.place(bdf);
+    let vendor = folder.id("vendor", space.as_ref().map(|s| format!("{:#06x}", s.vendor)));
+    let id = folder.id("device", space.as_ref().map(|s| format!("{:#06x}", s.device)));
+    // The ids of a virtual function read as ones, and it has no link.
+    let space = space.map(|s| if physfn.is_none() { s.of(&vendor, &id) } else { s });
+    let resource = folder.required("resource");
+    let windows = |s: &ConfigSpace| bus_address::windows(s, resource.as_deref().unwrap_or_default());
+    let addresses = space.as_ref().map(|s| Addresses { bases: s.bases, windows: windows(s) });
+    let device = Device {
+        bdf,
+        vendor,
+        device: id,
+        kind: kind(space.as_ref(), &class),
+        class,
+        parent: place.as_ref().and_then(|p| p.parent),
+        physfn,
+        root_bus: place.and_then(|p| p.root_bus),
+        numa: folder.numa(),
+        local_cpus: folder.optional("local_cpulist").filter(|t| !t.is_empty()).map(|t| quoted(&t)),
+        driver: folder.driver(),
+        boot_vga: folder.boot_vga(),
+        config: state(space.as_ref()),
+        link: if physfn.is_none() { folder.link(space.as_ref()) } else { None },
+        bars: resource.map_or_else(Vec::new, |text| folder.bars(&text)),
+        routing: space.as_ref().map_or_else(Routing::default, |s| s.routing),
+        acs: space.as_ref().and_then(|s| s.acs.clone()),
+        rebar: space.map_or_else(Vec::new, |s| s.rebar),
+    };
+    (device, addresses)
+}
+
+impl Folder<'_> {
+    fn file(&self, name: &str) -> String {
+        format!("{DEVICES}/{}/{name}", self.subject)
+    }
+
+    fn optional(&mut self, name: &str) -> Option<String> {
+        optional(self.root, &self.file(name), &self.subject, self.findings)
+    }
+
+    fn required(&mut self, name: &str) -> Option<String> {
+        required(self.root, &self.file(name), &self.subject, self.findings)
+    }
+
+    fn complain(&mut self, name: &str, why: &impl std::fmt::Display) {
+        self.findings.push(unreadable(&self.file(name), &self.subject, why));
+    }
+
+    fn config(&mut self) -> Option<ConfigSpace> {
+        match self.root.read(self.file("config")) {
+            Ok(bytes) => {
+                if bytes.len() < config_space::CONVENTIONAL_BYTES {
+                    self.complain(
+                        "config",
+                        &format!("only {} bytes are shown, root sees 256 or 4096", bytes.len()),
+                    );
+                }
+                Some(config_space::parse(&bytes))
+            }
+            Err(e) => {
+                self.complain("config", &e);
+                None
+            }
+        }
+    }
+
+    /// An id as sysfs has it; the registers are the second witness when it has not.
+    fn id(&mut self, name: &str, register: Option<String>) -> String {
+        let text = self.required(name);
+        let good = |t: &String| t.strip_prefix("0x").is_some_and(|h| u32::from_str_radix(h, 16).is_ok());
+        match text {
+            Some(text) if good(&text) => text,
+            Some(text) => {
+                self.complain(name, &format!("'{}' is no hexadecimal number", quoted(&text)));
+                register.unwrap_or_else(|| "unknown".to_owned())
+            }
+            None => register.unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
+
+    fn place(&mut self, bdf: Bdf) -> Option<place::Place> {
+        let link = self.root.link(PathBuf::from(DEVICES).join(bdf.to_string()));
+        let why = match link.as_ref().map(|l| place::parse(l, bdf)) {
+            Ok(Some(place)) => return Some(place),
+            Ok(None) => "its link names no root bus".to_owned(),
+            Err(e) => format!("no link into /sys/devices: {e}"),
+        };
+        self.complain("", &why);
+        None
+    }
+
+    /// -1 says that the firmware names no node.
+    fn numa(&mut self) -> Option<u32> {
+        let text = self.optional("numa_node")?;
+        match text.parse::<i64>() {
+            Ok(-1) => None,
+            Ok(node) if u32::try_from(node).is_ok() => u32::try_from(node).ok(),
+            _ => {
+                self.complain("numa_node", &format!("'{}' is no node number", quoted(&text)));
+                None
+            }
+        }
+    }
+
+    fn driver(&mut self) -> Option<String> {
+        match self.root.link(self.file("driver")) {
+            Ok(target) => target.file_name().map(|n| shown(&n.to_string_lossy())),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => {
+                self.complain("driver", &e);
+                None
+            }
+        }
+    }
+
+    /// Virtual functions have a link to their physical one beside them.
+    fn physfn(&mut self) -> Option<Bdf> {
+        let why = match self.root.link(self.file("physfn")) {
+            Ok(target) => match target.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse().ok()) {
+                Some(bdf) => return Some(bdf),
+                None => "it leads to no PCI function".to_owned(),
+            },
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            Err(e) => e.to_string(),
+        };
+        self.complain("physfn", &why);
+        None
+    }
+
+    fn boot_vga(&mut self) -> bool {
+        self.optional("boot_vga").is_some_and(|t| t == "1")
+    }
+
+    fn bars(&mut self, text: &str) -> Vec<Bar> {
+        resource::parse(text).unwrap_or_else(|why| {
+            self.complain("resource", &why);
+            Vec::new()
+        })
+    }
+
+    /// sysfs first, the registers where sysfs is silent; where both speak they must agree.
+    fn link(&mut self, space: Option<&ConfigSpace>) -> Option<Link> {
+        let registers = space.and_then(|s| s.express).and_then(|e| from_registers(&e));
+        let sysfs = self.sysfs_link();
+        if let (Some(sysfs), Some(registers)) = (&sysfs, &registers)
+            && sysfs != registers
+        {
+            self.findings.push(disagree(&self.subject, sysfs, registers));
+        }
+        sysfs.or(registers)
+    }
+
+    fn sysfs_link(&mut self) -> Option<Link> {
+        let max_width = self.parsed("max_link_width", link::parse_width);
+        let width = self.parsed("current_link_width", link::parse_width);
+        let max_gts = self.parsed("max_link_speed", link::parse_speed);
+        let gts = self.parsed("current_link_speed", link::parse_speed);
+        up(gts?, width?, max_gts??, max_width?)
+    }
+
+    /// What an optional file holds; what makes no sense is told.
+    fn parsed<T>(&mut self, name: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
+        let text = self.optional(name)?;
+        parse(&text).map_err(|why| self.complain(name, &format!("'{}' is {why}", quoted(&text)))).ok()
+    }
+}
+
+/// A link of which the rate or the width is unknown is down.
+fn up(gts: Option<f64>, width: u32, max_gts: f64, max_width: u32) -> Option<Link> {
+    let (gts, width) = if width == 0 { (0.0, 0) } else { gts.map_or((0.0, 0), |g| (g, width)) };
+    (max_width > 0).then_some(Link { gts, width, max_gts, max_width })
+}
+
+fn from_registers(express: &Express) -> Option<Link> {
+    if express.port == PortType::Integrated {
+        return None;
+    }
+    let max_gts = link::gts(express.max_speed)?;
+    up(link::gts(express.speed), u32::from(express.width), max_gts, u32::from(express.max_width))
+}
+
+fn disagree(subject: &str, sysfs: &Link, registers: &Link) -> Finding {
+    let words =
+        |l: &Link| format!("x{} at {} GT/s of x{} at {} GT/s", l.width, l.gts, l.max_width, l.max_gts);
+    let (sysfs, registers) = (words(sysfs), words(registers));
+    Code::LinkDisagrees
+        .finding(Severity::Warn, subject, format!("{subject}: sysfs says {sysfs}, registers say {registers}"))
+        .values(sysfs, registers, None)
+}
+
+fn kind(space: Option<&ConfigSpace>, class: &str) -> Kind {
+    match space.and_then(|s| s.express).map(|e| e.port) {
+        Some(PortType::RootPort) => Kind::RootPort,
+        Some(PortType::Upstream) => Kind::Upstream,
+        Some(PortType::Downstream) => Kind::Downstream,
+        Some(PortType::Endpoint | PortType::Integrated) => Kind::Endpoint,
+        Some(PortType::Bridge) => Kind::Bridge,
+        None if class.starts_with("0x06") => Kind::Bridge,
+        None => Kind::Other,
+    }
+}
+
+fn state(space: Option<&ConfigSpace>) -> ConfigState {
+    let nothing = || vec![Untold::PortType, Untold::Acs, Untold::Rebar];
+    let Some(s) = space else {
+        return ConfigState { bytes: 0, gone: false, faults: Vec::new(), untold: nothing() };
+    };
+    let short = s.gone || s.bytes < config_space::CONVENTIONAL_BYTES;
+    ConfigState {
+        bytes: s.bytes,
+        gone: s.gone,
+        faults: s.faults.iter().map(ToString::to_string).collect(),
+        untold: if short { nothing() } else { s.untold.clone() },
+    }
+}

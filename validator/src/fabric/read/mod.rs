@@ -1,0 +1,161 @@
+//! Reading a machine's fabric from /sys into the model. Thin: what files hold is parsed here and
+//! in `config_space`, what it means is judged elsewhere. A file that cannot be read becomes a
+//! finding, never a value; what a fabric cannot be told without is an error.
+
+mod attributes;
+mod device;
+mod place;
+mod rdma;
+mod roles;
+
+use crate::fabric::{judge, rebar};
+use crate::machine::host::{cpu, iommu};
+use crate::machine::pcie::bus_address;
+use crate::machine::pcie::model::{Bdf, Device, Fabric, Link, SCHEMA};
+use crate::machine::pcie::tree::Tree;
+use crate::machine::pcie::{nic, path};
+use crate::machine::root::Root;
+use crate::outcome::finding::Finding;
+use crate::text::shown::{quoted, shown};
+use device::Addresses;
+use std::collections::BTreeMap;
+use std::io;
+
+/// Where Linux lists PCI functions.
+const DEVICES: &str = "sys/bus/pci/devices";
+/// NVIDIA Corporation.
+const NVIDIA: &str = "0x10de";
+
+/// Why there is no fabric at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The list of PCI functions: without it nobody knows what there is.
+    #[error("cannot list PCI functions in {path}: not a Linux machine's root, or /sys is not mounted")]
+    Devices {
+        /// The folder that was tried.
+        path: String,
+        /// What came back.
+        source: io::Error,
+    },
+    /// Processor counts.
+    #[error(transparent)]
+    Cpus(#[from] cpu::CpuError),
+}
+
+impl Fabric {
+    /// Everything about the fabric of the machine under `root`.
+    ///
+    /// # Errors
+    /// When the PCI functions or the processors cannot be listed. What else cannot be read is in
+    /// `findings`, with severity `error` where a judgement depends on it.
+    pub fn read(root: &Root) -> Result<Self, ReadError> {
+        let mut findings = Vec::new();
+        let devices = devices(root, &mut findings)?;
+        let (iommu, doubts) = iommu::read(root);
+        findings.extend(doubts);
+        let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
+        let gpus: Vec<Bdf> = of(is_gpu);
+        let nics: Vec<Bdf> = of(is_nic);
+        let rdma = rdma::read(root, &devices, &mut findings);
+        let peers = devices.iter().filter(|d| nic::exchanges(d, &rdma)).map(|d| d.bdf);
+        let paths = path::all(&Tree::new(&devices), &gpus, &peers.collect::<Vec<_>>());
+        let lockdown = lockdown(root, &mut findings);
+        let schema = SCHEMA.to_owned();
+        let cpus = cpu::read(root)?;
+        let numa_nodes =
+            attributes::optional(root, "sys/devices/system/node/online", "machine", &mut findings)
+                .map(|nodes| quoted(&nodes));
+        let root = root.path().display().to_string();
+        let mut fabric = Self {
+            schema,
+            root,
+            iommu,
+            cpus,
+            numa_nodes,
+            devices,
+            rdma,
+            lockdown,
+            gpus,
+            nics,
+            paths,
+            findings,
+        };
+        fabric.findings.extend(judge::all(&fabric));
+        Ok(fabric)
+    }
+}
+
+fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, ReadError> {
+    let unlisted = |source| ReadError::Devices { path: root.join(DEVICES).display().to_string(), source };
+    let mut devices = Vec::new();
+    let mut addresses = BTreeMap::new();
+    for name in root.names(DEVICES).map_err(unlisted)? {
+        match name.to_string_lossy().parse::<Bdf>() {
+            Ok(bdf) => {
+                let (device, own) = device::read(root, bdf, findings);
+                devices.push(device);
+                addresses.extend(own.map(|own| (bdf, own)));
+            }
+            Err(bad) => {
+                let subject = shown(&name.to_string_lossy());
+                findings.push(attributes::unreadable(DEVICES, &subject, &shown(&bad.to_string())));
+            }
+        }
+    }
+    devices.sort_by_key(|d| d.bdf);
+    virtual_links(&mut devices, findings);
+    roles::derive(&mut devices);
+    findings.extend(astray(root, &devices, &addresses));
+    Ok(devices)
+}
+
+/// GPUs of which BAR1 is elsewhere than the kernel believes.
+fn astray(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
+    let tree = Tree::new(devices);
+    let wrong = |gpu: &Device| {
+        let above = tree.above(gpu.bdf).into_iter().filter_map(|d| addresses.get(&d.bdf));
+        let windows = || above.map(|bridge| bridge.windows.clone()).collect();
+        let windows: Vec<_> = bus_address::of_this_machine(root).unwrap_or_else(windows);
+        rebar::wrong_now(gpu, &addresses.get(&gpu.bdf)?.bases, &windows)
+    };
+    devices.iter().filter(|d| is_gpu(d)).filter_map(wrong).collect()
+}
+
+/// A virtual function has no link of its own: it uses that of its physical function.
+fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
+    let links: BTreeMap<Bdf, Option<Link>> = devices.iter().map(|d| (d.bdf, d.link.clone())).collect();
+    for (device, physfn) in devices.iter_mut().filter_map(|d| d.physfn.map(|p| (d, p))) {
+        match links.get(&physfn) {
+            Some(link) => device.link.clone_from(link),
+            None => {
+                let file = format!("{DEVICES}/{}/physfn", device.bdf);
+                let why = format!("it leads to {physfn}, which is no listed PCI function");
+                findings.push(attributes::unreadable(&file, &device.bdf.to_string(), &why));
+            }
+        }
+    }
+}
+
+/// A virtual function of a GPU is no further GPU.
+fn is_gpu(device: &Device) -> bool {
+    device.physfn.is_none() && device.vendor == NVIDIA && device.class.starts_with("0x03")
+}
+
+fn is_nic(device: &Device) -> bool {
+    device.class.starts_with("0x02")
+}
+
+/// The mode in brackets of `none [integrity] confidentiality`.
+fn lockdown(root: &Root, findings: &mut Vec<Finding>) -> Option<String> {
+    const FILE: &str = "sys/kernel/security/lockdown";
+    let text = attributes::optional(root, FILE, "machine", findings)?;
+    let mode = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(mode, _)| shown(mode));
+    if mode.is_none() {
+        findings.push(attributes::unreadable(
+            FILE,
+            "machine",
+            &format!("no mode in brackets in '{}'", quoted(&text)),
+        ));
+    }
+    mode
+}

@@ -1,0 +1,98 @@
+//! What part of the fabric a bridge is whose registers do not tell: who is not root is shown 64 bytes, and a
+//! port that does not answer says nothing. The tree tells instead. From the root bus down, ports come in the
+//! order root port, switch's upstream port, switch's downstream port, upstream port, and so on. Pure.
+
+use crate::machine::pcie::model::{Bdf, Device, Kind, Untold};
+use std::collections::BTreeMap;
+
+/// A bridge between buses.
+const BRIDGE: &str = "0x0604";
+
+/// Gives every bridge of which the registers tell no port type the one that its place has.
+pub(super) fn derive(devices: &mut [Device]) {
+    // Kernels before 4.13 tell no link of any function: then every bridge is taken for PCI Express.
+    let told = devices.iter().any(|d| d.link.is_some());
+    let express = |d: &Device| d.link.is_some() || d.config.gone || !told;
+    let parents: BTreeMap<Bdf, Option<Bdf>> = devices.iter().map(|d| (d.bdf, d.parent)).collect();
+    let depth = |bdf: Bdf| {
+        let above = std::iter::successors(Some(bdf), |at| parents.get(at).copied().flatten());
+        above.take(parents.len() + 1).count()
+    };
+    let mut order: Vec<(usize, usize)> = devices.iter().enumerate().map(|(n, d)| (depth(d.bdf), n)).collect();
+    order.sort_unstable();
+    let mut kinds: BTreeMap<Bdf, Kind> = BTreeMap::new();
+    for (_, n) in order {
+        let Some(device) = devices.get_mut(n) else { continue };
+        if device.config.untold.contains(&Untold::PortType) && device.class.starts_with(BRIDGE) {
+            let above = device.parent.map(|parent| kinds.get(&parent).copied());
+            device.kind = if express(device) { below(above) } else { Kind::Bridge };
+        }
+        kinds.insert(device.bdf, device.kind);
+    }
+}
+
+/// What a PCI Express bridge is below a bridge of this kind: `None` on a root bus, `Some(None)` below one that
+/// is not listed.
+const fn below(above: Option<Option<Kind>>) -> Kind {
+    match above {
+        None => Kind::RootPort,
+        Some(Some(Kind::RootPort | Kind::Downstream)) => Kind::Upstream,
+        Some(Some(Kind::Upstream)) => Kind::Downstream,
+        Some(_) => Kind::Bridge,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::pcie::sample::device;
+
+    /// A bridge of which nothing is known but its place.
+    fn unread(at: &str, parent: Option<&str>) -> Device {
+        let mut bridge = device(at, Kind::Bridge, parent);
+        bridge.config.untold.push(Untold::PortType);
+        bridge
+    }
+
+    fn kinds(mut devices: Vec<Device>) -> Vec<Kind> {
+        derive(&mut devices);
+        devices.into_iter().map(|d| d.kind).collect()
+    }
+
+    fn switches() -> Vec<Device> {
+        vec![
+            // A later address may be higher in the tree.
+            unread("0000:01:00.0", Some("0000:40:01.0")),
+            unread("0000:02:08.0", Some("0000:01:00.0")),
+            unread("0000:05:00.0", Some("0000:02:08.0")),
+            unread("0000:06:00.0", Some("0000:05:00.0")),
+            unread("0000:40:01.0", None),
+        ]
+    }
+
+    #[test]
+    fn ports_are_told_by_their_places() {
+        let up_down = [Kind::Upstream, Kind::Downstream];
+        assert_eq!(kinds(switches()), [&up_down[..], &up_down, &[Kind::RootPort]].concat());
+    }
+
+    #[test]
+    fn what_has_no_link_where_others_have_one_is_no_port() {
+        let mut devices = switches();
+        devices[2].link = None;
+        assert_eq!(kinds(devices)[1..4], [Kind::Downstream, Kind::Bridge, Kind::Bridge]);
+        let mut devices = switches();
+        devices.iter_mut().for_each(|d| d.link = None);
+        assert_eq!(kinds(devices)[2], Kind::Upstream, "a kernel that tells no link");
+    }
+
+    #[test]
+    fn what_the_registers_tell_stays_and_a_loop_ends() {
+        let mut devices = switches();
+        devices[0] = device("0000:01:00.0", Kind::Bridge, Some("0000:40:01.0"));
+        assert_eq!(kinds(devices)[..2], [Kind::Bridge; 2]);
+        let mut devices = switches();
+        devices[4].parent = Some(devices[3].bdf);
+        assert_eq!(kinds(devices).len(), 5);
+    }
+}

@@ -1,0 +1,139 @@
+//! Memory decode of the functions that the pass takes off the bus's addresses for a moment: what
+//! their command registers hold is noted before anything is tried, so that a pass that dies on the
+//! way leaves nobody without its memory for good.
+
+use super::registers::COMMAND_MEMORY;
+use super::resize::Resize;
+use super::state::State;
+use super::together::NO_BAR;
+use super::{Kernel, Machine, Trouble};
+use crate::fabric::journal::{Decode, Grown};
+use crate::machine::pcie::model::Bdf;
+use crate::machine::root::Root;
+use serde::Serialize;
+use std::fmt;
+
+/// What became of a function's memory decode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum DecodeOutcome {
+    /// It is on again.
+    Restored,
+    /// It is left as it is.
+    Left {
+        /// Why.
+        why: String,
+    },
+}
+
+/// A function whose memory decode was not as it was before the pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DecodeStep {
+    /// Whose.
+    pub bdf: Bdf,
+    /// What became of it.
+    pub outcome: DecodeOutcome,
+}
+
+impl DecodeStep {
+    /// True when it decodes memory again.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.outcome == DecodeOutcome::Restored
+    }
+}
+
+impl fmt::Display for DecodeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            DecodeOutcome::Restored => write!(f, "{} memory decode off -> on", self.bdf),
+            DecodeOutcome::Left { why } => write!(f, "{} memory decode left alone: {why}", self.bdf),
+        }
+    }
+}
+
+/// Switches memory decode on again where `noted` says that it was on. What is as it was is not told.
+#[must_use]
+pub fn restore_decode(
+    root: &Root,
+    kernel: &dyn Kernel,
+    noted: &[Decode],
+    entries: &[Grown],
+) -> Vec<DecodeStep> {
+    let machine = Machine { root, kernel };
+    let known = noted.iter().filter_map(|decode| machine.step(decode));
+    let alone = entries.iter().filter(|e| interrupted(e) && !noted.iter().any(|n| n.bdf == e.bdf));
+    known.chain(alone.filter_map(|entry| machine.unknown(entry.bdf))).collect()
+}
+
+/// A pass died while this GPU and its neighbours were off the bus's addresses.
+fn interrupted(entry: &Grown) -> bool {
+    entry.tries.last().is_some_and(|last| last.together && last.outcome.is_none())
+}
+
+fn decodes(command: u16) -> bool {
+    command & COMMAND_MEMORY != 0
+}
+
+impl Machine<'_> {
+    /// Notes every function whose decode may be switched off for the sake of `gpus`, which stand
+    /// below one root port. What was noted before stays: an earlier pass may have died since.
+    pub(super) fn note(&self, gpus: &[Resize], noted: &mut Vec<Decode>) -> Result<(), Trouble> {
+        let mut states = Vec::new();
+        for gpu in gpus {
+            states.push(self.state(gpu.bdf, NO_BAR)?);
+        }
+        if let Some(port) = gpus.first().and_then(|gpu| gpu.port) {
+            states.extend(self.below(port, &[])?.into_iter().map(|below| below.was));
+        }
+        for State { bdf, command, .. } in states.into_iter().filter(|state| !state.bridge) {
+            if !noted.iter().any(|decode| decode.bdf == bdf) {
+                noted.push(Decode { bdf, command });
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets every function that decodes memory as it did.
+    pub(super) fn settle(&self, noted: &mut Vec<Decode>) {
+        let now = |bdf| self.state(bdf, NO_BAR).ok().map(|state| decodes(state.command));
+        noted.retain(|was| now(was.bdf) != Some(decodes(was.command)));
+    }
+
+    /// `None` where nothing is to be done.
+    fn step(&self, noted: &Decode) -> Option<DecodeStep> {
+        let left = |why| Some(DecodeOutcome::Left { why });
+        let outcome = self.decode_on(noted).unwrap_or_else(|e| left(e.to_string()));
+        outcome.map(|outcome| DecodeStep { bdf: noted.bdf, outcome })
+    }
+
+    fn decode_on(&self, noted: &Decode) -> Result<Option<DecodeOutcome>, Trouble> {
+        let left = |why: String| Ok(Some(DecodeOutcome::Left { why }));
+        let now = self.state(noted.bdf, NO_BAR)?;
+        if !decodes(noted.command) || decodes(now.command) {
+            return Ok(None);
+        }
+        if let Some(driver) = now.driver {
+            return left(format!("it is off, and the driver {driver} is bound"));
+        }
+        self.mend(&now)?;
+        let mut now = self.state(noted.bdf, NO_BAR)?;
+        if let Some(base) = now.bars.iter().find(|base| base.unsafe_to_decode()) {
+            return left(format!("it is off, and BAR {} has no address of its own", base.bar.index));
+        }
+        now.command |= COMMAND_MEMORY;
+        self.decode_as(&now)?;
+        let on = decodes(self.state(noted.bdf, NO_BAR)?.command);
+        if on { Ok(Some(DecodeOutcome::Restored)) } else { left("it does not go on again".to_owned()) }
+    }
+
+    /// A journal that says nothing of decode is no proof that it was on.
+    fn unknown(&self, bdf: Bdf) -> Option<DecodeStep> {
+        let why = match self.state(bdf, NO_BAR) {
+            Ok(now) if decodes(now.command) => return None,
+            Ok(_) => "it is off, and the journal does not say what it was".to_owned(),
+            Err(e) => e.to_string(),
+        };
+        Some(DecodeStep { bdf, outcome: DecodeOutcome::Left { why } })
+    }
+}

@@ -1,0 +1,167 @@
+//! The pass itself: the plan's GPUs by root port, the journal around them, a last look at all, and
+//! what is to be said.
+
+use super::group::{End, Group, Member};
+use super::plan::{Plan, RebarChoice};
+use super::resize::Resize;
+use super::{Kernel, Machine, said};
+use crate::fabric::apply::now;
+use crate::fabric::journal::{Grown, Journal, JournalError};
+use crate::machine::pcie::model::Bdf;
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// No new try is begun later than this after the start. A try takes some milliseconds; init gives
+/// the whole fabric pass a minute.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fixed {
+    /// Whether anything might be changed.
+    pub choice: RebarChoice,
+    /// How many GPUs there are.
+    pub gpus: usize,
+    /// How many of them have the largest BAR1 that they offer.
+    pub full: usize,
+    /// Each GPU that was to grow.
+    pub rebar: Vec<Grown>,
+    /// What came of each, and what was left alone.
+    pub findings: Vec<Finding>,
+}
+
+impl Fixed {
+    /// True when addresses or sizes may have changed since the plan was made.
+    #[must_use]
+    pub fn touched(&self) -> bool {
+        self.rebar.iter().any(|g| !g.tries.is_empty())
+    }
+}
+
+/// Does what `plan` says and keeps `journal`.
+///
+/// # Errors
+/// When the journal cannot be read or written; nothing is tried then that is not in it.
+pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Result<Fixed, JournalError> {
+    let machine = Machine { root, kernel };
+    let earlier = Journal::load(journal, root.path())?;
+    let mut kept = earlier.unwrap_or_else(|| Journal::new(root.path()));
+    let Plan { choice, gpus, full, .. } = *plan;
+    let mut fixed = Fixed { choice, gpus, full, rebar: Vec::new(), findings: Vec::new() };
+    let until = Instant::now() + LONGEST;
+    let before = kept.bars.len();
+    let mut done: Vec<Member> = Vec::new();
+    for (_, gpus) in by_port(&plan.rebar) {
+        let mut members: Vec<Member> = gpus.into_iter().map(member).collect();
+        let shared = machine.note(&resizes(&members), &mut kept.decode);
+        let why = shared.err().map(|e| e.to_string());
+        let together = why.is_none();
+        members.iter_mut().for_each(|member| member.blocked.clone_from(&why));
+        let mut save = |now: &[Member]| save(root, &mut kept, before, done.iter().chain(now), journal);
+        Group { machine, until, together }.grow(&mut members, &mut save)?;
+        done.extend(members);
+    }
+    // Only now: what was done below one port may have cost the GPUs below another.
+    for member in &mut done {
+        fixed.findings.extend(finish(machine, member));
+    }
+    if !done.is_empty() {
+        machine.settle(&mut kept.decode);
+        save(root, &mut kept, before, done.iter(), journal)?;
+    }
+    fixed.full += done.iter().filter(|m| m.entry.is_full()).count();
+    fixed.rebar.extend(done.into_iter().map(|m| m.entry));
+    fixed.findings.extend(plan.findings.iter().cloned());
+    if !fixed.findings.is_empty() {
+        let anew = |old: &Finding| !fixed.findings.iter().any(|f| f.subject == old.subject);
+        kept.findings.retain(anew);
+        kept.findings.extend(fixed.findings.iter().cloned());
+        kept.save(journal)?;
+    }
+    Ok(fixed)
+}
+
+/// Writes the journal: what it held, and how far these have come.
+fn save<'a>(
+    root: &Root,
+    kept: &mut Journal,
+    before: usize,
+    members: impl Iterator<Item = &'a Member>,
+    journal: &Path,
+) -> Result<(), JournalError> {
+    kept.bars.truncate(before);
+    kept.bars.extend(members.map(|m| m.entry.clone()));
+    kept.identify(root);
+    kept.save(journal)
+}
+
+fn resizes(members: &[Member]) -> Vec<Resize> {
+    members.iter().map(|m| m.gpu.clone()).collect()
+}
+
+/// The GPUs of each root port; one directly on a root bus is alone.
+fn by_port(gpus: &[Resize]) -> BTreeMap<Bdf, Vec<Resize>> {
+    let mut ports: BTreeMap<Bdf, Vec<Resize>> = BTreeMap::new();
+    for gpu in gpus {
+        ports.entry(gpu.port.unwrap_or(gpu.bdf)).or_default().push(gpu.clone());
+    }
+    ports
+}
+
+fn member(gpu: Resize) -> Member {
+    let entry = Grown {
+        bdf: gpu.bdf,
+        bar: gpu.bar,
+        port: gpu.port,
+        assigned: gpu.assigned,
+        before_bytes: gpu.before_bytes,
+        wanted_bytes: gpu.wanted_bytes,
+        after_bytes: None,
+        tries: Vec::new(),
+        finding: None,
+        when: now(),
+    };
+    Member { gpu, entry, reached: None, blocked: None, end: None }
+}
+
+/// Looks at a GPU a last time, when all below its port are done, and says what came of it.
+fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
+    let gpu = &member.gpu;
+    let look = machine.state(gpu.bdf, gpu.bar).and_then(|now| {
+        machine.mend(&now)?;
+        machine.state(gpu.bdf, gpu.bar)
+    });
+    let expected = member.reached.unwrap_or(gpu.before_bytes);
+    let assigned = gpu.assigned || member.reached.is_some();
+    let mut findings = Vec::new();
+    let wrong = match (&look, member.end.take()) {
+        (_, Some(End::Broken(why))) => Some(why),
+        (Err(e), _) => Some(e.to_string()),
+        (Ok(now), _) if assigned && !now.holds(gpu.bar, expected) => Some(now.words(gpu.bar)),
+        (Ok(_), Some(End::Never(code, why))) => {
+            findings.push(said::never(gpu, code, &why));
+            None
+        }
+        (Ok(_), None) => None,
+    };
+    let present = look.ok().and_then(|now| Some(now.base(gpu.bar)?.bar.bytes));
+    member.entry.after_bytes = present;
+    if let Some(why) = wrong {
+        findings = vec![said::broken(gpu, &why)];
+    } else {
+        findings.extend(member.reached.filter(|n| *n != gpu.before_bytes).map(|n| said::resized(gpu, n)));
+        if findings.iter().all(|f| f.is(Code::RebarResized)) && member.reached != Some(gpu.wanted_bytes) {
+            let blocked = member.blocked.as_deref();
+            findings.push(said::no_room(gpu, present.unwrap_or(expected), assigned, blocked));
+        }
+    }
+    let mut tried = said::tried(&member.entry);
+    tried.extend(gpu.port.map(|port| machine.windows(port)).unwrap_or_default());
+    let told = |f: Finding| if f.is(Code::RebarResized) { f } else { f.seen_all(tried.clone()) };
+    let findings: Vec<Finding> = findings.into_iter().map(told).collect();
+    member.entry.finding = findings.iter().rfind(|f| !f.is(Code::RebarResized)).map(|f| f.code.clone());
+    findings
+}

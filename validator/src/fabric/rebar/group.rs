@@ -1,0 +1,189 @@
+//! The GPUs below one root port, from the largest size down: each alone, then those that found no
+//! room together with their neighbours. Every try is in the journal before it is made.
+
+use super::Machine;
+use super::alone::Alone;
+use super::resize::Resize;
+use super::together::Together;
+use crate::fabric::journal::{Grown, JournalError, Try};
+use crate::outcome::finding::Code;
+use std::time::Instant;
+
+/// What a try came to when the kernel found no room.
+const NO_SPACE: &str = "ENOSPC";
+
+/// One GPU on its way.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) gpu: Resize,
+    pub(super) entry: Grown,
+    /// The size that it has reached.
+    pub(super) reached: Option<u64>,
+    /// Why its neighbours were not moved to make room.
+    pub(super) blocked: Option<String>,
+    /// Why no other size is tried.
+    pub(super) end: Option<End>,
+}
+
+/// Why a GPU is given up.
+#[derive(Debug)]
+pub(super) enum End {
+    /// No size will do; it is as it was.
+    Never(Code, String),
+    /// It is not as it was.
+    Broken(String),
+}
+
+impl Member {
+    /// What it is to get when nobody may have more than `most`; `None` when it needs nothing.
+    fn target(&self, most: u64) -> Option<u64> {
+        let target = self.gpu.sizes().into_iter().find(|n| *n <= most)?;
+        (self.end.is_none() && self.reached.is_none_or(|has| has < target)).then_some(target)
+    }
+
+    fn note(&mut self, bytes: u64, together: bool) {
+        self.entry.tries.push(Try { bytes, together, outcome: None });
+    }
+
+    /// The last word was the kernel's, that there is no room.
+    fn no_space(&self) -> bool {
+        self.entry.tries.last().is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
+    }
+
+    fn outcome(&mut self, text: &str) {
+        if let Some(last) = self.entry.tries.last_mut() {
+            last.outcome = Some(text.to_owned());
+        }
+    }
+}
+
+/// Keeps the journal: called before each try, with all members.
+pub(super) type Save<'a> = &'a mut dyn FnMut(&[Member]) -> Result<(), JournalError>;
+
+/// The GPUs that share a root port.
+pub(super) struct Group<'a> {
+    pub(super) machine: Machine<'a>,
+    /// No new try is begun after this.
+    pub(super) until: Instant,
+    /// The journal knows who decodes memory, so that neighbours may be taken off it.
+    pub(super) together: bool,
+}
+
+impl Group<'_> {
+    /// Grows all of `members` as far as it goes.
+    ///
+    /// # Errors
+    /// When the journal cannot be written; what was to be tried then was not.
+    pub(super) fn grow(&self, members: &mut [Member], save: Save<'_>) -> Result<(), JournalError> {
+        let mut sizes: Vec<u64> = members.iter().flat_map(|m| m.gpu.sizes()).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut sharing = self.together;
+        for most in sizes.into_iter().rev() {
+            for at in 0..members.len() {
+                self.alone(members, at, most, save)?;
+            }
+            // Each round that ends in Ignored takes one GPU out.
+            for _ in 0..members.len() {
+                sharing = sharing && self.together(members, most, save)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn alone(
+        &self,
+        members: &mut [Member],
+        at: usize,
+        most: u64,
+        save: Save<'_>,
+    ) -> Result<(), JournalError> {
+        let Some(bytes) = members.get(at).and_then(|m| m.target(most)) else { return Ok(()) };
+        if let Some(member) = members.get_mut(at) {
+            if Instant::now() > self.until {
+                let why = "the time for tries was over".to_owned();
+                member.end = Some(End::Never(Code::RebarNoRoom, why));
+                return Ok(());
+            }
+            member.note(bytes, false);
+        }
+        save(members)?;
+        let Some(member) = members.get_mut(at) else { return Ok(()) };
+        match self.machine.alone(&member.gpu, bytes) {
+            Alone::Done => {
+                member.reached = Some(bytes);
+                member.outcome("done");
+            }
+            Alone::NoSpace => member.outcome(NO_SPACE),
+            Alone::NoRoom(why) => member.outcome(&why),
+            Alone::Never(code, why) => {
+                member.outcome(&why);
+                member.end = Some(End::Never(code, why));
+            }
+            Alone::Broken(why) => {
+                member.outcome(&why);
+                member.end = Some(End::Broken(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// False when there is no use in trying that again.
+    fn together(&self, members: &mut [Member], most: u64, save: Save<'_>) -> Result<bool, JournalError> {
+        let wanting: Vec<(usize, u64)> =
+            members.iter().enumerate().filter_map(|(at, m)| Some((at, m.target(most)?))).collect();
+        let Some(port) = members.first().and_then(|m| m.gpu.port) else { return Ok(false) };
+        let broken = members.iter().any(|m| matches!(m.end, Some(End::Broken(_))));
+        if broken || wanting.is_empty() || Instant::now() > self.until {
+            return Ok(!broken);
+        }
+        if let [(at, _)] = wanting[..]
+            && members
+                .get(at)
+                .is_some_and(|m| m.no_space() && !self.machine.shares(port, m.gpu.bdf).unwrap_or(true))
+        {
+            return Ok(true);
+        }
+        for (at, bytes) in &wanting {
+            if let Some(member) = members.get_mut(*at) {
+                member.note(*bytes, true);
+            }
+        }
+        save(members)?;
+        let targets: Vec<(Resize, u64)> =
+            wanting.iter().filter_map(|(at, bytes)| Some((members.get(*at)?.gpu.clone(), *bytes))).collect();
+        let targets: Vec<_> = targets.iter().map(|(gpu, bytes)| (gpu, *bytes)).collect();
+        let came = self.machine.together(port, &targets);
+        for (at, bytes) in wanting {
+            if let Some(member) = members.get_mut(at) {
+                take(member, bytes, &came);
+            }
+        }
+        Ok(!matches!(came, Together::Blocked(_) | Together::Broken(_)))
+    }
+}
+
+/// What a try together means for one of its GPUs.
+fn take(member: &mut Member, bytes: u64, came: &Together) {
+    match came {
+        Together::Done => {
+            member.reached = Some(bytes);
+            member.outcome("done");
+        }
+        Together::NoRoom(why) => member.outcome(why),
+        Together::Blocked(why) => {
+            member.outcome(why);
+            member.blocked = Some(why.clone());
+        }
+        Together::Ignored(gpu, why) => {
+            member.outcome(why);
+            if *gpu == member.gpu.bdf {
+                member.end = Some(End::Never(Code::RebarIgnored, why.clone()));
+            }
+        }
+        Together::Broken(why) => {
+            member.outcome(why);
+            member.end = Some(End::Broken(why.clone()));
+        }
+    }
+}

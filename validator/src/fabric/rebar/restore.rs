@@ -1,0 +1,148 @@
+//! Giving BAR1s back the sizes that they had before the pass: newest first, and only where a BAR
+//! still has what the pass gave it. A smaller BAR always fits where the larger one was. The kernel's
+//! word is not enough: a pass that died may have left a size in the hardware that the kernel has not
+//! heard of.
+
+use super::alone::Alone;
+use super::resize::Resize;
+use super::state::State;
+use super::{Kernel, Machine, Trouble};
+use crate::fabric::journal::Grown;
+use crate::fabric::text::layout::size;
+use crate::machine::pcie::model::Bdf;
+use crate::machine::root::Root;
+use serde::Serialize;
+use std::fmt;
+
+/// What became of one BAR1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum BarOutcome {
+    /// It has its old size again.
+    Restored,
+    /// It had its old size already.
+    Already,
+    /// It is left as it is.
+    Left {
+        /// Why.
+        why: String,
+    },
+}
+
+/// One BAR1 and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BarStep {
+    /// Whose.
+    pub bdf: Bdf,
+    /// Its size before the pass.
+    pub before_bytes: u64,
+    /// Its size after the pass; `null` when the pass died on the way.
+    pub after_bytes: Option<u64>,
+    /// What became of it.
+    pub outcome: BarOutcome,
+}
+
+impl BarStep {
+    /// True when it has the size that it had before the pass.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        !matches!(self.outcome, BarOutcome::Left { .. })
+    }
+}
+
+impl fmt::Display for BarStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = size(self.before_bytes);
+        write!(f, "{} BAR1 ", self.bdf)?;
+        match &self.outcome {
+            BarOutcome::Restored if self.after_bytes == Some(self.before_bytes) => {
+                write!(f, "is {before} already, its registers again")
+            }
+            BarOutcome::Restored => {
+                let after = self.after_bytes.map_or_else(|| "what it was left with".to_owned(), size);
+                write!(f, "{after} -> {before}")
+            }
+            BarOutcome::Already => write!(f, "is {before} already"),
+            BarOutcome::Left { why } => write!(f, "left alone: {why}"),
+        }
+    }
+}
+
+/// Gives each BAR of a journal's entries its old size.
+#[must_use]
+pub fn restore(root: &Root, kernel: &dyn Kernel, entries: &[Grown]) -> Vec<BarStep> {
+    let machine = Machine { root, kernel };
+    entries.iter().rev().map(|entry| step(machine, entry)).collect()
+}
+
+fn step(machine: Machine<'_>, entry: &Grown) -> BarStep {
+    let left = |why: String| BarOutcome::Left { why };
+    let outcome = put_back(machine, entry).unwrap_or_else(|e| left(e.to_string()));
+    let Grown { bdf, before_bytes, after_bytes, .. } = *entry;
+    BarStep { bdf, before_bytes, after_bytes, outcome }
+}
+
+fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> {
+    let left = |why: String| Ok(BarOutcome::Left { why });
+    let now = machine.state(entry.bdf, entry.bar).or_else(|e| {
+        // A pass that died between removing and rescanning has left it like this.
+        let Some(port) = entry.port.filter(|_| entry.after_bytes.is_none()) else { return Err(e) };
+        let _ = machine.kernel.rescan(port);
+        machine.state(entry.bdf, entry.bar)
+    })?;
+    let Some(present) = now.base(entry.bar).map(|b| b.bar.bytes) else {
+        return left("it has no BAR1".into());
+    };
+    if present == entry.before_bytes {
+        let sound = !entry.assigned || now.holds(entry.bar, present);
+        return if sound { Ok(BarOutcome::Already) } else { registers(machine, entry, &now) };
+    }
+    if let Some(after) = entry.after_bytes.filter(|after| *after != present) {
+        return left(format!("is {}, the pass had made it {}", size(present), size(after)));
+    }
+    if !entry.assigned {
+        return left(format!("had no address as {}", size(entry.before_bytes)));
+    }
+    if let Some(driver) = &now.driver {
+        return left(format!("the driver {driver} is bound"));
+    }
+    let gpu = Resize {
+        bdf: entry.bdf,
+        bar: entry.bar,
+        before_bytes: present,
+        assigned: true,
+        wanted_bytes: entry.before_bytes,
+        supported_bytes: Vec::new(),
+        port: entry.port,
+    };
+    match machine.alone(&gpu, entry.before_bytes) {
+        Alone::Done => Ok(BarOutcome::Restored),
+        Alone::NoSpace => left("there is no room for it".to_owned()),
+        Alone::NoRoom(why) | Alone::Never(_, why) | Alone::Broken(why) => left(why),
+    }
+}
+
+/// The kernel believes in the old size and the registers hold something else: they are put right,
+/// where it is the pass that left them so.
+fn registers(machine: Machine<'_>, entry: &Grown, now: &State) -> Result<BarOutcome, Trouble> {
+    let left = |why: String| Ok(BarOutcome::Left { why });
+    let (bar, before) = (entry.bar, entry.before_bytes);
+    let asked = |bytes: u64| bytes == before || entry.tries.iter().any(|t| t.bytes == bytes);
+    if !now.hardware_bytes().is_some_and(asked) {
+        return left(format!("the pass asked for no such size: {}", now.words(bar)));
+    }
+    if let Some(driver) = &now.driver {
+        return left(format!("the driver {driver} is bound: {}", now.words(bar)));
+    }
+    if now.hardware_bytes() != Some(before) {
+        machine.decode_off(now)?;
+        machine.set_size(now, before)?;
+    }
+    machine.mend(&machine.state(entry.bdf, bar)?)?;
+    let done = machine.state(entry.bdf, bar)?;
+    if !done.holds(bar, before) {
+        return left(done.words(bar));
+    }
+    machine.decode_as(now)?;
+    Ok(BarOutcome::Restored)
+}

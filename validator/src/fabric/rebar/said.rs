@@ -1,0 +1,154 @@
+//! What the Resizable BAR pass says: one finding for each way in which a BAR1 is not what it could be.
+
+use super::resize::Resize;
+use super::state::bases;
+use crate::fabric::journal::Grown;
+use crate::fabric::text::layout::size;
+use crate::machine::pcie::aperture;
+use crate::machine::pcie::bus_address::Window;
+use crate::machine::pcie::model::Device;
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// What firmware that knows nothing of Resizable BAR gives to BAR1: the value that does not suffice.
+const OLD_FIRMWARE: u64 = 256 << 20;
+
+/// The GPU offers no other size.
+pub(super) fn absent(gpu: &Device) -> Finding {
+    let bar = gpu.aperture();
+    let has = bar.map_or_else(|| "no BAR1".to_owned(), |b| format!("BAR1 of {}", size(b.bytes)));
+    let small = bar.is_none_or(|b| b.bytes <= OLD_FIRMWARE);
+    let severity = if small { Severity::Warn } else { Severity::Info };
+    let shown = gpu.config.bytes;
+    let why = if shown < 4096 { format!(" in the {shown} bytes that can be read") } else { String::new() };
+    let message = format!("{} has {has} and no Resizable BAR capability for it{why}", gpu.bdf);
+    let finding = Code::RebarAbsent.finding(severity, &gpu.bdf, message);
+    if small {
+        return finding;
+    }
+    finding
+        .because("the board or a hypervisor fixes the size of BAR1")
+        .remedy("nothing to do where BAR1 covers the GPU's memory")
+}
+
+/// Somebody uses the GPU.
+pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Finding {
+    let message = format!("{} keeps BAR1 of {}, expected {}: {why}", gpu.bdf, size(present), size(wanted));
+    let finding = Code::RebarBusy.finding(Severity::Warn, &gpu.bdf, message);
+    finding.values(present, wanted, Some("bytes"))
+}
+
+/// A framebuffer is on the GPU.
+pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Finding {
+    busy(gpu, present, wanted, &format!("{name} is on it"))
+        .because("the firmware's display is on this GPU and was kept")
+        .remedy("set console.screen = \"release\", or switch Resizable BAR on in the firmware's setup")
+}
+
+/// The kernel forbids what is needed to put things right.
+pub(super) fn locked(mode: &str) -> Finding {
+    let message =
+        format!("BAR1 is left as it is: the kernel is locked down ({mode}), so nothing could be undone");
+    Code::Lockdown.finding(Severity::Warn, "machine", message).values(mode, "none", None)
+}
+
+/// BAR1 has another size than before.
+pub(super) fn resized(gpu: &Resize, bytes: u64) -> Finding {
+    let message = format!("{} BAR1 was {}, is {}", gpu.bdf, size(gpu.before_bytes), size(bytes));
+    let finding = Code::RebarResized.finding(Severity::Info, &gpu.bdf, message);
+    finding.values(bytes, gpu.wanted_bytes, Some("bytes"))
+}
+
+/// BAR1 is smaller than it should be for lack of addresses.
+pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Option<&str>) -> Finding {
+    let place = if assigned { "" } else { " and no address" };
+    let (bdf, wanted) = (gpu.bdf, size(gpu.wanted_bytes));
+    let message = format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no room for more", size(present));
+    let severity = if assigned { Severity::Warn } else { Severity::Fail };
+    let finding = Code::RebarNoRoom.finding(severity, &bdf, message);
+    let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
+    match blocked {
+        Some(why) => finding
+            .because(why)
+            .remedy("keep drivers and screens off what shares the root port until the fabric pass is over"),
+        None => finding,
+    }
+}
+
+/// No size was taken, for a reason that holds for all of them.
+pub(super) fn never(gpu: &Resize, code: Code, why: &str) -> Finding {
+    let (bdf, has, wanted) = (gpu.bdf, size(gpu.before_bytes), size(gpu.wanted_bytes));
+    let message = format!("{bdf} keeps BAR1 of {has}, expected {wanted}: {why}");
+    code.finding(Severity::Warn, &bdf, message).values(gpu.before_bytes, gpu.wanted_bytes, Some("bytes"))
+}
+
+/// The GPU must not be used.
+pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
+    let message = format!("{} was not left as it was: {why}", gpu.bdf);
+    Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message)
+}
+
+/// BAR1 has one size by the GPU's Resizable BAR control and another for the kernel: either the GPU
+/// answers where the kernel put something else, or not where the kernel believes it.
+#[must_use]
+pub fn disagrees(gpu: &Device) -> Option<Finding> {
+    let bar = gpu.aperture().filter(|b| b.start != 0)?;
+    let control = gpu.aperture_sizes().filter(|r| r.bar == bar.index)?.current_bytes;
+    (control != bar.bytes).then(|| {
+        let message = format!(
+            "{} has BAR1 of {} by its Resizable BAR control, the kernel believes {}",
+            gpu.bdf,
+            size(control),
+            size(bar.bytes)
+        );
+        let finding = Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message);
+        finding.values(control, bar.bytes, Some("bytes"))
+    })
+}
+
+/// What the registers and the kernel say about a GPU's BAR1, before any pass and after; `above`: the windows
+/// of the bridges above it, the nearest first.
+pub(crate) fn wrong_now(
+    gpu: &Device,
+    registers: &[Option<u64>; 6],
+    above: &[Vec<Window>],
+) -> Option<Finding> {
+    if let Some(finding) = disagrees(gpu) {
+        return Some(finding);
+    }
+    let index = aperture::in_registers(registers)?;
+    let bases = bases(gpu.bars.clone(), registers, above);
+    let Some(base) = bases.iter().find(|base| base.bar.index == index && base.bar.start != 0) else {
+        let message = format!("{} has no address for BAR1", gpu.bdf);
+        return Some(Code::RebarNoRoom.finding(Severity::Fail, &gpu.bdf, message));
+    };
+    base.astray().then(|| {
+        let (bdf, start) = (gpu.bdf, base.bar.start);
+        let held = base.register.map_or_else(|| "no address".to_owned(), |r| format!("{r:#x}"));
+        let on_bus = match base.on_bus {
+            Some(on_bus) if on_bus == start => String::new(),
+            Some(on_bus) => format!(", which is {on_bus:#x} on the bus"),
+            None => ", and which address that is on the bus cannot be told".to_owned(),
+        };
+        let message = format!("{bdf} has {held} in BAR1, the kernel believes {start:#x}{on_bus}");
+        let expected = base.on_bus.map(|address| format!("{address:#x}"));
+        let finding = Code::RebarBroken.finding(Severity::Fail, &bdf, message).values(held, expected, None);
+        // Whoever resizes leaves addresses behind; a GPU without any has lost them all.
+        let lost = base.register == Some(0) && bases.iter().all(|b| b.register.is_none_or(|r| r == 0));
+        if lost { finding.because(RESET) } else { finding }
+    })
+}
+
+/// Why all of a GPU's BARs are empty.
+const RESET: &str =
+    "the GPU was reset, or fell off the bus and came back, and nobody gave it its addresses again";
+
+/// What was tried, for a finding's evidence.
+pub(super) fn tried(entry: &Grown) -> Vec<String> {
+    let firmware = format!("firmware left {}", size(entry.before_bytes));
+    let tries = entry.tries.iter().map(|t| {
+        let how = if t.together { " together with its neighbours" } else { "" };
+        let outcome = t.outcome.as_deref().unwrap_or("did not end");
+        format!("{}{how}: {outcome}", size(t.bytes))
+    });
+    std::iter::once(firmware).chain(tries).collect()
+}

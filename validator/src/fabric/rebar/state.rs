@@ -1,0 +1,176 @@
+//! What one function's BARs are at this moment, from three witnesses: the Resizable BAR control
+//! register, the BAR registers, and what the kernel believes (`resource`), as the bus has it.
+
+use super::{DEVICES, Machine, Trouble};
+use crate::machine::pcie::bus_address;
+use crate::machine::pcie::bus_address::Window;
+use crate::machine::pcie::config_space;
+use crate::machine::pcie::model::{Bar, Bdf};
+use crate::machine::pcie::resource;
+use std::io::{self, ErrorKind};
+
+/// The kernel's resource flags (include/linux/ioport.h).
+const MEM: u64 = 0x200;
+const MEM_64: u64 = 0x10_0000;
+const UNSET: u64 = 0x2000_0000;
+
+/// One BAR: what the kernel believes and what the register holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Base {
+    pub(super) bar: Bar,
+    pub(super) register: Option<u64>,
+    /// What the register should hold for the kernel to be right; `None` where that cannot be told.
+    pub(super) on_bus: Option<u64>,
+}
+
+impl Base {
+    /// The kernel has given it an address.
+    pub(super) fn assigned(&self) -> bool {
+        self.bar.start != 0 && self.bar.flags & UNSET == 0
+    }
+
+    /// Decoding it would claim addresses that are not its own.
+    pub(super) fn unsafe_to_decode(&self) -> bool {
+        self.bar.flags & MEM != 0 && (!self.assigned() || self.astray())
+    }
+
+    /// The register leads elsewhere than the kernel believes. Only 64-bit BARs are compared.
+    pub(super) fn astray(&self) -> bool {
+        let wide = MEM | MEM_64;
+        let right = self.on_bus.is_some() && self.register == self.on_bus;
+        self.assigned() && self.bar.flags & wide == wide && !right
+    }
+}
+
+/// One function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) bdf: Bdf,
+    /// A port; its windows are the kernel's business.
+    pub(super) bridge: bool,
+    /// Device and vendor id.
+    pub(super) ids: Option<u32>,
+    /// The command register.
+    pub(super) command: u16,
+    pub(super) driver: Option<String>,
+    pub(super) bars: Vec<Base>,
+    /// The control register of the BAR in question: where it stands, what it holds.
+    pub(super) control: Option<(u16, u32)>,
+}
+
+impl State {
+    /// The size that the hardware has for the BAR in question.
+    pub(super) fn hardware_bytes(&self) -> Option<u64> {
+        self.control.and_then(|(_, value)| config_space::rebar_size(value))
+    }
+
+    pub(super) fn base(&self, bar: u8) -> Option<&Base> {
+        self.bars.iter().find(|b| b.bar.index == bar)
+    }
+
+    /// BAR `bar` has this size for hardware and kernel alike, an address, and no register astray.
+    pub(super) fn holds(&self, bar: u8, bytes: u64) -> bool {
+        let base = self.base(bar).filter(|b| b.bar.bytes == bytes && b.assigned());
+        base.is_some() && self.hardware_bytes() == Some(bytes) && !self.bars.iter().any(Base::astray)
+    }
+
+    /// Every BAR that had an address in `before` has one.
+    pub(super) fn keeps(&self, before: &Self) -> bool {
+        let lost = |old: &Base| old.assigned() && !self.base(old.bar.index).is_some_and(Base::assigned);
+        !before.bars.iter().any(lost)
+    }
+
+    /// As it was: sizes, addresses where there were some, no register astray. The addresses
+    /// themselves may be others.
+    pub(super) fn like(&self, before: &Self) -> bool {
+        let size = |old: &Base| self.base(old.bar.index).is_some_and(|new| new.bar.bytes == old.bar.bytes);
+        self.hardware_bytes() == before.hardware_bytes()
+            && before.bars.iter().all(size)
+            && self.keeps(before)
+            && !self.bars.iter().any(Base::astray)
+    }
+
+    /// The three witnesses for `bar`, in words.
+    pub(super) fn words(&self, bar: u8) -> String {
+        let size = |bytes: Option<u64>| {
+            bytes.map_or_else(|| "unknown".to_owned(), crate::fabric::text::layout::size)
+        };
+        let base = self.base(bar);
+        let register =
+            base.and_then(|b| b.register).map_or_else(|| "unreadable".to_owned(), |r| format!("{r:#x}"));
+        let kernel = base.map_or_else(
+            || "nothing".to_owned(),
+            |b| {
+                let place = if b.assigned() {
+                    format!("at {:#x}", b.bar.start)
+                } else {
+                    "without address".to_owned()
+                };
+                format!("{} {place}", size(Some(b.bar.bytes)))
+            },
+        );
+        format!("ReBAR control {}, BAR register {register}, kernel {kernel}", size(self.hardware_bytes()))
+    }
+}
+
+impl Machine<'_> {
+    /// The windows of the bridges above `bdf`, the nearest first. One that cannot be read tells nothing.
+    fn above(&self, bdf: Bdf) -> Result<Vec<Vec<Window>>, Trouble> {
+        if let Some(known) = bus_address::of_this_machine(self.root) {
+            return Ok(known);
+        }
+        let path = self.path(bdf)?;
+        let bridges = path.iter().rev().filter_map(|name| name.to_str()?.parse::<Bdf>().ok());
+        let windows = |bridge: Bdf| {
+            let folder = format!("{DEVICES}/{bridge}");
+            let bytes = self.root.read(format!("{folder}/config")).ok()?;
+            let text = self.root.text(format!("{folder}/resource")).ok()?;
+            Some(bus_address::windows(&config_space::parse(&bytes), &text))
+        };
+        Ok(bridges.filter(|bridge| *bridge != bdf).filter_map(windows).collect())
+    }
+
+    /// Reads `bdf`, with the control register of its BAR `bar`.
+    pub(super) fn state(&self, bdf: Bdf, bar: u8) -> Result<State, Trouble> {
+        let file = format!("{DEVICES}/{bdf}/config");
+        let bytes = self.root.read(&file).map_err(|e| unread(&file, e))?;
+        let space = config_space::parse(&bytes);
+        let command = config_space::command(&bytes).filter(|_| !space.gone);
+        let command = command.ok_or_else(|| Trouble::Malformed {
+            file: file.clone(),
+            why: "the function does not answer".to_owned(),
+        })?;
+        let file = format!("{DEVICES}/{bdf}/resource");
+        let text = self.root.text(&file).map_err(|e| unread(&file, e))?;
+        let bars = resource::parse(&text).map_err(|why| Trouble::Malformed { file, why })?;
+        let bridge = space.layout != 0;
+        let bars = if bridge { Vec::new() } else { bases(bars, &space.bases, &self.above(bdf)?) };
+        let ids = Some((u32::from(space.device) << 16) | u32::from(space.vendor));
+        let control = config_space::rebar_control(&bytes, bar);
+        Ok(State { bdf, bridge, ids, command, driver: self.driver(bdf)?, bars, control })
+    }
+
+    fn driver(&self, bdf: Bdf) -> Result<Option<String>, Trouble> {
+        let file = format!("{DEVICES}/{bdf}/driver");
+        match self.root.link(&file) {
+            Ok(target) => Ok(target.file_name().map(|n| n.to_string_lossy().into_owned())),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(unread(&file, source)),
+        }
+    }
+}
+
+/// BARs with what their registers hold and should hold.
+pub(super) fn bases(bars: Vec<Bar>, registers: &[Option<u64>; 6], above: &[Vec<Window>]) -> Vec<Base> {
+    let register = |bar: &Bar| registers.get(usize::from(bar.index)).copied().flatten();
+    let own: Vec<_> = bars.into_iter().map(|bar| (bar.clone(), register(&bar))).collect();
+    let base = |(bar, register): &(Bar, Option<u64>)| {
+        let on_bus = bus_address::of(bar, above, &own);
+        Base { bar: bar.clone(), register: *register, on_bus }
+    };
+    own.iter().map(base).collect()
+}
+
+pub(super) fn unread(file: &str, source: io::Error) -> Trouble {
+    Trouble::Io { what: "reading", file: file.to_owned(), source }
+}

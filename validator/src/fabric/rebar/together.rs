@@ -1,0 +1,214 @@
+//! All GPUs below one root port at once, because they share its window: the kernel widens a window
+//! only while nothing uses it. Their sizes go into Resizable BAR control, the port is removed with
+//! everything below it, and a rescan of its root bus lays it out anew. What does not fit then costs
+//! every GPU below the port its addresses, so failure is undone the same way with the sizes that
+//! were there.
+
+use super::resize::Resize;
+use super::state::{State, unread};
+use super::{DEVICES, Machine, Trouble};
+use crate::fabric::text::layout::size;
+use crate::machine::host::screen;
+use crate::machine::pcie::model::Bdf;
+use std::path::{Path, PathBuf};
+
+/// What came of one set of sizes.
+#[derive(Debug)]
+pub(super) enum Together {
+    /// Every GPU has its size, and everything below the port is back.
+    Done,
+    /// They do not fit; all is as it was.
+    NoRoom(String),
+    /// Nothing was tried, and why.
+    Blocked(String),
+    /// This GPU's hardware does not take the size; all is as it was.
+    Ignored(Bdf, String),
+    /// It is not as it was, and could not be put back.
+    Broken(String),
+}
+
+/// A GPU and the size that it is to have.
+pub(super) type Target<'a> = (&'a Resize, u64);
+
+/// Of no BAR: a function whose Resizable BAR control does not matter.
+pub(super) const NO_BAR: u8 = u8::MAX;
+
+/// The port's driver, which is at home on every port.
+const PORT_DRIVER: &str = "pcieport";
+
+/// One function as it was: the port, or one below it.
+pub(super) struct Below<'a> {
+    pub(super) was: State,
+    target: Option<Target<'a>>,
+}
+
+impl Machine<'_> {
+    /// Lays everything below `port` out anew with these sizes.
+    pub(super) fn together(&self, port: Bdf, targets: &[Target<'_>]) -> Together {
+        let below = match self.below(port, targets) {
+            Ok(below) => below,
+            Err(why) => return Together::Blocked(why.to_string()),
+        };
+        if let Some(why) = self.blocked(&below) {
+            return Together::Blocked(why);
+        }
+        match self.prepare(&below) {
+            Ok(None) => {}
+            Ok(Some((gpu, why))) => return self.unprepared(&below, Together::Ignored(gpu, why)),
+            Err(e) => return self.unprepared(&below, Together::Blocked(e.to_string())),
+        }
+        if let Err(e) = self.kernel.remove(port) {
+            return self.unprepared(&below, Together::Blocked(format!("{port} cannot be removed: {e}")));
+        }
+        let Err(why) = self.found_again(port, &below, true) else { return Together::Done };
+        for (was, _) in targets_of(&below) {
+            // A GPU that is gone or takes nothing shows in what comes of it.
+            let _ = self.state(was.bdf, NO_BAR).and_then(|now| self.decode_off(&now));
+            let _ = was.hardware_bytes().map_or(Ok(()), |old| self.set_size(was, old));
+        }
+        // That fails only where the port did not come back, which shows below.
+        let _ = self.kernel.remove(port);
+        match self.found_again(port, &below, false) {
+            Ok(()) => Together::NoRoom(why),
+            Err(left) => Together::Broken(format!("{why}; putting it back failed: {left}")),
+        }
+    }
+
+    /// True unless `gpu` has all of the port's window to itself: then the kernel's own resize widens
+    /// that as far as it goes, and nothing is won by removing anything.
+    pub(super) fn shares(&self, port: Bdf, gpu: Bdf) -> Result<bool, Trouble> {
+        let (port, own) = (port.to_string(), self.path(gpu)?);
+        let on = |path: &Path, name: &str| path.iter().any(|part| part.to_str() == Some(name));
+        for other in self.functions()? {
+            let same_card = Bdf { function: 0, ..other } == Bdf { function: 0, ..gpu };
+            if !same_card && on(&self.path(other)?, &port) && !on(&own, &other.to_string()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Every function that the kernel knows.
+    fn functions(&self) -> Result<Vec<Bdf>, Trouble> {
+        let names = self.root.names(DEVICES).map_err(|e| unread(DEVICES, e))?;
+        Ok(names.iter().filter_map(|name| name.to_string_lossy().parse().ok()).collect())
+    }
+
+    /// The folder of a function, which names every port above it.
+    pub(super) fn path(&self, bdf: Bdf) -> Result<PathBuf, Trouble> {
+        let file = format!("{DEVICES}/{bdf}");
+        self.root.link(&file).map_err(|e| unread(&file, e))
+    }
+
+    /// `port` and everything below it as it is now.
+    pub(super) fn below<'a>(&self, port: Bdf, targets: &[Target<'a>]) -> Result<Vec<Below<'a>>, Trouble> {
+        let name = port.to_string();
+        let mut below = Vec::new();
+        for bdf in self.functions()? {
+            if !self.path(bdf)?.iter().any(|part| part.to_str() == Some(&name)) {
+                continue;
+            }
+            let target = targets.iter().find(|(gpu, _)| gpu.bdf == bdf).copied();
+            let was = self.state(bdf, target.map_or(NO_BAR, |(gpu, _)| gpu.bar))?;
+            below.push(Below { was, target });
+        }
+        Ok(below)
+    }
+
+    /// What must not be taken away from whoever uses it.
+    fn blocked(&self, below: &[Below<'_>]) -> Option<String> {
+        let held = |s: &State| s.driver.clone().filter(|d| !s.bridge || d != PORT_DRIVER);
+        let bound = below.iter().find_map(|b| Some((b.was.bdf, held(&b.was)?)));
+        if let Some((bdf, driver)) = bound {
+            return Some(format!("{bdf} shares the window and has the driver {driver} bound"));
+        }
+        let screens = match screen::read(self.root) {
+            Ok(screens) => screens,
+            Err(e) => return Some(format!("the framebuffers cannot be listed: {e}")),
+        };
+        let on = |bdf: String| screens.iter().find(|s| s.device.split('/').any(|name| name == bdf));
+        let shown = below.iter().find_map(|b| Some((b.was.bdf, on(b.was.bdf.to_string())?)))?;
+        Some(format!("{} shares the window and shows {}", shown.0, shown.1.name))
+    }
+
+    /// Takes every function off the bus's addresses and asks the hardware for the new sizes; a GPU
+    /// that does not take its size is named.
+    fn prepare(&self, below: &[Below<'_>]) -> Result<Option<(Bdf, String)>, Trouble> {
+        for function in below.iter().filter(|b| !b.was.bridge) {
+            self.decode_off(&function.was)?;
+        }
+        for (was, (gpu, bytes)) in targets_of(below) {
+            self.set_size(was, bytes)?;
+            let now = self.state(gpu.bdf, gpu.bar)?;
+            if now.hardware_bytes() != Some(bytes) {
+                return Ok(Some((gpu.bdf, format!("asked for {}: {}", size(bytes), now.words(gpu.bar)))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Undoes `prepare`, when nothing was removed yet.
+    fn unprepared(&self, below: &[Below<'_>], why: Together) -> Together {
+        let undo = || {
+            for (was, (gpu, _)) in targets_of(below) {
+                was.hardware_bytes().map_or(Ok(()), |old| self.set_size(was, old))?;
+                self.mend(&self.state(gpu.bdf, gpu.bar)?)?;
+            }
+            below.iter().filter(|b| !b.was.bridge).try_for_each(|b| self.decode_as(&b.was))?;
+            for (was, (gpu, _)) in targets_of(below) {
+                let now = self.state(gpu.bdf, gpu.bar)?;
+                if !now.like(was) {
+                    return Ok(Some(format!("{} is not as it was: {}", gpu.bdf, now.words(gpu.bar))));
+                }
+            }
+            Ok::<_, Trouble>(None)
+        };
+        match undo() {
+            Ok(None) => why,
+            Ok(Some(left)) => Together::Broken(left),
+            Err(e) => Together::Broken(e.to_string()),
+        }
+    }
+
+    /// Looks for the port and everything below it again, and compares. Memory decode comes back only
+    /// where all is well.
+    fn found_again(&self, port: Bdf, below: &[Below<'_>], grown: bool) -> Result<(), String> {
+        let failed = self.kernel.rescan(port).err().map(|e| format!("rescan: {e}"));
+        let wrong: Vec<String> = below.iter().filter_map(|b| self.compare(b, grown).err()).collect();
+        match (wrong.first(), failed) {
+            (None, _) => Ok(()),
+            (Some(first), None) => Err(match wrong.len() {
+                1 => first.clone(),
+                n => format!("{first} (and {} others)", n.saturating_sub(1)),
+            }),
+            (Some(first), Some(failed)) => Err(format!("{failed}; {first}")),
+        }
+    }
+
+    /// Is one function back, with all its addresses and the size that it should have?
+    fn compare(&self, below: &Below<'_>, grown: bool) -> Result<(), String> {
+        let was = &below.was;
+        let bar = below.target.map_or(NO_BAR, |(gpu, _)| gpu.bar);
+        let look = || {
+            self.mend(&self.state(was.bdf, bar)?)?;
+            self.state(was.bdf, bar)
+        };
+        let now = look().map_err(|e| format!("{} did not come back: {e}", was.bdf))?;
+        let good = match below.target {
+            Some((gpu, bytes)) if grown => now.holds(gpu.bar, bytes) && now.keeps(was),
+            _ => now.like(was),
+        };
+        if now.ids != was.ids {
+            return Err(format!("another function stands at {}", was.bdf));
+        }
+        if !good {
+            let what = if below.target.is_some() { now.words(bar) } else { "lost addresses".to_owned() };
+            return Err(format!("{}: {what}", was.bdf));
+        }
+        if was.bridge { Ok(()) } else { self.decode_as(was).map_err(|e| e.to_string()) }
+    }
+}
+
+fn targets_of<'b, 'a>(below: &'b [Below<'a>]) -> impl Iterator<Item = (&'b State, Target<'a>)> {
+    below.iter().filter_map(|b| Some((&b.was, b.target?)))
+}

@@ -1,0 +1,160 @@
+//! Putting back what the fabric pass changed. Newest write first, and only where the register
+//! still holds what the pass left there: what somebody else changed since is theirs.
+
+use super::journal::{Entry, Journal, JournalError};
+use super::rebar::{self, BarStep, DecodeStep, Sysfs};
+use super::register;
+use crate::machine::pcie::model::Bdf;
+use crate::machine::root::Root;
+use crate::outcome::finding::Code;
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What became of one entry of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It holds again what it held before.
+    Restored {
+        /// What it held until then.
+        held: u16,
+    },
+    /// It already held what it held before.
+    Already,
+    /// It holds neither what it held before nor what was written.
+    Changed {
+        /// What it holds.
+        present: u16,
+    },
+    /// It holds something else, and the pass's write had been refused: that was not the pass.
+    Refused {
+        /// What it holds.
+        present: u16,
+    },
+    /// It does not take the value back.
+    Stuck {
+        /// What it holds.
+        present: u16,
+    },
+    /// It could not be reached.
+    Unreachable {
+        /// Why.
+        why: String,
+    },
+}
+
+/// One register and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Whose register.
+    pub bdf: Bdf,
+    /// Which register.
+    pub register: String,
+    /// What it held before the pass.
+    pub before: u16,
+    /// What the pass wrote.
+    pub after: u16,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl Step {
+    /// True when the register holds what it held before the pass.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(self.outcome, Outcome::Restored { .. } | Outcome::Already)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bdf, register, before, after, outcome } = self;
+        write!(f, "{bdf} {register} ")?;
+        match outcome {
+            Outcome::Restored { held } => write!(f, "{held:#06x} -> {before:#06x}"),
+            Outcome::Already => write!(f, "holds {before:#06x} already"),
+            Outcome::Changed { present } => {
+                write!(f, "left alone: holds {present:#06x}, we had written {after:#06x}")
+            }
+            Outcome::Refused { present } => {
+                write!(f, "left alone: holds {present:#06x}, our write of {after:#06x} had been refused")
+            }
+            Outcome::Stuck { present } => {
+                write!(f, "does not go back: holds {present:#06x}, expected {before:#06x}")
+            }
+            Outcome::Unreachable { why } => write!(f, "left alone: {why}"),
+        }
+    }
+}
+
+/// Every entry of a journal, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// What became of each register.
+    pub steps: Vec<Step>,
+    /// What became of each BAR1.
+    pub bars: Vec<BarStep>,
+    /// Every function whose memory decode was not as it was before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decode: Vec<DecodeStep>,
+}
+
+impl Restored {
+    /// True when everything holds what it held before the pass.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.steps.iter().all(Step::is_done)
+            && self.bars.iter().all(BarStep::is_done)
+            && self.decode.iter().all(DecodeStep::is_done)
+    }
+}
+
+/// Why nothing could be restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// There is no journal.
+    #[error("no journal {}: nothing says what was changed", .0.display())]
+    Missing(PathBuf),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Puts back what `journal` says was there.
+///
+/// # Errors
+/// When there is no usable journal. What single registers did is in the result.
+pub fn restore(root: &Root, journal: &Path) -> Result<Restored, RestoreError> {
+    let missing = || RestoreError::Missing(journal.to_owned());
+    let kept = Journal::load(journal, root.path())?.ok_or_else(missing)?;
+    let steps = kept.entries.iter().rev().map(|entry| step(root, entry)).collect();
+    // BAR1s were grown before ACS was cleared, so they come last here; decode needs their addresses.
+    let bars = rebar::restore(root, &Sysfs(root), &kept.bars);
+    let decode = rebar::restore_decode(root, &Sysfs(root), &kept.decode, &kept.bars);
+    Ok(Restored { steps, bars, decode })
+}
+
+fn step(root: &Root, entry: &Entry) -> Step {
+    let outcome = put_back(root, entry).unwrap_or_else(|e| Outcome::Unreachable { why: e.to_string() });
+    let Entry { bdf, register, before, after, .. } = entry.clone();
+    Step { bdf, register, before, after, outcome }
+}
+
+fn put_back(root: &Root, entry: &Entry) -> Result<Outcome, register::RegisterError> {
+    let Entry { bdf, offset, before, .. } = *entry;
+    let held = register::read(root, bdf, offset)?;
+    if held == before {
+        return Ok(Outcome::Already);
+    }
+    if entry.finding.as_deref() == Some(Code::AcsRefused.entry().code) {
+        return Ok(Outcome::Refused { present: held });
+    }
+    // A port may take a write in part: then it holds what the pass read back.
+    if held != entry.after && Some(held) != entry.readback {
+        return Ok(Outcome::Changed { present: held });
+    }
+    register::write(root, bdf, offset, before)?;
+    let present = register::read(root, bdf, offset)?;
+    Ok(if present == before { Outcome::Restored { held } } else { Outcome::Stuck { present } })
+}

@@ -1,0 +1,89 @@
+//! Lines that fit 80 columns.
+
+use crate::outcome::finding::{Finding, Severity};
+
+const COLUMNS: usize = 80;
+
+/// `text` broken between words; the first line starts with `first`, the others with `rest`. A word
+/// that is too long stands alone on its line.
+pub(crate) fn wrapped(first: &str, rest: &str, text: &str) -> String {
+    let mut lines = String::new();
+    let mut line = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        let space = usize::from(!empty);
+        if !empty && line.chars().count() + space + word.chars().count() > COLUMNS {
+            lines.push_str(&line);
+            lines.push('\n');
+            rest.clone_into(&mut line);
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        empty = false;
+    }
+    lines + &line + "\n"
+}
+
+/// Below a finding's code.
+const INDENT: &str = "         ";
+
+/// A finding's severity, code and sentence.
+pub(super) fn message(finding: &Finding) -> String {
+    let severity = match finding.severity {
+        Severity::Info => "INFO ",
+        Severity::Warn => "WARN ",
+        Severity::Fail => "FAIL ",
+        Severity::Error => "ERROR",
+    };
+    wrapped(&format!("  {severity}  "), INDENT, &format!("{}: {}", finding.code, finding.message))
+}
+
+/// What to think of a finding and what to do.
+pub(super) fn cause_and_remedy(finding: &Finding) -> String {
+    wrapped(INDENT, INDENT, &format!("cause: {}", finding.cause))
+        + &wrapped(INDENT, INDENT, &format!("remedy: {}", finding.remedy))
+}
+
+/// A size in the largest binary unit that it fills: `256 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes;
+    let mut units = units.iter();
+    let mut unit = units.next();
+    while value >= 1024 && value.is_multiple_of(1024) {
+        let Some(next) = units.next() else { break };
+        (value, unit) = (value / 1024, Some(next));
+    }
+    format!("{value} {}", unit.unwrap_or(&"B"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_the_unit_that_they_fill() {
+        assert_eq!(size(256 << 20), "256 MiB");
+        assert_eq!(size(32 << 30), "32 GiB");
+        assert_eq!(size(1 << 63), "8 EiB");
+        assert_eq!(size(1025), "1025 B");
+        assert_eq!(size(0), "0 B");
+    }
+
+    #[test]
+    fn long_text_is_broken_between_words_and_never_lost() {
+        let text = "word ".repeat(60);
+        let wrapped = wrapped("a: ", "   ", &text);
+        assert!(wrapped.lines().all(|l| l.chars().count() <= 80), "{wrapped}");
+        assert_eq!(wrapped.matches("word").count(), 60);
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_stands_alone() {
+        let long = "x".repeat(100);
+        assert_eq!(wrapped("", "  ", &format!("a {long} b")), format!("a\n  {long}\n  b\n"));
+    }
+}

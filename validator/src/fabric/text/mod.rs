@@ -1,0 +1,156 @@
+//! What `firstlight fabric` says to people: 80 columns, no colour, pure functions that return the
+//! whole text.
+
+mod last;
+pub(crate) mod layout;
+mod show;
+
+pub use show::show;
+
+use super::apply::Applied;
+use super::plan::Plan;
+use super::rebar;
+use super::restore::Restored;
+use crate::fabric::rebar::RebarChoice;
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::finding::Finding;
+use layout::{cause_and_remedy, message, wrapped};
+use std::fmt::Write;
+
+/// What the pass would do.
+#[must_use]
+pub fn plan(fabric: &Fabric, plan: &Plan, bars: &rebar::plan::Plan) -> String {
+    let mut text = headline("fabric plan", &fabric.root);
+    text.push_str(&largest(bars.gpus, bars.full, bars.choice));
+    for resize in &bars.rebar {
+        let _ = writeln!(text, "  would resize  {resize}");
+    }
+    text.push_str(&covered(plan));
+    for action in &plan.actions {
+        let _ = writeln!(text, "  would write  {action}");
+    }
+    text.push_str(&findings(&plan.findings));
+    text
+}
+
+/// What the pass did.
+#[must_use]
+pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
+    let mut text = headline("fabric fix", &fabric.root);
+    text.push_str(&largest(bars.gpus, bars.full, bars.choice));
+    for grown in &bars.rebar {
+        let after = grown.after_bytes.map_or_else(|| "not read back".to_owned(), layout::size);
+        let _ = writeln!(text, "  {} BAR1 {} -> {after}", grown.bdf, layout::size(grown.before_bytes));
+    }
+    for entry in &applied.entries {
+        let read = entry.readback.map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));
+        let (bdf, register) = (entry.bdf, &entry.register);
+        let _ = writeln!(text, "  {bdf} {register} {:#06x} -> {:#06x}  {read}", entry.before, entry.after);
+    }
+    text.push_str(&findings(&applied.findings));
+    text + &last::line(plan, applied, bars) + "\n"
+}
+
+/// What was put back.
+#[must_use]
+pub fn restored(root: &str, restored: &Restored) -> String {
+    let mut text = headline("fabric restore", root);
+    let done = restored.steps.iter().filter(|s| s.is_done()).count();
+    let _ =
+        writeln!(text, "{done} of {} registers hold what they held before the pass", restored.steps.len());
+    for step in &restored.steps {
+        text.push_str(&wrapped("  ", "    ", &step.to_string()));
+    }
+    for step in &restored.bars {
+        text.push_str(&wrapped("  ", "    ", &step.to_string()));
+    }
+    for step in &restored.decode {
+        text.push_str(&wrapped("  ", "    ", &step.to_string()));
+    }
+    text
+}
+
+/// Nothing that was recorded is shown as if it were live.
+fn headline(what: &str, root: &str) -> String {
+    match root {
+        "/" => format!("{what}   this machine\n"),
+        dir => format!("{what}   recorded machine {dir}\n"),
+    }
+}
+
+fn covered(plan: &Plan) -> String {
+    let (policy, n, actions) = (plan.policy, plan.covered, plan.actions.len());
+    format!("ACS policy {policy}: {n} functions with ACS, {actions} to write\n")
+}
+
+/// How many GPUs have all the BAR1 that they can have, before anything is done or after.
+fn largest(gpus: usize, full: usize, choice: RebarChoice) -> String {
+    let only = if choice == RebarChoice::Check { " (only looked at)" } else { "" };
+    match gpus {
+        0 => String::new(),
+        _ => format!("BAR1: {full} of {gpus} GPUs have their largest size{only}\n"),
+    }
+}
+
+/// Findings of one kind that follow each other share the lines with cause and remedy.
+fn findings(findings: &[Finding]) -> String {
+    let advice = |f: &Finding| (f.cause.clone(), f.remedy.clone());
+    let groups = findings.chunk_by(|a, b| advice(a) == advice(b));
+    let said = |group: &[Finding]| {
+        let messages: String = group.iter().map(message).collect();
+        messages + &group.last().map_or_else(String::new, cause_and_remedy)
+    };
+    groups.map(said).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::acs::AcsPolicy;
+    use crate::fabric::judge;
+    use crate::fabric::plan as planning;
+    use crate::machine::pcie::sample::{fabric, two_gpus};
+
+    fn sample() -> Fabric {
+        let mut fabric = fabric(two_gpus());
+        fabric.findings = judge::all(&fabric);
+        fabric
+    }
+
+    #[test]
+    fn a_plan_lists_what_it_would_write() {
+        let fabric = sample();
+        let bars = rebar::plan::plan(&fabric, RebarChoice::Check, &[]);
+        let text = plan(&fabric, &planning::plan(&fabric, AcsPolicy::Path), &bars);
+        assert_eq!(
+            text,
+            "fabric plan   this machine\n\
+         BAR1: 0 of 2 GPUs have their largest size (only looked at)\n\
+         ACS policy path: 2 functions with ACS, 1 to write\n  \
+           would write  0000:00:01.0 ACS control 0x001d -> 0x0000\n"
+        );
+    }
+
+    #[test]
+    fn what_was_recorded_says_so() {
+        let mut fabric = sample();
+        fabric.root = "/somewhere".into();
+        let first = show(&fabric).lines().next().map(str::to_owned);
+        assert_eq!(first.as_deref(), Some("fabric show   recorded machine /somewhere"));
+    }
+
+    #[test]
+    fn show_names_ports_paths_and_findings_in_80_columns() {
+        let text = show(&sample());
+        for part in [
+            "0000:00:01.0  root-port   0x001d SV RR CR UF  redirects\n",
+            "0000:00:02.0  root-port   0x0000  redirect off\n",
+            "0000:01:00.0  10de:2684  x16 of x16 at 16 GT/s",
+            "GPU-GPU  1 PHB; slowest 31.5 GB/s raw\n",
+            "  FAIL   ACS-REDIRECT: 0000:00:01.0",
+        ] {
+            assert!(text.contains(part), "'{part}' is missing in\n{text}");
+        }
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    }
+}

@@ -1,0 +1,177 @@
+//! What carries the data of a pair, and from that the floors. The factors fit every figure on
+//! record, of healthy machines:
+//!
+//! | machine | raw GB/s | one direction GB/s | of raw |
+//! |---|---|---|---|
+//! | 8 x 4090, Gen4 x16, one socket | 31.5 | 25.5 to 26.0 | 0.81 to 0.83 |
+//! | the same between sockets | 31.5 | 20.6 to 22.5 | 0.65 to 0.72 |
+//! | RTX PRO 6000 and 5090, Gen5 x16, one node | 63.0 | 53 to 56 | 0.84 to 0.89 |
+//! | the same between nodes | 63.0 | 39 to 51 | 0.62 to 0.81 |
+//! | 2 x 5090, Gen5 x8 | 31.5 | 28 | 0.89 |
+//! | 3090 on x8, and on x4 of the chipset | 15.75, 7.88 | 13.2, 6.5 | 0.84, 0.82 |
+//! | H200, 18 NVLinks, first pair cold .. others | 478.1 | 361 .. 392 | 0.755 .. 0.82 |
+//! | the same, copy engine reads | 478.1 | 394 | 0.82 |
+//! | the same, kernels write, read | 478.1 | 370, 376 | 0.77, 0.79 |
+//!
+//! Both directions at once, as a multiple of one: 1.93 to 1.95 within a socket, 1.86 and 1.64 between;
+//! over NVLink 1.98, 1.98 (reads), 1.98 and 1.80 (kernels' writes and reads). Of reads over PCIe nothing is
+//! on record: they wait for their answers, and some root complexes are slow to give them.
+
+use crate::machine::pcie::model::PathKind;
+use crate::machine::pcie::topo::Cell;
+use crate::schedule::Way;
+
+/// What NVLink 3 and 4 carry per link and direction where NVML does not tell: 25 GB/s of data
+/// (26.5625 GB/s of signalling on NVLink 4).
+pub const NVLINK_GB_S: f64 = 25.0;
+
+/// Below the floor, but by less than a tenth: a warning.
+const MARGIN: f64 = 0.9;
+
+/// What the data of a pair crosses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Carrier {
+    /// PCIe links.
+    Pcie {
+        /// How far apart the two are.
+        kind: PathKind,
+        /// The narrowest link on the way, under load: idle GPUs slow their links down. GB/s in one
+        /// direction; 0 when that cannot be told.
+        raw_gb_s: f64,
+    },
+    /// NVLinks.
+    NvLink {
+        /// How many of them the GPU with fewer has.
+        links: u32,
+        /// What NVML says that each carries in one direction, GB/s, or [`NVLINK_GB_S`].
+        gb_s: f64,
+    },
+}
+
+/// Who moves data, and which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mover {
+    /// A kernel on the multiprocessors; else a copy engine.
+    pub kernel: bool,
+    /// It reads its peer's memory; else it writes.
+    pub read: bool,
+}
+
+impl Mover {
+    /// What everything else is held against.
+    pub const WRITES: Self = Self { kernel: false, read: false };
+}
+
+/// The least that is right, and how it was derived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Floor {
+    /// At least this is good; at least nine tenths of it are a warning.
+    pub least: f64,
+    /// `0.75 of the 31.5 GB/s that the narrowest link of its PIX path carries`
+    pub because: String,
+}
+
+/// How a figure stands to its floor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grade {
+    /// At least the floor.
+    Good,
+    /// Below it by less than a tenth.
+    Low,
+    /// Below that, or no figure at all.
+    Bad,
+}
+
+impl Floor {
+    /// How `figure` stands to it.
+    #[must_use]
+    pub fn grade(&self, figure: f64) -> Grade {
+        if figure >= self.least {
+            Grade::Good
+        } else if figure >= self.least * MARGIN {
+            Grade::Low
+        } else {
+            Grade::Bad
+        }
+    }
+}
+
+impl Carrier {
+    /// Of a pair's way; `None` for copies that are staged on purpose.
+    #[must_use]
+    pub fn of(way: Way, nvlink_gb_s: f64) -> Option<Self> {
+        match way {
+            Way::Pcie { kind, raw_gb_s } => Some(Self::Pcie { kind, raw_gb_s }),
+            Way::NvLink(links) => Some(Self::NvLink { links, gb_s: nvlink_gb_s }),
+            Way::Staged => None,
+        }
+    }
+
+    /// What it carries in one direction, GB/s; `None` when that cannot be told.
+    #[must_use]
+    pub fn raw(&self) -> Option<f64> {
+        let raw = match self {
+            Self::Pcie { raw_gb_s, .. } => *raw_gb_s,
+            Self::NvLink { links, gb_s } => f64::from(*links) * gb_s,
+        };
+        (raw.is_finite() && raw > 0.0).then_some(raw)
+    }
+
+    /// The floor of one direction alone, GB/s; `None` when what it carries cannot be told.
+    #[must_use]
+    pub fn floor(&self, mover: Mover) -> Option<Floor> {
+        let raw = self.raw()?;
+        let part = match (self, mover.read, mover.kernel) {
+            (Self::NvLink { .. }, _, false) => 0.70,
+            (Self::NvLink { .. }, _, true) => 0.65,
+            (Self::Pcie { kind: PathKind::Sys, .. }, true, _) => 0.35,
+            (Self::Pcie { kind: PathKind::Sys, .. }, false, false) => 0.58,
+            (Self::Pcie { kind: PathKind::Sys, .. }, false, true) => 0.52,
+            (Self::Pcie { .. }, true, _) => 0.55,
+            (Self::Pcie { .. }, false, false) => 0.75,
+            (Self::Pcie { .. }, false, true) => 0.70,
+        };
+        let because = format!("{part} of the {raw:.1} GB/s that {}", self.clause());
+        Some(Floor { least: raw * part, because })
+    }
+
+    /// The least that both directions at once move, as a multiple of one direction alone.
+    #[must_use]
+    pub fn both_ways(&self, mover: Mover) -> Floor {
+        let least = match (self.is_far(), mover.read) {
+            (false, false) => 1.75,
+            (true, false) | (false, true) => 1.5,
+            (true, true) => 1.3,
+        };
+        Floor { least, because: format!("{least} times one direction alone") }
+    }
+
+    /// The same over links that carry `raw_gb_s`.
+    #[must_use]
+    pub const fn with_raw(self, raw_gb_s: f64) -> Self {
+        match self {
+            Self::Pcie { kind, .. } => Self::Pcie { kind, raw_gb_s },
+            Self::NvLink { .. } => self,
+        }
+    }
+
+    /// Whether NVLinks carry it.
+    #[must_use]
+    pub const fn is_nvlink(&self) -> bool {
+        matches!(self, Self::NvLink { .. })
+    }
+
+    /// `the 31.5 GB/s that` ..
+    fn clause(&self) -> String {
+        match self {
+            Self::Pcie { kind, .. } => {
+                format!("the narrowest link of its {} path carries", Cell::Pcie(*kind))
+            }
+            Self::NvLink { links, gb_s } => format!("its {links} NVLinks of {gb_s:.1} GB/s carry"),
+        }
+    }
+
+    const fn is_far(&self) -> bool {
+        matches!(self, Self::Pcie { kind: PathKind::Sys, .. })
+    }
+}

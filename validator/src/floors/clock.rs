@@ -1,0 +1,64 @@
+//! A GPU's clock against the host's: a speed is bytes over time, and the time is the GPU's word alone.
+
+use super::told;
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// Two clocks may go apart by this part; crystals do by a ten thousandth.
+const APART: f64 = 0.02;
+/// And by the time that one step of a clock takes, ms.
+const STEP_MS: f64 = 0.02;
+
+/// A stretch of time that two clocks measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretch {
+    /// The GPU's number.
+    pub gpu: usize,
+    /// How long it was by the GPU's clock, ms.
+    pub gpu_ms: f64,
+    /// By the host's it lasted so long at least, ms: the GPU had begun, and was not told to end.
+    pub least_ms: f64,
+    /// And so long at most.
+    pub most_ms: f64,
+}
+
+/// A clock that contradicts the host's.
+#[must_use]
+pub fn clock(stretch: &Stretch) -> Option<Finding> {
+    let Stretch { gpu, gpu_ms, least_ms, most_ms } = stretch;
+    let (least, most) = (least_ms * (1.0 - APART) - STEP_MS, most_ms * (1.0 + APART) + STEP_MS);
+    if (least..=most).contains(gpu_ms) {
+        return None;
+    }
+    let message = format!(
+        "GPU {gpu}: {gpu_ms:.3} ms passed by its clock, expected {least_ms:.3} to {most_ms:.3} ms, which passed by \
+         the host's: no speed is told"
+    );
+    let expected = if *gpu_ms < least { least_ms } else { most_ms };
+    let finding = Code::GpuClock.finding(Severity::Error, &format!("GPU {gpu}"), message);
+    Some(finding.values(told(*gpu_ms), told(*expected), Some("ms")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(gpu_ms: f64) -> Option<Finding> {
+        clock(&Stretch { gpu: 1, gpu_ms, least_ms: 5.0, most_ms: 5.4 })
+    }
+
+    #[test]
+    fn clocks_that_agree_pass() {
+        assert_eq!([5.0, 5.2, 5.4, 4.9, 5.5].map(|ms| said(ms).is_none()), [true; 5]);
+    }
+
+    #[test]
+    fn a_clock_that_is_slow_fast_or_senseless_is_an_error() {
+        for ms in [0.075, 2.5, 4.8, 5.6, 10.4, 0.0, -5.0, f64::NAN] {
+            let finding = said(ms).unwrap();
+            assert!(finding.is(Code::GpuClock) && finding.severity == Severity::Error, "{ms}");
+        }
+        assert!(
+            said(2.5).unwrap().message.starts_with("GPU 1: 2.500 ms passed by its clock, expected 5.000")
+        );
+    }
+}

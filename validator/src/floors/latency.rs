@@ -1,0 +1,130 @@
+//! How long small things take, against what such a link takes on record, and against the best that this
+//! machine shows of the same kind.
+
+use super::told;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+
+/// Beyond so many times the best of its like a pair is late: on record 1.47 (8 x 4090, near and far
+/// sockets together) and 1.24 (4 H200).
+const TIMES_BEST: f64 = 1.8;
+/// Beyond so many times a copy within one GPU a copy to a peer is late: on record 1.56.
+const TIMES_LOCAL: f64 = 2.5;
+/// A 16-byte copy by way of the host: on record 11 to 20 us.
+const STAGED_US: f64 = 8.0;
+
+/// What is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Small {
+    /// A 16-byte copy, us. On record 1.2 to 1.7 over PCIe, 2.2 to 2.7 over NVLink.
+    Copy,
+    /// One load of a chase through the peer's memory, ns. On record 1310 to 1840, and 827.
+    Load,
+    /// A flag from kernel to kernel, ns. On record 1135 to 1666, and 2418 to 2631 (H200
+    /// over NVSwitch).
+    Hop,
+}
+
+/// Against what a figure is held, in its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Like {
+    /// NVLinks carry it.
+    pub nvlink: bool,
+    /// The least of all pairs like it.
+    pub best: Option<f64>,
+    /// The same within one GPU.
+    pub local: Option<f64>,
+}
+
+impl Small {
+    const fn most(self, nvlink: bool) -> f64 {
+        match (self, nvlink) {
+            (Self::Copy, false) => 3.0,
+            (Self::Copy, true) => 3.5,
+            (Self::Load, false) => 4000.0,
+            (Self::Load, true) => 2000.0,
+            (Self::Hop, false) => 5000.0,
+            (Self::Hop, true) => 5000.0,
+        }
+    }
+
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Copy => ("16 bytes take", "us"),
+            Self::Load => ("a load from the peer's memory takes", "ns"),
+            Self::Hop => ("a flag takes", "ns"),
+        }
+    }
+}
+
+/// A figure that is beyond its limit. `again`: the same at another moment.
+#[must_use]
+pub fn latency(pair: Pair, small: Small, (first, again): (f64, Option<f64>), like: &Like) -> Option<Finding> {
+    let figure = again.map_or(first, |again| again.min(first));
+    let most = small.most(like.nvlink);
+    let limits = [
+        (Some(most), "what such links take"),
+        (like.best.map(|best| best * TIMES_BEST), "1.8 times the best of the pairs like it"),
+        (like.local.map(|local| local * TIMES_LOCAL), "2.5 times a copy within a GPU"),
+    ];
+    let limits = limits.into_iter().filter_map(|(limit, why)| Some((limit?, why)));
+    let (limit, why) = limits.reduce(|a, b| if b.0 < a.0 { b } else { a })?;
+    let severity = match figure {
+        figure if figure <= limit => return None,
+        figure if small != Small::Copy || figure <= STAGED_US => Severity::Warn,
+        // NaN is here.
+        _ => Severity::Fail,
+    };
+    let (what, unit) = small.words();
+    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let message =
+        format!("{pair}: {what} {first:.2} {unit}{again}, expected at most {limit:.2} {unit} ({why})");
+    Some(Code::P2pLatency.finding(severity, &pair, message).values(told(figure), told(limit), Some(unit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAIR: Pair = Pair::new(0, 1);
+
+    fn severity(small: Small, figure: f64, like: Like) -> Option<Severity> {
+        latency(PAIR, small, (figure, None), &like).map(|f| f.severity)
+    }
+
+    #[test]
+    fn a_copy_is_straight_or_late_or_goes_by_way_of_the_host() {
+        let pcie = Like::default();
+        assert_eq!(severity(Small::Copy, 2.73, pcie), None);
+        assert_eq!(severity(Small::Copy, 3.01, pcie), Some(Severity::Warn));
+        assert_eq!(severity(Small::Copy, 8.01, pcie), Some(Severity::Fail));
+        assert_eq!(severity(Small::Copy, f64::NAN, pcie), Some(Severity::Fail));
+        assert_eq!(
+            latency(PAIR, Small::Copy, (11.0, Some(12.0)), &pcie).unwrap().message,
+            "GPU 0 -> 1: 16 bytes take 11.00 us (12.00 when measured again), expected at most 3.00 us (what such \
+             links take)"
+        );
+    }
+
+    #[test]
+    fn each_is_held_against_the_machines_own_best() {
+        let like = |best| Like { best: Some(best), ..Like::default() };
+        assert_eq!(severity(Small::Copy, 1.69, like(1.17)), None);
+        assert_eq!(severity(Small::Copy, 2.9, like(1.4)), Some(Severity::Warn));
+        assert_eq!(severity(Small::Load, 1840.0, like(1310.0)), None);
+        assert_eq!(severity(Small::Load, 2700.0, like(1310.0)), Some(Severity::Warn));
+        assert_eq!(severity(Small::Hop, 1666.0, like(1135.0)), None);
+        assert_eq!(severity(Small::Hop, 20_000.0, like(20_000.0)), Some(Severity::Warn), "all are late");
+        let local = Like { local: Some(1.75), nvlink: true, best: Some(2.2) };
+        assert_eq!(
+            (severity(Small::Copy, 2.73, local), severity(Small::Copy, 3.6, local)),
+            (None, Some(Severity::Warn))
+        );
+        assert_eq!(severity(Small::Load, 827.0, Like { nvlink: true, ..like(826.0) }), None);
+    }
+
+    #[test]
+    fn what_was_late_for_a_moment_is_not_late() {
+        assert_eq!(latency(PAIR, Small::Copy, (9.0, Some(1.4)), &Like::default()), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! What transfers at the same time should move. Each moves as many bytes, so the thing that has the most
+//! to carry for what it can decides when all are done: a GPU's own link, a bridge's, or something
+//! between them of which only measuring says what it carries.
+
+use crate::machine::pcie::model::Bdf;
+use crate::schedule::{Lane, Pair, Resource, Routes, Way};
+use std::collections::BTreeMap;
+
+/// The part of a link's raw rate that data gets: on record 0.81 to 0.89.
+const PAYLOAD: f64 = 0.8;
+
+/// Half of a thing that traffic shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    /// A GPU's own links: those of PCIe, or NVLinks.
+    Own { gpu: usize, lane: Lane, nvlink: bool },
+    /// A bridge's link.
+    Port(Bdf, Lane),
+    /// Anything else between GPUs, as pairs of one class use it.
+    Between(&'a Resource, Lane, usize),
+}
+
+/// What is known of the ways.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// What they occupy.
+    pub routes: &'a Routes,
+    /// What every ordered pair moves by itself, GB/s.
+    pub alone: &'a BTreeMap<Pair, f64>,
+    /// How many NVLinks each GPU has up; 0 where that is not told.
+    pub nvlinks: &'a [u32],
+    /// Of which class each pair is, see [`classes`].
+    pub classes: &'a BTreeMap<Pair, usize>,
+}
+
+/// Neighbours in speed that are further apart belong to different classes: on record like pairs lie 9 %
+/// apart in all, near and far sockets 13 %.
+const GAP: f64 = 1.08;
+
+/// Pairs whose ways seem to be the same: as `like` says, and nearly as fast. What joins NUMA nodes may
+/// be in one package or between two, which nothing tells; their speed does.
+#[must_use]
+pub fn classes(alone: &BTreeMap<Pair, f64>, like: &dyn Fn(Pair) -> String) -> BTreeMap<Pair, usize> {
+    let mut all: Vec<_> = alone.iter().map(|(pair, gb_s)| (like(*pair), *gb_s, *pair)).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let mut classes = BTreeMap::new();
+    let mut last: Option<(&str, f64, usize)> = None;
+    for (like, gb_s, pair) in &all {
+        let class = match last {
+            Some((before, slower, class)) if before == like && *gb_s <= slower * GAP => class,
+            Some((.., class)) => class + 1,
+            None => 0,
+        };
+        classes.insert(*pair, class);
+        last = Some((like, *gb_s, class));
+    }
+    classes
+}
+
+/// Transfers of as many bytes each that ran together, and what they moved together from the first start
+/// to the last stop, GB/s.
+#[derive(Debug, Clone, Copy)]
+pub struct Ran<'a> {
+    /// The transfers.
+    pub pairs: &'a [Pair],
+    /// GB/s.
+    pub total: f64,
+}
+
+/// What each thing carries, GB/s.
+#[derive(Debug)]
+pub struct Network<'a> {
+    known: Known<'a>,
+    /// By what a single pair shows, and by the raw rate of the links.
+    links: BTreeMap<Key<'a>, f64>,
+    /// The most that was seen to pass.
+    seen: BTreeMap<Key<'a>, f64>,
+}
+
+/// What transfers should move together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    /// GB/s, with what has been seen to pass where no rate is known.
+    pub total: f64,
+    /// GB/s by the links alone.
+    pub links: f64,
+    /// What sets the limit.
+    pub limit: String,
+}
+
+impl<'a> Network<'a> {
+    /// From what is known of the ways and what passed over them; `raw`: GB/s that the link of a bridge
+    /// carries, where that can be told.
+    #[must_use]
+    pub fn new(known: Known<'a>, raw: &dyn Fn(Bdf) -> Option<f64>, ran: &[Ran<'a>]) -> Self {
+        let mut network = Self { known, links: BTreeMap::new(), seen: BTreeMap::new() };
+        for (pair, gb_s) in known.alone {
+            for key in network.keys(*pair) {
+                let own = gb_s * network.links_of(key, *pair);
+                let map = if is_link(&key) { &mut network.links } else { &mut network.seen };
+                let most = map.entry(key).or_insert(0.0);
+                *most = most.max(own);
+            }
+        }
+        for (key, most) in &mut network.links {
+            if let Key::Port(port, _) = key {
+                *most = most.max(raw(*port).unwrap_or(0.0) * PAYLOAD);
+            }
+        }
+        for Ran { pairs, total } in ran {
+            let each = total / count(pairs.len());
+            for (key, users) in network.users(pairs) {
+                if !is_link(&key) {
+                    let most = network.seen.entry(key).or_insert(0.0);
+                    *most = most.max(each * users);
+                }
+            }
+        }
+        network
+    }
+
+    /// What `pairs` should move together; `None` when one of them has no figure alone.
+    #[must_use]
+    pub fn expected(&self, pairs: &[Pair]) -> Option<Expected> {
+        let mut each = pairs
+            .iter()
+            .map(|pair| Some((*self.known.alone.get(pair)?, format!("{pair} alone"))))
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let users = self.users(pairs);
+        let share = |(key, n): (&Key<'_>, &f64), map: &BTreeMap<Key<'a>, f64>| Some(map.get(key)? / n);
+        for user in &users {
+            if let Some(gb_s) = share(user, &self.links).filter(|gb_s| *gb_s < each.0) {
+                each = (gb_s, told(user.0));
+            }
+        }
+        let links = each.0;
+        for user in &users {
+            if let Some(gb_s) = share(user, &self.seen).filter(|gb_s| *gb_s < each.0) {
+                each = (gb_s, told(user.0));
+            }
+        }
+        let all = count(pairs.len());
+        Some(Expected { total: each.0 * all, links: links * all, limit: each.1 })
+    }
+
+    /// How many of `pairs` use each thing.
+    fn users(&self, pairs: &[Pair]) -> BTreeMap<Key<'a>, f64> {
+        let mut users = BTreeMap::new();
+        for key in pairs.iter().flat_map(|pair| self.keys(*pair)) {
+            *users.entry(key).or_insert(0.0) += 1.0;
+        }
+        users
+    }
+
+    fn keys(&self, pair: Pair) -> Vec<Key<'a>> {
+        let way = self.known.routes.get(pair).map(|route| route.way);
+        let nvlink = matches!(way, Some(Way::NvLink(_)));
+        let class = self.known.classes.get(&pair).copied().unwrap_or(0);
+        let key = |(thing, lane): (&'a Resource, Lane)| match thing {
+            Resource::Gpu(gpu) => Key::Own { gpu: *gpu, lane, nvlink },
+            Resource::Port(port) => Key::Port(*port, lane),
+            thing => Key::Between(thing, lane, class),
+        };
+        self.known.routes.lanes(pair).into_iter().map(key).collect()
+    }
+
+    /// Times what `pair` moves, what a GPU's own links carry: GPUs that NVLinks join without a switch
+    /// have some for each peer.
+    fn links_of(&self, key: Key<'_>, pair: Pair) -> f64 {
+        let way = self.known.routes.get(pair).map(|route| route.way);
+        let (Key::Own { gpu, nvlink: true, .. }, Some(Way::NvLink(links))) = (key, way) else { return 1.0 };
+        let all = self.known.nvlinks.get(gpu).copied().unwrap_or(0);
+        (f64::from(all) / f64::from(links.max(1))).max(1.0)
+    }
+}
+
+/// Whether its rate is known: of anything else only that it carries what was seen to pass.
+const fn is_link(key: &Key<'_>) -> bool {
+    matches!(key, Key::Own { .. } | Key::Port(..))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "thousands at most")]
+const fn count(n: usize) -> f64 {
+    n as f64
+}
+
+fn told(key: &Key<'_>) -> String {
+    let way = |lane: Lane, up, down| match lane {
+        Lane::Up => up,
+        Lane::Down => down,
+        Lane::Whole => "",
+    };
+    match key {
+        Key::Own { gpu, lane, .. } => format!("GPU {gpu}{}", way(*lane, " out", " in")),
+        Key::Port(port, lane) => format!("{port}{}", way(*lane, " up", " down")),
+        Key::Between(thing, ..) => thing.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

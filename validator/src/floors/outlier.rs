@@ -1,0 +1,78 @@
+//! Figures that stand apart among others of the same kind: robust statistics, which one bad figure
+//! cannot move, and no table of what boards should do.
+
+use super::told;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::stats::median;
+use std::collections::BTreeMap;
+
+/// From the median absolute deviation to the standard deviation of a normal distribution.
+const SIGMA: f64 = 1.4826;
+/// A figure is not apart within so many of them.
+const SIGMAS: f64 = 6.0;
+/// Nor within this part of the median: on record like pairs of a healthy machine lie 9 % apart.
+const NEAR: f64 = 0.15;
+/// Of so few figures nothing is said.
+const FEWEST: usize = 5;
+
+/// Pairs whose speed is far below that of their like. `what`: the matrix; `all`: GB/s by pair, and with
+/// which others each is to be compared.
+#[must_use]
+pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
+    let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (_, gb_s, like) in all {
+        groups.entry(like).or_default().push(*gb_s);
+    }
+    let limits: BTreeMap<_, _> =
+        groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
+    let found = |(pair, gb_s, like): &(Pair, f64, String)| {
+        let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
+        let message = format!(
+            "{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the middle of all pairs like it is \
+             {middle:.2} GB/s"
+        );
+        let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
+        Some((*pair, finding.values(told(*gb_s), told(*least), Some("GB/s"))))
+    };
+    all.iter().filter_map(found).collect()
+}
+
+/// The median of a group, and what is too far below it.
+fn limit(group: &[f64]) -> Option<(f64, f64)> {
+    if group.len() < FEWEST {
+        return None;
+    }
+    let middle = median(group).ok()?;
+    let mut apart: Vec<_> = group.iter().map(|figure| (figure - middle).abs()).collect();
+    apart.sort_by(f64::total_cmp);
+    let deviation = apart.get(apart.len() / 2)? * SIGMA;
+    Some((middle, middle - (deviation * SIGMAS).max(middle * NEAR)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(figures: &[f64]) -> Vec<(Pair, f64, String)> {
+        figures.iter().enumerate().map(|(n, f)| (Pair::new(0, n + 1), *f, "SYS".to_owned())).collect()
+    }
+
+    #[test]
+    fn one_far_below_its_like_is_named_and_cannot_move_the_middle() {
+        let found = outliers("sm.write", &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0, found[0].1.severity), (Pair::new(0, 5), Severity::Warn));
+        assert!(found[0].1.message.contains("the middle of all pairs like it is 25.65 GB/s"), "{found:?}");
+    }
+
+    #[test]
+    fn what_scatters_on_healthy_machines_is_not_apart() {
+        assert_eq!(outliers("ce.write", &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])), []);
+        assert_eq!(outliers("ce.write", &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
+        assert_eq!(outliers("ce.write", &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");
+        let mut mixed = all(&[25.0; 6]);
+        mixed.push((Pair::new(7, 8), 12.0, "PIX".to_owned()));
+        assert_eq!(outliers("ce.write", &mixed), [], "it is of another kind");
+    }
+}

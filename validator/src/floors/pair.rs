@@ -1,0 +1,177 @@
+//! One ordered pair's figures: its speed against its floors, copies that are staged through the
+//! host although peer access is on, its latency, and a direction that is slower than the other.
+
+use super::{Carrier, Floor, Grade, Mover, told};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+
+/// Staged copies are as fast as with peer access off: within 3 %.
+const ALIKE: f64 = 0.03;
+/// Both directions at once move less than this many times one direction: on record 1.08 where
+/// copies are staged, 1.5 and more where they are not.
+const ONE_WAY: f64 = 1.2;
+/// A 16-byte copy straight to the peer: on record 1.2 to 2.7 us.
+const STRAIGHT_US: f64 = 3.0;
+/// A 16-byte copy by way of the host: on record 11 to 20 us.
+const STAGED_US: f64 = 8.0;
+/// The slower direction moves less than this part of the faster one. On healthy machines the
+/// widest difference on record is 0.92 (a pair measured cold).
+const ASYMMETRIC: f64 = 0.85;
+
+/// What was measured for one ordered pair, peer access on unless said.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// From where to where.
+    pub pair: Pair,
+    /// By what.
+    pub carrier: Carrier,
+    /// One direction alone, GB/s.
+    pub one_way: f64,
+    /// The same with peer access off, where it was measured.
+    pub off: Option<f64>,
+    /// Both directions at once, their sum, GB/s, where it was measured.
+    pub both_ways: Option<f64>,
+    /// A 16-byte copy as the GPU's clock sees it, us, where it was measured.
+    pub latency_us: Option<f64>,
+}
+
+/// Everything about the speed of one ordered pair; `least`: `expect.min_p2p_gb_s`. Latency and
+/// asymmetry are asked for by themselves, because they are measured by other tests.
+#[must_use]
+pub fn pair(figures: &Figures, least: Option<f64>) -> Vec<Finding> {
+    if is_staged(figures) {
+        return vec![staged(figures)];
+    }
+    one_way(figures, least).into_iter().chain(both_ways(figures)).collect()
+}
+
+/// The signature of copies that go by way of the host: as fast as with peer access off and slow to
+/// answer, or both directions at once little faster than one. A pair that answers in the time of a
+/// straight copy is not staged, however slow it is.
+#[must_use]
+pub fn is_staged(figures: &Figures) -> bool {
+    let answers = |is: fn(f64) -> bool| figures.latency_us.is_some_and(is);
+    let alike = figures.off.is_some_and(|off| (figures.one_way - off).abs() <= off * ALIKE);
+    let ratio = figures.both_ways.map(|both| both / figures.one_way);
+    let one_at_a_time = ratio.is_some_and(|ratio| ratio < ONE_WAY);
+    (alike && answers(|us| us > STAGED_US)) || (one_at_a_time && !answers(|us| us <= STRAIGHT_US))
+}
+
+fn staged(figures: &Figures) -> Finding {
+    let Figures { pair, one_way, .. } = figures;
+    let mut seen = Vec::new();
+    seen.extend(figures.off.map(|off| format!("{off:.2} GB/s with peer access off")));
+    seen.extend(figures.both_ways.map(|both| format!("{both:.2} GB/s in both directions at once")));
+    seen.extend(figures.latency_us.map(|us| format!("16 bytes take {us:.2} us")));
+    let floor = figures.carrier.floor(Mover::WRITES);
+    let expected = floor.as_ref().map(|f| format!(", expected at least {:.2} GB/s", f.least));
+    let message = format!(
+        "{pair}: {one_way:.2} GB/s{}: copied by way of the host, not straight to the peer",
+        expected.unwrap_or_default()
+    );
+    Code::P2pStaged
+        .finding(Severity::Fail, pair, message)
+        .values(told(*one_way), floor.map(|f| told(f.least)), Some("GB/s"))
+        .seen_all(seen)
+}
+
+fn one_way(figures: &Figures, least: Option<f64>) -> Option<Finding> {
+    let Figures { pair, one_way, carrier, .. } = figures;
+    let asked = least.map(|least| Floor { least, because: "expect.min_p2p_gb_s".to_owned() });
+    // What the owner asks for is no matter of degree.
+    let asked = asked.filter(|floor| floor.grade(*one_way) != Grade::Good);
+    let floor = match (asked, carrier.floor(Mover::WRITES)) {
+        (Some(asked), Some(floor)) if floor.grade(*one_way) == Grade::Bad && floor.least > asked.least => {
+            return Some(slow(*pair, *one_way, &floor, Severity::Fail));
+        }
+        (Some(asked), _) => return Some(slow(*pair, *one_way, &asked, Severity::Fail)),
+        (None, Some(floor)) => floor,
+        (None, None) if least.is_some() => return None,
+        (None, None) => return Some(unknown(*pair, *one_way)),
+    };
+    let severity = match floor.grade(*one_way) {
+        Grade::Good => return None,
+        Grade::Low => Severity::Warn,
+        Grade::Bad => Severity::Fail,
+    };
+    Some(slow(*pair, *one_way, &floor, severity))
+}
+
+fn slow(pair: Pair, gb_s: f64, floor: &Floor, severity: Severity) -> Finding {
+    let Floor { least, because } = floor;
+    let message = format!("{pair}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
+    Code::P2pSlow.finding(severity, &pair, message).values(told(gb_s), told(*least), Some("GB/s"))
+}
+
+fn unknown(pair: Pair, gb_s: f64) -> Finding {
+    let message = format!("{pair}: {gb_s:.2} GB/s, and what its path can carry cannot be told");
+    Code::P2pSlow
+        .finding(Severity::Error, &pair, message)
+        .values(told(gb_s), serde_json::Value::Null, Some("GB/s"))
+        .because("a link on the way shows no speed, as in some virtual machines")
+        .remedy("say what to expect: expect.min_p2p_gb_s")
+}
+
+fn both_ways(figures: &Figures) -> Option<Finding> {
+    let Figures { pair, one_way, carrier, .. } = figures;
+    let both = figures.both_ways?;
+    let floor = carrier.both_ways(Mover::WRITES);
+    let severity = match floor.grade(both / one_way) {
+        Grade::Good => return None,
+        Grade::Low => Severity::Warn,
+        Grade::Bad => Severity::Fail,
+    };
+    let least = floor.least * one_way;
+    let message = format!(
+        "{pair}: {both:.2} GB/s in both directions at once, expected at least {least:.2} GB/s ({}, \
+         {one_way:.2} GB/s)",
+        floor.because
+    );
+    Some(Code::P2pSlow.finding(severity, pair, message).values(told(both), told(least), Some("GB/s")))
+}
+
+/// Reads of the copy engine and what kernels move, one direction alone (`both` false) or both at once as a
+/// multiple of `one`. `what`: the matrix.
+#[must_use]
+pub fn mover(
+    pair: Pair,
+    what: &str,
+    mover: Mover,
+    carrier: &Carrier,
+    (gb_s, one): (f64, Option<f64>),
+) -> Option<Finding> {
+    let floor = match one {
+        None => carrier.floor(mover)?,
+        Some(one) => {
+            let floor = carrier.both_ways(mover);
+            Floor { least: floor.least * one, because: format!("{}, {one:.2} GB/s", floor.because) }
+        }
+    };
+    // Reads over PCIe differ between root complexes; a half of their floor is no matter of taste.
+    let lenient = mover.read && !carrier.is_nvlink();
+    let severity = match floor.grade(gb_s) {
+        Grade::Good => return None,
+        Grade::Low => Severity::Warn,
+        Grade::Bad if one.is_some() || (lenient && gb_s >= floor.least / 2.0) => Severity::Warn,
+        Grade::Bad => Severity::Fail,
+    };
+    let Floor { least, because } = floor;
+    let message = format!("{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
+    Some(Code::P2pSlow.finding(severity, &pair, message).values(told(gb_s), told(least), Some("GB/s")))
+}
+
+/// One direction against the other; `pair` is the one that moved `there` GB/s.
+#[must_use]
+pub fn asymmetric(pair: Pair, what: &str, there: f64, back: f64) -> Option<Finding> {
+    let (slower, slow, fast) = if there <= back { (pair, there, back) } else { (pair.back(), back, there) };
+    let least = fast * ASYMMETRIC;
+    if slow >= least {
+        return None;
+    }
+    let message = format!(
+        "{slower}: {what} {slow:.2} GB/s, expected at least {least:.2} GB/s ({ASYMMETRIC} of the {fast:.2} GB/s \
+         of the other direction)"
+    );
+    let finding = Code::P2pAsymmetric.finding(Severity::Warn, &slower, message);
+    Some(finding.values(told(slow), told(least), Some("GB/s")))
+}

@@ -1,0 +1,90 @@
+//! All transfers at once against what the links give. On record: a PCIe switch over which two GPUs write
+//! to two others falls from 37 to 2.7 GB/s, without an error anywhere.
+
+use super::network::Expected;
+use super::told;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+
+/// What is expected is the ideal. Healthy machines come to 0.95 and more of it over NVSwitch; a collapse to
+/// half comes to less than this.
+const BAD: f64 = 0.55;
+/// Below this something is odd, but switches that share their ports out unevenly come near it.
+const LOW: f64 = 0.7;
+/// A transfer that moves less than this part of what transfers like it move at the same time is starved.
+const STARVED: f64 = 0.5;
+/// Of so few nothing is said.
+const FEWEST: usize = 4;
+
+/// `what`: the pattern, as in `ring`; `total`: what its `transfers` moved together, GB/s, from the first
+/// start to the last stop; `again`: the same at another moment.
+#[must_use]
+pub fn collapse(
+    what: &str,
+    transfers: usize,
+    (total, again): (f64, Option<f64>),
+    expected: &Expected,
+) -> Option<Finding> {
+    let best = again.map_or(total, |again| again.max(total));
+    let severity = match best / expected.total {
+        part if part >= LOW => return None,
+        part if part >= BAD => Severity::Warn,
+        // NaN is here.
+        _ => Severity::Fail,
+    };
+    let least = expected.total * LOW;
+    let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
+    let message = format!(
+        "{what}: all {transfers} transfers at once move {total:.2} GB/s{again}, expected at least {least:.2} GB/s \
+         ({LOW} of the {:.2} GB/s that {} allows)",
+        expected.total, expected.limit
+    );
+    let finding = Code::P2pCollapse.finding(severity, what, message);
+    Some(finding.values(told(best), told(least), Some("GB/s")))
+}
+
+/// Transfers that get far less than others like them in the same pattern, both in GB/s and as a part of
+/// what they move alone.
+#[must_use]
+pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
+    let middle = |like: &str, of: fn(&Share) -> f64| {
+        let alike: Vec<f64> = each.iter().filter(|other| other.like == like).map(of).collect();
+        crate::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
+    };
+    let found = |share: &Share| {
+        let Share { pair, gb_s, alone, like } = share;
+        // Where a GPU is shared all get as much, else each as much of its own.
+        let as_much = middle(like, |other| other.gb_s)? * STARVED;
+        let of_its_own = middle(like, Share::part)? * STARVED * alone;
+        let least = as_much.min(of_its_own);
+        if *gb_s >= least {
+            return None;
+        }
+        let message = format!(
+            "{pair}: {gb_s:.2} GB/s in the pattern {what}, expected at least {least:.2} GB/s ({STARVED} of what the \
+             transfers like it get)"
+        );
+        let finding = Code::P2pCollapse.finding(Severity::Warn, pair, message);
+        Some(finding.values(told(*gb_s), told(least), Some("GB/s")))
+    };
+    each.iter().filter_map(found).collect()
+}
+
+/// One transfer of a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Share {
+    /// From where to where.
+    pub pair: Pair,
+    /// GB/s by its own clock.
+    pub gb_s: f64,
+    /// GB/s when nothing else moves.
+    pub alone: f64,
+    /// With which others it is to be compared.
+    pub like: String,
+}
+
+impl Share {
+    fn part(&self) -> f64 {
+        self.gb_s / self.alone
+    }
+}

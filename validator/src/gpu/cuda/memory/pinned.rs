@@ -1,0 +1,128 @@
+//! Page-locked host memory that every GPU reaches at the address that the host uses.
+#![expect(unsafe_code, reason = "calls into the CUDA driver; memory that devices write")]
+
+use super::span::{Span, size};
+use crate::gpu::cuda::context::Context;
+use crate::gpu::cuda::device::Gpu;
+use crate::gpu::cuda::error::GpuError;
+use std::ptr::{self, NonNull};
+use std::rc::Rc;
+
+/// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: for all contexts, and mapped.
+const PORTABLE_MAPPED: u32 = 1 | 2;
+
+/// Flags and numbers begin at zero. What holds transfers is written by them, and clearing it would cost
+/// more than they do.
+const CLEARED: u64 = 1 << 20;
+
+/// Page-locked memory; dropped, it is freed.
+#[derive(Debug)]
+pub struct Pinned {
+    at: NonNull<u8>,
+    bytes: u64,
+    context: Rc<Context>,
+}
+
+impl Pinned {
+    /// `bytes` of it, asked for through `gpu`; up to 1 MiB zeroed, beyond that as it comes.
+    ///
+    /// # Errors
+    /// The driver's; 2 when the host has not so much.
+    pub fn alloc(gpu: &Gpu, bytes: u64) -> Result<Self, GpuError> {
+        let context = &gpu.context;
+        context.bind()?;
+        let mut at = ptr::null_mut();
+        // SAFETY: one pointer is written.
+        let code = unsafe { (context.api.host_alloc)(&raw mut at, size(bytes)?, PORTABLE_MAPPED) };
+        context.check("cuMemHostAlloc", code, || format!("{bytes} bytes of page-locked host memory"))?;
+        let at = NonNull::new(at.cast::<u8>())
+            .ok_or_else(|| GpuError::Nonsense("cuMemHostAlloc gave no address".to_owned()))?;
+        if bytes <= CLEARED {
+            // SAFETY: `bytes` bytes were allocated there, and nothing else uses them yet.
+            unsafe { ptr::write_bytes(at.as_ptr(), 0, size(bytes)?) };
+        }
+        Ok(Self { at, bytes, context: Rc::clone(context) })
+    }
+
+    /// All of it, as GPUs see it.
+    #[must_use]
+    pub fn whole(&self) -> Span {
+        Span { address: self.at.as_ptr().addr() as u64, bytes: self.bytes }
+    }
+
+    /// A part of it.
+    ///
+    /// # Errors
+    /// [`GpuError::Bounds`]
+    pub fn span(&self, offset: u64, bytes: u64) -> Result<Span, GpuError> {
+        self.whole().part(offset, bytes)
+    }
+
+    /// The first `count` words from word `first` on; fewer where it ends. Only between `finish` and
+    /// the next call that writes there, else the words may be half old.
+    #[must_use]
+    pub fn words(&self, first: u64, count: u64) -> Vec<u32> {
+        let last = first.saturating_add(count).min(self.bytes / 4);
+        (first..last).map(|n| self.word(n)).collect()
+    }
+
+    /// Word `n`; 0 behind the end.
+    #[must_use]
+    pub fn word(&self, n: u64) -> u32 {
+        let Some(at) = self.place(n) else { return 0 };
+        // SAFETY: inside of the allocation and aligned; volatile, since a device may write it.
+        unsafe { ptr::read_volatile(at) }
+    }
+
+    /// Sets word `n`; nothing behind the end.
+    pub fn set_word(&self, n: u64, value: u32) {
+        if let Some(at) = self.place(n) {
+            // SAFETY: as above.
+            unsafe { ptr::write_volatile(at, value) };
+        }
+    }
+
+    fn place(&self, n: u64) -> Option<*mut u32> {
+        let offset = usize::try_from(n).ok()?.checked_mul(4)?;
+        let inside = (offset as u64).checked_add(4)? <= self.bytes;
+        // SAFETY: `inside`; the driver aligns to pages.
+        inside.then(|| unsafe { self.at.as_ptr().add(offset) }.cast())
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.context.may_free() {
+            // SAFETY: allocated by cuMemHostAlloc, freed once.
+            unsafe { (self.context.api.host_free)(self.at.as_ptr().cast()) };
+        }
+    }
+}
+
+/// A flag that holds GPUs back until the host opens it, so that work is all queued before it starts.
+#[derive(Debug)]
+pub struct Latch(Pinned);
+
+impl Latch {
+    /// A closed one.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
+        Pinned::alloc(gpu, 4096).map(Self)
+    }
+
+    /// Closes it again.
+    pub fn close(&self) {
+        self.0.set_word(0, 0);
+    }
+
+    /// Lets all go that wait at it.
+    pub fn open(&self) {
+        self.0.set_word(0, 1);
+    }
+
+    pub(in crate::gpu::cuda) fn address(&self) -> u64 {
+        self.0.whole().address
+    }
+}

@@ -1,0 +1,79 @@
+//! The kernel's command line as words.
+
+use crate::machine::root::Root;
+use std::io;
+
+/// One word: `key` or `key=value`, quotes removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// What stands before the first `=`.
+    pub key: String,
+    /// What stands after it.
+    pub value: Option<String>,
+}
+
+impl Word {
+    /// The value's comma separated items, as `iommu=off,soft` and `pci=a,b` have them.
+    pub fn items(&self) -> impl Iterator<Item = &str> {
+        self.value.iter().flat_map(|v| v.split(','))
+    }
+}
+
+/// The words for the kernel: split at white space outside of double quotes, up to a lone `--`,
+/// after which words are for process 1.
+#[must_use]
+pub fn words(line: &str) -> Vec<Word> {
+    let mut quoted = false;
+    let split = line.split(|c: char| {
+        quoted ^= c == '"';
+        c.is_whitespace() && !quoted
+    });
+    split.filter(|w| !w.is_empty()).take_while(|w| *w != "--").map(word).collect()
+}
+
+fn word(text: &str) -> Word {
+    let plain = text.replace('"', "");
+    match plain.split_once('=') {
+        Some((key, value)) => Word { key: key.to_owned(), value: Some(value.to_owned()) },
+        None => Word { key: plain, value: None },
+    }
+}
+
+/// The line as the running kernel shows it.
+///
+/// # Errors
+/// As the read of /proc/cmdline.
+pub fn read(root: &Root) -> io::Result<String> {
+    root.text("proc/cmdline")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(line: &str) -> Vec<(String, Option<String>)> {
+        words(line).into_iter().map(|w| (w.key, w.value)).collect()
+    }
+
+    #[test]
+    fn words_are_split_at_the_first_equals_sign() {
+        let found = pairs("ro pci=config_acs=0@pci:0:0  iommu=off,soft\n");
+        assert_eq!(found[0], ("ro".into(), None));
+        assert_eq!(found[1], ("pci".into(), Some("config_acs=0@pci:0:0".into())));
+        assert_eq!(words("iommu=off,soft")[0].items().collect::<Vec<_>>(), ["off", "soft"]);
+    }
+
+    #[test]
+    fn quotes_hold_a_word_together() {
+        assert_eq!(
+            pairs("a=\"b c\" \"d=e f\""),
+            [("a".into(), Some("b c".into())), ("d".into(), Some("e f".into()))]
+        );
+    }
+
+    #[test]
+    fn words_after_two_dashes_are_not_the_kernels() {
+        assert_eq!(pairs("a -- iommu=off").len(), 1);
+        assert_eq!(pairs(""), []);
+    }
+}

@@ -1,0 +1,93 @@
+//! Logical processors: how many the machine could have, has and runs.
+
+use crate::machine::root::Root;
+use serde::{Deserialize, Serialize};
+use std::io;
+
+const FOLDER: &str = "sys/devices/system/cpu";
+/// More than any kernel is built for; a list beyond it is nonsense.
+const MOST: usize = 1 << 16;
+
+/// Logical processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// `/sys/devices/system/cpu/possible`.
+    pub possible: usize,
+    /// `/sys/devices/system/cpu/present`.
+    pub present: usize,
+    /// `/sys/devices/system/cpu/online`.
+    pub online: usize,
+}
+
+/// Why the processors could not be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum CpuError {
+    /// A list that every Linux has could not be read.
+    #[error("cannot read /{file}, so nobody knows how many processors there are")]
+    Unreadable {
+        /// Which file.
+        file: String,
+        /// What came back.
+        source: io::Error,
+    },
+    /// A list that is none.
+    #[error("/{file} holds '{text}', expected a list of processors such as 0-63,128-191")]
+    Malformed {
+        /// Which file.
+        file: String,
+        /// What it holds.
+        text: String,
+    },
+}
+
+/// Counts possible, present and online processors.
+///
+/// # Errors
+/// When one of the three lists cannot be read or makes no sense.
+pub fn read(root: &Root) -> Result<Cpus, CpuError> {
+    let counted = |name: &str| {
+        let file = format!("{FOLDER}/{name}");
+        match root.text(&file) {
+            Ok(text) => count(&text).ok_or(CpuError::Malformed { file, text }),
+            Err(source) => Err(CpuError::Unreadable { file, source }),
+        }
+    };
+    Ok(Cpus { possible: counted("possible")?, present: counted("present")?, online: counted("online")? })
+}
+
+/// How many processors a list such as `0-3,8` names.
+#[must_use]
+pub fn count(list: &str) -> Option<usize> {
+    let ranges = list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last && last < MOST).then(|| last - first + 1)
+    });
+    ranges.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_counted() {
+        assert_eq!(count("0-127"), Some(128));
+        assert_eq!(count("0"), Some(1));
+        assert_eq!(count("24-31,88-95"), Some(16));
+    }
+
+    #[test]
+    fn what_is_no_list_is_not_counted_as_zero() {
+        for bad in ["", "x", "3-1", "0-", "0,,1", "0-18446744073709551615", "0-70000"] {
+            assert_eq!(count(bad), None, "'{bad}'");
+        }
+    }
+
+    #[test]
+    fn a_missing_list_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = read(&Root::new(dir.path())).unwrap_err();
+        assert!(error.to_string().contains("sys/devices/system/cpu/possible"), "{error}");
+    }
+}

@@ -1,0 +1,184 @@
+//! Faults that the kernel's log tells of, judged by kind: what NVIDIA's driver says of GPUs, PCIe errors,
+//! machine checks, an IOMMU's refusals, and the kernel's own faults. Pure.
+
+use crate::machine::host::kmsg::Line;
+use crate::machine::host::nvidia::xid::When;
+use crate::machine::host::nvidia::{log, xid};
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// Lines of evidence in a finding at most.
+const MOST: usize = 10;
+
+/// Every fault in `lines`: of Xid errors one finding a GPU and number, of other faults one a kind.
+#[must_use]
+pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
+    let mut found = xids(lines, when);
+    found.extend(
+        KINDS
+            .iter()
+            .filter(|kind| when == When::During || kind.before)
+            .filter_map(|k| k.finding(lines, when)),
+    );
+    found
+}
+
+/// What is told when records of the log were overwritten before they could be read.
+#[must_use]
+pub fn lost(records: u64) -> Finding {
+    let message = format!("{records} records of the kernel's log were lost before they were read");
+    Code::KmsgLost.finding(Severity::Warn, "machine", message).values(records, 0, Some("records"))
+}
+
+fn xids(lines: &[Line], when: When) -> Vec<Finding> {
+    let mut groups: Vec<Vec<log::Xid<'_>>> = Vec::new();
+    for xid in log::xids(lines) {
+        let same = |g: &&mut Vec<log::Xid<'_>>| g.iter().any(|x| (x.gpu, x.number) == (xid.gpu, xid.number));
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(xid),
+            None => groups.push(vec![xid]),
+        }
+    }
+    groups.iter().filter_map(|group| of_one(group, when)).collect()
+}
+
+/// One finding for a GPU and number, however often it came. A line without a number counts as the worst.
+fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
+    let first = group.first()?;
+    let (class, words) = xid::meaning(first.number);
+    let severity = if first.number == 0 { Severity::Fail } else { class.severity(when) };
+    let times = if group.len() == 1 { String::new() } else { format!(", {} times", group.len()) };
+    let words = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    let message = format!("Xid {} on {}{words}{times}", first.number, first.gpu);
+    let seen = group.iter().take(MOST).map(|x| format!("kmsg: {}", x.line)).collect();
+    let finding = Code::GpuXid.finding(severity, first.gpu, message).seen_all(seen);
+    let finding = finding.values(group.len(), 0, Some("lines"));
+    let finding = class.cause().into_iter().fold(finding, Finding::because);
+    Some(class.remedy().into_iter().fold(finding, Finding::remedy))
+}
+
+/// A kind of fault that is told by words.
+struct Kind {
+    code: Code,
+    /// Whether it counts before the tests too.
+    before: bool,
+    /// How bad a line is; `None` when it is none of this kind.
+    judge: fn(&str) -> Option<Severity>,
+}
+
+/// The words are those of NVIDIA's open kernel modules and of the kernel's drivers/pci/pcie/{aer,dpc}.c,
+/// drivers/pci/hotplug/pciehp_ctrl.c, drivers/iommu/{amd,intel/dmar.c}, arch/x86/kernel/cpu/mce,
+/// drivers/edac, drivers/acpi/apei/ghes.c, kernel/{hung_task,watchdog}.c and kernel/rcu.
+const KINDS: &[Kind] = &[
+    Kind { code: Code::GpuGone, before: true, judge: gone },
+    Kind {
+        code: Code::GpuInit,
+        before: true,
+        judge: |l| has(l, &["RmInitAdapter failed"]).then_some(Severity::Fail),
+    },
+    Kind { code: Code::NvswitchSxid, before: true, judge: sxid },
+    Kind { code: Code::DriverFault, before: false, judge: driver },
+    Kind { code: Code::PcieAer, before: false, judge: pcie },
+    Kind { code: Code::IommuFault, before: false, judge: iommu },
+    Kind { code: Code::MachineCheck, before: false, judge: machine_check },
+    Kind { code: Code::KernelFault, before: false, judge: kernel },
+];
+
+impl Kind {
+    fn finding(&self, lines: &[Line], when: When) -> Option<Finding> {
+        let bad = lines.iter().filter_map(|line| Some(((self.judge)(&line.text)?, &line.text)));
+        let bad: Vec<_> =
+            bad.filter(|(_, text)| when == When::During || !text.contains("NVRM: Xid")).collect();
+        let severity = self.overall(bad.iter().map(|(severity, _)| *severity).max()?, &bad);
+        let worst = bad.iter().find(|(s, _)| *s == severity).or(bad.first()).map(|(_, text)| *text)?;
+        let during = if when == When::During { "while the test ran: " } else { "" };
+        let subject = address(worst).unwrap_or("machine");
+        let finding = self.code.finding(severity, subject, format!("{during}kmsg: {worst}"));
+        Some(finding.seen_all(bad.iter().take(MOST).map(|(_, text)| format!("kmsg: {text}")).collect()))
+    }
+
+    /// A machine check is told in several lines, of which only some say that it was corrected.
+    fn overall(&self, worst: Severity, lines: &[(Severity, &String)]) -> Severity {
+        let says = |words: &[&str]| lines.iter().any(|(_, text)| has(&text.to_lowercase(), words));
+        let bad = ["uncorrected", "fatal", "recoverable", "deferred", " ue ", "exception"];
+        let corrected = self.code == Code::MachineCheck && says(&["corrected", " ce "]) && !says(&bad);
+        if corrected { Severity::Warn } else { worst }
+    }
+}
+
+fn has(line: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| line.contains(word))
+}
+
+fn gone(line: &str) -> Option<Severity> {
+    has(line, &["fallen off the bus", "GPU is lost"]).then_some(Severity::Fail)
+}
+
+/// `nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 ..`
+fn sxid(line: &str) -> Option<Severity> {
+    let mild = has(&line.to_lowercase(), &["non-fatal", "correctable"]);
+    line.contains("SXid (").then_some(if mild { Severity::Warn } else { Severity::Fail })
+}
+
+/// Assertions of the driver, and its words about firmware (GSP) that fails. A failed check is less: the
+/// driver goes on by another way.
+fn driver(line: &str) -> Option<Severity> {
+    if !line.contains("NVRM") || line.contains("NVRM: Xid") {
+        return None;
+    }
+    if has(line, &["nvAssert", "Assertion failed"]) {
+        return Some(Severity::Fail);
+    }
+    let low = line.to_lowercase();
+    let fails = ["timeout", "timed out", "crash", "halt", "panic", "exception", "error", "fail"];
+    if line.contains("GSP") && has(&low, &fails) {
+        return Some(Severity::Fail);
+    }
+    has(line, &["nvCheck", "Check failed"]).then_some(Severity::Warn)
+}
+
+fn pcie(line: &str) -> Option<Severity> {
+    let told =
+        has(line, &["PCIe Bus Error:", "AER: ", "DPC: containment event"]) && !line.contains("AER: enabled");
+    let dropped = line.contains("pciehp") && has(line, &["Link Down", "Card not present"]);
+    let bad = has(line, &["ncorrect", "Fatal", "recovery failed", "DPC: "]) || dropped;
+    (told || dropped).then_some(if bad { Severity::Fail } else { Severity::Warn })
+}
+
+fn iommu(line: &str) -> Option<Severity> {
+    has(line, &["IO_PAGE_FAULT", "DMAR: [DMA", "DMAR: DRHD: handling fault"]).then_some(Severity::Fail)
+}
+
+fn machine_check(line: &str) -> Option<Severity> {
+    let edac = line.contains("EDAC") && has(line, &[" UE ", " CE "]);
+    let told = has(line, &["[Hardware Error]", "Machine check", "Machine Check"]);
+    (edac || told).then_some(Severity::Fail)
+}
+
+fn kernel(line: &str) -> Option<Severity> {
+    let words = [
+        "blocked for more than",
+        "soft lockup",
+        "hard LOCKUP",
+        "self-detected stall",
+        "detected stalls on CPUs",
+        "BUG: unable to handle",
+        "BUG: kernel NULL pointer",
+        "kernel BUG at",
+        "Oops: ",
+        "general protection fault, ",
+    ];
+    has(line, &words).then_some(Severity::Fail)
+}
+
+/// The first PCI address in a line: `0000:41:00.0`, or `0000:41:00` as Xid lines have it.
+fn address(line: &str) -> Option<&str> {
+    let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':' && c != '.');
+    let mut plain = words.map(|word| word.trim_matches([':', '.']));
+    plain.find(|word| {
+        let parts: Vec<_> = word.split([':', '.']).collect();
+        word.matches(':').count() == 2 && matches!(parts[..], [d, b, ..] if d.len() >= 4 && b.len() == 2)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! The IOMMU's witnesses: the class devices, the groups and their types, and what the firmware
+//! describes. Off is only what every witness calls off; what cannot be read is unknown.
+
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
+
+const CLASS: &str = "sys/class/iommu";
+const GROUPS: &str = "sys/kernel/iommu_groups";
+const TABLES: &str = "sys/firmware/acpi/tables";
+const DEVICES: &str = "sys/bus/pci/devices";
+
+/// How DMA addresses are treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IommuMode {
+    /// No IOMMU class device and no group: bus addresses are physical addresses.
+    Off,
+    /// Groups exist and every one of type `identity`.
+    Identity,
+    /// At least one group translates.
+    Translated,
+    /// The witnesses are missing or contradict each other; a finding says how.
+    Unknown,
+}
+
+/// The IOMMU's witnesses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iommu {
+    /// What they come to together.
+    pub mode: IommuMode,
+    /// Names in `/sys/class/iommu`.
+    pub classes: Vec<String>,
+    /// How many folders `/sys/kernel/iommu_groups` holds.
+    pub groups: usize,
+    /// ACPI tables by which the firmware describes an IOMMU: `DMAR`, `IVRS`.
+    pub firmware_tables: Vec<String>,
+}
+
+/// What the witnesses say, and a finding for each doubt about it.
+#[must_use]
+pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
+    let mut doubts = Vec::new();
+    let grouped = grouped_device(root);
+    if grouped.is_none() && has_no_iommu_api(root) {
+        let firmware_tables = firmware_tables(root, &mut doubts);
+        let (classes, groups) = (Vec::new(), 0);
+        return (Iommu { mode: IommuMode::Off, classes, groups, firmware_tables }, doubts);
+    }
+    let mut names = |folder: &str| match names(root, folder) {
+        Ok(names) => Some(names),
+        Err(e) => {
+            doubts.push(doubt(format!("/{folder} cannot be read: {e}")));
+            None
+        }
+    };
+    let classes = names(CLASS);
+    let groups = names(GROUPS);
+    let types = groups.iter().flatten().map(|g| (g, root.text(format!("{GROUPS}/{g}/type"))));
+    let types: Vec<(&String, io::Result<String>)> = types.collect();
+    for (group, e) in types.iter().filter_map(|(g, t)| Some((g, t.as_ref().err()?))) {
+        doubts.push(doubt(format!("/{GROUPS}/{group}/type cannot be read: {e}")));
+    }
+    let types: Vec<&str> = types.iter().filter_map(|(_, t)| t.as_deref().ok()).collect();
+    let translated = types.iter().any(|t| *t != "identity");
+    let off = classes.as_ref().is_some_and(Vec::is_empty) && groups.as_ref().is_some_and(Vec::is_empty);
+    let mode = match () {
+        () if translated => IommuMode::Translated,
+        () if !doubts.is_empty() => IommuMode::Unknown,
+        () if off && grouped.is_none() => IommuMode::Off,
+        () if !types.is_empty() => IommuMode::Identity,
+        () => {
+            doubts.push(contradiction(classes.as_deref(), grouped.as_deref()));
+            IommuMode::Unknown
+        }
+    };
+    let iommu = Iommu {
+        mode,
+        classes: classes.into_iter().flatten().collect(),
+        groups: groups.map_or(0, |g| g.len()),
+        firmware_tables: firmware_tables(root, &mut doubts),
+    };
+    (iommu, doubts)
+}
+
+/// A kernel without IOMMU_API has neither of the two folders, which one with it makes at every start, whether
+/// there is an IOMMU or not. It cannot translate. A recording may just lack them: there the kernel's own
+/// configuration must say so.
+fn has_no_iommu_api(root: &Root) -> bool {
+    let absent = |folder: &str| root.exists(folder).is_ok_and(|found| !found);
+    absent(CLASS) && absent(GROUPS) && (root.is_live() || is_built_without(root))
+}
+
+/// Distributions keep the configuration beside the kernel.
+fn is_built_without(root: &Root) -> bool {
+    let release = root.text("proc/sys/kernel/osrelease");
+    let config = release.and_then(|release| root.text(format!("boot/config-{release}")));
+    config.is_ok_and(|text| text.contains("CONFIG_PCI=y") && !text.contains("CONFIG_IOMMU_API=y"))
+}
+
+/// Firmware without ACPI describes no IOMMU in it.
+fn firmware_tables(root: &Root, doubts: &mut Vec<Finding>) -> Vec<String> {
+    match names(root, TABLES) {
+        Ok(names) => names.into_iter().filter(|n| n == "DMAR" || n == "IVRS").collect(),
+        Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
+        Err(e) => {
+            doubts.push(doubt(format!("/{TABLES} cannot be read: {e}")));
+            Vec::new()
+        }
+    }
+}
+
+/// A PCI function that says that it is in a group.
+fn grouped_device(root: &Root) -> Option<String> {
+    let in_group = |bdf: &String| root.link(format!("{DEVICES}/{bdf}/iommu_group")).is_ok();
+    names(root, DEVICES).into_iter().flatten().find(in_group)
+}
+
+fn names(root: &Root, folder: &str) -> io::Result<Vec<String>> {
+    Ok(root.names(folder)?.into_iter().map(|n| n.to_string_lossy().into_owned()).collect())
+}
+
+fn doubt(message: String) -> Finding {
+    Code::IommuUnknown.finding(Severity::Error, "machine", message)
+}
+
+fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
+    let classes = classes.unwrap_or_default().join(" ");
+    let grouped = grouped.unwrap_or("none");
+    let message = "there is no IOMMU group, yet another witness says that there is an IOMMU".to_owned();
+    doubt(message)
+        .seen(format!("/{CLASS}: {classes}"))
+        .seen(format!("function with an iommu_group: {grouped}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// A machine with these IOMMU class devices and these group types.
+    #[track_caller]
+    fn machine(classes: &[&str], groups: &[&str]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |rel: &str| dir.path().join(rel);
+        for folder in [CLASS, GROUPS, TABLES, DEVICES] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        for class in classes {
+            fs::create_dir(at(CLASS).join(class)).unwrap();
+        }
+        for (n, kind) in groups.iter().enumerate() {
+            let group = at(GROUPS).join(n.to_string());
+            fs::create_dir(&group).unwrap();
+            fs::write(group.join("type"), format!("{kind}\n")).unwrap();
+        }
+        dir
+    }
+
+    #[track_caller]
+    fn mode(dir: &TempDir) -> (IommuMode, usize) {
+        let (iommu, doubts) = read(&Root::new(dir.path()));
+        (iommu.mode, doubts.len())
+    }
+
+    #[test]
+    fn no_class_device_and_no_group_is_off() {
+        assert_eq!(mode(&machine(&[], &[])), (IommuMode::Off, 0));
+    }
+
+    #[test]
+    fn identity_is_only_when_every_group_is() {
+        assert_eq!(mode(&machine(&["dmar0"], &["identity", "identity"])), (IommuMode::Identity, 0));
+        assert_eq!(mode(&machine(&["dmar0"], &["identity", "DMA-FQ"])), (IommuMode::Translated, 0));
+    }
+
+    #[test]
+    fn a_missing_witness_is_unknown_and_never_off() {
+        for folder in [CLASS, GROUPS] {
+            let dir = machine(&[], &[]);
+            fs::remove_dir(dir.path().join(folder)).unwrap();
+            assert_eq!(mode(&dir), (IommuMode::Unknown, 1), "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_iommu_api_has_neither_folder_and_translates_nothing() {
+        let without = |config: &str| {
+            let dir = machine(&[], &[]);
+            [CLASS, GROUPS].iter().for_each(|folder| fs::remove_dir(dir.path().join(folder)).unwrap());
+            fs::create_dir_all(dir.path().join("proc/sys/kernel")).unwrap();
+            fs::write(dir.path().join("proc/sys/kernel/osrelease"), "6.12.0\n").unwrap();
+            fs::create_dir(dir.path().join("boot")).unwrap();
+            fs::write(dir.path().join("boot/config-6.12.0"), config).unwrap();
+            dir
+        };
+        let dir = without("CONFIG_PCI=y\n# CONFIG_IOMMU_SUPPORT is not set\n");
+        assert_eq!(mode(&dir), (IommuMode::Off, 0));
+        for config in ["CONFIG_PCI=y\nCONFIG_IOMMU_API=y\n", ""] {
+            assert_eq!(mode(&without(config)), (IommuMode::Unknown, 2), "the recording lacks them");
+        }
+        let function = dir.path().join(DEVICES).join("0000:00:01.0");
+        fs::create_dir(&function).unwrap();
+        std::os::unix::fs::symlink("../../nowhere", function.join("iommu_group")).unwrap();
+        assert_eq!(mode(&dir).0, IommuMode::Unknown, "a function is in a group");
+    }
+
+    #[test]
+    fn a_group_without_a_type_is_unknown() {
+        let dir = machine(&["dmar0"], &["identity"]);
+        fs::create_dir(dir.path().join(GROUPS).join("7")).unwrap();
+        assert_eq!(mode(&dir), (IommuMode::Unknown, 1));
+    }
+
+    #[test]
+    fn witnesses_that_contradict_each_other_are_unknown() {
+        assert_eq!(mode(&machine(&["dmar0"], &[])), (IommuMode::Unknown, 1));
+        let dir = machine(&[], &[]);
+        let function = dir.path().join(DEVICES).join("0000:00:01.0");
+        fs::create_dir(&function).unwrap();
+        std::os::unix::fs::symlink("../../nowhere", function.join("iommu_group")).unwrap();
+        assert_eq!(mode(&dir), (IommuMode::Unknown, 1));
+    }
+
+    #[test]
+    fn the_firmwares_tables_are_named() {
+        let dir = machine(&[], &[]);
+        for table in ["APIC", "DMAR", "IVRS"] {
+            fs::write(dir.path().join(TABLES).join(table), "").unwrap();
+        }
+        assert_eq!(read(&Root::new(dir.path())).0.firmware_tables, ["DMAR", "IVRS"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Which processes are this run's own: the validator, its workers, and what they start. NVML names the
+//! processes on a GPU by their ids, and our own are no strangers. Ids are real ones, whatever machine is read.
+
+use crate::machine::root::Root;
+use rustix::process::{getpgrp, getpid, getppid};
+use std::io;
+use std::path::PathBuf;
+
+/// Parents of parents at most.
+const DEPTH: usize = 64;
+
+/// What /proc tells of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    parent: u32,
+    /// Its group of processes. A worker is the first of its own, and what it starts stays in it.
+    group: u32,
+    /// Since the kernel's start, in its own ticks.
+    started: u64,
+}
+
+/// The processes of the validator that started this worker.
+#[derive(Debug)]
+pub struct Kin {
+    /// Who started this process.
+    head: u32,
+    since: u64,
+    /// This process's group, when it is the first of it: another may be shared with strangers.
+    group: Option<u32>,
+    program: Option<PathBuf>,
+}
+
+impl Kin {
+    /// Of the process that started this one.
+    #[must_use]
+    pub fn of_parent() -> Self {
+        let head =
+            getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()).unwrap_or_default();
+        let group = (getpgrp() == getpid()).then(std::process::id);
+        let since = told(head).map_or(0, |t| t.started);
+        Self { head, since, group, program: program(std::process::id()) }
+    }
+
+    /// Whether `pid` is one of them. One whose parent was ended belongs to process 1 then: it counts when it
+    /// runs this program and began after the validator. One that began after it and is just ending, so that its
+    /// program cannot be read any more, is no stranger's load either: the driver still clears its memory away.
+    #[must_use]
+    pub fn has(&self, pid: u32) -> bool {
+        let Some(first) = told(pid) else { return false };
+        if Some(first.group) == self.group || (first.started >= self.since && is_ending(pid)) {
+            return true;
+        }
+        let mut at = pid;
+        for _ in 0..DEPTH {
+            if at == 0 || at == self.head || at == std::process::id() {
+                return at != 0;
+            }
+            // Another run's worker.
+            if at != pid && self.program.is_some() && program(at) == self.program {
+                return false;
+            }
+            match told(at) {
+                Some(told) if told.parent > 1 || told.parent == self.head => at = told.parent,
+                _ => break,
+            }
+        }
+        first.started >= self.since && self.program.is_some() && program(pid) == self.program
+    }
+}
+
+/// This process's own id.
+#[must_use]
+pub fn own_id() -> u32 {
+    std::process::id()
+}
+
+/// Whether there is a process of this id where we can see it.
+#[must_use]
+pub fn is_here(pid: u32) -> bool {
+    told(pid).is_some()
+}
+
+fn program(pid: u32) -> Option<PathBuf> {
+    read_program(pid).ok()
+}
+
+fn read_program(pid: u32) -> io::Result<PathBuf> {
+    Root::new("/").link(format!("proc/{pid}/exe"))
+}
+
+/// A process that has given its memory back has no program any more (proc_pid_exe(5)).
+fn is_ending(pid: u32) -> bool {
+    read_program(pid).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+fn told(pid: u32) -> Option<Told> {
+    parse(&Root::new("/").text(format!("proc/{pid}/stat")).ok()?)
+}
+
+/// `1234 (name) S 1230 ..`: the name may hold anything, the last bracket ends it. The parent is the fourth
+/// field, the group the fifth, the start the 22nd (proc_pid_stat(5)).
+fn parse(stat: &str) -> Option<Told> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Told { parent, group, started })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_line_of_stat_is_read_whatever_the_name() {
+        let line = "77 (a) b (c) S 12 76 77 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1000 1";
+        assert_eq!(parse(line), Some(Told { parent: 12, group: 76, started: 4711 }));
+        assert_eq!((parse("77 (a) S 12"), parse("")), (None, None));
+    }
+
+    #[test]
+    fn children_are_kin_and_strangers_are_not() {
+        let kin = Kin::of_parent();
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        assert!(kin.has(pid) && kin.has(std::process::id()) && is_here(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Its number may be another's later, but not so soon.
+        assert!(!kin.has(pid) && !is_here(pid));
+        assert!(!kin.has(1) && !kin.has(0) && !kin.has(u32::MAX));
+    }
+}

@@ -1,0 +1,89 @@
+//! How many processors the firmware says are there: the ACPI table MADT ("APIC"). It is the
+//! witness for processors that the kernel left out before it counted.
+
+use crate::machine::host::modules::absent_is_none;
+use crate::machine::root::Root;
+use std::collections::BTreeSet;
+use std::io;
+
+/// Table header (36), local APIC address (4), flags (4); ACPI 6.5, 5.2.12.
+const FIRST_ENTRY: usize = 44;
+
+/// Number of processors that the table calls enabled; `None` when it is no MADT.
+#[must_use]
+pub fn enabled_cpus(table: &[u8]) -> Option<usize> {
+    if table.get(..4)? != b"APIC" {
+        return None;
+    }
+    let mut ids = BTreeSet::new();
+    let mut rest = table.get(FIRST_ENTRY..)?;
+    while let [kind, length, ..] = *rest {
+        let entry = rest.get(..usize::from(length)).filter(|e| e.len() >= 2)?;
+        // A processor may be listed in both kinds; its APIC id counts it once. All ones means none.
+        let (id, flags) = match kind {
+            0 => (entry.get(3).map(|id| u32::from(*id)).filter(|id| *id != 0xff), word(entry, 4)?),
+            9 => (Some(word(entry, 4)?).filter(|id| *id != u32::MAX), word(entry, 8)?),
+            _ => (None, 0),
+        };
+        ids.extend(id.filter(|_| flags & 1 == 1));
+        rest = rest.get(entry.len()..)?;
+    }
+    Some(ids.len())
+}
+
+fn word(entry: &[u8], at: usize) -> Option<u32> {
+    entry.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+/// Reads and counts; only root may read it on a live machine. `None` where there is no table, and
+/// where a recording kept only its name: tables hold what their owners may not give away.
+///
+/// # Errors
+/// As the read; `InvalidData` for a damaged table.
+pub fn read(root: &Root) -> io::Result<Option<usize>> {
+    let table = absent_is_none(root.read("sys/firmware/acpi/tables/APIC"))?.filter(|t| !t.is_empty());
+    let count = |table: Vec<u8>| enabled_cpus(&table).ok_or_else(|| io::ErrorKind::InvalidData.into());
+    table.map(count).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(entries: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = b"APIC".to_vec();
+        bytes.resize(FIRST_ENTRY, 0);
+        bytes.extend(entries.concat());
+        bytes
+    }
+
+    fn lapic(id: u8, enabled: u8) -> [u8; 8] {
+        [0, 8, id, id, enabled, 0, 0, 0]
+    }
+
+    fn x2apic(id: u8, enabled: u8) -> [u8; 16] {
+        [9, 16, 0, 0, id, 0, 0, 0, enabled, 0, 0, 0, 0, 0, 0, 0]
+    }
+
+    #[test]
+    fn enabled_processors_of_both_kinds_count_once() {
+        let io_apic = [1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let all =
+            table(&[&lapic(0, 1), &lapic(1, 1), &lapic(2, 0), &io_apic, &x2apic(1, 1), &x2apic(200, 1)]);
+        assert_eq!(enabled_cpus(&all), Some(3));
+    }
+
+    #[test]
+    fn an_id_of_all_ones_is_no_processor() {
+        assert_eq!(enabled_cpus(&table(&[&lapic(0xff, 1), &lapic(0, 1)])), Some(1));
+    }
+
+    #[test]
+    fn a_damaged_table_is_no_count() {
+        assert_eq!(enabled_cpus(b"DMAR"), None);
+        assert_eq!(enabled_cpus(b"APIC"), None);
+        assert_eq!(enabled_cpus(&table(&[&[0, 0, 0, 0]])), None);
+        assert_eq!(enabled_cpus(&table(&[&[0, 8, 1]])), None);
+        assert_eq!(enabled_cpus(&table(&[&[9, 4, 1, 1]])), None);
+    }
+}

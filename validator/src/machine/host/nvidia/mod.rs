@@ -1,0 +1,71 @@
+//! NVIDIA's driver as the machine shows it: init's account of its start, the loaded module, the
+//! GPUs it drives, its libraries, its firmware. Read once for all tests; what cannot be read is
+//! kept as the reason, for each test needs other parts of it.
+
+pub mod account;
+pub mod elf;
+pub mod file;
+pub mod firmware;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub mod gpus;
+pub mod library;
+pub mod log;
+pub mod module;
+pub mod nodes;
+pub mod params;
+pub mod version;
+pub mod xid;
+
+use crate::machine::root::Root;
+use account::Account;
+use file::ModuleFile;
+use gpus::Information;
+use library::Library;
+use module::Loaded;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// Something that was read, or a line that says which file could not be and why.
+pub type Read<T> = Result<T, String>;
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nvidia {
+    /// What init says about its driver stage; `None` on a machine that firstlight's init did not start.
+    pub account: Read<Option<Account>>,
+    /// The loaded module; `None` when there is none.
+    pub loaded: Read<Option<Loaded>>,
+    /// What the driver says about each GPU that it drives, by address.
+    pub gpus: Read<BTreeMap<String, Information>>,
+    /// libcuda.so.1
+    pub cuda: Read<Option<Library>>,
+    /// libnvidia-ml.so.1
+    pub ml: Read<Option<Library>>,
+    /// libnccl.so.2
+    pub nccl: Read<Option<Library>>,
+    /// Versions for which the kernel would find GSP firmware.
+    pub firmware: Read<Vec<String>>,
+    /// The module's file, where one can be found.
+    pub file: Read<Option<ModuleFile>>,
+}
+
+/// Reads it. `folders` are searched for libraries before the usual ones.
+#[must_use]
+pub fn read(root: &Root, folders: &[String], kernel: Option<&str>) -> Nvidia {
+    Nvidia {
+        account: account::read(root),
+        loaded: module::read(root),
+        gpus: gpus::read(root).map_err(|e| at(gpus::FOLDER, &e)),
+        cuda: library::find(root, folders, "libcuda.so.1"),
+        ml: library::find(root, folders, "libnvidia-ml.so.1"),
+        nccl: library::find(root, folders, "libnccl.so.2"),
+        firmware: firmware::versions(root),
+        file: file::read(root, kernel),
+    }
+}
+
+/// The line for something that could not be read.
+fn at(path: &str, why: &impl Display) -> String {
+    format!("/{path}: {why}")
+}

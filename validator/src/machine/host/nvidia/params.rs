@@ -1,0 +1,90 @@
+//! Parameters of the loaded NVIDIA modules as they are in force.
+
+use super::{Read, at};
+use crate::machine::host::modules::absent_is_none;
+use crate::machine::root::Root;
+use std::collections::BTreeMap;
+
+const FILE: &str = "proc/driver/nvidia/params";
+
+/// The nvidia module's own list, by name without `NVreg_`; empty when it is not loaded.
+///
+/// # Errors
+/// As the read.
+pub fn read(root: &Root) -> Read<BTreeMap<String, String>> {
+    let text = absent_is_none(root.text(FILE)).map_err(|e| at(FILE, &e))?;
+    Ok(text.map(|t| parse(&t)).unwrap_or_default())
+}
+
+/// Lines `RegistryDwords: "a=1;b=2"` and `EnableResizableBar: 0`.
+#[must_use]
+pub fn parse(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value).to_owned())).collect()
+}
+
+/// A parameter of any other module, which the kernel itself shows.
+///
+/// # Errors
+/// As the read; a parameter that the kernel hides is `None`.
+pub fn of_module(root: &Root, module: &str, name: &str) -> Read<Option<String>> {
+    let file = format!("sys/module/{}/parameters/{name}", module.replace('-', "_"));
+    absent_is_none(root.text(&file)).map_err(|e| at(&file, &e))
+}
+
+/// True when two values mean the same: numbers in any notation, lists with or without a last `;`.
+#[must_use]
+pub fn same(wanted: &str, found: &str) -> bool {
+    let plain = |text: &str| unquoted(text).trim_end_matches(';').to_owned();
+    let (wanted, found) = (plain(wanted), plain(found));
+    wanted == found || number(&wanted).is_some_and(|n| number(&found) == Some(n))
+}
+
+fn number(text: &str) -> Option<i64> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        // The kernel shows truth values as letters.
+        None if text.eq_ignore_ascii_case("y") => Some(1),
+        None if text.eq_ignore_ascii_case("n") => Some(0),
+        None => text.parse().ok(),
+    }
+}
+
+fn unquoted(text: &str) -> &str {
+    text.trim().trim_matches('"')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::machine;
+    use super::*;
+
+    #[test]
+    fn the_list_is_read_without_its_quotes() {
+        let found = parse(
+            "EnableResizableBar: 0\nRegistryDwords: \"ForceP2P=17;RMForceStaticBar1=1\"\nRmMsg: \"\"\n",
+        );
+        assert_eq!(found["EnableResizableBar"], "0");
+        assert_eq!(found["RegistryDwords"], "ForceP2P=17;RMForceStaticBar1=1");
+        assert_eq!(found["RmMsg"], "");
+    }
+
+    #[test]
+    fn values_are_compared_by_what_they_mean() {
+        for (a, b) in [("17", "0x11"), ("a=1;b=2", "\"a=1;b=2;\""), ("1", "Y"), ("", "\"\"")] {
+            assert!(same(a, b) && same(b, a), "{a} {b}");
+        }
+        for (a, b) in [("17", "16"), ("a=1", "a=10"), ("x", ""), ("0x", "0")] {
+            assert!(!same(a, b), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn another_modules_parameter_is_the_kernels_to_show() {
+        let dir = machine(&[("sys/module/nvidia_uvm/parameters/uvm_debug_prints", "0\n")]);
+        let root = Root::new(dir.path());
+        assert_eq!(of_module(&root, "nvidia-uvm", "uvm_debug_prints"), Ok(Some("0".to_owned())));
+        assert_eq!(of_module(&root, "nvidia-uvm", "hidden"), Ok(None));
+        assert_eq!(read(&root), Ok(BTreeMap::new()));
+    }
+}

@@ -1,0 +1,59 @@
+//! Framebuffers and the devices they sit on.
+
+use crate::machine::host::modules::absent_is_none;
+use crate::machine::root::Root;
+use std::io;
+
+/// One framebuffer of /sys/class/graphics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Framebuffer {
+    /// `fb0`
+    pub name: String,
+    /// The folder of /sys/devices that it is in, which names every PCI function above it. A
+    /// firmware framebuffer of older kernels is below `platform` and names none.
+    pub device: String,
+}
+
+/// All framebuffers; none on a kernel without them.
+///
+/// # Errors
+/// As the reads of the folder and its links.
+pub fn read(root: &Root) -> io::Result<Vec<Framebuffer>> {
+    let names = absent_is_none(root.names("sys/class/graphics"))?.unwrap_or_default();
+    let names = names.iter().filter_map(|n| n.to_str()).filter(|n| is_framebuffer(n));
+    names
+        .map(|name| {
+            let link = root.link(format!("sys/class/graphics/{name}"))?;
+            Ok(Framebuffer { name: name.to_owned(), device: link.to_string_lossy().into_owned() })
+        })
+        .collect()
+}
+
+/// `fb0`, not `fbcon`.
+fn is_framebuffer(name: &str) -> bool {
+    name.strip_prefix("fb").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn framebuffers_are_listed_with_their_device() {
+        let dir = tempfile::tempdir().unwrap();
+        let graphics = dir.path().join("sys/class/graphics");
+        std::fs::create_dir_all(&graphics).unwrap();
+        let device = "../../devices/pci0000:00/0000:00:01.0/simple-framebuffer.0/graphics/fb0";
+        symlink(device, graphics.join("fb0")).unwrap();
+        symlink("../../devices/virtual/graphics/fbcon", graphics.join("fbcon")).unwrap();
+        let found = read(&Root::new(dir.path())).unwrap();
+        assert_eq!(found, [Framebuffer { name: "fb0".into(), device: device.into() }]);
+    }
+
+    #[test]
+    fn a_kernel_without_framebuffers_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(&Root::new(dir.path())).unwrap(), []);
+    }
+}

@@ -1,0 +1,187 @@
+//! Looks at an image: its name, its list, its files, what is mounted. Everything through the `Root`, so that
+//! an unpacked image can be looked at too.
+
+use super::compare::{Difference, Found, Tree, compare};
+use super::driver::{self, Driver, Seen};
+use super::list::{self, List};
+use super::{Examined, LIST, MADE_HERE, NAMES_ITSELF};
+use crate::machine::host::identity::Appliance;
+use crate::machine::host::modules::absent_is_none;
+use crate::machine::root::Root;
+use crate::text::shown::shown;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+/// No list of an image is larger, bytes.
+const LARGEST_LIST: usize = 8 << 20;
+const MOUNTS: &str = "/proc/self/mountinfo";
+/// More files than any image has.
+const MOST: usize = 100_000;
+/// Folders in each other, at most.
+const DEEPEST: usize = 40;
+
+/// Why nobody can tell whether an image is golden.
+#[derive(Debug, thiserror::Error)]
+pub enum Unknown {
+    /// Something could not be read.
+    #[error("{path}: cannot be read: {why}")]
+    Unreadable {
+        /// What.
+        path: String,
+        /// As the system says.
+        why: io::Error,
+    },
+    /// Something was read and makes no sense.
+    #[error("{path}: {why}")]
+    Senseless {
+        /// What.
+        path: String,
+        /// In which way.
+        why: String,
+    },
+}
+
+fn unreadable(path: &str) -> impl FnOnce(io::Error) -> Unknown {
+    let path = shown(path);
+    |why| Unknown::Unreadable { path, why }
+}
+
+fn senseless(path: &str, why: &(impl ToString + ?Sized)) -> Unknown {
+    Unknown::Senseless { path: path.to_owned(), why: shown(&why.to_string()) }
+}
+
+/// Looks at the image in `root`; `None` when that is no image of firstlight.
+///
+/// # Errors
+/// See [`Unknown`]: then nobody may call it golden.
+pub fn examine(root: &Root) -> Result<Option<Examined>, Unknown> {
+    let Some(bytes) = absent_is_none(root.read(NAMES_ITSELF)).map_err(unreadable(NAMES_ITSELF))? else {
+        return Ok(None);
+    };
+    let appliance: Appliance = serde_json::from_slice(&bytes).map_err(|e| senseless(NAMES_ITSELF, &e))?;
+    let Some(manifest) = appliance.manifest_sha256.clone() else {
+        return Err(senseless(NAMES_ITSELF, "names no manifest_sha256"));
+    };
+    let mut differences = Vec::new();
+    let mut list = listed(root, &manifest, &mut differences)?;
+    let listed = list.len();
+    let carries = driver::split_off(&mut list);
+    let mut tree = Tree::new();
+    walk(root, Path::new(""), 0, &mut tree)?;
+    let seen = mounted(root)?;
+    let (driver, foreign) = driver::judge(carries, &seen);
+    differences.extend(foreign);
+    let at = Path::new(driver::AT.trim_start_matches('/'));
+    let empty = matches!(driver, Driver::NotMounted | Driver::None);
+    if empty && root.exists(at).map_err(unreadable(driver::AT))? {
+        // Where nothing is mounted nothing may lie: links of the image lead there.
+        walk(root, at, 0, &mut tree)?;
+    }
+    let mut bytes = 0;
+    let found = compare(&list, &tree, |path| {
+        let (sum, size) = sha256(root, path)?;
+        bytes += size;
+        Ok(sum)
+    });
+    differences.extend(found.map_err(|(path, why)| unreadable(&path)(why))?);
+    Ok(Some(Examined { appliance, listed, bytes, driver, differences }))
+}
+
+/// The list, which must have the hash that the image names.
+fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Result<List, Unknown> {
+    let mut text = Vec::new();
+    let mut sum = Sha256::new();
+    root.stream(LIST, |piece| {
+        sum.update(piece);
+        if text.len() <= LARGEST_LIST {
+            text.extend_from_slice(piece);
+        }
+    })
+    .map_err(unreadable(LIST))?;
+    if text.len() > LARGEST_LIST {
+        return Err(senseless(LIST, &format!("is larger than {LARGEST_LIST} bytes")));
+    }
+    let sum = hex(&sum.finalize());
+    if sum != manifest {
+        differences.push(Difference::changed(LIST, shown(manifest), sum));
+    }
+    let text = String::from_utf8(text).map_err(|_| senseless(LIST, "is not UTF-8"))?;
+    list::parse(&text).map_err(|e| senseless(LIST, &e))
+}
+
+/// Everything below a folder of the image but what is made here. A folder's path has no slash at its end,
+/// so that the root's is empty.
+fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut Tree) -> Result<(), Unknown> {
+    let shown = format!("/{}", folder.display());
+    if depth > DEEPEST || tree.len() > MOST {
+        return Err(senseless(&shown, "more files or folders than an image has"));
+    }
+    for (name, kind) in root.entries(folder).map_err(unreadable(&shown))? {
+        let place = folder.join(&name);
+        let path = format!("/{}", place.display());
+        let slash = if kind.is_dir() { "/" } else { "" };
+        if MADE_HERE.iter().any(|(made, _)| made.strip_suffix(slash) == Some(&path)) {
+            continue;
+        }
+        let found = if kind.is_dir() {
+            walk(root, &place, depth + 1, tree)?;
+            continue;
+        } else if kind.is_symlink() {
+            Found::Link(root.link(&place).map_err(unreadable(&path))?.display().to_string())
+        } else if kind.is_file() {
+            Found::File
+        } else {
+            Found::Special
+        };
+        tree.insert(path, found);
+    }
+    Ok(())
+}
+
+/// What is mounted where the driver image belongs. Only of a running machine can that be asked.
+fn mounted(root: &Root) -> Result<Seen, Unknown> {
+    let text = match root.text(MOUNTS) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && !root.is_live() => return Ok(Seen::default()),
+        text => text.map_err(unreadable(MOUNTS))?,
+    };
+    let mounts =
+        driver::mounts(&text).map_err(|line| senseless(MOUNTS, &format!("not understood: {line}")))?;
+    let Some(first) = mounts.first() else { return Ok(Seen::default()) };
+    let (major, minor) = first.device;
+    let device = absent_is_none(root.file_system(driver::AT)).map_err(unreadable(driver::AT))?;
+    let backing = backing(root, &format!("/sys/dev/block/{major}:{minor}/loop"))?;
+    Ok(Seen { mounts, device, backing })
+}
+
+/// The file behind a loop device, and where in it the device begins and how much it has (0: all).
+fn backing(root: &Root, device: &str) -> Result<Option<(String, u64, u64)>, Unknown> {
+    let path = |name: &str| format!("{device}/{name}");
+    let text = |name: &str| root.text(path(name)).map_err(unreadable(&path(name)));
+    let number = |name: &str| text(name)?.parse().map_err(|e| senseless(&path(name), &e));
+    if !root.exists(device).map_err(unreadable(device))? {
+        return Ok(None);
+    }
+    Ok(Some((text("backing_file")?, number("offset")?, number("sizelimit")?)))
+}
+
+fn sha256(root: &Root, path: &str) -> io::Result<(String, u64)> {
+    let (mut sum, mut size) = (Sha256::new(), 0);
+    root.stream(path, |piece| {
+        sum.update(piece);
+        size += piece.len() as u64;
+    })?;
+    Ok((hex(&sum.finalize()), size))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        // Writing into a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! Configuration space: bytes to header, capabilities and the registers that the fabric is judged
+//! by. Bytes are hostile: every walk is bounded, every read is checked, and what is malformed is
+//! told with its offset instead of being guessed. Reading the bytes is left to `fabric::read`.
+
+mod acs;
+mod express;
+mod rebar;
+mod registers;
+mod routing;
+mod walk;
+mod windows;
+
+pub use express::{Express, PortType};
+pub use walk::Capability;
+pub use windows::Window;
+
+use super::model::{Acs, Rebar};
+use super::routing::{Routing, Untold};
+use registers::Registers;
+
+/// Bytes that Linux gives to a reader without privilege: the header alone.
+pub const HEADER_BYTES: usize = 64;
+/// Configuration space without the extended part: conventional PCI, or PCIe without ECAM.
+pub const CONVENTIONAL_BYTES: usize = 256;
+
+/// A function's configuration space, understood as far as it could be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConfigSpace {
+    /// How many bytes were given.
+    pub bytes: usize,
+    /// Every byte reads as ones: the function has fallen off the bus.
+    pub gone: bool,
+    /// Vendor id.
+    pub vendor: u16,
+    /// Device id.
+    pub device: u16,
+    /// Class, subclass and interface, 24 bits.
+    pub class: u32,
+    /// Header layout: 0 device, 1 bridge, 2 CardBus.
+    pub layout: u8,
+    /// Capabilities of the first 256 bytes, in chain order.
+    pub capabilities: Vec<Capability>,
+    /// Extended capabilities, in chain order.
+    pub extended: Vec<Capability>,
+    /// The PCI Express capability.
+    pub express: Option<Express>,
+    /// Access Control Services.
+    pub acs: Option<Acs>,
+    /// Resizable BARs.
+    pub rebar: Vec<Rebar>,
+    /// The addresses that the memory BARs hold, without their flags; the upper half of a 64-bit BAR
+    /// and an I/O BAR hold none.
+    pub bases: [Option<u64>; 6],
+    /// The memory windows of a bridge that are open.
+    pub windows: Vec<Window>,
+    /// What else decides how peer traffic is routed.
+    pub routing: Routing,
+    /// What is malformed, each with its offset.
+    pub faults: Vec<Fault>,
+    /// What cannot be told for that.
+    pub untold: Vec<Untold>,
+}
+
+/// One thing in configuration space that cannot be as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Not even a header.
+    #[error("only {0} bytes of configuration space, a header has 64")]
+    Short(usize),
+    /// A pointer leads outside of where capabilities may lie.
+    #[error("capability chain leaves its range at {at:#05x}: points to {to:#05x}")]
+    Astray {
+        /// Where the pointer stands.
+        at: u16,
+        /// What it says.
+        to: u16,
+    },
+    /// A pointer leads back to a capability that was already seen.
+    #[error("capability chain loops at {at:#05x}: points back to {to:#05x}")]
+    Loop {
+        /// Where the pointer stands.
+        at: u16,
+        /// What it says.
+        to: u16,
+    },
+    /// A capability reads as ones although the function answers.
+    #[error("capability at {0:#05x} reads as ones")]
+    Ones(u16),
+    /// A capability does not fit into the space that was read.
+    #[error("{name} capability at {at:#05x} is cut off after {bytes} bytes of configuration space")]
+    Cut {
+        /// Which capability.
+        name: &'static str,
+        /// Where it starts.
+        at: u16,
+        /// How many bytes there are.
+        bytes: usize,
+    },
+    /// Every register reads as zero, the ids among them: no function is like that.
+    #[error("every register reads as zero")]
+    Zeros,
+    /// The registers are those of another function.
+    #[error("the registers say {registers}, sysfs says {sysfs}")]
+    Ids {
+        /// Vendor and device as the registers have them.
+        registers: String,
+        /// Vendor and device as sysfs has them.
+        sysfs: String,
+    },
+    /// A field holds what the specification does not allow.
+    #[error("{field} at {at:#05x} is {value}, allowed is {allowed}")]
+    Field {
+        /// Which field.
+        field: &'static str,
+        /// Where it stands.
+        at: u16,
+        /// What it holds.
+        value: u32,
+        /// What it may hold.
+        allowed: &'static str,
+    },
+}
+
+/// Understands `bytes` as a configuration space. Never fails: what is wrong is in `faults`, what
+/// could not be read is absent, and what is absent for that reason is in `untold`.
+#[must_use]
+pub fn parse(bytes: &[u8]) -> ConfigSpace {
+    let space = Registers(bytes);
+    let whole = bytes.len() >= HEADER_BYTES;
+    let gone = whole && bytes.iter().all(|b| *b == 0xff);
+    let mut header = Vec::new();
+    if !whole {
+        header.push(Fault::Short(bytes.len()));
+    } else if bytes.iter().all(|b| *b == 0) {
+        header.push(Fault::Zeros);
+    }
+    let usable = header.is_empty() && !gone;
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    let (capabilities, extended) = if usable {
+        (walk::conventional(space, &mut near), walk::extended(space, &mut far))
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    // A chain that breaks hides what would have come later.
+    let (near_broken, far_broken) = (!near.is_empty() || !usable, !far.is_empty() || !usable);
+    let mut faults = [header, near, far].concat();
+    let vendor = space.u16(0x00).unwrap_or(0xffff);
+    let device = space.u16(0x02).unwrap_or(0xffff);
+    let layout = space.u8(0x0e).map_or(0x7f, |v| v & 0x7f);
+    let mut untold = Vec::new();
+    // A capability that is there and makes no sense hides what it would have told, and nothing else.
+    let mut hidden = |what, broken: bool, found: Option<u16>, read: bool| {
+        if if found.is_some() { !read } else { broken } {
+            untold.push(what);
+        }
+    };
+    let found = at(&capabilities, express::ID);
+    let express = found.and_then(|o| express::parse(space, o, &mut faults));
+    hidden(Untold::PortType, near_broken, found, express.is_some());
+    let quirk = express.is_some_and(|e| e.port == PortType::RootPort) && acs::is_intel_pch(vendor, device);
+    let found = at(&extended, acs::ID);
+    let acs = found.and_then(|o| acs::parse(space, o, quirk, &mut faults));
+    hidden(Untold::Acs, far_broken, found, acs.is_some());
+    let found = at(&extended, rebar::ID);
+    let before = faults.len();
+    let rebar = found.map_or_else(Vec::new, |o| rebar::parse(space, o, &mut faults));
+    hidden(Untold::Rebar, far_broken, found, faults.len() == before);
+    let port = express.map(|e| (e.port, e.offset));
+    ConfigSpace {
+        bytes: bytes.len(),
+        gone,
+        vendor,
+        device,
+        class: space.u32(0x08).map_or(0x00ff_ffff, |v| v >> 8),
+        layout,
+        acs,
+        rebar,
+        bases: if usable { registers::bases(space) } else { [None; 6] },
+        windows: if usable && layout == 1 { windows::parse(space) } else { Vec::new() },
+        routing: routing::parse(space, (vendor, device), port, at(&extended, routing::ATS)),
+        express,
+        capabilities,
+        extended,
+        faults,
+        untold: if gone { Vec::new() } else { untold },
+    }
+}
+
+impl ConfigSpace {
+    /// The ids that the registers hold, `10de:2684`.
+    #[must_use]
+    pub fn ids(&self) -> String {
+        format!("{:04x}:{:04x}", self.vendor, self.device)
+    }
+
+    /// The space, held against the ids that the kernel found at this address (`0x10de`, `0x2684`).
+    /// Nothing in the registers of another function is believed.
+    #[must_use]
+    pub fn of(mut self, vendor: &str, device: &str) -> Self {
+        let id = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        let Some((vendor, device)) = id(vendor).zip(id(device)) else { return self };
+        if self.gone || self.bytes < HEADER_BYTES || (self.vendor, self.device) == (vendor, device) {
+            return self;
+        }
+        self.faults.push(Fault::Ids { registers: self.ids(), sysfs: format!("{vendor:04x}:{device:04x}") });
+        (self.express, self.acs, self.bases) = (None, None, [None; 6]);
+        self.rebar.clear();
+        self.windows.clear();
+        self.routing = Routing::default();
+        self.untold = vec![Untold::PortType, Untold::Acs, Untold::Rebar];
+        self
+    }
+}
+
+/// The control register of the resizable BAR `bar`: where it stands and what it holds. `None` when
+/// there is no such register, or the space does not show it.
+#[must_use]
+pub fn rebar_control(bytes: &[u8], bar: u8) -> Option<(u16, u32)> {
+    let extended = walk::extended(Registers(bytes), &mut Vec::new());
+    rebar::control(Registers(bytes), at(&extended, rebar::ID)?, bar)
+}
+
+/// The size that a Resizable BAR control register holds, bytes.
+#[must_use]
+pub fn rebar_size(control: u32) -> Option<u64> {
+    rebar::bytes((control >> 8) & 0x3f)
+}
+
+/// The command register.
+#[must_use]
+pub fn command(bytes: &[u8]) -> Option<u16> {
+    Registers(bytes).u16(0x04)
+}
+
+/// Where the first capability `id` of a chain starts.
+fn at(chain: &[Capability], id: u16) -> Option<u16> {
+    chain.iter().find(|c| c.id == id).map(|c| c.offset)
+}
+
+#[cfg(test)]
+mod tests;

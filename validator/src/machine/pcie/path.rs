@@ -1,0 +1,220 @@
+//! The way between two functions: which bridges traffic crosses, how far that is in the letters
+//! of `nvidia-smi topo -m`, and what the narrowest link on it can carry. Pure.
+
+use super::link::raw_gb_s;
+use super::model::{Bdf, Device, Kind, Link, Path, PathKind};
+use super::tree::Tree;
+
+/// The way from `a` to `b`; `None` when either is not in the tree.
+#[must_use]
+pub fn between(tree: &Tree, a: Bdf, b: Bdf) -> Option<Path> {
+    let (from, to) = (tree.get(a)?, tree.get(b)?);
+    let (kind, ports) = route(tree, from, to);
+    let raw_gb_s = narrowest(from, to, &ports);
+    Some(Path { a, b, kind, ports: ports.iter().map(|p| p.bdf).collect(), raw_gb_s })
+}
+
+/// Every unordered GPU-GPU pair, then every GPU-NIC pair.
+#[must_use]
+pub fn all(tree: &Tree, gpus: &[Bdf], nics: &[Bdf]) -> Vec<Path> {
+    let peers = gpus.iter().enumerate().flat_map(|(n, a)| gpus.iter().skip(n + 1).map(move |b| (*a, *b)));
+    let network = gpus.iter().flat_map(|a| nics.iter().map(move |b| (*a, *b)));
+    peers.chain(network).filter_map(|(a, b)| between(tree, a, b)).collect()
+}
+
+fn route<'a>(tree: &Tree<'a>, from: &'a Device, to: &'a Device) -> (PathKind, Vec<&'a Device>) {
+    if same_slot(from.bdf, to.bdf) {
+        return (PathKind::Pix, Vec::new());
+    }
+    let (up, down) = (tree.above(from.bdf), tree.above(to.bdf));
+    let turn = up.iter().find(|u| down.iter().any(|d| d.bdf == u.bdf)).copied();
+    let until_turn = |chain: Vec<&'a Device>| -> Vec<&'a Device> {
+        chain.into_iter().take_while(|d| turn.is_none_or(|t| t.bdf != d.bdf)).collect()
+    };
+    let mut ports = until_turn(up);
+    ports.extend(until_turn(down).into_iter().rev());
+    let kind = match turn {
+        Some(turn) if switches(&ports, turn) <= 1 => PathKind::Pix,
+        Some(_) => PathKind::Pxb,
+        None => apart(from, to),
+    };
+    (kind, ports)
+}
+
+/// Functions of one card reach each other inside of it.
+fn same_slot(a: Bdf, b: Bdf) -> bool {
+    (a.domain, a.bus, a.device) == (b.domain, b.bus, b.device)
+}
+
+/// A switch is counted at its upstream port, wherever the way enters, leaves or turns in it; a
+/// bridge of another kind counts for itself.
+fn switches(ports: &[&Device], turn: &Device) -> usize {
+    let counts = |d: &&Device| matches!(d.kind, Kind::Upstream | Kind::Bridge | Kind::Other);
+    ports.iter().copied().chain([turn]).filter(counts).count()
+}
+
+/// How far apart two functions are that share no bridge. A machine whose firmware names no NUMA
+/// node has one; functions of which only one has a node are taken to be far apart.
+fn apart(from: &Device, to: &Device) -> PathKind {
+    if from.root_bus.is_some() && from.root_bus == to.root_bus {
+        PathKind::Phb
+    } else if from.numa == to.numa {
+        PathKind::Node
+    } else {
+        PathKind::Sys
+    }
+}
+
+/// GB/s of the narrowest link, to the MB/s: a number that JSON keeps. A link is seen at both of its ends, so
+/// that the slower end decides. Lanes are counted as they are; the rate is the fastest, because links that have
+/// nothing to do are slowed down.
+fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
+    if from.config.gone || to.config.gone {
+        return 0.0;
+    }
+    let can = |link: &Link| if link.gts > 0.0 { raw_gb_s(link.max_gts, link.width) } else { 0.0 };
+    let links = ports.iter().copied().chain([from, to]).filter_map(|d| d.link.as_ref());
+    let narrowest = links.map(can).reduce(f64::min).unwrap_or(0.0);
+    (narrowest * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::pcie::sample::{bdf, device, gpu, two_gpus};
+
+    #[track_caller]
+    fn way(devices: &[Device], a: &str, b: &str) -> (PathKind, Vec<String>) {
+        let path = between(&Tree::new(devices), bdf(a), bdf(b)).unwrap();
+        (path.kind, path.ports.iter().map(ToString::to_string).collect())
+    }
+
+    /// Root port, switch with two GPUs, and a second switch with a GPU behind its third port.
+    fn switches() -> Vec<Device> {
+        vec![
+            device("0000:00:01.0", Kind::RootPort, None),
+            device("0000:01:00.0", Kind::Upstream, Some("0000:00:01.0")),
+            device("0000:02:08.0", Kind::Downstream, Some("0000:01:00.0")),
+            device("0000:02:09.0", Kind::Downstream, Some("0000:01:00.0")),
+            device("0000:02:0a.0", Kind::Downstream, Some("0000:01:00.0")),
+            gpu("0000:03:00.0", "0000:02:08.0"),
+            gpu("0000:04:00.0", "0000:02:09.0"),
+            device("0000:05:00.0", Kind::Upstream, Some("0000:02:0a.0")),
+            device("0000:06:00.0", Kind::Downstream, Some("0000:05:00.0")),
+            gpu("0000:07:00.0", "0000:06:00.0"),
+        ]
+    }
+
+    #[test]
+    fn inside_one_switch_is_pix_and_turns_below_the_upstream_port() {
+        let (kind, ports) = way(&switches(), "0000:03:00.0", "0000:04:00.0");
+        assert_eq!(kind, PathKind::Pix);
+        assert_eq!(ports, ["0000:02:08.0", "0000:02:09.0"]);
+    }
+
+    #[test]
+    fn through_two_switches_is_pxb() {
+        let (kind, ports) = way(&switches(), "0000:03:00.0", "0000:07:00.0");
+        assert_eq!(kind, PathKind::Pxb);
+        assert_eq!(ports, ["0000:02:08.0", "0000:02:0a.0", "0000:05:00.0", "0000:06:00.0"]);
+    }
+
+    #[test]
+    fn the_way_back_is_the_way_there_reversed() {
+        let (there, back) = (
+            way(&switches(), "0000:03:00.0", "0000:07:00.0"),
+            way(&switches(), "0000:07:00.0", "0000:03:00.0"),
+        );
+        assert_eq!(there.0, back.0);
+        assert_eq!(there.1, back.1.into_iter().rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn functions_of_one_card_are_pix_without_a_port() {
+        let mut devices = two_gpus();
+        devices.push(gpu("0000:01:00.1", "0000:00:01.0"));
+        assert_eq!(way(&devices, "0000:01:00.0", "0000:01:00.1"), (PathKind::Pix, vec![]));
+    }
+
+    #[test]
+    fn root_ports_of_one_host_bridge_are_phb() {
+        let (kind, ports) = way(&two_gpus(), "0000:01:00.0", "0000:02:00.0");
+        assert_eq!(kind, PathKind::Phb);
+        assert_eq!(ports, ["0000:00:01.0", "0000:00:02.0"]);
+    }
+
+    #[test]
+    fn host_bridges_of_one_numa_node_are_node_and_of_two_are_sys() {
+        let mut devices = two_gpus();
+        devices[3].root_bus = Some("pci0000:40".into());
+        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Node);
+        devices[3].numa = Some(1);
+        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Sys);
+    }
+
+    #[test]
+    fn a_missing_node_is_not_the_same_node_and_unread_root_buses_are_not_one() {
+        let mut devices = two_gpus();
+        devices[2].root_bus = None;
+        devices[3].root_bus = None;
+        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Node);
+        devices[3].numa = None;
+        assert_eq!(way(&devices, "0000:01:00.0", "0000:02:00.0").0, PathKind::Sys);
+    }
+
+    #[track_caller]
+    fn speed(devices: &[Device]) -> f64 {
+        between(&Tree::new(devices), bdf("0000:03:00.0"), bdf("0000:07:00.0")).unwrap().raw_gb_s
+    }
+
+    #[test]
+    fn the_narrowest_link_decides() {
+        let mut devices = switches();
+        assert!((speed(&devices) - 31.508).abs() < 0.001);
+        devices[7].link.as_mut().unwrap().width = 4;
+        assert!((speed(&devices) - 7.877).abs() < 0.001, "the inner switch's uplink");
+    }
+
+    #[test]
+    fn an_idle_links_rate_is_not_what_it_can_carry_and_the_slower_end_decides() {
+        let mut devices = switches();
+        devices[5].link.as_mut().unwrap().gts = 2.5;
+        devices[2].link.as_mut().unwrap().gts = 2.5;
+        assert!((speed(&devices) - 31.508).abs() < 0.001, "it is idle");
+        devices[2].link.as_mut().unwrap().max_gts = 8.0;
+        assert!((speed(&devices) - 15.754).abs() < 0.001, "the port can no more");
+    }
+
+    #[test]
+    fn a_link_beside_the_way_does_not_count() {
+        let mut devices = switches();
+        devices[1].link.as_mut().unwrap().width = 1;
+        assert!((speed(&devices) - 31.508).abs() < 0.001, "the outer switch's uplink is not crossed");
+    }
+
+    #[test]
+    fn a_link_that_is_down_or_an_end_that_is_gone_has_no_speed() {
+        let mut devices = switches();
+        devices[9].config.gone = true;
+        assert!(speed(&devices).abs() < f64::EPSILON);
+        let mut devices = switches();
+        devices[8].link.as_mut().unwrap().width = 0;
+        assert!(speed(&devices).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn every_unordered_pair_is_listed_once() {
+        let devices = switches();
+        let gpus = ["0000:03:00.0", "0000:04:00.0", "0000:07:00.0"].map(bdf);
+        let nics = [bdf("0000:02:08.0")];
+        assert_eq!(all(&Tree::new(&devices), &gpus, &nics).len(), 3 + 3);
+    }
+
+    #[test]
+    fn a_loop_of_parents_ends() {
+        let mut devices = two_gpus();
+        devices[0].parent = Some(bdf("0000:00:02.0"));
+        devices[1].parent = Some(bdf("0000:00:01.0"));
+        assert!(between(&Tree::new(&devices), bdf("0000:01:00.0"), bdf("0000:02:00.0")).is_some());
+    }
+}

@@ -1,0 +1,78 @@
+//! A fabric in a few lines, for the unit tests of this folder.
+
+use super::acs_bits;
+use super::model::{Acs, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing, SCHEMA};
+use super::path;
+use super::tree::Tree;
+use crate::machine::host::cpu::Cpus;
+use crate::machine::host::iommu::{Iommu, IommuMode};
+
+pub(crate) fn bdf(text: &str) -> Bdf {
+    text.parse().unwrap()
+}
+
+/// A function under `parent`, with a Gen4 x16 link, on root bus and NUMA node 0.
+pub(crate) fn device(at: &str, kind: Kind, parent: Option<&str>) -> Device {
+    Device {
+        bdf: bdf(at),
+        vendor: "0x1022".into(),
+        device: "0x1483".into(),
+        class: "0x060400".into(),
+        kind,
+        parent: parent.map(bdf),
+        physfn: None,
+        root_bus: Some("pci0000:00".into()),
+        numa: Some(0),
+        local_cpus: None,
+        driver: None,
+        boot_vga: false,
+        config: ConfigState { bytes: 4096, gone: false, faults: Vec::new(), untold: Vec::new() },
+        acs: None,
+        routing: Routing::default(),
+        rebar: Vec::new(),
+        bars: Vec::new(),
+        link: Some(Link { gts: 16.0, width: 16, max_gts: 16.0, max_width: 16 }),
+    }
+}
+
+pub(crate) fn gpu(at: &str, parent: &str) -> Device {
+    let gpu = device(at, Kind::Endpoint, Some(parent));
+    Device { vendor: "0x10de".into(), device: "0x2684".into(), class: "0x030000".into(), ..gpu }
+}
+
+pub(crate) fn with_acs(device: Device, ctrl: u16) -> Device {
+    let acs =
+        Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs_bits::names(ctrl), egress: None };
+    Device { acs: Some(acs), ..device }
+}
+
+/// Two root ports with a GPU each, ACS on at the first.
+pub(crate) fn two_gpus() -> Vec<Device> {
+    vec![
+        with_acs(device("0000:00:01.0", Kind::RootPort, None), 0x001d),
+        with_acs(device("0000:00:02.0", Kind::RootPort, None), 0),
+        gpu("0000:01:00.0", "0000:00:01.0"),
+        gpu("0000:02:00.0", "0000:00:02.0"),
+    ]
+}
+
+/// The fabric of `devices`; GPUs are NVIDIA's functions.
+pub(crate) fn fabric(devices: Vec<Device>) -> Fabric {
+    let gpus: Vec<Bdf> = devices.iter().filter(|d| d.vendor == "0x10de").map(|d| d.bdf).collect();
+    let paths = path::all(&Tree::new(&devices), &gpus, &[]);
+    let iommu = Iommu { mode: IommuMode::Off, classes: Vec::new(), groups: 0, firmware_tables: Vec::new() };
+    Fabric {
+        schema: SCHEMA.into(),
+        root: "/".into(),
+        iommu,
+        cpus: Cpus { possible: 4, present: 4, online: 4 },
+        devices,
+        rdma: Vec::new(),
+        lockdown: None,
+        numa_nodes: None,
+        gpus,
+        nics: Vec::new(),
+        paths,
+        findings: Vec::new(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The workload's NCCL settings, each derived from what one test has proven or the machine shows, with the
+//! reason that stands above it in nccl.conf. Levels go by name (the numbers are of an older order), interfaces
+//! and HCAs by exact name. The GID index of `RoCE` is never set: it differs from node to node and moves, and NCCL
+//! finds it by itself. Which of them reach the workload is `engine`'s matter.
+
+use super::Distance;
+use crate::outcome::Advice;
+
+/// What a search for a better number of channels found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Channels {
+    /// The number that is fastest.
+    pub best: u32,
+    /// The number that NCCL takes by itself.
+    pub usual: u32,
+    /// How many times faster it is.
+    pub gain: f64,
+}
+
+/// A search's gain that is worth a setting: more than 5 %.
+pub const WORTH: f64 = 1.05;
+
+/// How far peer-to-peer may reach, where NCCL's own lines prove it between all GPUs, of which the farthest
+/// pair is so far apart.
+#[must_use]
+pub fn level(farthest: Distance) -> Option<Advice> {
+    use Distance as D;
+    let value = match farthest {
+        D::Nvl | D::Pix | D::Pxb | D::Phb | D::Sys => farthest,
+        // NCCL ignores names that it does not know. All pairs are proven, so the widest level is safe.
+        D::Nvb | D::C2c | D::P2c | D::Pxn | D::Node => D::Sys,
+        D::Loc | D::Net | D::Dis => return None,
+    };
+    let reason = format!("NCCL's own log proves P2P between all GPUs, the farthest pair being {farthest}");
+    Some(Advice::new("NCCL_P2P_LEVEL", value.name(), &reason))
+}
+
+/// More channels are a floor and fewer a ceiling: NCCL keeps its choice on the other side.
+#[must_use]
+pub fn channels(found: &Channels) -> Option<Advice> {
+    let Channels { best, usual, gain } = *found;
+    let name = match best.cmp(&usual) {
+        std::cmp::Ordering::Greater => "NCCL_MIN_NCHANNELS",
+        std::cmp::Ordering::Less => "NCCL_MAX_NCHANNELS",
+        std::cmp::Ordering::Equal => return None,
+    };
+    let percent = (gain - 1.0) * 100.0;
+    let reason =
+        format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL takes by itself");
+    (gain.is_finite() && gain > WORTH && best > 0).then(|| Advice::new(name, best.to_string(), &reason))
+}
+
+/// The interfaces that are up, loopback aside. Exact names (`=`): without it `eth1` would name `eth10` too.
+#[must_use]
+pub fn interfaces(up: &[String]) -> Advice {
+    const NAME: &str = "NCCL_SOCKET_IFNAME";
+    match exact(up) {
+        Some(list) => Advice::new(NAME, list, "the network interfaces that are up"),
+        None => Advice::new(NAME, "=lo", "no interface is up; the ranks of one host meet on the loopback"),
+    }
+}
+
+/// `=a,b`; names that NCCL's list could not hold are left out.
+fn exact(names: &[String]) -> Option<String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
+    let good: Vec<_> =
+        names.iter().filter(|n| !n.is_empty() && n.chars().all(plain)).map(String::as_str).collect();
+    (!good.is_empty()).then(|| format!("={}", good.join(",")))
+}
+
+/// NVLS as the configuration has it.
+#[must_use]
+pub fn nvls(on: bool) -> Advice {
+    let reason = if on { "the configuration turns NVLS on" } else { "the configuration leaves NVLS off" };
+    Advice::new("NCCL_NVLS_ENABLE", u8::from(on).to_string(), reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_is_the_farthest_proven_pair_by_a_name_that_nccl_knows() {
+        let value = |d| level(d).map(|a| a.value);
+        for known in [Distance::Nvl, Distance::Pix, Distance::Pxb, Distance::Phb, Distance::Sys] {
+            assert_eq!(value(known).as_deref(), Some(known.name()));
+        }
+        assert_eq!(value(Distance::Node).as_deref(), Some("SYS"));
+        assert_eq!(value(Distance::Dis), None);
+        let farthest = [Distance::Nvl, Distance::Phb, Distance::Pix].into_iter().max();
+        assert_eq!(farthest, Some(Distance::Phb));
+    }
+
+    #[test]
+    fn channels_are_set_where_they_gain_more_than_5_percent() {
+        let with = |best, usual, gain| channels(&Channels { best, usual, gain }).map(|a| (a.name, a.value));
+        assert_eq!(with(8, 2, 1.12), Some(("NCCL_MIN_NCHANNELS".to_owned(), "8".to_owned())));
+        assert_eq!(with(2, 8, 1.12), Some(("NCCL_MAX_NCHANNELS".to_owned(), "2".to_owned())));
+        for useless in [with(8, 2, 1.05), with(8, 2, f64::NAN), with(4, 4, 2.0), with(0, 4, 2.0)] {
+            assert_eq!(useless, None);
+        }
+    }
+
+    #[test]
+    fn interfaces_are_named_exactly() {
+        let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        assert_eq!(
+            interfaces(&names(&["enp1s0f0np0", "bad,name", "", "eth0.7"])).value,
+            "=enp1s0f0np0,eth0.7"
+        );
+        assert_eq!(interfaces(&[]).value, "=lo");
+    }
+
+    #[test]
+    fn nvls_is_as_the_configuration_has_it() {
+        assert_eq!((nvls(false).value.as_str(), nvls(true).value.as_str()), ("0", "1"));
+    }
+}

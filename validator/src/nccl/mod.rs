@@ -1,0 +1,17 @@
+//! All that knows NCCL and is not a test: rows and sizes as nccl-tests counts them, what NCCL's log and its dump of the
+//! topology prove, what peer-to-peer gains, settings for a workload, and the processes of the ranks (`ranks`).
+
+pub mod advice;
+mod distance;
+pub mod dump;
+pub mod gain;
+pub mod log;
+pub mod ranks;
+mod ring;
+mod row;
+mod sweep;
+
+pub use distance::Distance;
+pub use ring::{Ring, best_ring};
+pub use row::{FirstWrong, Placement, Row, Timed, Wrongs};
+pub use sweep::{BadSweep, Sweep};

@@ -1,0 +1,154 @@
+//! An arm's processes as one: asked all together, heard by one deadline, ended in bounded time.
+
+use super::output::Output;
+use super::serve::ABORT;
+use super::speech::{Answer, Ask};
+use super::trouble::{Reply, Whose};
+use crate::process::partner;
+use crate::process::partner::{GRACE, Lost, Partner};
+use std::io;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Once one has failed, the others get so long to tell their part.
+const OTHERS: Duration = Duration::from_secs(1);
+/// Giving GPUs and a communicator back.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// All processes of an arm, in the order of their ranks.
+#[derive(Debug, Default)]
+pub(super) struct Crew(Vec<Process>);
+
+#[derive(Debug)]
+struct Process {
+    whose: Whose,
+    partner: Partner,
+    said: Output,
+}
+
+impl Crew {
+    /// Starts one more.
+    pub(super) fn start(&mut self, mut command: Command, whose: Whose) -> io::Result<()> {
+        let said = Output::new()?;
+        command.stdout(said.stdio()?);
+        let partner = Partner::of(command)?;
+        self.0.push(Process { whose, partner, said });
+        Ok(())
+    }
+
+    /// Asks each what `ask` says for its place in the order. One that cannot be asked is heard of later.
+    pub(super) fn say(&mut self, ask: impl Fn(usize) -> Ask) {
+        for (n, process) in self.0.iter_mut().enumerate() {
+            // Its end, or its silence, tells more than the socket's error.
+            if let Err(lost) = process.partner.say(&ask(n), None) {
+                log::debug!("{}: {lost}", process.whose);
+            }
+        }
+    }
+
+    /// What all answer. Once one has failed the others are not waited for much longer.
+    pub(super) fn hear(&mut self, within: Duration) -> Vec<(Whose, Reply)> {
+        let begun = Instant::now();
+        let mut due = begun + within;
+        let mut replies: Vec<Option<Reply>> = self.0.iter().map(|_| None).collect();
+        while replies.iter().any(Option::is_none) && Instant::now() < due {
+            let left = due.saturating_duration_since(Instant::now());
+            let ready = match self.ready(&replies, left) {
+                Ok(ready) => ready,
+                Err(error) => {
+                    log::warn!("waiting for ranks: {error}");
+                    break;
+                }
+            };
+            for n in ready {
+                let Some((process, reply)) = self.0.get_mut(n).zip(replies.get_mut(n)) else { continue };
+                let heard = heard(process.partner.hear(within));
+                if !matches!(heard, Reply::Said(ref answer) if !matches!(answer, Answer::Failed(_))) {
+                    due = due.min(Instant::now() + OTHERS);
+                }
+                *reply = Some(heard);
+            }
+        }
+        // Less than `within`, where another's failure has cut it short.
+        let waited = begun.elapsed().min(within);
+        let replies = replies.into_iter().map(|reply| reply.unwrap_or(Reply::Silent(waited)));
+        self.0.iter().map(|process| process.whose).zip(replies).collect()
+    }
+
+    /// Which of those that have not answered yet have something to say.
+    fn ready(&self, replies: &[Option<Reply>], within: Duration) -> io::Result<Vec<usize>> {
+        let open = self.0.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
+        let (places, partners): (Vec<_>, Vec<_>) =
+            open.map(|(n, (process, _))| (n, &process.partner)).unzip();
+        let ready = partner::ready(&partners, within)?;
+        Ok(places.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(n, _)| n).collect())
+    }
+
+    /// What NCCL has said in each process.
+    pub(super) fn said(&self) -> Vec<String> {
+        self.0.iter().map(|process| process.said.text()).collect()
+    }
+
+    /// Closes our ends, at which the processes end by themselves.
+    pub(super) fn let_go(&mut self) {
+        self.0.iter_mut().for_each(|process| process.partner.let_go());
+    }
+
+    /// Lets all end by themselves. False when one did not, or not well.
+    pub(super) fn end(&mut self) -> bool {
+        let well = self.release(|_| true, ENDING);
+        self.kill();
+        well
+    }
+
+    /// Ends all after trouble: those that have told a failure abort the communicator, the others are killed.
+    pub(super) fn end_after(&mut self, replies: &[(Whose, Reply)]) {
+        let told = |whose: Whose| {
+            let failed = |reply: &Reply| matches!(reply, Reply::Said(Answer::Failed(_)));
+            replies.iter().any(|(of, reply)| *of == whose && failed(reply))
+        };
+        for process in self.0.iter_mut().filter(|process| !told(process.whose)) {
+            process.partner.kill();
+        }
+        self.release(told, ABORT + Duration::from_millis(500));
+        self.kill();
+    }
+
+    /// Closes our end to those; true when all of them ended well in time.
+    fn release(&mut self, which: impl Fn(Whose) -> bool, within: Duration) -> bool {
+        let due = Instant::now() + within;
+        let mut chosen: Vec<_> = self.0.iter_mut().filter(|process| which(process.whose)).collect();
+        for process in &mut chosen {
+            process.partner.let_go();
+        }
+        let mut well = true;
+        for process in chosen {
+            let left = due.saturating_duration_since(Instant::now());
+            well &= process.partner.gone(left).is_some_and(|status| status.success());
+        }
+        well
+    }
+
+    /// Kills what is left. One that hangs in the kernel stays behind.
+    fn kill(&mut self) {
+        let due = Instant::now() + GRACE;
+        for process in &mut self.0 {
+            process.partner.let_go();
+            process.partner.kill();
+        }
+        for process in &mut self.0 {
+            if process.partner.gone(due.saturating_duration_since(Instant::now())).is_none() {
+                log::warn!("{} does not die; it hangs in the kernel and is left behind", process.whose);
+            }
+        }
+    }
+}
+
+fn heard(heard: Result<Answer, Lost>) -> Reply {
+    match heard {
+        Ok(answer) => Reply::Said(answer),
+        Err(Lost::Silent(within)) => Reply::Silent(within),
+        Err(Lost::Died(how)) => Reply::Died(how),
+        Err(Lost::Broken(error)) => Reply::Broken(error.to_string()),
+    }
+}

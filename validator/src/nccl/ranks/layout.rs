@@ -1,0 +1,111 @@
+//! Where a call's data lies in a rank's two buffers, after nccl-tests: in place, both sides lie in the
+//! receive buffer, one inside of the other.
+
+use crate::gpu::{Collective, Shape};
+use crate::nccl::Placement;
+
+/// A part of one of a rank's buffers, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// In the receive buffer; else in the send buffer.
+    pub(super) receive: bool,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// What a rank sends and where it receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) send: Part,
+    pub(super) receive: Part,
+}
+
+impl Layout {
+    /// For a call whose data begins `shift` bytes behind the buffers' begin.
+    pub(super) fn new(
+        collective: Collective,
+        shape: Shape,
+        element: u64,
+        rank: usize,
+        placement: Placement,
+        shift: u64,
+    ) -> Self {
+        let part = |receive, inside: u64, elements: u64| Part {
+            receive,
+            offset: shift.saturating_add(inside),
+            bytes: elements.saturating_mul(element),
+        };
+        let own = shape.count.saturating_mul(element).saturating_mul(rank as u64);
+        let (in_place, sent_at, received_at) = match (placement, collective) {
+            (Placement::OutOfPlace, _) => (false, 0, 0),
+            (_, Collective::AllGather | Collective::Gather) => (true, own, 0),
+            (_, Collective::ReduceScatter | Collective::Scatter) => (true, 0, own),
+            _ => (true, 0, 0),
+        };
+        Self { send: part(in_place, sent_at, shape.send), receive: part(true, received_at, shape.receive) }
+    }
+}
+
+/// In how many calls of a row each has a place of its own in buffers of `room` bytes.
+pub(super) const fn places(row_bytes: u64, room: u64) -> u64 {
+    match room.checked_div(row_bytes) {
+        Some(places) if places > 0 => places,
+        _ => 1,
+    }
+}
+
+/// How far call number `n` of a row is shifted, bytes: every call finds other memory, as long as there is
+/// some, and so no old data in a cache.
+pub(super) const fn shift(n: u32, row_bytes: u64, room: u64) -> u64 {
+    row_bytes * (n as u64 % places(row_bytes, room))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_lies_inside_of_its_buffer_however_far_it_is_shifted() {
+        for collective in Collective::ALL {
+            for (ranks, element) in [(1_usize, 4_u64), (4, 2), (5, 8)] {
+                let shape = collective.shape(4096, ranks as u64, element);
+                let most = shape.bytes * 3 + 100;
+                for n in 0..7 {
+                    let shift = shift(n, shape.bytes, most);
+                    for (rank, placement) in
+                        (0..ranks).flat_map(|r| [(r, Placement::OutOfPlace), (r, Placement::InPlace)])
+                    {
+                        let layout = Layout::new(collective, shape, element, rank, placement, shift);
+                        for part in [layout.send, layout.receive] {
+                            assert!(part.offset >= shift && part.offset + part.bytes <= most, "{layout:?}");
+                        }
+                        assert_eq!(layout.send.receive, placement == Placement::InPlace);
+                        assert!(layout.receive.receive);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn in_place_a_ranks_part_lies_where_nccl_looks_for_it() {
+        let of = |collective: Collective, rank| {
+            let shape = collective.shape(4096, 4, 4);
+            let layout = Layout::new(collective, shape, 4, rank, Placement::InPlace, 0);
+            (layout.send.offset, layout.send.bytes, layout.receive.offset, layout.receive.bytes)
+        };
+        assert_eq!(of(Collective::AllReduce, 3), (0, 4096, 0, 4096));
+        assert_eq!(of(Collective::AllGather, 3), (3072, 1024, 0, 4096));
+        assert_eq!(of(Collective::Gather, 1), (1024, 1024, 0, 4096));
+        assert_eq!(of(Collective::ReduceScatter, 2), (0, 4096, 2048, 1024));
+        assert_eq!(of(Collective::Scatter, 3), (0, 4096, 3072, 1024));
+        assert_eq!(of(Collective::Broadcast, 2), (0, 4096, 0, 4096));
+    }
+
+    #[test]
+    fn calls_wander_through_the_buffer_and_begin_again() {
+        assert_eq!([0, 1, 2, 3, 4].map(|n| shift(n, 8, 30)), [0, 8, 16, 0, 8]);
+        assert_eq!([0, 1].map(|n| shift(n, 30, 30)), [0, 0]);
+        assert_eq!([shift(5, 31, 30), shift(5, 0, 30)], [0, 0]);
+    }
+}

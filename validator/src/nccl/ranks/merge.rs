@@ -1,0 +1,59 @@
+//! What an arm's processes have seen of a row, as one. Pure.
+
+use super::RowAsk;
+use super::speech::Done;
+use crate::gpu::Shape;
+use crate::nccl::{Row, Timed, Wrongs};
+
+/// A row without elements: nothing is called.
+pub(super) fn nothing(ask: &RowAsk) -> Done {
+    let timed = |checked: bool| Timed { us: 0.0, wrong: checked.then(Wrongs::default) };
+    Done { out_of_place: timed(ask.check), in_place: timed(ask.check && ask.collective.checks_in_place()) }
+}
+
+/// The row that all processes have seen.
+pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> Row {
+    let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
+    Row {
+        collective: ask.collective,
+        bytes: shape.bytes,
+        count: shape.count,
+        data: ask.data,
+        op: ask.collective.names_op().then_some(ask.op),
+        root: ask.collective.rooted().then_some(ask.root),
+        ranks,
+        out_of_place: together(out_of_place),
+        in_place: together(in_place),
+    }
+}
+
+/// What all processes have seen: the mean of their times, and all that is wrong.
+fn together(all: Vec<Timed>) -> Timed {
+    let processes = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);
+    let us = all.iter().map(|timed| timed.us).sum::<f64>() / f64::from(processes);
+    let wrongs: Option<Vec<_>> = all.into_iter().map(|timed| timed.wrong).collect();
+    let wrong = wrongs.map(|wrongs| {
+        wrongs.into_iter().fold(Wrongs::default(), |sum, more| Wrongs {
+            count: sum.count + more.count,
+            looked: sum.looked + more.looked,
+            // Each process has a part in every call.
+            calls: sum.calls.max(more.calls),
+            first: sum.first.or(more.first),
+        })
+    });
+    Timed { us, wrong }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_process_has_not_checked_is_not_checked() {
+        let timed = |us, looked| Timed { us, wrong: looked };
+        let looked = Some(Wrongs { looked: 8, calls: 20, ..Wrongs::default() });
+        let both = together(vec![timed(2.0, looked.clone()), timed(4.0, looked.clone())]);
+        assert_eq!(both, timed(3.0, Some(Wrongs { looked: 16, calls: 20, ..Wrongs::default() })));
+        assert_eq!(together(vec![timed(2.0, looked), timed(4.0, None)]), timed(3.0, None));
+    }
+}

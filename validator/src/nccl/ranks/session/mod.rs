@@ -1,0 +1,295 @@
+//! The worker's side of an arm: starts its processes, asks them for rows, and when something goes wrong
+//! finds out what, ends them all, and leaves nothing behind.
+
+use super::crew::Crew;
+use super::diagnosis::{last_words, no_transport};
+use super::environment::{Surroundings, environment};
+use super::merge::{nothing, row};
+use super::output::Output;
+use super::row::values;
+use super::serve::COMMAND;
+use super::speech::{Answer, Ask, Fault, Open, Opened};
+use super::trouble::{Reply, Trouble, TroubleKind, Whose, cause};
+use super::watch::patience;
+use super::{RowAsk, Setup, Started, ras};
+use crate::gpu::Shape;
+use crate::gpu::pattern::Nonces;
+use crate::machine::root::Root;
+use crate::nccl::Row;
+use crate::process::partner::leftovers::Leftovers;
+use crate::process::{lineage, partner};
+use std::io;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// NCCL's account of its state while it hangs.
+const LOOKING: Duration = Duration::from_secs(8);
+/// The processes notice a hang themselves, and get so much longer to say so.
+const BESIDE: Duration = Duration::from_secs(5);
+
+/// The processes of an arm. Dropped, they end, in bounded time.
+#[derive(Debug)]
+pub struct Ranks {
+    setup: Setup,
+    crew: Crew,
+    environment: Vec<(String, String)>,
+    topology: Output,
+    graph: Output,
+    ras: Option<SocketAddr>,
+    leftovers: Leftovers,
+    nonces: Nonces,
+    begun: Instant,
+    started: Option<Started>,
+    /// Bytes of the ranks' buffers, once they are there.
+    room: u64,
+    ended: bool,
+}
+
+impl Ranks {
+    /// Starts an arm's processes and does not wait for them: several arms start side by side.
+    ///
+    /// # Errors
+    /// They cannot be started.
+    pub fn start(setup: &Setup) -> Result<Self, Trouble> {
+        Self::launch(setup, &|| partner::command(COMMAND))
+    }
+
+    fn launch(setup: &Setup, command: &dyn Fn() -> io::Result<Command>) -> Result<Self, Trouble> {
+        if setup.gpus.is_empty() {
+            return Err(Trouble::broken("an arm without GPUs"));
+        }
+        let start = || {
+            let mut ranks = Self::new(setup)?;
+            ranks.spawn(command)?;
+            Ok(ranks)
+        };
+        let started = start();
+        started.map_err(|e: io::Error| Trouble::broken(format!("NCCL's processes cannot be started: {e}")))
+    }
+
+    fn new(setup: &Setup) -> io::Result<Self> {
+        let (topology, graph) = (Output::new()?, Output::new()?);
+        // Without a port there is no diagnosis, and all else works.
+        let ras = ras::free_port().inspect_err(|e| log::warn!("no port for NCCL's RAS: {e}")).ok();
+        let own = || std::env::var("LD_LIBRARY_PATH").ok();
+        let library_path =
+            if setup.library_path.is_empty() { own() } else { Some(setup.library_path.join(":")) };
+        let around = Surroundings { library_path, topology: topology.path(), graph: graph.path(), ras };
+        Ok(Self {
+            environment: environment(setup, &around),
+            setup: setup.clone(),
+            crew: Crew::default(),
+            topology,
+            graph,
+            ras,
+            // The processes are real ones, whatever machine the worker reads.
+            leftovers: Leftovers::before(Root::new("/")),
+            nonces: Nonces::new(),
+            begun: Instant::now(),
+            started: None,
+            room: 0,
+            ended: false,
+        })
+    }
+
+    fn spawn(&mut self, command: &dyn Fn() -> io::Result<Command>) -> io::Result<()> {
+        self.dumps(true)?;
+        let ranks = self.setup.gpus.len();
+        let all = (0..ranks).map(Whose::Rank);
+        let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Whose::All] };
+        for whose in all {
+            let mut command = command()?;
+            command.env_clear().envs(self.environment.iter().cloned()).stderr(Stdio::inherit());
+            command.envs(lineage::limit().map(|gpus| (lineage::LIMIT, gpus)));
+            self.crew.start(command, whose)?;
+        }
+        // The next arm's processes get theirs.
+        self.dumps(false)?;
+        let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
+        self.crew.say(|n| {
+            let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
+            let id = *processes && n == 0;
+            Ask::Open(Open { gpus, first: n, most_bytes: *most_bytes, room: *room, id })
+        });
+        if !processes {
+            // It needs nobody's id.
+            self.crew.say(|_| Ask::Join { id: None, ranks });
+        }
+        Ok(())
+    }
+
+    fn dumps(&self, inherited: bool) -> io::Result<()> {
+        self.topology.inherit(inherited)?;
+        self.graph.inherit(inherited)
+    }
+
+    /// How many ranks it has.
+    #[must_use]
+    pub const fn ranks(&self) -> usize {
+        self.setup.gpus.len()
+    }
+
+    /// Waits until the communicator is there.
+    ///
+    /// # Errors
+    /// It is not there `within` that time, or cannot be.
+    pub fn join(&mut self, within: Duration) -> Result<&Started, Trouble> {
+        if self.started.is_none() {
+            let started = self.open(Instant::now() + within)?;
+            self.started = Some(started);
+        }
+        self.started.as_ref().ok_or_else(|| Trouble::broken("not started"))
+    }
+
+    fn open(&mut self, due: Instant) -> Result<Started, Trouble> {
+        let opened = self.hear("starting CUDA", due, |answer| match answer {
+            Answer::Opened(opened) => Some(opened),
+            _ => None,
+        })?;
+        let ranks = self.setup.gpus.len();
+        self.room = opened.iter().map(|opened| opened.room).min().unwrap_or_default();
+        if self.setup.processes {
+            let id = opened.iter().find_map(|opened| opened.id.clone());
+            // Without one each process says so itself.
+            self.crew.say(|_| Ask::Join { id: id.clone(), ranks });
+        }
+        let joined = |answer| matches!(answer, Answer::Joined).then_some(());
+        self.hear("making the communicator", due, joined)?;
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let nccl = opened.first().map_or(0, |opened: &Opened| opened.nccl);
+        let devices = opened.into_iter().flat_map(|opened| opened.devices).collect();
+        Ok(Started { nccl, devices, seconds })
+    }
+
+    /// How large a row may be, bytes.
+    #[must_use]
+    pub const fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// One row: out of place and then in place. The results of the last timed calls are checked, of as many as
+    /// find a place of their own in the buffers.
+    ///
+    /// # Errors
+    /// What was asked for makes no sense, and the arm goes on; or it failed, and the arm has ended.
+    pub fn row(&mut self, ask: &RowAsk) -> Result<Row, Trouble> {
+        let ranks = self.setup.gpus.len();
+        let shape = ask.shape(ranks);
+        self.allow(ask, shape)?;
+        let done = if shape.count == 0 {
+            vec![nothing(ask)]
+        } else {
+            let seeds = [self.nonces.next(), self.nonces.next()];
+            let room = self.room;
+            self.crew.say(|_| Ask::Row { ask: *ask, seeds, room });
+            let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
+            let within = patience(shape.bytes, calls.saturating_mul(2)) + BESIDE;
+            self.hear(&ask.to_string(), Instant::now() + within, |answer| match answer {
+                Answer::Row(done) => Some(done),
+                _ => None,
+            })?
+        };
+        Ok(row(ask, shape, ranks, done))
+    }
+
+    /// Whether the row can be asked for.
+    fn allow(&self, ask: &RowAsk, shape: Shape) -> Result<(), Trouble> {
+        let ranks = self.setup.gpus.len();
+        let refuse = |why: String| Err(Trouble::broken(format!("{ask}: {why}")));
+        if self.ended || self.started.is_none() {
+            return refuse("the arm's processes are not there".to_owned());
+        }
+        if shape.bytes > self.room {
+            return refuse(format!("the buffers hold {} bytes", self.room));
+        }
+        if ask.collective.rooted() && ask.root >= ranks {
+            return refuse(format!("there is no rank {} among {ranks}", ask.root));
+        }
+        if ask.check { values(ask, ranks).map(drop).or_else(|fault| refuse(fault.text)) } else { Ok(()) }
+    }
+
+    /// All NCCL lines of all its processes so far, also of those that are gone.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.crew.said().concat()
+    }
+
+    /// The topology that NCCL has found, as XML; `None` while it has written none.
+    #[must_use]
+    pub fn topology(&self) -> Option<String> {
+        Some(self.topology.text()).filter(|text| !text.is_empty())
+    }
+
+    /// The graphs that NCCL has chosen, as XML; `None` while it has written none.
+    #[must_use]
+    pub fn graph(&self) -> Option<String> {
+        Some(self.graph.text()).filter(|text| !text.is_empty())
+    }
+
+    /// All that is in the processes' environment.
+    #[must_use]
+    pub fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
+    /// Lets the processes go, without waiting until they have: they give their GPUs back meanwhile.
+    pub fn release(&mut self) {
+        self.crew.let_go();
+    }
+
+    fn hear<T>(
+        &mut self,
+        doing: &str,
+        due: Instant,
+        want: impl Fn(Answer) -> Option<T>,
+    ) -> Result<Vec<T>, Trouble> {
+        if self.ended {
+            return Err(Trouble::broken(format!("{doing}: the arm has ended")));
+        }
+        let replies = self.crew.hear(due.saturating_duration_since(Instant::now()));
+        if let Some(fault) = cause(&replies) {
+            return Err(self.end(doing, fault, &replies));
+        }
+        let said = replies.iter().map(|(_, reply)| match reply {
+            Reply::Said(answer) => want(answer.clone()),
+            _ => None,
+        });
+        let said: Option<Vec<_>> = said.collect();
+        said.ok_or_else(|| self.end(doing, Fault::broken("an answer to another question"), &replies))
+    }
+
+    /// Ends everything, once it is known what there is to know.
+    fn end(&mut self, doing: &str, fault: Fault, replies: &[(Whose, Reply)]) -> Trouble {
+        let mut diagnosis = match self.ras {
+            Some(at) if fault.kind == TroubleKind::Hang => ras::diagnosis(at, LOOKING),
+            _ => Vec::new(),
+        };
+        // What they say of their end tells nothing of its cause.
+        let said = self.crew.said();
+        diagnosis.extend(last_words(&said));
+        self.ended = true;
+        self.crew.end_after(replies);
+        let _ = self.leftovers.remove();
+        let Fault { rank, mut kind, text } = fault;
+        let mut text = format!("{doing}: {text}");
+        if let Some(words) = no_transport(&said) {
+            kind = TroubleKind::NoTransport;
+            if no_transport(std::slice::from_ref(&text)).is_none() {
+                text = format!("{text}: {words}");
+            }
+        }
+        Trouble { rank, text, kind, diagnosis }
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        if !self.ended && !self.crew.end() {
+            let _ = self.leftovers.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! Arms whose processes are played by the shell: `dd` takes one packet, `printf` sends one.
+
+use super::*;
+use crate::gpu::{Collective, DataType, RedOp};
+use crate::nccl::ranks::speech::Done;
+use crate::nccl::ranks::{Arm, Device};
+use crate::nccl::{FirstWrong, Timed, Wrongs};
+use std::cell::Cell;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::thread;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn setup(processes: usize) -> Setup {
+    let (arm, gpus) = (Arm::P2p, (4..4 + processes.max(2)).collect());
+    Setup {
+        arm,
+        processes: processes > 0,
+        gpus,
+        nvls: false,
+        channels: None,
+        most_bytes: 1 << 10,
+        room: 1 << 12,
+        library_path: Vec::new(),
+    }
+}
+
+const ROW: RowAsk = RowAsk {
+    collective: Collective::AllReduce,
+    bytes: 1024,
+    data: DataType::Float,
+    op: RedOp::Sum,
+    root: 0,
+    iterations: 2,
+    warmups: 1,
+    check: true,
+    odd: false,
+};
+
+/// Takes the next packet and writes it out, so that the test can read it.
+const HEAR: &str = "dd bs=65536 count=1 2>/dev/null <&0; echo";
+
+fn say(answer: &Answer) -> String {
+    format!("printf %s '{}' >&0", serde_json::to_string(answer).unwrap())
+}
+
+fn device(rank: usize) -> Device {
+    let bdf = format!("0000:0{rank}:00.0").parse().unwrap();
+    Device { rank, pid: 70, ordinal: 4 + rank, bdf, name: "NVIDIA Something".to_owned() }
+}
+
+fn opened(ranks: std::ops::Range<usize>) -> Answer {
+    Answer::Opened(Opened { nccl: 22907, devices: ranks.map(device).collect(), room: 1 << 11, id: None })
+}
+
+fn done(us: f64, first: Option<FirstWrong>) -> Answer {
+    let wrong = Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first };
+    let timed = |us, wrong| Timed { us, wrong };
+    Answer::Row(Done { out_of_place: timed(us, Some(wrong)), in_place: timed(us + 1.0, None) })
+}
+
+fn failed(kind: TroubleKind, text: &str) -> Answer {
+    Answer::Failed(Fault { rank: None, kind, text: text.to_owned() })
+}
+
+/// An arm in which each process plays its script.
+fn arm(setup: &Setup, scripts: &[String]) -> Ranks {
+    let next = Cell::new(0);
+    let command = || {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &scripts[next.get()]]);
+        next.set(next.get() + 1);
+        Ok(command)
+    };
+    Ranks::launch(setup, &command).unwrap()
+}
+
+/// Starts, joins, and then does what `then` says, after `begin`.
+fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
+    let ranks = setup.gpus.len();
+    let script = |rank: usize| {
+        let own = if setup.processes { rank..rank + 1 } else { 0..ranks };
+        let then = then.get(rank).copied().unwrap_or("exec sleep 60");
+        [begin, "echo $$", HEAR, &say(&opened(own)), HEAR, &say(&Answer::Joined), then].join("\n")
+    };
+    let scripts: Vec<_> = (0..if setup.processes { ranks } else { 1 }).map(script).collect();
+    let mut ranks = arm(setup, &scripts);
+    ranks.join(SOON).unwrap();
+    ranks
+}
+
+/// The processes' numbers, which each has written first.
+fn pids(ranks: &Ranks) -> Vec<String> {
+    let said = ranks.crew.said();
+    said.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()
+}
+
+#[track_caller]
+fn assert_gone(pids: &[String]) {
+    assert!(!pids.is_empty());
+    for pid in pids {
+        assert!(!Path::new("/proc").join(pid).exists(), "{pid} lives");
+    }
+}
+
+#[test]
+fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
+    let setup = setup(0);
+    let then = format!("echo '<system/>' > $NCCL_TOPO_DUMP_FILE; {HEAR}; {}; env", say(&done(5.0, None)));
+    let mut ranks = joined(&setup, "", &[&then]);
+    let started = ranks.join(SOON).unwrap();
+    assert_eq!((started.nccl, &started.devices[1]), (22907, &device(1)));
+    assert!(started.seconds > 0.0);
+    let row = ranks.row(&ROW).unwrap();
+    assert_eq!((row.bytes, row.count, row.ranks, row.op, row.root), (1024, 256, 2, Some(RedOp::Sum), None));
+    assert_eq!((row.out_of_place.us, row.in_place.us), (5.0, 6.0));
+    assert_eq!(ranks.topology().as_deref(), Some("<system/>\n"));
+    assert_eq!(ranks.graph(), None);
+    assert!(ranks.crew.end(), "it ends by itself");
+    let said = ranks.said();
+    assert!(
+        said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#),
+        "{said}"
+    );
+    assert!(said.contains(r#"{"Join":{"id":null,"ranks":2}}"#) && said.contains(r#""seeds":["#), "{said}");
+    for (name, value) in ranks.environment() {
+        assert!(said.lines().any(|line| line == format!("{name}={value}")), "{name} in {said}");
+    }
+    assert!(!said.contains("CARGO"), "nothing else of ours is in its environment: {said}");
+}
+
+#[test]
+fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
+    let wrong =
+        |rank| FirstWrong { rank, call: 1, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
+    let answers = [done(3.0, None), done(6.0, Some(wrong(1))), done(9.0, Some(wrong(2)))];
+    let then = answers.map(|answer| format!("{HEAR}; {}", say(&answer)));
+    let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
+    let row = ranks.row(&ROW).unwrap();
+    assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
+    let told = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)) };
+    assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(told), None));
+    let said = ranks.crew.said();
+    for (rank, said) in said.iter().enumerate() {
+        let (gpu, id) = (4 + rank, rank == 0);
+        let open = format!(
+            r#"{{"Open":{{"gpus":[{gpu}],"first":{rank},"most_bytes":1024,"room":4096,"id":{id}}}}}"#
+        );
+        assert!(said.contains(&open), "{said}");
+    }
+}
+
+#[test]
+fn a_process_that_dies_is_told_with_nccls_last_words_and_takes_the_others_along() {
+    let dies = format!("{HEAR}; echo 'vm:1:1 [1] NCCL WARN Cuda failure'; kill -SEGV $$");
+    let mut ranks = joined(&setup(3), "", &["exec sleep 60", &dies, "exec sleep 60"]);
+    let pids = pids(&ranks);
+    let start = Instant::now();
+    let trouble = ranks.row(&ROW).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!((trouble.rank, trouble.kind), (Some(1), TroubleKind::Died));
+    let text = "all_reduce of 1024 bytes of float, sum: rank 1 died: signal: 11 (SIGSEGV)";
+    assert!(trouble.text.starts_with(text), "{trouble}");
+    assert_eq!(trouble.diagnosis[0], "vm:1:1 [1] NCCL WARN Cuda failure");
+    assert_gone(&pids);
+    assert!(ranks.said().contains("Cuda failure"), "what was said can still be read");
+    assert!(ranks.row(&ROW).unwrap_err().text.contains("not there"));
+}
+
+#[test]
+fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_one_is_named() {
+    let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
+    // Told, it waits until it is let go.
+    let waits = format!("{HEAR}; {}; {HEAR}; echo let go", say(&waits));
+    let mut ranks = joined(&setup(2), "", &[&waits, "exec sleep 60"]);
+    let pids = pids(&ranks);
+    let (at, lived) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), pids.clone());
+    ranks.ras = Some(at.local_addr().unwrap());
+    let nccl = thread::spawn(move || {
+        let mut say = at.accept().unwrap().0;
+        let mut hear = BufReader::new(say.try_clone().unwrap());
+        for answer in ["SERVER PROTOCOL 2\n", "OK\n", "rank 1: in launch 7\n"] {
+            hear.read_line(&mut String::new()).unwrap();
+            say.write_all(answer.as_bytes()).unwrap();
+        }
+        lived.iter().all(|pid| Path::new("/proc").join(pid).exists())
+    });
+    let start = Instant::now();
+    let trouble = ranks.row(&ROW).unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(nccl.join().unwrap(), "it is asked while they live");
+    assert_eq!((trouble.rank, trouble.kind), (Some(1), TroubleKind::Hang));
+    assert!(trouble.text.contains("rank 1 does not answer within "), "{trouble}");
+    let patient = format!("within {:.1} s", (patience(1024, 8) + BESIDE).as_secs_f64());
+    assert!(!trouble.text.contains(&patient), "it was not waited for that long: {trouble}");
+    assert!(trouble.text.contains("no end within 10.0 s at rank 0"), "{trouble}");
+    assert_eq!(trouble.diagnosis[0], "rank 1: in launch 7");
+    assert!(ranks.said().contains("let go"), "one that answers may abort its communicator");
+    assert_gone(&pids);
+}
+
+#[test]
+fn an_arm_that_does_not_start_in_time_is_a_hang_that_says_where() {
+    let mut ranks = arm(&setup(0), &["echo $$; exec sleep 60".to_owned()]);
+    let due = Instant::now() + SOON;
+    while ranks.said().is_empty() && Instant::now() < due {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let pids = pids(&ranks);
+    let trouble = ranks.join(Duration::from_millis(200)).unwrap_err();
+    assert_eq!((trouble.rank, trouble.kind), (None, TroubleKind::Hang));
+    let text = "starting CUDA: the process of all ranks does not answer within 0.2 s";
+    assert_eq!(trouble.text, text);
+    assert!(trouble.diagnosis[0].contains("RAS"), "{:?}", trouble.diagnosis);
+    assert_gone(&pids);
+}
+
+#[test]
+fn a_way_that_is_missing_is_told_in_nccls_words() {
+    let line = "vm:1:1 [0] transport.cc:40 NCCL WARN No transport found for rank 0[60] -> rank 1[70]";
+    let fails = say(&failed(TroubleKind::Nccl(2), "ncclAllReduce says 2"));
+    let mut ranks = joined(&setup(0), "", &[&format!("{HEAR}; echo '{line}'; {fails}; {HEAR}")]);
+    let trouble = ranks.row(&ROW).unwrap_err();
+    assert_eq!(trouble.kind, TroubleKind::NoTransport);
+    let end = "ncclAllReduce says 2: No transport found for rank 0[60] -> rank 1[70]";
+    assert!(trouble.text.ends_with(end), "{trouble}");
+    assert_eq!(trouble.diagnosis[0], line);
+}
+
+#[test]
+fn a_row_without_elements_asks_nobody() {
+    // One that were asked would not answer.
+    let mut ranks = joined(&setup(0), "", &[]);
+    let none = RowAsk { collective: Collective::Alltoall, bytes: 16, ..ROW };
+    let row = ranks.row(&none).unwrap();
+    assert_eq!((row.bytes, row.count, row.out_of_place.us), (0, 0, 0.0));
+    assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(Wrongs::default()), None));
+    let none = RowAsk { collective: Collective::AllGather, check: false, ..none };
+    assert_eq!(ranks.row(&none).unwrap().out_of_place.wrong, None);
+    ranks.crew.end_after(&[]);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_and_the_arm_goes_on() {
+    let then = format!("{HEAR}; {}", say(&done(1.0, None)));
+    let mut ranks = joined(&setup(0), "", &[&then]);
+    for (ask, why) in [
+        (RowAsk { bytes: 4096, ..ROW }, "the buffers hold 2048 bytes"),
+        (RowAsk { collective: Collective::Broadcast, root: 2, ..ROW }, "there is no rank 2 among 2"),
+    ] {
+        let trouble = ranks.row(&ask).unwrap_err();
+        assert_eq!(trouble.kind, TroubleKind::Broken);
+        assert!(trouble.text.contains(why), "{trouble}");
+    }
+    assert!(ranks.row(&ROW).is_ok());
+}
+
+#[test]
+fn an_answer_to_another_question_ends_the_arm() {
+    let mut ranks = joined(&setup(0), "", &[&format!("{HEAR}; {}; {HEAR}", say(&Answer::Joined))]);
+    let pids = pids(&ranks);
+    let trouble = ranks.row(&ROW).unwrap_err();
+    assert_eq!(trouble.kind, TroubleKind::Broken);
+    assert!(trouble.text.contains("another question"), "{trouble}");
+    assert_gone(&pids);
+}
+
+#[test]
+fn an_arm_that_is_dropped_ends_in_bounded_time() {
+    // It does not look at its socket, and takes no hint but the last.
+    let ranks = joined(&setup(2), "trap '' TERM HUP", &["exec sleep 60", "exec sleep 60"]);
+    let pids = pids(&ranks);
+    let start = Instant::now();
+    drop(ranks);
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert_gone(&pids);
+}
+
+#[test]
+fn arms_start_side_by_side_and_have_nothing_of_each_other() {
+    let first = arm(&setup(0), &["exec sleep 60".to_owned()]);
+    let dumps = [first.topology.path(), first.graph.path()].join(" -o -e ");
+    let own = "test -e $NCCL_TOPO_DUMP_FILE -a -e $NCCL_GRAPH_DUMP_FILE && echo own";
+    let script = format!("test -e {dumps} && echo of another; {own}; echo done; exec sleep 60");
+    let second = arm(&Setup { arm: Arm::Off, ..setup(0) }, &[script]);
+    let due = Instant::now() + SOON;
+    while !second.said().contains("done") && Instant::now() < due {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(second.said(), "own\ndone\n");
+    assert_ne!(first.environment(), second.environment());
+    for mut arm in [first, second] {
+        arm.crew.end_after(&[]);
+    }
+}
+
+#[test]
+fn an_arm_without_gpus_or_without_a_program_is_not_started() {
+    let none = Setup { gpus: Vec::new(), ..setup(0) };
+    assert_eq!(Ranks::start(&none).unwrap_err().kind, TroubleKind::Broken);
+    let missing = || Ok(Command::new("/nowhere/rank"));
+    let trouble = Ranks::launch(&setup(2), &missing).unwrap_err();
+    assert!(trouble.text.contains("cannot be started"), "{trouble}");
+}

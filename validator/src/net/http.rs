@@ -1,0 +1,253 @@
+//! The one door to HTTP: a POST of a few bytes, a GET of a bounded file, piece by piece. Every call has a
+//! deadline. Whether and when to try again is for the caller; an answer of any status is an answer.
+
+use crate::text::chain::chain;
+use std::io::Read;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::config::Config;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Redirects of a GET that are followed.
+const REDIRECTS: u32 = 3;
+/// A server that has nothing to say for so long is not waited for any longer.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How much of a file is handed on at once, at most.
+const PIECE: usize = 1 << 18;
+
+/// What a server says in its status line, or how far one got.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// No server is meant by this.
+    #[error("{0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks")]
+    BadUrl(String),
+    /// No whole answer came.
+    #[error("{0}")]
+    NoAnswer(String),
+    /// The answer is larger than it may be.
+    #[error("larger than {}", size(*.0))]
+    TooLarge(u64),
+    /// These are no certificates.
+    #[error("{0}: no certificates in PEM form")]
+    BadAuthority(String),
+}
+
+/// An `http` or `https` address that a person wrote.
+///
+/// # Errors
+/// [`HttpError::BadUrl`]
+pub fn checked(url: &str) -> Result<&str, HttpError> {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next()).unwrap_or("");
+    let plain = url.bytes().all(|b| b.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&b));
+    let fine = plain && !host.is_empty() && !host.starts_with(':') && !host.contains('@') && may_be(host);
+    if fine { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
+}
+
+/// Whether the port, if there is one, can be: what cannot would be sent to another one.
+fn may_be(host: &str) -> bool {
+    let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
+    let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
+    behind
+        .split_once(':')
+        .is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// Who may vouch for an https server.
+#[derive(Debug, Clone, Default)]
+pub struct Authorities(Option<Vec<Certificate<'static>>>);
+
+impl Authorities {
+    /// Those in a PEM file's text alone; without one those that browsers know.
+    ///
+    /// # Errors
+    /// [`HttpError::BadAuthority`], naming `file`.
+    pub fn from_pem(file: &str, pem: &[u8]) -> Result<Self, HttpError> {
+        let bad = || HttpError::BadAuthority(file.to_owned());
+        let items = parse_pem(pem).collect::<Result<Vec<_>, _>>().map_err(|_| bad())?;
+        let certificate = |item| if let PemItem::Certificate(c) = item { Some(c) } else { None };
+        let found: Vec<_> = items.into_iter().filter_map(certificate).collect();
+        if found.is_empty() { Err(bad()) } else { Ok(Self(Some(found))) }
+    }
+
+    fn roots(&self) -> RootCerts {
+        self.0.as_ref().map_or(RootCerts::WebPki, |own| RootCerts::new_with_certs(own))
+    }
+}
+
+/// Sends `body`; the status that came back.
+///
+/// # Errors
+/// [`HttpError::NoAnswer`] in one line.
+pub fn post(
+    url: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+    authorities: &Authorities,
+    within: Duration,
+) -> Result<u16, HttpError> {
+    // A redirected POST becomes a GET and loses its body: a redirect is an answer here.
+    let mut request = agent(authorities, within, 0).post(url);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let mut answer = request.send(body).map_err(|e| no_answer(&e))?;
+    // Read to its end where it is short, so that the server has not written in vain.
+    let _ignored = answer.body_mut().as_reader().take(1 << 16).read_to_end(&mut Vec::new());
+    Ok(answer.status().as_u16())
+}
+
+/// A part of an answer.
+#[derive(Debug)]
+pub enum Piece {
+    /// What comes first: the status, and how many bytes will follow, if the server says so.
+    Head(u16, Option<u64>),
+    /// What comes next.
+    Bytes(Vec<u8>),
+}
+
+/// An answer as it comes.
+#[derive(Debug)]
+pub struct Pieces {
+    coming: Receiver<Result<Piece, HttpError>>,
+    silence: Duration,
+}
+
+impl Iterator for Pieces {
+    type Item = Result<Piece, HttpError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.coming.recv_timeout(self.silence) {
+            Ok(piece) => Some(piece),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                let seconds = self.silence.as_secs();
+                Some(Err(HttpError::NoAnswer(format!("nothing came for {seconds} s"))))
+            }
+        }
+    }
+}
+
+/// Fetches at most `largest` bytes, which come piece by piece; after an error nothing of use comes.
+#[must_use]
+pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration) -> Pieces {
+    // Whoever reads from the network can be kept waiting piece by piece; whoever reads from a channel not.
+    let (url, authorities) = (url.to_owned(), authorities.clone());
+    let (sender, coming) = sync_channel(4);
+    thread::spawn(move || {
+        let agent = agent(&authorities, within, REDIRECTS);
+        if let Err(error) = hand_on(&agent, &url, largest, &sender) {
+            // Nobody may be there any more to hear it.
+            let _gone = sender.send(Err(error));
+        }
+    });
+    Pieces { coming, silence: SILENCE.min(within) }
+}
+
+fn hand_on(
+    agent: &Agent,
+    url: &str,
+    largest: u64,
+    to: &SyncSender<Result<Piece, HttpError>>,
+) -> Result<(), HttpError> {
+    let mut answer = agent.get(url).call().map_err(|e| no_answer(&e))?;
+    let (status, length) = (answer.status().as_u16(), answer.body().content_length());
+    if to.send(Ok(Piece::Head(status, length))).is_err() {
+        return Ok(());
+    }
+    if status == 200 && length.is_some_and(|length| length > largest) {
+        return Err(HttpError::TooLarge(largest));
+    }
+    let mut left = largest;
+    let mut body = answer.body_mut().as_reader();
+    loop {
+        let mut bytes = vec![0; PIECE];
+        let n =
+            body.read(&mut bytes).map_err(|e| HttpError::NoAnswer(format!("the answer broke off: {e}")))?;
+        if n == 0 {
+            return Ok(());
+        }
+        let taken = u64::try_from(n).ok().and_then(|n| left.checked_sub(n));
+        left = taken.ok_or(HttpError::TooLarge(largest))?;
+        bytes.truncate(n);
+        if to.send(Ok(Piece::Bytes(bytes))).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// Bytes, in MiB where it is a whole number of them.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    match (bytes >> 20, bytes % (1 << 20)) {
+        (mib @ 1.., 0) => format!("{mib} MiB"),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+fn agent(authorities: &Authorities, within: Duration, redirects: u32) -> Agent {
+    let tls = TlsConfig::builder().root_certs(authorities.roots()).build();
+    Config::builder()
+        .http_status_as_error(false)
+        .max_redirects(redirects)
+        .max_redirects_will_error(false)
+        .timeout_global(Some(within))
+        .user_agent(concat!("firstlight/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .build()
+        .new_agent()
+}
+
+fn no_answer(error: &ureq::Error) -> HttpError {
+    HttpError::NoAnswer(chain(error).lines().collect::<Vec<_>>().join(" "))
+}
+
+/// What a status means, in words.
+#[must_use]
+pub fn status_text(status: u16) -> String {
+    let known = ureq::http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
+    known.map_or_else(|| status.to_string(), |words| format!("{status} {words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_http_addresses_are_taken() {
+        for good in ["http://h/", "https://h:8443/a?b=c", "http://10.0.2.2:8080", "http://[fd00::1]/r"] {
+            assert_eq!(checked(good), Ok(good));
+        }
+        for bad in
+            ["", "h/r", "ftp://h/", "http://", "http:///r", "http://u:p@h/", "http://h/a b", "http://:80/"]
+        {
+            assert!(checked(bad).is_err(), "{bad}");
+        }
+        for port in ["80800", "0", "", "+80", "x", "80:80", "99999999999"] {
+            for host in ["h", "[fd00::1]"] {
+                assert!(checked(&format!("http://{host}:{port}/")).is_err(), "{host}:{port}");
+            }
+        }
+        assert!(checked("http://h:65535/").is_ok() && checked("http://[fd00::1]:80").is_ok());
+    }
+
+    #[test]
+    fn a_file_without_certificates_is_refused() {
+        let error = Authorities::from_pem("ca.pem", b"hello").map(|_| ()).unwrap_err().to_string();
+        assert_eq!(error, "ca.pem: no certificates in PEM form");
+    }
+
+    #[test]
+    fn sizes_are_told_as_a_person_says_them() {
+        assert_eq!(HttpError::TooLarge(3 << 20).to_string(), "larger than 3 MiB");
+        assert_eq!(HttpError::TooLarge(1000).to_string(), "larger than 1000 bytes");
+    }
+
+    #[test]
+    fn statuses_are_told_in_words() {
+        assert_eq!(status_text(503), "503 Service Unavailable");
+        assert_eq!(status_text(599), "599");
+    }
+}

@@ -1,0 +1,116 @@
+//! Does anything but NVIDIA's driver hold a GPU, or stand ready to take it?
+
+use crate::config::Level;
+use crate::machine::host::modules;
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::unreadable;
+use crate::suite::{Group, Machine, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "drivers",
+    title: "Kernel drivers",
+    proves: "no other driver holds a GPU or is loaded for it, and NVIDIA's is of the expected version",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let fabric = machine.fabric()?;
+    let loaded =
+        modules::loaded(&machine.root, modules::FOREIGN).map_err(|e| unreadable("sys/module", &e))?;
+    let version =
+        modules::nvidia_version(&machine.root).map_err(|e| unreadable("sys/module/nvidia/version", &e))?;
+    Ok(judge(fabric, &loaded, version.as_deref(), machine.config.expect.driver.as_deref()))
+}
+
+fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Option<&str>) -> Judgement {
+    let on_gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+    let bound = on_gpus.filter_map(|d| Some((d.bdf, d.driver.as_deref().filter(|n| *n != "nvidia")?)));
+    let mut findings: Vec<_> = bound
+        .map(|(gpu, driver)| {
+            let message = format!("{gpu} is held by {driver}, expected nvidia or none");
+            Code::DriverForeign
+                .finding(Severity::Fail, &gpu, message)
+                .values(driver, "nvidia", None)
+                .seen(format!("/sys/bus/pci/devices/{gpu}/driver: {driver}"))
+        })
+        .collect();
+    findings.extend(loaded.iter().map(|module| {
+        Code::DriverForeign
+            .finding(Severity::Fail, *module, format!("{module} is loaded, expected not to be"))
+            .values("loaded", "not loaded", None)
+            .seen(format!("/sys/module/{module}"))
+    }));
+    // A machine without GPUs needs no driver, whatever the configuration says for those with.
+    findings.extend(expected.filter(|_| !fabric.gpus.is_empty()).and_then(|e| mismatch(version, e)));
+    let summary = match (findings.first(), version) {
+        (Some(first), _) => first.message.clone(),
+        (None, Some(version)) => format!("nvidia {version}; no other driver on a GPU"),
+        (None, None) => "no driver on a GPU, none loaded for one".to_owned(),
+    };
+    Judgement::of(summary, findings)
+}
+
+fn mismatch(version: Option<&str>, expected: &str) -> Option<Finding> {
+    let (code, severity, message) = match version {
+        Some(version) if version == expected => return None,
+        Some(version) => (
+            Code::DriverMismatch,
+            Severity::Fail,
+            format!("the NVIDIA driver is {version}, expected {expected}"),
+        ),
+        None => (
+            Code::ExpectUnchecked,
+            Severity::Error,
+            format!("no NVIDIA driver is loaded, expected {expected}"),
+        ),
+    };
+    Some(code.finding(severity, "nvidia", message).values(version, expected, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    fn with_driver(driver: Option<&str>) -> Fabric {
+        let mut fabric = fixture::machine(2);
+        let gpu = fabric.gpus[1];
+        fixture::device(&mut fabric, gpu).driver = driver.map(str::to_owned);
+        fabric
+    }
+
+    #[test]
+    fn nvidias_driver_or_none_passes_and_any_other_is_named() {
+        for driver in [None, Some("nvidia")] {
+            assert_eq!(judge(&with_driver(driver), &[], None, None).outcome(), Outcome::Pass);
+        }
+        for driver in ["nouveau", "nvidiafb", "vfio-pci"] {
+            let said = judge(&with_driver(Some(driver)), &[], None, None);
+            assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverForeign));
+            assert!(said.summary.contains(driver), "{}", said.summary);
+        }
+    }
+
+    #[test]
+    fn a_foreign_driver_that_waits_for_a_gpu_fails() {
+        let said = judge(&with_driver(None), &["nouveau"], None, None);
+        assert_eq!(said.outcome(), Outcome::Fail);
+        assert_eq!(said.summary, "nouveau is loaded, expected not to be");
+    }
+
+    #[test]
+    fn the_version_is_held_to_what_is_expected() {
+        let say = |version, expected| judge(&with_driver(Some("nvidia")), &[], version, expected);
+        assert_eq!(say(Some("550.1"), Some("550.1")).outcome(), Outcome::Pass);
+        assert!(say(Some("555.2"), Some("550.1")).findings[0].is(Code::DriverMismatch));
+        assert_eq!(say(None, Some("550.1")).outcome(), Outcome::Error);
+        assert_eq!(judge(&fixture::machine(0), &[], None, Some("550.1")).outcome(), Outcome::Pass);
+    }
+}

@@ -1,0 +1,225 @@
+//! Does CUDA start, and with the GPUs that are on the bus? A GPU that others use is told with their
+//! names: what is measured beside them is not the machine's.
+
+use crate::config::Level;
+use crate::gpu::{Gpu, GpuError, Look, Process, Standing};
+use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::{Group, Machine, Test};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Memory that contexts and the driver itself take of a GPU; more is somebody else's.
+const OWN_BYTES: u64 = 3 << 29;
+const GIB: f64 = (1_u64 << 30) as f64;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "cuda",
+    title: "CUDA",
+    proves: "CUDA starts, sees every GPU that the driver holds, and the GPUs are free",
+    level: Level::Quick,
+    deadline: Duration::from_secs(60),
+    mandatory: true,
+    group: Group::Gpu,
+    run,
+};
+
+/// One GPU as CUDA and NVML see it.
+struct Seen {
+    ordinal: usize,
+    bdf: Bdf,
+    name: String,
+    used_bytes: u64,
+    total_bytes: u64,
+    /// Who else uses it, or why that is not known.
+    users: Result<Vec<Process>, String>,
+    /// How busy it was before the tests, percent, where that is much.
+    busy: Option<u32>,
+}
+
+fn standing(stood: &Look, gpu: Bdf) -> Option<&Standing> {
+    stood.known().iter().find(|g| g.gpu == gpu)
+}
+
+/// Who used a GPU before the tests did.
+fn users(stood: &Look, gpu: Bdf) -> Result<Vec<Process>, String> {
+    stood.gpus.as_ref().map_err(Clone::clone)?;
+    let standing = standing(stood, gpu).ok_or("NVML was not asked about it")?;
+    standing.users.as_ref().map_err(Clone::clone)?;
+    Ok(standing.others().cloned().collect())
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = machine.no_gpus(false)? {
+        return Ok(none);
+    }
+    let stood = machine.stood();
+    let clique = machine.clique()?;
+    let look = |gpu: &Gpu| -> Result<Seen, GpuError> {
+        let (free, total_bytes) = gpu.memory()?;
+        let used_bytes = total_bytes.saturating_sub(free);
+        Ok(Seen {
+            ordinal: gpu.ordinal,
+            bdf: gpu.bdf,
+            name: gpu.name.clone(),
+            used_bytes,
+            total_bytes,
+            users: users(stood, gpu.bdf),
+            busy: standing(stood, gpu.bdf).filter(|g| g.is_busy()).and_then(|g| g.busy_percent),
+        })
+    };
+    let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();
+    let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::during("machine", &e))?;
+    let kind = clique.gpu(0).map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
+    let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
+    Ok(judge(machine.fabric()?, &seen, &about))
+}
+
+fn judge(fabric: &Fabric, seen: &[Seen], about: &str) -> Judgement {
+    let held = fabric
+        .devices
+        .iter()
+        .filter(|d| fabric.gpus.contains(&d.bdf) && d.driver.as_deref() == Some("nvidia"));
+    let held: Vec<Bdf> = held.map(|d| d.bdf).collect();
+    let mut findings = Vec::new();
+    findings.extend(held.iter().filter(|bdf| seen.iter().all(|s| s.bdf != **bdf)).map(missing));
+    findings.extend(seen.iter().filter(|s| !held.contains(&s.bdf)).map(stranger));
+    findings.extend(seen.iter().filter_map(in_use));
+    let summary = findings.iter().max_by_key(|f| f.severity).map_or_else(
+        || {
+            let least = seen.iter().map(|s| s.total_bytes).min().unwrap_or_default();
+            format!("{}: {about}, {:.1} GiB", models(seen), gib(least))
+        },
+        |worst| worst.message.clone(),
+    );
+    Judgement::of(summary, findings)
+}
+
+/// `8 x NVIDIA H200`; models that differ are all named.
+fn models(seen: &[Seen]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for seen in seen {
+        *counts.entry(&seen.name).or_default() += 1;
+    }
+    counts.iter().map(|(name, n)| format!("{n} x {name}")).collect::<Vec<_>>().join(", ")
+}
+
+fn missing(bdf: &Bdf) -> Finding {
+    let message = format!("{bdf} is on the bus and held by the driver, and CUDA does not see it");
+    Code::GpuCountCuda.finding(Severity::Fail, bdf, message)
+}
+
+fn stranger(seen: &Seen) -> Finding {
+    let message = format!("CUDA sees a GPU at {}, where the bus shows none that the driver holds", seen.bdf);
+    Code::GpuCountCuda.finding(Severity::Error, &seen.bdf, message)
+}
+
+fn in_use(seen: &Seen) -> Option<Finding> {
+    let name = format!("GPU {}", seen.ordinal);
+    let users = match &seen.users {
+        Ok(users) => users,
+        Err(why) => {
+            let message = format!("{name}: who uses it is not known: {why}");
+            return Some(Code::GpuInUse.finding(Severity::Warn, &name, message));
+        }
+    };
+    if users.is_empty() && seen.used_bytes <= OWN_BYTES && seen.busy.is_none() {
+        return None;
+    }
+    let busy = seen.busy.map_or(String::new(), |percent| format!("{percent} % busy, "));
+    let taken = format!("{busy}{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
+    let who = if users.is_empty() { "nobody that NVML names".to_owned() } else { names(users) };
+    let finding =
+        Code::GpuInUse.finding(Severity::Warn, &name, format!("{name} is in use: {taken} by {who}"));
+    Some(finding.values(seen.used_bytes, OWN_BYTES, Some("bytes")).seen_all(users.iter().map(line).collect()))
+}
+
+fn names(users: &[Process]) -> String {
+    let name = |p: &Process| if p.name.is_empty() { format!("process {}", p.pid) } else { p.name.clone() };
+    users.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn line(process: &Process) -> String {
+    let bytes = process.bytes.map_or("unknown".to_owned(), |b| b.to_string());
+    format!("process {} {}: {bytes} bytes", process.pid, process.name)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people, with one decimal")]
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / GIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    fn machine() -> (Fabric, Vec<Seen>) {
+        let mut fabric = fixture::machine(2);
+        for gpu in fabric.gpus.clone() {
+            fixture::device(&mut fabric, gpu).driver = Some("nvidia".into());
+        }
+        let seen = fabric.gpus.iter().enumerate().map(|(ordinal, bdf)| Seen {
+            ordinal,
+            bdf: *bdf,
+            name: "NVIDIA A".into(),
+            used_bytes: 500 << 20,
+            total_bytes: 24 << 30,
+            users: Ok(vec![]),
+            busy: None,
+        });
+        let seen = seen.collect();
+        (fabric, seen)
+    }
+
+    fn said(fabric: &Fabric, seen: &[Seen]) -> Judgement {
+        judge(fabric, seen, "CUDA 12.5, compute capability 8.9")
+    }
+
+    #[test]
+    fn all_gpus_seen_and_free_pass() {
+        let (fabric, seen) = machine();
+        assert_eq!(said(&fabric, &seen).summary, "2 x NVIDIA A: CUDA 12.5, compute capability 8.9, 24.0 GiB");
+        let mut seen = seen;
+        seen[1].name = "NVIDIA B".into();
+        assert!(said(&fabric, &seen).summary.starts_with("1 x NVIDIA A, 1 x NVIDIA B: "));
+    }
+
+    #[test]
+    fn a_gpu_that_cuda_does_not_see_fails_and_one_that_is_not_there_is_an_error() {
+        let (fabric, mut seen) = machine();
+        seen.pop();
+        let judgement = said(&fabric, &seen);
+        assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::GpuCountCuda));
+        let (mut fabric, seen) = machine();
+        fabric.gpus.pop();
+        assert_eq!(said(&fabric, &seen).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn a_gpu_in_use_warns_with_names() {
+        let (fabric, mut seen) = machine();
+        let name = "/usr/bin/train".into();
+        let train = Process { pid: 7, name, bytes: Some(9 << 30), compute: true, ours: false };
+        seen[1].users = Ok(vec![train]);
+        seen[1].used_bytes = 10 << 30;
+        let judgement = said(&fabric, &seen);
+        assert_eq!(judgement.outcome(), Outcome::Warn);
+        assert_eq!(judgement.summary, "GPU 1 is in use: 10.0 of 24.0 GiB taken by /usr/bin/train");
+        seen[1].users = Ok(vec![]);
+        assert!(said(&fabric, &seen).summary.ends_with("by nobody that NVML names"));
+        (seen[1].used_bytes, seen[1].busy) = (1 << 20, Some(97));
+        let judgement = said(&fabric, &seen);
+        assert_eq!(judgement.outcome(), Outcome::Warn);
+        assert!(judgement.summary.starts_with("GPU 1 is in use: 97 % busy, "), "{}", judgement.summary);
+    }
+
+    #[test]
+    fn users_that_cannot_be_asked_for_warn() {
+        let (fabric, mut seen) = machine();
+        seen[0].users = Err("libnvidia-ml.so.1: not found".into());
+        assert_eq!(said(&fabric, &seen).outcome(), Outcome::Warn);
+    }
+}

@@ -1,0 +1,137 @@
+//! Do programs find the driver? No udev runs here, so every device node was made by somebody: it
+//! must be there and have the numbers that the driver answers to.
+
+use crate::config::Level;
+use crate::machine::host::nvidia::Read;
+use crate::machine::host::nvidia::account::Account;
+use crate::machine::host::nvidia::nodes;
+use crate::machine::host::nvidia::nodes::{Stands, Wanted};
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::{Machine, known};
+use crate::suite::{Group, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "nodes",
+    title: "Device nodes",
+    proves: "the driver's device nodes are there, with the numbers that it answers to",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(nothing) = machine.idle()? {
+        return Ok(nothing);
+    }
+    let account = known(&machine.nvidia.account)?.as_ref();
+    let majors = nodes::majors(&machine.root);
+    let wanted = nodes::wanted(known(&machine.nvidia.gpus)?, known(&majors)?);
+    let mut wanted = known(&wanted)?.clone();
+    add(&mut wanted, account);
+    let all: Vec<_> = wanted.into_iter().map(|w| (nodes::stands(&machine.root, &w.path), w)).collect();
+    Ok(judge(&all, account.is_some()))
+}
+
+/// What init says it made, beyond what every CUDA program needs.
+fn add(wanted: &mut Vec<Wanted>, account: Option<&Account>) {
+    for node in account.iter().flat_map(|a| &a.nodes) {
+        if !wanted.iter().any(|w| w.path == node.path) {
+            wanted.push(Wanted { path: node.path.clone(), numbers: Some((node.major, node.minor)) });
+        }
+    }
+}
+
+/// `ours`: firstlight's init started this machine, so nothing is left to come later.
+fn judge(all: &[(Read<Stands>, Wanted)], ours: bool) -> Judgement {
+    let findings: Vec<_> = all.iter().filter_map(|(found, wanted)| finding(found, wanted, ours)).collect();
+    let summary = match findings.iter().rev().max_by_key(|f| f.severity) {
+        Some(worst) => worst.message.clone(),
+        None => format!("{} of {} nodes: {}", all.len(), all.len(), names(all)),
+    };
+    Judgement::of(summary, findings)
+}
+
+fn names(all: &[(Read<Stands>, Wanted)]) -> String {
+    let gpus = all.iter().filter(|(_, w)| w.path.strip_prefix("/dev/nvidia").is_some_and(is_number)).count();
+    format!("nvidiactl, {gpus} GPUs, uvm")
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn finding(found: &Read<Stands>, wanted: &Wanted, ours: bool) -> Option<Finding> {
+    let path = &wanted.path;
+    let (severity, message) = match (found, wanted.numbers) {
+        (Err(why), _) => (Severity::Error, format!("it cannot be told what stands at {why}")),
+        // CUDA loads nvidia-uvm at its first use where nvidia-modprobe is installed.
+        (_, None) => {
+            let severity = if ours { Severity::Fail } else { Severity::Warn };
+            (severity, format!("nvidia-uvm is not loaded, so nothing answers {path}"))
+        }
+        (Ok(Stands::Device(a, b)), Some((c, d))) if (*a, *b) == (c, d) => return None,
+        (Ok(stands), Some((major, minor))) => {
+            let found = match stands {
+                Stands::Nothing => "not there".to_owned(),
+                Stands::Other => "no character device".to_owned(),
+                Stands::Device(a, b) => format!("device {a}:{b}"),
+            };
+            (Severity::Fail, format!("{path} is {found}, expected device {major}:{minor}"))
+        }
+    };
+    let expected = wanted.numbers.map(|(major, minor)| format!("{major}:{minor}"));
+    let measured = match found {
+        Ok(Stands::Device(a, b)) => Some(format!("{a}:{b}")),
+        _ => None,
+    };
+    Some(Code::NodesMissing.finding(severity, path, message).values(measured, expected, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::host::nvidia::account::tests::with;
+    use crate::outcome::Outcome;
+    use serde_json::json;
+
+    fn node(name: &str, numbers: Option<(u32, u32)>) -> Wanted {
+        Wanted { path: format!("/dev/{name}"), numbers }
+    }
+
+    fn say(found: Read<Stands>, numbers: Option<(u32, u32)>, ours: bool) -> Judgement {
+        judge(&[(found, node("nvidia0", numbers))], ours)
+    }
+
+    #[test]
+    fn the_right_numbers_pass_and_anything_else_fails() {
+        let said = say(Ok(Stands::Device(195, 0)), Some((195, 0)), true);
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPUs, uvm")
+        );
+        for found in [Stands::Nothing, Stands::Other, Stands::Device(195, 1), Stands::Device(511, 0)] {
+            let said = say(Ok(found), Some((195, 0)), false);
+            assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::NodesMissing), "{found:?}");
+        }
+        assert_eq!(say(Err("/dev/nvidia0: denied".into()), Some((195, 0)), true).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn a_missing_uvm_fails_where_nothing_would_load_it_later() {
+        assert_eq!(say(Ok(Stands::Nothing), None, true).outcome(), Outcome::Fail);
+        assert_eq!(say(Ok(Stands::Nothing), None, false).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn what_init_made_must_still_be_there() {
+        let caps = json!([{ "path": "/dev/nvidia-caps/nvidia-cap1", "major": 236, "minor": 1 },
+                          { "path": "/dev/nvidiactl", "major": 195, "minor": 255 }]);
+        let mut wanted = vec![node("nvidiactl", Some((195, 255)))];
+        add(&mut wanted, Some(&with("/nodes", caps)));
+        assert_eq!(wanted.len(), 2);
+        assert_eq!(wanted[1], node("nvidia-caps/nvidia-cap1", Some((236, 1))));
+    }
+}

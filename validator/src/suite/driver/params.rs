@@ -1,0 +1,116 @@
+//! Are the parameters in force that the driver was asked to load with? Without RMForceStaticBar1
+//! and its like the patched driver behaves as the stock one does.
+
+use crate::config::Level;
+use crate::machine::host::nvidia::Read;
+use crate::machine::host::nvidia::account::{Account, Parameter};
+use crate::machine::host::nvidia::params;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::{Machine, known};
+use crate::suite::{Group, READING, Test};
+use serde_json::Value;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "driver-params",
+    title: "Driver parameters",
+    proves: "every module parameter that firstlight asked for is in force",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: false,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(nothing) = machine.idle()? {
+        return Ok(nothing);
+    }
+    let Some(account) = known(&machine.nvidia.account)? else {
+        return Ok(Judgement::not_applicable("not started by firstlight: nothing says what was asked for"));
+    };
+    let own = params::read(&machine.root);
+    let own = known(&own)?;
+    let in_force = |asked: &Parameter| match asked.name.strip_prefix("NVreg_") {
+        Some(name) if asked.module == "nvidia" => Ok(own.get(name).cloned()),
+        _ => params::of_module(&machine.root, &asked.module, &asked.name),
+    };
+    Ok(judge(account, in_force))
+}
+
+/// `in_force` is a parameter's value now; `None` when the module does not show it.
+fn judge(account: &Account, in_force: impl Fn(&Parameter) -> Read<Option<String>>) -> Judgement {
+    if account.parameters.is_empty() {
+        return Judgement::not_applicable("no parameter was asked for");
+    }
+    let findings: Vec<_> = account.parameters.iter().filter_map(|p| finding(p, in_force(p))).collect();
+    let summary = match findings.first() {
+        Some(first) => first.message.clone(),
+        None => {
+            let names: Vec<_> = account.parameters.iter().map(|p| p.name.as_str()).collect();
+            format!("{} in force: {}", names.len(), names.join(", "))
+        }
+    };
+    Judgement::of(summary, findings)
+}
+
+fn finding(asked: &Parameter, now: Read<Option<String>>) -> Option<Finding> {
+    let Parameter { module, name, wanted, found } = asked;
+    let told = |severity, message: String, now: Value| {
+        let finding = Code::DriverParameters.finding(severity, module, message);
+        Some(finding.values(now, wanted.as_str(), None))
+    };
+    // A parameter that the module hides was perhaps read back by init another way.
+    match now.map(|now| now.or_else(|| found.clone())) {
+        Ok(Some(now)) if params::same(wanted, &now) => None,
+        Ok(Some(now)) => {
+            told(Severity::Fail, format!("{name} is '{now}', expected '{wanted}'"), now.as_str().into())
+        }
+        Ok(None) => {
+            told(Severity::Error, format!("{module} does not show {name}, expected '{wanted}'"), Value::Null)
+        }
+        Err(why) => told(Severity::Error, why, Value::Null),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::host::nvidia::account::tests::with;
+    use crate::outcome::Outcome;
+    use serde_json::json;
+
+    fn asked(found: &Value) -> Account {
+        let dwords = json!({ "module": "nvidia", "name": "NVreg_RegistryDwords", "wanted": "a=1;b=2", "found": found });
+        with("/parameters", json!([dwords]))
+    }
+
+    #[test]
+    fn a_parameter_in_force_passes_and_another_value_fails() {
+        let now = |value: &str| judge(&asked(&Value::Null), |_| Ok(Some(value.to_owned())));
+        assert_eq!(now("a=1;b=2;").outcome(), Outcome::Pass);
+        assert_eq!(now("a=1;b=2").summary, "1 in force: NVreg_RegistryDwords");
+        let said = now("");
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverParameters));
+        assert_eq!(said.summary, "NVreg_RegistryDwords is '', expected 'a=1;b=2'");
+    }
+
+    #[test]
+    fn what_was_right_at_the_start_and_is_not_now_fails() {
+        let said = judge(&asked(&json!("a=1;b=2")), |_| Ok(Some("a=1".to_owned())));
+        assert_eq!(said.outcome(), Outcome::Fail);
+    }
+
+    #[test]
+    fn a_parameter_that_nobody_can_read_is_an_error() {
+        assert_eq!(judge(&asked(&Value::Null), |_| Ok(None)).outcome(), Outcome::Error);
+        assert_eq!(judge(&asked(&Value::Null), |_| Err("denied".to_owned())).outcome(), Outcome::Error);
+        assert_eq!(judge(&asked(&json!("a=1;b=2")), |_| Ok(None)).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn nothing_asked_is_nothing_to_judge() {
+        let said = judge(&with("/load", json!(true)), |_| Ok(None));
+        assert_eq!(said.outcome(), Outcome::NotApplicable);
+    }
+}

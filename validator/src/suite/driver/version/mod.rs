@@ -1,0 +1,193 @@
+//! Is NVIDIA's driver there, of one piece, and made for this kernel? Module, libraries and firmware
+//! must be of one version to the last digit: the driver refuses to talk to another. What init says
+//! about its own driver stage becomes part of this verdict.
+
+mod parts;
+
+use crate::config::Level;
+use crate::machine::host::kmsg;
+use crate::machine::host::nvidia::account::Account;
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::{Machine, known};
+use crate::suite::{Group, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "driver",
+    title: "NVIDIA driver",
+    proves: "module, libraries and GPU firmware of the driver are of one version, built for this kernel, and it has every GPU",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let fabric = machine.fabric()?;
+    let nvidia = &machine.nvidia;
+    let account = known(&nvidia.account)?.as_ref();
+    let loaded = known(&nvidia.loaded)?.as_ref();
+    let mut findings = account.map(Account::findings).unwrap_or_default();
+    let Some(loaded) = loaded.filter(|_| !fabric.gpus.is_empty()) else {
+        return Ok(without(fabric, account, findings));
+    };
+    findings.extend(parts::judge(nvidia, loaded, machine.identity.kernel.as_deref()));
+    findings.extend(left_alone(fabric, &findings));
+    findings.extend(complaints(machine.log.as_deref().unwrap_or_default()));
+    let summary = match worst(&findings) {
+        Some(finding) => finding.message.clone(),
+        None => parts::summary(nvidia, loaded, machine.identity.kernel.as_deref()),
+    };
+    Ok(Judgement::of(summary, findings))
+}
+
+/// A machine on which the driver does not run. Without a GPU there is nothing to drive. With one,
+/// only a person who said `driver.load = false` makes that a thing to leave unjudged; for everyone
+/// else a GPU without its driver does not do what it must.
+fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
+    let gpus = fabric.gpus.len();
+    let why = match account {
+        _ if gpus == 0 => match account.and_then(|a| a.module("nvidia")?.error.as_deref()) {
+            Some(error) => format!("no NVIDIA GPU; loading nvidia came back with {error}"),
+            None => "no NVIDIA GPU".to_owned(),
+        },
+        Some(account) if !account.load => format!("driver.load = false: {gpus} GPUs without their driver"),
+        _ => {
+            if worst(&findings).is_none_or(|f| f.severity < Severity::Fail) {
+                findings.push(absent(gpus, account.is_some()));
+            }
+            String::new()
+        }
+    };
+    match worst(&findings) {
+        Some(finding) => Judgement::of(finding.message.clone(), findings),
+        None => Judgement::not_applicable(why).with(findings),
+    }
+}
+
+fn absent(gpus: usize, tried: bool) -> Finding {
+    let message = format!("no NVIDIA driver is loaded for {gpus} GPUs");
+    let finding = Code::DriverMissing
+        .finding(Severity::Fail, "nvidia", message)
+        .values("not loaded", "loaded", None)
+        .seen("/sys/module/nvidia: not there");
+    if tried { finding.because("init wanted to load it and does not say why it could not") } else { finding }
+}
+
+/// GPUs that answer, and that no driver has although NVIDIA's is loaded. One that another driver
+/// holds is told by the test `drivers`, one that init names is told already.
+fn left_alone(fabric: &Fabric, told: &[Finding]) -> Vec<Finding> {
+    let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+    let alone = gpus.filter(|d| d.driver.is_none() && !d.config.gone);
+    let new = alone
+        .filter(|d| !told.iter().any(|f| f.subject == d.bdf.to_string() && f.severity >= Severity::Fail));
+    let finding = |bdf| {
+        let message = format!("the NVIDIA driver is loaded and has not taken {bdf}");
+        Code::GpuInit
+            .finding(Severity::Fail, &bdf, message)
+            .seen(format!("/sys/bus/pci/devices/{bdf}/driver: not there"))
+    };
+    new.map(|d| finding(d.bdf)).collect()
+}
+
+/// Programs of another version that called the driver since the machine started.
+fn complaints(log: &[kmsg::Line]) -> Option<Finding> {
+    let lines = kmsg::mentioning(log, &["NVRM: API mismatch"], 8);
+    let first = lines.first()?;
+    let message = format!("a program of another version called the driver: {first}");
+    Some(Code::DriverMismatch.finding(Severity::Warn, "nvidia", message).seen_all(lines))
+}
+
+/// The worst finding that is more than information.
+fn worst(findings: &[Finding]) -> Option<&Finding> {
+    // The first of the worst: `max_by_key` would take the last.
+    findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity)
+}
+
+#[cfg(test)]
+mod tests {
+    //! With and without GPUs, with and without a driver, with and without init's account.
+
+    use super::*;
+    use crate::machine::host::nvidia::account::tests::with;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn noted(code: &str, severity: &str) -> Vec<Finding> {
+        let noted = json!([{ "code": code, "severity": severity, "subject": "nvidia", "message": "said", "evidence": [] }]);
+        with("/findings", noted).findings()
+    }
+
+    fn enodev() -> Account {
+        with("/modules/0/error", json!("ENODEV"))
+    }
+
+    #[test]
+    fn without_a_gpu_there_is_nothing_to_drive_and_enodev_is_named() {
+        let none = fixture::machine(0);
+        assert_eq!(without(&none, None, vec![]), Judgement::not_applicable("no NVIDIA GPU"));
+        let said = without(&none, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 1));
+        assert_eq!(said.summary, "no NVIDIA GPU; loading nvidia came back with ENODEV");
+    }
+
+    #[test]
+    fn a_stage_that_failed_is_told_also_without_a_gpu() {
+        let said = without(&fixture::machine(0), Some(&enodev()), noted("DRIVER-TIMEOUT", "error"));
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Error, "said"));
+    }
+
+    #[test]
+    fn a_gpu_without_its_driver_fails_unless_a_person_said_so() {
+        let two = fixture::machine(2);
+        let said = without(&two, None, vec![]);
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverMissing));
+        let left_out = with("/load", json!(false));
+        let said = without(&two, Some(&left_out), vec![]);
+        assert_eq!(said.outcome(), Outcome::NotApplicable);
+        assert_eq!(said.summary, "driver.load = false: 2 GPUs without their driver");
+    }
+
+    #[test]
+    fn a_driver_that_init_could_not_load_is_never_a_pass() {
+        let two = fixture::machine(2);
+        for (severity, outcome) in [("fail", Outcome::Fail), ("error", Outcome::Error)] {
+            let said = without(&two, Some(&enodev()), noted("DRIVER-VERMAGIC", severity));
+            assert_eq!((said.outcome(), said.findings.len()), (outcome, 1));
+        }
+        let silent = without(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
+        assert_eq!((silent.outcome(), silent.findings.len()), (Outcome::Fail, 2));
+        assert!(silent.findings[1].cause.starts_with("init wanted to load it"));
+    }
+
+    #[test]
+    fn a_gpu_that_the_driver_did_not_take_fails_once() {
+        let mut fabric = fixture::machine(3);
+        let [first, second, gone] = fabric.gpus[..] else { panic!("three") };
+        fixture::device(&mut fabric, first).driver = Some("nvidia".into());
+        fixture::device(&mut fabric, gone).config.gone = true;
+        let found = left_alone(&fabric, &[]);
+        assert!(found.len() == 1 && found[0].is(Code::GpuInit) && found[0].subject == second.to_string());
+        assert_eq!(left_alone(&fabric, &found), vec![]);
+    }
+
+    #[test]
+    fn a_program_of_another_version_warns() {
+        let line = |text: &str| kmsg::Line { seq: 0, at: Duration::ZERO, text: text.into() };
+        let log = [line("NVRM: API mismatch: the client has the version 1.0")];
+        assert_eq!(complaints(&log).map(|f| f.severity), Some(Severity::Warn));
+        assert_eq!(complaints(&[line("NVRM: fine")]), None);
+    }
+
+    #[test]
+    fn the_first_of_the_worst_is_told() {
+        let found =
+            [noted("DRIVER-NO-GPU", "info"), noted("GPU-INIT", "fail"), noted("GPU-VBIOS", "fail")].concat();
+        assert!(worst(&found).is_some_and(|f| f.is(Code::GpuInit)));
+        assert_eq!(worst(&found[..1]), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Has the driver complained since the machine started? Xid errors, GPUs that fell off the bus and
+//! GPUs that could not be started stand in the kernel's log, and nowhere else once they are over. What programs
+//! did before the tests is information.
+
+use crate::config::Level;
+use crate::machine::host::faults;
+use crate::machine::host::faults::faults;
+use crate::machine::host::kmsg::Line;
+use crate::machine::host::nvidia::log;
+use crate::machine::host::nvidia::xid::When;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Finding, Severity};
+use crate::suite::{Group, Machine, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "xid",
+    title: "Xid errors",
+    proves: "as far back as the kernel's log goes, the driver lost no GPU and reported no Xid error but of programs",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: false,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    // Lines count also where no GPU is left on the bus: they say where it went.
+    let said = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
+    if said.findings.is_empty() {
+        if machine.fabric()?.gpus.is_empty() {
+            return Ok(Judgement::not_applicable("no NVIDIA GPU"));
+        }
+        machine.log()?;
+    }
+    Ok(said)
+}
+
+fn judge(lines: &[Line], missing: u64) -> Judgement {
+    let mut findings = faults(lines, When::Before);
+    if missing > 0 {
+        findings.push(faults::lost(missing));
+    }
+    let since = match log::begins(lines) {
+        None => "since the machine started".to_owned(),
+        Some(at) => format!("since {} s after the start; older lines are gone", at.as_secs()),
+    };
+    let summary = match findings.iter().max_by_key(|f| f.severity) {
+        None => format!("none {since}"),
+        Some(worst) if worst.severity == Severity::Info => {
+            format!("{} of programs, no other {since}", count(findings.len()))
+        }
+        Some(worst) => worst.message.clone(),
+    };
+    Judgement::of(summary, findings)
+}
+
+fn count(n: usize) -> String {
+    if n == 1 { "1 Xid error".to_owned() } else { format!("{n} Xid errors") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::outcome::finding::Code;
+    use std::time::Duration;
+
+    fn say(first: u64, texts: &[&str]) -> Judgement {
+        let line =
+            |(seq, text): (u64, &&str)| Line { seq, at: Duration::from_secs(seq), text: (*text).into() };
+        judge(&(first..).zip(texts).map(line).collect::<Vec<_>>(), 0)
+    }
+
+    #[test]
+    fn a_quiet_log_passes_and_says_how_far_back_it_goes() {
+        assert_eq!(
+            say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]).summary,
+            "none since the machine started"
+        );
+        assert_eq!(say(512, &["x"]).summary, "none since 512 s after the start; older lines are gone");
+    }
+
+    #[test]
+    fn what_programs_did_before_is_information_and_what_the_hardware_did_fails() {
+        let line = "NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=train, MMU Fault";
+        let said = say(0, &[line]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+        assert_eq!(said.summary, "1 Xid error of programs, no other since the machine started");
+        let said = say(0, &[line, "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
+        assert!(said.summary.starts_with("Xid 79 on 0000:01:00"), "{}", said.summary);
+        assert_eq!(say(0, &["NVRM: Xid (PCI:0000:01:00): 9999, x"]).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn a_log_with_a_hole_is_no_pass() {
+        let said = judge(&[], 3);
+        assert_eq!(said.outcome(), Outcome::Warn);
+        assert!(said.findings[0].is(Code::KmsgLost) && !said.summary.starts_with("none"));
+    }
+
+    #[test]
+    fn a_gpu_off_the_bus_or_never_started_is_told_by_its_own_code() {
+        let said = say(
+            0,
+            &[
+                "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.",
+                "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x40:2426)",
+            ],
+        );
+        let codes: Vec<_> = said.findings.iter().map(|f| f.code.as_str()).collect();
+        assert_eq!(codes, ["GPU-GONE", "GPU-INIT"]);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_understood_still_counts() {
+        assert_eq!(say(0, &["NVRM: Xid something new"]).outcome(), Outcome::Fail);
+    }
+}

@@ -1,0 +1,169 @@
+//! What the fabric pass did before, from its journal: what it cleared, and why a port redirects
+//! although the pass was there.
+
+use crate::fabric::journal::{Entry, Journal};
+use crate::fabric::plan::ACS_CONTROL_NAME;
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// Why a port that the pass had cleared redirects again.
+const AGAIN: &str = "something set ACS again: a reset, a rescan, a driver that binds, management firmware, \
+                     or `firstlight fabric restore`";
+
+/// The journal's entries, and what the report tells of them. No journal, no pass.
+pub(super) fn read(root: &Root) -> (Vec<Entry>, Vec<Finding>) {
+    match Journal::of(root) {
+        Err(e) => {
+            let message = format!("what the fabric pass did is not known: {e}");
+            (Vec::new(), vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)])
+        }
+        Ok(journal) => {
+            let entries = journal.map_or_else(Vec::new, |j| j.entries);
+            let told = cleared(&entries);
+            (entries, told)
+        }
+    }
+}
+
+fn cleared(entries: &[Entry]) -> Vec<Finding> {
+    let lasting: Vec<_> = entries.iter().filter(|e| e.readback == Some(e.after)).collect();
+    if lasting.is_empty() {
+        return Vec::new();
+    }
+    let message = format!("the fabric pass cleared {} ACS control registers", lasting.len());
+    let seen = lasting.iter().map(|e| format!("{}: {:#06x} -> {:#06x}", e.bdf, e.before, e.after)).collect();
+    vec![Code::AcsCleared.finding(Severity::Info, "machine", message).seen_all(seen)]
+}
+
+/// A port that redirects although the pass wrote to it: what became of the write is what is wrong
+/// with it, and to run the pass again is no remedy. Any other finding stays as it is.
+pub(super) fn explained(found: Finding, journal: &[Entry]) -> Finding {
+    let about = |e: &&Entry| e.register == ACS_CONTROL_NAME && e.bdf.to_string() == found.subject;
+    match journal.iter().rev().find(about) {
+        Some(entry) if found.is(Code::AcsRedirect) => outcome(entry, &found).unwrap_or(found),
+        _ => found,
+    }
+}
+
+/// What became of a write to a port that redirects now. An entry that tells neither an end nor a
+/// failure is of a pass that died.
+fn outcome(entry: &Entry, found: &Finding) -> Option<Finding> {
+    let codes = [Code::AcsStuck, Code::AcsReverted, Code::AcsRefused];
+    let code = match &entry.finding {
+        Some(told) => codes.into_iter().find(|c| c.entry().code == told)?,
+        None if entry.readback == Some(entry.after) => Code::AcsReverted,
+        None => return None,
+    };
+    let what = match code {
+        Code::AcsStuck => "did not take the fabric pass's write",
+        Code::AcsRefused => "could not be written by the fabric pass",
+        _ if entry.finding.is_none() => "was cleared by the fabric pass and redirects again",
+        _ => "took the fabric pass's write and went back",
+    };
+    let Entry { bdf, register, before, after, .. } = entry;
+    let message = format!("{bdf} {what}: {register} is {}, expected {after:#06x}", control(found));
+    let reads = entry.readback.map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));
+    let seen = format!("fabric pass, {bdf} {register}: held {before:#06x}, wrote {after:#06x}, {reads}");
+    let finding = code.finding(found.severity, bdf, message).seen_all(found.evidence.clone()).seen(seen);
+    let finding = finding.values(found.measured.clone(), *after, None);
+    Some(if entry.finding.is_none() { finding.because(AGAIN) } else { finding })
+}
+
+/// The register now, as it is written elsewhere.
+fn control(found: &Finding) -> String {
+    found.measured.as_u64().map_or_else(|| found.measured.to_string(), |ctrl| format!("{ctrl:#06x}"))
+}
+
+/// An entry for tests: 0x001d was there and zero was written.
+#[cfg(test)]
+pub(super) fn entry(
+    bdf: crate::machine::pcie::model::Bdf,
+    readback: Option<u16>,
+    finding: Option<&str>,
+) -> Entry {
+    let (register, finding) = (ACS_CONTROL_NAME.to_owned(), finding.map(str::to_owned));
+    Entry { bdf, register, offset: 0x14e, width: 2, before: 0x1d, after: 0, readback, finding, when: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::shared::fixture::port;
+
+    fn redirects() -> Finding {
+        let found = Code::AcsRedirect.finding(Severity::Fail, &port(0), "redirects");
+        found.values(0x1d, 0, None).seen("now")
+    }
+
+    #[track_caller]
+    fn said(journal: &[Entry]) -> Finding {
+        explained(redirects(), journal)
+    }
+
+    #[test]
+    fn what_the_pass_cleared_is_told_and_what_did_not_last_is_not() {
+        assert_eq!(cleared(&[entry(port(0), Some(0x1d), None), entry(port(0), None, None)]), []);
+        let said = &cleared(&[entry(port(0), Some(0), None)])[0];
+        assert_eq!(said.message, "the fabric pass cleared 1 ACS control registers");
+        assert_eq!(said.evidence, [format!("{}: 0x001d -> 0x0000", port(0))]);
+    }
+
+    #[test]
+    fn a_broken_journal_is_a_warning_and_none_is_silence() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        assert_eq!(read(&root), (vec![], vec![]));
+        std::fs::create_dir_all(root.join("run/firstlight")).unwrap();
+        std::fs::write(Journal::place(&root).unwrap(), "{").unwrap();
+        assert_eq!(read(&root).1[0].severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_write_that_failed_is_what_is_wrong_with_the_port() {
+        for (code, readback) in
+            [("ACS-STUCK", Some(0x1d)), ("ACS-REVERTED", Some(0x1d)), ("ACS-REFUSED", None)]
+        {
+            let said = said(&[entry(port(0), readback, Some(code))]);
+            assert_eq!((said.code.as_str(), said.severity), (code, Severity::Fail));
+            assert!(!said.remedy.contains("fabric fix"), "{}", said.remedy);
+        }
+        assert_eq!(said(&[entry(port(0), Some(0x1d), Some("ACS-OTHER"))]), redirects());
+    }
+
+    #[test]
+    fn a_write_that_lasted_has_come_undone_since() {
+        let said = said(&[entry(port(0), Some(0), None)]);
+        assert!(said.is(Code::AcsReverted), "{said:?}");
+        assert_eq!(
+            said.message,
+            "0000:02:00.0 was cleared by the fabric pass and redirects again: ACS control is 0x001d, expected 0x0000"
+        );
+        assert_eq!(
+            said.evidence,
+            ["now", "fabric pass, 0000:02:00.0 ACS control: held 0x001d, wrote 0x0000, reads 0x0000"]
+        );
+    }
+
+    #[test]
+    fn a_pass_that_died_or_wrote_elsewhere_explains_nothing() {
+        assert_eq!(said(&[]), redirects());
+        assert_eq!(said(&[entry(port(0), None, None)]), redirects());
+        assert_eq!(said(&[entry(port(1), Some(0), None)]), redirects());
+        let other = Entry { register: "BAR size".into(), ..entry(port(0), Some(0), None) };
+        assert_eq!(said(&[other]), redirects());
+    }
+
+    #[test]
+    fn the_latest_write_counts() {
+        let (stuck, lasted) = (entry(port(0), Some(0x1d), Some("ACS-STUCK")), entry(port(0), Some(0), None));
+        assert!(said(&[stuck.clone(), lasted.clone()]).is(Code::AcsReverted));
+        assert!(said(&[lasted, stuck]).is(Code::AcsStuck));
+    }
+
+    #[test]
+    fn another_finding_about_the_port_stays() {
+        let quirk = Code::AcsQuirk.finding(Severity::Fail, &port(0), "not written");
+        let stuck = entry(port(0), Some(0x1d), Some("ACS-STUCK"));
+        assert_eq!(explained(quirk.clone(), &[stuck]), quirk);
+    }
+}

@@ -1,0 +1,277 @@
+//! Does BAR1, the window into a GPU's memory, cover it? 256 MiB is what a GPU has whose BAR nobody
+//! resized. How much memory a GPU has is known where the driver logged how much of it BAR1 shows;
+//! elsewhere BAR1 is held against the largest size that the GPU offers, which covers its memory. Where
+//! neither is known, a BAR1 that peers go through is no pass.
+
+mod pass;
+
+use crate::config::Level;
+use crate::fabric::rebar;
+use crate::fabric::text::layout::size;
+use crate::machine::host::kmsg::Line;
+use crate::machine::host::nvidia::log;
+use crate::machine::pcie::model::Device;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::{Machine, known};
+use crate::suite::shared::peer;
+use crate::suite::shared::peer::Way;
+use crate::suite::{Group, READING, Test};
+use std::collections::BTreeMap;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "bar1",
+    title: "BAR1",
+    proves: "BAR1 covers the memory of every GPU whose peers reach it through BAR1",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+/// BAR1 without Resizable BAR.
+const SMALL: u64 = 256 << 20;
+/// The whole configuration space, which holds the sizes on offer.
+const WHOLE: usize = 4096;
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let fabric = machine.fabric()?;
+    let gpus = peer::ways(fabric, known(&machine.nvidia.gpus)?);
+    // Without the log there are still the sizes on offer.
+    let memory = memory(&gpus, machine.log.as_deref().unwrap_or_default());
+    Ok(pass::explained(judge(&gpus, &memory), pass::read(&machine.root), &gpus))
+}
+
+/// The memory of GPUs as the driver logged it: by address, or for all where all are of one kind.
+fn memory(gpus: &[(&Device, Way)], lines: &[Line]) -> BTreeMap<String, u64> {
+    let alike = gpus.iter().all(|(gpu, _)| gpus.first().is_some_and(|(first, _)| first.device == gpu.device));
+    let of_all = log::static_maps(lines).into_iter().max().filter(|_| alike);
+    let of_all = gpus.iter().filter_map(|(gpu, _)| Some((gpu.bdf.to_string(), of_all?)));
+    let mut memory: BTreeMap<_, _> = of_all.collect();
+    memory.extend(log::bar1_peers(lines).iter().filter_map(|line| Some((line.gpu.to_owned(), line.memory?))));
+    memory
+}
+
+fn judge(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>) -> Judgement {
+    if gpus.is_empty() {
+        return Judgement::not_applicable("no NVIDIA GPU");
+    }
+    // One that does not answer is told by the test `fabric`.
+    let there: Vec<_> = gpus.iter().filter(|(gpu, _)| !gpu.config.gone).copied().collect();
+    let of = |gpu: &Device| memory.get(&gpu.bdf.to_string()).copied();
+    let findings: Vec<_> = there.iter().filter_map(|(gpu, way)| finding(gpu, *way, of(gpu))).collect();
+    let worst = findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
+    let summary = match worst {
+        Some(worst) => worst.message.clone(),
+        None => format!("{}; {}", sizes(&there), compared(&there, memory, findings.is_empty())),
+    };
+    Judgement::of(summary, findings)
+}
+
+/// What the sizes were held against.
+fn compared(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>, all: bool) -> &'static str {
+    let known = gpus.iter().filter(|(gpu, _)| memory.contains_key(&gpu.bdf.to_string())).count();
+    let offering = gpus.iter().filter(|(gpu, _)| !gpu.rebar.is_empty()).count();
+    match () {
+        () if !all => "peers do not reach these GPUs through it",
+        () if known == gpus.len() => "that is all of their memory",
+        () if offering == gpus.len() => "the largest size that each offers",
+        () => "more than 256 MiB; no other size is offered",
+    }
+}
+
+/// `8 GPUs: 32 GiB`
+fn sizes(gpus: &[(&Device, Way)]) -> String {
+    let mut all: Vec<_> = gpus.iter().filter_map(|(gpu, _)| Some(gpu.aperture()?.bytes)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let all: Vec<_> = all.into_iter().map(size).collect();
+    format!("{} GPUs: {}", gpus.len(), all.join(", "))
+}
+
+fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
+    // Then nobody can say what BAR1 covers.
+    if let Some(finding) = rebar::disagrees(gpu) {
+        return Some(finding);
+    }
+    let severity = if way == Way::Bar1 { Severity::Fail } else { Severity::Info };
+    let told = |severity, found: Option<u64>, wanted: Option<u64>, message: String| {
+        let finding =
+            Code::Bar1Small.finding(severity, &gpu.bdf, message).values(found, wanted, Some("bytes"));
+        Some(finding.seen(format!("/sys/bus/pci/devices/{}/resource", gpu.bdf)))
+    };
+    let Some(bar) = gpu.aperture().filter(|bar| bar.start != 0) else {
+        return told(severity, None, None, format!("BAR1 of {} has no address", gpu.bdf));
+    };
+    let offered =
+        gpu.rebar.iter().find(|r| r.bar == bar.index).and_then(|r| r.supported_bytes.last().copied());
+    let (wanted, what) = match (memory, offered) {
+        (Some(memory), _) => (memory, "of memory"),
+        (None, Some(offered)) => (offered, "that the GPU offers"),
+        (None, None) if bar.bytes <= SMALL => (SMALL + 1, "more than 256 MiB"),
+        (None, None) if way == Way::Native => return None,
+        // A hypervisor may hide the sizes on offer, and a fixed size need not be large enough.
+        (None, None) => {
+            let why = if gpu.config.bytes >= WHOLE {
+                "it offers no sizes, and how much memory it has is not known"
+            } else {
+                "which sizes it offers cannot be read, nor how much memory it has"
+            };
+            let message = format!("BAR1 of {} is {}; {why}", gpu.bdf, size(bar.bytes));
+            return told(Severity::Error, Some(bar.bytes), None, message);
+        }
+    };
+    if bar.bytes >= wanted {
+        return None;
+    }
+    let expected = if wanted == SMALL + 1 { what.to_owned() } else { format!("the {} {what}", size(wanted)) };
+    let message = format!("BAR1 of {} is {}, expected {expected}", gpu.bdf, size(bar.bytes));
+    told(severity, Some(bar.bytes), (wanted != SMALL + 1).then_some(wanted), message)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Sizes against what is known of a GPU's memory, by the way that its peers reach it.
+
+    use super::*;
+    use crate::machine::pcie::model::{Bar, Fabric, Rebar};
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    /// Two GPUs with a register BAR, BAR1 of `bytes`, and the sizes they offer.
+    fn machine(bytes: u64, offered: &[u64]) -> Fabric {
+        let mut fabric = fixture::machine(2);
+        for gpu in fabric.gpus.clone() {
+            let gpu = fixture::device(&mut fabric, gpu);
+            let bar = |index, bytes| Bar { index, start: 0x40_0000_0000, bytes, flags: 0x14220c };
+            gpu.bars = vec![bar(0, 16 << 20), bar(1, bytes)];
+            let rebar = Rebar { bar: 1, current_bytes: bytes, supported_bytes: offered.to_vec() };
+            gpu.rebar = if offered.is_empty() { vec![] } else { vec![rebar] };
+        }
+        fabric
+    }
+
+    fn say(fabric: &Fabric, way: Way, memory: Option<u64>) -> Judgement {
+        let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, way));
+        let of = fabric.gpus.iter().filter_map(|gpu| Some((gpu.to_string(), memory?)));
+        judge(&gpus.collect::<Vec<_>>(), &of.collect())
+    }
+
+    const OFFERED: &[u64] = &[64 << 20, 256 << 20, 16 << 30, 32 << 30];
+    /// 24210 MiB, as an RTX 4090 shows it.
+    const MEMORY: u64 = 0x5_e920_0000;
+
+    #[test]
+    fn the_largest_size_passes_and_256_mib_is_the_failure() {
+        let said = say(&machine(32 << 30, OFFERED), Way::Bar1, None);
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Pass, "2 GPUs: 32 GiB; the largest size that each offers")
+        );
+        let said = say(&machine(256 << 20, OFFERED), Way::Bar1, None);
+        assert!(
+            said.outcome() == Outcome::Fail
+                && said.findings.len() == 2
+                && said.findings[0].is(Code::Bar1Small)
+        );
+        assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 256 MiB, expected the 32 GiB that the GPU offers");
+        assert_eq!(said.findings[0].expected, 32_u64 << 30);
+    }
+
+    #[test]
+    fn known_memory_decides_over_what_is_offered() {
+        let said = say(&machine(32 << 30, &[64 << 30]), Way::Bar1, Some(MEMORY));
+        assert_eq!(said.summary, "2 GPUs: 32 GiB; that is all of their memory");
+        let said = say(&machine(16 << 30, &[16 << 30]), Way::Bar1, Some(MEMORY));
+        assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 16 GiB, expected the 24210 MiB of memory");
+    }
+
+    #[test]
+    fn a_bar1_that_is_smaller_in_the_hardware_than_for_the_kernel_is_broken() {
+        for way in [Way::Bar1, Way::Native] {
+            let mut fabric = machine(32 << 30, OFFERED);
+            let gpu = fabric.gpus[1];
+            fixture::device(&mut fabric, gpu).rebar[0].current_bytes = 256 << 20;
+            let said = say(&fabric, way, Some(MEMORY));
+            assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::RebarBroken), "{said:?}");
+            assert_eq!(
+                said.summary,
+                "0000:11:00.0 has BAR1 of 256 MiB by its Resizable BAR control, the kernel believes 32 GiB"
+            );
+        }
+    }
+
+    #[test]
+    fn half_of_what_is_offered_is_not_enough() {
+        assert_eq!(say(&machine(16 << 30, OFFERED), Way::Bar1, None).outcome(), Outcome::Fail);
+    }
+
+    #[test]
+    fn a_gpu_with_a_way_of_its_own_is_only_told_about() {
+        let said = say(&machine(256 << 20, OFFERED), Way::Native, None);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 2));
+        assert_eq!(said.summary, "2 GPUs: 256 MiB; peers do not reach these GPUs through it");
+    }
+
+    #[test]
+    fn without_sizes_on_offer_256_mib_fails_and_more_is_an_error_unless_the_memory_is_known() {
+        assert_eq!(say(&machine(256 << 20, &[]), Way::Bar1, None).outcome(), Outcome::Fail);
+        let mut fabric = machine(32 << 30, &[]);
+        let said = say(&fabric, Way::Bar1, None);
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (
+                Outcome::Error,
+                "BAR1 of 0000:10:00.0 is 32 GiB; it offers no sizes, and how much memory it has is not known"
+            )
+        );
+        assert_eq!(say(&fabric, Way::Native, None).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, Way::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
+        for device in &mut fabric.devices {
+            device.config.bytes = 256;
+        }
+        assert_eq!(say(&fabric, Way::Bar1, None).outcome(), Outcome::Error);
+        assert_eq!(say(&fabric, Way::Native, None).outcome(), Outcome::Pass);
+        assert_eq!(say(&fabric, Way::Bar1, Some(MEMORY)).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn a_bar_without_an_address_fails_and_a_gpu_off_the_bus_is_left_to_others() {
+        let mut fabric = machine(32 << 30, OFFERED);
+        let gpu = fabric.gpus[1];
+        fixture::device(&mut fabric, gpu).bars[1].start = 0;
+        let said = say(&fabric, Way::Bar1, None);
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Fail, "BAR1 of 0000:11:00.0 has no address")
+        );
+        fixture::device(&mut fabric, gpu).config.gone = true;
+        assert_eq!(say(&fabric, Way::Bar1, None).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn without_a_gpu_there_is_nothing_to_cover() {
+        assert_eq!(judge(&[], &BTreeMap::new()).outcome(), Outcome::NotApplicable);
+    }
+
+    #[test]
+    fn memory_is_what_the_driver_logged_of_each_gpu() {
+        let fabric = machine(32 << 30, OFFERED);
+        let gpus: Vec<_> =
+            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, Way::Bar1)).collect();
+        let line = |text: &str| Line { seq: 0, at: std::time::Duration::ZERO, text: text.into() };
+        let ours = line(
+            "BAR1 peer-to-peer of 0000:10:00.0 possible: video memory 0x5e9200000, BAR1 0x800000000 at 0x0",
+        );
+        let theirs = line("Static bar1 mapped offset 0x0 size 0x100000000");
+        assert_eq!(memory(&gpus, std::slice::from_ref(&ours)).get("0000:10:00.0"), Some(&MEMORY));
+        assert_eq!(memory(&gpus, &[ours, theirs.clone()]).get("0000:11:00.0"), Some(&(4 << 30)));
+        let mut mixed = fabric.clone();
+        let gpu = mixed.gpus[0];
+        fixture::device(&mut mixed, gpu).device = "0x2204".into();
+        let gpus: Vec<_> =
+            mixed.devices.iter().filter(|d| mixed.gpus.contains(&d.bdf)).map(|d| (d, Way::Bar1)).collect();
+        assert_eq!(memory(&gpus, &[theirs]), BTreeMap::new(), "nobody knows whose it is");
+    }
+}

@@ -1,0 +1,87 @@
+//! What the Resizable BAR pass said about each GPU, from the fabric pass's journal: why BAR1 is as
+//! small as it is, or that the pass made it large.
+
+use super::Way;
+use crate::fabric::journal::Journal;
+use crate::machine::pcie::model::Device;
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+
+/// The pass's findings about BARs. No journal, no pass.
+pub(super) fn read(root: &Root) -> Vec<Finding> {
+    match Journal::of(root) {
+        Ok(journal) => journal.map(|j| j.findings).unwrap_or_default(),
+        Err(why) => {
+            let message = format!("what the fabric pass did is not known: {why}");
+            vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)]
+        }
+    }
+}
+
+/// The judgement with what the pass said. Where peers do not go through BAR1 its size is no fault;
+/// a GPU whose registers the pass could not repair is one everywhere.
+pub(super) fn explained(said: Judgement, told: Vec<Finding>, gpus: &[(&Device, Way)]) -> Judgement {
+    let native =
+        |f: &Finding| gpus.iter().any(|(gpu, way)| *way == Way::Native && gpu.bdf.to_string() == f.subject);
+    let weighed = told.into_iter().map(|mut finding| {
+        if native(&finding) && !finding.is(Code::RebarBroken) {
+            finding.severity = Severity::Info;
+        }
+        finding
+    });
+    let more: Vec<_> = weighed.collect();
+    let worst = more.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
+    let summary = worst.filter(|_| said.outcome() == Outcome::Pass).map(|f| f.message.clone());
+    let mut said = said.with(more);
+    said.summary = summary.unwrap_or(said.summary);
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::host::nvidia::fixture::machine;
+    use crate::suite::shared::fixture;
+
+    fn told(code: Code, severity: Severity) -> Vec<Finding> {
+        vec![code.finding(severity, "0000:10:00.0", "said")]
+    }
+
+    fn after(told: Vec<Finding>, way: Way) -> Judgement {
+        let fabric = fixture::machine(1);
+        let gpus: Vec<_> =
+            fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, way)).collect();
+        explained(Judgement::of("1 GPUs: 32 GiB", vec![]), told, &gpus)
+    }
+
+    #[test]
+    fn what_the_pass_said_stands_beside_what_is_measured() {
+        let said = after(told(Code::RebarResized, Severity::Info), Way::Bar1);
+        assert_eq!(
+            (said.outcome(), said.findings.len(), said.summary.as_str()),
+            (Outcome::Pass, 1, "1 GPUs: 32 GiB")
+        );
+        let said = after(told(Code::RebarNoRoom, Severity::Fail), Way::Bar1);
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "said"));
+    }
+
+    #[test]
+    fn where_peers_go_another_way_only_a_broken_gpu_counts() {
+        assert_eq!(after(told(Code::RebarNoRoom, Severity::Fail), Way::Native).outcome(), Outcome::Pass);
+        assert_eq!(after(told(Code::RebarBroken, Severity::Error), Way::Native).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn the_journal_tells_it_and_a_damaged_one_warns() {
+        let dir = machine(&[("run/firstlight/fabric.json", "{")]);
+        let root = Root::new(dir.path());
+        let [finding] = &read(&root)[..] else { panic!("one") };
+        assert!(finding.is(Code::SysUnreadable) && finding.severity == Severity::Warn);
+        let findings = told(Code::RebarNoRoom, Severity::Warn);
+        let journal = Journal { findings: findings.clone(), ..Journal::new(root.path()) };
+        journal.save(&Journal::place(&root).unwrap()).unwrap();
+        assert_eq!(read(&root), findings);
+        assert_eq!(read(&Root::new(machine(&[]).path())), vec![]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Are the links of GPUs, and of NICs that exchange data with them, as wide and as fast as they can be?
+//! Width shows at once; speed only under load, since idle GPUs lower it, so that is told and not judged here.
+
+use crate::config::Level;
+use crate::machine::pcie::model::{Bdf, Device, Fabric};
+use crate::machine::pcie::nic;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::{Group, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "links",
+    title: "PCIe links",
+    proves: "the links of GPUs, NICs and the switches between them use all their lanes",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: false,
+    group: Group::Host,
+    run: |machine| Ok(judge(machine.fabric()?)),
+};
+
+fn judge(fabric: &Fabric) -> Judgement {
+    if fabric.gpus.is_empty() {
+        return Judgement::not_applicable("no NVIDIA GPU");
+    }
+    // One that does not answer is told by the test `fabric`.
+    let of = |wanted: &[Bdf]| -> Vec<&Device> {
+        fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
+    };
+    let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
+    let told = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
+    if !gpus.iter().any(|d| d.link.is_some()) {
+        // Virtual machines show GPUs without a link.
+        return Judgement::not_applicable("neither sysfs nor the registers tell the link of any GPU");
+    }
+    let findings: Vec<_> =
+        told.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
+    let summary = match findings.iter().max_by_key(|f| f.severity) {
+        Some(worst) => worst.message.clone(),
+        None => format!(
+            "links of {} GPUs and {} NICs at full width",
+            gpus.len(),
+            nics.iter().filter(|d| d.link.is_some()).count()
+        ),
+    };
+    Judgement::of(summary, findings)
+}
+
+/// Others of its kind have a link, so it should have one.
+fn unknown(gpu: &Device) -> Finding {
+    let message = format!("the link of {} is told neither by sysfs nor by its registers", gpu.bdf);
+    Code::PciUnreadable.finding(Severity::Error, &gpu.bdf, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::judge;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    fn with_link(gts: f64, width: u32) -> Judgement {
+        let mut fabric = fixture::machine(2);
+        let gpu = fabric.gpus[0];
+        let link = fixture::device(&mut fabric, gpu).link.as_mut().unwrap();
+        (link.gts, link.width) = (gts, width);
+        fabric.findings = judge::all(&fabric);
+        super::judge(&fabric)
+    }
+
+    #[test]
+    fn full_links_pass_and_a_narrow_one_warns() {
+        assert_eq!(with_link(16.0, 16).summary, "links of 2 GPUs and 0 NICs at full width");
+        let said = with_link(16.0, 8);
+        assert_eq!(said.outcome(), Outcome::Warn);
+        assert!(said.summary.contains("0000:10:00.0"), "{}", said.summary);
+    }
+
+    #[test]
+    fn an_idle_gpu_at_its_slowest_speed_is_told_and_passes() {
+        let said = with_link(2.5, 16);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+    }
+
+    #[test]
+    fn a_link_that_nothing_tells_is_no_pass() {
+        let mut fabric = fixture::machine(2);
+        let (first, second) = (fabric.gpus[0], fabric.gpus[1]);
+        fixture::device(&mut fabric, first).link = None;
+        let said = super::judge(&fabric);
+        assert!(said.outcome() == Outcome::Error && said.summary.contains("0000:10:00.0"), "{said:?}");
+        fixture::device(&mut fabric, second).link = None;
+        assert_eq!(super::judge(&fabric).outcome(), Outcome::NotApplicable);
+    }
+
+    #[test]
+    fn without_a_gpu_there_is_no_link_to_judge() {
+        assert_eq!(super::judge(&fixture::machine(0)).outcome(), Outcome::NotApplicable);
+    }
+}

@@ -1,0 +1,69 @@
+//! Could the machine be read without a contradiction? Everything that reading brought up and that
+//! no other test answers for: devices that are gone, damaged configuration space, unreadable files.
+
+use crate::config::Level;
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::Judgement;
+use crate::outcome::finding::Finding;
+use crate::suite::{Group, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "fabric",
+    title: "PCI inventory",
+    proves: "every PCI function answers and could be read without a contradiction",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run: |machine| Ok(judge(machine.fabric()?, &machine.identity.problems)),
+};
+
+/// Beginnings of codes that the tests acs, iommu and links answer for.
+const ELSEWHERE: &[&str] = &["ACS-", "NO-ECAM", "IOMMU-", "LINK-"];
+
+fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
+    let own = fabric.findings.iter().filter(|f| !ELSEWHERE.iter().any(|e| f.code.starts_with(e)));
+    let findings: Vec<_> = own.chain(problems).cloned().collect();
+    let summary = match findings.iter().max_by_key(|f| f.severity) {
+        Some(worst) => worst.message.clone(),
+        None => format!(
+            "{} PCI functions, {} GPUs, {} NICs",
+            fabric.devices.len(),
+            fabric.gpus.len(),
+            fabric.nics.len()
+        ),
+    };
+    Judgement::of(summary, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::judge;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    fn spoilt(spoil: impl Fn(&mut Fabric)) -> Judgement {
+        let mut fabric = fixture::machine(2);
+        spoil(&mut fabric);
+        fabric.findings = judge::all(&fabric);
+        super::judge(&fabric, &[])
+    }
+
+    #[test]
+    fn a_sound_machine_passes_and_one_with_a_gpu_off_the_bus_fails() {
+        assert_eq!(spoilt(|_| ()).summary, "6 PCI functions, 2 GPUs, 0 NICs");
+        let said = spoilt(|f| {
+            let gpu = f.gpus[1];
+            fixture::device(f, gpu).config.gone = true;
+        });
+        assert_eq!(said.outcome(), Outcome::Fail);
+        assert!(said.summary.contains("0000:11:00.0"), "{}", said.summary);
+    }
+
+    #[test]
+    fn what_another_test_answers_for_is_left_to_it() {
+        let said = spoilt(|f| fixture::device(f, fixture::port(0)).acs.as_mut().unwrap().ctrl = 0x1d);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 0));
+    }
+}

@@ -1,0 +1,212 @@
+//! Was the kernel started with the words that the configuration stands on? They are what keeps
+//! translation and ACS off when a driver binds or a device is reset later. firstlight's own kernel has them built
+//! in, so one that lacks them is not what it should be; of any other kernel they are told, and judged is what they
+//! are for: by the tests `iommu` and `acs`.
+
+mod lockdown;
+
+use crate::config::{IommuPolicy, Level};
+use crate::machine::host::cmdline;
+use crate::machine::host::cmdline::Word;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::unreadable;
+use crate::suite::{Group, READING, Test};
+use std::fmt;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "cmdline",
+    title: "Kernel command line",
+    proves: "firstlight's own kernel was started with the words that keep the IOMMU and ACS as configured",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run: |machine| {
+        let line = cmdline::read(&machine.root).map_err(|e| unreadable("proc/cmdline", &e))?;
+        let lockdown = machine.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
+        // Whether a fabric that cannot be read is locked down is that fault's least part.
+        let ignored = lockdown.ok().and_then(|mode| lockdown::ignored(&line, mode));
+        let policy = machine.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
+        let said = if machine.identity.is_own() { judge(policy, &line) } else { elsewhere(policy, &line) };
+        Ok(said.with(ignored.into_iter().collect()))
+    },
+};
+
+/// `key=..,value,..` must be there.
+struct Need {
+    key: &'static str,
+    value: &'static str,
+    /// Without it the machine is wrong, or only worse than it could be.
+    severity: Severity,
+    /// Items of a later word of that key that begin so take it back.
+    rivals: &'static [&'static str],
+}
+
+/// Peer traffic stays on its way through every reset (facts: kernel re-applies its ACS policy then).
+const ACS: Need = Need {
+    key: "pci",
+    value: "config_acs=0000000@pci:0:0",
+    severity: Severity::Fail,
+    rivals: &["config_acs="],
+};
+/// Links keep their full speed when idle.
+const ASPM: Need = Need {
+    key: "pcie_aspm.policy",
+    value: "performance",
+    severity: Severity::Warn,
+    rivals: &["default", "power"],
+};
+const OFF: &[Need] = &[
+    Need { key: "iommu", value: "off", severity: Severity::Fail, rivals: &["on", "force", "pt", "nopt"] },
+    // Without it devices that reach only 4 GiB of memory (old USB controllers) fail.
+    Need { key: "iommu", value: "soft", severity: Severity::Warn, rivals: &[] },
+    Need { key: "intel_iommu", value: "off", severity: Severity::Fail, rivals: &["on"] },
+    Need { key: "amd_iommu", value: "off", severity: Severity::Fail, rivals: &["on", "force"] },
+    ACS,
+    ASPM,
+];
+const PT: &[Need] =
+    &[Need { key: "iommu", value: "pt", severity: Severity::Fail, rivals: &["nopt", "off"] }, ACS, ASPM];
+
+const fn needs(policy: IommuPolicy) -> Option<&'static [Need]> {
+    match policy {
+        IommuPolicy::Off => Some(OFF),
+        IommuPolicy::Pt => Some(PT),
+        IommuPolicy::Firmware => None,
+    }
+}
+
+fn nothing_asked() -> Judgement {
+    Judgement::not_applicable("fabric.iommu = \"firmware\" asks for no words")
+}
+
+/// Another kernel's words: told beside what is measured.
+fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
+    let Some(needs) = needs(policy) else { return nothing_asked() };
+    let words = cmdline::words(line);
+    let lacking: Vec<_> = needs.iter().filter(|n| n.met_at(&words).is_none()).map(Need::to_string).collect();
+    let summary = format!(
+        "not firstlight's kernel: {} of {} of its words; iommu and acs are measured",
+        needs.len() - lacking.len(),
+        needs.len()
+    );
+    let missing = missing(Severity::Info, &lacking).map(|f| f.seen(format!("/proc/cmdline: {line}")));
+    Judgement::of(summary, missing.into_iter().collect())
+}
+
+/// The needed words are there; a later rival is told, for what really holds is seen by `iommu` and `acs`.
+fn judge(policy: IommuPolicy, line: &str) -> Judgement {
+    let Some(needs) = needs(policy) else { return nothing_asked() };
+    let words = cmdline::words(line);
+    let (there, lacking): (Vec<_>, Vec<_>) = needs.iter().partition(|n| n.met_at(&words).is_some());
+    let of = |severity| lacking.iter().filter(move |n| n.severity == severity).map(|n| n.to_string());
+    let missing = [Severity::Fail, Severity::Warn]
+        .into_iter()
+        .filter_map(|severity| missing(severity, &of(severity).collect::<Vec<_>>()));
+    let overridden = there.iter().filter_map(|n| overridden(n, &words));
+    let findings: Vec<_> =
+        missing.chain(overridden).map(|f| f.seen(format!("/proc/cmdline: {line}"))).collect();
+    let summary = match lacking.first() {
+        Some(first) => format!("{} of {} required words; {first} is missing", there.len(), needs.len()),
+        None => format!("{} of {} required words", there.len(), needs.len()),
+    };
+    Judgement::of(summary, findings)
+}
+
+fn missing(severity: Severity, words: &[String]) -> Option<Finding> {
+    let list = (!words.is_empty()).then(|| words.join(" "))?;
+    let message = format!("the kernel command line lacks {list}");
+    Some(Code::CmdlineMissing.finding(severity, "kernel", message).values(
+        serde_json::Value::Null,
+        list,
+        None,
+    ))
+}
+
+fn overridden(need: &Need, words: &[Word]) -> Option<Finding> {
+    let mut later = words.iter().skip(need.met_at(words)?).filter(|w| w.key == need.key);
+    let rival =
+        later.find(|w| w.items().any(|i| need.rivals.iter().any(|r| i.starts_with(r) && i != need.value)))?;
+    let rival = format!("{}={}", rival.key, rival.value.as_deref().unwrap_or_default());
+    let message = format!("{need} is followed by {rival}");
+    Some(Code::CmdlineOverridden.finding(Severity::Info, need, message).values(rival, need.to_string(), None))
+}
+
+impl Need {
+    /// Where the word stands.
+    fn met_at(&self, words: &[Word]) -> Option<usize> {
+        words.iter().position(|w| w.key == self.key && w.items().any(|i| i == self.value))
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+
+    const BUILT_IN: &str = "iommu=off,soft intel_iommu=off amd_iommu=off \
+        pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance console=ttyS0";
+
+    #[test]
+    fn the_built_in_line_passes_and_each_word_taken_away_does_not() {
+        assert_eq!(judge(IommuPolicy::Off, BUILT_IN), Judgement::of("6 of 6 required words", vec![]));
+        for word in ["intel_iommu=off", "amd_iommu=off", "config_acs=0000000@pci:0:0", "off,"] {
+            let said = judge(IommuPolicy::Off, &BUILT_IN.replacen(word, "", 1));
+            assert_eq!(said.outcome(), Outcome::Fail, "{word}");
+        }
+        for word in [",soft", "pcie_aspm.policy=performance"] {
+            let said = judge(IommuPolicy::Off, &BUILT_IN.replace(word, ""));
+            assert_eq!(said.outcome(), Outcome::Warn, "{word}");
+        }
+    }
+
+    #[test]
+    fn missing_words_are_told_together() {
+        let said = judge(IommuPolicy::Off, "quiet iommu=off");
+        assert_eq!(said.summary, "1 of 6 required words; iommu=soft is missing");
+        assert_eq!(said.findings.len(), 2);
+        let message =
+            "the kernel command line lacks intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0";
+        assert_eq!(said.findings[0].message, message);
+        assert_eq!(said.findings[0].evidence, ["/proc/cmdline: quiet iommu=off"]);
+    }
+
+    #[test]
+    fn a_later_word_against_it_is_told_and_judged_by_what_holds() {
+        let line = format!("{BUILT_IN} iommu=on intel_iommu=on pci=config_acs=1111111@pci:0:0");
+        let said = judge(IommuPolicy::Off, &line);
+        assert_eq!(said.outcome(), Outcome::Pass);
+        assert_eq!(said.findings.len(), 3);
+        assert_eq!(said.findings[0].message, "iommu=off is followed by iommu=on");
+        assert_eq!(judge(IommuPolicy::Off, &format!("iommu=on {BUILT_IN}")).findings, []);
+    }
+
+    #[test]
+    fn pass_through_needs_its_own_words() {
+        let line = "iommu=pt pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance";
+        assert_eq!(judge(IommuPolicy::Pt, line).outcome(), Outcome::Pass);
+        assert_eq!(judge(IommuPolicy::Pt, BUILT_IN).outcome(), Outcome::Fail);
+    }
+
+    #[test]
+    fn another_kernels_words_are_told_and_not_judged() {
+        let said = elsewhere(IommuPolicy::Off, "quiet iommu=pt amd_iommu=on");
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
+        assert_eq!(said.findings[0].severity, Severity::Info);
+        assert_eq!(said.summary, "not firstlight's kernel: 0 of 6 of its words; iommu and acs are measured");
+        assert_eq!(elsewhere(IommuPolicy::Off, BUILT_IN).findings, []);
+    }
+
+    #[test]
+    fn the_firmwares_choice_asks_for_nothing() {
+        assert_eq!(judge(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
+        assert_eq!(elsewhere(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
+    }
+}

@@ -1,0 +1,148 @@
+//! Are the GPUs there that should be? Nothing found is never a pass by itself: only a person can
+//! say that none is expected.
+
+use crate::config::{Expect, Level, numbered};
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::scope::Scope;
+use crate::suite::machine::known;
+use crate::suite::p2p::bandwidth;
+use crate::suite::p2p::capability::unknown_peer;
+use crate::suite::selection::plan;
+use crate::suite::{Group, Machine, READING, Test};
+use std::collections::BTreeMap;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "gpus",
+    title: "GPU inventory",
+    proves: "the NVIDIA GPUs on the bus are as many, and of the model, as expected",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let fabric = machine.fabric()?;
+    let told = known(&machine.nvidia.gpus)?;
+    let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
+    let left_out = machine.config.validate.limit.as_ref().map_or(0, |limit| limit.left_out.len());
+    let said = judge(&machine.config.expect, fabric, left_out, &names);
+    // A run that was asked about less is not asked about this.
+    let measured = matches!(machine.config.validate.scope, Scope::Fabric | Scope::Only(_))
+        || plan(&machine.config).run.iter().any(|t| t.id == bandwidth::TEST.id);
+    let gpus = &fabric.gpus;
+    let peers = machine.config.expect.peers.as_ref().and_then(|groups| numbered(groups, gpus).err());
+    let said = said.with(peers.iter().map(|why| unknown_peer(why)).collect());
+    Ok(said.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
+}
+
+/// A floor for bandwidth that no test of this run measures.
+fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Finding> {
+    let floor = expect.min_p2p_gb_s.filter(|_| !measured && !fabric.gpus.is_empty())?;
+    let message = format!("expect.min_p2p_gb_s is {floor}, and p2p-bandwidth is left out");
+    let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
+    Some(finding.values(serde_json::Value::Null, floor, Some("GB/s")))
+}
+
+/// `left_out` GPUs are on the bus too.
+fn judge(expect: &Expect, fabric: &Fabric, left_out: usize, names: &BTreeMap<String, String>) -> Judgement {
+    let found = fabric.gpus.len() + left_out;
+    let count = count(expect.gpus, found, fabric);
+    let summary = match (&count, expect.gpus) {
+        (Some(finding), _) => finding.message.clone(),
+        (None, Some(n)) => format!("{found} of {n} on the bus"),
+        (None, None) => format!("{found} on the bus"),
+    };
+    let models = fabric.gpus.iter().filter_map(|g| model(expect.gpu_name.as_deref()?, &g.to_string(), names));
+    Judgement::of(summary, count.into_iter().chain(models).collect())
+}
+
+fn count(expected: Option<u64>, found: usize, fabric: &Fabric) -> Option<Finding> {
+    let found = u64::try_from(found).unwrap_or(u64::MAX);
+    let finding = match expected {
+        None if found == 0 => {
+            let message = format!("0 NVIDIA GPUs among {} PCI functions", fabric.devices.len());
+            Code::GpuNone.finding(Severity::Error, "machine", message).values(
+                0,
+                "expect.gpus is not set",
+                Some("GPUs"),
+            )
+        }
+        Some(expected) if expected != found => {
+            let message = format!("{found} NVIDIA GPUs on the bus, expected {expected}");
+            Code::GpuCount.finding(Severity::Fail, "machine", message).values(found, expected, Some("GPUs"))
+        }
+        _ => return None,
+    };
+    let list: Vec<_> = fabric.gpus.iter().map(ToString::to_string).collect();
+    Some(finding.seen(format!("/sys/bus/pci/devices: GPUs {}", list.join(" "))))
+}
+
+fn model(expected: &str, gpu: &str, names: &BTreeMap<String, String>) -> Option<Finding> {
+    let Some(name) = names.get(gpu) else {
+        let message = format!("the model of {gpu} is unknown, expected {expected}");
+        let finding = Code::ExpectUnchecked.finding(Severity::Error, gpu, message);
+        return Some(finding.values(serde_json::Value::Null, expected, None));
+    };
+    (name != expected).then(|| {
+        let message = format!("{gpu} is a {name}, expected {expected}");
+        Code::GpuName
+            .finding(Severity::Fail, gpu, message)
+            .values(name.as_str(), expected, None)
+            .seen(format!("/proc/driver/nvidia/gpus/{gpu}/information: Model: {name}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    fn expect(gpus: Option<u64>) -> Expect {
+        Expect { gpus, ..Expect::default() }
+    }
+
+    fn say(expect: &Expect, gpus: u8) -> Judgement {
+        judge(expect, &fixture::machine(gpus), 0, &BTreeMap::new())
+    }
+
+    #[test]
+    fn as_many_as_expected_pass_and_one_less_fails() {
+        assert_eq!(say(&expect(Some(2)), 2), Judgement::of("2 of 2 on the bus", vec![]));
+        let said = say(&expect(Some(3)), 2);
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuCount));
+        assert_eq!(said.summary, "2 NVIDIA GPUs on the bus, expected 3");
+        assert_eq!(say(&expect(Some(1)), 2).outcome(), Outcome::Fail);
+    }
+
+    #[test]
+    fn none_passes_only_when_none_is_expected() {
+        assert_eq!(say(&expect(Some(0)), 0).outcome(), Outcome::Pass);
+        let said = say(&expect(None), 0);
+        assert!(said.outcome() == Outcome::Error && said.findings[0].is(Code::GpuNone));
+        assert_eq!(say(&expect(None), 2).outcome(), Outcome::Pass);
+    }
+
+    #[test]
+    fn another_model_fails_and_an_unknown_one_is_an_error() {
+        let expect = Expect { gpu_name: Some("NVIDIA GeForce RTX 4090".into()), ..Expect::default() };
+        let fabric = fixture::machine(1);
+        let named = |name: &str| BTreeMap::from([(fabric.gpus[0].to_string(), name.to_owned())]);
+        assert_eq!(judge(&expect, &fabric, 0, &named("NVIDIA GeForce RTX 4090")).outcome(), Outcome::Pass);
+        let said = judge(&expect, &fabric, 0, &named("NVIDIA GeForce RTX 3090"));
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuName));
+        assert_eq!(say(&expect, 1).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn a_floor_that_nothing_measures_is_an_error() {
+        let floor = Expect { min_p2p_gb_s: Some(20.0), ..Expect::default() };
+        let said = |gpus, measured| unmeasured(&floor, &fixture::machine(gpus), measured);
+        assert!(said(2, false).unwrap().is(Code::ExpectUnchecked));
+        assert_eq!((said(2, true), said(0, false)), (None, None));
+    }
+}

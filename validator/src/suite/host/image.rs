@@ -1,0 +1,108 @@
+//! Does the machine run the files of its image, all of them and no others? Only where the configuration asks
+//! for it is the answer a verdict: whoever adds a file to the image may have a reason.
+
+use crate::config::Level;
+use crate::machine::image::{Examined, NAMES_ITSELF, Unknown, document, examine};
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::{Group, Test};
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "image",
+    title: "Golden image",
+    proves: "every file of the image is as its build listed it, and no other lies beside them",
+    level: Level::Full,
+    // 270 MB are hashed: seconds, a minute under emulation.
+    deadline: Duration::from_secs(300),
+    mandatory: false,
+    group: Group::Host,
+    run: |machine| {
+        machine.doing("hashing the files of the image");
+        Ok(judge(machine.config.expect.golden, &examine(&machine.root)))
+    },
+};
+
+fn judge(expected: bool, seen: &Result<Option<Examined>, Unknown>) -> Judgement {
+    match seen {
+        Err(why) => Judgement::by(Code::SysUnreadable.finding(Severity::Error, "image", why.to_string())),
+        Ok(None) if expected => {
+            let message = format!("expect.golden = true, and there is no {NAMES_ITSELF}");
+            Judgement::by(Code::ImageNone.finding(Severity::Fail, "image", message))
+        }
+        Ok(None) => Judgement::not_applicable("this is no image of firstlight"),
+        Ok(Some(image)) if image.is_golden() => Judgement::of(image.to_string(), Vec::new()),
+        Ok(Some(image)) if expected => Judgement::of(image.to_string(), vec![changed(image, Severity::Fail)]),
+        Ok(Some(image)) => {
+            let told = vec![changed(image, Severity::Info)];
+            Judgement::not_applicable(format!("{image}; expect.golden is not set")).with(told)
+        }
+    }
+}
+
+fn changed(image: &Examined, severity: Severity) -> Finding {
+    let shown = image.differences.iter().take(document::SHOWN);
+    let seen = shown.map(|d| format!("{}: {}", d.change.word(), document::worded(d))).collect();
+    Code::ImageChanged
+        .finding(severity, "image", image.to_string())
+        .values(image.differences.len(), 0, Some("files"))
+        .seen_all(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::host::identity::Appliance;
+    use crate::machine::image::compare::Difference;
+    use crate::machine::image::driver::Driver;
+    use crate::outcome::Outcome;
+
+    fn image(differences: Vec<Difference>) -> Result<Option<Examined>, Unknown> {
+        let appliance = Appliance {
+            version: "1".into(),
+            image_id: Some("abc".into()),
+            manifest_sha256: Some("0".into()),
+        };
+        Ok(Some(Examined { appliance, listed: 3, bytes: 9, driver: Driver::None, differences }))
+    }
+
+    fn added() -> Result<Option<Examined>, Unknown> {
+        image(vec![Difference::added("/etc/x", "a file")])
+    }
+
+    #[test]
+    fn a_golden_image_passes_whether_or_not_it_is_expected() {
+        for expected in [false, true] {
+            let said = judge(expected, &image(vec![]));
+            assert_eq!(said, Judgement::of("golden: 3 files as listed, image abc", vec![]));
+        }
+    }
+
+    #[test]
+    fn a_changed_image_fails_where_a_golden_one_is_expected_and_is_told_elsewhere() {
+        let said = judge(true, &added());
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Fail, "not golden: 1 added of image abc's 3 files")
+        );
+        assert_eq!(said.findings[0].evidence, ["added: /etc/x: found a file"]);
+        let said = judge(false, &added());
+        assert_eq!((said.outcome(), said.findings[0].severity), (Outcome::NotApplicable, Severity::Info));
+        assert!(said.findings[0].is(Code::ImageChanged));
+    }
+
+    #[test]
+    fn a_machine_without_an_image_fails_only_where_one_is_expected() {
+        assert_eq!(judge(false, &Ok(None)).outcome(), Outcome::NotApplicable);
+        let said = judge(true, &Ok(None));
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::ImageNone));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_either_way() {
+        for expected in [false, true] {
+            let why = Unknown::Senseless { path: "/x".into(), why: "y".into() };
+            assert_eq!(judge(expected, &Err(why)).outcome(), Outcome::Error);
+        }
+    }
+}

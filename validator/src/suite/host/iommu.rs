@@ -1,0 +1,261 @@
+//! Do device addresses mean physical memory? All witnesses must agree: the IOMMU class, groups and
+//! their types, devices that are in a group. What firmware and kernel say is evidence beside them.
+
+use crate::config::{IommuPolicy, Level};
+use crate::machine::host::dma_groups;
+use crate::machine::host::dma_groups::DmaGroups;
+use crate::machine::host::iommu::{Iommu, IommuMode};
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::unreadable;
+use crate::suite::{Group, Machine, READING, Test};
+use std::collections::BTreeSet;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "iommu",
+    title: "IOMMU",
+    proves: "no IOMMU translates device addresses, so that GPUs reach each other by physical address",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: true,
+    group: Group::Host,
+    run,
+};
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let fabric = machine.fabric()?;
+    let groups = dma_groups::read(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
+    let log = machine.log_evidence(&["DMAR: IOMMU", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"]);
+    let doubts = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
+    let asked = Asked::of(machine, fabric);
+    Ok(judge(&asked, &fabric.iommu, doubts, &groups, log))
+}
+
+/// What is asked of the IOMMU.
+#[derive(Debug)]
+struct Asked {
+    policy: IommuPolicy,
+    /// The functions whose addresses must not be translated; `None`: all.
+    functions: Option<BTreeSet<String>>,
+}
+
+impl Asked {
+    /// What the configuration says; where it says nothing, firstlight's own kernel is to have no IOMMU in use, and
+    /// another one may have what does not translate for a GPU or a network card.
+    fn of(machine: &Machine, fabric: &Fabric) -> Self {
+        match machine.config.fabric.iommu {
+            Some(policy) => Self { policy, functions: None },
+            None if machine.identity.is_own() => Self { policy: IommuPolicy::Off, functions: None },
+            None => {
+                let both = fabric.gpus.iter().chain(&fabric.nics);
+                let functions = both.map(ToString::to_string).collect();
+                Self { policy: IommuPolicy::Pt, functions: Some(functions) }
+            }
+        }
+    }
+
+    /// Groups that may translate, for none of the functions is in one of them.
+    fn spares(&self, groups: &DmaGroups) -> BTreeSet<String> {
+        let Some(functions) = &self.functions else { return BTreeSet::new() };
+        let known = |function: &String| groups.members.iter().any(|(member, _)| member == function);
+        // Where a function's group is not known, it may be any; where there is none, nothing tells them apart.
+        if functions.is_empty() || !functions.iter().all(known) {
+            return BTreeSet::new();
+        }
+        let theirs = groups.members.iter().filter(|(member, _)| functions.contains(member));
+        let theirs: BTreeSet<_> = theirs.map(|(_, group)| group).collect();
+        groups.types.iter().map(|(group, _)| group).filter(|g| !theirs.contains(g)).cloned().collect()
+    }
+}
+
+/// `doubts` are witnesses that could not be read or contradict each other.
+fn judge(
+    asked: &Asked,
+    iommu: &Iommu,
+    doubts: Vec<Finding>,
+    groups: &DmaGroups,
+    log: Vec<String>,
+) -> Judgement {
+    let (policy, spared) = (asked.policy, asked.spares(groups));
+    let translates = |(_, kind): &&(String, String)| kind != "identity";
+    let (harmless, translating): (Vec<_>, Vec<_>) =
+        groups.types.iter().filter(translates).partition(|(group, _)| spared.contains(group));
+    let finding = if let Some((group, kind)) = translating.first() {
+        // Whoever leaves the choice to the firmware has been told; the measured tests decide.
+        let severity = if policy == IommuPolicy::Firmware { Severity::Warn } else { Severity::Fail };
+        let message = format!(
+            "{} of {} IOMMU groups translate (group {group} is {kind}), expected 0",
+            translating.len(),
+            groups.types.len()
+        );
+        Code::IommuTranslating.finding(severity, "machine", message).values(
+            translating.len(),
+            0,
+            Some("groups"),
+        )
+    } else if policy == IommuPolicy::Off && in_use(iommu, groups) {
+        let message = format!(
+            "an IOMMU is in use: {} classes, {} groups, {} devices in groups, expected 0 of each",
+            iommu.classes.len(),
+            iommu.groups,
+            groups.members.len()
+        );
+        Code::IommuNotOff.finding(Severity::Fail, "machine", message).values("in use", "off", None)
+    } else if iommu.mode == IommuMode::Unknown || iommu.groups != groups.types.len() {
+        let message = "the witnesses of the IOMMU contradict each other or cannot be read";
+        Code::IommuUnknown.finding(Severity::Error, "machine", message)
+    } else {
+        return Judgement::of(summary(iommu, groups, harmless.len()), doubts);
+    };
+    let doubts = doubts.into_iter().map(|d| d.message).collect();
+    Judgement::by(finding.seen_all(witnesses(iommu, groups)).seen_all(doubts).seen_all(log))
+}
+
+fn in_use(iommu: &Iommu, groups: &DmaGroups) -> bool {
+    !iommu.classes.is_empty() || iommu.groups > 0 || !groups.types.is_empty() || !groups.members.is_empty()
+}
+
+fn summary(iommu: &Iommu, groups: &DmaGroups, harmless: usize) -> String {
+    let firmware = match &iommu.firmware_tables[..] {
+        [] => String::new(),
+        tables => format!(" (firmware offers {})", tables.join(", ")),
+    };
+    match (iommu.classes.len(), groups.types.len()) {
+        (0, 0) => format!("off: no IOMMU class, no groups{firmware}"),
+        (classes, 0) => format!("no groups, {classes} IOMMU classes{firmware}"),
+        (_, groups) if harmless == 0 => format!("{groups} groups, all identity{firmware}"),
+        (_, groups) => format!(
+            "{groups} groups: {harmless} translate, none of a GPU or network card; the others identity{firmware}"
+        ),
+    }
+}
+
+fn witnesses(iommu: &Iommu, groups: &DmaGroups) -> Vec<String> {
+    let list = |names: &[String]| match names {
+        [] => "none".to_owned(),
+        names => names.iter().take(8).cloned().collect::<Vec<_>>().join(" "),
+    };
+    let members: Vec<_> = groups.members.iter().map(|(function, _)| function.clone()).collect();
+    let types: Vec<_> = groups.types.iter().map(|(group, kind)| format!("{group}:{kind}")).collect();
+    vec![
+        format!("/sys/class/iommu: {}", list(&iommu.classes)),
+        format!("/sys/kernel/iommu_groups/*/type: {}", list(&types)),
+        format!("/sys/bus/pci/devices/*/iommu_group: {}", list(&members)),
+        format!("ACPI tables: {}", list(&iommu.firmware_tables)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+
+    fn iommu(mode: IommuMode, classes: &[&str], groups: usize) -> Iommu {
+        let classes = classes.iter().map(|c| (*c).to_owned()).collect();
+        Iommu { mode, classes, groups, firmware_tables: vec!["DMAR".into()] }
+    }
+
+    fn groups(types: &[&str], members: &[&str]) -> DmaGroups {
+        DmaGroups {
+            types: (0..).zip(types).map(|(i, t): (i32, _)| (i.to_string(), (*t).to_owned())).collect(),
+            members: members.iter().map(|m| ((*m).to_owned(), "0".to_owned())).collect(),
+        }
+    }
+
+    const fn all(policy: IommuPolicy) -> Asked {
+        Asked { policy, functions: None }
+    }
+
+    fn off() -> Iommu {
+        iommu(IommuMode::Off, &[], 0)
+    }
+
+    #[test]
+    fn no_witness_of_an_iommu_is_off() {
+        let said = judge(&all(IommuPolicy::Off), &off(), vec![], &groups(&[], &[]), vec![]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 0));
+        assert_eq!(said.summary, "off: no IOMMU class, no groups (firmware offers DMAR)");
+    }
+
+    #[test]
+    fn each_single_witness_is_enough_to_fail() {
+        let gpu = "0000:41:00.0";
+        for (class, dma) in [
+            (iommu(IommuMode::Off, &["dmar0"], 0), groups(&[], &[])),
+            (iommu(IommuMode::Identity, &[], 1), groups(&["identity"], &[])),
+            (off(), groups(&[], &[gpu])),
+        ] {
+            let said =
+                judge(&all(IommuPolicy::Off), &class, vec![], &dma, vec!["kmsg: DMAR: IOMMU enabled".into()]);
+            assert_eq!(said.outcome(), Outcome::Fail);
+            assert!(said.findings[0].is(Code::IommuNotOff));
+            assert_eq!(said.findings[0].evidence.len(), 5);
+        }
+    }
+
+    #[test]
+    fn one_translating_group_among_many_fails_off_and_pt() {
+        let class = iommu(IommuMode::Translated, &["dmar0"], 3);
+        let dma = groups(&["identity", "DMA-FQ", "identity"], &[]);
+        for policy in [IommuPolicy::Off, IommuPolicy::Pt] {
+            let said = judge(&all(policy), &class, vec![], &dma, vec![]);
+            assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::IommuTranslating));
+            assert_eq!(said.summary, "1 of 3 IOMMU groups translate (group 1 is DMA-FQ), expected 0");
+        }
+        assert_eq!(judge(&all(IommuPolicy::Firmware), &class, vec![], &dma, vec![]).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn identity_everywhere_is_what_pass_through_means() {
+        let class = iommu(IommuMode::Identity, &["ivhd0"], 2);
+        let said = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["identity"; 2], &[]), vec![]);
+        assert_eq!(said.outcome(), Outcome::Pass);
+        assert_eq!(said.summary, "2 groups, all identity (firmware offers DMAR)");
+        assert_eq!(
+            judge(&all(IommuPolicy::Pt), &off(), vec![], &groups(&[], &[]), vec![]).outcome(),
+            Outcome::Pass
+        );
+    }
+
+    #[test]
+    fn groups_that_were_counted_but_not_read_are_an_error() {
+        let class = iommu(IommuMode::Identity, &[], 2);
+        let said = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["identity"], &[]), vec![]);
+        assert_eq!(said.outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn a_witness_that_cannot_be_read_is_an_error_not_off() {
+        let doubt = Code::IommuUnknown.finding(Severity::Error, "machine", "/sys/class/iommu: denied");
+        let said = judge(&all(IommuPolicy::Off), &off(), vec![doubt], &groups(&[], &[]), vec![]);
+        assert_eq!(said.outcome(), Outcome::Error);
+        let unknown = iommu(IommuMode::Unknown, &[], 0);
+        assert_eq!(
+            judge(&all(IommuPolicy::Off), &unknown, vec![], &groups(&[], &[]), vec![]).outcome(),
+            Outcome::Error
+        );
+    }
+
+    /// Group 0 is the GPU's, group 1 a USB controller's.
+    #[test]
+    fn on_another_kernel_only_the_groups_of_gpus_and_cards_must_not_translate() {
+        let (gpu, usb) = ("0000:41:00.0", "0000:05:00.0");
+        let member = |function: &str, group: &str| (function.to_owned(), group.to_owned());
+        let asked = Asked { policy: IommuPolicy::Pt, functions: Some(BTreeSet::from([gpu.to_owned()])) };
+        let said = |types: &[&str], gpus_group: &str| {
+            let members = vec![member(gpu, gpus_group), member(usb, "1")];
+            let groups = DmaGroups { members, ..groups(types, &[]) };
+            judge(&asked, &iommu(IommuMode::Translated, &["dmar0"], 2), vec![], &groups, vec![])
+        };
+        let fine = said(&["identity", "DMA-FQ"], "0");
+        assert_eq!(fine.outcome(), Outcome::Pass);
+        assert!(fine.summary.starts_with("2 groups: 1 translate, none of a GPU"), "{}", fine.summary);
+        assert_eq!(said(&["DMA-FQ", "identity"], "0").outcome(), Outcome::Fail);
+        assert_eq!(said(&["identity", "DMA-FQ"], "1").outcome(), Outcome::Fail);
+        // Whose group nobody knows may be in the one that translates.
+        let unknown = DmaGroups { members: vec![], ..groups(&["identity", "DMA-FQ"], &[]) };
+        let class = iommu(IommuMode::Translated, &["dmar0"], 2);
+        assert_eq!(judge(&asked, &class, vec![], &unknown, vec![]).outcome(), Outcome::Fail);
+    }
+}

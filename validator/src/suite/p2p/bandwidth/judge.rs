@@ -1,0 +1,79 @@
+//! What the figures of all pairs come to: matrices, tables, findings and one line. Pure.
+
+use super::Seen;
+use super::asked::Asked;
+use super::doubt::{Doubt, doubts};
+use super::plan::{MATRICES, policy};
+use super::spread::{bursts, spreads};
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::suite::shared::speed::{judged, moments, noisy};
+use serde_json::Value;
+
+/// The figures that are to be measured once more, at another moment, before anything is said of them.
+pub(super) fn doubtful(seen: &Seen, asked: &Asked<'_>) -> Vec<(&'static str, Pair)> {
+    let bad = doubts(seen, asked).into_iter().filter(|doubt| doubt.finding.severity > Severity::Info);
+    let mut cells: Vec<_> = bad.flat_map(|doubt| doubt.cells).collect();
+    cells.sort_unstable();
+    cells.dedup();
+    cells
+}
+
+/// Judges everything; `states`: how the GPUs fared, a line each.
+pub(super) fn judge(seen: Seen, asked: &Asked<'_>, states: &[String]) -> Judgement {
+    let mut findings: Vec<_> =
+        doubts(&seen, asked).into_iter().map(|doubt| with_both(doubt, &seen)).collect();
+    for finding in &mut findings {
+        finding.evidence.extend(states.iter().cloned());
+    }
+    findings.extend(noisy(&seen.grid, "GB/s", |name| Some(policy(name, asked.level))));
+    findings.extend(bursts(&seen.grid));
+    findings.extend(moments(&seen.grid, "GB/s"));
+    findings.extend(seen.apart.iter().flat_map(|(pair, why)| apart(*pair, why, asked.least)));
+    let summary = summary(&seen);
+    let shown = MATRICES.iter().filter(|(_, from)| *from <= asked.level);
+    let matrices = shown.map(|(name, _)| seen.grid.matrix(name, "GB/s", asked.gpus)).collect();
+    let tables = super::sizes::told(&seen.sizes).into_iter().chain(spreads(&seen.grid)).collect();
+    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
+}
+
+/// Tells a figure of two moments with both values.
+fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
+    let Doubt { cells, mut finding } = doubt;
+    let both = |(name, pair): &(&'static str, Pair)| {
+        let grid = if *name == super::LATENCY_CELL { &seen.latency } else { &seen.grid };
+        let unit = if *name == super::LATENCY_CELL { "us" } else { "GB/s" };
+        let (first, again) = grid.both(name, *pair)?;
+        Some(format!("{pair}: {name} {first:.2} {unit}, and {:.2} {unit} when measured again", again?))
+    };
+    let told: Vec<_> = cells.iter().filter_map(both).collect();
+    if let Some(first) = told.first() {
+        finding.message = format!("{}; {first}", finding.message);
+    }
+    finding.seen_all(told)
+}
+
+/// No peer access is `p2p-capability`'s to judge; but a floor that was asked for stays unmeasured.
+fn apart(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
+    least.map(|least| {
+        let message = format!("{pair}: expect.min_p2p_gb_s is {least}, and there is no peer access: {why}");
+        let finding = Code::ExpectUnchecked.finding(Severity::Error, &pair, message);
+        finding.values(Value::Null, least, Some("GB/s"))
+    })
+}
+
+/// `12 ordered pairs: 391.5 to 393.7 GB/s, both directions 778.2 to 783.1; without peer access 37.3 to 38.8`
+fn summary(seen: &Seen) -> String {
+    let range = |name| seen.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
+    let off = seen.grid.all("sample.uni.off").filter(|(pair, _)| pair.from != pair.to);
+    let off: Vec<_> = off.map(|(_, gb_s)| gb_s).collect();
+    let ends = (off.iter().copied().reduce(f64::min), off.iter().copied().reduce(f64::max));
+    let (Some(low), Some(high)) = ends else { return "nothing was measured".to_owned() };
+    let pairs = seen.grid.all("ce.write").count();
+    let Some(on) = range("ce.write") else {
+        return format!("no pair has peer access; by way of the host {low:.1} to {high:.1} GB/s");
+    };
+    let both = range("ce.bi.write").map_or(String::new(), |both| format!(", both directions {both}"));
+    format!("{pairs} ordered pairs: {on} GB/s{both}; without peer access {low:.1} to {high:.1}")
+}

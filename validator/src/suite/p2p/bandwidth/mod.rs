@@ -1,0 +1,113 @@
+//! How fast is data between the GPUs? The matrices of p2pBandwidthLatencyTest, with peer access off
+//! and on, and nvbandwidth's between devices, by their methods, so that the numbers compare; but
+//! every sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to
+//! `p2p_together`.
+
+mod asked;
+mod doubt;
+mod judge;
+mod measure;
+mod plan;
+mod sizes;
+mod spread;
+#[cfg(test)]
+mod tests;
+
+use crate::config::Level;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+use crate::schedule::Pair;
+use crate::suite::p2p::capability::expected;
+use crate::suite::shared::gate::gate;
+use crate::suite::shared::peers::joins;
+use crate::suite::shared::speed::{Bench, FULL, Grid, Links, Watch, Ways};
+use crate::suite::{Group, Machine, Test, nccl};
+use serde_json::Value;
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "p2p-bandwidth",
+    title: "Peer bandwidth",
+    proves: "every pair of GPUs moves, and really delivers, as much as the links between them can",
+    level: Level::Quick,
+    // 8 GPUs that are all far apart are measured pair by pair: 40 s; a slow link takes longer.
+    deadline: Duration::from_secs(180),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// The latencies' cells have this name.
+const LATENCY_CELL: &str = "latency";
+
+/// Everything that was measured.
+#[derive(Debug)]
+struct Seen {
+    grid: Grid,
+    links: Links,
+    /// 16 bytes, us, as the GPU's clock sees it: staged copies are known by it.
+    latency: Grid,
+    findings: Vec<Finding>,
+    /// Pairs without peer access, and why.
+    apart: Vec<(Pair, String)>,
+    /// Bandwidth by size.
+    sizes: Vec<sizes::Row>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            grid: Grid::default(),
+            links: Links::default(),
+            latency: Grid::times(),
+            findings: Vec::new(),
+            apart: Vec::new(),
+            sizes: Vec::new(),
+        }
+    }
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let floor = machine.config.expect.min_p2p_gb_s;
+    if let Some(none) = gate(machine, true)? {
+        return Ok(unmeasured(none, floor));
+    }
+    let clique = machine.clique()?;
+    // While NCCL starts, nothing is to be timed.
+    nccl::settle_all(machine);
+    let ways = Ways::new(machine, clique);
+    let watch = Watch::begin(machine, &clique.addresses());
+    let bench = Bench::new(machine, 2, FULL)?;
+    let mut seen = Seen::default();
+    measure::all(machine, &bench, &ways, &mut seen)?;
+    // Links were read under load; they are not read again.
+    let (fabric, links) = (machine.fabric()?, std::mem::take(&mut seen.links));
+    let carrier = ways.carriers(fabric, &links);
+    let asked = asked::Asked {
+        gpus: clique.len(),
+        level: machine.config.validate.level,
+        least: floor,
+        carrier: &carrier,
+        ceiling: &|pair| ways.ceiling(fabric, &links, pair),
+        own: &|pair| ways.own(&links, pair),
+        like: &|pair| ways.like(pair),
+    };
+    let doubtful = judge::doubtful(&seen, &asked);
+    measure::again(machine, &bench, &doubtful, &mut seen)?;
+    let (found, states) = watch.end(machine);
+    seen.findings.extend(found);
+    // A floor holds for pairs that are meant to reach each other.
+    let groups = expected(machine, clique)?;
+    seen.apart.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| joins(groups, *pair)));
+    seen.findings.extend(ways.findings());
+    seen.findings.extend(links.findings(&clique.addresses()));
+    Ok(judge::judge(seen, &asked, &states))
+}
+
+/// What the owner asked for cannot be told without measuring, and nothing else tells it.
+fn unmeasured(none: Judgement, floor: Option<f64>) -> Judgement {
+    let Some(floor) = floor.filter(|_| none.outcome() == Outcome::NotApplicable) else { return none };
+    let message = format!("expect.min_p2p_gb_s is {floor}, and no bandwidth is measured: {}", none.summary);
+    let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
+    Judgement::by(finding.values(Value::Null, floor, Some("GB/s")))
+}

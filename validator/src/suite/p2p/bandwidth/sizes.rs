@@ -1,0 +1,158 @@
+//! Bandwidth by size, for one pair of each kind of way: where small transfers stop paying, and whether one
+//! size is slower than the others let expect.
+
+use super::Seen;
+use super::plan::policy;
+use crate::config::Level;
+use crate::floors::{Size, expected_by_size, slow_size};
+use crate::gpu::PeerAccess;
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use crate::suite::Machine;
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::speed::{Bench, Figure, Flow, How, Job, Taken, Ways, kind, rounded, table, wrong};
+use serde_json::Value;
+
+/// From a page to nvbandwidth's size, four times as much each.
+const SMALLEST: u64 = 4096;
+const LARGEST: u64 = 512 << 20;
+/// A sample moves about so much: small copies are made often.
+const SAMPLE_BYTES: u64 = 64 << 20;
+const MOST_COPIES: u64 = 64;
+/// The engines, by their matrix.
+const ENGINES: [(&str, How); 2] = [("ce.write", How::Ce), ("sm.write", How::Sm)];
+
+/// What copies of one size move, GB/s, by engine; nothing where the data was wrong.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    pair: Pair,
+    kind: String,
+    bytes: u64,
+    gb_s: [Option<f64>; 2],
+}
+
+/// Measures them where peer access works; sizes that look slow are measured again after all others.
+pub(super) fn measure(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    ways: &Ways,
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let clique = machine.clique()?;
+    let pairs: Vec<_> = ways.rounds().concat();
+    let apart: Vec<_> = seen.apart.iter().map(|(pair, _)| *pair).collect();
+    for pair in one_of_each(pairs.into_iter().filter(|p| !apart.contains(p)), |p| kind(&ways.routes, p)) {
+        let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else { continue };
+        let _on = PeerAccess::both_ways(a, b).map_err(|e| during(&pair.to_string(), &e))?;
+        let mut rows = Vec::new();
+        for bytes in sizes(bench.bytes) {
+            let gb_s = [0, 1].map(|engine| one(machine, bench, (pair, bytes, engine), seen));
+            let [ce, sm] = gb_s;
+            rows.push(Row { pair, kind: kind(&ways.routes, pair), bytes, gb_s: [ce?, sm?] });
+        }
+        for engine in [0, 1] {
+            let slow = slow(&rows, engine);
+            for (size, least) in slow {
+                let again = one(machine, bench, (pair, size.bytes, engine), seen)?;
+                let name = ENGINES.get(engine).map_or("", |(name, _)| name);
+                seen.findings.extend(slow_size(pair, name, &size, least, again));
+            }
+        }
+        seen.sizes.extend(rows);
+    }
+    Ok(())
+}
+
+/// One size by one engine; `None` where the data was wrong, which is told.
+fn one(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    (pair, bytes, engine): (Pair, u64, usize),
+    seen: &mut Seen,
+) -> Result<Option<f64>, Box<Finding>> {
+    let Some((name, how)) = ENGINES.get(engine) else { return Ok(None) };
+    let times = u32::try_from((SAMPLE_BYTES / bytes).clamp(1, MOST_COPIES)).unwrap_or(1);
+    let job = Job::new(vec![Flow::write(pair, *how, bytes, times)], Figure::First);
+    let taken = bench.sampled(machine, &policy(name, Level::Standard), &[job])?;
+    Ok(match taken.into_iter().next() {
+        Some(Taken::Figures(figures)) => figures.first().map(|f| f.median),
+        Some(Taken::Wrong(flow, checked)) => {
+            seen.findings.push(wrong(&flow, &checked));
+            None
+        }
+        None => None,
+    })
+}
+
+/// Sizes that are slower than the others let expect, and what they let expect.
+fn slow(rows: &[Row], engine: usize) -> Vec<(Size, f64)> {
+    let size = |row: &Row| Some(Size { bytes: row.bytes, gb_s: (*row.gb_s.get(engine)?)? });
+    let sizes: Vec<_> = rows.iter().filter_map(size).collect();
+    let least = expected_by_size(&sizes);
+    sizes.into_iter().zip(least).filter(|(size, least)| size.gb_s < *least).collect()
+}
+
+/// The table, where anything was measured.
+pub(super) fn told(rows: &[Row]) -> Option<Value> {
+    let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ("ce.write", "GB/s"), ("sm.write", "GB/s")];
+    let row = |Row { pair, kind, bytes, gb_s }: &Row| {
+        let speeds = gb_s.iter().map(|gb_s| gb_s.map_or(Value::Null, |gb_s| rounded(gb_s).into()));
+        [pair.to_string().into(), kind.clone().into(), (*bytes).into()].into_iter().chain(speeds).collect()
+    };
+    let rows: Vec<Vec<Value>> = rows.iter().map(row).collect();
+    (!rows.is_empty()).then(|| table("bandwidth.by-size", &columns, &rows))
+}
+
+fn sizes(most: u64) -> impl Iterator<Item = u64> {
+    let larger = |bytes: &u64| Some(*bytes * 4).filter(|bytes| *bytes <= LARGEST);
+    let last = std::iter::successors(Some(SMALLEST), larger).chain([LARGEST]);
+    last.filter(move |bytes| *bytes <= most)
+}
+
+/// The first pair of each kind.
+fn one_of_each(pairs: impl Iterator<Item = Pair>, kind: impl Fn(Pair) -> String) -> Vec<Pair> {
+    let mut known = Vec::new();
+    pairs
+        .filter(|pair| {
+            let kind = kind(*pair);
+            let new = !known.contains(&kind);
+            known.push(kind);
+            new
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_go_from_a_page_to_the_buffers() {
+        let all: Vec<_> = sizes(512 << 20).collect();
+        assert_eq!((all.first(), all.last(), all.len()), (Some(&4096), Some(&(512 << 20)), 10));
+        assert_eq!(sizes(32 << 20).last(), Some(16 << 20));
+    }
+
+    #[test]
+    fn a_size_that_the_others_do_not_let_expect_is_slow() {
+        let row = |n: u32, gb_s| Row {
+            pair: Pair::new(0, 1),
+            kind: "PIX".to_owned(),
+            bytes: 4096 << (2 * n),
+            gb_s,
+        };
+        let speeds = [2.0, 6.5, 14.0, 4.0, 24.0, 25.0];
+        let rows: Vec<_> = (0..).zip(speeds).map(|(n, gb_s)| row(n, [Some(gb_s), None])).collect();
+        let found: Vec<_> = slow(&rows, 0).into_iter().map(|(size, _)| size.bytes).collect();
+        assert_eq!((found, slow(&rows, 1)), (vec![262_144], Vec::new()));
+        assert_eq!(told(&rows).unwrap()["rows"][3][3], 4.0);
+        assert_eq!(told(&[]), None);
+    }
+
+    #[test]
+    fn one_pair_stands_for_its_kind() {
+        let pairs = [(0, 1), (0, 2), (1, 2), (2, 3)].map(|(a, b)| Pair::new(a, b));
+        let kind = |p: Pair| if p.from == 0 { "PIX".into() } else { "SYS".to_owned() };
+        assert_eq!(one_of_each(pairs.into_iter(), kind), [pairs[0], pairs[2]]);
+    }
+}

@@ -1,0 +1,155 @@
+//! How steady the figures are: a table of how far samples lie apart, and a finding where slow samples are
+//! more than chance. The median hides them, and a program would not. Pure.
+
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::stats::Measured;
+use crate::suite::shared::speed::{Grid, rounded, table};
+use serde_json::Value;
+
+/// A sample below this part of its figure is slow.
+const SLOW: f64 = 0.7;
+/// So many samples of a matrix may be: a host that is busy with other things disturbs some.
+const MANY: f64 = 0.1;
+/// And of so many figures in any case: what disturbs some at the same moment is no burst.
+const FEW: usize = 3;
+
+/// A row for each matrix: figures, samples, how far those of one figure lie apart at most, the slowest
+/// as a part of its figure, and how many were slow.
+pub(super) fn spreads(grid: &Grid) -> Option<Value> {
+    let columns = [
+        ("matrix", ""),
+        ("figures", ""),
+        ("samples", ""),
+        ("spread", "%"),
+        ("pair", ""),
+        ("slowest", "%"),
+        ("slow", ""),
+    ];
+    let mut names: Vec<_> = grid.everything().map(|(name, ..)| name).collect();
+    names.dedup();
+    let row = |name: &&str| {
+        let all: Vec<_> = of(grid, name).collect();
+        let widest = all.iter().max_by(|a, b| width(&a.1).total_cmp(&width(&b.1)))?;
+        let slowest = all.iter().map(|(_, m)| least(m) / m.median).reduce(f64::min)?;
+        let count = |f: fn(&Measured) -> usize| all.iter().map(|(_, m)| f(m)).sum::<usize>();
+        let pair = widest.0;
+        Some(vec![
+            (*name).into(),
+            all.len().into(),
+            count(|m| m.samples.len()).into(),
+            rounded(width(&widest.1) * 100.0).into(),
+            pair.to_string().into(),
+            rounded(slowest * 100.0).into(),
+            count(slow).into(),
+        ])
+    };
+    let rows: Vec<_> = names.iter().filter_map(row).collect();
+    (!rows.is_empty()).then(|| table("bandwidth.spread", &columns, &rows))
+}
+
+/// Slow samples between good ones, of figures with peer access on.
+pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
+    let on = |name: &str| !name.ends_with(".off");
+    let all: Vec<_> = grid.everything().filter(|(name, pair, _)| on(name) && pair.from != pair.to).collect();
+    let (samples, found) = counted(&all);
+    if found == 0 {
+        return None;
+    }
+    let many = |name: &&str| {
+        let own: Vec<_> = all.iter().filter(|(n, ..)| n == name).cloned().collect();
+        let figures = own.iter().filter(|(.., m)| slow(m) > 0).count();
+        let (samples, found) = counted(&own);
+        figures > FEW && percent(found, samples) > MANY * 100.0
+    };
+    let mut names: Vec<_> = all.iter().map(|(name, ..)| *name).collect();
+    names.dedup();
+    let severity = if names.iter().any(many) { Severity::Warn } else { Severity::Info };
+    let message = format!(
+        "{found} of {samples} samples moved less than {SLOW} of what their figure says, expected at most {:.0} % of \
+         each matrix",
+        MANY * 100.0
+    );
+    let line = |(name, pair, m): &(&str, Pair, Measured)| {
+        let samples: Vec<_> = m.samples.iter().map(|s| format!("{s:.2}")).collect();
+        format!("{pair}: {name} {:.2} GB/s, samples {}", m.median, samples.join(", "))
+    };
+    let worst = all.iter().filter(|(.., m)| slow(m) > 0).take(8).map(line).collect();
+    let finding = Code::P2pBursts.finding(severity, "machine", message);
+    Some(finding.values(rounded(percent(found, samples)), MANY * 100.0, Some("%")).seen_all(worst))
+}
+
+/// Samples, and those of them that are slow.
+fn counted(all: &[(&str, Pair, Measured)]) -> (usize, usize) {
+    let sum = |f: fn(&Measured) -> usize| all.iter().map(|(.., m)| f(m)).sum();
+    (sum(|m| m.samples.len()), sum(slow))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "thousands at most")]
+fn percent(part: usize, all: usize) -> f64 {
+    part as f64 / all.max(1) as f64 * 100.0
+}
+
+fn of<'a>(grid: &'a Grid, name: &'a str) -> impl Iterator<Item = (Pair, Measured)> + 'a {
+    grid.everything().filter(move |(n, ..)| *n == name).map(|(_, pair, m)| (pair, m))
+}
+
+fn slow(measured: &Measured) -> usize {
+    measured.samples.iter().filter(|sample| **sample < measured.median * SLOW).count()
+}
+
+fn least(measured: &Measured) -> f64 {
+    measured.samples.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// How far all samples lie apart, as a part of the median.
+fn width(measured: &Measured) -> f64 {
+    (measured.samples.iter().copied().fold(0.0, f64::max) - least(measured)) / measured.median
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::BANDWIDTH;
+
+    fn grid(samples: &[f64], slow: usize, figures: usize) -> Grid {
+        let mut grid = Grid::default();
+        for n in 0..figures {
+            let samples = if n < slow { samples } else { &[25.0; 3] };
+            grid.put("ce.write", Pair::new(n, n + 1), BANDWIDTH.of(samples).unwrap());
+        }
+        grid
+    }
+
+    #[test]
+    fn the_spread_is_a_figure() {
+        let table = spreads(&grid(&[25.0, 25.1, 5.0, 25.0], 2, 4)).unwrap();
+        let row = [
+            "ce.write".into(),
+            4.into(),
+            14.into(),
+            80.4.into(),
+            "GPU 1 -> 2".into(),
+            20.0.into(),
+            Value::from(2),
+        ];
+        assert_eq!(table["rows"][0], Value::from(row.to_vec()));
+        assert_eq!(spreads(&Grid::default()), None);
+    }
+
+    #[test]
+    fn bursts_between_good_samples_show_and_many_are_a_warning() {
+        assert_eq!(bursts(&grid(&[25.0, 25.2, 25.1], 2, 4)), None);
+        assert_eq!(bursts(&grid(&[25.0, 25.1, 5.0, 25.0], 4, 40)).unwrap().severity, Severity::Info);
+        let finding = bursts(&grid(&[25.0, 25.1, 5.0, 6.0, 25.0], 4, 12)).unwrap();
+        assert_eq!((finding.severity, finding.evidence.len()), (Severity::Warn, 4));
+        assert!(finding.message.starts_with("8 of 44 samples moved less than 0.7"), "{finding:?}");
+        // A figure that was low only for a moment was a burst.
+        let mut moment = grid(&[5.0; 3], 2, 4);
+        for n in 0..2 {
+            moment.put_again("ce.write", Pair::new(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());
+        }
+        let finding = bursts(&moment).unwrap();
+        assert!(finding.message.starts_with("6 of 18 samples") && finding.severity == Severity::Info);
+    }
+}

@@ -1,0 +1,241 @@
+use super::asked::Asked;
+use super::judge::judge;
+use super::plan::{Cell, MATRICES, Sizes, between, devices, policy, within};
+use super::*;
+use crate::floors::Carrier;
+use crate::machine::pcie::model::PathKind;
+use crate::stats::Measured;
+use crate::suite::shared::speed::{Figure, How, Side};
+use std::collections::BTreeSet;
+
+const SIZES: Sizes = Sizes { bytes: 512 << 20, rounds: (536_346_624, 530_000_000), times: 4 };
+const H200: Carrier = Carrier::NvLink { links: 18, gb_s: 26.5625 };
+const GEN4: Carrier = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 31.5 };
+
+fn figure(median: f64) -> Measured {
+    Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false }
+}
+
+/// Two GPUs, both directions alike, with these figures.
+fn seen(figures: &[(&'static str, f64)]) -> Seen {
+    let mut seen = Seen::default();
+    for pair in [Pair::new(0, 1), Pair::new(1, 0)] {
+        for (name, gb_s) in figures {
+            let grid = if *name == "latency" { &mut seen.latency } else { &mut seen.grid };
+            grid.put(name, pair, figure(*gb_s));
+        }
+    }
+    seen
+}
+
+fn said(seen: Seen, carrier: Carrier, least: Option<f64>) -> Judgement {
+    let states = ["GPU 0: SM 1980 MHz".to_owned()];
+    with(carrier, least, |asked| judge(seen, asked, &states))
+}
+
+fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Asked<'_>) -> T) -> T {
+    let raw = carrier.raw();
+    f(&Asked {
+        gpus: 2,
+        level: Level::Standard,
+        least,
+        carrier: &move |_| carrier,
+        ceiling: &move |_| raw,
+        own: &move |_| raw,
+        like: &|_| "NV18".to_owned(),
+    })
+}
+
+/// What was recorded on two H200.
+const HEALTHY: &[(&str, f64)] = &[
+    ("sample.uni.off", 37.8),
+    ("sample.uni.on", 392.5),
+    ("sample.bi.on", 772.5),
+    ("ce.write", 396.1),
+    ("ce.read", 393.7),
+    ("sm.write", 369.9),
+    ("sm.read", 376.2),
+    ("ce.bi.write", 783.6),
+    ("latency", 2.23),
+];
+
+#[test]
+fn two_healthy_gpus_pass_with_all_matrices() {
+    let judgement = said(seen(HEALTHY), H200, None);
+    assert_eq!(judgement.outcome(), Outcome::Pass, "{:?}", judgement.findings);
+    assert_eq!(
+        judgement.summary,
+        "2 ordered pairs: 396.1 to 396.1 GB/s, both directions 783.6 to 783.6; without peer access 37.8 to \
+         37.8"
+    );
+    let names: Vec<_> = judgement.matrices.iter().map(|m| m.name.as_str()).collect();
+    assert_eq!(names, MATRICES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    assert_eq!(judgement.matrices[4].values, [vec![None, Some(396.1)], vec![Some(396.1), None]]);
+}
+
+#[test]
+fn a_slow_pair_fails_with_what_was_expected_and_how_the_gpus_fared() {
+    let judgement = said(seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]), GEN4, None);
+    assert_eq!(judgement.outcome(), Outcome::Fail);
+    let finding = &judgement.findings[0];
+    assert!(finding.is(Code::P2pSlow) && finding.message.contains("expected at least 23.6"), "{finding:?}");
+    assert!(finding.evidence.contains(&"GPU 0: SM 1980 MHz".to_owned()));
+}
+
+#[test]
+fn copies_by_way_of_the_host_are_named_as_such() {
+    let figures = [("ce.write", 19.5), ("sample.uni.off", 19.4), ("ce.bi.write", 21.0), ("latency", 15.0)];
+    let judgement = said(seen(&figures), GEN4, None);
+    assert!(judgement.findings.iter().all(|f| f.is(Code::P2pStaged)), "{:?}", judgement.findings);
+    assert_eq!(judgement.outcome(), Outcome::Fail);
+}
+
+#[test]
+fn each_engine_and_direction_is_held_against_its_own_floor() {
+    for (name, gb_s, outcome) in [
+        ("ce.read", 310.0, Outcome::Warn),
+        ("sm.read", 100.0, Outcome::Fail),
+        ("sm.write", 180.0, Outcome::Fail),
+    ] {
+        let mut figures = seen(HEALTHY);
+        figures.grid.put(name, Pair::new(0, 1), figure(gb_s));
+        let judgement = said(figures, H200, None);
+        assert_eq!(judgement.outcome(), outcome, "{name}: {:?}", judgement.findings);
+        assert!(judgement.summary.contains(name), "{}", judgement.summary);
+    }
+    let mut figures = seen(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
+    figures.grid.put("ce.write", Pair::new(1, 0), figure(20.5));
+    let judgement = said(figures, Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 }, None);
+    assert!(judgement.findings[0].is(Code::P2pAsymmetric), "{:?}", judgement.findings);
+}
+
+#[test]
+fn what_is_low_is_measured_again_and_told_with_both_values() {
+    let slow = || seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
+    let pair = Pair::new(0, 1);
+    let doubtful = with(GEN4, None, |asked| super::judge::doubtful(&slow(), asked));
+    assert!(doubtful.contains(&("ce.write", pair)) && doubtful.contains(&("latency", pair)), "{doubtful:?}");
+    assert_eq!(with(H200, None, |asked| super::judge::doubtful(&seen(HEALTHY), asked)), []);
+    let mut stays = slow();
+    stays.grid.put_again("ce.write", pair, figure(6.6));
+    let judgement = said(stays, GEN4, None);
+    assert_eq!(judgement.outcome(), Outcome::Fail);
+    let both = "; GPU 0 -> 1: ce.write 6.50 GB/s, and 6.60 GB/s when measured again";
+    assert!(judgement.findings[0].message.ends_with(both), "{:?}", judgement.findings);
+    let mut moment = slow();
+    for pair in [pair, pair.back()] {
+        moment.grid.put_again("ce.write", pair, figure(25.9));
+    }
+    assert_eq!(said(moment, GEN4, None).outcome(), Outcome::Pass);
+}
+
+#[test]
+fn more_than_the_links_carry_is_an_error() {
+    let judgement = said(seen(&[("ce.write", 26_000.0), ("sample.uni.off", 5.0)]), GEN4, None);
+    assert_eq!(judgement.outcome(), Outcome::Error);
+    assert!(judgement.findings.iter().any(|f| f.is(Code::SpeedImpossible)), "{:?}", judgement.findings);
+}
+
+#[test]
+fn links_that_say_less_than_they_carry_lower_no_floor() {
+    let told = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.25 };
+    let judged = |gb_s: f64| {
+        let asked = Asked {
+            gpus: 2,
+            level: Level::Standard,
+            least: None,
+            carrier: &move |_| told,
+            ceiling: &|_| Some(31.5),
+            own: &|_| Some(0.25),
+            like: &|_| "PHB".to_owned(),
+        };
+        judge(seen(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &asked, &[])
+    };
+    assert_eq!(judged(25.8).outcome(), Outcome::Warn);
+    assert!(judged(25.8).findings[0].is(Code::LinkContradicted));
+    let asked_for_more = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 31.5 };
+    assert_eq!(
+        said(seen(&[("ce.write", 6.0), ("sample.uni.off", 5.0)]), asked_for_more, None).outcome(),
+        Outcome::Fail
+    );
+}
+
+#[test]
+fn the_owners_floor_decides() {
+    assert_eq!(said(seen(HEALTHY), H200, Some(390.0)).outcome(), Outcome::Pass);
+    assert_eq!(said(seen(HEALTHY), H200, Some(397.0)).outcome(), Outcome::Fail);
+    let unknown = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.0 };
+    assert_eq!(said(seen(HEALTHY), unknown, None).outcome(), Outcome::Error);
+    assert_eq!(said(seen(HEALTHY), unknown, Some(390.0)).outcome(), Outcome::Pass);
+}
+
+#[test]
+fn a_floor_that_cannot_be_measured_is_an_error() {
+    let none = || Judgement::not_applicable("no NVIDIA driver is loaded");
+    assert_eq!(unmeasured(none(), None), none());
+    let judgement = unmeasured(none(), Some(20.0));
+    assert!(judgement.outcome() == Outcome::Error && judgement.findings[0].is(Code::ExpectUnchecked));
+    let mut apart = seen(&[("sample.uni.off", 19.0)]);
+    apart.apart = vec![(Pair::new(0, 1), "no".to_owned())];
+    assert_eq!(said(apart, GEN4, Some(20.0)).outcome(), Outcome::Error);
+}
+
+#[test]
+fn pairs_without_peer_access_have_no_figure_with_it_on() {
+    let mut apart = seen(&[("sample.uni.off", 19.0)]);
+    apart.apart = vec![(Pair::new(0, 1), "no".to_owned())];
+    let judgement = said(apart, GEN4, None);
+    assert_eq!(judgement.outcome(), Outcome::Pass, "p2p-capability fails");
+    assert_eq!(judgement.summary, "no pair has peer access; by way of the host 19.0 to 19.0 GB/s");
+    assert_eq!(judgement.matrices[1].values, [[None; 2], [None; 2]]);
+}
+
+#[test]
+fn data_that_is_wrong_fails_however_fast() {
+    let mut wrong = seen(HEALTHY);
+    wrong.findings.push(Code::P2pWrongData.finding(Severity::Fail, "GPU 0 -> 1", "wrong"));
+    assert_eq!(said(wrong, H200, None).outcome(), Outcome::Fail);
+}
+
+fn names(cells: &[Cell]) -> BTreeSet<&'static str> {
+    cells.iter().map(|cell| cell.name).collect()
+}
+
+#[test]
+fn standard_fills_every_matrix_and_quick_one_direction() {
+    let pair = Pair::new(0, 1);
+    let all = |level| {
+        let sample = [false, true].map(|on| between(pair, on, SIZES, level));
+        [sample.concat(), devices(pair, SIZES, level)].concat()
+    };
+    assert_eq!(names(&all(Level::Standard)), MATRICES.iter().map(|(name, _)| *name).collect());
+    assert_eq!(names(&all(Level::Quick)), BTreeSet::from(["sample.uni.off", "sample.uni.on", "ce.write"]));
+    for (name, _) in MATRICES {
+        let all = all(Level::Standard);
+        let cells: BTreeSet<_> = all.iter().filter(|c| c.name == *name).flat_map(|c| &c.cells).collect();
+        assert_eq!(cells, BTreeSet::from([&pair, &pair.back()]), "{name}");
+    }
+}
+
+#[test]
+fn copies_are_those_of_the_models() {
+    let pair = Pair::new(0, 1);
+    let sample = &between(pair, true, SIZES, Level::Standard)[2];
+    assert_eq!((sample.name, sample.job.figure), ("sample.bi.on", Figure::Total));
+    let flow = sample.job.flows[1];
+    assert_eq!((flow.way, flow.how, flow.bytes, flow.times), (pair.back(), How::Peer, 160_000_000, 5));
+    let cells = devices(pair, SIZES, Level::Standard);
+    let sm_read = cells.iter().find(|c| c.name == "sm.read" && c.cells == [pair.back()]).unwrap();
+    let flow = sm_read.job.flows[0];
+    assert_eq!((flow.way, flow.actor(), flow.by), (pair, 1, Side::Target));
+    assert_eq!((flow.bytes, flow.times), (530_000_000, 4));
+    let both = within(3, false, SIZES, Level::Standard).pop().unwrap();
+    assert_eq!((both.job.figure, both.job.flows[1].from), (Figure::TotalWithin, 256 << 20));
+}
+
+#[test]
+fn staged_copies_are_sampled_less_and_full_more() {
+    assert_eq!(policy("sample.bi.off", Level::Standard).samples, 2);
+    assert_eq!(policy("sample.bi.on", Level::Standard).samples, 3);
+    assert_eq!(policy("ce.write", Level::Full).samples, 5);
+}

@@ -1,0 +1,190 @@
+//! What the figures of all GPUs come to: matrices of one row, findings and one line. Pure.
+
+use super::Seen;
+use crate::floors::{contradicted, host, impossible};
+use crate::outcome::finding::Finding;
+use crate::outcome::{Judgement, Matrix};
+use crate::schedule::Pair;
+use crate::stats::BANDWIDTH;
+use crate::suite::shared::speed::{judged, moments, noisy, rounded};
+
+/// The matrices in the report's order, and their row.
+const MATRICES: &[(&str, &str)] = &[
+    ("host.to.ce", "CPU"),
+    ("host.from.ce", "CPU"),
+    ("host.bi.to.ce", "CPU"),
+    ("host.bi.from.ce", "CPU"),
+    ("host.to.all.ce", "CPU"),
+    ("host.from.all.ce", "CPU"),
+    ("local", "GPU"),
+];
+
+/// What a GPU's way to the host carries, GB/s, where that is told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Way {
+    /// By the narrowest link under load.
+    pub(super) raw: Option<f64>,
+    /// By the GPU's own link under load.
+    pub(super) own: Option<f64>,
+    /// By that link at its best.
+    pub(super) most: Option<f64>,
+}
+
+/// What is judged, and how it is called.
+const JUDGED: [(&str, &str); 2] = [("host.to.ce", "from the host"), ("host.from.ce", "to the host")];
+/// What more than the link at its best would be impossible for.
+const BOUNDED: [&str; 6] =
+    ["host.to.ce", "host.from.ce", "host.bi.to.ce", "host.bi.from.ce", "host.to.all.ce", "host.from.all.ce"];
+
+/// The GPUs that are to be measured again before anything is said of them.
+pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<usize> {
+    let gpus = ways.iter().enumerate();
+    gpus.filter(|(gpu, way)| !slow(seen, *gpu, **way).is_empty()).map(|(gpu, _)| gpu).collect()
+}
+
+fn slow(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
+    let moved = JUDGED.iter().filter_map(|(name, _)| seen.grid.get(name, Pair::new(gpu, gpu)));
+    let moved = moved.reduce(f64::max);
+    // Links that carry more than they say are not what sets the floor.
+    let raw = match (way.raw, moved, way.own.or(way.most)) {
+        (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => Some(own),
+        (raw, ..) => raw,
+    };
+    let one = |(name, what): &(&str, &str)| host(gpu, what, seen.grid.both(name, Pair::new(gpu, gpu))?, raw);
+    JUDGED.iter().filter_map(one).collect()
+}
+
+/// More than the links can.
+fn beyond(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
+    let (subject, own) = (format!("GPU {gpu}"), Pair::new(gpu, gpu));
+    let above = |name: &&str| impossible(&subject, name, seen.grid.get(name, own)?, way.most);
+    let all: Vec<_> = BOUNDED.iter().filter_map(above).collect();
+    if !all.is_empty() {
+        return all;
+    }
+    let told = |(name, _): &(&str, &str)| contradicted(&subject, seen.grid.get(name, own)?, way.raw, way.own);
+    JUDGED.iter().find_map(told).into_iter().collect()
+}
+
+/// Judges everything; `ways`: what carries each GPU's data; `states`: how the GPUs fared, a line each. All
+/// at once and both directions depend on what GPUs share, and are told only.
+pub(super) fn judge(seen: Seen, ways: &[Way], states: &[String]) -> Judgement {
+    let figure = |name: &str, gpu| seen.grid.get(name, Pair::new(gpu, gpu));
+    let gpus = || ways.iter().copied().enumerate();
+    let mut findings: Vec<_> = gpus().flat_map(|(gpu, way)| beyond(&seen, gpu, way)).collect();
+    findings.extend(gpus().flat_map(|(gpu, way)| slow(&seen, gpu, way)));
+    for finding in &mut findings {
+        finding.evidence.extend(states.iter().cloned());
+    }
+    let policy = |name: &str| matches!(name, "host.to.ce" | "host.from.ce").then_some(BANDWIDTH);
+    findings.extend(noisy(&seen.grid, "GB/s", policy));
+    findings.extend(moments(&seen.grid, "GB/s"));
+    let summary = summary(&seen);
+    let row = |(name, label): &(&str, &str)| Matrix {
+        name: (*name).to_owned(),
+        unit: "GB/s".to_owned(),
+        rows: vec![(*label).to_owned()],
+        columns: (0..ways.len()).map(|n| n.to_string()).collect(),
+        values: vec![(0..ways.len()).map(|gpu| figure(name, gpu).map(rounded)).collect()],
+    };
+    let matrices = MATRICES.iter().map(row).collect();
+    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
+}
+
+/// `4 GPUs: 54.9 to 55.6 GB/s from the host, 55.4 to 55.4 to it; all at once 55.3 and 55.3 each at least`
+fn summary(seen: &Seen) -> String {
+    let gpus = seen.grid.all("host.to.ce").count();
+    let range = |name| seen.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
+    let (Some(to), Some(from)) = (range("host.to.ce"), range("host.from.ce")) else {
+        return "nothing was measured".to_owned();
+    };
+    let least = |name| seen.grid.range(name).map(|(low, _)| format!("{low:.1}"));
+    let all = least("host.to.all.ce").zip(least("host.from.all.ce"));
+    let all = all.map(|(to, from)| format!("; all at once {to} and {from} each at least"));
+    format!("{gpus} GPUs: {to} GB/s from the host, {from} to it{}", all.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::outcome::finding::{Code, Severity};
+    use crate::stats::Measured;
+
+    /// Two GPUs as recorded on H200, with this figure from the host to GPU 0.
+    fn seen(to: f64) -> Seen {
+        let mut seen = Seen::default();
+        for (name, _) in MATRICES {
+            for gpu in 0..2 {
+                let median = if *name == "host.to.ce" && gpu == 0 { to } else { 55.4 };
+                let figure =
+                    Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false };
+                seen.grid.put(name, Pair::new(gpu, gpu), figure);
+            }
+        }
+        seen
+    }
+
+    fn said(seen: Seen, raw: Option<f64>, states: &[String]) -> Judgement {
+        judge(seen, &[Way { raw, own: raw, most: raw }; 2], states)
+    }
+
+    #[test]
+    fn healthy_gpus_pass_with_all_matrices() {
+        let said = said(seen(54.9), Some(63.0), &[]);
+        assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
+        assert_eq!(
+            said.summary,
+            "2 GPUs: 54.9 to 55.4 GB/s from the host, 55.4 to 55.4 to it; all at once 55.4 and 55.4 each \
+             at least"
+        );
+        assert_eq!(said.matrices.len(), MATRICES.len());
+        assert_eq!(said.matrices[0].values, [vec![Some(54.9), Some(55.4)]]);
+    }
+
+    #[test]
+    fn a_slow_gpu_warns_with_how_it_fared_unless_it_was_for_a_moment() {
+        let way = Way { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
+        assert_eq!((low(&seen(13.0), &[way; 2]), low(&seen(54.9), &[way; 2])), (vec![0], Vec::new()));
+        let judged = said(seen(13.0), Some(63.0), &["GPU 0: 35 C".to_owned()]);
+        assert_eq!(judged.outcome(), Outcome::Warn);
+        assert!(judged.findings[0].is(Code::HostSlow));
+        assert_eq!(judged.findings[0].evidence, ["GPU 0: 35 C"]);
+        let mut moment = seen(13.0);
+        let figure = Measured { samples: vec![54.0; 3], median: 54.0, spread: 0.0, repeats: 0, noisy: false };
+        moment.grid.put_again("host.to.ce", Pair::new(0, 0), figure);
+        assert_eq!(said(moment, Some(63.0), &[]).outcome(), Outcome::Pass);
+        assert_eq!(
+            said(seen(44.9), Some(63.0), &[]).outcome(),
+            Outcome::Pass,
+            "a shared host is busy at times"
+        );
+    }
+
+    #[test]
+    fn more_than_the_link_carries_is_an_error_and_more_than_it_says_a_warning() {
+        let judged = said(seen(640.0), Some(63.0), &[]);
+        assert_eq!(judged.outcome(), Outcome::Error);
+        assert!(judged.findings[0].is(Code::SpeedImpossible));
+        let way = Way { raw: Some(0.25), own: Some(0.25), most: Some(63.0) };
+        let judged = judge(seen(54.9), &[way; 2], &[]);
+        assert!(judged.outcome() == Outcome::Warn && judged.findings[0].is(Code::LinkContradicted));
+        // A port of a virtual machine says so, and the GPU itself does not.
+        let port = Way { own: Some(63.0), ..way };
+        assert_eq!(judge(seen(54.9), &[port; 2], &[]).outcome(), Outcome::Pass);
+        assert_eq!(judge(seen(54.9), &[port; 2], &[]).findings.len(), 2);
+        assert_eq!(
+            judge(seen(13.0), &[port; 2], &[]).outcome(),
+            Outcome::Warn,
+            "the floor is not 0.75 of 0.25"
+        );
+    }
+
+    #[test]
+    fn data_that_is_wrong_fails_and_has_no_figure() {
+        let mut wrong = Seen::default();
+        wrong.findings.push(Code::HostWrongData.finding(Severity::Fail, "GPU 0", "wrong"));
+        let judged = said(wrong, Some(63.0), &[]);
+        assert_eq!((judged.outcome(), &judged.matrices[0].values), (Outcome::Fail, &vec![vec![None; 2]]));
+    }
+}

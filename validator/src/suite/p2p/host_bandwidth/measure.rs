@@ -1,0 +1,257 @@
+//! Takes the samples: each GPU alone, then all at once. A sample writes a fresh pattern to the host
+//! and reads it back, so that reading proves both, and neither costs a check over the link.
+
+use super::Seen;
+use super::place::Place;
+use crate::config::Level;
+use crate::gpu::{GpuError, Span};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::stats::{BANDWIDTH, Policy, Unusable, gb_s};
+use crate::suite::Machine;
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::speed::{
+    Bench, Figure, Flow, Grid, HostFlow, HostTimed, How, Job, Taken, Towards, wrong,
+};
+
+/// A sample moves about so much for each GPU when all move at once.
+const TOGETHER: u64 = 512 << 20;
+/// Copies of one sample: nvbandwidth makes 16 of 512 MiB, one of which takes 10 ms at 55 GB/s.
+const MOST: u32 = 16;
+/// Copies within a GPU are forty times as fast.
+const LOCAL: u32 = 8;
+
+/// Everything.
+pub(super) fn all(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    places: &[Place],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let mut run = Run::new(machine, bench, seen);
+    for place in places {
+        for gpu in &place.gpus {
+            run.alone(place, *gpu)?;
+            run.both(place, *gpu)?;
+        }
+    }
+    run.together(places)?;
+    run.local()
+}
+
+/// Measures these GPUs alone once more, after all others.
+pub(super) fn again(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    places: &[Place],
+    gpus: &[usize],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let mut run = Run { again: true, ..Run::new(machine, bench, seen) };
+    for place in places {
+        place.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(place, *gpu))?;
+    }
+    Ok(())
+}
+
+struct Run<'a, 'b> {
+    machine: &'a Machine,
+    bench: &'a Bench<'b>,
+    seen: &'a mut Seen,
+    policy: Policy,
+    /// What is taken is of another moment.
+    again: bool,
+}
+
+impl<'a, 'b> Run<'a, 'b> {
+    fn new(machine: &'a Machine, bench: &'a Bench<'b>, seen: &'a mut Seen) -> Self {
+        let policy = match machine.config.validate.level {
+            Level::Full => Policy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
+            Level::Quick | Level::Standard => BANDWIDTH,
+        };
+        Self { machine, bench, seen, policy, again: false }
+    }
+}
+
+impl Run<'_, '_> {
+    /// Out and back, one after the other.
+    fn alone(&mut self, place: &Place, gpu: usize) -> Result<(), Box<Finding>> {
+        let host = self.part(place, 0, self.parts(place))?;
+        if !self.again {
+            self.wake(gpu, host)?;
+        }
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        while self.wants_more(&from)? || self.wants_more(&to)? {
+            let pattern = self.bench.fresh();
+            let [out, back] = [Towards::Host(pattern), Towards::Gpu(pattern)].map(|t| flow(gpu, t, host, 1));
+            from.extend(self.figures(&[out])?);
+            let figures = self.figures(&[back])?;
+            if figures.is_empty() {
+                return Ok(());
+            }
+            to.extend(figures);
+        }
+        self.put("host.from.ce", gpu, &from)?;
+        self.put("host.to.ce", gpu, &to)
+    }
+
+    /// One direction while the other one is busy for twice as long, as nvbandwidth does. What one
+    /// run writes to the host the next one reads back.
+    fn both(&mut self, place: &Place, gpu: usize) -> Result<(), Box<Finding>> {
+        let parts = self.parts(place) * 2;
+        let (mut full, mut empty) = (self.part(place, 0, parts)?, self.part(place, 1, parts)?);
+        let mut held = self.bench.fresh();
+        self.figures(&[flow(gpu, Towards::Host(held), full, 1)])?;
+        for name in ["host.bi.to.ce", "host.bi.from.ce"] {
+            let mut samples = Vec::new();
+            while self.wants_more(&samples)? {
+                let next = self.bench.fresh();
+                let busy = |t: &str| if name == t { 2 } else { 4 };
+                let to = flow(gpu, Towards::Gpu(held), full, busy("host.bi.to.ce"));
+                let from = flow(gpu, Towards::Host(next), empty, busy("host.bi.from.ce"));
+                let flows = if name == "host.bi.to.ce" { [to, from] } else { [from, to] };
+                let Some(first) = self.figures(&flows)?.first().copied() else { return Ok(()) };
+                samples.push(first);
+                std::mem::swap(&mut full, &mut empty);
+                held = next;
+            }
+            self.put(name, gpu, &samples)?;
+        }
+        self.figures(&[flow(gpu, Towards::Gpu(held), full, 1)]).map(drop)
+    }
+
+    /// All GPUs out at once, then all back.
+    fn together(&mut self, places: &[Place]) -> Result<(), Box<Finding>> {
+        let mut spans = Vec::new();
+        for place in places {
+            for (n, gpu) in place.gpus.iter().enumerate() {
+                let least = place.gpus.len().max(self.parts(place));
+                spans.push((*gpu, self.part(place, n, least)?));
+            }
+        }
+        let mut samples = vec![(Vec::new(), Vec::new()); spans.len()];
+        for _ in 0..self.policy.samples {
+            let patterns: Vec<_> = spans.iter().map(|_| self.bench.fresh()).collect();
+            let flows = |towards: fn(u64) -> Towards| -> Vec<_> {
+                let all = spans.iter().zip(&patterns);
+                all.map(|((gpu, host), p)| flow(*gpu, towards(*p), *host, repeats(host.bytes))).collect()
+            };
+            let from = self.figures(&flows(Towards::Host))?;
+            let to = self.figures(&flows(Towards::Gpu))?;
+            if to.is_empty() {
+                return Ok(());
+            }
+            for ((samples, from), to) in samples.iter_mut().zip(from).zip(to) {
+                samples.0.push(from);
+                samples.1.push(to);
+            }
+        }
+        for ((gpu, _), (from, to)) in spans.iter().zip(&samples) {
+            self.put("host.from.all.ce", *gpu, from)?;
+            self.put("host.to.all.ce", *gpu, to)?;
+        }
+        Ok(())
+    }
+
+    /// Copies within each GPU, all GPUs at once: they share nothing.
+    fn local(&mut self) -> Result<(), Box<Finding>> {
+        let job = |gpu: usize| {
+            let flow = Flow::write(Pair::new(gpu, gpu), How::Ce, self.bench.bytes, LOCAL);
+            Job::new(vec![flow], Figure::First)
+        };
+        let jobs: Vec<_> = (0..self.bench.gpus()).map(job).collect();
+        for (gpu, taken) in self.bench.sampled(self.machine, &self.policy, &jobs)?.into_iter().enumerate() {
+            match taken {
+                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
+                Taken::Figures(figures) => {
+                    for figure in figures {
+                        self.seen.grid.put("local", Pair::new(gpu, gpu), figure);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies that wake the link up, which is read meanwhile.
+    fn wake(&mut self, gpu: usize, host: Span) -> Result<(), Box<Finding>> {
+        let machine = self.machine;
+        let fabric = machine.fabric()?;
+        let Some(bdf) = machine.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
+        let above = crate::machine::pcie::tree::Tree::of(fabric).above(bdf);
+        let devices: Vec<_> = std::iter::once(bdf).chain(above.iter().map(|d| d.bdf)).collect();
+        let links = &mut self.seen.links;
+        let flow = flow(gpu, Towards::Host(self.bench.fresh()), host, 2);
+        machine.doing(&flow.to_string());
+        let timed = self.bench.with_host(&[flow], &mut || links.look(machine, &devices));
+        timed.map(drop).map_err(|e| during(&format!("GPU {gpu}"), &e))
+    }
+
+    /// GB/s of each; none where data came back wrong, which is told.
+    fn figures(&mut self, flows: &[HostFlow]) -> Result<Vec<f64>, Box<Finding>> {
+        let names: Vec<_> = flows.iter().take(4).map(ToString::to_string).collect();
+        self.machine.doing(&names.join(", "));
+        let timed = self.bench.with_host(flows, &mut || true);
+        let timed = timed.map_err(|e: GpuError| during(&subject(flows), &e))?;
+        let bad = flows.iter().zip(&timed).find_map(|(flow, t)| Some(damaged(flow, t.wrong.as_ref()?)));
+        if let Some(finding) = bad {
+            self.seen.findings.push(finding);
+            return Ok(Vec::new());
+        }
+        let figure = |(flow, t): (&HostFlow, &HostTimed)| gb_s(flow.total(), t.ms);
+        let figures = flows.iter().zip(&timed).map(figure).collect::<Result<_, _>>();
+        figures.map_err(|why| odd(&subject(flows), why))
+    }
+
+    /// In how many parts a block is, so that one fits the GPU's buffer.
+    fn parts(&self, place: &Place) -> usize {
+        (1..64).find(|n| place.part(0, *n).is_ok_and(|part| part.bytes <= self.bench.bytes)).unwrap_or(64)
+    }
+
+    fn part(&self, place: &Place, n: usize, parts: usize) -> Result<Span, Box<Finding>> {
+        place.part(n, parts).map_err(|e| during("machine", &e))
+    }
+
+    fn wants_more(&self, samples: &[f64]) -> Result<bool, Box<Finding>> {
+        self.policy.wants_more(samples).map_err(|why| odd("machine", why))
+    }
+
+    fn put(&mut self, name: &'static str, gpu: usize, samples: &[f64]) -> Result<(), Box<Finding>> {
+        let figure = self.policy.of(samples).map_err(|why| odd(&format!("GPU {gpu}"), why))?;
+        let put = if self.again { Grid::put_again } else { Grid::put };
+        put(&mut self.seen.grid, name, Pair::new(gpu, gpu), figure);
+        Ok(())
+    }
+}
+
+const fn flow(gpu: usize, towards: Towards, host: Span, times: u32) -> HostFlow {
+    HostFlow { gpu, towards, host, times }
+}
+
+/// So many copies of `bytes` make a sample when all GPUs copy at once.
+fn repeats(bytes: u64) -> u32 {
+    u32::try_from(TOGETHER.checked_div(bytes).unwrap_or_default()).unwrap_or(MOST).clamp(1, MOST)
+}
+
+fn subject(flows: &[HostFlow]) -> String {
+    match flows {
+        [one] => format!("GPU {}", one.gpu),
+        [one, other] if one.gpu == other.gpu => format!("GPU {}", one.gpu),
+        _ => "machine".to_owned(),
+    }
+}
+
+fn damaged(flow: &HostFlow, checked: &crate::gpu::Checked) -> Finding {
+    let words = flow.host.words();
+    let message = format!(
+        "{flow}: {} of {words} words that went to the host and back are wrong, {} were checked",
+        checked.wrong, checked.looked
+    );
+    let finding = Code::HostWrongData.finding(Severity::Fail, &format!("GPU {}", flow.gpu), message);
+    finding.values(checked.wrong, 0, Some("words"))
+}
+
+fn odd(subject: &str, why: Unusable) -> Box<Finding> {
+    let message = format!("{subject}: copies to and from the host: {why}");
+    Box::new(Code::CudaError.finding(Severity::Error, subject, message))
+}

@@ -1,0 +1,64 @@
+//! How fast is data between each GPU and the host's memory, and within each GPU? nvbandwidth's
+//! copies: to and from the host, one GPU and all at once, both directions at once, and a copy within
+//! the GPU. What goes out comes back and is checked. Memory of the node near each GPU is used.
+
+mod judge;
+mod measure;
+mod place;
+
+use crate::config::Level;
+use crate::floors::raw_to_host;
+use crate::machine::pcie::model::Bdf;
+use crate::machine::pcie::tree::Tree;
+use crate::outcome::Judgement;
+use crate::outcome::finding::Finding;
+use crate::suite::shared::gate::gate;
+use crate::suite::shared::speed::{Bench, FULL, Grid, Links, Watch};
+use crate::suite::{Group, Machine, Test};
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "host-bandwidth",
+    title: "Host bandwidth",
+    proves: "every GPU moves as much data to and from the host's memory as its PCIe link can",
+    level: Level::Standard,
+    deadline: Duration::from_secs(120),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// Everything that was measured; the figures of GPU n are those of the pair n, n.
+#[derive(Debug, Default)]
+struct Seen {
+    grid: Grid,
+    links: Links,
+    findings: Vec<Finding>,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(machine, false)? {
+        return Ok(none);
+    }
+    let clique = machine.clique()?;
+    let gpus = clique.addresses();
+    let watch = Watch::begin(machine, &gpus);
+    let bench = Bench::new(machine, 2, FULL)?;
+    let places = place::places(machine, clique)?;
+    let mut seen = Seen::default();
+    measure::all(machine, &bench, &places, &mut seen)?;
+    let links = std::mem::take(&mut seen.links);
+    let (read, fabric) = (machine.fabric()?, links.applied(machine.fabric()?));
+    let tree = Tree::of(&fabric);
+    let way = |gpu: &Bdf| judge::Way {
+        raw: raw_to_host(&tree, *gpu),
+        own: links.own(*gpu),
+        most: links.most(read, *gpu),
+    };
+    let ways: Vec<_> = gpus.iter().map(way).collect();
+    measure::again(machine, &bench, &places, &judge::low(&seen, &ways), &mut seen)?;
+    let (found, states) = watch.end(machine);
+    seen.findings.extend(found);
+    seen.findings.extend(links.findings(&gpus));
+    Ok(judge::judge(seen, &ways, &states))
+}

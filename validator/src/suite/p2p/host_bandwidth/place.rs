@@ -1,0 +1,88 @@
+//! Page-locked memory near the GPUs: one block for each NUMA node that has any. Locking memory takes
+//! a third of a second for each GiB, so that all tests of a GPU share one block.
+
+use crate::gpu::{Clique, GpuError, Pinned, Span};
+use crate::machine::host::near::near;
+use crate::machine::pcie::model::Fabric;
+use crate::outcome::finding::Finding;
+use crate::suite::Machine;
+use crate::suite::shared::gpu_fault::during;
+
+/// Bytes of all blocks: nvbandwidth's size where there is one node.
+const BYTES: u64 = 512 << 20;
+/// Sizes are multiples of this.
+const GRAIN: u64 = 1 << 16;
+
+/// Memory near some GPUs.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) gpus: Vec<usize>,
+    pinned: Pinned,
+}
+
+impl Place {
+    /// Part `n` of `parts` equal ones.
+    pub(super) fn part(&self, n: usize, parts: usize) -> Result<Span, GpuError> {
+        let bytes = share(self.pinned.whole().bytes, parts);
+        self.pinned.span(bytes.saturating_mul(n as u64), bytes)
+    }
+}
+
+/// The places of all GPUs.
+pub(super) fn places(machine: &Machine, clique: &Clique) -> Result<Vec<Place>, Box<Finding>> {
+    let nodes = nodes(machine.fabric()?, clique);
+    let bytes = share(BYTES, nodes.len());
+    let place = |(processors, gpus): (Option<String>, Vec<usize>)| {
+        machine.doing(&format!("locking {bytes} bytes of the host's memory"));
+        let _near = processors.as_deref().and_then(near);
+        let gpu = gpus.first().and_then(|n| clique.gpu(*n));
+        let gpu = gpu.ok_or_else(|| GpuError::Nonsense("a node without a GPU".to_owned()))?;
+        Ok(Place { pinned: Pinned::alloc(gpu, bytes)?, gpus })
+    };
+    let places = nodes.into_iter().map(place).collect::<Result<_, GpuError>>();
+    places.map_err(|e| during("machine", &e))
+}
+
+/// GPUs by the processors near them.
+fn nodes(fabric: &Fabric, clique: &Clique) -> Vec<(Option<String>, Vec<usize>)> {
+    let near = |gpu: &crate::gpu::Gpu| {
+        let device = fabric.devices.iter().find(|d| d.bdf == gpu.bdf);
+        (gpu.ordinal, device.and_then(|d| d.local_cpus.clone()))
+    };
+    grouped(clique.gpus.iter().map(near))
+}
+
+fn grouped(gpus: impl Iterator<Item = (usize, Option<String>)>) -> Vec<(Option<String>, Vec<usize>)> {
+    let mut nodes: Vec<(Option<String>, Vec<usize>)> = Vec::new();
+    for (gpu, processors) in gpus {
+        match nodes.iter_mut().find(|(known, _)| *known == processors) {
+            Some((_, gpus)) => gpus.push(gpu),
+            None => nodes.push((processors, vec![gpu])),
+        }
+    }
+    nodes
+}
+
+fn share(bytes: u64, parts: usize) -> u64 {
+    (bytes / (parts.max(1) as u64) / GRAIN * GRAIN).max(GRAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_of_one_node_share_their_memory() {
+        let gpus = [(0, Some("0-31")), (1, Some("32-63")), (2, Some("0-31")), (3, None)];
+        let nodes = grouped(gpus.into_iter().map(|(n, list)| (n, list.map(str::to_owned))));
+        let gpus: Vec<_> = nodes.into_iter().map(|(_, gpus)| gpus).collect();
+        assert_eq!(gpus, [vec![0, 2], vec![1], vec![3]]);
+    }
+
+    #[test]
+    fn shares_are_whole_and_never_empty() {
+        assert_eq!(share(512 << 20, 1), 512 << 20);
+        assert_eq!(share(512 << 20, 3) % GRAIN, 0);
+        assert_eq!((share(512 << 20, 0), share(1, 8)), (512 << 20, GRAIN));
+    }
+}

@@ -1,0 +1,248 @@
+//! All pairs together: peer access is on for all of them at once, as programs have it, and everybody's kernels move
+//! data at the same time. Beside few large copies each pair makes many small ones of odd sizes at odd places, by
+//! kernels and by copy engines, so that rare faults show too.
+
+use super::bench::Bench;
+use super::seen::{Access, Crowd, Sent, Tried};
+use crate::gpu::{BatchExpected, Clique, GpuError, Piece, Stream, Table, is_spoiled};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::suite::shared::errand::{Came, Errand, GUARD, Keeper, Shape, run, small};
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::open::{Open, apart, with_all};
+use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Way};
+use std::collections::BTreeMap;
+
+/// How often kernels make their large copy, with few pairs: the small ones shall meet traffic. Many pairs are
+/// traffic enough, with copy engines even where no two of them share a GPU.
+const LOAD: u32 = 4;
+const FEW_PAIRS: usize = 8 * 7;
+/// So many copies by copy engines are queued in all at most: the host queues each by itself.
+const MOST_QUEUED: u64 = 1 << 18;
+/// And by kernels: a table has each of them.
+const MOST_MOVED: u64 = 1 << 20;
+/// Fewer small copies of a pair say too little.
+const FEW: u64 = 32;
+
+/// The shapes of one way of one engine.
+struct Shapes {
+    kernel: Vec<Shape>,
+    copy: Vec<Shape>,
+    large: Vec<Shape>,
+}
+
+/// Two queues for each pair of those that work at the same time.
+type Lanes = BTreeMap<Pair, [Stream; 2]>;
+
+impl Bench<'_> {
+    /// Everything with all pairs that did well alone; what goes wrong is added to theirs.
+    pub(super) fn crowd(
+        &self,
+        clique: &Clique,
+        tried: &mut [Tried],
+        found: &mut Vec<Finding>,
+    ) -> Result<Option<Crowd>, GpuError> {
+        let well = |t: &&Tried| t.access == Access::On && t.faults.is_empty() && t.ended.is_none();
+        let pairs: Vec<Pair> = tried.iter().filter(well).map(|t| t.pair).collect();
+        let (Some(first), false) = (clique.gpu(0), pairs.is_empty()) else { return Ok(None) };
+        let seed = self.nonce();
+        let shapes = self.shapes(pairs.len() as u64, seed);
+        let at_once = with_all(clique, &pairs, |open| {
+            found.extend(open.refused.iter().map(|(pair, error)| refused(*pair, error)));
+            let each = shapes.kernel.len().max(shapes.copy.len()) + shapes.large.len();
+            let table = Table::new(first, (each * open.pairs.len()) as u64)?;
+            self.together(open, &shapes, &table, tried)
+        })?;
+        let sizes = |shapes: &[Shape]| shapes.iter().map(|shape| shape.bytes).collect();
+        let (kernel, copy, large) = (sizes(&shapes.kernel), sizes(&shapes.copy), sizes(&shapes.large));
+        Ok(Some(Crowd { seed, kernel, copy, large, at_once }))
+    }
+
+    fn shapes(&self, pairs: u64, seed: u64) -> Shapes {
+        let half = self.slice() / 2;
+        let queued = (MOST_QUEUED / (2 * pairs).max(1)).max(FEW);
+        let most = half / 4;
+        let moved = (MOST_MOVED / (2 * pairs).max(1)).max(FEW);
+        let kernel = small(half, self.plan.small.min(moved), most, seed);
+        let copy = small(half, self.plan.small.min(queued), most, !seed);
+        let large = small(half, 1, half, seed.rotate_left(17));
+        let behind = |shape: Shape| Shape { from: shape.from + half, to: shape.to + half, ..shape };
+        // Nearly as large as there is room, and odd all the same.
+        // Both ends lie alike to 16 bytes, and at no boundary.
+        let odd =
+            |s: Shape| Shape { from: GUARD + 53, to: GUARD + 5, bytes: half - half / 16 - s.bytes % 61 };
+        let large = large.into_iter().filter(|_| half >= 16 << 10).map(odd);
+        Shapes { kernel, copy, large: large.map(behind).collect() }
+    }
+
+    /// Bytes of a source or target area that belong to one peer.
+    fn slice(&self) -> u64 {
+        let peers = self.stations.len().saturating_sub(1).max(1) as u64;
+        self.plan.layout().area() / peers / 4096 * 4096
+    }
+
+    /// The pairs of one group, all phases.
+    fn together(
+        &self,
+        open: &Open,
+        shapes: &Shapes,
+        table: &Table,
+        tried: &mut [Tried],
+    ) -> Result<(), GpuError> {
+        let mut lanes = Lanes::new();
+        for pair in &open.pairs {
+            let gpu = self.station(pair.from)?.gpu;
+            lanes.insert(*pair, [gpu.stream()?, gpu.stream()?]);
+        }
+        for (engine, way) in
+            [Engine::Sm, Engine::Copy].into_iter().flat_map(|e| [(e, Way::Write), (e, Way::Read)])
+        {
+            let kind = Kind { engine, way, memory: Memory::Plain };
+            let seeds = self.sources()?;
+            // Few pairs by copy engines meet each other only where they share GPUs.
+            let at_once = engine == Engine::Sm || open.pairs.len() <= FEW_PAIRS;
+            let rounds = if at_once { vec![open.pairs.clone()] } else { apart(&open.pairs) };
+            for round in rounds {
+                let errands = self.errands(&round, kind, shapes, (&lanes, &seeds))?;
+                let came = run(self.machine, table, &errands)?;
+                self.note(&errands, came, table, tried)?;
+                if is_spoiled() {
+                    return Ok(());
+                }
+            }
+        }
+        let layout = self.plan.layout();
+        let fields = self.stations.iter().map(|station| &station.plain);
+        let areas = fields.map(|field| Ok((field, field.part(layout.source(), layout.area())?)));
+        let used = areas.collect::<Result<Vec<_>, GpuError>>()?;
+        self.astray.borrow_mut().extend(self.changed_beside(&used)?);
+        self.rest()
+    }
+
+    /// Fresh data in every source area.
+    fn sources(&self) -> Result<Vec<u64>, GpuError> {
+        let layout = self.plan.layout();
+        let mut seeds = Vec::new();
+        for station in &self.stations {
+            let seed = self.nonce();
+            station.stream.fill(station.plain.part(layout.source(), layout.area())?, seed, 0)?;
+            self.sent.borrow_mut().push(Sent { gpu: station.gpu.ordinal, seed });
+            seeds.push(seed);
+        }
+        self.stations.iter().try_for_each(|station| station.wait())?;
+        Ok(seeds)
+    }
+
+    fn errands<'b>(
+        &'b self,
+        pairs: &[Pair],
+        kind: Kind,
+        shapes: &Shapes,
+        (lanes, seeds): (&'b Lanes, &[u64]),
+    ) -> Result<Vec<Errand<'b>>, GpuError> {
+        let few = if kind.engine == Engine::Sm { &shapes.kernel } else { &shapes.copy };
+        let kernels = kind.engine == Engine::Sm;
+        let times = if kernels && pairs.len() <= FEW_PAIRS { LOAD } else { 1 };
+        // The large ones begin first: then the small ones of kernels, which have a queue of their own, meet them.
+        let (mut large, mut little) = (Vec::new(), Vec::new());
+        for pair in pairs {
+            let Some([one, two]) = lanes.get(pair) else { continue };
+            large.push(self.errand(*pair, kind, &shapes.large, (one, times, true), seeds)?);
+            let queue = if kernels { two } else { one };
+            little.push(self.errand(*pair, kind, few, (queue, 1, false), seeds)?);
+        }
+        large.extend(little);
+        Ok(large)
+    }
+
+    fn errand<'b>(
+        &'b self,
+        pair: Pair,
+        kind: Kind,
+        shapes: &[Shape],
+        (worker, times, wide): (&'b Stream, u32, bool),
+        seeds: &[u64],
+    ) -> Result<Errand<'b>, GpuError> {
+        let (sends, receives) = Cell { pair, kind, bytes: 0, shift: (0, 0) }.ends();
+        let (sender, receiver) = (self.station(sends)?, self.station(receives)?);
+        let layout = self.plan.layout();
+        let (area, part) = (peer(sends, receives) * self.slice(), peer(receives, sends) * self.slice());
+        let seed = seeds.get(sends).copied().unwrap_or_default();
+        let pieces = shapes.iter().map(|shape| {
+            let (first, place) = (area + shape.from, layout.target() + part + shape.to);
+            Piece {
+                to: receiver.plain.whole().address + place,
+                from: sender.plain.whole().address + layout.source() + first,
+                bytes: shape.bytes,
+                first,
+                place,
+            }
+        });
+        let expected =
+            BatchExpected { seed, sentinel: receiver.plain.sentinel(), guard: GUARD, restore: true };
+        let keeper = Keeper {
+            gpu: receives,
+            stream: &receiver.stream,
+            tally: &receiver.tallies.data,
+            host: &receiver.host,
+        };
+        Ok(Errand { pair, kind, pieces: pieces.collect(), wide, times, expected, worker, keeper })
+    }
+
+    /// Adds what went wrong to its pair.
+    fn note(
+        &self,
+        errands: &[Errand<'_>],
+        came: Vec<Came>,
+        table: &Table,
+        tried: &mut [Tried],
+    ) -> Result<(), GpuError> {
+        let mut dirty = false;
+        for (errand, came) in errands.iter().zip(came) {
+            let Some(tried) = tried.iter_mut().find(|t| t.pair == errand.pair) else { continue };
+            match came {
+                Came::Well | Came::Unknown => {}
+                Came::Wrong(counts) => {
+                    dirty = true;
+                    tried.faults.push(errand.closer(table, &counts)?.fault(true));
+                }
+                Came::Broken(error) => {
+                    dirty = true;
+                    tried.ended.get_or_insert_with(|| during(&errand.pair.to_string(), &error));
+                }
+            }
+        }
+        if dirty && !is_spoiled() {
+            self.rest()?;
+            self.sources_again()?;
+        }
+        Ok(())
+    }
+
+    /// The last data in every source area again.
+    fn sources_again(&self) -> Result<(), GpuError> {
+        let layout = self.plan.layout();
+        for station in &self.stations {
+            let last = self.sent.borrow().iter().rev().find(|s| s.gpu == station.gpu.ordinal).map(|s| s.seed);
+            let area = station.plain.part(layout.source(), layout.area())?;
+            station.stream.fill(area, last.unwrap_or_default(), 0)?;
+        }
+        self.stations.iter().try_for_each(|station| station.wait())
+    }
+
+    /// The pair whose data this was: word `number` of what GPU `from` sent.
+    pub(super) fn sent_to(&self, from: usize, number: u64) -> Pair {
+        let n = usize::try_from(number * 4 / self.slice().max(1)).unwrap_or_default();
+        Pair { from, to: if n >= from { n + 1 } else { n } }
+    }
+}
+
+/// The number of `other` among the peers of `gpu`.
+const fn peer(gpu: usize, other: usize) -> u64 {
+    (if other > gpu { other - 1 } else { other }) as u64
+}
+
+fn refused(pair: Pair, error: &GpuError) -> Finding {
+    let message = format!("{pair}: peer access is refused while other pairs have it: {error}");
+    Code::P2pRefused.finding(Severity::Fail, &pair, message)
+}

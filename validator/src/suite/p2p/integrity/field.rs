@@ -1,0 +1,149 @@
+//! One GPU's part in the transfers: its fields, which hold a sentinel in every word that no transfer
+//! owns, and the means to look at them from its own side.
+
+use super::plan::Layout;
+use crate::gpu::pattern::{Counts, Nonces, Piece};
+use crate::gpu::{Buffer, Gpu, GpuError, Pinned, Span, Stream, Tally};
+use crate::suite::shared::transfer::Memory;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Filling and checking a GPU's own memory takes milliseconds.
+const OWN: Duration = Duration::from_secs(4);
+/// Room on the host for what is compared there, bytes.
+const HOST: u64 = 64 << 10;
+
+/// One GPU with everything that its transfers need, made once.
+pub(super) struct Station<'g> {
+    pub(super) gpu: &'g Gpu,
+    pub(super) stream: Stream,
+    pub(super) tallies: Tallies,
+    pub(super) host: Pinned,
+    pub(super) plain: Field,
+    /// From level standard on.
+    pub(super) mapped: Option<Field>,
+}
+
+/// What one look counts.
+pub(super) struct Tallies {
+    pub(super) data: Tally,
+    pub(super) below: Tally,
+    pub(super) above: Tally,
+}
+
+/// Memory that holds `word(sentinel, k)` in its word k wherever no transfer is at work.
+pub(super) struct Field {
+    buffer: Buffer,
+    sentinel: Cell<u64>,
+}
+
+impl<'g> Station<'g> {
+    /// With ordinary memory; `peers` may use the mapped memory, where that is wanted.
+    pub(super) fn new(gpu: &'g Gpu, layout: Layout) -> Result<Self, GpuError> {
+        let tallies = Tallies { data: Tally::new(gpu)?, below: Tally::new(gpu)?, above: Tally::new(gpu)? };
+        let plain = Field::over(gpu.alloc(layout.bytes())?);
+        let host = Pinned::alloc(gpu, HOST)?;
+        Ok(Self { gpu, stream: gpu.stream()?, tallies, host, plain, mapped: None })
+    }
+
+    /// Adds memory that names `peers` itself.
+    pub(super) fn map(&mut self, layout: Layout, peers: &[&Gpu]) -> Result<(), GpuError> {
+        self.mapped = Some(Field::over(self.gpu.alloc_mapped(layout.bytes(), peers)?));
+        Ok(())
+    }
+
+    /// Its field in that kind of memory.
+    pub(super) fn field(&self, memory: Memory) -> Result<&Field, GpuError> {
+        match memory {
+            Memory::Plain => Ok(&self.plain),
+            Memory::Mapped => self
+                .mapped
+                .as_ref()
+                .ok_or_else(|| GpuError::Nonsense(format!("GPU {}: no mapped memory", self.gpu.ordinal))),
+        }
+    }
+
+    pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
+        std::iter::once(&self.plain).chain(&self.mapped)
+    }
+
+    /// All fields hold fresh sentinels; queued.
+    pub(super) fn rest(&self, nonces: &mut Nonces) -> Result<(), GpuError> {
+        for field in self.fields() {
+            field.sentinel.set(nonces.next());
+            self.stream.fill(field.whole(), field.sentinel(), 0)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what this GPU does with its own memory.
+    pub(super) fn wait(&self) -> Result<(), GpuError> {
+        self.stream.finish(&format!("GPU {}: looking at its own memory", self.gpu.ordinal), OWN)
+    }
+
+    /// Queues copies of parts of `what` to the host.
+    pub(super) fn fetch(&self, what: Span, parts: &[(u64, u64)]) -> Result<(), GpuError> {
+        let mut at = 0;
+        for (offset, bytes) in parts {
+            self.stream.copy_out(self.host.span(at, *bytes)?, what.part(*offset, *bytes)?)?;
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    /// What was fetched, after `wait`.
+    pub(super) fn fetched(&self, parts: &[(u64, u64)]) -> Vec<Piece> {
+        let mut at = 0;
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (offset, bytes) in parts {
+            pieces.push(Piece { place: offset / 4, words: self.host.words(at / 4, bytes / 4) });
+            at += bytes;
+        }
+        pieces
+    }
+
+    /// Words of `what` from word `place` on, at most `count`; waits.
+    pub(super) fn words(&self, what: Span, place: u64, count: u64) -> Result<Piece, GpuError> {
+        let count = count.min(what.words().saturating_sub(place));
+        let parts = [(place * 4, count * 4)];
+        self.fetch(what, &parts)?;
+        self.wait()?;
+        Ok(Piece { place, words: self.host.words(0, count) })
+    }
+
+    /// Checks at once, on this GPU, memory of any.
+    pub(super) fn check(
+        &self,
+        what: Span,
+        first: u64,
+        expected: u64,
+        sentinel: u64,
+    ) -> Result<Counts, GpuError> {
+        self.stream.check(what, first, expected, sentinel, &self.tallies.data)?;
+        self.wait()?;
+        Ok(counts(&self.tallies.data))
+    }
+}
+
+impl Field {
+    const fn over(buffer: Buffer) -> Self {
+        Self { buffer, sentinel: Cell::new(0) }
+    }
+
+    pub(super) const fn whole(&self) -> Span {
+        self.buffer.whole()
+    }
+
+    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Span, GpuError> {
+        self.buffer.span(offset, bytes)
+    }
+
+    pub(super) const fn sentinel(&self) -> u64 {
+        self.sentinel.get()
+    }
+}
+
+/// What a finished check counted.
+pub(super) fn counts(tally: &Tally) -> Counts {
+    tally.checked().into()
+}

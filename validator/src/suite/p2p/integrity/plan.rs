@@ -1,0 +1,119 @@
+//! Which transfers a level tries with every pair, and how memory is divided for them. Pure.
+
+use crate::config::Level;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::shared::transfer::{Engine, Kind, Memory, Way, size};
+
+/// What is tried with every pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Ascending.
+    pub(super) sizes: Vec<u64>,
+    pub(super) memories: Vec<Memory>,
+    pub(super) shifts: Vec<(u64, u64)>,
+    /// Small transfers of a pair, for each engine and way, while all pairs make theirs.
+    pub(super) small: u64,
+    /// Whether all other memory of all GPUs is watched.
+    pub(super) ground: bool,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+impl Plan {
+    /// The plan of a level. A word, a page, just less than the large page, more than any cache.
+    pub(super) fn of(level: Level) -> Self {
+        let (sizes, shifts) = match level {
+            Level::Quick => (vec![4, 4 * KIB, 2 * MIB - 4], vec![(0, 0)]),
+            Level::Standard => (vec![4, 4 * KIB, 2 * MIB - 4, 64 * MIB], vec![(0, 0)]),
+            Level::Full => {
+                let sizes = vec![4, 64, 4 * KIB, 64 * KIB + 4, 2 * MIB - 4, 2 * MIB, 64 * MIB];
+                (sizes, vec![(0, 0), (4, 12), (16, 8)])
+            }
+        };
+        // NCCL and frameworks map memory by default: what is only true of ordinary memory is not enough for them.
+        let (small, ground) = match level {
+            Level::Quick => (256, false),
+            Level::Standard => (512, true),
+            Level::Full => (4096, true),
+        };
+        Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, ground }
+    }
+
+    /// Without what does not fit into so much memory of a GPU; the smallest sizes always stay.
+    pub(super) fn within(mut self, free: u64) -> Self {
+        while self.sizes.len() > 2 && self.bytes() > free {
+            self.sizes.pop();
+        }
+        self
+    }
+
+    /// Sizes that were asked for and do not fit.
+    pub(super) fn left_out(&self, asked: &Self) -> Option<Finding> {
+        let most = size(asked.sizes.last().copied()?);
+        (self.sizes != asked.sizes).then(|| {
+            let message = format!("a GPU's memory is in use: transfers of up to {most} do not fit");
+            Code::GpuInUse.finding(Severity::Warn, "machine", message)
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.layout().bytes().saturating_mul(self.memories.len() as u64)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        // Whole pages: a target that began between 16-byte words would keep the wide kernels out.
+        let largest = self.sizes.last().copied().unwrap_or_default();
+        Layout { area: largest.next_multiple_of(SLACK) + SLACK }
+    }
+
+    /// Every kind of transfer, those of ordinary memory first.
+    pub(super) fn kinds(&self) -> Vec<Kind> {
+        let ways = [Way::Write, Way::Read];
+        let engines = [Engine::Copy, Engine::Sm];
+        let of = |memory: Memory| {
+            ways.into_iter().flat_map(move |way| engines.map(|engine| Kind { engine, way, memory }))
+        };
+        self.memories.iter().copied().flat_map(of).collect()
+    }
+
+    /// How many transfers each pair makes.
+    pub(super) fn transfers(&self) -> usize {
+        self.kinds().len() * self.sizes.len() * self.shifts.len()
+    }
+}
+
+/// How one GPU's field is divided: guard, source, guard, target, guard. All of it holds the sentinel
+/// but for what a transfer needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes of source and target each.
+    area: u64,
+}
+
+/// A band that must not change beside the target, bytes.
+pub(super) const GUARD: u64 = 64 * KIB;
+/// Room for transfers that do not begin on a boundary, bytes.
+const SLACK: u64 = 4 * KIB;
+
+impl Layout {
+    /// The field's size.
+    pub(super) const fn bytes(self) -> u64 {
+        3 * GUARD + 2 * self.area
+    }
+
+    /// Bytes of source and target each.
+    pub(super) const fn area(self) -> u64 {
+        self.area
+    }
+
+    /// Where sources begin, in bytes.
+    pub(super) const fn source(self) -> u64 {
+        GUARD
+    }
+
+    /// Where targets begin, in bytes.
+    pub(super) const fn target(self) -> u64 {
+        2 * GUARD + self.area
+    }
+}

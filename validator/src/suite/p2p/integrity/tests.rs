@@ -1,0 +1,213 @@
+//! What people are told for each way of being wrong, and what must not pass.
+
+use super::judge::judge;
+use super::seen::{Access, Tried};
+use super::*;
+use crate::gpu::pattern::{Counts, Wrong, word};
+use crate::outcome::Outcome;
+use crate::suite::shared::transfer::{Fault, Traces, What, findings};
+
+const PAIR: Pair = Pair { from: 0, to: 1 };
+
+fn cell(engine: Engine, way: Way, bytes: u64) -> Cell {
+    Cell { pair: PAIR, kind: Kind { engine, way, memory: Memory::Plain }, bytes, shift: (0, 0) }
+}
+
+fn fault(cell: Cell, what: What) -> Fault {
+    let words = cell.bytes / 4;
+    let counts = Counts {
+        looked: words,
+        wrong: words,
+        zeros: words,
+        sentinels: 0,
+        first: Some(0),
+        last: Some(words - 1),
+    };
+    let traces =
+        Traces { counts, address: 0x7f00_0000_0000, first: 10, seed: 7, found: vec![0; 8], expected: None };
+    Fault { cell, what, traces, times: Some((5, 5)), amid: false }
+}
+
+fn tried(pair: Pair, access: Access, faults: Vec<Fault>) -> Tried {
+    Tried { pair, access, faults, ended: None }
+}
+
+fn both(access: &Access, faults: Vec<Fault>) -> Judgement {
+    let back = Pair { from: 1, to: 0 };
+    judge(
+        &Plan::of(Level::Standard),
+        2,
+        &[tried(PAIR, access.clone(), faults), tried(back, access.clone(), vec![])],
+        vec![],
+        &All::default(),
+    )
+}
+
+#[test]
+fn sizes_are_named_as_people_say_them() {
+    let told = [4, 4096, 65_540, (2 << 20) - 4, 64 << 20, 3 << 30].map(crate::suite::shared::transfer::size);
+    assert_eq!(told, ["4 B", "4 KiB", "65540 B", "2 MiB - 4 B", "64 MiB", "3 GiB"]);
+}
+
+#[test]
+fn levels_add_to_each_other() {
+    let [quick, standard, full] = [Level::Quick, Level::Standard, Level::Full].map(Plan::of);
+    assert_eq!((quick.transfers(), standard.transfers(), full.transfers()), (24, 32, 168));
+    for (less, more) in [(&quick, &standard), (&standard, &full)] {
+        assert!(less.sizes.iter().all(|s| more.sizes.contains(s)));
+    }
+    for level in [&quick, &standard, &full] {
+        assert_eq!(level.memories, [Memory::Plain, Memory::Mapped]);
+    }
+    assert!(full.sizes.is_sorted() && full.sizes.iter().all(|s| s % 4 == 0));
+}
+
+#[test]
+fn little_free_memory_leaves_out_large_sizes() {
+    let plan = Plan::of(Level::Standard).within(100 << 20);
+    assert_eq!(plan.sizes, [4, 4096, (2 << 20) - 4]);
+    let asked = Plan::of(Level::Standard);
+    assert!(plan.left_out(&asked).unwrap().message.ends_with("transfers of up to 64 MiB do not fit"));
+    assert_eq!(asked.left_out(&asked), None);
+    assert_eq!(Plan::of(Level::Standard).within(0).sizes, [4, 4096]);
+}
+
+#[test]
+fn source_and_target_lie_apart_with_guards_around_them() {
+    let plan = Plan::of(Level::Full);
+    let (layout, most) = (plan.layout(), 64 << 20);
+    let shift = plan.shifts.iter().map(|(a, b)| a.max(b)).max().unwrap();
+    assert!(layout.source() >= plan::GUARD);
+    assert!(layout.source() + most + shift + plan::GUARD <= layout.target());
+    assert!(layout.target() + most + shift + plan::GUARD <= layout.bytes());
+}
+
+#[test]
+fn pairs_whose_data_all_arrives_pass_and_say_what_was_tried() {
+    let said = both(&Access::On, vec![]);
+    assert_eq!(said.outcome(), Outcome::Pass);
+    assert_eq!(
+        said.summary,
+        "2 of 2 ordered pairs: all 32 transfers of 4 B to 64 MiB arrive, and nothing else; faults below 19 % a pair (95 %)"
+    );
+}
+
+#[test]
+fn a_pair_is_told_once_for_each_direction_with_all_that_failed() {
+    let faults = vec![
+        fault(cell(Engine::Copy, Way::Write, 4096), What::Data(Wrong::Zeros)),
+        fault(cell(Engine::Sm, Way::Write, 4), What::Data(Wrong::Stale)),
+        fault(cell(Engine::Copy, Way::Read, 4), What::Data(Wrong::Ones)),
+    ];
+    let said = both(&Access::On, faults);
+    assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
+    let first = &said.findings[0];
+    assert!(first.is(Code::P2pWrongData));
+    assert_eq!(first.message, "GPU 0 -> 1: copy engine write of 4 KiB arrives as zeros");
+    let expected: Vec<_> = (10..18).map(|i| format!("{:08x}", word(7, i))).collect();
+    let line = format!(
+        "GPU 0 -> 1: copy engine write of 4 KiB arrives as zeros; 1024 of 1024 words wrong (1024 zero, 0 unchanged), \
+         first at byte 0 (0x7f0000000000): found {}, expected {}; 5 of 5 times",
+        ["00000000"; 8].join(" "),
+        expected.join(" ")
+    );
+    assert_eq!(first.evidence[0], line);
+    assert!(first.evidence[1].contains("SM write of 4 B does not arrive"));
+    assert!(said.findings[1].message.contains("read of 4 B from the peer arrives as all ones"));
+    assert!(first.cause.contains("dropped") && said.findings[1].cause.contains("reads"));
+}
+
+#[test]
+fn each_way_of_being_wrong_has_its_code_and_its_words() {
+    use Wrong::{Flip, From, Garbage, Holes, Late, Mirror, Offset, OldRound, OtherGpu, Partial};
+    let write = cell(Engine::Sm, Way::Write, 4096);
+    for (what, code, words) in [
+        (What::Data(Mirror), Code::P2pWrongData, "although the writer reads it back"),
+        (What::Data(Late), Code::P2pWrongData, "only after it was told to be done"),
+        (What::Data(Offset(-4096)), Code::P2pWrongData, "arrives 4096 bytes before its place"),
+        (What::Data(Offset(64)), Code::P2pWrongData, "arrives 64 bytes behind its place"),
+        (What::Data(From(4096)), Code::P2pWrongData, "brings what lies 4096 bytes behind its source"),
+        (What::Data(Partial { from: 8, to: 16 }), Code::P2pWrongData, "bytes 8 to 16 are missing"),
+        (What::Data(Holes), Code::P2pWrongData, "with holes"),
+        (What::Data(OldRound), Code::P2pWrongData, "data of an earlier transfer"),
+        (What::Data(Flip), Code::P2pWrongData, "flipped bits"),
+        (What::Data(Garbage), Code::P2pWrongData, "no way that is known"),
+        (What::Data(OtherGpu(3)), Code::P2pStray, "arrives in GPU 3 instead"),
+        (What::Beside, Code::P2pStray, "changes memory beside its target"),
+        (What::Source, Code::P2pStray, "changes its source"),
+        (
+            What::Stray { gpu: 2, sure: false },
+            Code::P2pStray,
+            "writes change memory of GPU 2 that takes no part",
+        ),
+        (
+            What::Stray { gpu: 2, sure: true },
+            Code::P2pStray,
+            "of 4 KiB changes memory of GPU 2 that takes no",
+        ),
+        (What::Checker("x"), Code::P2pChecker, "SM write of 4 KiB: x"),
+    ] {
+        let told = findings(PAIR, &[fault(write, what)]);
+        assert!(told.len() == 1 && told[0].1.is(code), "{what:?}");
+        assert!(told[0].1.message.contains(words), "{}", told[0].1.message);
+    }
+}
+
+#[test]
+fn many_pairs_with_one_fault_are_one_finding_with_little_evidence() {
+    let pairs: Vec<_> = (0..16)
+        .flat_map(|from| (0..16).map(move |to| Pair { from, to }))
+        .filter(|p| p.from != p.to)
+        .map(|pair| {
+            let cell = Cell { pair, ..cell(Engine::Copy, Way::Write, 4) };
+            tried(pair, Access::On, vec![fault(cell, What::Data(Wrong::Stale))])
+        })
+        .collect();
+    let said = judge(&Plan::of(Level::Quick), 240, &pairs, vec![], &All::default());
+    assert_eq!(said.findings.len(), 1);
+    assert!(said.summary.starts_with("240 pairs (GPU 0 -> 1, "), "{}", said.summary);
+    assert_eq!(said.findings[0].evidence.len(), 25);
+    assert_eq!(said.findings[0].evidence[24], "and 216 more");
+}
+
+#[test]
+fn a_refusal_is_told_and_left_to_capability_but_none_tried_is_no_pass() {
+    let refused = Access::Refused("217".into());
+    let back = Pair { from: 1, to: 0 };
+    let one = [tried(PAIR, Access::On, vec![]), tried(back, refused.clone(), vec![])];
+    let said = judge(&Plan::of(Level::Quick), 2, &one, vec![], &All::default());
+    assert_eq!(said.outcome(), Outcome::Pass);
+    assert!(said.findings[0].message.contains("GPU 1 -> 0: not tried: peer access is refused: 217"));
+    assert!(said.summary.starts_with("1 of 2 ordered pairs"));
+    assert_eq!(both(&refused, vec![]).outcome(), Outcome::Error);
+}
+
+#[test]
+fn without_any_peer_access_nothing_applies_unless_even_staged_copies_are_wrong() {
+    assert_eq!(both(&Access::No, vec![]).outcome(), Outcome::NotApplicable);
+    let staged = fault(cell(Engine::Staged, Way::Write, 65_540), What::Data(Wrong::Garbage));
+    let said = both(&Access::No, vec![staged]);
+    assert_eq!(said.outcome(), Outcome::Fail);
+    assert!(said.findings[0].cause.contains("not even copies through the host"));
+}
+
+#[test]
+fn a_hang_fails_and_pairs_that_nobody_came_to_are_no_pass() {
+    let mut hung = tried(PAIR, Access::On, vec![]);
+    hung.ended = Some(Box::new(Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "no end within 4.0 s")));
+    let said = judge(&Plan::of(Level::Quick), 2, &[hung], vec![], &All::default());
+    assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::P2pHang));
+    let said = judge(&Plan::of(Level::Quick), 2, &[tried(PAIR, Access::On, vec![])], vec![], &All::default());
+    assert_eq!(said.outcome(), Outcome::Error);
+}
+
+#[test]
+fn every_level_lets_the_kernels_move_16_bytes_at_a_time() {
+    for level in [Level::Quick, Level::Standard, Level::Full] {
+        let layout = Plan::of(level).layout();
+        assert!(
+            [layout.source(), layout.target(), layout.bytes()].iter().all(|at| at.is_multiple_of(4096)),
+            "{level}"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! What was tried with each pair, as a table of the report, and what rate of faults that rules out. Pure.
+
+use super::plan::Plan;
+use super::seen::Crowd;
+use crate::suite::shared::speed::table;
+use crate::suite::shared::transfer::{Engine, ruled_out};
+use serde_json::Value;
+
+/// Transfers of one kind.
+struct Row {
+    what: String,
+    by: &'static str,
+    memory: &'static str,
+    sizes: Vec<u64>,
+    /// How often each of them was made.
+    times: u64,
+    seed: Option<u64>,
+}
+
+/// Of a pair, by copy engine and by kernel: transfers that were checked one by one.
+pub(super) fn checked(plan: &Plan, crowd: Option<&Crowd>) -> [u64; 2] {
+    let alone = (plan.transfers() / 2) as u64;
+    let of = |small: &dyn Fn(&Crowd) -> usize| crowd.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
+    [alone + of(&|c| c.copy.len()), alone + of(&|c| c.kernel.len())]
+}
+
+/// Everything, by kind.
+pub(super) fn tried(plan: &Plan, crowd: Option<&Crowd>) -> Value {
+    let mut rows = Vec::new();
+    for by in [Engine::Copy, Engine::Sm] {
+        for memory in &plan.memories {
+            rows.push(Row {
+                what: "one pair at a time".to_owned(),
+                by: name(by),
+                memory: memory.name(),
+                sizes: plan.sizes.clone(),
+                times: 2 * plan.shifts.len() as u64,
+                seed: None,
+            });
+        }
+    }
+    if let Some(crowd) = crowd {
+        let peers = crowd.at_once;
+        let row = |what: &str, by, sizes: &Vec<u64>| Row {
+            what: format!("{what}, {peers} peers on at once"),
+            by: name(by),
+            memory: "ordinary",
+            sizes: sizes.clone(),
+            times: 2,
+            seed: Some(crowd.seed),
+        };
+        rows.push(row("odd sizes and addresses, all pairs at once", Engine::Sm, &crowd.kernel));
+        rows.push(row("large, all pairs at once", Engine::Sm, &crowd.large));
+        rows.push(row("odd sizes and addresses", Engine::Copy, &crowd.copy));
+        rows.push(row("large", Engine::Copy, &crowd.large));
+    }
+    let columns = [
+        ("what", ""),
+        ("by", ""),
+        ("memory", ""),
+        ("smallest", "B"),
+        ("largest", "B"),
+        ("transfers a pair", ""),
+        ("bytes a pair", "B"),
+        ("faults ruled out above", ""),
+        ("seed", ""),
+    ];
+    table("tried", &columns, &rows.iter().map(values).collect::<Vec<_>>())
+}
+
+fn values(row: &Row) -> Vec<Value> {
+    let n = row.sizes.len() as u64 * row.times;
+    let number = |n: Option<&u64>| n.map_or(Value::Null, |n| (*n).into());
+    vec![
+        row.what.clone().into(),
+        row.by.into(),
+        row.memory.into(),
+        number(row.sizes.iter().min()),
+        number(row.sizes.iter().max()),
+        n.into(),
+        (row.sizes.iter().sum::<u64>() * row.times).into(),
+        ruled_out(n).into(),
+        row.seed.map_or(Value::Null, |seed| format!("{seed:016x}").into()),
+    ]
+}
+
+const fn name(engine: Engine) -> &'static str {
+    match engine {
+        Engine::Copy => "copy engine, write and read",
+        Engine::Sm => "kernel, write and read",
+        Engine::Staged => "through the host",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Level;
+
+    fn crowd() -> Crowd {
+        Crowd { seed: 7, kernel: vec![1, 900, 33], copy: vec![5, 6], large: vec![1 << 20], at_once: 7 }
+    }
+
+    #[test]
+    fn every_kind_has_a_row_with_its_sizes_and_its_seed() {
+        let plan = Plan::of(Level::Standard);
+        let said = tried(&plan, Some(&crowd()));
+        let rows = said["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 8);
+        assert!(rows.iter().all(|row| row.as_array().unwrap().len() == 9));
+        assert_eq!((&rows[4][3], &rows[4][4], &rows[4][5]), (&1.into(), &900.into(), &6.into()));
+        assert_eq!((&rows[4][6], &rows[4][8]), (&1868.into(), &"0000000000000007".into()));
+        assert_eq!(checked(&plan, Some(&crowd())), [16 + 6, 16 + 8]);
+        assert_eq!(checked(&plan, None), [16, 16]);
+    }
+}

@@ -1,0 +1,180 @@
+//! What the latencies come to: matrices, findings and one line. Pure.
+
+use super::Seen;
+use crate::config::Level;
+use crate::floors::{Like, Small, latency};
+use crate::outcome::Judgement;
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use crate::stats::{LATENCY, median};
+use crate::suite::shared::speed::{Grid, LOADS, judged, moments, noisy};
+use std::collections::BTreeMap;
+
+/// The matrices of copies, in the report's order.
+const COPIES: &[&str] =
+    &["sample.latency.off.gpu", "sample.latency.off.cpu", "sample.latency.on.gpu", "sample.latency.on.cpu"];
+/// The one that is judged: without peer access and on the host's clock other things decide.
+const JUDGED: &str = "sample.latency.on.gpu";
+
+/// What is known of the pairs' ways.
+pub(super) struct Kinds<'a> {
+    /// With which others a pair is to be compared.
+    pub(super) like: &'a dyn Fn(Pair) -> String,
+    /// Whether NVLinks carry it.
+    pub(super) nvlink: &'a dyn Fn(Pair) -> bool,
+}
+
+/// The ordered pairs that are late, to be measured again before it counts.
+pub(super) fn late(seen: &Seen, kinds: &Kinds<'_>) -> Vec<Pair> {
+    let mut pairs: Vec<_> = found(seen, kinds).into_iter().map(|(pair, _)| pair).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+fn found(seen: &Seen, kinds: &Kinds<'_>) -> Vec<(Pair, Finding)> {
+    let within: Vec<_> =
+        seen.copies.all(JUDGED).filter(|(pair, _)| pair.from == pair.to).map(|(_, us)| us).collect();
+    let local = median(&within).ok();
+    let copies = against(&seen.copies, JUDGED, Small::Copy, local, kinds);
+    copies.into_iter().chain(against(&seen.loads, "chase", Small::Load, None, kinds)).collect()
+}
+
+/// Each pair against the best of its like.
+fn against(
+    grid: &Grid,
+    name: &str,
+    small: Small,
+    local: Option<f64>,
+    kinds: &Kinds<'_>,
+) -> Vec<(Pair, Finding)> {
+    let pairs = || grid.all(name).filter(|(pair, _)| pair.from != pair.to);
+    let mut best: BTreeMap<String, f64> = BTreeMap::new();
+    for (pair, figure) in pairs() {
+        let least = best.entry((kinds.like)(pair)).or_insert(figure);
+        *least = least.min(figure);
+    }
+    let one = |(pair, _)| {
+        let best = best.get(&(kinds.like)(pair)).copied();
+        let like = Like { nvlink: (kinds.nvlink)(pair), best, local };
+        Some((pair, latency(pair, small, grid.both(name, pair)?, &like)?))
+    };
+    pairs().filter_map(one).collect()
+}
+
+/// Judges everything; `states`: how the GPUs fared, a line each.
+pub(super) fn judge(
+    seen: Seen,
+    kinds: &Kinds<'_>,
+    gpus: usize,
+    level: Level,
+    states: &[String],
+) -> Judgement {
+    let mut findings: Vec<_> = found(&seen, kinds).into_iter().map(|(_, finding)| finding).collect();
+    for finding in &mut findings {
+        finding.evidence.extend(states.iter().cloned());
+    }
+    let policy = |name: &str| (name == JUDGED || name == "chase").then_some(LATENCY);
+    findings.extend(noisy(&seen.copies, "us", policy));
+    findings.extend(noisy(&seen.loads, "ns", policy));
+    findings.extend(moments(&seen.copies, "us").chain(moments(&seen.loads, "ns")));
+    let summary = summary(&seen);
+    let mut matrices: Vec<_> = COPIES.iter().map(|name| seen.copies.matrix(name, "us", gpus)).collect();
+    if level >= Level::Standard {
+        matrices.push(seen.loads.matrix("chase", "ns", gpus));
+    }
+    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
+}
+
+/// `16 bytes: 2.2 to 2.7 us; without peer access 13.7 to 18.7; a load of 16384 826.6 to 827.3 ns`
+fn summary(seen: &Seen) -> String {
+    let range = |name| {
+        let all = || seen.copies.all(name).filter(|(pair, _)| pair.from != pair.to).map(|(_, us)| us);
+        let (low, high) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+        Some(format!("{low:.1} to {high:.1}"))
+    };
+    let off = range("sample.latency.off.gpu").unwrap_or_else(|| "not measured".to_owned());
+    let Some(on) = range(JUDGED) else {
+        return format!("no pair has peer access; 16 bytes by way of the host {off} us");
+    };
+    let chase = seen.loads.range("chase");
+    let chase = chase.map(|(low, high)| format!("; one of {LOADS} loads {low:.0} to {high:.0} ns"));
+    format!("16 bytes: {on} us; without peer access {off}{}", chase.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::outcome::finding::Code;
+    use crate::stats::Measured;
+
+    fn figure(median: f64) -> Measured {
+        Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false }
+    }
+
+    /// Two GPUs as recorded on H200, with this latency from 0 to 1.
+    fn seen(us: f64) -> Seen {
+        let mut seen = Seen::default();
+        for pair in [Pair::new(0, 1), Pair::new(1, 0)] {
+            seen.copies.put("sample.latency.off.gpu", pair, figure(15.42));
+            seen.copies.put("sample.latency.off.cpu", pair, figure(4.75));
+            seen.copies.put("sample.latency.on.gpu", pair, figure(if pair.from == 0 { us } else { 2.2 }));
+            seen.copies.put("sample.latency.on.cpu", pair, figure(1.33));
+            seen.loads.put("chase", pair, figure(827.3));
+        }
+        seen.copies.put("sample.latency.on.gpu", Pair::new(0, 0), figure(1.8));
+        seen
+    }
+
+    fn judge(seen: Seen, gpus: usize, level: Level, states: &[String]) -> Judgement {
+        super::judge(seen, &KINDS, gpus, level, states)
+    }
+
+    const KINDS: Kinds<'_> = Kinds { like: &|_| String::new(), nvlink: &|_| true };
+
+    #[test]
+    fn healthy_gpus_pass_with_all_matrices() {
+        let said = judge(seen(2.23), 2, Level::Standard, &[]);
+        assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
+        assert_eq!(
+            said.summary,
+            "16 bytes: 2.2 to 2.2 us; without peer access 15.4 to 15.4; one of 16384 loads 827 to 827 ns"
+        );
+        assert_eq!(said.matrices.len(), 5);
+        assert_eq!(said.matrices[4].values, [vec![None, Some(827.3)], vec![Some(827.3), None]]);
+        assert_eq!(judge(seen(2.23), 2, Level::Quick, &[]).matrices.len(), 4);
+    }
+
+    #[test]
+    fn a_slow_answer_warns_and_one_by_way_of_the_host_fails() {
+        assert_eq!(judge(seen(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
+        assert_eq!(late(&seen(4.0), &KINDS), [Pair::new(0, 1)]);
+        let mut moment = seen(4.0);
+        moment.copies.put_again(JUDGED, Pair::new(0, 1), figure(2.3));
+        assert_eq!(judge(moment, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
+        let mut chase = seen(2.23);
+        chase.loads.put("chase", Pair::new(1, 0), figure(1700.0));
+        let said = judge(chase, 2, Level::Standard, &[]);
+        assert!(
+            said.outcome() == Outcome::Warn && said.summary.contains("1.8 times the best"),
+            "{}",
+            said.summary
+        );
+        let said = judge(seen(15.0), 2, Level::Standard, &["GPU 0: 35 C".to_owned()]);
+        assert_eq!(said.outcome(), Outcome::Fail);
+        assert!(said.findings[0].is(Code::P2pLatency));
+        assert_eq!(said.findings[0].evidence, ["GPU 0: 35 C"]);
+    }
+
+    #[test]
+    fn the_hosts_clock_may_scatter_and_the_gpus_may_not() {
+        let noisy = Measured { spread: 0.9, noisy: true, ..figure(2.2) };
+        let mut scattered = seen(2.23);
+        scattered.copies.put("sample.latency.on.cpu", Pair::new(0, 1), noisy.clone());
+        assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
+        let mut scattered = seen(2.23);
+        scattered.copies.put("sample.latency.on.gpu", Pair::new(0, 1), noisy);
+        assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Warn);
+    }
+}

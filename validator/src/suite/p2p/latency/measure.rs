@@ -1,0 +1,144 @@
+//! Takes the samples: with peer access off pair by pair, then with it on, round by round.
+
+use super::Seen;
+use crate::config::Level;
+use crate::gpu::GpuError;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::stats::{LATENCY, ns_per_load};
+use crate::suite::Machine;
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::speed::{
+    Access, Bench, Chased, Figure, Flow, Grid, How, Job, LOADS, Taken, Ways, wrong,
+};
+
+/// Copies of one sample, and bytes of each: p2pBandwidthLatencyTest's numbers.
+const COPIES: u32 = 100;
+const BYTES: u64 = 16;
+
+/// Of more pairs no latency is measured again: then it is the machine, and no moment.
+const MOST_AGAIN: usize = 32;
+
+/// Names of the GPU's and the host's figure.
+type Names = (&'static str, &'static str);
+const OFF: Names = ("sample.latency.off.gpu", "sample.latency.off.cpu");
+const ON: Names = ("sample.latency.on.gpu", "sample.latency.on.cpu");
+
+/// Everything of the level.
+pub(super) fn all(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    ways: &Ways,
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let mut run = Run { machine, bench, seen, again: false };
+    let within: Vec<_> = (0..bench.gpus()).map(|n| Pair::new(n, n)).collect();
+    run.copies(OFF, &within)?;
+    for pair in (0..bench.gpus()).flat_map(|a| (0..bench.gpus()).map(move |b| Pair::new(a, b))) {
+        if pair.from != pair.to {
+            run.copies(OFF, &[pair])?;
+        }
+    }
+    for round in ways.rounds() {
+        let access = Access::of(machine, &round)?;
+        let back: Vec<_> = access.pairs.iter().map(|pair| pair.back()).collect();
+        for pairs in [&access.pairs, &back] {
+            run.copies(ON, pairs)?;
+            if machine.config.validate.level >= Level::Standard {
+                run.chase(pairs)?;
+            }
+        }
+    }
+    run.copies(ON, &within)
+}
+
+/// Measures the latencies of these ordered pairs once more, one pair at a time.
+pub(super) fn again(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    pairs: &[Pair],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let mut run = Run { machine, bench, seen, again: true };
+    for pair in pairs.iter().take(MOST_AGAIN) {
+        let access = Access::of(machine, &[*pair])?;
+        if !access.pairs.is_empty() {
+            run.copies(ON, &[*pair])?;
+            if machine.config.validate.level >= Level::Standard {
+                run.chase(&[*pair])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Run<'a, 'b> {
+    machine: &'a Machine,
+    bench: &'a Bench<'b>,
+    seen: &'a mut Seen,
+    /// What is taken is of another moment.
+    again: bool,
+}
+
+impl Run<'_, '_> {
+    fn copies(&mut self, (gpu, cpu): Names, pairs: &[Pair]) -> Result<(), Box<Finding>> {
+        let flow = |pair: &Pair| vec![Flow::write(*pair, How::Peer, BYTES, COPIES)];
+        // The first copies of a pair make the driver's paths; p2pBandwidthLatencyTest measures them.
+        let warm: Vec<_> = pairs.iter().map(flow).collect();
+        self.bench.once(self.machine, &warm, &mut || true)?;
+        let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), Figure::Latency)).collect();
+        let taken = self.bench.sampled(self.machine, &LATENCY, &jobs)?;
+        for (pair, taken) in pairs.iter().zip(taken) {
+            match taken {
+                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
+                Taken::Figures(figures) => {
+                    let put = if self.again { Grid::put_again } else { Grid::put };
+                    for (name, figure) in [gpu, cpu].into_iter().zip(figures) {
+                        put(&mut self.seen.copies, name, *pair, figure);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Each `from` reads its `to`'s memory.
+    fn chase(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
+        let mut samples: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
+        // The first run wakes the clocks up and is not counted.
+        for run in 0..=LATENCY.samples {
+            for ((pair, samples), chased) in pairs.iter().zip(&mut samples).zip(self.chased(pairs)?) {
+                if !chased.right {
+                    self.seen.findings.push(astray(*pair));
+                } else if run > 0 {
+                    samples.push(ns_per_load(chased.ms, LOADS).map_err(|why| odd(*pair, &why))?);
+                }
+            }
+        }
+        for (pair, samples) in pairs.iter().zip(samples).filter(|(_, s)| s.len() == LATENCY.samples) {
+            let figure = LATENCY.of(&samples).map_err(|why| odd(*pair, &why))?;
+            let put = if self.again { Grid::put_again } else { Grid::put };
+            put(&mut self.seen.loads, "chase", *pair, figure);
+        }
+        Ok(())
+    }
+
+    fn chased(&self, pairs: &[Pair]) -> Result<Vec<Chased>, Box<Finding>> {
+        let names: Vec<_> = pairs.iter().map(ToString::to_string).collect();
+        let names = names.join(", ");
+        self.machine.doing(&format!("{names}: following {LOADS} addresses through the peer's memory"));
+        let subject = if pairs.len() == 1 { names.as_str() } else { "machine" };
+        self.bench.chase(pairs).map_err(|e: GpuError| during(subject, &e))
+    }
+}
+
+fn astray(pair: Pair) -> Finding {
+    let message =
+        format!("{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began");
+    Code::P2pWrongData.finding(Severity::Fail, &pair, message)
+}
+
+fn odd(pair: Pair, why: &impl ToString) -> Box<Finding> {
+    let message = format!("{pair}: loads from the peer's memory: {}", why.to_string());
+    Box::new(Code::CudaError.finding(Severity::Error, &pair, message))
+}

@@ -1,0 +1,12 @@
+//! What moves between GPUs, and between GPUs and the host: access, data, order, bandwidth, latency.
+
+pub(super) mod bandwidth;
+pub(super) mod capability;
+pub(super) mod host_bandwidth;
+pub(super) mod integrity;
+pub(super) mod latency;
+pub(super) mod order;
+pub(super) mod processes;
+pub(super) mod reach;
+pub(super) mod soak;
+pub(super) mod together;

@@ -1,0 +1,79 @@
+//! Hops that take longer than those of other pairs like them; played once more before it counts.
+
+use super::pingpong::{Player, play};
+use super::{Played, Told, open};
+use crate::floors::{Like, Small, latency};
+use crate::gpu::{Clique, GpuError};
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use crate::suite::shared::speed::Ways;
+use std::collections::BTreeMap;
+
+/// Rounds of the second game.
+const ROUNDS: u64 = 20_000;
+/// Of more pairs no game is played again: then it is the machine, and no moment.
+const MOST_AGAIN: usize = 16;
+
+/// What is wrong with the hops of `told`.
+pub(super) fn late(
+    clique: &Clique,
+    players: &[Player<'_>],
+    ways: &Ways,
+    told: &mut Told,
+) -> Result<Vec<Finding>, GpuError> {
+    let hops: Vec<_> = told.played.iter().filter(|p| ended(p)).map(|p| (p.pair, p.hop_ns)).collect();
+    let suspects = found(&hops, &BTreeMap::new(), &|pair| ways.like(pair), &|pair| ways.is_nvlink(pair));
+    let mut again = BTreeMap::new();
+    for (pair, _) in suspects.into_iter().take(MOST_AGAIN) {
+        let (pairs, access) = open(clique, vec![pair], told)?;
+        let played = play(players, &pairs, ROUNDS)?;
+        again.extend(played.iter().filter(|p| ended(p)).map(|p| (p.pair, p.hop_ns)));
+        drop(access);
+    }
+    let found = found(&hops, &again, &|pair| ways.like(pair), &|pair| ways.is_nvlink(pair));
+    Ok(found.into_iter().map(|(_, finding)| finding).collect())
+}
+
+fn ended(played: &Played) -> bool {
+    played.sides.iter().all(|side| !side.timed_out && side.done > 0)
+}
+
+fn found(
+    hops: &[(Pair, f64)],
+    again: &BTreeMap<Pair, f64>,
+    like: &dyn Fn(Pair) -> String,
+    nvlink: &dyn Fn(Pair) -> bool,
+) -> Vec<(Pair, Finding)> {
+    let mut best: BTreeMap<String, f64> = BTreeMap::new();
+    for (pair, ns) in hops {
+        let least = best.entry(like(*pair)).or_insert(*ns);
+        *least = least.min(*ns);
+    }
+    let one = |(pair, ns): &(Pair, f64)| {
+        let like = Like { nvlink: nvlink(*pair), best: best.get(&like(*pair)).copied(), local: None };
+        Some((*pair, latency(*pair, Small::Hop, (*ns, again.get(pair).copied()), &like)?))
+    };
+    hops.iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hop_is_held_against_the_best_of_its_like_and_measured_again() {
+        let (near, late) = (Pair::new(0, 1), Pair::new(2, 3));
+        let said = |again: &BTreeMap<Pair, f64>| {
+            let hops = [(near, 1100.0), (Pair::new(0, 2), 1600.0), (late, 2900.0)];
+            found(&hops, again, &|_| "SYS".to_owned(), &|_| false)
+        };
+        let found = said(&BTreeMap::new());
+        assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [late]);
+        let message = &said(&BTreeMap::from([(late, 2800.0)]))[0].1.message;
+        assert!(
+            message.starts_with("GPU 2 -> 3: a flag takes 2900.00 ns (2800.00 when measured again)"),
+            "{message}"
+        );
+        assert_eq!(said(&BTreeMap::from([(late, 1200.0)])), []);
+    }
+}

@@ -1,0 +1,255 @@
+//! Do GPUs see each other's writes in order, and count together without loss? Two resident kernels
+//! send each other data and then a flag, in turns: who sees the flag must see the data. And two GPUs
+//! add to one counter at the same time, where the driver says that this works. Programs that signal
+//! each other through peer memory, as NCCL does, rely on both.
+
+mod atomics;
+mod judge;
+mod late;
+mod pingpong;
+
+use crate::config::Level;
+use crate::gpu::{self, Clique, Gpu, GpuError, PeerAccess, Round};
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::{Pair, circle};
+use crate::suite::shared::gate::gate;
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::speed::Ways;
+use crate::suite::{Group, Machine, Test, nccl};
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "p2p-order",
+    title: "Order and atomics",
+    proves: "GPUs see each other's data before the flag that follows it, and lose no atomic addition",
+    level: Level::Standard,
+    deadline: Duration::from_secs(60),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// Rounds of one ping-pong: 0.3 s over PCIe, where one hop takes 1.5 us.
+const ROUNDS: u64 = 100_000;
+
+/// One ping-pong; `from` sends first.
+#[derive(Debug)]
+struct Played {
+    pair: Pair,
+    /// What `from` saw, and what `to` saw.
+    sides: [Round; 2],
+    /// Nanoseconds from sending to being seen, the mean of both directions.
+    hop_ns: f64,
+}
+
+/// How GPUs add.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Adding {
+    Add,
+    CompareAndSwap,
+}
+
+/// What a counter came to at which `from` and its owner `to` added at the same time.
+#[derive(Debug)]
+struct Counted {
+    pair: Pair,
+    how: Adding,
+    counted: u64,
+    expected: u64,
+}
+
+/// All that was tried.
+#[derive(Debug, Default)]
+struct Told {
+    played: Vec<Played>,
+    counted: Vec<Counted>,
+    /// Pairs with peer access for which atomics are not claimed.
+    unclaimed: usize,
+    /// Pairs whose access was refused, or whose test broke off.
+    broken: Vec<Finding>,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(machine, true)? {
+        return Ok(none);
+    }
+    let clique = machine.clique()?;
+    // From here on no test wants all memory for itself.
+    nccl::ahead(machine);
+    let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
+    let players = players.map_err(|e| during("machine", &e))?;
+    let mut told = Told::default();
+    for matching in circle(clique.len()) {
+        let (pairs, access) = open(clique, matching, &mut told).map_err(|e| during("machine", &e))?;
+        machine.doing(&format!("flags after data: {}", names(&pairs)));
+        match pingpong::play(&players, &pairs, ROUNDS) {
+            Ok(played) => told.played.extend(played),
+            Err(error) => told.broken.push(*during(&names(&pairs), &error)),
+        }
+        for pair in pairs {
+            if !gpu::is_spoiled() {
+                atomics(machine, clique, &players, pair, &mut told);
+            }
+        }
+        drop(access);
+        if gpu::is_spoiled() {
+            break;
+        }
+    }
+    let late = if told.broken.is_empty() && !gpu::is_spoiled() {
+        let ways = Ways::new(machine, clique);
+        late::late(clique, &players, &ways, &mut told).map_err(|e| during("machine", &e))?
+    } else {
+        Vec::new()
+    };
+    let line = late.first().map(|finding| finding.message.clone());
+    let mut judgement = judge::judge(clique.len(), ROUNDS, &told).with(late);
+    judgement.summary = line.unwrap_or(judgement.summary);
+    Ok(judgement)
+}
+
+/// Both directions of one pair, one owner after the other.
+fn atomics(
+    machine: &Machine,
+    clique: &Clique,
+    players: &[pingpong::Player<'_>],
+    pair: Pair,
+    told: &mut Told,
+) {
+    for pair in [pair, pair.back()] {
+        machine.doing(&format!("{pair}: atomic additions"));
+        match atomics::count(clique, players, pair) {
+            Ok(None) => told.unclaimed += 1,
+            Ok(Some(counted)) => told.counted.extend(counted),
+            Err(error) => {
+                told.broken.push(*during(&pair.to_string(), &error));
+                return;
+            }
+        }
+    }
+}
+
+/// Those pairs that reach each other, with access switched on. What is refused is told, and judged by
+/// `p2p_capability`.
+fn open(
+    clique: &Clique,
+    pairs: Vec<Pair>,
+    told: &mut Told,
+) -> Result<(Vec<Pair>, Vec<PeerAccess>), GpuError> {
+    let mut opened = (Vec::new(), Vec::new());
+    for pair in pairs {
+        let (a, b) = ends(clique, pair)?;
+        if !a.can_access(b)? || !b.can_access(a)? {
+            continue;
+        }
+        match PeerAccess::both_ways(a, b) {
+            Ok(access) => {
+                opened.0.push(pair);
+                opened.1.push(access);
+            }
+            Err(error) if error.is_sticky() => return Err(error),
+            Err(error) => {
+                let message = format!("{pair}: not tried: peer access is refused: {error}");
+                told.broken.push(Code::P2pRefused.finding(Severity::Info, &pair, message));
+            }
+        }
+    }
+    Ok(opened)
+}
+
+/// Both GPUs of a pair.
+fn ends(clique: &Clique, pair: Pair) -> Result<(&Gpu, &Gpu), GpuError> {
+    let gpu = |n| clique.gpu(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")));
+    Ok((gpu(pair.from)?, gpu(pair.to)?))
+}
+
+fn names(pairs: &[Pair]) -> String {
+    pairs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Games and counters that go wrong, and what is said of them.
+
+    use super::judge::judge;
+    use super::*;
+    use crate::outcome::Outcome;
+
+    const PAIR: Pair = Pair { from: 0, to: 1 };
+
+    fn side(done: u64) -> Round {
+        Round { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }
+    }
+
+    fn played(one: Round, two: Round) -> Told {
+        Told { played: vec![Played { pair: PAIR, sides: [one, two], hop_ns: 702.4 }], ..Told::default() }
+    }
+
+    fn said(told: &Told) -> Judgement {
+        judge(2, ROUNDS, told)
+    }
+
+    #[test]
+    fn a_game_played_to_its_end_passes_and_shows_its_hops() {
+        let mut told = played(side(ROUNDS), side(ROUNDS));
+        let judgement = said(&told);
+        assert_eq!(judgement.outcome(), Outcome::Pass);
+        assert_eq!(
+            judgement.summary,
+            "1 pair: 100000 flags each way follow their data, 702 to 702 ns a hop; atomics are not claimed"
+        );
+        assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
+        told.counted = vec![Counted { pair: PAIR, how: Adding::Add, counted: 9, expected: 9 }];
+        assert!(said(&told).summary.ends_with("atomics lose nothing"));
+    }
+
+    #[test]
+    fn words_behind_their_flag_name_the_direction_that_is_to_blame() {
+        let bad = Round { wrong: 3, first_bad: Some(77), ..side(ROUNDS) };
+        let judgement = said(&played(bad, side(ROUNDS)));
+        let finding = &judgement.findings[0];
+        assert!(judgement.outcome() == Outcome::Fail && finding.is(Code::P2pOrder));
+        assert!(finding.message.starts_with("GPU 1 -> 0: flags arrive before"), "{}", finding.message);
+        assert!(finding.evidence[0].contains("saw 3 of 3200000 words late, the first in round 77"));
+        assert!(said(&played(side(ROUNDS), bad)).summary.starts_with("GPU 0 -> 1: "));
+    }
+
+    #[test]
+    fn a_flag_that_does_not_arrive_names_the_direction_and_leaves_no_figure() {
+        for (one, two, words) in [
+            (side(0), side(0), "GPU 0 -> 1: no flag arrives"),
+            (side(0), side(1), "GPU 1 -> 0: a flag does not arrive"),
+            (side(41), side(41), "GPU 0 -> 1: a flag does not arrive"),
+            (side(41), side(42), "GPU 1 -> 0: a flag does not arrive"),
+        ] {
+            let judgement = said(&played(one, two));
+            assert!(judgement.findings[0].is(Code::P2pHang) && judgement.outcome() == Outcome::Fail);
+            assert!(judgement.summary.starts_with(words), "{}", judgement.summary);
+            assert_eq!(judgement.matrices[0].values[0][1], None);
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_never_ran_is_an_error_and_no_pass() {
+        let none = Round { timed_out: false, ..side(0) };
+        assert_eq!(said(&played(none, none)).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn lost_additions_fail_with_both_numbers() {
+        let mut told = played(side(ROUNDS), side(ROUNDS));
+        told.counted = vec![Counted { pair: PAIR, how: Adding::CompareAndSwap, counted: 7, expected: 9 }];
+        let judgement = said(&told);
+        assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::P2pAtomics));
+        assert!(judgement.findings[0].evidence[0].contains("came to 7, expected 9"));
+    }
+
+    #[test]
+    fn what_broke_off_is_no_pass_and_nothing_to_play_is_said() {
+        let mut told = played(side(ROUNDS), side(ROUNDS));
+        told.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0 -> 1", "2"));
+        assert_eq!(said(&told).outcome(), Outcome::Error);
+        assert_eq!(said(&Told::default()).outcome(), Outcome::NotApplicable);
+    }
+}

@@ -1,0 +1,93 @@
+//! Plays ping-pong between GPUs; pairs without a common GPU at the same time, for their traffic is
+//! too little to disturb another.
+
+use super::{Played, names};
+use crate::gpu::pattern::Nonces;
+use crate::gpu::{Buffer, Event, Gpu, GpuError, Pingpong, Pinned, Stream, Tally};
+use crate::schedule::Pair;
+use std::time::Duration;
+
+/// A kernel gives up after so many seconds of its clock at most.
+const GIVE_UP_S: u64 = 2;
+/// The host waits longer: clocks of an idle GPU are slow at first.
+const HANG: Duration = Duration::from_secs(6);
+/// A mailbox and counters: a page.
+const BYTES: u64 = 4096;
+
+/// One GPU with what it needs, made once.
+pub(super) struct Player<'g> {
+    gpu: &'g Gpu,
+    pub(super) memory: Buffer,
+    pub(super) stream: Stream,
+    tally: Tally,
+    times: [Event; 2],
+    pub(super) host: Pinned,
+}
+
+impl<'g> Player<'g> {
+    pub(super) fn new(gpu: &'g Gpu) -> Result<Self, GpuError> {
+        Ok(Self {
+            gpu,
+            memory: gpu.alloc(BYTES)?,
+            stream: gpu.stream()?,
+            tally: Tally::new(gpu)?,
+            times: [gpu.event()?, gpu.event()?],
+            host: Pinned::alloc(gpu, BYTES)?,
+        })
+    }
+
+    /// All zeros: a flag of an earlier game would be taken for one of this.
+    pub(super) fn clear(&self) -> Result<(), GpuError> {
+        self.stream.set_bytes(self.memory.whole(), 0)?;
+        self.stream.finish(&format!("GPU {}: clearing its mailbox", self.gpu.ordinal), HANG)
+    }
+
+    fn launch(&self, partner: &Self, rounds: u64, first: bool, seeds: [u64; 2]) -> Result<(), GpuError> {
+        let [seed_mine, seed_theirs] = seeds;
+        let (mine, theirs) = (self.memory.whole(), partner.memory.whole());
+        let max_cycles = u64::from(self.gpu.clock_khz) * 1000 * GIVE_UP_S;
+        let side = Pingpong { mine, theirs, rounds, seed_mine, seed_theirs, first, max_cycles };
+        let [begin, end] = &self.times;
+        self.stream.record(begin)?;
+        self.stream.pingpong(&side, &self.tally)?;
+        self.stream.record(end)
+    }
+}
+
+pub(super) fn player<'p, 'g>(players: &'p [Player<'g>], n: usize) -> Result<&'p Player<'g>, GpuError> {
+    players.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+}
+
+/// One game for each of these pairs, all at the same time; access is on.
+pub(super) fn play(players: &[Player<'_>], pairs: &[Pair], rounds: u64) -> Result<Vec<Played>, GpuError> {
+    for pair in pairs {
+        player(players, pair.from)?.clear()?;
+        player(players, pair.to)?.clear()?;
+    }
+    let mut nonces = Nonces::new();
+    for pair in pairs {
+        let (one, two) = (player(players, pair.from)?, player(players, pair.to)?);
+        let (to_one, to_two) = (nonces.next(), nonces.next());
+        one.launch(two, rounds, true, [to_one, to_two])?;
+        two.launch(one, rounds, false, [to_two, to_one])?;
+    }
+    let doing = format!("flags after data: {}", names(pairs));
+    for pair in pairs {
+        player(players, pair.from)?.stream.finish(&doing, HANG)?;
+        player(players, pair.to)?.stream.finish(&doing, HANG)?;
+    }
+    pairs.iter().map(|pair| played(players, *pair, rounds)).collect()
+}
+
+fn played(players: &[Player<'_>], pair: Pair, rounds: u64) -> Result<Played, GpuError> {
+    let (one, two) = (player(players, pair.from)?, player(players, pair.to)?);
+    let [begin, end] = &one.times;
+    let ms = end.ms_since(begin)?;
+    let sides = [one.tally.round(), two.tally.round()];
+    Ok(Played { pair, sides, hop_ns: ms * 1e6 / (2.0 * count(rounds)) })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "rounds are fewer than 2^32")]
+const fn count(rounds: u64) -> f64 {
+    rounds as f64
+}

@@ -1,0 +1,282 @@
+//! Copies across all memory: small ones by copy engines at places spread over all of it, one of every order of
+//! magnitude up to more than a gigabyte by both engines, and all of it by copy engines. What is sent is the
+//! sender's own pattern, which says where it comes from.
+
+use super::Care;
+use super::judge::{Told, Tried};
+use super::plot;
+use crate::gpu::pattern::{Counts, Nonces};
+use crate::gpu::{BatchExpected, GpuError, Piece, Span, Table, is_spoiled};
+use crate::outcome::finding::{Code, Severity};
+use crate::schedule::Pair;
+use crate::suite::Machine;
+use crate::suite::shared::errand::{Came, Errand, GUARD, Keeper, Shape, ladder, run, small};
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::open::apart;
+use crate::suite::shared::plot::Plot;
+use crate::suite::shared::transfer::{Engine, Kind, Memory, Way};
+use std::time::Duration;
+
+/// The least and the most of the sizes that double.
+const LADDER: (u64, u64) = (256 << 10, 1 << 30);
+/// A small copy's size at most.
+const SMALL: u64 = 64 << 10;
+/// All memory is written in copies of about this size.
+const STRIDE: u64 = 1 << 30;
+/// So many small copies are queued in all at most.
+const MOST_QUEUED: u64 = 1 << 17;
+/// Copying half of a GPU's memory over the slowest link.
+const HALF: Duration = Duration::from_secs(40);
+
+/// Odd sizes at odd places, by pairs that share no GPU at the same time.
+pub(super) fn odd(
+    machine: &Machine,
+    plots: &[Plot<'_>],
+    pairs: &[Pair],
+    (care, nonces): (Care, &mut Nonces),
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    let room =
+        plots.iter().filter_map(first).map(|span| span.bytes).filter(|b| *b > 0).min().unwrap_or_default();
+    let seed = nonces.next();
+    let few = (MOST_QUEUED / (pairs.len() as u64).max(1)).clamp(16, care.small.max(16));
+    let little = small(room, few, SMALL, seed);
+    // A quarter of the room at most: on small GPUs the steps of a gigabyte are left out.
+    let steps = ladder(room, LADDER.0, LADDER.1.min(room / 4), care.each, !seed);
+    let kinds = [
+        (Engine::Copy, Way::Write, &little, false),
+        (Engine::Copy, Way::Read, &little, false),
+        (Engine::Copy, Way::Write, &steps, true),
+        (Engine::Sm, Way::Write, &steps, true),
+    ];
+    let Some(owner) = plots.first() else { return Ok(()) };
+    let most = little.len().max(steps.len()) as u64;
+    let table = Table::new(owner.gpu, most * plots.len() as u64)?;
+    for (engine, way, shapes, wide) in kinds.into_iter().filter(|kind| !kind.2.is_empty()) {
+        let kind = Kind { engine, way, memory: Memory::Plain };
+        told.tried.push(Tried { kind, sizes: shapes.iter().map(|s| s.bytes).collect(), seed });
+        for round in apart(pairs) {
+            let errands = round.iter().map(|pair| errand(plots, *pair, kind, shapes, wide));
+            let errands = errands.collect::<Result<Vec<_>, _>>()?;
+            let came = run(machine, &table, &errands)?;
+            for (errand, came) in errands.iter().zip(came) {
+                note(plots, errand, came, &table, told)?;
+            }
+            if is_spoiled() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn first(plot: &Plot<'_>) -> Option<Span> {
+    plot.chunks().first().map(crate::suite::shared::plot::Chunk::span)
+}
+
+fn errand<'p>(
+    plots: &'p [Plot<'_>],
+    pair: Pair,
+    kind: Kind,
+    shapes: &[Shape],
+    wide: bool,
+) -> Result<Errand<'p>, GpuError> {
+    let (sends, receives) = if kind.way == Way::Write { (pair.from, pair.to) } else { (pair.to, pair.from) };
+    let (sender, receiver) = (plot(plots, sends)?, plot(plots, receives)?);
+    let none = || GpuError::Nonsense(format!("{pair}: no memory"));
+    let (from, to) = sender.chunks().first().zip(receiver.chunks().first()).ok_or_else(none)?;
+    let pieces = shapes.iter().map(|shape| Piece {
+        to: to.span().address + shape.to,
+        from: from.span().address + shape.from,
+        bytes: shape.bytes,
+        first: from.byte(shape.from),
+        place: to.byte(shape.to),
+    });
+    let expected =
+        BatchExpected { seed: sender.seed(), sentinel: receiver.seed(), guard: GUARD, restore: true };
+    let keeper =
+        Keeper { gpu: receives, stream: &receiver.stream, tally: &receiver.tally, host: &receiver.host };
+    let worker = &plot(plots, pair.from)?.stream;
+    Ok(Errand { pair, kind, pieces: pieces.collect(), wide, times: 1, expected, worker, keeper })
+}
+
+fn note(
+    plots: &[Plot<'_>],
+    errand: &Errand<'_>,
+    came: Came,
+    table: &Table,
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    match came {
+        Came::Well | Came::Unknown => return Ok(()),
+        Came::Wrong(counts) => told.faults.push(errand.closer(table, &counts)?.fault(false)),
+        Came::Broken(error) => told.broken.push(*during(&errand.pair.to_string(), &error)),
+    }
+    if is_spoiled() {
+        return Ok(());
+    }
+    let keeper = plot(plots, errand.keeper.gpu)?;
+    errand.pieces.iter().try_for_each(|piece| {
+        let aligned = piece.looked(GUARD);
+        keeper.mend(aligned)
+    })?;
+    keeper.wait()
+}
+
+/// Copy engines write all memory, half after half, since the other half is what they send: of each GPU by one
+/// peer, or by all.
+pub(super) fn whole(
+    machine: &Machine,
+    plots: &[Plot<'_>],
+    pairs: &[Pair],
+    care: Care,
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    for ring in rings(pairs, care.every_peer) {
+        for upper in [false, true] {
+            machine.doing(&format!("copy engines write half of all memory, {} pairs at once", ring.len()));
+            let spans = ring.iter().map(|pair| halves(plots, *pair, upper)).collect::<Result<Vec<_>, _>>()?;
+            for (pair, spans) in ring.iter().zip(&spans) {
+                let worker = &plot(plots, pair.from)?.stream;
+                spans.iter().try_for_each(|half| worker.copy(half.to, half.from))?;
+            }
+            for pair in &ring {
+                plot(plots, pair.from)?
+                    .stream
+                    .finish(&format!("{pair}: writing half of all memory"), HALF)?;
+            }
+            looked(plots, &ring, &spans, told)?;
+            told.whole.extend(&ring);
+            // Restored, so that the next half is what it was.
+            for (pair, spans) in ring.iter().zip(&spans) {
+                let owner = plot(plots, pair.to)?;
+                spans.iter().try_for_each(|half| owner.mend(half.to))?;
+            }
+            plots.iter().try_for_each(Plot::wait)?;
+        }
+    }
+    Ok(())
+}
+
+/// One copy of a half, and the number in the sender's pattern of its first word.
+struct Half {
+    to: Span,
+    from: Span,
+    first: u64,
+}
+
+/// From one half of the sender's largest piece to the other half of each of the owner's.
+fn halves(plots: &[Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half>, GpuError> {
+    let (sender, owner) = (plot(plots, pair.from)?, plot(plots, pair.to)?);
+    let Some(source) = sender.chunks().first() else { return Ok(Vec::new()) };
+    let middle = |bytes: u64| bytes / 2 / 4096 * 4096;
+    let mut all = Vec::new();
+    for target in owner.chunks() {
+        let whole = target.span();
+        let half = middle(whole.bytes);
+        let (begin, end) = if upper { (half, whole.bytes) } else { (0, half) };
+        let own = source.span().bytes;
+        let (from, room) = if upper { (0, middle(own)) } else { (middle(own), own - middle(own)) };
+        let mut at = begin;
+        while at < end {
+            // The source begins anew where it is shorter than the target.
+            let inside = (at - begin) % room.max(1);
+            let bytes = (end - at).min(STRIDE).min(room - inside);
+            let first = source.byte(from + inside) / 4;
+            all.push(Half {
+                to: whole.part(at, bytes)?,
+                from: source.span().part(from + inside, bytes)?,
+                first,
+            });
+            at += bytes;
+        }
+    }
+    Ok(all)
+}
+
+/// The owners look at what was written, all at the same time.
+fn looked(plots: &[Plot<'_>], ring: &[Pair], spans: &[Vec<Half>], told: &mut Told) -> Result<(), GpuError> {
+    let most = spans.iter().map(Vec::len).max().unwrap_or_default();
+    for n in 0..most {
+        let asked = || ring.iter().zip(spans).filter_map(|(pair, spans)| Some((*pair, spans.get(n)?)));
+        for (pair, half) in asked() {
+            let (sender, owner) = (plot(plots, pair.from)?, plot(plots, pair.to)?);
+            owner.stream.check(half.to, half.first, sender.seed(), owner.seed(), &owner.tally)?;
+        }
+        for (pair, half) in asked() {
+            missing(plots, pair, half, told)?;
+        }
+    }
+    Ok(())
+}
+
+/// What one check says, where it is not that all is there.
+fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half, told: &mut Told) -> Result<(), GpuError> {
+    let owner = plot(plots, pair.to)?;
+    owner.wait()?;
+    let counts = Counts::from(owner.tally.checked());
+    if !counts.all_right(half.to.words()) {
+        let place = counts.first.unwrap_or_default();
+        let at = half.to.address + place * 4;
+        let message = format!(
+            "copy engine writes of all memory miss {} words of GPU {}, the first at {at:#x}",
+            counts.wrong, pair.to
+        );
+        let words: Vec<_> = owner.words(half.to, place)?.iter().take(8).map(|w| format!("{w:08x}")).collect();
+        let seen = format!(
+            "{pair}: {} zero, {} unchanged; found {}",
+            counts.zeros,
+            counts.sentinels,
+            words.join(" ")
+        );
+        let finding = Code::P2pWrongData.finding(Severity::Fail, "", message).seen(seen);
+        told.found.push((pair, finding.values(counts.wrong, 0, Some("words"))));
+    }
+    Ok(())
+}
+
+/// Pairs that may write at the same time: nobody writes twice, and nobody is written to twice. Only the first
+/// such ring, or all.
+fn rings(pairs: &[Pair], all: bool) -> Vec<Vec<Pair>> {
+    let mut rings: Vec<Vec<Pair>> = Vec::new();
+    for pair in pairs {
+        let meets = |other: &Pair| other.from == pair.from || other.to == pair.to;
+        match rings.iter_mut().find(|ring| !ring.iter().any(meets)) {
+            Some(ring) => ring.push(*pair),
+            None => rings.push(vec![*pair]),
+        }
+    }
+    if !all {
+        // Each GPU's memory once, by whoever comes first.
+        let mut owners = std::collections::BTreeSet::new();
+        for ring in &mut rings {
+            ring.retain(|pair| owners.insert(pair.to));
+        }
+        rings.retain(|ring| !ring.is_empty());
+    }
+    rings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::circle;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_gpu_is_written_once_or_by_each_of_its_peers() {
+        for gpus in [2, 3, 4, 8] {
+            let pairs: Vec<Pair> =
+                circle(gpus).into_iter().flatten().flat_map(|pair| [pair, pair.back()]).collect();
+            let all = rings(&pairs, true);
+            assert_eq!(all.concat().len(), pairs.len());
+            for ring in &all {
+                let ends = |end: fn(&Pair) -> usize| ring.iter().map(end).collect::<BTreeSet<_>>().len();
+                assert!(ends(|p| p.from) == ring.len() && ends(|p| p.to) == ring.len());
+            }
+            let once = rings(&pairs, false).concat();
+            assert_eq!(once.iter().map(|p| p.to).collect::<BTreeSet<_>>().len(), gpus);
+            assert_eq!(once.len(), gpus);
+        }
+    }
+}

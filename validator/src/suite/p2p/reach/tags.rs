@@ -1,0 +1,206 @@
+//! Tags in every page: written by peers and looked at by the owner, then the other way round. All pairs work at the
+//! same time, each in places of its own.
+
+use super::judge::{Amiss, Missed, Swept, Told};
+use super::plot;
+use crate::gpu::pattern::{Counts, Nonces, origin, word};
+use crate::gpu::{GpuError, TAG, Tags};
+use crate::schedule::Pair;
+use crate::suite::Machine;
+use crate::suite::shared::plot::Plot;
+use crate::suite::shared::transfer::{Engine, Kind, Memory, Way};
+use std::time::Duration;
+
+/// A tag in each of 70 thousand pages takes milliseconds.
+const ACROSS: Duration = Duration::from_secs(8);
+
+/// One pair's tags.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    pair: Pair,
+    tags: Tags,
+    nonce: u64,
+    shift: u32,
+}
+
+/// Every peer writes into every page of its owners.
+pub(super) fn written(
+    machine: &Machine,
+    plots: &[Plot<'_>],
+    pairs: &[Pair],
+    (shift, nonces): (u32, &mut Nonces),
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    let nonce = nonces.next();
+    let mut rounds = Vec::new();
+    for pair in pairs {
+        let sentinel = plot(plots, pair.to)?.seed();
+        let tags = Tags { writer: pair.from as u64, seed: nonces.next(), sentinel };
+        rounds.push(Round { pair: *pair, tags, nonce, shift });
+    }
+    let doing = format!("{} pairs write into every page", pairs.len());
+    machine.doing(&doing);
+    for round in &rounds {
+        let (peer, owner) = (plot(plots, round.pair.from)?, plot(plots, round.pair.to)?);
+        for chunk in owner.chunks() {
+            peer.stream.tag(&chunk.pages(shift, nonce), &round.tags)?;
+        }
+    }
+    for peer in plots {
+        peer.stream.finish(&doing, ACROSS)?;
+    }
+    machine.doing("owners look at the tags in every page");
+    for wave in waves(&rounds, |pair| pair.to) {
+        for round in &wave {
+            ask(plot(plots, round.pair.to)?, plot(plots, round.pair.to)?, round, true)?;
+        }
+        for round in &wave {
+            let owner = plot(plots, round.pair.to)?;
+            let counts = counted(owner)?;
+            let missed = closer(owner, round, &rounds, &counts)?;
+            told.swept.push(swept(owner, round, Way::Write, counts, missed));
+            if counts.wrong > 0 {
+                // What is wrong has been looked at; the last pass shall find what else is.
+                owner.chunks().iter().try_for_each(|chunk| owner.mend(chunk.span()))?;
+                owner.wait()?;
+                relay(owner, round, &rounds)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What other peers' tags are not looked at yet: mending took them away, so they are put back.
+fn relay(owner: &Plot<'_>, done: &Round, rounds: &[Round]) -> Result<(), GpuError> {
+    let of = |round: &&Round| round.pair.to == done.pair.to && round.pair.from > done.pair.from;
+    for round in rounds.iter().filter(of) {
+        for chunk in owner.chunks() {
+            owner.stream.tag(&chunk.pages(round.shift, round.nonce), &round.tags)?;
+        }
+    }
+    owner.wait()
+}
+
+/// Every peer reads what owners wrote into every page.
+pub(super) fn read(
+    machine: &Machine,
+    plots: &[Plot<'_>],
+    pairs: &[Pair],
+    (shift, nonces): (u32, &mut Nonces),
+    told: &mut Told,
+) -> Result<(), GpuError> {
+    let nonce = nonces.next();
+    let seeds: Vec<u64> = plots.iter().map(|_| nonces.next()).collect();
+    let tags = |n: usize| -> Result<Tags, GpuError> {
+        let seed = seeds.get(n).copied().unwrap_or_default();
+        Ok(Tags { writer: n as u64, seed, sentinel: plot(plots, n)?.seed() })
+    };
+    for (n, owner) in plots.iter().enumerate() {
+        for chunk in owner.chunks() {
+            owner.stream.tag(&chunk.pages(shift, nonce), &tags(n)?)?;
+        }
+    }
+    plots.iter().try_for_each(Plot::wait)?;
+    let mut rounds = Vec::new();
+    for pair in pairs {
+        rounds.push(Round { pair: *pair, tags: tags(pair.to)?, nonce, shift });
+    }
+    machine.doing(&format!("{} pairs read every page", pairs.len()));
+    for wave in waves(&rounds, |pair| pair.from) {
+        for round in &wave {
+            ask(plot(plots, round.pair.from)?, plot(plots, round.pair.to)?, round, false)?;
+        }
+        for round in &wave {
+            let counts = counted(plot(plots, round.pair.from)?)?;
+            let owner = plot(plots, round.pair.to)?;
+            let what = sort(&counts).unwrap_or(Amiss::Other);
+            let missed = (counts.wrong > 0).then(|| Missed {
+                at: counts.first.unwrap_or_default() << shift,
+                what,
+                found: Vec::new(),
+                expected: Vec::new(),
+            });
+            told.swept.push(swept(owner, round, Way::Read, counts, missed));
+        }
+    }
+    for (n, owner) in plots.iter().enumerate() {
+        let round = Round { pair: Pair::new(n, n), tags: tags(n)?, nonce, shift };
+        ask(owner, owner, &round, true)?;
+    }
+    plots.iter().try_for_each(Plot::wait)
+}
+
+/// Rounds in waves in which no GPU that looks comes twice.
+fn waves(rounds: &[Round], who: impl Fn(Pair) -> usize) -> Vec<Vec<Round>> {
+    let mut waves: Vec<Vec<Round>> = Vec::new();
+    for round in rounds {
+        let same = |other: &Round| who(other.pair) == who(round.pair);
+        match waves.iter_mut().find(|wave| !wave.iter().any(same)) {
+            Some(wave) => wave.push(*round),
+            None => waves.push(vec![*round]),
+        }
+    }
+    waves
+}
+
+/// Has one GPU look at the tags in another's memory, or in its own.
+fn ask(by: &Plot<'_>, owner: &Plot<'_>, round: &Round, restore: bool) -> Result<(), GpuError> {
+    by.tally.begin(&by.stream)?;
+    for chunk in owner.chunks() {
+        let pages = chunk.pages(round.shift, round.nonce);
+        by.stream.check_tags(&pages, &round.tags, restore, &by.tally)?;
+    }
+    by.tally.end(&by.stream)
+}
+
+fn counted(by: &Plot<'_>) -> Result<Counts, GpuError> {
+    by.wait()?;
+    Ok(by.tally.checked().into())
+}
+
+fn swept(owner: &Plot<'_>, round: &Round, way: Way, counts: Counts, missed: Option<Missed>) -> Swept {
+    let pages = owner.chunks().iter().map(|chunk| chunk.pages(round.shift, round.nonce).count()).sum();
+    let kind = Kind { engine: Engine::Sm, way, memory: Memory::Plain };
+    Swept { pair: round.pair, kind, pages, page: 1 << round.shift, counts, missed }
+}
+
+/// All that is missing, where it is missing in one way.
+fn sort(counts: &Counts) -> Option<Amiss> {
+    match counts.wrong {
+        n if n == counts.zeros => Some(Amiss::Zeros),
+        n if n == counts.sentinels => Some(Amiss::Stale),
+        _ => None,
+    }
+}
+
+/// A closer look at the first page whose tag is not there.
+fn closer(
+    owner: &Plot<'_>,
+    round: &Round,
+    rounds: &[Round],
+    counts: &Counts,
+) -> Result<Option<Missed>, GpuError> {
+    let Some(page) = counts.first else { return Ok(None) };
+    let of = |chunk: &crate::suite::shared::plot::Chunk| {
+        let pages = chunk.pages(round.shift, round.nonce);
+        (pages.first..pages.first + pages.count()).contains(&page).then_some(pages)
+    };
+    let at = page << round.shift;
+    let Some(pages) = owner.chunks().iter().find_map(of) else { return Ok(None) };
+    let place = pages.span.part(pages.place(page, round.tags.writer), TAG)?;
+    let found = owner.words(place, 0)?;
+    let expected = (page * 4..page * 4 + 4).map(|i| word(round.tags.seed, i)).collect();
+    let page_of = |other: &Round| Some(origin(&found, other.tags.seed, &(0..u64::MAX))? / 4);
+    let to = |other: &&Round| other.pair.to == round.pair.to;
+    let foreign = || {
+        let others = rounds.iter().filter(|other| other.pair.to != round.pair.to || other.pair != round.pair);
+        others.filter(|o| o.pair != round.pair).find_map(|o| page_of(o).map(|_| Amiss::Foreign(o.pair)))
+    };
+    let own = rounds.iter().filter(to).find(|other| other.pair == round.pair).and_then(page_of);
+    let what = own
+        .map(|page| Amiss::Alias(page << round.shift))
+        .or_else(|| sort(counts))
+        .or_else(foreign)
+        .unwrap_or(Amiss::Other);
+    Ok(Some(Missed { at, what, found, expected }))
+}

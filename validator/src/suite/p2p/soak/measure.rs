@@ -1,0 +1,126 @@
+//! Keeps all pairs busy for a minute. Where GPUs cannot have all their peers at once, the rounds of
+//! the plan take turns.
+
+use super::{SOAK, Second, Seen};
+use crate::gpu::State;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::stats::gb_s;
+use crate::suite::Machine;
+use crate::suite::shared::speed::{Access, Bench, Flow, How, Ways, wrong};
+use std::time::{Duration, Instant};
+
+/// A run between two checks takes about so long, ms.
+const RUN_MS: f64 = 200.0;
+const MOST_COPIES: f64 = 64.0;
+const SECOND: Duration = Duration::from_secs(1);
+/// So many findings of wrong data say it all.
+const ENOUGH: usize = 16;
+
+/// The minute.
+pub(super) fn all(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    ways: &Ways,
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let rounds = ways.rounds();
+    let mut soak =
+        Soak { machine, bench, seen, start: Instant::now(), second: Instant::now(), moved: (0, 0.0) };
+    let everything = Access::of(machine, &rounds.concat())?;
+    if everything.apart.is_empty() {
+        return soak.keep_up(&everything.pairs, SOAK);
+    }
+    drop(everything);
+    soak.seen.in_turns = true;
+    let turn = SOAK / u32::try_from(rounds.len()).unwrap_or(u32::MAX).max(1);
+    for round in rounds {
+        let access = Access::of(machine, &round)?;
+        soak.keep_up(&access.pairs, turn)?;
+    }
+    Ok(())
+}
+
+struct Soak<'a, 'b> {
+    machine: &'a Machine,
+    bench: &'a Bench<'b>,
+    seen: &'a mut Seen,
+    start: Instant,
+    /// The current one.
+    second: Instant,
+    /// Moved in it, and how long that took by the GPUs' clocks, ms: the host's also counts checking
+    /// and whatever else the host does.
+    moved: (u64, f64),
+}
+
+impl Soak<'_, '_> {
+    /// Both directions of all `pairs`, for so long.
+    fn keep_up(&mut self, pairs: &[Pair], so_long: Duration) -> Result<(), Box<Finding>> {
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let flows = |times| {
+            let ways = pairs.iter().flat_map(|pair| [*pair, pair.back()]);
+            ways.map(|way| self.bench.for_peer(Flow::write(way, How::Ce, 0, times))).collect::<Vec<_>>()
+        };
+        let first = self.bench.once(self.machine, &[flows(1)], &mut || true)?;
+        let group = [flows(first.first().map_or(1, |timed| copies(timed.total)))];
+        let bytes: u64 = group.iter().flatten().map(Flow::total).sum();
+        let until = Instant::now() + so_long;
+        (self.second, self.moved) = (Instant::now(), (0, 0.0));
+        while Instant::now() < until && self.seen.findings.len() < ENOUGH {
+            let due = self.second.elapsed() >= SECOND;
+            let mut states = None;
+            let machine = self.machine;
+            let look = &mut || {
+                if due && states.is_none() {
+                    states = Some(told(machine));
+                }
+                true
+            };
+            for timed in self.bench.once(machine, &group, look)? {
+                self.seen.findings.extend(timed.wrong.map(|(flow, checked)| wrong(&flow, &checked)));
+                self.moved.0 += bytes;
+                self.moved.1 += timed.total;
+            }
+            self.seen.transfers += pairs.len() as u64 * 2;
+            self.note(states)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a second when its states were read.
+    fn note(&mut self, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
+        let Some(states) = states else { return Ok(()) };
+        let (bytes, ms) = self.moved;
+        let gb_s = gb_s(bytes, ms).map_err(|why| {
+            let message = format!("all pairs at once: {why}");
+            Box::new(Code::CudaError.finding(Severity::Error, "machine", message))
+        })?;
+        self.seen.seconds.push(Second { at: self.start.elapsed().as_secs_f64(), gb_s, states });
+        (self.second, self.moved) = (Instant::now(), (0, 0.0));
+        Ok(())
+    }
+}
+
+fn told(machine: &Machine) -> Vec<Option<State>> {
+    let gpus = machine.clique().map(crate::gpu::Clique::addresses).unwrap_or_default();
+    let state = |bdf| machine.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
+    gpus.into_iter().map(state).collect()
+}
+
+/// As many copies as keep all busy between two checks, when one of each takes `ms`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 64")]
+fn copies(ms: f64) -> u32 {
+    if ms > 0.0 { (RUN_MS / ms).clamp(1.0, MOST_COPIES) as u32 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_short_enough_to_be_checked_often() {
+        assert_eq!([0.5, 4.0, 50.0, 900.0, f64::NAN].map(copies), [64, 50, 4, 1, 1]);
+    }
+}

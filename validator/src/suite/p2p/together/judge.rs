@@ -1,0 +1,298 @@
+//! What the patterns come to: a table with what the links allow, matrices, findings and one line. Pure.
+
+use super::pattern::Kind;
+use super::{Moved, Seen};
+use crate::floors::{Expected, Known, Network, Ran, Share, classes, collapse, starved};
+use crate::machine::pcie::model::Bdf;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Matrix};
+use crate::schedule::{Pair, Routes};
+use crate::suite::shared::pair::matrix;
+use crate::suite::shared::speed::{judged, rounded, table};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Patterns whose transfers are told one by one, and the matrix of each.
+const MATRICES: &[(&str, Kind)] =
+    &[("together.ring", Kind::Ring), ("together.ring.back", Kind::RingBack), ("together.all", Kind::All)];
+
+/// What is known of the machine.
+pub(super) struct Basis<'a> {
+    pub(super) routes: &'a Routes,
+    /// How many NVLinks each GPU has up.
+    pub(super) nvlinks: &'a [u32],
+    /// What a bridge's link carries, GB/s.
+    pub(super) raw: &'a dyn Fn(Bdf) -> Option<f64>,
+    /// With which others a pair is to be compared.
+    pub(super) like: &'a dyn Fn(Pair) -> String,
+}
+
+/// A pattern against what the links allow; `None` where a pair has no figure alone.
+struct Row<'a> {
+    moved: &'a Moved,
+    expected: Option<Expected>,
+    /// Of which class each pair is: what joins packages is shared by other transfers than what joins the nodes in one.
+    classes: &'a BTreeMap<Pair, usize>,
+}
+
+impl Row<'_> {
+    fn ratio(&self) -> Option<f64> {
+        let expected = self.expected.as_ref().map(|e| e.total).filter(|total| *total > 0.0)?;
+        Some(self.moved.best() / expected)
+    }
+
+    fn finding(&self) -> Option<Finding> {
+        let Moved { pattern, total, again, .. } = self.moved;
+        let again = again.as_ref().map(|again| again.0);
+        collapse(&pattern.kind.to_string(), pattern.pairs.len(), (*total, again), self.expected.as_ref()?)
+    }
+
+    fn starved(&self, seen: &Seen, basis: &Basis<'_>) -> Vec<Finding> {
+        let Moved { pattern, .. } = self.moved;
+        let share = |(pair, gb_s): (&Pair, f64)| {
+            let like = format!("{} {:?}", (basis.like)(*pair), self.classes.get(pair));
+            Some(Share { pair: *pair, gb_s, alone: *seen.alone.get(pair)?, like })
+        };
+        let each: Vec<_> = pattern.pairs.iter().zip(self.moved.each()).filter_map(share).collect();
+        starved(&pattern.kind.to_string(), &each)
+    }
+}
+
+fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>, classes: &'a BTreeMap<Pair, usize>) -> Vec<Row<'a>> {
+    let known = Known { routes: basis.routes, alone: &seen.alone, nvlinks: basis.nvlinks, classes };
+    let ran: Vec<_> = seen.moved.iter().map(|m| Ran { pairs: &m.pattern.pairs, total: m.best() }).collect();
+    let network = Network::new(known, basis.raw, &ran);
+    let row = |moved: &'a Moved| Row { moved, expected: network.expected(&moved.pattern.pairs), classes };
+    seen.moved.iter().map(row).collect()
+}
+
+/// The patterns that are to be measured once more before anything is said of them.
+pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
+    let low = |row: &&Row<'_>| row.finding().is_some() || !row.starved(seen, basis).is_empty();
+    rows(seen, basis, &classes(&seen.alone, basis.like))
+        .iter()
+        .filter(low)
+        .map(|row| row.moved.pattern.kind)
+        .collect()
+}
+
+/// Judges everything; `states`: how the GPUs fared, a line each.
+pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgement {
+    if seen.alone.is_empty() && seen.findings.iter().all(|f| f.severity == Severity::Info) {
+        return Judgement::not_applicable("no pair has peer access; see p2p-capability");
+    }
+    let classes = classes(&seen.alone, basis.like);
+    let rows = rows(&seen, basis, &classes);
+    let mut findings: Vec<_> = rows.iter().filter_map(Row::finding).collect();
+    findings.extend(rows.iter().flat_map(|row| row.starved(&seen, basis)));
+    for finding in &mut findings {
+        finding.evidence.extend(states.iter().cloned());
+    }
+    findings.extend(left_out(&seen));
+    let summary = summary(&rows, &seen);
+    let tables = vec![told(&rows, &seen)];
+    let matrices = matrices(&seen.moved, basis.routes.gpus().len());
+    drop(rows);
+    judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
+}
+
+/// Nothing is proven of what was not run. Pairs without access are `p2p-capability`'s to judge.
+fn left_out(seen: &Seen) -> Option<Finding> {
+    let (pattern, why) = seen.left_out.first()?;
+    let all = seen.left_out.len();
+    let message = format!("{all} patterns were not run, the first is {}: {why}", pattern.kind);
+    let names = seen.left_out.iter().map(|(pattern, why)| format!("{}: {why}", pattern.kind)).collect();
+    Some(Code::P2pNotRun.finding(Severity::Info, "machine", message).seen_all(names))
+}
+
+/// `measured`: all bytes from the first start to the last stop (nvbandwidth's figure), the better of two
+/// where it was measured again; `expected`: what the links allow by each pair's speed alone, and what
+/// lies between them by the most that was seen to pass; `links`: by the links alone; `sum`: of what
+/// each moved by its own clock; `alone`: of the pairs one by one.
+fn told(rows: &[Row<'_>], seen: &Seen) -> Value {
+    let columns = [
+        ("pattern", ""),
+        ("transfers", ""),
+        ("measured", "GB/s"),
+        ("expected", "GB/s"),
+        ("ratio", ""),
+        ("limit", ""),
+        ("links", "GB/s"),
+        ("sum", "GB/s"),
+        ("alone", "GB/s"),
+    ];
+    let number = |figure: Option<f64>| figure.map_or(Value::Null, |figure| rounded(figure).into());
+    let line = |row: &Row<'_>| {
+        let (Moved { pattern, .. }, expected) = (row.moved, row.expected.as_ref());
+        let alone = pattern.pairs.iter().map(|pair| seen.alone.get(pair)).sum::<Option<f64>>();
+        vec![
+            pattern.kind.to_string().into(),
+            pattern.pairs.len().into(),
+            number(Some(row.moved.best())),
+            number(expected.map(|e| e.total)),
+            number(row.ratio()),
+            expected.map_or(Value::Null, |e| e.limit.clone().into()),
+            number(expected.map(|e| e.links)),
+            number(Some(row.moved.each().iter().sum())),
+            number(alone),
+        ]
+    };
+    let mut lines: Vec<_> = rows.iter().map(line).collect();
+    lines.extend(seen.left_out.iter().map(|(pattern, why)| {
+        let mut line = vec![format!("{} (not run: {why})", pattern.kind).into(), pattern.pairs.len().into()];
+        line.resize(columns.len(), Value::Null);
+        line
+    }));
+    table("together", &columns, &lines)
+}
+
+fn matrices(moved: &[Moved], gpus: usize) -> Vec<Matrix> {
+    let cell = |kind: Kind, pair: Pair| {
+        let moved = moved.iter().find(|m| m.pattern.kind == kind)?;
+        let place = moved.pattern.pairs.iter().position(|p| *p == pair)?;
+        moved.each().get(place).copied().map(rounded)
+    };
+    let pairs = MATRICES.iter().map(|(name, kind)| matrix(name, "GB/s", gpus, |pair| cell(*kind, pair)));
+    let total = |kind: Kind| moved.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
+    let row = |name: &str, kind: fn(usize) -> Kind| Matrix {
+        name: name.to_owned(),
+        unit: "GB/s".to_owned(),
+        rows: vec!["total".to_owned()],
+        columns: (0..gpus).map(|n| n.to_string()).collect(),
+        values: vec![(0..gpus).map(|n| total(kind(n))).collect()],
+    };
+    let ones = [row("together.to-one", Kind::ToOne), row("together.from-one", Kind::FromOne)];
+    pairs.chain(ones.into_iter().filter(|_| gpus > 2)).collect()
+}
+
+/// `all to all 1543.2 GB/s (0.98), ring 1540.1 GB/s (0.98), lowest: all to GPU 2 380.1 GB/s (0.95) ..`
+fn summary(rows: &[Row<'_>], seen: &Seen) -> String {
+    let of = |kind: Kind| rows.iter().find(|row| row.moved.pattern.kind == kind);
+    let ratio = |row: &Row<'_>| row.ratio().map_or("not known".to_owned(), |ratio| format!("{ratio:.2}"));
+    let told =
+        |row: &Row<'_>| format!("{} {:.1} GB/s ({})", row.moved.pattern.kind, row.moved.best(), ratio(row));
+    let mut parts: Vec<_> = [Kind::All, Kind::Ring].into_iter().filter_map(of).map(told).collect();
+    let least = rows
+        .iter()
+        .filter(|row| row.ratio().is_some())
+        .min_by(|a, b| a.ratio().unwrap_or(f64::MAX).total_cmp(&b.ratio().unwrap_or(f64::MAX)));
+    parts.extend(least.map(|row| format!("lowest: {}", told(row))));
+    let not_run = match seen.left_out.first() {
+        Some((pattern, _)) => format!(
+            "; not run: {} of {} patterns, as {}",
+            seen.left_out.len(),
+            seen.left_out.len() + rows.len(),
+            pattern.kind
+        ),
+        None => String::new(),
+    };
+    if parts.is_empty() {
+        format!("no pattern could be run{not_run}")
+    } else {
+        parts.join(", ") + " of what the links allow" + &not_run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pattern::patterns;
+    use super::*;
+    use crate::machine::pcie::topo::NvLinks;
+    use crate::outcome::Outcome;
+    use crate::suite::shared::fixture;
+
+    /// Four GPUs behind NVSwitch.
+    fn routes() -> Routes {
+        let fabric = fixture::machine(4);
+        let pairs = fabric.gpus.iter().flat_map(|a| fabric.gpus.iter().map(move |b| (*a, *b)));
+        let links: NvLinks = pairs.filter(|(a, b)| a < b).map(|pair| (pair, 18)).collect();
+        Routes::new(&fabric, &fabric.gpus, &links).unwrap()
+    }
+
+    /// Every transfer moves this part of what a GPU's links give it.
+    fn seen(part: f64) -> Seen {
+        let mut seen = Seen::default();
+        for pattern in patterns(4) {
+            let busiest = (0..4).map(|n| pattern.pairs.iter().filter(|p| p.from == n).count());
+            let busiest = busiest.chain((0..4).map(|n| pattern.pairs.iter().filter(|p| p.to == n).count()));
+            let each = vec![392.0 / busiest.max().unwrap() as f64 * part; pattern.pairs.len()];
+            let total = each.iter().sum();
+            if pattern.kind == Kind::All {
+                seen.alone = pattern.pairs.iter().map(|pair| (*pair, 392.0)).collect();
+            }
+            seen.moved.push(Moved { total, pattern, each, times: 1, again: None });
+        }
+        seen
+    }
+
+    fn said(seen: Seen, states: &[String]) -> Judgement {
+        judge(
+            seen,
+            &Basis { routes: &routes(), nvlinks: &[18; 4], raw: &|_| None, like: &|_| String::new() },
+            states,
+        )
+    }
+
+    fn low_of(seen: &Seen) -> Vec<Kind> {
+        low(seen, &Basis { routes: &routes(), nvlinks: &[18; 4], raw: &|_| None, like: &|_| String::new() })
+    }
+
+    #[test]
+    fn what_the_links_give_passes_with_a_row_for_each_pattern() {
+        assert_eq!(low_of(&seen(0.98)), []);
+        let said = said(seen(0.98), &[]);
+        assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
+        assert!(said.summary.starts_with("all to all 1536.6 GB/s (0.98), ring 1536.6"), "{}", said.summary);
+        let names: Vec<_> = said.matrices.iter().map(|m| m.name.as_str()).collect();
+        let wanted =
+            ["together.ring", "together.ring.back", "together.all", "together.to-one", "together.from-one"];
+        assert_eq!(names, wanted);
+        assert_eq!(said.matrices[0].values[0][1], Some(384.16));
+        assert_eq!(said.matrices[3].values, [vec![Some(384.16); 4]]);
+        assert_eq!(said.tables[0]["rows"].as_array().unwrap().len(), 3 + 8 + 1);
+        assert_eq!(
+            (&said.tables[0]["rows"][0][4], &said.tables[0]["rows"][0][5]),
+            (&0.98.into(), &"GPU 0 -> 1 alone".into())
+        );
+    }
+
+    #[test]
+    fn half_of_it_is_a_collapse_that_fails_when_it_stays() {
+        let mut half = seen(1.0);
+        half.moved[2].total *= 0.5;
+        assert_eq!(low_of(&half), [Kind::All]);
+        let mut stays = seen(1.0);
+        (stays.moved[2].total, stays.moved[2].again) = (784.0, Some((790.0, vec![65.0; 12])));
+        let judged = said(stays, &["GPU 0: 35 C".to_owned()]);
+        assert_eq!(judged.outcome(), Outcome::Fail);
+        let finding = &judged.findings[0];
+        assert!(finding.is(Code::P2pCollapse) && finding.evidence.contains(&"GPU 0: 35 C".to_owned()));
+        assert!(finding.message.contains("move 784.00 GB/s (790.00 when measured again)"), "{finding:?}");
+        half.moved[2].again = Some((1550.0, vec![129.0; 12]));
+        assert_eq!(said(half, &[]).outcome(), Outcome::Pass, "it was so only for a moment");
+    }
+
+    #[test]
+    fn one_transfer_that_starves_among_its_like_is_named() {
+        let mut starved = seen(1.0);
+        starved.moved[2].each[5] = 50.0;
+        assert_eq!(low_of(&starved), [Kind::All]);
+        let judged = said(starved, &[]);
+        assert_eq!(judged.outcome(), Outcome::Warn);
+        assert_eq!(judged.findings[0].subject, "GPU 1 -> 3");
+    }
+
+    #[test]
+    fn a_pattern_that_could_not_be_run_is_told() {
+        let mut part = seen(1.0);
+        let left_out = part.moved.remove(2).pattern;
+        part.left_out.push((left_out, "GPU 0 -> 3: too many peers".to_owned()));
+        let judged = said(part, &[]);
+        let rows = judged.tables[0]["rows"].as_array().unwrap();
+        assert_eq!(rows.last().unwrap()[0], "all to all (not run: GPU 0 -> 3: too many peers)");
+        assert_eq!(rows.last().unwrap()[2], Value::Null);
+        assert!(judged.summary.ends_with("; not run: 1 of 12 patterns, as all to all"), "{}", judged.summary);
+        assert!(judged.findings[0].is(Code::P2pNotRun) && judged.outcome() == Outcome::Pass);
+        assert_eq!(said(Seen::default(), &[]).outcome(), Outcome::NotApplicable);
+    }
+}

@@ -1,0 +1,166 @@
+//! Takes the samples: each pair alone, then the patterns.
+
+use super::pattern::{Kind, Pattern, fewer_peers, patterns};
+use super::{Moved, Seen};
+use crate::config::Level;
+use crate::outcome::Matrix;
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use crate::stats::{BANDWIDTH, Policy};
+use crate::suite::Machine;
+use crate::suite::shared::speed::{
+    Access, Bench, Figure, Flow, How, Job, Taken, Ways, copies, copies_at, wrong,
+};
+use std::collections::BTreeMap;
+
+/// Up to so many ordered pairs are measured really alone (8 GPUs); of more, the pairs of a round are
+/// measured at once, which share nothing as far as is known.
+const ALONE: usize = 8 * 7;
+/// The test and the matrix that tell the same.
+const MEASURED: (&str, &str) = ("p2p-bandwidth", "ce.write");
+
+/// Everything.
+pub(super) fn all(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    ways: &Ways,
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let samples = if machine.config.validate.level == Level::Full { 5 } else { 3 };
+    let policy = Policy { samples, repeats: 0, ..BANDWIDTH };
+    let rounds = ways.rounds();
+    let mut run = Run { machine, bench, policy, seen, times: BTreeMap::new() };
+    run.alone(&rounds)?;
+    run.patterns(&rounds.concat(), patterns(bench.gpus()))
+}
+
+/// Measures some patterns once more, after all others: what was low for a moment is not low.
+pub(super) fn again(
+    machine: &Machine,
+    bench: &Bench<'_>,
+    kinds: &[Kind],
+    seen: &mut Seen,
+) -> Result<(), Box<Finding>> {
+    let first: Vec<Moved> = seen.moved.iter().filter(|m| kinds.contains(&m.pattern.kind)).cloned().collect();
+    let mut second = Seen { alone: seen.alone.clone(), ..Seen::default() };
+    let policy = Policy { samples: 3, repeats: 0, ..BANDWIDTH };
+    let times = first.iter().flat_map(|m| m.pattern.pairs.iter().map(|pair| (*pair, m.times))).collect();
+    let mut run = Run { machine, bench, policy, seen: &mut second, times };
+    for Moved { pattern, .. } in first {
+        let access = Access::of(machine, &pattern.access())?;
+        if access.apart.is_empty() {
+            run.pattern(&pattern)?;
+        }
+    }
+    seen.findings.extend(second.findings);
+    for again in second.moved {
+        if let Some(first) = seen.moved.iter_mut().find(|m| m.pattern == again.pattern) {
+            first.again = Some((again.total, again.each));
+        }
+    }
+    Ok(())
+}
+
+struct Run<'a, 'b> {
+    machine: &'a Machine,
+    bench: &'a Bench<'b>,
+    policy: Policy,
+    seen: &'a mut Seen,
+    /// How many copies each pair makes for a sample.
+    times: BTreeMap<Pair, u32>,
+}
+
+impl Run<'_, '_> {
+    /// All that the GPUs' peers allow; `pairs`: all that there are.
+    fn patterns(&mut self, pairs: &[Pair], all: Vec<Pattern>) -> Result<(), Box<Finding>> {
+        let everything = Access::of(self.machine, pairs)?;
+        if everything.apart.is_empty() {
+            return all.iter().try_for_each(|pattern| self.pattern(pattern));
+        }
+        // Too many peers for a GPU, or pairs that have none: each pattern needs only some.
+        drop(everything);
+        for pattern in all.into_iter().chain(fewer_peers(self.bench.gpus())) {
+            let access = Access::of(self.machine, &pattern.access())?;
+            match access.apart.first() {
+                None => self.pattern(&pattern)?,
+                Some((pair, why)) => self.seen.left_out.push((pattern, format!("{pair}: {why}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Each pair by itself, unless `p2p-bandwidth` has just measured that.
+    fn alone(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
+        if let Some(known) = known(self.machine, rounds) {
+            let bytes = self.flow(Pair::new(0, 1), 1).bytes;
+            self.times = known.iter().map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s))).collect();
+            self.seen.alone = known;
+            return Ok(());
+        }
+        let few = self.bench.gpus() * self.bench.gpus().saturating_sub(1) <= ALONE;
+        for round in rounds {
+            let access = Access::of(self.machine, round)?;
+            let directions = [access.pairs.clone(), access.pairs.iter().map(|p| p.back()).collect()];
+            for pairs in directions {
+                let together = if few { 1 } else { pairs.len().max(1) };
+                pairs.chunks(together).try_for_each(|pairs| self.measured_alone(pairs))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn measured_alone(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
+        let warm: Vec<_> = pairs.iter().map(|pair| vec![self.flow(*pair, 1)]).collect();
+        for (pair, timed) in pairs.iter().zip(self.bench.once(self.machine, &warm, &mut || true)?) {
+            self.times.insert(*pair, timed.each.first().map_or(1, |ms| copies(*ms)));
+        }
+        let jobs: Vec<_> = pairs
+            .iter()
+            .map(|pair| Job::new(vec![self.flow(*pair, self.times(*pair))], Figure::First))
+            .collect();
+        for (pair, taken) in pairs.iter().zip(self.bench.sampled(self.machine, &self.policy, &jobs)?) {
+            match taken {
+                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
+                Taken::Figures(figures) => {
+                    self.seen.alone.extend(figures.first().map(|figure| (*pair, figure.median)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pattern(&mut self, pattern: &Pattern) -> Result<(), Box<Finding>> {
+        // As many copies each: transfers shall end together where they share fairly.
+        let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
+        let flows = pattern.pairs.iter().map(|pair| self.flow(*pair, times)).collect();
+        let jobs = [Job::new(flows, Figure::Each)];
+        for taken in self.bench.sampled(self.machine, &self.policy, &jobs)? {
+            match taken {
+                Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
+                Taken::Figures(figures) => {
+                    let mut figures = figures.into_iter().map(|figure| figure.median);
+                    let Some(total) = figures.next() else { continue };
+                    let each = figures.collect();
+                    let moved = Moved { pattern: pattern.clone(), total, each, times, again: None };
+                    self.seen.moved.push(moved);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn times(&self, pair: Pair) -> u32 {
+        self.times.get(&pair).copied().unwrap_or(1)
+    }
+
+    fn flow(&self, pair: Pair, times: u32) -> Flow {
+        self.bench.for_peer(Flow::write(pair, How::Ce, 0, times))
+    }
+}
+
+/// The pairs' speeds of `p2p-bandwidth`, where it measured every one.
+fn known(machine: &Machine, rounds: &[Vec<Pair>]) -> Option<BTreeMap<Pair, f64>> {
+    let Matrix { values, .. } = machine.matrix(MEASURED.0, MEASURED.1)?;
+    let speed = |pair: Pair| Some((pair, (*values.get(pair.from)?.get(pair.to)?)?));
+    rounds.iter().flatten().flat_map(|pair| [*pair, pair.back()]).map(speed).collect()
+}

@@ -1,0 +1,94 @@
+//! What is left of the speed when many pairs move data at the same time? Rings and longer leaps, all to
+//! all, all to one and one to all (nvbandwidth's patterns), against what the links allow by each pair's
+//! speed alone. Copy engines write; every transfer's data is checked.
+
+mod judge;
+mod measure;
+mod pattern;
+
+use crate::config::Level;
+use crate::machine::pcie::link::raw_gb_s;
+use crate::machine::pcie::model::Bdf;
+use crate::outcome::Judgement;
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use crate::suite::shared::gate::gate;
+use crate::suite::shared::speed::{Bench, FULL, Watch, Ways};
+use crate::suite::{Group, Machine, Test};
+use pattern::Pattern;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "p2p-together",
+    title: "All at once",
+    proves: "many pairs at once share the links without collapse, and their data arrives",
+    level: Level::Standard,
+    deadline: Duration::from_secs(120),
+    mandatory: false,
+    group: Group::Gpu,
+    run,
+};
+
+/// A pattern's figures.
+#[derive(Debug, Clone, PartialEq)]
+struct Moved {
+    pattern: Pattern,
+    /// From the first start to the last stop, all bytes, GB/s.
+    total: f64,
+    /// Each transfer by its own clock, GB/s, in the pattern's order.
+    each: Vec<f64>,
+    /// How many copies each transfer made.
+    times: u32,
+    /// `total` and `each` when it was measured again.
+    again: Option<(f64, Vec<f64>)>,
+}
+
+impl Moved {
+    /// The better of the two, GB/s.
+    fn best(&self) -> f64 {
+        self.again.as_ref().map_or(self.total, |again| again.0.max(self.total))
+    }
+
+    /// Each transfer's better figure.
+    fn each(&self) -> Vec<f64> {
+        let again = self.again.as_ref().map_or(&[][..], |again| &again.1);
+        let other = |n: usize| again.get(n).copied().unwrap_or(0.0);
+        self.each.iter().enumerate().map(|(n, gb_s)| gb_s.max(other(n))).collect()
+    }
+}
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Each ordered pair by itself, GB/s.
+    alone: BTreeMap<Pair, f64>,
+    moved: Vec<Moved>,
+    /// Patterns that could not be run, and why.
+    left_out: Vec<(Pattern, String)>,
+    findings: Vec<Finding>,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = gate(machine, true)? {
+        return Ok(none);
+    }
+    let clique = machine.clique()?;
+    let ways = Ways::new(machine, clique);
+    let watch = Watch::begin(machine, &clique.addresses());
+    let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
+    let mut seen = Seen::default();
+    measure::all(machine, &bench, &ways, &mut seen)?;
+    let fabric = machine.fabric()?;
+    let raw = |port: Bdf| {
+        let link = fabric.devices.iter().find(|d| d.bdf == port)?.link.as_ref()?;
+        Some(raw_gb_s(link.gts, link.width))
+    };
+    let like = |pair| ways.like(pair);
+    let basis = judge::Basis { routes: &ways.routes, nvlinks: &ways.nvlinks_up(), raw: &raw, like: &like };
+    let low = judge::low(&seen, &basis);
+    measure::again(machine, &bench, &low, &mut seen)?;
+    let (found, states) = watch.end(machine);
+    seen.findings.extend(found);
+    Ok(judge::judge(seen, &basis, &states))
+}

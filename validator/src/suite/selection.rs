@@ -1,0 +1,171 @@
+//! Which tests run: those of the level, or those that `only` names, whatever their level; fewer by `skip`, and
+//! those that the scope holds. A mandatory test that is left out is remembered, for it costs the verdict. What the configuration expects and only one test can
+//! tell makes that test run at every level, and mandatory. Pure.
+
+use super::{ALL, Group, Test, demanded};
+use crate::config::{Config, Level, Validate};
+use crate::outcome::scope::Scope;
+
+/// What runs and what does not.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// What the verdict speaks of.
+    pub scope: Scope,
+    /// In the order of the suite.
+    pub run: Vec<&'static Test>,
+    /// Mandatory tests that were left out, and by what.
+    pub left_out: Vec<(&'static Test, &'static str)>,
+}
+
+impl Plan {
+    /// The tests to run, by group and by how thorough they are: each is one worker's. A test that is asked
+    /// for by name is as thorough as its own level, the others as the level that is asked for.
+    #[must_use]
+    pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
+        let level = |test: &Test| {
+            let named = asked.only.iter().any(|id| id == test.id);
+            if named { asked.level.max(test.level) } else { asked.level }
+        };
+        let alike = self.run.chunk_by(|a, b| (a.group, level(a)) == (b.group, level(b)));
+        alike.filter_map(|tests| Some((level(tests.first()?), tests.to_vec()))).collect()
+    }
+}
+
+/// What `validate` asks for.
+#[must_use]
+pub fn plan(config: &Config) -> Plan {
+    let (asked, demanded) = (&config.validate, demanded(&config.expect));
+    match &asked.scope {
+        Scope::Machine | Scope::Gpus(_) => {
+            Plan { scope: asked.scope.clone(), ..among(asked, demanded, |_| true) }
+        }
+        Scope::Fabric => {
+            Plan { scope: Scope::Fabric, ..among(asked, demanded, |test| test.group == Group::Host) }
+        }
+        Scope::Only(ids) => selection(asked, &ids.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
+}
+
+/// What a command asks for that is about some tests only: the others were never asked for, so
+/// nothing is missed when they do not run.
+#[must_use]
+pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
+    let mut plan = among(asked, &[], |test| ids.contains(&test.id));
+    let due = plan.run.iter().chain(plan.left_out.iter().map(|(test, _)| test));
+    plan.scope = Scope::Only(due.map(|test| test.id.to_owned()).collect());
+    plan
+}
+
+fn among(asked: &Validate, demanded: &[&str], wanted: impl Fn(&Test) -> bool) -> Plan {
+    let mut plan = Plan::default();
+    let is_demanded = |test: &Test| demanded.contains(&test.id);
+    let named = |test: &Test, ids: &[String]| ids.iter().any(|id| id == test.id);
+    let due = |test: &Test| test.level <= asked.level || is_demanded(test) || named(test, &asked.only);
+    for test in ALL.iter().copied().filter(|test| due(test) && wanted(test)) {
+        let left_out = if !asked.only.is_empty() && !named(test, &asked.only) {
+            Some("by --only or validate.only")
+        } else if named(test, &asked.skip) {
+            Some("by --skip or validate.skip")
+        } else {
+            None
+        };
+        match left_out {
+            None => plan.run.push(test),
+            Some(why) if test.mandatory || is_demanded(test) => plan.left_out.push((test, why)),
+            Some(_) => {}
+        }
+    }
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    fn asking(change: impl FnOnce(&mut Validate)) -> Config {
+        let mut config = Config::default();
+        change(&mut config.validate);
+        config
+    }
+
+    fn ids(only: &[&str], skip: &[&str]) -> (Vec<&'static str>, Vec<&'static str>) {
+        let words = |ids: &[&str]| ids.iter().map(|i| (*i).to_owned()).collect();
+        let plan = plan(&asking(|v| (v.only, v.skip) = (words(only), words(skip))));
+        (plan.run.iter().map(|t| t.id).collect(), plan.left_out.iter().map(|(t, _)| t.id).collect())
+    }
+
+    #[test]
+    fn everything_of_the_level_runs_in_the_suites_order() {
+        let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id).collect();
+        assert_eq!(ids(&[], &[]), (standard, vec![]));
+        let full = plan(&asking(|v| v.level = Level::Full));
+        assert_eq!(full.run.iter().map(|t| t.id).collect::<Vec<_>>(), suite::ids());
+        let quick = plan(&asking(|v| v.level = Level::Quick));
+        assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
+    }
+
+    #[test]
+    fn mandatory_tests_left_out_are_remembered_and_others_are_not() {
+        assert_eq!(ids(&[], &["acs", "display"]).1, ["acs"]);
+        let (run, left_out) = ids(&["acs", "links"], &["links"]);
+        assert_eq!(run, ["acs"]);
+        assert!(left_out.contains(&"iommu") && !left_out.contains(&"links"));
+    }
+
+    #[test]
+    fn a_test_that_is_asked_for_by_name_runs_at_every_level() {
+        for level in [Level::Quick, Level::Standard, Level::Full] {
+            for test in ALL {
+                let plan = plan(&asking(|v| (v.level, v.only) = (level, vec![test.id.into()])));
+                assert_eq!(plan.run.iter().map(|t| t.id).collect::<Vec<_>>(), [test.id], "{level}");
+            }
+        }
+        let skipped = asking(|v| {
+            (v.level, v.only, v.skip) = (Level::Quick, vec!["p2p-soak".into()], vec!["p2p-soak".into()]);
+        });
+        assert!(plan(&skipped).run.is_empty());
+    }
+
+    #[test]
+    fn a_golden_image_that_is_expected_is_looked_at_at_every_level_and_never_left_out_silently() {
+        let mut config = asking(|v| v.level = Level::Quick);
+        let runs = |config: &Config| plan(config).run.iter().any(|t| t.id == "image");
+        assert!(!runs(&config));
+        config.expect.golden = true;
+        assert!(runs(&config));
+        config.validate.skip = vec!["image".into()];
+        assert_eq!(plan(&config).left_out.iter().map(|(t, _)| t.id).collect::<Vec<_>>(), ["image"]);
+        config.expect.golden = false;
+        assert!(plan(&config).left_out.is_empty());
+    }
+
+    #[test]
+    fn a_selection_misses_nothing_but_what_is_left_out_of_it() {
+        let all = Config::default().validate;
+        let plan = selection(&all, &["acs", "links"]);
+        assert_eq!((plan.run.len(), plan.left_out.len()), (2, 0));
+        let skipping =
+            selection(&Validate { skip: vec!["acs".into(), "iommu".into()], ..all }, &["acs", "links"]);
+        assert_eq!((skipping.run.len(), skipping.left_out.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_group_is_one_list() {
+        let asked = Config::default();
+        let groups = plan(&asked).groups(&asked.validate);
+        assert_eq!(groups.iter().map(|(_, g)| g[0].group).collect::<Vec<_>>(), [Group::Host, Group::Gpu]);
+        assert!(Plan::default().groups(&asked.validate).is_empty());
+    }
+
+    #[test]
+    fn a_test_asked_for_by_name_is_as_thorough_as_its_own_level_and_the_others_as_asked() {
+        let only = ["acs", "image", "cuda", "nccl-types", "p2p-soak"].map(str::to_owned).to_vec();
+        let asked = asking(|v| (v.level, v.only) = (Level::Quick, only));
+        for (level, tests) in plan(&asked).groups(&asked.validate) {
+            assert!(tests.iter().all(|test| test.level == level), "{level}");
+        }
+        let asked = asking(|v| (v.level, v.only) = (Level::Full, vec!["acs".into()]));
+        assert_eq!(plan(&asked).groups(&asked.validate)[0].0, Level::Full);
+    }
+}

@@ -1,0 +1,42 @@
+//! Whether a test with GPUs has something to build on: there must be GPUs, and what is sent must have
+//! been proven to arrive, or at least not have been disproven.
+
+use crate::outcome::finding::Finding;
+use crate::outcome::{Judgement, Outcome};
+use crate::suite::Machine;
+
+/// The test that proves delivery.
+const PROOF: &str = "p2p-integrity";
+
+/// Why nothing is tried; `pairs`: one GPU is too few.
+///
+/// # Errors
+/// When that cannot be told.
+pub(in crate::suite) fn gate(machine: &Machine, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
+    if let Some(none) = machine.no_gpus(pairs)? {
+        return Ok(Some(none));
+    }
+    Ok(unproven(machine.outcome(PROOF)).map(Judgement::not_applicable))
+}
+
+/// A proof that was left out stops nothing: every test checks its own data too.
+const fn unproven(proof: Option<Outcome>) -> Option<&'static str> {
+    match proof {
+        Some(Outcome::Fail) => Some("data does not arrive (see p2p-integrity): nothing is built on it"),
+        Some(Outcome::Error) => Some("whether data arrives is not known (see p2p-integrity)"),
+        Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_go_on_only_where_delivery_is_not_disproven() {
+        for open in [None, Some(Outcome::Pass), Some(Outcome::Warn)] {
+            assert_eq!(unproven(open), None);
+        }
+        assert!(unproven(Some(Outcome::Fail)).is_some() && unproven(Some(Outcome::Error)).is_some());
+    }
+}

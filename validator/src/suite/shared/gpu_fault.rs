@@ -1,0 +1,31 @@
+//! What a fault of CUDA or of a GPU means for a test: which finding, and how bad. A GPU that hangs
+//! or breaks its context does not do what it must; a library that is missing says nothing of it.
+
+use super::room;
+use crate::gpu::GpuError;
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
+const MISMATCH: i32 = 803;
+
+/// CUDA could not be started, so nothing can be said of the GPUs.
+pub(in crate::suite) fn starting(error: &GpuError) -> Box<Finding> {
+    let code = match error {
+        GpuError::Library { .. } | GpuError::Symbol { .. } => Code::CudaMissing,
+        GpuError::Image { .. } => Code::KernelImage,
+        GpuError::Call { code: MISMATCH, .. } => Code::DriverMismatch,
+        _ => Code::CudaStart,
+    };
+    Box::new(code.finding(Severity::Error, "machine", error.to_string()))
+}
+
+/// A fault in the middle of a test; `subject` is the GPU or the pair.
+pub(in crate::suite) fn during(subject: &str, error: &GpuError) -> Box<Finding> {
+    let (code, severity) = match error {
+        GpuError::Hang { .. } => (Code::P2pHang, Severity::Fail),
+        _ if error.is_sticky() => (Code::CudaSticky, Severity::Fail),
+        _ if room::is_short(error) => (Code::GpuInUse, Severity::Error),
+        _ => (Code::CudaError, Severity::Error),
+    };
+    Box::new(code.finding(severity, subject, error.to_string()))
+}

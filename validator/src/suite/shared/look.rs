@@ -1,0 +1,169 @@
+//! How the GPUs stand around each test, as NVML tells it: once before this process uses them, and after every
+//! test. What has changed, and who else is there, is judged by the parent, which outlives a worker.
+
+use crate::gpu::{self, Look, Nvml, Process, Standing};
+use crate::machine::host::kin;
+use crate::machine::host::kin::Kin;
+use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::outcome::{Judgement, Outcome};
+use crate::suite::protocol::Message;
+use crate::suite::{Group, Machine, Test};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
+const ANSWER: Duration = Duration::from_secs(3);
+/// What a process that only asks takes at most, with NVML's start.
+pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
+/// NVML's word about how busy a GPU is covers up to a second. NVIDIA's driver is busy too when it starts a GPU.
+const SAMPLE: Duration = Duration::from_millis(1200);
+
+impl Machine {
+    /// How the GPUs stood before this process used them; the parent is told. The first call asks.
+    pub fn stood(&self) -> &Look {
+        self.gpus.stood.get_or_init(|| {
+            self.doing("asking NVML how the GPUs stand");
+            let look = self.first_look();
+            (self.tell)(Message::Look(Some(look.clone())));
+            look
+        })
+    }
+
+    fn first_look(&self) -> Look {
+        let kin = Kin::of_parent();
+        let gpus = held(self.fabric.as_ref().ok());
+        let read = || Ok(self.nvml()?.standing(&gpus, &|pid| kin.has(pid)));
+        let look = Look { quiet: false, gpus: read().map_err(str::to_owned) };
+        if !look.is_busy() {
+            return look;
+        }
+        thread::sleep(SAMPLE);
+        Look { quiet: false, gpus: read().map_err(str::to_owned) }
+    }
+
+    /// How the GPUs stand after a test that used them; `None` where none did. After one that failed it is
+    /// waited until what this run did is over, so that a GPU that is busy still is so for others.
+    #[must_use]
+    pub fn after(&self, test: &Test, said: &Judgement) -> Option<Look> {
+        let stood = self.gpus.stood.get().filter(|_| test.group == Group::Gpu)?;
+        let look = || Look { quiet: false, gpus: self.ask().map(|gpus| self.without_own(gpus, stood)) };
+        let now = look();
+        // What hangs there may be ours.
+        if gpu::is_spoiled() || !matches!(said.outcome(), Outcome::Fail | Outcome::Error) {
+            return Some(now);
+        }
+        if !now.is_busy() {
+            return Some(Look { quiet: true, ..now });
+        }
+        thread::sleep(SAMPLE);
+        Some(Look { quiet: true, ..look() })
+    }
+
+    fn ask(&self) -> Result<Vec<Standing>, String> {
+        within(ANSWER, held(self.fabric.as_ref().ok()))
+    }
+
+    fn without_own(&self, mut gpus: Vec<Standing>, stood: &Look) -> Vec<Standing> {
+        if self.has_clique() {
+            own_by_other_names(&mut gpus, stood.known(), kin::own_id(), &kin::is_here);
+        }
+        gpus
+    }
+}
+
+/// How `gpus` stand now, asked by a thread of its own.
+///
+/// # Errors
+/// NVML's words, or that it does not answer in time.
+pub(in crate::suite) fn within(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<Standing>, String> {
+    let (sender, answer) = channel();
+    let kin = Kin::of_parent();
+    thread::spawn(move || {
+        let said = Nvml::start().map(|nvml| nvml.standing(&gpus, &|pid| kin.has(pid)));
+        // Whoever asked may have given up.
+        let _ = sender.send(said);
+    });
+    let late = || Err(format!("NVML does not answer within {:.1} s", limit.as_secs_f64()));
+    answer.recv_timeout(limit).unwrap_or_else(|_| late())
+}
+
+/// The GPUs that NVIDIA's driver holds, in the order of their addresses.
+#[must_use]
+pub(in crate::suite) fn held(fabric: Option<&Fabric>) -> Vec<Bdf> {
+    let Some(fabric) = fabric else { return Vec::new() };
+    let nvidia =
+        |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
+    let mut gpus: Vec<Bdf> = fabric.gpus.iter().copied().filter(nvidia).collect();
+    gpus.sort();
+    gpus
+}
+
+/// In a container NVML may name processes by ids of the host. Where this process computes and its own id is
+/// not in the list, ids that came since and that nobody has here are taken for ours.
+fn own_by_other_names(gpus: &mut [Standing], before: &[Standing], own: u32, here: &dyn Fn(u32) -> bool) {
+    let stood = |gpu: Bdf, pid: u32| {
+        let users =
+            before.iter().filter(|b| b.gpu == gpu).flat_map(|b| b.users.as_deref().unwrap_or_default());
+        users.into_iter().any(|p| p.pid == pid)
+    };
+    for Standing { gpu, users, .. } in gpus {
+        let Ok(users) = users else { continue };
+        if users.iter().any(|p| p.pid == own) {
+            continue;
+        }
+        for Process { pid, ours, .. } in users.iter_mut() {
+            *ours |= !here(*pid) && !stood(*gpu, *pid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::Presence;
+
+    const GPU: Bdf = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
+
+    fn standing(pids: &[u32]) -> Standing {
+        let process =
+            |pid: &u32| Process { pid: *pid, name: String::new(), bytes: None, compute: true, ours: false };
+        Standing { users: Ok(pids.iter().map(process).collect()), ..Standing::unknown(GPU, Presence::Here) }
+    }
+
+    fn strangers(now: &[u32], before: &[u32]) -> Vec<u32> {
+        let mut gpus = [standing(now)];
+        own_by_other_names(&mut gpus, &[standing(before)], 10, &|pid| pid < 1000);
+        gpus[0].others().map(|p| p.pid).collect()
+    }
+
+    #[test]
+    fn ids_of_another_namespace_are_ours_unless_they_were_there_before() {
+        assert_eq!(strangers(&[4711], &[]), [0_u32; 0]);
+        assert_eq!(strangers(&[4711, 5000], &[5000]), [5000]);
+        // A program that can be seen here is none of ours, whatever NVML calls us.
+        assert_eq!(strangers(&[4711, 77], &[]), [77]);
+    }
+
+    #[test]
+    fn where_our_own_id_is_told_the_others_are_strangers() {
+        assert_eq!(strangers(&[10, 4711], &[]), [10, 4711]);
+    }
+
+    #[test]
+    fn programs_that_only_draw_count_when_they_are_large_or_the_gpu_is_busy() {
+        let mut standing = standing(&[5]);
+        let draws = |standing: &mut Standing, bytes| {
+            for p in standing.users.iter_mut().flatten() {
+                (p.compute, p.bytes) = (false, Some(bytes));
+            }
+        };
+        draws(&mut standing, 4 << 20);
+        assert_eq!(standing.others().count(), 0);
+        standing.busy_percent = Some(60);
+        assert_eq!(standing.others().count(), 1);
+        standing.busy_percent = Some(3);
+        draws(&mut standing, 2 << 30);
+        assert_eq!(standing.others().count(), 1);
+    }
+}

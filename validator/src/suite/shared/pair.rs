@@ -1,0 +1,90 @@
+//! Findings that are the same for many pairs of GPUs, and matrices of all pairs.
+
+use crate::outcome::Matrix;
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use std::collections::BTreeSet;
+
+/// How many pairs one subject names.
+const NAMED: usize = 4;
+
+/// One finding for each kind: what differs only in its pair becomes one whose subject names the
+/// pairs, and whose evidence is that of all.
+pub(in crate::suite) fn together(found: Vec<(Pair, Finding)>) -> Vec<Finding> {
+    let mut groups: Vec<(Vec<Pair>, Finding)> = Vec::new();
+    for (pair, finding) in found {
+        match groups.iter_mut().find(|(_, first)| alike(first, &finding)) {
+            Some((pairs, first)) => {
+                pairs.push(pair);
+                first.evidence.extend(finding.evidence);
+            }
+            None => groups.push((vec![pair], finding)),
+        }
+    }
+    groups.into_iter().map(|(pairs, finding)| named(&pairs, finding)).collect()
+}
+
+fn alike(a: &Finding, b: &Finding) -> bool {
+    a.code == b.code && a.severity == b.severity && a.message == b.message && a.cause == b.cause
+}
+
+fn named(pairs: &[Pair], mut finding: Finding) -> Finding {
+    let subject = subject(pairs);
+    finding.message = format!("{subject}: {}", finding.message);
+    finding.subject = subject;
+    let mut seen = BTreeSet::new();
+    finding.evidence.retain(|line| seen.insert(line.clone()));
+    finding
+}
+
+/// `GPU 0 -> 1`, or `12 pairs (GPU 0 -> 1, ..)`.
+pub(in crate::suite) fn subject(pairs: &[Pair]) -> String {
+    let names: Vec<String> = pairs.iter().take(NAMED).map(ToString::to_string).collect();
+    match pairs.len() {
+        1 => names.concat(),
+        n if n <= NAMED => names.join(", "),
+        n => format!("{n} pairs ({}, ..)", names.join(", ")),
+    }
+}
+
+/// A matrix of all GPUs; row: from, column: to.
+pub(in crate::suite) fn matrix(
+    name: &str,
+    unit: &str,
+    gpus: usize,
+    value: impl Fn(Pair) -> Option<f64>,
+) -> Matrix {
+    let labels: Vec<String> = (0..gpus).map(|n| n.to_string()).collect();
+    let row = |from| (0..gpus).map(|to| value(Pair { from, to })).collect();
+    Matrix {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        rows: labels.clone(),
+        columns: labels,
+        values: (0..gpus).map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::finding::{Code, Severity};
+
+    #[test]
+    fn what_differs_only_in_its_pair_is_one_finding() {
+        let found = |text: &str| Code::P2pUnsupported.finding(Severity::Fail, "", text);
+        let pairs = (1..7).map(|to| (Pair { from: 0, to }, found("no")));
+        let mut all: Vec<_> = pairs.collect();
+        all.push((Pair { from: 1, to: 0 }, found("never")));
+        let said = together(all);
+        assert_eq!(said.len(), 2);
+        assert_eq!(said[0].message, "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 0 -> 4, ..): no");
+        assert_eq!((said[1].subject.as_str(), said[1].message.as_str()), ("GPU 1 -> 0", "GPU 1 -> 0: never"));
+    }
+
+    #[test]
+    fn a_matrix_has_a_row_and_a_column_for_each_gpu() {
+        let matrix = matrix("x", "1", 2, |p| (p.from != p.to).then_some(1.0));
+        assert_eq!(matrix.values, [vec![None, Some(1.0)], vec![Some(1.0), None]]);
+    }
+}

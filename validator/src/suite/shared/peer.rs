@@ -1,0 +1,99 @@
+//! How a GPU's memory is reached by its peers over PCIe: through BAR1, which then must cover all of
+//! it, or by a way of its own (NVLink, the mailbox of workstation and data-center boards).
+
+use crate::machine::host::nvidia::gpus::Information;
+use crate::machine::pcie::model::{Device, Fabric};
+use std::collections::BTreeMap;
+
+/// The way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) enum Way {
+    /// Through BAR1: GeForce from Ampere on.
+    Bar1,
+    /// The driver has another one.
+    Native,
+}
+
+/// The first device id of GA102. Older GeForce GPUs have no Resizable BAR, so BAR1 can never cover
+/// their memory; the ids between theirs and this belong to GA100.
+const FIRST: u32 = 0x2200;
+
+/// What a GPU uses. Without a driver nobody tells its name; then a board with display outputs
+/// (class 0300) counts as a GeForce, for it must not pass by being unknown.
+pub(in crate::suite) fn way(gpu: &Device, told: Option<&Information>) -> Way {
+    let consumer = match told.and_then(|t| t.name.as_deref()) {
+        Some(name) => name.contains("GeForce") || name.contains("TITAN"),
+        None => gpu.class.starts_with("0x0300"),
+    };
+    if consumer && id(gpu) >= FIRST { Way::Bar1 } else { Way::Native }
+}
+
+/// Device ids of AD102 to AD107, the only GPUs that firstlight's own patches change.
+pub(in crate::suite) fn is_ada(gpu: &Device) -> bool {
+    (0x2600..0x2900).contains(&id(gpu))
+}
+
+fn id(gpu: &Device) -> u32 {
+    // What is no number is no old GPU either.
+    u32::from_str_radix(gpu.device.trim_start_matches("0x"), 16).unwrap_or(u32::MAX)
+}
+
+/// The GPUs of a machine, each with its way.
+pub(in crate::suite) fn ways<'a>(
+    fabric: &'a Fabric,
+    told: &BTreeMap<String, Information>,
+) -> Vec<(&'a Device, Way)> {
+    let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
+    gpus.map(|d| (d, way(d, told.get(&d.bdf.to_string())))).collect()
+}
+
+/// The GPUs that are reached through BAR1.
+pub(in crate::suite) fn through_bar1<'a>(
+    fabric: &'a Fabric,
+    told: &BTreeMap<String, Information>,
+) -> Vec<&'a Device> {
+    ways(fabric, told).into_iter().filter(|(_, way)| *way == Way::Bar1).map(|(gpu, _)| gpu).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    fn of(device: &str, class: &str, name: Option<&str>) -> Way {
+        let mut fabric = fixture::machine(1);
+        let gpu = fabric.gpus[0];
+        let gpu = fixture::device(&mut fabric, gpu);
+        (gpu.device, gpu.class) = (device.into(), class.into());
+        let told = Information { name: name.map(str::to_owned), ..Information::default() };
+        way(gpu, Some(&told))
+    }
+
+    #[test]
+    fn geforce_from_ampere_on_goes_through_bar1_and_other_boards_do_not() {
+        assert_eq!(of("0x2684", "0x030000", Some("NVIDIA GeForce RTX 4090")), Way::Bar1);
+        assert_eq!(of("0x2b85", "0x030000", Some("NVIDIA GeForce RTX 5090")), Way::Bar1);
+        assert_eq!(of("0x1e04", "0x030000", Some("NVIDIA GeForce RTX 2080 Ti")), Way::Native);
+        assert_eq!(of("0x26b1", "0x030000", Some("NVIDIA RTX 6000 Ada Generation")), Way::Native);
+        assert_eq!(of("0x2335", "0x030200", Some("NVIDIA H200")), Way::Native);
+    }
+
+    #[test]
+    fn only_ada_is_ada() {
+        let mut fabric = fixture::machine(1);
+        let gpu = fabric.gpus[0];
+        for (device, ada) in
+            [("0x2684", true), ("0x28ff", true), ("0x2204", false), ("0x2900", false), ("x", false)]
+        {
+            let gpu = fixture::device(&mut fabric, gpu);
+            gpu.device = device.into();
+            assert_eq!(is_ada(gpu), ada, "{device}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_without_a_name_is_judged_by_its_outputs() {
+        assert_eq!(of("0x2684", "0x030000", None), Way::Bar1);
+        assert_eq!(of("0x2335", "0x030200", None), Way::Native);
+    }
+}

@@ -1,0 +1,250 @@
+//! Nearly all memory of a GPU that nobody else uses, as a test holds it for a while. Its owner fills it with one
+//! pattern, so that whatever changes it gives itself away in one pass over all of it.
+
+use super::room;
+use super::transfer::Memory;
+use crate::gpu::pattern::{Counts, Nonces};
+use crate::gpu::{Buffer, Clique, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Memory comes in pages of this many bytes, and pieces of it are numbered by them.
+pub(in crate::suite) const PAGE: u64 = 1 << PAGE_SHIFT;
+const PAGE_SHIFT: u32 = 21;
+/// Going over all of a GPU's memory takes a tenth of a second.
+const OWN: Duration = Duration::from_secs(8);
+/// A piece that is taken by itself, last, so that it can be given back alone.
+const SPARE: u64 = 256 << 20;
+/// Memory in smaller pieces than this is left.
+const LEAST: u64 = 16 << 20;
+/// Memory that lies in more pieces than this is left.
+const MOST: usize = 32;
+/// Words of a sample.
+const SAMPLE: u64 = 64;
+
+/// What one test holds of one GPU.
+#[derive(Debug)]
+pub(in crate::suite) struct Plot<'g> {
+    pub(in crate::suite) gpu: &'g Gpu,
+    pub(in crate::suite) stream: Stream,
+    pub(in crate::suite) tally: Tally,
+    pub(in crate::suite) host: Pinned,
+    /// The largest comes first.
+    chunks: Vec<Chunk>,
+    seed: Cell<u64>,
+}
+
+/// One piece of it.
+#[derive(Debug)]
+pub(in crate::suite) struct Chunk {
+    buffer: Buffer,
+    /// The number of its first page; those of all pieces count on.
+    first: u64,
+}
+
+/// Memory that does not hold its owner's pattern.
+#[derive(Debug, Clone)]
+pub(in crate::suite) struct Changed {
+    pub(in crate::suite) gpu: usize,
+    /// The piece of memory.
+    pub(in crate::suite) span: Span,
+    /// The number in the pattern of its first word, and the pattern.
+    pub(in crate::suite) first: u64,
+    pub(in crate::suite) seed: u64,
+    pub(in crate::suite) counts: Counts,
+    /// Words from the first wrong one on.
+    pub(in crate::suite) found: Vec<u32>,
+}
+
+/// How much of a GPU's memory is held, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::suite) struct Share {
+    pub(in crate::suite) gpu: usize,
+    pub(in crate::suite) bytes: u64,
+    pub(in crate::suite) total: u64,
+}
+
+impl<'g> Plot<'g> {
+    /// All that is free but for what the driver needs to work, and `besides`.
+    pub(in crate::suite) fn take(gpu: &'g Gpu, memory: Memory, besides: u64) -> Result<Self, GpuError> {
+        let (stream, tally, host) = (gpu.stream()?, Tally::new(gpu)?, Pinned::alloc(gpu, 4096)?);
+        let (free, total) = gpu.memory()?;
+        let mut left = free.saturating_sub(reserve(total).saturating_add(besides)) / PAGE * PAGE;
+        let mut most = if left > 16 * SPARE { left - SPARE } else { left };
+        let (mut chunks, mut first) = (Vec::new(), 0);
+        while left.min(most) >= LEAST && chunks.len() < MOST {
+            let bytes = left.min(most);
+            match allocated(gpu, memory, bytes) {
+                Ok(buffer) => {
+                    chunks.push(Chunk { buffer, first });
+                    (left, first) = (left - bytes, first + bytes / PAGE);
+                }
+                // It lies in pieces.
+                Err(error) if room::is_short(&error) => most = bytes / 2 / PAGE * PAGE,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self { gpu, stream, tally, host, chunks, seed: Cell::new(0) })
+    }
+
+    /// Of every GPU.
+    pub(in crate::suite) fn take_all(
+        clique: &'g Clique,
+        memory: Memory,
+        besides: u64,
+    ) -> Result<Vec<Self>, GpuError> {
+        clique.gpus.iter().map(|gpu| Self::take(gpu, memory, besides)).collect()
+    }
+
+    /// Gives back the last piece, where there are more.
+    pub(in crate::suite) fn give_way(&mut self) {
+        if self.chunks.len() > 1 {
+            self.chunks.pop();
+        }
+    }
+
+    pub(in crate::suite) fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.buffer.whole().bytes).sum()
+    }
+
+    pub(in crate::suite) fn share(&self) -> Share {
+        Share { gpu: self.gpu.ordinal, bytes: self.bytes(), total: self.gpu.memory_bytes }
+    }
+
+    pub(in crate::suite) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    pub(in crate::suite) fn seed(&self) -> u64 {
+        self.seed.get()
+    }
+
+    /// A fresh pattern everywhere; queued.
+    pub(in crate::suite) fn fill(&self, nonces: &mut Nonces) -> Result<(), GpuError> {
+        self.seed.set(nonces.next());
+        self.chunks.iter().try_for_each(|chunk| self.mend(chunk.buffer.whole()))
+    }
+
+    /// The pattern again in a part of it; queued.
+    pub(in crate::suite) fn mend(&self, span: Span) -> Result<(), GpuError> {
+        let within = |chunk: &&Chunk| chunk.offset(span.address).is_some();
+        let Some(chunk) = self.chunks.iter().find(within) else { return Ok(()) };
+        let offset = chunk.offset(span.address).unwrap_or_default();
+        self.stream.fill(span, self.seed(), chunk.word(offset))
+    }
+
+    pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
+        self.stream.finish(&format!("GPU {}: going over its own memory", self.gpu.ordinal), OWN)
+    }
+
+    /// Words from an address of its own on.
+    pub(in crate::suite) fn words(&self, span: Span, place: u64) -> Result<Vec<u32>, GpuError> {
+        let count = SAMPLE.min(span.words().saturating_sub(place));
+        self.stream.copy_out(self.host.span(0, count * 4)?, span.part(place * 4, count * 4)?)?;
+        self.wait()?;
+        Ok(self.host.words(0, count))
+    }
+}
+
+impl Chunk {
+    pub(in crate::suite) const fn span(&self) -> Span {
+        self.buffer.whole()
+    }
+
+    /// Its pages, each of `1 << shift` bytes.
+    pub(in crate::suite) const fn pages(&self, shift: u32, nonce: u64) -> Pages {
+        Pages { span: self.buffer.whole(), first: self.first << (PAGE_SHIFT - shift), shift, nonce }
+    }
+
+    /// Which byte of the owner's pattern belongs to this offset.
+    pub(in crate::suite) const fn byte(&self, offset: u64) -> u64 {
+        (self.first << PAGE_SHIFT) + offset
+    }
+
+    /// Which word of the owner's pattern belongs to this offset.
+    const fn word(&self, offset: u64) -> u64 {
+        self.byte(offset) / 4
+    }
+
+    fn offset(&self, address: u64) -> Option<u64> {
+        let span = self.span();
+        address.checked_sub(span.address).filter(|offset| *offset < span.bytes)
+    }
+}
+
+/// All of them hold a fresh pattern.
+pub(in crate::suite) fn fill_all(plots: &[Plot<'_>], nonces: &mut Nonces) -> Result<(), GpuError> {
+    plots.iter().try_for_each(|plot| plot.fill(nonces))?;
+    plots.iter().try_for_each(Plot::wait)
+}
+
+/// What does not hold its pattern, in one pass of every owner over all of its own memory.
+pub(in crate::suite) fn changed(plots: &[Plot<'_>]) -> Result<Vec<Changed>, GpuError> {
+    let mut all = Vec::new();
+    let most = plots.iter().map(|plot| plot.chunks.len()).max().unwrap_or_default();
+    for n in 0..most {
+        let asked: Vec<_> = plots.iter().filter_map(|plot| Some((plot, plot.chunks.get(n)?))).collect();
+        for (plot, chunk) in &asked {
+            plot.stream.check(chunk.span(), chunk.word(0), plot.seed(), !plot.seed(), &plot.tally)?;
+        }
+        for (plot, chunk) in asked {
+            plot.wait()?;
+            let counts = Counts::from(plot.tally.checked());
+            let span = chunk.span();
+            if !counts.all_right(span.words()) {
+                let found = plot.words(span, counts.first.unwrap_or_default())?;
+                let (gpu, first, seed) = (plot.gpu.ordinal, chunk.word(0), plot.seed());
+                all.push(Changed { gpu, span, first, seed, counts, found });
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn allocated(gpu: &Gpu, memory: Memory, bytes: u64) -> Result<Buffer, GpuError> {
+    match memory {
+        Memory::Plain => gpu.alloc(bytes),
+        Memory::Mapped => gpu.alloc_mapped(bytes, &[]),
+    }
+}
+
+/// What the driver needs to work while all else is taken: page tables for peers, and what kernels use beside
+/// their buffers.
+const fn reserve(total: u64) -> u64 {
+    (64 << 20) + total / 512
+}
+
+/// `99.6 % of 140.4 GiB`: of all of them the least part.
+pub(in crate::suite) fn told(shares: &[Share]) -> String {
+    let part = |share: &Share| float(share.bytes) / float(share.total.max(1));
+    let least = shares.iter().min_by(|a, b| part(a).total_cmp(&part(b)));
+    least.map_or_else(String::new, |share| {
+        // Never rounded up: 100 % would promise what is not so.
+        format!("{:.1} % of {:.1} GiB", (part(share) * 1000.0).floor() / 10.0, float(share.total) / GIB)
+    })
+}
+
+const GIB: f64 = (1_u64 << 30) as f64;
+
+#[expect(clippy::cast_precision_loss, reason = "for people, with one decimal")]
+const fn float(bytes: u64) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_the_least_covered_gpu_is_told_and_never_rounded_up() {
+        let share = |bytes, total| Share { gpu: 0, bytes, total };
+        let told = told(&[share(24_564 << 20, 24_564 << 20), share((140 << 30) - 1, 140 << 30)]);
+        assert_eq!(told, "99.9 % of 140.0 GiB");
+    }
+
+    #[test]
+    fn little_is_left_to_the_driver() {
+        assert_eq!(reserve(140 << 30) >> 20, 64 + 280);
+        assert_eq!(reserve(24 << 30) >> 20, 64 + 48);
+    }
+}

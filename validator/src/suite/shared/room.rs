@@ -1,0 +1,59 @@
+//! Whether GPUs have memory left to be tested with: one that others have filled gets one clear finding, not a fault
+//! of each transfer.
+
+use crate::gpu::{Clique, GpuError};
+use crate::outcome::finding::{Code, Finding, Severity};
+
+/// `CUDA_ERROR_OUT_OF_MEMORY`
+const OUT_OF_MEMORY: i32 = 2;
+
+/// With less than this no test of transfers says anything, bytes.
+pub(in crate::suite) const LEAST: u64 = 32 << 20;
+
+/// True when it says that there is not so much memory.
+pub(in crate::suite) fn is_short(error: &GpuError) -> bool {
+    error.code() == Some(OUT_OF_MEMORY)
+}
+
+/// GPUs with less than `least` bytes left, as one finding.
+pub(in crate::suite) fn full(clique: &Clique, least: u64) -> Result<Option<Finding>, GpuError> {
+    let mut left = Vec::new();
+    for gpu in &clique.gpus {
+        let (free, total) = gpu.memory()?;
+        left.push((gpu.ordinal, free, total));
+    }
+    Ok(finding(&left, least))
+}
+
+/// Of GPUs with what is free and all of their memory.
+fn finding(gpus: &[(usize, u64, u64)], least: u64) -> Option<Finding> {
+    let short: Vec<_> = gpus.iter().filter(|(_, free, _)| *free < least).collect();
+    let names: Vec<_> = short.iter().map(|(n, ..)| format!("GPU {n}")).collect();
+    let (_, free, total) = short.iter().min_by_key(|(_, free, _)| free)?;
+    let subject = names.join(", ");
+    let message = format!(
+        "{subject}: {} of {} MiB are free, and {} are needed: others use the rest",
+        free >> 20,
+        total >> 20,
+        least >> 20
+    );
+    let finding = Code::GpuInUse.finding(Severity::Error, &subject, message);
+    Some(finding.values(*free, least, Some("bytes")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_gpus_are_one_finding_with_their_names() {
+        let gpus = [(0, 20 << 30, 24 << 30), (1, 5 << 20, 24 << 30), (3, 9 << 20, 24 << 30)];
+        let found = finding(&gpus, LEAST).unwrap();
+        assert!(found.is(Code::GpuInUse) && found.severity == Severity::Error);
+        assert_eq!(
+            found.message,
+            "GPU 1, GPU 3: 5 of 24576 MiB are free, and 32 are needed: others use the rest"
+        );
+        assert_eq!(finding(&gpus[..1], LEAST), None);
+    }
+}

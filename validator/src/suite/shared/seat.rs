@@ -1,0 +1,46 @@
+//! A GPU with what a test needs to work on it and to look at its own memory, made once.
+
+use crate::gpu::pattern::Counts;
+use crate::gpu::{Checked, Gpu, GpuError, Pinned, Span, Stream, Tally};
+use std::time::Duration;
+
+/// Filling and checking a GPU's own memory takes milliseconds.
+const OWN: Duration = Duration::from_secs(4);
+/// Words of a sample.
+const SAMPLE: u64 = 8;
+
+/// A GPU, a queue, and room for three checks at a time.
+#[derive(Debug)]
+pub(in crate::suite) struct Seat<'g> {
+    pub(in crate::suite) gpu: &'g Gpu,
+    pub(in crate::suite) stream: Stream,
+    pub(in crate::suite) tallies: [Tally; 3],
+    host: Pinned,
+}
+
+impl<'g> Seat<'g> {
+    pub(in crate::suite) fn new(gpu: &'g Gpu) -> Result<Self, GpuError> {
+        let tallies = [Tally::new(gpu)?, Tally::new(gpu)?, Tally::new(gpu)?];
+        Ok(Self { gpu, stream: gpu.stream()?, tallies, host: Pinned::alloc(gpu, 4096)? })
+    }
+
+    /// Waits for what this GPU does with its own memory.
+    pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
+        self.stream.finish(&format!("GPU {}: looking at its own memory", self.gpu.ordinal), OWN)
+    }
+
+    /// Words of `what` from word `place` on: a sample for people.
+    pub(in crate::suite) fn sample(&self, what: Span, place: u64) -> Result<Vec<u32>, GpuError> {
+        let count = SAMPLE.min(what.words().saturating_sub(place));
+        self.stream.copy_out(self.host.span(0, count * 4)?, what.part(place * 4, count * 4)?)?;
+        self.wait()?;
+        Ok(self.host.words(0, count))
+    }
+}
+
+impl From<Checked> for Counts {
+    fn from(said: Checked) -> Self {
+        let Checked { looked, wrong, zeros, sentinels, first, last } = said;
+        Self { looked, wrong, zeros, sentinels, first, last }
+    }
+}

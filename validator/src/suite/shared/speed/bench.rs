@@ -1,0 +1,195 @@
+//! What transfers are run with, made once for a whole test: buffers, queues and clocks of every GPU,
+//! and the latch that lets all of them go at once.
+
+use super::super::gpu_fault::during;
+use super::flow::{Flow, How};
+use crate::gpu::pattern::Nonces;
+use crate::gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
+use crate::outcome::finding::Finding;
+use crate::schedule::Pair;
+use crate::suite::Machine;
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// A buffer of each kind on each GPU, as large as nvbandwidth's.
+pub(in crate::suite) const FULL: u64 = 512 << 20;
+/// The least with which figures still mean something.
+const LEAST: u64 = 32 << 20;
+
+/// Parts of buffers are multiples of this.
+const GRAIN: u64 = 1 << 16;
+
+/// The GPUs with everything that transfers between them need.
+#[derive(Debug)]
+pub(in crate::suite) struct Bench<'a> {
+    pub(super) clique: &'a Clique,
+    pub(super) kits: Vec<Kit>,
+    pub(super) latch: Latch,
+    nonces: RefCell<Nonces>,
+    /// Bytes of every buffer.
+    pub(in crate::suite) bytes: u64,
+}
+
+/// One GPU's part.
+#[derive(Debug)]
+pub(super) struct Kit {
+    pub(super) source: Buffer,
+    pub(super) target: Buffer,
+    /// Fills and checks this GPU's own memory.
+    pub(super) keeper: Stream,
+    /// Its memory is filled.
+    pub(super) ready: Event,
+    /// For transfers that this GPU moves at the same time.
+    pub(super) lanes: Vec<Lane>,
+    /// For transfers that it gets at the same time.
+    pub(super) tallies: Vec<Tally>,
+}
+
+/// One transfer's queue and clocks.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) stream: Stream,
+    pub(super) start: Event,
+    pub(super) stop: Event,
+    /// This transfer and those that run with it have stopped.
+    pub(super) end: Event,
+}
+
+impl<'a> Bench<'a> {
+    /// For at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes`
+    /// at most. Every kernel is run once, because loading one while another waits at the latch would
+    /// spoil the sample; and the GPUs' clocks are held against the host's.
+    pub(in crate::suite) fn new(
+        machine: &Machine,
+        lanes: usize,
+        bytes: u64,
+    ) -> Result<Bench<'_>, Box<Finding>> {
+        machine.doing("taking memory on every GPU");
+        let bench = Bench::made(machine.clique()?, lanes, bytes).map_err(|e| during("machine", &e))?;
+        bench.clocks(machine)?;
+        Ok(bench)
+    }
+
+    fn made(clique: &'a Clique, lanes: usize, bytes: u64) -> Result<Self, GpuError> {
+        let first = clique.gpu(0).ok_or_else(|| GpuError::Nonsense("CUDA sees no GPU".to_owned()))?;
+        let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
+        let bytes = fitting(bytes, free.into_iter().min().unwrap_or_default());
+        let kits = clique.gpus.iter().map(|gpu| Kit::new(gpu, bytes, lanes)).collect::<Result<_, _>>()?;
+        let bench = Self { clique, kits, latch: Latch::new(first)?, nonces: RefCell::default(), bytes };
+        bench.load_kernels()?;
+        Ok(bench)
+    }
+
+    fn load_kernels(&self) -> Result<(), GpuError> {
+        let alone = |gpu: &Gpu| {
+            let way = Pair::new(gpu.ordinal, gpu.ordinal);
+            [How::Peer, How::Ce, How::Sm].map(|how| Flow::write(way, how, 1 << 20, 1))
+        };
+        for n in 0..3 {
+            let groups: Vec<_> =
+                self.clique.gpus.iter().filter_map(|g| Some(vec![*alone(g).get(n)?])).collect();
+            self.run(&groups)?;
+        }
+        Ok(())
+    }
+
+    /// The same transfer, of a size and at a place so that each GPU can have one from and to each of
+    /// its peers at the same time.
+    pub(in crate::suite) fn for_peer(&self, flow: Flow) -> Flow {
+        let peers = self.gpus().saturating_sub(1).max(1) as u64;
+        let bytes = (self.bytes / peers / GRAIN * GRAIN).max(GRAIN);
+        let Pair { from, to } = flow.way;
+        Flow { bytes, ..flow }.at(place(from, to, bytes), place(to, from, bytes))
+    }
+
+    /// A seed that was never used.
+    pub(in crate::suite) fn fresh(&self) -> u64 {
+        self.nonces.borrow_mut().next()
+    }
+
+    /// How many GPUs there are.
+    pub(in crate::suite) const fn gpus(&self) -> usize {
+        self.clique.len()
+    }
+
+    pub(super) fn gpu(&self, n: usize) -> Result<&Gpu, GpuError> {
+        self.clique.gpu(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+    }
+
+    pub(super) fn kit(&self, n: usize) -> Result<&Kit, GpuError> {
+        self.kits.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+    }
+
+    /// Where a transfer takes its data from.
+    pub(super) fn source(&self, flow: &Flow) -> Result<Span, GpuError> {
+        self.kit(flow.way.from)?.source.span(flow.from, flow.bytes)
+    }
+
+    /// Where it brings it.
+    pub(super) fn target(&self, flow: &Flow) -> Result<Span, GpuError> {
+        self.kit(flow.way.to)?.target.span(flow.to, flow.bytes)
+    }
+
+    /// A size of which the kernels of `gpu` copy whole rounds.
+    pub(in crate::suite) fn whole_rounds(&self, gpu: usize, bytes: u64) -> u64 {
+        self.clique.gpu(gpu).map_or(bytes, |g| super::flow::whole_rounds(bytes, g.sms))
+    }
+}
+
+impl Kit {
+    fn new(gpu: &Gpu, bytes: u64, lanes: usize) -> Result<Self, GpuError> {
+        Ok(Self {
+            source: gpu.alloc(bytes)?,
+            target: gpu.alloc(bytes)?,
+            keeper: gpu.stream()?,
+            ready: gpu.event()?,
+            lanes: (0..lanes).map(|_| Lane::new(gpu)).collect::<Result<_, _>>()?,
+            tallies: (0..lanes).map(|_| Tally::new(gpu)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Lane {
+    fn new(gpu: &Gpu) -> Result<Self, GpuError> {
+        Ok(Self { stream: gpu.stream()?, start: gpu.event()?, stop: gpu.event()?, end: gpu.event()? })
+    }
+
+    pub(super) fn is_idle(&self) -> Result<bool, GpuError> {
+        self.stream.done()
+    }
+
+    pub(super) fn finish(&self, doing: &str, within: Duration) -> Result<(), GpuError> {
+        self.stream.finish(doing, within)
+    }
+}
+
+/// Where the part for `peer` begins in the buffers of `gpu`.
+const fn place(gpu: usize, peer: usize, bytes: u64) -> u64 {
+    let n = if peer > gpu { peer - 1 } else { peer };
+    n as u64 * bytes
+}
+
+/// The buffers' size where so much memory is free: two of them shall take less than half of it.
+fn fitting(most: u64, free: u64) -> u64 {
+    let halves = std::iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|b| *b > LEAST);
+    halves.into_iter().find(|bytes| bytes * 4 <= free).unwrap_or(LEAST.min(most))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_peer_has_its_own_place() {
+        assert_eq!([0, 1, 3].map(|peer| place(2, peer, 10)), [0, 10, 20]);
+        assert_eq!([1, 2, 3].map(|peer| place(0, peer, 10)), [0, 10, 20]);
+    }
+
+    #[test]
+    fn buffers_are_smaller_where_memory_is_taken() {
+        assert_eq!(fitting(FULL, 24 << 30), 512 << 20);
+        assert_eq!(fitting(FULL, 1 << 30), 256 << 20);
+        assert_eq!(fitting(FULL, 0), 32 << 20);
+        assert_eq!(fitting(4 << 20, 24 << 30), 4 << 20);
+    }
+}

@@ -1,0 +1,76 @@
+//! The GPUs' clocks against the host's, before anything is measured by them: every GPU holds still while
+//! the host lets a known time pass.
+
+use super::super::gpu_fault::during;
+use super::bench::Bench;
+use crate::floors::{Stretch, clock};
+use crate::gpu::GpuError;
+use crate::outcome::finding::Finding;
+use crate::suite::Machine;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// So long they hold still: a hundred times what starting and noticing take.
+const HELD: Duration = Duration::from_millis(5);
+/// And no longer than this, clocks: 2 s at 2 GHz.
+const MOST_CLOCKS: u64 = 4_000_000_000;
+/// A host that sleeps so long is busy with other things, and tries again.
+const OVERSLEPT: Duration = Duration::from_secs(1);
+/// So often.
+const TRIES: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Bench<'_> {
+    /// Nothing where all clocks agree with the host's.
+    ///
+    /// # Errors
+    /// `GPU-CLOCK` of the first that does not; a fault of CUDA or of a GPU.
+    pub(super) fn clocks(&self, machine: &Machine) -> Result<(), Box<Finding>> {
+        machine.doing("comparing the GPUs' clocks with the host's");
+        let mut all = Vec::new();
+        for _ in 0..TRIES {
+            let (slept, told) = self.held().map_err(|e| during("machine", &e))?;
+            all = told;
+            if slept < OVERSLEPT {
+                break;
+            }
+        }
+        all.iter().find_map(clock).map_or(Ok(()), |finding| Err(Box::new(finding)))
+    }
+
+    /// How long the host slept, and what each GPU measured of it.
+    fn held(&self) -> Result<(Duration, Vec<Stretch>), GpuError> {
+        let lanes: Vec<_> = self.kits.iter().filter_map(|kit| kit.lanes.first()).collect();
+        let begun = Instant::now();
+        for lane in &lanes {
+            lane.stream.record(&lane.start)?;
+        }
+        for lane in &lanes {
+            lane.finish("reading a GPU's clock", PATIENCE)?;
+        }
+        self.latch.close();
+        for lane in &lanes {
+            lane.stream.park(&self.latch, MOST_CLOCKS)?;
+            lane.stream.record(&lane.stop)?;
+            lane.is_idle()?;
+        }
+        // From here on all have begun, whenever that was.
+        let asleep = Instant::now();
+        thread::sleep(HELD);
+        let slept = asleep.elapsed();
+        self.latch.open();
+        for lane in &lanes {
+            lane.finish("reading a GPU's clock", PATIENCE)?;
+        }
+        let all = begun.elapsed();
+        let stretch = |(gpu, lane): (usize, &&super::bench::Lane)| {
+            let gpu_ms = lane.stop.ms_since(&lane.start)?;
+            Ok(Stretch { gpu, gpu_ms, least_ms: ms(slept), most_ms: ms(all) })
+        };
+        Ok((slept, lanes.iter().enumerate().map(stretch).collect::<Result<_, GpuError>>()?))
+    }
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

@@ -1,0 +1,128 @@
+//! Findings that speed tests share: data that did not arrive, figures that scatter, and many pairs
+//! with the same trouble told as one.
+
+use super::flow::Flow;
+use super::grid::Grid;
+use crate::floors::noise;
+use crate::gpu::Checked;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::stats::Policy;
+
+/// How many findings of one kind are told one by one.
+const ALONE: usize = 4;
+
+/// Figures of two moments that differ by more than this part are told.
+const MOMENT: f64 = 0.1;
+
+/// `P2P-WRONG-DATA`: what a transfer brought while it was timed.
+pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
+    let words = flow.bytes / 4;
+    let Checked { looked, wrong, zeros, sentinels, first, .. } = checked;
+    let what = if *looked == words {
+        format!("{wrong} of {words} words are wrong ({zeros} are 0, {sentinels} were never written)")
+    } else {
+        format!("{looked} of {words} words could be checked, {wrong} of them wrong")
+    };
+    let first = first.map_or(String::new(), |word| format!("; the first at byte {}", word * 4));
+    let message = format!("{flow}: {what}{first}, so no speed is told");
+    Code::P2pWrongData.finding(Severity::Fail, &flow.way, message).values(*wrong, 0, Some("words"))
+}
+
+/// What stayed noisy, by the policy of its name; names without one may scatter.
+pub(in crate::suite) fn noisy(
+    grid: &Grid,
+    unit: &str,
+    policy: impl Fn(&str) -> Option<Policy>,
+) -> impl Iterator<Item = Finding> {
+    grid.measured().filter_map(move |(name, pair, figure)| noise(&pair, name, unit, &policy(name)?, figure))
+}
+
+/// Figures that were low, or late, only for a moment: worth knowing.
+pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
+    let apart = |first: f64, again: f64| (first - again).abs() > first.min(again) * MOMENT;
+    grid.repeated().filter(move |(.., first, again)| apart(*first, *again)).map(move |(name, pair, first, again)| {
+        let message = format!(
+            "{pair}: {name} {first:.2} {unit} at first and {again:.2} {unit} when measured again, expected the same"
+        );
+        Code::P2pNoisy.finding(Severity::Info, &pair, message)
+    })
+}
+
+/// The same findings, but of a kind that there are many of only the first, with the others as its
+/// evidence: 64 GPUs have 4032 pairs.
+pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
+    let mut kinds: Vec<Vec<Finding>> = Vec::new();
+    for finding in findings {
+        let alike = |kind: &&mut Vec<Finding>| {
+            kind.first().is_some_and(|f| f.code == finding.code && f.severity == finding.severity)
+        };
+        match kinds.iter_mut().find(alike) {
+            Some(kind) => kind.push(finding),
+            None => kinds.push(vec![finding]),
+        }
+    }
+    kinds.into_iter().flat_map(|kind| if kind.len() > ALONE { first_of(kind) } else { kind }).collect()
+}
+
+/// The test's end: the first of the worst findings as its line, or else `fine`.
+pub(in crate::suite) fn judged(fine: String, findings: impl IntoIterator<Item = Finding>) -> Judgement {
+    let findings = few(findings);
+    let worst = findings.iter().map(|f| f.severity).max().filter(|worst| *worst > Severity::Info);
+    let first = findings.iter().find(|f| Some(f.severity) == worst);
+    Judgement::of(first.map_or(fine, |first| first.message.clone()), findings)
+}
+
+fn first_of(kind: Vec<Finding>) -> Vec<Finding> {
+    let others = kind.len().saturating_sub(1);
+    let mut all = kind.into_iter();
+    let Some(first) = all.next() else { return Vec::new() };
+    let lines = all.map(|f| f.message).collect();
+    let message = format!("{}; and {others} more like it", first.message);
+    vec![Finding { message, ..first }.seen_all(lines)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::How;
+    use super::*;
+    use crate::schedule::Pair;
+
+    const FLOW: Flow = Flow::write(Pair::new(0, 1), How::Ce, 64, 2);
+
+    #[test]
+    fn wrong_data_is_told_with_what_was_found_in_its_place() {
+        let checked = Checked { looked: 16, wrong: 3, zeros: 2, sentinels: 1, first: Some(5), last: Some(9) };
+        let finding = wrong(&FLOW, &checked);
+        assert_eq!(
+            finding.message,
+            "GPU 0 -> 1: copy engine writes 2 x 64 bytes: 3 of 16 words are wrong (2 are 0, 1 were never \
+             written); the first at byte 20, so no speed is told"
+        );
+        assert_eq!(finding.severity, Severity::Fail);
+    }
+
+    #[test]
+    fn a_check_that_did_not_look_is_no_pass() {
+        let checked = Checked { looked: 0, wrong: 0, zeros: 0, sentinels: 0, first: None, last: None };
+        assert!(wrong(&FLOW, &checked).message.contains("0 of 16 words could be checked"));
+    }
+
+    #[test]
+    fn many_of_a_kind_are_one() {
+        let slow = |n: usize| Code::P2pSlow.finding(Severity::Fail, &n, format!("GPU {n} is slow"));
+        assert_eq!(few((0..4).map(slow)).len(), 4);
+        let said = few((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, "x", "y")]));
+        assert_eq!(said.len(), 2);
+        let slow = said.iter().find(|f| f.is(Code::P2pSlow)).unwrap();
+        assert_eq!((slow.message.as_str(), slow.evidence.len()), ("GPU 0 is slow; and 8 more like it", 8));
+    }
+
+    #[test]
+    fn the_first_of_the_worst_is_the_tests_line() {
+        let found = |severity, text: &str| Code::P2pSlow.finding(severity, "x", text);
+        let all = [found(Severity::Warn, "a"), found(Severity::Fail, "b"), found(Severity::Fail, "c")];
+        assert_eq!(judged("fine".to_owned(), all).summary, "b");
+        assert_eq!(judged("fine".to_owned(), [found(Severity::Info, "a")]).summary, "fine");
+    }
+}

@@ -1,0 +1,9 @@
+//! One transfer between two GPUs: what it is, what goes wrong in it, and how much many good ones prove.
+
+mod cell;
+mod fault;
+mod rate;
+
+pub(in crate::suite) use cell::{Cell, Engine, Kind, Memory, Way, size};
+pub(in crate::suite) use fault::{Fault, SAMPLE, Traces, What, findings};
+pub(in crate::suite) use rate::ruled_out;
