@@ -8,8 +8,8 @@ type Floors = &'static [&'static [&'static str]];
 /// The modules of `validator/src`.
 const VALIDATOR: Floors = &[
     &["stats", "text"],
-    &["net", "outcome"],
-    &["files", "machine"],
+    &["files", "net", "outcome"],
+    &["machine"],
     &["fabric", "gpu", "process"],
     &["config", "nccl", "schedule"],
     &["floors", "report"],

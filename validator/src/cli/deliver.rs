@@ -2,9 +2,10 @@
 //! that can be read tells the same: what is replaced as a whole takes its place only when everything is written.
 
 use super::console::Console;
-use super::output::{self, Beside, OutputError};
+use super::output::{self, OutputError};
 use crate::cli::args::Place;
 use crate::engine;
+use crate::files::whole::Whole;
 use crate::outcome::finding::{Code, Severity};
 use crate::render::{json, text};
 use crate::report::{Report, TestEntry};
@@ -57,7 +58,7 @@ fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
         place.map_or(Ok(()), |place| output::in_place(place, &text)).map_err(|e| told(n, e))?;
     }
     for (n, file) in files {
-        Beside::replace(file).map_err(|e| {
+        Whole::replace(file).map_err(|e| {
             let place = sheets.get(n).map(|s| s.place().to_string()).unwrap_or_default();
             (n, format!("{place}: cannot be written: {e}"))
         })?;

@@ -1,21 +1,16 @@
 //! `firstlight fabric` and `topo`: what the fabric is, what would be done, doing it, undoing it.
 
+use super::args::{Fabric as Action, Place};
 use super::nvlinks::nvlinks;
 use super::output::either;
 use super::{CommandError, FAILING, FINE, status};
-use crate::cli::args::Fabric as Action;
-use crate::cli::args::Place;
 use crate::config::Config;
 use crate::fabric::acs::AcsPolicy;
-use crate::fabric::apply;
 use crate::fabric::journal::Journal;
-use crate::fabric::plan::plan;
-use crate::fabric::rebar;
-use crate::fabric::rebar::{RebarChoice, Sysfs};
-use crate::fabric::restore;
-use crate::fabric::restore::Restored;
+use crate::fabric::pass::{self, Asked, Done, Planned};
+use crate::fabric::rebar::RebarChoice;
+use crate::fabric::restore::{self, Restored};
 use crate::fabric::text;
-use crate::machine::host::screen;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::pcie::topo::Topology;
 use crate::machine::root::Root;
@@ -55,14 +50,7 @@ fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     Ok(status(&fabric.findings))
 }
 
-/// What the pass is to do about ACS and about BAR1s.
-#[derive(Clone, Copy)]
-struct Asked {
-    acs: AcsPolicy,
-    rebar: RebarChoice,
-}
-
-/// The two halves of a plan, or of what was done.
+/// The two parts of a plan, or of what was done.
 #[derive(Serialize)]
 struct Both<'a, A, B> {
     #[serde(flatten)]
@@ -71,41 +59,25 @@ struct Both<'a, A, B> {
 }
 
 fn planned(root: &Root, asked: Asked, json: Option<&Place>) -> Result<u8, CommandError> {
-    let fabric = read(root)?;
-    let bars = plan_bars(root, &fabric, asked.rebar)?;
-    let mut acs = plan(&fabric, asked.acs);
-    acs.findings.splice(0..0, bars.findings.iter().cloned());
+    let Planned { fabric, bars, acs } = pass::planned(root, asked).map_err(|e| CommandError::undone(&e))?;
     let content = &Both { acs: &acs, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
     either(json, &document, &text::plan(&fabric, &acs, &bars))?;
     Ok(status(&acs.findings))
 }
 
-fn plan_bars(root: &Root, fabric: &Fabric, choice: RebarChoice) -> Result<rebar::plan::Plan, CommandError> {
-    let screens = screen::read(root).map_err(|e| CommandError::undone(&e))?;
-    Ok(rebar::plan::plan(fabric, choice, &screens))
-}
-
-/// BAR1s first: that may remove ports and find them again, and the kernel sets their ACS anew then.
 fn fix(
     root: &Root,
     asked: Asked,
     journal: Option<PathBuf>,
     json: Option<&Place>,
 ) -> Result<u8, CommandError> {
-    let mut fabric = read(root)?;
     let journal = journal_of(root, journal)?;
-    let bars = plan_bars(root, &fabric, asked.rebar)?;
-    let bars = rebar::fix(root, &Sysfs(root), &bars, &journal).map_err(|e| CommandError::undone(&e))?;
-    if bars.touched() {
-        fabric = read(root)?;
-    }
-    let plan = plan(&fabric, asked.acs);
-    let mut applied = apply::fix(root, &plan, &journal).map_err(|e| CommandError::undone(&e))?;
-    applied.findings.splice(0..0, bars.findings.iter().cloned());
-    let content = &Both { acs: &applied, rebar: &bars.rebar };
+    let done = pass::run(root, asked, &journal).map_err(|e| CommandError::undone(&e))?;
+    let Done { fabric, bars, plan, applied } = &done;
+    let content = &Both { acs: applied, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.fix/1", root: &fabric.root, content };
-    either(json, &document, &text::fixed(&fabric, &plan, &applied, &bars))?;
+    either(json, &document, &text::fixed(fabric, plan, applied, bars))?;
     Ok(status(&applied.findings))
 }
 

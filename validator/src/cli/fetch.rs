@@ -1,11 +1,11 @@
 //! `fetch`: gets a file whose checksum is known. What is not that file is not left behind.
 
-use super::output::{Beside, to_stdout};
+use super::output::to_stdout;
 use super::publish::authorities;
 use super::{CommandError, FINE};
 use crate::cli::args::Fetch;
-use crate::net::http;
-use crate::net::http::{HttpError, Piece};
+use crate::files::whole::Whole;
+use crate::net::http::{self, HttpError, Piece};
 use crate::net::publish::hex;
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -26,7 +26,7 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         Some(Err(error)) => return Err(here(error.to_string())),
         _ => return Err(here(HttpError::NoAnswer("no answer".to_owned()).to_string())),
     };
-    let mut file = Beside::create(&asked.output).map_err(unwritten)?;
+    let mut file = Whole::through_links(&asked.output).map_err(unwritten)?;
     let (mut sum, mut got, mut told) = (Sha256::new(), 0, Instant::now());
     for piece in pieces {
         let Piece::Bytes(bytes) = piece.map_err(|e| here(e.to_string()))? else { continue };

@@ -1,10 +1,11 @@
 //! `firstlight nccl`: one collective over sizes, in processes of its own, as nccl-tests' table. Rows come as
 //! they are measured; what NCCL's lines say of its way goes to standard error, where it spoils no parser.
 
-use super::output::{Beside, to_stdout, write};
+use super::output::{to_stdout, write};
 use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
+use crate::files::whole::Whole;
 use crate::gpu::Values;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
@@ -88,7 +89,7 @@ fn writable(place: &Place) -> Result<(), CommandError> {
         // Devices and pipes are opened once there is something to say.
         Ok(there) if !there.is_file() => Ok(()),
         // Dropped, it is gone.
-        Ok(_) | Err(_) => Beside::create(path).map(drop),
+        Ok(_) | Err(_) => Whole::through_links(path).map(drop),
     };
     tried.map_err(|e| CommandError::Undone(format!("-J '{place}': cannot be written: {e}")))
 }

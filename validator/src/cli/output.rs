@@ -3,15 +3,14 @@
 
 use crate::cli::args::Place;
 use crate::files::destination;
+use crate::files::whole::Whole;
 use crate::render::json;
 use crate::text::shown::shown_text;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use serde::Serialize;
 use std::fmt::Display;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A result could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -36,11 +35,11 @@ pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
 ///
 /// # Errors
 /// When it could not be written as a whole.
-pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Beside>, OutputError> {
+pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Whole>, OutputError> {
     let Some(path) = replaced(place) else { return Ok(None) };
-    let written = Beside::create(path).and_then(|mut beside| {
+    let written = Whole::through_links(path).and_then(|mut beside| {
         beside.write_all(text.as_bytes())?;
-        beside.file.sync_all()?;
+        beside.sync()?;
         Ok(beside)
     });
     written.map(Some).map_err(|e| unwritten(place, &e))
@@ -101,92 +100,12 @@ pub(super) fn to_stdout(text: &str) -> io::Result<()> {
     }
 }
 
-/// A file that takes another one's place once it is whole: a reader sees the old one or the new one.
-/// Dropped before that, it is gone. Where the file system can do it, it has no name until it is whole, so
-/// that not even a kill leaves anything behind.
-pub(super) struct Beside {
-    file: File,
-    /// Its name, while that is not `path`.
-    name: Option<PathBuf>,
-    path: PathBuf,
-}
-
-impl Beside {
-    /// Creates it beside what `path` leads to.
-    ///
-    /// # Errors
-    /// As the system says.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let path = destination::end_of(path)?;
-        let folder = path.parent().ok_or(ErrorKind::InvalidFilename)?;
-        let (file, name) = match openat(CWD, folder, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, MODE)
-        {
-            Ok(file) => (file.into(), None),
-            // Not every file system can. What it says is not always that; the next try says what is wrong.
-            Err(_) => unused(&path, |name| OpenOptions::new().write(true).create_new(true).open(name))
-                .map(|(file, name)| (file, Some(name)))?,
-        };
-        Ok(Self { file, name, path })
-    }
-
-    /// Puts it in the other one's place.
-    ///
-    /// # Errors
-    /// As the system says.
-    pub(super) fn replace(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
-        if self.name.is_none() {
-            let held = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            let link = |name: &Path| Ok(linkat(CWD, &held, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
-            self.name = Some(unused(&self.path, link)?.1);
-        }
-        if let Some(name) = &self.name {
-            fs::rename(name, &self.path)?;
-        }
-        self.name = None;
-        Ok(())
-    }
-}
-
-/// Rights of a new file, before the user's mask.
-const MODE: Mode = Mode::from_raw_mode(0o666);
-
-/// What `make` makes with a name beside `path` that nothing had, and that name.
-fn unused<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
-    let mut n = 0;
-    loop {
-        let name = path.with_file_name(format!(".firstlight-{}-{n}.new", std::process::id()));
-        match make(&name) {
-            Err(e) if e.kind() == ErrorKind::AlreadyExists && n < 1000 => n += 1,
-            made => return made.map(|made| (made, name)),
-        }
-    }
-}
-
-impl Write for Beside {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            // What is left of a file that did not fit is in nobody's way when it cannot be removed either.
-            let _ = fs::remove_file(name);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
-    use std::thread;
 
     #[test]
     fn a_file_is_replaced_and_nothing_is_left_beside_it() {
@@ -221,37 +140,6 @@ mod tests {
             assert_eq!(fs::read_link(&link).unwrap(), Path::new(name));
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4);
-    }
-
-    #[test]
-    fn what_lies_at_a_temporary_name_is_neither_followed_nor_touched() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, precious) = (dir.path().join("r.json"), dir.path().join("precious"));
-        fs::write(&precious, "precious").unwrap();
-        for n in 0..3 {
-            symlink(&precious, dir.path().join(format!(".firstlight-{}-{n}.new", std::process::id())))
-                .unwrap();
-        }
-        write(&Place::File(path.clone()), "text").unwrap();
-        assert_eq!([&path, &precious].map(|p| fs::read_to_string(p).unwrap()), ["text", "precious"]);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
-    }
-
-    #[test]
-    fn writers_of_one_file_do_not_tear_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("r.json");
-        let texts = ["a", "b", "c"].map(|letter| letter.repeat(100_000));
-        write(&Place::File(path.clone()), &texts[0]).unwrap();
-        thread::scope(|scope| {
-            for text in &texts {
-                scope.spawn(|| (0..20).for_each(|_| write(&Place::File(path.clone()), text).unwrap()));
-            }
-            for _ in 0..60 {
-                assert!(texts.contains(&fs::read_to_string(&path).unwrap()));
-            }
-        });
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

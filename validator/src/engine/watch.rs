@@ -1,7 +1,6 @@
 //! The kernel's log while tests run: a fault that the kernel sees belongs to the test that ran.
 
-use crate::machine::host::faults;
-use crate::machine::host::faults::faults;
+use crate::machine::host::faults::{self, faults};
 use crate::machine::host::kmsg::{Cursor, News};
 use crate::machine::host::nvidia::xid::When;
 use crate::machine::root::Root;

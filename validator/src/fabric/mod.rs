@@ -4,6 +4,7 @@ pub mod acs;
 pub mod apply;
 pub mod journal;
 pub mod judge;
+pub mod pass;
 pub mod pass_through;
 pub mod plan;
 pub mod read;

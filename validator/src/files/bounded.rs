@@ -1,7 +1,7 @@
 //! A file of a person's as a whole, unless it is too large to be what it should be: a device that never
 //! ends is not read until memory is gone.
 
-use crate::net::http::size;
+use crate::text::size::size;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;

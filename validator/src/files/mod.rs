@@ -2,3 +2,4 @@
 
 pub(crate) mod bounded;
 pub mod destination;
+pub(crate) mod whole;

@@ -2,6 +2,7 @@
 //! deadline. Whether and when to try again is for the caller; an answer of any status is an answer.
 
 use crate::text::chain::chain;
+use crate::text::size::size;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -178,15 +179,6 @@ fn hand_on(
     }
 }
 
-/// Bytes, in MiB where it is a whole number of them.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    match (bytes >> 20, bytes % (1 << 20)) {
-        (mib @ 1.., 0) => format!("{mib} MiB"),
-        _ => format!("{bytes} bytes"),
-    }
-}
-
 fn agent(authorities: &Authorities, within: Duration, redirects: u32) -> Agent {
     let tls = TlsConfig::builder().root_certs(authorities.roots()).build();
     Config::builder()
@@ -237,12 +229,6 @@ mod tests {
     fn a_file_without_certificates_is_refused() {
         let error = Authorities::from_pem("ca.pem", b"hello").map(|_| ()).unwrap_err().to_string();
         assert_eq!(error, "ca.pem: no certificates in PEM form");
-    }
-
-    #[test]
-    fn sizes_are_told_as_a_person_says_them() {
-        assert_eq!(HttpError::TooLarge(3 << 20).to_string(), "larger than 3 MiB");
-        assert_eq!(HttpError::TooLarge(1000).to_string(), "larger than 1000 bytes");
     }
 
     #[test]

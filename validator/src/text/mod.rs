@@ -3,4 +3,5 @@
 pub(crate) mod chain;
 pub(crate) mod nearest;
 pub(crate) mod shown;
+pub(crate) mod size;
 pub(crate) mod time;

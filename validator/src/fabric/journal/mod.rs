@@ -5,12 +5,13 @@ mod owner;
 mod place;
 mod sense;
 
+use crate::files::whole;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::{Root, read_regular};
 use crate::outcome::finding::Finding;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// The version of the file format.
@@ -255,34 +256,19 @@ impl Journal {
         owner::identify(self, root);
     }
 
-    /// Writes the journal whole or not at all: to a file beside it, then renamed.
+    /// Writes the journal as a whole or not at all. A link in its place is replaced and not followed.
     ///
     /// # Errors
     /// When the folder or the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), JournalError> {
-        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
-        text.and_then(|text| replace(path, &text))
-            .map_err(|source| JournalError::Write { path: path.to_owned(), source })
+        let written = || {
+            let mut text = serde_json::to_vec_pretty(self)?;
+            text.push(b'\n');
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            whole::write(path, &text)
+        };
+        written().map_err(|source| JournalError::Write { path: path.to_owned(), source })
     }
-}
-
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(ErrorKind::InvalidFilename)?.to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    // What an earlier writer has left there goes; a link there is not followed.
-    match fs::remove_file(&beside) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    let mut file = File::create_new(&beside)?;
-    file.write_all(bytes)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::{Entry, Grown, Journal};
 use crate::fabric::plan::ACS_CONTROL_NAME;
-use crate::fabric::text::layout::size;
+use crate::text::size::size;
 
 /// Bits that ACS control has, up to Unclaimed Request Redirect.
 const ACS_BITS: u16 = 0x1fff;

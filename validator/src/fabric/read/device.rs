@@ -3,10 +3,8 @@
 use super::DEVICES;
 use super::attributes::{optional, required, unreadable};
 use super::place;
-use crate::machine::pcie::bus_address;
-use crate::machine::pcie::bus_address::Window;
-use crate::machine::pcie::config_space;
-use crate::machine::pcie::config_space::{ConfigSpace, Express, PortType};
+use crate::machine::pcie::bus_address::{self, Window};
+use crate::machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
 use crate::machine::pcie::link;
 use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Untold};
 use crate::machine::pcie::resource;

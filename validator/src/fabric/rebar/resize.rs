@@ -1,7 +1,7 @@
 //! One BAR that is to grow.
 
-use crate::fabric::text::layout::size;
 use crate::machine::pcie::model::Bdf;
+use crate::text::size::size;
 use serde::Serialize;
 use std::fmt;
 

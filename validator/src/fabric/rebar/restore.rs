@@ -8,9 +8,9 @@ use super::resize::Resize;
 use super::state::State;
 use super::{Kernel, Machine, Trouble};
 use crate::fabric::journal::Grown;
-use crate::fabric::text::layout::size;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
+use crate::text::size::size;
 use serde::Serialize;
 use std::fmt;
 

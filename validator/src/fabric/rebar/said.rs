@@ -3,11 +3,11 @@
 use super::resize::Resize;
 use super::state::bases;
 use crate::fabric::journal::Grown;
-use crate::fabric::text::layout::size;
 use crate::machine::pcie::aperture;
 use crate::machine::pcie::bus_address::Window;
 use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, Severity};
+use crate::text::size::size;
 
 /// What firmware that knows nothing of Resizable BAR gives to BAR1: the value that does not suffice.
 const OLD_FIRMWARE: u64 = 256 << 20;

@@ -2,8 +2,7 @@
 //! register, the BAR registers, and what the kernel believes (`resource`), as the bus has it.
 
 use super::{DEVICES, Machine, Trouble};
-use crate::machine::pcie::bus_address;
-use crate::machine::pcie::bus_address::Window;
+use crate::machine::pcie::bus_address::{self, Window};
 use crate::machine::pcie::config_space;
 use crate::machine::pcie::model::{Bar, Bdf};
 use crate::machine::pcie::resource;
@@ -92,9 +91,7 @@ impl State {
 
     /// The three witnesses for `bar`, in words.
     pub(super) fn words(&self, bar: u8) -> String {
-        let size = |bytes: Option<u64>| {
-            bytes.map_or_else(|| "unknown".to_owned(), crate::fabric::text::layout::size)
-        };
+        let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), crate::text::size::size);
         let base = self.base(bar);
         let register =
             base.and_then(|b| b.register).map_or_else(|| "unreadable".to_owned(), |r| format!("{r:#x}"));

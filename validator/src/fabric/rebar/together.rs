@@ -7,9 +7,9 @@
 use super::resize::Resize;
 use super::state::{State, unread};
 use super::{DEVICES, Machine, Trouble};
-use crate::fabric::text::layout::size;
 use crate::machine::host::screen;
 use crate::machine::pcie::model::Bdf;
+use crate::text::size::size;
 use std::path::{Path, PathBuf};
 
 /// What came of one set of sizes.

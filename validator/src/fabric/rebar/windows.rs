@@ -3,9 +3,9 @@
 
 use super::state::unread;
 use super::{DEVICES, Machine};
-use crate::fabric::text::layout::size;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::pcie::resource;
+use crate::text::size::size;
 
 impl Machine<'_> {
     /// In words; what cannot be read is told as that.

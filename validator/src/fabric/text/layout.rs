@@ -47,31 +47,9 @@ pub(super) fn cause_and_remedy(finding: &Finding) -> String {
         + &wrapped(INDENT, INDENT, &format!("remedy: {}", finding.remedy))
 }
 
-/// A size in the largest binary unit that it fills: `256 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut value = bytes;
-    let mut units = units.iter();
-    let mut unit = units.next();
-    while value >= 1024 && value.is_multiple_of(1024) {
-        let Some(next) = units.next() else { break };
-        (value, unit) = (value / 1024, Some(next));
-    }
-    format!("{value} {}", unit.unwrap_or(&"B"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_told_in_the_unit_that_they_fill() {
-        assert_eq!(size(256 << 20), "256 MiB");
-        assert_eq!(size(32 << 30), "32 GiB");
-        assert_eq!(size(1 << 63), "8 EiB");
-        assert_eq!(size(1025), "1025 B");
-        assert_eq!(size(0), "0 B");
-    }
 
     #[test]
     fn long_text_is_broken_between_words_and_never_lost() {

@@ -14,6 +14,7 @@ use super::restore::Restored;
 use crate::fabric::rebar::RebarChoice;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::finding::Finding;
+use crate::text::size::size;
 use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
 
@@ -39,8 +40,8 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixe
     let mut text = headline("fabric fix", &fabric.root);
     text.push_str(&largest(bars.gpus, bars.full, bars.choice));
     for grown in &bars.rebar {
-        let after = grown.after_bytes.map_or_else(|| "not read back".to_owned(), layout::size);
-        let _ = writeln!(text, "  {} BAR1 {} -> {after}", grown.bdf, layout::size(grown.before_bytes));
+        let after = grown.after_bytes.map_or_else(|| "not read back".to_owned(), size);
+        let _ = writeln!(text, "  {} BAR1 {} -> {after}", grown.bdf, size(grown.before_bytes));
     }
     for entry in &applied.entries {
         let read = entry.readback.map_or_else(|| "not read back".to_owned(), |v| format!("reads {v:#06x}"));

@@ -1,14 +1,14 @@
 //! `firstlight fabric show`: the state of the machine, its GPUs and NICs, the ports between them.
 
-use super::layout::{size, wrapped};
+use super::layout::wrapped;
 use super::{findings, headline};
-use crate::fabric::acs;
-use crate::fabric::acs::State;
+use crate::fabric::acs::{self, State};
 use crate::fabric::turn::{Effect, Turns};
 use crate::machine::host::iommu::IommuMode;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Kind, Link, Path, PathKind};
 use crate::machine::pcie::topo::Cell;
 use crate::machine::pcie::tree::Tree;
+use crate::text::size::size;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -8,8 +8,7 @@ mod shelf;
 
 pub use finished::{Finished, LARGEST, digest, hex};
 
-use crate::net::http;
-use crate::net::http::{Authorities, HttpError};
+use crate::net::http::{self, Authorities, HttpError};
 use send::{Letter, Line, Sent};
 use shelf::Shelf;
 use std::io::{self, ErrorKind};

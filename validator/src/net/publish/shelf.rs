@@ -1,8 +1,9 @@
 //! A folder of numbered files on a disk that may be pulled at any moment: what is there is whole,
 //! the newest have the highest numbers, and nothing old goes before the new one is safe.
 
+use crate::files::whole;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// How long a word in a name may be.
@@ -99,29 +100,18 @@ impl Shelf {
         sync_folder(&self.dir)
     }
 
-    /// The content goes to the disk under another name first, then takes its own.
+    /// Writes a new file, which is on the disk when this returns.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.remove_parts()?;
-        let part = self.dir.join(part_of(name));
-        let whole = || -> io::Result<()> {
-            let mut file = File::create(&part)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            drop(file);
-            fs::rename(&part, self.dir.join(name))?;
-            sync_folder(&self.dir)
-        };
-        whole().inspect_err(|_| {
-            // On a disk that is gone nothing can be removed; elsewhere nothing half-written stays.
-            let _gone = fs::remove_file(&part);
-        })
+        self.remove_temporary()?;
+        whole::write(&self.dir.join(name), bytes)?;
+        sync_folder(&self.dir)
     }
 
-    /// What a stick that was pulled while it was written to has left.
-    fn remove_parts(&self) -> io::Result<()> {
+    /// Removes what is left of a file when a stick was pulled while it was written.
+    fn remove_temporary(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if is_part(&name) {
+            if whole::is_temporary(&name) {
                 fs::remove_file(self.dir.join(name))?;
             }
         }
@@ -131,15 +121,6 @@ impl Shelf {
 
 fn sync_folder(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
-}
-
-fn part_of(name: &str) -> String {
-    format!(".{name}.part")
-}
-
-fn is_part(name: &str) -> bool {
-    let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".part"));
-    inner.is_some_and(|name| number_of(name).is_some())
 }
 
 /// The number that one of our names begins with.
@@ -192,7 +173,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(dir.path(), 20);
         fs::write(dir.path().join("000007-a-PASS.json"), "old").unwrap();
-        fs::write(dir.path().join(".000008-b-PASS.json.part"), "half").unwrap();
+        fs::write(dir.path().join(".firstlight-71-0.new"), "half").unwrap();
         fs::write(dir.path().join(".profile.part"), "mine").unwrap();
         assert_eq!(shelf.keep("c-FAIL", b"new").unwrap().name, "000008-c-FAIL.json");
         assert_eq!(names(&shelf), [".profile.part", "000007-a-PASS.json", "000008-c-FAIL.json"]);
@@ -207,7 +188,7 @@ mod tests {
         // A folder in its way: the name cannot be taken, at whatever step.
         fs::create_dir(dir.path().join("000002-b.json")).unwrap();
         fs::write(dir.path().join("000002-b.json/x"), "").unwrap();
-        fs::create_dir(dir.path().join(".000003-b.json.part")).unwrap();
+        fs::create_dir(dir.path().join(".firstlight-71-0.new")).unwrap();
         assert!(shelf.keep("b", b"new").is_err());
         assert_eq!(shelf.read("000001-a.json").unwrap(), b"old");
     }

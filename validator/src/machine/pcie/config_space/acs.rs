@@ -3,8 +3,7 @@
 
 use super::Fault;
 use super::registers::Registers;
-use crate::machine::pcie::acs_bits;
-use crate::machine::pcie::acs_bits::EGRESS;
+use crate::machine::pcie::acs_bits::{self, EGRESS};
 use crate::machine::pcie::model::Acs;
 
 /// Extended capability id.

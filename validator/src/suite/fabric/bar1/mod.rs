@@ -7,7 +7,6 @@ mod pass;
 
 use crate::config::Level;
 use crate::fabric::rebar;
-use crate::fabric::text::layout::size;
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
 use crate::machine::pcie::model::Device;
@@ -17,6 +16,7 @@ use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer;
 use crate::suite::shared::peer::Way;
 use crate::suite::{Group, READING, Test};
+use crate::text::size::size;
 use std::collections::BTreeMap;
 
 pub(in crate::suite) const TEST: Test = Test {

@@ -1,0 +1,28 @@
+//! Sizes in bytes as people write them.
+
+/// A size in the largest binary unit of which it is a multiple: `256 MiB`, `1025 B`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes;
+    let mut units = units.iter();
+    let mut unit = units.next();
+    while value >= 1024 && value.is_multiple_of(1024) {
+        let Some(next) = units.next() else { break };
+        (value, unit) = (value / 1024, Some(next));
+    }
+    format!("{value} {}", unit.unwrap_or(&"B"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_the_largest_unit_of_which_it_is_a_multiple() {
+        assert_eq!(size(256 << 20), "256 MiB");
+        assert_eq!(size(32 << 30), "32 GiB");
+        assert_eq!(size(1 << 63), "8 EiB");
+        assert_eq!(size(1025), "1025 B");
+        assert_eq!(size(0), "0 B");
+    }
+}
