@@ -160,10 +160,10 @@ relock *uses:
 vendor *words:
     @image/vendor.sh "$@"
 
-# Record this machine's sysfs and procfs into a folder, for `firstlight --root`.
+# Record what this machine's kernel and GPU driver show as one text file, to examine it elsewhere (as root): record FILE.
 [group('maintain')]
-record dir:
-    tests/machines/record.sh "{{dir}}"
+record file:
+    tests/machines/record.sh "{{file}}"
 
 # Remove what was built here; `clean all` also the cache of kernel, tools and downloads.
 [group('maintain')]

@@ -14,21 +14,23 @@ if ! command -v cargo-fuzz > /dev/null; then
     echo "short.sh: installing the crate: cargo-fuzz (a minute or two)" >&2
     cargo install --quiet --locked cargo-fuzz
 fi
+# The configuration spaces of the modelled machines are the best start for their parser.
+machines=$(mktemp -d)
+log=$(mktemp)
+trap 'rm -rf "$log" "$machines"' EXIT
+cargo run --quiet --locked -p machines -- all "$machines/all"
 export RUSTC_BOOTSTRAP=1 RUST_BACKTRACE=0
 # The parsers have no unsafe code: without a sanitizer they run several times as often.
 fuzz() { cargo fuzz "$1" --fuzz-dir tests/fuzz --sanitizer none "${@:2}"; }
 
 mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cargo fuzz list --fuzz-dir tests/fuzz; fi)
 fuzz build 2>&1 | tail -n 3 >&2
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 found=()
 for target in "${targets[@]}"; do
     seeds=tests/fuzz/seeds/$target
     mkdir -p "tests/fuzz/corpus/$target"
     [ ! -d "$seeds" ] || cp "$seeds"/* "tests/fuzz/corpus/$target/"
-    # what real machines were recorded with is the best start
-    [ "$target" != config_space ] || find tests/machines -name config -type f | while read -r config; do
+    [ "$target" != config_space ] || find "$machines" -name config -type f | while read -r config; do
         cp "$config" "tests/fuzz/corpus/$target/$(sha256sum < "$config" | cut -c1-16)"
     done
     if fuzz run "$target" -- -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 > "$log" 2>&1; then

@@ -16,7 +16,6 @@ pub mod fat;
 pub mod hardware;
 pub mod image;
 pub mod lab;
-pub mod machines;
 pub mod matrix;
 pub mod medium;
 pub mod overlay;

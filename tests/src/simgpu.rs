@@ -1,5 +1,5 @@
 //! Simulated GPUs for the shipped `firstlight`: a scenario of `tests/simgpu/scenarios` is laid out
-//! as a folder with a driver's libraries, beside a recorded machine that fits it, and the program
+//! as a folder with a driver's libraries, beside a modelled machine that fits it, and the program
 //! judges both. What it should say is the scenario's `[expect]`; comparing is the test's.
 
 mod layout;

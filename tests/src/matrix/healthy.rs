@@ -1,9 +1,9 @@
-//! Healthy machines: a simulated machine with other figures, and the recorded one that fits it.
+//! Healthy machines: simulated GPUs with other figures, in the modelled machine that fits them.
 
 use super::{number, text, words};
 use crate::error::{Error, Result};
-use crate::machines::built::{Iommu, Layout, Plan};
 use crate::simgpu::Scenario;
+use machines::built::{Iommu, Layout, Plan};
 use toml::{Table, Value};
 
 /// A machine with nothing wrong.
@@ -54,7 +54,7 @@ impl Healthy {
         Ok(Self { what, expect, gpus, settings: words(&table, "set"), name: name.clone(), table })
     }
 
-    /// The scenario, with the recorded machine that fits it.
+    /// The scenario, in the modelled machine that fits it.
     ///
     /// # Errors
     /// Its machine is not there, or the plan makes no sense.
@@ -87,7 +87,7 @@ impl Healthy {
             .machine("numa", numa.collect::<Vec<_>>())
             .machine("bar1_mib", Value::Integer(i64::try_from(plan.bar1_mib).unwrap_or_default()))
             .machine("pcie", Value::Table(pcie));
-        Ok(scenario.recorded(plan.machine()))
+        Ok(scenario.within(plan.machine()))
     }
 
     /// A virtual machine with so many GPUs that NVSwitch joins.

@@ -1,8 +1,8 @@
-//! A recorded machine that fits a scenario: as many GPUs at the same addresses.
+//! A modelled machine that fits a scenario: as many GPUs at the same addresses.
 
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
-use crate::machines::{self, Link, Machine};
+use machines::{Link, Machine};
 use std::fs;
 use std::path::Path;
 
@@ -17,16 +17,16 @@ pub fn root(scenario: &Scenario, to: &Path) -> Result<()> {
         machine.functions.iter().filter(|f| f.ids.0 == 0x10de && f.ids.2 >> 16 == 3).count()
     };
     let fits = |machine: &Machine| gpus(machine) == found && all(machine) == found.len();
-    let checked_in = machines::ALL.iter().map(|m| m()).find(fits);
+    let named = machines::ALL.iter().map(|m| m()).find(fits);
     let on_bus_0 = found.iter().all(|bdf| bdf.starts_with("0000:00:"));
     let other = || if on_bus_0 { machines::h200s(&found) } else { machines::many(&found) };
     let own = scenario.machine_of_its_own().cloned();
     let machine = own.unwrap_or_else(|| {
-        let mut machine = checked_in.unwrap_or_else(other);
+        let mut machine = named.unwrap_or_else(other);
         relink(&mut machine, scenario, &found);
         machine
     });
-    machines::write(&machine, to).map_err(Error::file("write", to))?;
+    machine.tree().write(to).map_err(Error::file("write", to))?;
     // The machine's name stands in every form of a report, the shortest too.
     let name = to.join("proc/sys/kernel/hostname");
     fs::write(&name, "Simulated\n").map_err(Error::file("write", name))?;
@@ -59,7 +59,7 @@ fn call_simulated(information: &Path) -> Result<()> {
     fs::write(information, text).map_err(Error::file("write", information))
 }
 
-/// The addresses of `gpus` GPUs: those of the checked-in machine with eight, or a bus of its own each.
+/// The addresses of `gpus` GPUs: those of the modelled machine with eight, or a bus of its own each.
 pub(super) fn addresses(gpus: usize) -> Vec<String> {
     if gpus == 8 {
         return self::gpus(&machines::ALL[0]());

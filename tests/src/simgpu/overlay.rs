@@ -1,4 +1,4 @@
-//! A scenario as files over the shipped image: simulated libraries, the recorded machine that fits
+//! A scenario as files over the shipped image: simulated libraries, the modelled machine that fits
 //! them, and a configuration that points the validator at both. The image itself stays as it ships.
 
 use super::layout::{Libraries, lay_out};

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::image::workspace;
-use crate::machines::Machine;
+use machines::Machine;
 use std::fs;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -26,7 +26,7 @@ pub struct Scenario {
     /// Which libraries and functions are left out.
     layout: Table,
     expect: Table,
-    recorded: Option<Machine>,
+    within: Option<Machine>,
     settings: Vec<String>,
 }
 
@@ -52,13 +52,13 @@ impl Scenario {
         let on = own.remove("on").and_then(|on| Some(on.as_str()?.to_owned())).unwrap_or_default();
         let mut simulated = read(&folder("machines").join(format!("{on}.toml")))?;
         merge(&mut simulated, own);
-        Ok(Self { simulated, layout, expect, recorded: None, settings: Vec::new() })
+        Ok(Self { simulated, layout, expect, within: None, settings: Vec::new() })
     }
 
-    /// The same GPUs in this recorded machine, whose GPUs have the addresses of the scenario's.
+    /// The same GPUs in this modelled machine, whose GPUs have the addresses of the scenario's.
     #[must_use]
-    pub fn recorded(mut self, machine: Machine) -> Self {
-        self.recorded = Some(machine);
+    pub fn within(mut self, machine: Machine) -> Self {
+        self.within = Some(machine);
         self
     }
 
@@ -73,9 +73,9 @@ impl Scenario {
         &self.settings
     }
 
-    /// The recorded machine that was named for it.
+    /// The modelled machine that was named for it.
     pub(super) fn machine_of_its_own(&self) -> Option<&Machine> {
-        self.recorded.as_ref()
+        self.within.as_ref()
     }
 
     /// Every scenario's name, in order.

@@ -5,7 +5,6 @@ use crate::machine::pcie::topo::NvLinks;
 use crate::machine::root::Root;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// GPUs below a root port each, of which `place` says root bus and NUMA node.
@@ -117,8 +116,8 @@ fn near_pairs_of_two_nodes_run_together() {
 
 #[test]
 fn the_reference_machine_is_measured_one_pair_after_the_other() {
-    let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/epyc-8x4090");
-    let fabric = Fabric::read(&Root::new(machine)).unwrap();
+    let machine = machines::laid_out("epyc-8x4090");
+    let fabric = Fabric::read(&Root::new(machine.path())).unwrap();
     let (ordered, unordered) = plans(&over_pcie(&fabric));
     assert_eq!((ordered.rounds.len(), unordered.rounds.len()), (56, 28));
     assert!(ordered.to_string().contains("all pairs share the interconnect between NUMA nodes"), "{ordered}");

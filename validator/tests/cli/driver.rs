@@ -96,7 +96,7 @@ fn each_single_spoilt_thing_costs_the_pass() {
         ("xid", |m| log(m, "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."), "fail", "GPU-XID"),
     ];
     for (id, spoil, outcome, code) in spoilt {
-        let machine = Machine::recorded("epyc-8x4090");
+        let machine = Machine::modelled("epyc-8x4090");
         spoil(&machine);
         let report = report(&machine);
         assert_eq!(test(&report, id)["outcome"], outcome, "{id} {code}: {}", test(&report, id));
@@ -106,7 +106,7 @@ fn each_single_spoilt_thing_costs_the_pass() {
 
 #[test]
 fn gpus_whose_driver_is_not_loaded_fail_unless_the_configuration_says_so() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     unload(&machine);
     let outcome = |machine: &Machine| {
         let report = report(machine);
@@ -124,7 +124,7 @@ fn gpus_whose_driver_is_not_loaded_fail_unless_the_configuration_says_so() {
 #[test]
 fn without_a_gpu_the_driver_stage_is_told_and_a_pass_stays_a_pass() {
     let machine = Machine::small();
-    let text = fs::read_to_string(Machine::recorded("epyc-8x4090").at("run/firstlight/driver.json")).unwrap();
+    let text = fs::read_to_string(Machine::modelled("epyc-8x4090").at("run/firstlight/driver.json")).unwrap();
     machine.write("run/firstlight/driver.json", &text);
     account(&machine, "/modules/0/outcome", json!("failed"));
     account(&machine, "/modules/0/error", json!("ENODEV"));
@@ -138,7 +138,7 @@ fn without_a_gpu_the_driver_stage_is_told_and_a_pass_stays_a_pass() {
 
 #[test]
 fn a_gpu_with_peer_to_peer_of_its_own_needs_no_patch() {
-    let report = report(&Machine::recorded("h200-vm"));
+    let report = report(&Machine::modelled("h200-vm"));
     let summary = |id: &str| test(&report, id)["summary"].as_str().unwrap();
     assert_eq!(
         summary("driver"),
@@ -152,7 +152,7 @@ fn a_gpu_with_peer_to_peer_of_its_own_needs_no_patch() {
 
 #[test]
 fn a_library_path_of_the_configuration_is_read_below_the_root() {
-    let machine = Machine::recorded("driver-mismatch");
+    let machine = Machine::modelled("driver-mismatch");
     machine.write("opt/nvidia/libcuda.so.1", "");
     let said = machine.run("--set validate.library_path=/opt/nvidia validate --json -");
     let report: Value = serde_json::from_str(&said.out).unwrap();

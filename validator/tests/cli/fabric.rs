@@ -10,7 +10,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn a_machine_with_acs_on_is_planned_fixed_and_restored() {
-    let machine = Machine::recorded("switch-acs");
+    let machine = Machine::modelled("switch-acs");
     let shown = machine.run("fabric show --json -");
     assert_eq!((shown.status, json(&shown.out)["schema"].as_str()), (1, Some("firstlight.fabric/1")));
     let plan = machine.run("fabric plan --json -");
@@ -30,7 +30,7 @@ fn a_machine_with_acs_on_is_planned_fixed_and_restored() {
 
 #[test]
 fn the_policy_comes_from_the_command_line_over_the_configuration() {
-    let machine = Machine::recorded("switch-acs");
+    let machine = Machine::modelled("switch-acs");
     let writes = |words: &str| json(&machine.run(words).out)["actions"].as_array().unwrap().len();
     assert_eq!(writes("--set fabric.acs=off fabric plan --json -"), 0);
     assert!(writes("--set fabric.acs=off fabric plan --acs all --json -") > 0);
@@ -38,7 +38,7 @@ fn the_policy_comes_from_the_command_line_over_the_configuration() {
 
 #[test]
 fn small_bar1s_are_planned_tried_and_told() {
-    let machine = Machine::recorded("rebar-small");
+    let machine = Machine::modelled("rebar-small");
     let plan = json(&machine.run("fabric plan --json -").out);
     let first = &plan["rebar"][0];
     assert_eq!((first["bdf"].as_str(), first["bar"].as_u64()), (Some("0000:03:00.0"), Some(1)));
@@ -49,7 +49,7 @@ fn small_bar1s_are_planned_tried_and_told() {
     }
     let text = machine.run("fabric plan").out;
     assert!(text.contains("  would resize  0000:06:00.0 BAR1 256 MiB -> 32 GiB\n"), "{text}");
-    // Behind a recorded machine's files there is no kernel.
+    // Behind a machine's files in a folder there is no kernel.
     let fixed = machine.run("fabric fix");
     assert_eq!(fixed.status, 0, "{}", fixed.err);
     let last = fixed.out.lines().last();
@@ -64,7 +64,7 @@ fn small_bar1s_are_planned_tried_and_told() {
 
 #[test]
 fn a_port_that_may_not_be_written_is_status_1() {
-    let machine = Machine::recorded("intel-pch");
+    let machine = Machine::modelled("intel-pch");
     let journal = machine.at("journal.json");
     let said = machine.run(&format!("fabric fix --journal {}", journal.display()));
     assert_eq!(said.status, 1, "{}", said.out);
@@ -74,7 +74,7 @@ fn a_port_that_may_not_be_written_is_status_1() {
 /// Two machines of one kind, each with its own journal.
 #[test]
 fn another_machines_journal_is_refused_and_nothing_is_written() {
-    let [own, other] = ["switch-acs"; 2].map(Machine::recorded);
+    let [own, other] = ["switch-acs"; 2].map(Machine::modelled);
     assert_eq!([&own, &other].map(|m| m.run("fabric fix").status), [0, 0]);
     let journal = other.at("run/firstlight/fabric.json");
     let said = own.run(&format!("fabric restore --journal {}", journal.display()));
@@ -100,7 +100,7 @@ fn what_cannot_be_done_is_status_2_with_one_line() {
 
 #[test]
 fn the_matrix_is_printed_as_text_and_as_json() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let text = machine.run("topo");
     assert_eq!(text.status, 0);
     assert!(
@@ -118,7 +118,7 @@ fn the_matrix_is_printed_as_text_and_as_json() {
 /// What sysfs holds must not move a terminal's cursor, nor break a line.
 #[test]
 fn control_characters_from_sysfs_do_not_reach_the_terminal() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let evil = "\u{1b}[2Jevil\u{9b}31m";
     let class = machine.at("sys/class/infiniband").join(evil);
     fs::create_dir(&class).unwrap();
@@ -138,7 +138,7 @@ fn control_characters_from_sysfs_do_not_reach_the_terminal() {
 /// Pipes where the kernel and the firmware have files.
 #[test]
 fn pipes_in_the_place_of_files_are_told_and_not_waited_for() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let files = [
         "proc/cmdline",
         "proc/sys/kernel/osrelease",

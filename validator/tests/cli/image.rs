@@ -37,7 +37,7 @@ fn an_image_tells_its_name_and_ends_with_the_answers_status() {
 
 #[test]
 fn a_machine_that_is_no_appliance_is_told_and_not_called_golden() {
-    let said = Machine::recorded("epyc-8x4090").run("image");
+    let said = Machine::modelled("epyc-8x4090").run("image");
     let last = said.out.lines().last().unwrap();
     assert_eq!(last, "not applicable: no /etc/firstlight/image.json, so this is no image of firstlight");
     assert_eq!(said.status, 2);

@@ -1,9 +1,8 @@
-//! A machine to spoil: a copy of a recorded one, or a small one without GPUs, and the program on it.
+//! A machine to spoil: a copy of a modelled one, or a small one without GPUs, and the program on it.
 
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
@@ -38,12 +37,9 @@ impl Machine {
         machine
     }
 
-    /// A copy of one of the repository's recorded machines.
-    pub(crate) fn recorded(name: &str) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines").join(name);
-        copy(&from, machine.0.path());
-        machine
+    /// A copy of the modelled machine of this name.
+    pub(crate) fn modelled(name: &str) -> Self {
+        Self(machines::laid_out(name))
     }
 
     pub(crate) fn at(&self, path: &str) -> PathBuf {
@@ -108,19 +104,4 @@ pub(crate) fn test<'a>(report: &'a Value, id: &str) -> &'a Value {
 pub(crate) fn codes(report: &Value, id: &str) -> Vec<String> {
     let findings = test(report, id)["findings"].as_array().unwrap();
     findings.iter().map(|f| f["code"].as_str().unwrap().to_owned()).collect()
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() {
-            copy(&from, &to);
-        } else if kind.is_symlink() {
-            symlink(fs::read_link(&from).unwrap(), &to).unwrap();
-        } else {
-            fs::copy(&from, &to).unwrap();
-        }
-    }
 }

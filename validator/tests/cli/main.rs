@@ -1,4 +1,4 @@
-//! The built program on recorded machines: what it prints, what it writes, how it exits.
+//! The built program on modelled machines: what it prints, what it writes, how it exits.
 
 // All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
 #[cfg(test)]

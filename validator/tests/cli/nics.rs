@@ -1,4 +1,4 @@
-//! Network cards of recorded machines: a server with RoCE, a switch with InfiniBand, and cards on which
+//! Network cards of modelled machines: a server with RoCE, a switch with InfiniBand, and cards on which
 //! something is wrong.
 
 use super::machine::{Machine, codes, test};
@@ -23,7 +23,7 @@ fn column(nics: &Value, table: usize, heading: &str) -> Vec<Value> {
 
 #[test]
 fn the_servers_ports_are_shown_as_ibdev2netdev_shows_them() {
-    let nics = nics(&Machine::recorded("epyc-8x4090"));
+    let nics = nics(&Machine::modelled("epyc-8x4090"));
     assert_eq!(nics["outcome"], "pass");
     assert_eq!(
         column(&nics, 0, "line"),
@@ -47,7 +47,7 @@ fn the_servers_ports_are_shown_as_ibdev2netdev_shows_them() {
 
 #[test]
 fn infiniband_has_its_interface_too_and_a_switch_is_near() {
-    let nics = nics(&Machine::recorded("switch-acs"));
+    let nics = nics(&Machine::modelled("switch-acs"));
     assert_eq!(
         (&nics["outcome"], &column(&nics, 0, "line")[0]),
         (&"pass".into(), &"mlx5_0 port 1 ==> ib0 (Up)".into())
@@ -57,7 +57,7 @@ fn infiniband_has_its_interface_too_and_a_switch_is_near() {
 
 #[test]
 fn a_narrow_port_and_one_without_a_subnet_manager_degrade_the_machine() {
-    let machine = Machine::recorded("ib-no-manager");
+    let machine = Machine::modelled("ib-no-manager");
     let said = machine.run("validate --scope fabric --json -");
     let report: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!((said.status, &report["verdict"]), (3, &"DEGRADED".into()), "{}", said.err);
@@ -76,7 +76,7 @@ fn each_single_spoilt_thing_costs_the_pass() {
         (|m| fs::remove_dir_all(m.at(PORT).parent().unwrap()).unwrap(), "error", "SYS-UNREADABLE"),
     ];
     for (spoil, outcome, code) in spoilt {
-        let machine = Machine::recorded("epyc-8x4090");
+        let machine = Machine::modelled("epyc-8x4090");
         spoil(&machine);
         let nics = nics(&machine);
         assert_eq!(nics["outcome"], outcome, "{nics}");
@@ -87,7 +87,7 @@ fn each_single_spoilt_thing_costs_the_pass() {
 
 #[test]
 fn an_address_that_goes_away_is_told_and_the_port_stays_in_use() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let empty = "0000:0000:0000:0000:0000:0000:0000:0000\n";
     for slot in [2, 3] {
         machine.write(&format!("{PORT}/gids/{slot}"), empty);
@@ -98,7 +98,7 @@ fn an_address_that_goes_away_is_told_and_the_port_stays_in_use() {
 
 #[test]
 fn without_an_rdma_device_there_is_nothing_to_look_at() {
-    let nics = nics(&Machine::recorded("narrow-link"));
+    let nics = nics(&Machine::modelled("narrow-link"));
     assert_eq!(nics["outcome"], "not-applicable");
     assert_eq!(nics["summary"], "no RDMA device; network functions: 1");
 }

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 fn good() -> Machine {
-    Machine::recorded("epyc-8x4090")
+    Machine::modelled("epyc-8x4090")
 }
 
 #[test]
@@ -62,12 +62,12 @@ fn the_fingerprint_follows_the_machine_and_not_the_run() {
     let machine = good();
     machine.write("proc/cmdline", "something else");
     assert_ne!(fingerprint(&machine), before);
-    assert_ne!(fingerprint(&Machine::recorded("epyc-8x4090-before")), before);
+    assert_ne!(fingerprint(&Machine::modelled("epyc-8x4090-before")), before);
 }
 
 #[test]
 fn a_report_shown_again_is_what_was_shown_at_first() {
-    let machine = Machine::recorded("narrow-link");
+    let machine = Machine::modelled("narrow-link");
     let file = machine.at("report.json");
     let first = machine.run(&format!("validate --scope fabric --json {} --text -", file.display()));
     let again = said(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
@@ -82,7 +82,7 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
 
 #[test]
 fn a_report_has_a_form_for_ci_one_for_prometheus_and_one_for_people() {
-    let machine = Machine::recorded("narrow-link");
+    let machine = Machine::modelled("narrow-link");
     let file = machine.at("report.json");
     let verdict = machine.run(&format!("validate --scope fabric --json {}", file.display()));
     assert!(verdict.out.contains("\nVERDICT  DEGRADED"), "{}", verdict.out);
@@ -196,7 +196,7 @@ fn the_text_fits_80_columns_apart_from_paths() {
     for name in
         ["bar1-256m", "driver-mismatch", "epyc-8x4090-before", "no-ecam", "patch-broken", "switch-acs"]
     {
-        let out = Machine::recorded(name).run("validate --scope fabric").out;
+        let out = Machine::modelled(name).run("validate --scope fabric").out;
         for line in out.lines().skip(1).filter(|l| !l.contains("/sys/") && !l.starts_with("FIRSTLIGHT ")) {
             assert!(line.chars().count() <= 80, "{name}: {line}");
         }

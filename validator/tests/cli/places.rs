@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 
 #[test]
 fn a_link_to_standard_output_is_standard_output_and_stays_a_link() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let (link, out) = (machine.at("stdout"), machine.at("out.json"));
     symlink("/proc/self/fd/1", &link).unwrap();
     let mut program = machine.program(&format!("validate --scope fabric --json {}", link.display()));
@@ -20,7 +20,7 @@ fn a_link_to_standard_output_is_standard_output_and_stays_a_link() {
 
 #[test]
 fn a_text_that_cannot_be_written_makes_report_status_and_last_line_agree() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let json = machine.at("r.json");
     for (words, last) in [
         (format!("--json {} --text /dev/full", json.display()), None),
@@ -51,14 +51,14 @@ fn a_text_that_cannot_be_written_makes_report_status_and_last_line_agree() {
 
 #[test]
 fn a_report_on_standard_output_tells_of_a_text_that_failed_and_is_there_once() {
-    let ended = Machine::recorded("epyc-8x4090").run("validate --scope fabric --json - --text /dev/full");
+    let ended = Machine::modelled("epyc-8x4090").run("validate --scope fabric --json - --text /dev/full");
     let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((ended.status, &report["verdict"]), (2, &"ERROR".into()), "{}", ended.err);
 }
 
 #[test]
 fn no_verdict_that_nobody_could_read_is_a_pass() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let mut program = machine.program("validate --scope fabric");
     let ended =
         said(program.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap());
@@ -67,7 +67,7 @@ fn no_verdict_that_nobody_could_read_is_a_pass() {
 
 #[test]
 fn two_forms_in_one_file_are_refused_by_any_of_its_names() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     symlink("r", machine.at("link")).unwrap();
     for name in ["r", "./r", "link"] {
         let ended = machine.run(&format!(
@@ -83,7 +83,7 @@ fn two_forms_in_one_file_are_refused_by_any_of_its_names() {
 
 #[test]
 fn a_report_that_contradicts_itself_is_refused_in_one_line() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let good = machine.run("validate --scope fabric --json -").out;
     let changed = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");

@@ -30,7 +30,7 @@ fn a_machine_without_gpus_passes_when_none_is_expected() {
 
 #[test]
 fn a_server_with_eight_gpus_passes_and_one_gpu_less_fails() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     let fabric = "--set expect.gpus=8 validate --scope fabric";
     verdict(&machine, fabric, 0, "FIRSTLIGHT verdict=PASS failed=none");
     fs::remove_file(machine.at("sys/bus/pci/devices/0000:c1:00.0")).unwrap();
@@ -38,7 +38,7 @@ fn a_server_with_eight_gpus_passes_and_one_gpu_less_fails() {
 }
 
 #[test]
-fn every_recorded_machine_gets_the_verdict_that_it_is_recorded_for() {
+fn every_modelled_machine_gets_the_verdict_that_it_is_modelled_for() {
     for (name, status, failed) in [
         ("bar1-256m", 1, "FAIL failed=bar1,bar1-static"),
         ("boot-display", 3, "DEGRADED failed=none"),
@@ -58,9 +58,9 @@ fn every_recorded_machine_gets_the_verdict_that_it_is_recorded_for() {
         ("second-domain", 0, "PASS failed=none"),
         ("switch-acs", 1, "FAIL failed=acs"),
     ] {
-        let machine = Machine::recorded(name);
+        let machine = Machine::modelled(name);
         verdict(&machine, "validate --scope fabric", status, &format!("FIRSTLIGHT verdict={failed}"));
-        // Of the machine itself a recording proves nothing, but it can disprove.
+        // Of the machine itself its files prove nothing, but it can disprove.
         let of_the_machine = match failed.split_once(' ') {
             Some(("PASS" | "DEGRADED", _)) => (2, "ERROR failed=scope".to_owned()),
             _ => (status, failed.to_owned()),
@@ -71,8 +71,8 @@ fn every_recorded_machine_gets_the_verdict_that_it_is_recorded_for() {
 }
 
 #[test]
-fn a_recorded_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only_that() {
-    let machine = Machine::recorded("epyc-8x4090");
+fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only_that() {
+    let machine = Machine::modelled("epyc-8x4090");
     for (words, status, verdict, scope) in [
         ("", 2, "ERROR", "machine"),
         ("--scope fabric", 0, "PASS", "fabric"),
@@ -113,7 +113,7 @@ fn a_recorded_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only
 
 #[test]
 fn the_last_line_has_a_reason_for_every_verdict_and_names_the_machine() {
-    let machine = Machine::recorded("narrow-link");
+    let machine = Machine::modelled("narrow-link");
     machine.write("proc/sys/kernel/hostname", "node7\n");
     let said = machine.run("validate --scope fabric");
     let values = ["verdict", "failed", "warned", "codes", "host"].map(|key| value(&said.out, key));
@@ -125,7 +125,7 @@ fn the_last_line_has_a_reason_for_every_verdict_and_names_the_machine() {
 /// The machine of the guides: `iommu=pt`, translation off, and none of the words of firstlight's kernel.
 #[test]
 fn another_kernels_words_are_told_and_what_they_are_for_is_judged() {
-    let machine = Machine::recorded("epyc-8x4090");
+    let machine = Machine::modelled("epyc-8x4090");
     machine.write("proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=x ro quiet iommu=pt amd_iommu=on\n");
     machine.write("sys/kernel/iommu_groups/0/type", "identity\n");
     fs::create_dir(machine.at("sys/class/iommu/ivhd0")).unwrap();
@@ -225,7 +225,7 @@ fn a_mandatory_test_that_is_left_out_costs_the_verdict_and_another_does_not() {
     );
     verdict(&machine, "--set validate.skip=acs validate", 2, "FIRSTLIGHT verdict=ERROR failed=gpus,acs");
     verdict(
-        &Machine::recorded("epyc-8x4090"),
+        &Machine::modelled("epyc-8x4090"),
         "validate --scope fabric --skip driver-params,bar1-static,xid",
         0,
         "FIRSTLIGHT verdict=PASS failed=none",

@@ -1,6 +1,6 @@
 //! Does the fabric pass change exactly what it says, and can it be undone?
 
-use crate::recorded::{Copy, bdf, names};
+use crate::modelled::{Copy, bdf, names};
 use firstlight::fabric::acs::AcsPolicy;
 use firstlight::fabric::apply::{Applied, fix};
 use firstlight::fabric::journal::{Entry, Journal, JournalError};
@@ -50,7 +50,7 @@ fn changes(before: &BTreeMap<String, Vec<u8>>, copy: &Copy) -> Vec<(String, usiz
 #[test]
 fn a_plan_writes_nothing() {
     for name in names() {
-        let copy = Copy::of(&name);
+        let copy = Copy::of(name);
         let before = configs(&copy);
         let _ = plan(&copy.fabric(), AcsPolicy::All);
         assert_eq!(changes(&before, &copy), [], "{name}");
@@ -290,7 +290,7 @@ fn a_function_that_vanished_since_the_plan_is_refused_and_the_others_are_written
     assert_eq!(told, [Some("ACS-REFUSED"), None, None, None]);
 }
 
-/// A recorded machine with links that lead out of it: what they lead to on this machine is not its.
+/// A machine with links that lead out of it: what they lead to on this machine is not its.
 #[test]
 fn a_link_that_leads_out_of_the_root_is_neither_read_nor_written() {
     let (copy, outside) = (Copy::of("switch-acs"), tempfile::tempdir().unwrap());

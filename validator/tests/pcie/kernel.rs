@@ -1,7 +1,7 @@
 //! A kernel that answers as Linux does behind `resourceN_resize`, `remove` and `rescan`, on the files
-//! of a recorded machine: honest, or lying in one of the ways in which the real one was seen to.
+//! of a modelled machine: honest, or lying in one of the ways in which the real one was seen to.
 
-use crate::recorded::Copy;
+use crate::modelled::Copy;
 use firstlight::fabric::rebar::Kernel;
 use firstlight::machine::pcie::config_space;
 use firstlight::machine::pcie::model::Bdf;
@@ -27,7 +27,7 @@ pub(crate) enum Lie {
     Loses,
 }
 
-/// The kernel of a recorded machine.
+/// The kernel of a modelled machine.
 pub(crate) struct Simulated<'a> {
     pub(crate) copy: &'a Copy,
     /// Room for all BAR1s of the machine, bytes.

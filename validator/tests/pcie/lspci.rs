@@ -1,7 +1,7 @@
-//! Does `lspci`, the second witness, read every recorded machine as we do? Except where lspci is
+//! Does `lspci`, the second witness, read every modelled machine as we do? Except where lspci is
 //! wrong itself: it does not know the 32-bit ACS registers of Intel's chipset ports.
 
-use crate::recorded::{fabric, names, path};
+use crate::modelled::{Copy, fabric, names};
 use firstlight::machine::pcie::model::{Device, Fabric, Kind};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -19,7 +19,8 @@ const ACS_WORDS: [(&str, &str); 7] = [
 
 /// lspci's block for each function.
 fn blocks(name: &str) -> BTreeMap<String, String> {
-    let option = format!("sysfs.path={}", path(name).join("sys/bus/pci").display());
+    let copy = Copy::of(name);
+    let option = format!("sysfs.path={}", copy.at("sys/bus/pci").display());
     let output =
         Command::new("lspci").args(["-O", &option, "-Dnvvv"]).output().expect("pciutils is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -93,8 +94,8 @@ fn differences(name: &str, fabric: &Fabric) -> Vec<(String, Vec<String>, Vec<Str
 }
 
 #[test]
-fn lspci_reads_every_recorded_machine_as_we_do() {
-    for name in names().iter().filter(|n| *n != "intel-pch") {
+fn lspci_reads_every_machine_as_we_do() {
+    for name in names().into_iter().filter(|n| *n != "intel-pch") {
         assert_eq!(differences(name, &fabric(name)), [], "{name}");
     }
 }

@@ -1,6 +1,6 @@
-//! Is each recorded machine read as what it is?
+//! Is each modelled machine read as what it is?
 
-use crate::recorded::{Copy, bdf, fabric, names};
+use crate::modelled::{Copy, bdf, fabric, names};
 use firstlight::machine::host::iommu::IommuMode;
 use firstlight::machine::pcie::model::{Fabric, PathKind};
 use firstlight::machine::root::Root;
@@ -322,7 +322,7 @@ fn what_an_ordinary_user_sees_is_told_as_that() {
 }
 
 #[test]
-fn a_flattened_recording_has_no_tree_and_says_so() {
+fn a_flattened_machine_has_no_tree_and_says_so() {
     let copy = Copy::of("narrow-link");
     let link = copy.at("sys/bus/pci/devices/0000:01:00.0");
     let real = link.canonicalize().unwrap();
@@ -433,7 +433,7 @@ fn names_from_sysfs_hold_no_control_characters() {
 #[test]
 fn every_machine_survives_a_round_trip_through_json() {
     for name in names() {
-        let fabric = fabric(&name);
+        let fabric = fabric(name);
         let json = serde_json::to_string(&fabric).unwrap();
         assert_eq!(serde_json::from_str::<Fabric>(&json).unwrap(), fabric, "{name}");
     }

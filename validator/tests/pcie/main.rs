@@ -1,4 +1,4 @@
-//! The fabric on recorded machines: read, second witness, topology, fix and restore.
+//! The fabric of modelled machines: read, second witness, topology, fix and restore.
 
 // All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
 #[cfg(test)]
@@ -10,11 +10,11 @@ mod lspci;
 #[cfg(test)]
 mod machines;
 #[cfg(test)]
+mod modelled;
+#[cfg(test)]
 mod other_bus;
 #[cfg(test)]
 mod rebar;
-#[cfg(test)]
-mod recorded;
 #[cfg(test)]
 mod text;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! instruction set has: `resource` files have the processor's, registers the bus's.
 
 use crate::kernel::{Lie, Simulated};
-use crate::recorded::{Copy, bdf};
+use crate::modelled::{Copy, bdf};
 use firstlight::fabric::rebar::RebarChoice;
 use firstlight::fabric::rebar::fix;
 use firstlight::fabric::rebar::plan::plan;

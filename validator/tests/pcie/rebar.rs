@@ -2,7 +2,7 @@
 //! the kernel answers?
 
 use crate::kernel::{Lie, Simulated};
-use crate::recorded::{Copy, bdf, path};
+use crate::modelled::{Copy, bdf};
 use firstlight::fabric::journal::Journal;
 use firstlight::fabric::rebar::RebarChoice;
 use firstlight::fabric::rebar::plan::{Plan, plan};
@@ -342,7 +342,7 @@ fn a_neighbour_with_a_driver_or_a_screen_is_never_removed() {
 }
 
 #[test]
-fn a_recorded_machine_has_no_kernel_and_the_pass_says_so() {
+fn a_folder_has_no_kernel_and_the_pass_says_so() {
     let copy = machine();
     fs::write(copy.file(ALONE, "resource1_resize"), "000000000000ffc0\n").unwrap();
     let before = files(&copy);
@@ -466,9 +466,4 @@ fn a_pass_that_ended_leaves_no_decode_in_its_journal() {
         let journal = Journal::load(&copy.at(JOURNAL), copy.root().path()).unwrap().unwrap();
         assert_eq!(journal.decode, []);
     }
-}
-
-#[test]
-fn the_checked_in_machine_is_never_written() {
-    assert!(!path("rebar-small").join("run").exists());
 }

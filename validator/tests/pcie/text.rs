@@ -1,6 +1,6 @@
 //! Does what people read fit 80 columns, and say what was done?
 
-use crate::recorded::{Copy, fabric, names};
+use crate::modelled::{Copy, fabric, names};
 use firstlight::fabric::acs::AcsPolicy;
 use firstlight::fabric::apply::fix;
 use firstlight::fabric::plan::plan;
@@ -19,11 +19,11 @@ fn fits(name: &str, text: &str) {
 #[test]
 fn every_machine_is_shown_and_planned_in_80_columns() {
     for name in names() {
-        let mut fabric = fabric(&name);
-        fabric.root = format!("tests/machines/{name}");
-        fits(&name, &text::show(&fabric));
+        let mut fabric = fabric(name);
+        fabric.root = format!("machines/{name}");
+        fits(name, &text::show(&fabric));
         let bars = rebar::plan::plan(&fabric, RebarChoice::Fix, &[]);
-        fits(&name, &text::plan(&fabric, &plan(&fabric, AcsPolicy::All), &bars));
+        fits(name, &text::plan(&fabric, &plan(&fabric, AcsPolicy::All), &bars));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Does `firstlight topo` print what `nvidia-smi topo -m` printed on that machine?
 
-use crate::recorded::{Copy, bdf, fabric};
+use crate::modelled::{Copy, bdf, fabric};
 use firstlight::machine::pcie::topo::{NvLinks, Topology};
 use std::fs;
 

@@ -173,7 +173,7 @@ impl Machine {
         self.bdf.get(gpu).and_then(|b| parts(b)).unwrap_or_default()
     }
 
-    /// The GPU's 16 bytes of identity: its number, as the machines recorded for the tests write it.
+    /// The GPU's 16 bytes of identity: its number, as the modelled machines have it.
     #[must_use]
     pub fn uuid(gpu: usize) -> [u8; 16] {
         let digits = gpu / 10 % 10 * 16 + gpu % 10;

@@ -1,0 +1,153 @@
+//! What the kernel of a modelled machine shows, as a tree in the layout of the real /sys and /proc.
+
+use super::config::Link;
+use super::driver;
+use super::machine::{Function, Machine};
+use super::rdma;
+use super::tree::Tree;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Machine {
+    /// The machine as files.
+    #[must_use]
+    pub fn tree(&self) -> Tree {
+        let mut tree = Tree::default();
+        let (places, to) = (places(&self.functions), &mut tree);
+        to.file("README", &format!("{}\n", self.about));
+        for function in &self.functions {
+            add_function(function, &places[&function.bdf], to);
+        }
+        for device in &self.rdma {
+            rdma::add(device, &places[device.bdf], to);
+        }
+        add_iommu(self, to);
+        add_modules(self, to);
+        add_screen(self, &places, to);
+        driver::add(self, to);
+        add_host(self, to);
+        tree
+    }
+}
+
+/// Each function's path below sys/devices.
+fn places(functions: &[Function]) -> BTreeMap<String, String> {
+    let mut places = BTreeMap::<String, String>::new();
+    for function in functions {
+        let above = function.parent.as_ref().map_or(&function.root_bus, |p| &places[p]);
+        let place = format!("{above}/{}", function.bdf);
+        places.insert(function.bdf.clone(), place);
+    }
+    places
+}
+
+fn add_function(f: &Function, place: &str, to: &mut Tree) {
+    let folder = format!("sys/devices/{place}");
+    let up = "../".repeat(folder.split('/').count() - 1);
+    to.link(&format!("sys/bus/pci/devices/{}", f.bdf), &format!("../../../devices/{place}"));
+    to.bytes(&format!("{folder}/config"), &f.config);
+    let (vendor, device, class) = f.ids;
+    let mut files = vec![
+        ("vendor", format!("{vendor:#06x}")),
+        ("device", format!("{device:#06x}")),
+        ("class", format!("{class:#08x}")),
+        ("revision", "0xa1".to_owned()),
+        ("irq", "0".to_owned()),
+        ("numa_node", f.numa.to_string()),
+        ("local_cpulist", f.cpus.clone()),
+        ("resource", resource(&f.bars)),
+    ];
+    files.extend(f.boot_vga.map(|boot| ("boot_vga", u8::from(boot).to_string())));
+    files.extend(f.link.into_iter().flat_map(link_files));
+    for (name, text) in files {
+        to.file(&format!("{folder}/{name}"), &format!("{text}\n"));
+    }
+    if let Some(driver) = f.driver {
+        to.link(&format!("{folder}/driver"), &format!("{up}bus/pci/drivers/{driver}"));
+        let bound = format!("sys/bus/pci/drivers/{driver}/{}", f.bdf);
+        to.link(&bound, &format!("../../../../devices/{place}"));
+    }
+    if let Some(group) = f.group {
+        to.link(&format!("{folder}/iommu_group"), &format!("{up}kernel/iommu_groups/{group}"));
+        let member = format!("sys/kernel/iommu_groups/{group}/devices/{}", f.bdf);
+        to.link(&member, &format!("../../../../devices/{place}"));
+    }
+}
+
+fn link_files(link: Link) -> [(&'static str, String); 4] {
+    let speed = |code: u8| match code {
+        1 => "2.5 GT/s PCIe",
+        2 => "5.0 GT/s PCIe",
+        3 => "8.0 GT/s PCIe",
+        4 => "16.0 GT/s PCIe",
+        5 => "32.0 GT/s PCIe",
+        _ => "Unknown",
+    };
+    [
+        ("current_link_speed", speed(link.speed).to_owned()),
+        ("current_link_width", link.width.to_string()),
+        ("max_link_speed", speed(link.max_speed).to_owned()),
+        ("max_link_width", link.max_width.to_string()),
+    ]
+}
+
+/// Six BARs, then the expansion ROM.
+fn resource(bars: &[(u8, u64, u64, u64)]) -> String {
+    let line = |index: u8| {
+        let bar = bars.iter().find(|b| b.0 == index);
+        let (start, end, flags) =
+            bar.map_or((0, 0, 0), |(_, start, size, flags)| (*start, start + size - 1, *flags));
+        format!("{start:#018x} {end:#018x} {flags:#018x}")
+    };
+    (0..7).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn add_iommu(machine: &Machine, to: &mut Tree) {
+    to.folder("sys/class/iommu");
+    for name in &machine.iommu {
+        let place = format!("virtual/iommu/{name}");
+        to.folder(&format!("sys/devices/{place}"));
+        to.link(&format!("sys/class/iommu/{name}"), &format!("../../devices/{place}"));
+    }
+    let mut groups: Vec<u32> = machine.functions.iter().filter_map(|f| f.group).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    to.folder("sys/kernel/iommu_groups");
+    for group in groups {
+        to.file(&format!("sys/kernel/iommu_groups/{group}/type"), &format!("{}\n", machine.group_type));
+    }
+    for table in ["APIC", "MCFG"].iter().chain(&machine.tables) {
+        to.file(&format!("sys/firmware/acpi/tables/{table}"), "");
+    }
+}
+
+/// The modules of the bound drivers; the port driver is built in.
+fn add_modules(machine: &Machine, to: &mut Tree) {
+    let drivers = machine.functions.iter().filter_map(|f| f.driver).filter(|d| *d != "pcieport");
+    let drivers: BTreeSet<&str> = drivers.collect();
+    to.folder("sys/module");
+    for driver in drivers {
+        to.file(&format!("sys/module/{driver}/initstate"), "live\n");
+    }
+}
+
+/// The firmware's framebuffer, where the firmware's display is.
+fn add_screen(machine: &Machine, places: &BTreeMap<String, String>, to: &mut Tree) {
+    let displays = machine.functions.iter().filter(|f| f.boot_vga == Some(true));
+    for (n, display) in displays.enumerate() {
+        let place = format!("{}/simple-framebuffer.0/graphics/fb{n}", places[&display.bdf]);
+        to.folder(&format!("sys/devices/{place}"));
+        to.link(&format!("sys/class/graphics/fb{n}"), &format!("../../devices/{place}"));
+    }
+}
+
+fn add_host(machine: &Machine, to: &mut Tree) {
+    for (name, list) in ["possible", "present", "online"].iter().zip(machine.cpus) {
+        to.file(&format!("sys/devices/system/cpu/{name}"), &format!("{list}\n"));
+    }
+    for (name, text) in ["sys_vendor", "product_name", "bios_version"].iter().zip(machine.dmi) {
+        to.file(&format!("sys/class/dmi/id/{name}"), &format!("{text}\n"));
+    }
+    to.file("proc/cmdline", &format!("{}\n", machine.cmdline));
+    to.file("proc/sys/kernel/osrelease", "6.12.0\n");
+    to.file("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+}

@@ -1,0 +1,78 @@
+//! Machines for the tests: what a kernel shows of them, in the layout of the real /sys and /proc. Modelled machines
+//! are code here and become a folder when a test asks for one. Recorded machines are one text file each, which
+//! `record.sh` writes. The README beside this folder shows how to use both, and describes the text.
+
+pub mod built;
+mod config;
+mod driver;
+mod drivers;
+mod epyc;
+mod kernel;
+mod machine;
+mod parts;
+mod rdma;
+mod small;
+mod text;
+mod tree;
+
+pub use config::Link;
+pub use drivers::h200s;
+pub use epyc::many;
+pub use machine::Machine;
+pub use text::Malformed;
+pub use tree::Tree;
+
+use tempfile::TempDir;
+
+/// Every modelled machine that has a name.
+pub const ALL: [fn() -> Machine; 19] = [
+    epyc::eight,
+    epyc::eight_before,
+    small::switch,
+    small::intel_pch,
+    small::no_ecam,
+    small::dead_gpu,
+    small::malformed,
+    small::translated,
+    small::lost_cpus,
+    small::second_domain,
+    small::narrow_link,
+    small::no_manager,
+    small::nouveau,
+    small::boot_display,
+    drivers::h200,
+    small::small_bars,
+    drivers::mismatch,
+    drivers::small_bar1,
+    drivers::broken_patch,
+];
+
+/// The modelled machine of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<Machine> {
+    ALL.iter().map(|machine| machine()).find(|machine| machine.name == name)
+}
+
+/// Every name, in alphabetical order.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> = ALL.iter().map(|machine| machine().name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The modelled machine of this name as a folder of the caller's own, which is removed when it is dropped.
+///
+/// # Panics
+/// No machine has this name, or the folder cannot be written: a test has nothing to do then.
+#[must_use]
+pub fn laid_out(name: &str) -> TempDir {
+    let machine =
+        named(name).unwrap_or_else(|| panic!("no modelled machine is called {name}: {:?}", names()));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    machine.tree().write(folder.path()).unwrap_or_else(|e| panic!("{}: {e}", folder.path().display()));
+    folder
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Lays out a machine as a folder for `firstlight --root`: a modelled one by its name, a recorded one from its text.
+//! Without arguments it lists the modelled ones.
+
+use machines::{ALL, Machine, Tree, named};
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::{env, fs};
+
+const USAGE: &str = "usage: machine [NAME DIR | FILE DIR | all DIR]";
+
+fn main() -> ExitCode {
+    let words: Vec<_> = env::args().skip(1).collect();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => list(),
+        ["all", to] => every(Path::new(to)),
+        [machine, to] => one(machine, Path::new(to)),
+        _ => Err(USAGE.into()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("machine: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() -> Result<(), Box<dyn Error>> {
+    for Machine { name, about, .. } in ALL.map(|machine| machine()) {
+        println!("{name:18} {about}");
+    }
+    Ok(())
+}
+
+fn every(to: &Path) -> Result<(), Box<dyn Error>> {
+    ALL.map(|machine| machine()).iter().try_for_each(|m| write(&m.tree(), &to.join(m.name)))
+}
+
+fn one(machine: &str, to: &Path) -> Result<(), Box<dyn Error>> {
+    if let Some(machine) = named(machine) {
+        return write(&machine.tree(), to);
+    }
+    let text = fs::read_to_string(machine);
+    let text =
+        text.map_err(|e| format!("{machine}: no modelled machine has this name, and as a file: {e}"))?;
+    write(&Tree::parse(&text).map_err(|e| format!("{machine}: {e}"))?, to)
+}
+
+fn write(tree: &Tree, to: &Path) -> Result<(), Box<dyn Error>> {
+    if to.exists() {
+        return Err(format!("{}: exists already", to.display()).into());
+    }
+    tree.write(to).map_err(|e| format!("{}: {e}", to.display()).into())
+}
