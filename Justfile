@@ -16,6 +16,11 @@ boot *words: image
 image *words:
     @if [ $# -gt 0 ]; then image/offline.sh image "$@"; else image/build.sh; fi
 
+# Judge a scenario of simulated GPUs on this host, without image or QEMU: simulate [SCENARIO [LEVEL]] | list.
+[group('use')]
+simulate *words:
+    @tests/simulate.sh "$@"
+
 # Build what is stale, and from the image the boot media: USB image, ISO and folder for the network (target/image/media); --offline FILE too.
 [group('use')]
 media *words:

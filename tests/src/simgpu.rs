@@ -4,6 +4,7 @@
 
 mod layout;
 mod machine;
+mod names;
 mod overlay;
 mod run;
 pub(crate) mod scenario;
@@ -11,5 +12,5 @@ pub(crate) mod scenario;
 pub use layout::{Libraries, lay_out};
 pub use machine::root;
 pub use overlay::overlay;
-pub use run::{Judged, firstlight, prepared, validate};
+pub use run::{Judged, firstlight, judge, prepared, validate};
 pub use scenario::{Expect, Scenario};

@@ -11,10 +11,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => list(),
-        [name, to] => make(&Scenario::named(name)?, Path::new(to)),
-        [name, to, gpus] => make(&Scenario::named(name)?.gpus(gpus.parse()?), Path::new(to)),
+        [name, to] => make(&named(name)?, Path::new(to)),
+        [name, to, gpus] => make(&named(name)?.gpus(gpus.parse()?), Path::new(to)),
         _ => Err("usage: simgpu [SCENARIO DIR|FILE.cpio [GPUS]]".into()),
     }
+}
+
+fn named(name: &str) -> Result<Scenario, Box<dyn Error>> {
+    Scenario::is_there(name)?;
+    Ok(Scenario::named(name)?)
 }
 
 fn list() -> Result<(), Box<dyn Error>> {

@@ -38,12 +38,15 @@ impl Libraries {
     /// The compiler's words.
     pub fn built() -> Result<&'static Self> {
         static BUILT: OnceLock<Result<Libraries>> = OnceLock::new();
-        once(&BUILT, || {
-            let release = build(&["simgpu-cuda", "simgpu-nvml", "simgpu-nccl"])?;
-            let [cuda, nvml, nccl] =
-                ["cuda", "nvml", "nccl"].map(|name| release.join(format!("libsimgpu_{name}.so")));
-            Ok(Self { cuda, nvml, nccl })
-        })
+        once(&BUILT, || Ok(Self::in_folder(&build(&["simgpu-cuda", "simgpu-nvml", "simgpu-nccl"])?)))
+    }
+
+    /// Those that the compiler left in this folder.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        let [cuda, nvml, nccl] =
+            ["cuda", "nvml", "nccl"].map(|name| folder.join(format!("libsimgpu_{name}.so")));
+        Self { cuda, nvml, nccl }
     }
 }
 

@@ -66,21 +66,29 @@ pub fn prepared<T>(
     words: &[&str],
     then: impl FnOnce(Command, &Path) -> Result<T>,
 ) -> Result<T> {
-    let libraries = Libraries::built()?;
     let dir = tempfile::tempdir().map_err(Error::file("make", "a temporary folder"))?;
-    let (lib, machine) = (dir.path().join("lib"), dir.path().join("root"));
+    let mut command = judge(program()?, Libraries::built()?, scenario, dir.path())?;
+    let here = dir.path().display().to_string();
+    command.args(words.iter().map(|word| word.replace("{}", &here)));
+    then(command, dir.path())
+}
+
+/// Lays a scenario out in `dir`, and gives the command of `program` on it, without its subcommand.
+///
+/// # Errors
+/// What cannot be laid out.
+pub fn judge(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &Path) -> Result<Command> {
+    let (lib, machine) = (dir.join("lib"), dir.join("root"));
     lay_out(scenario, libraries, &lib)?;
     root(scenario, &machine)?;
-    let mut command = Command::new(program()?);
+    let mut command = Command::new(program);
     command
         .arg("--root")
         .arg(&machine)
         .arg("--set")
         .arg(format!("validate.library_path={:?}", [lib.display().to_string()]));
-    command.args(scenario.settings().iter().flat_map(|setting| ["--set", setting]));
-    let here = dir.path().display().to_string();
-    command.args(words.iter().map(|word| word.replace("{}", &here))).env_clear();
-    then(command, dir.path())
+    command.args(scenario.settings().iter().flat_map(|setting| ["--set", setting])).env_clear();
+    Ok(command)
 }
 
 /// Runs `firstlight validate` with `words` on a scenario and the machine that fits it.

@@ -78,19 +78,6 @@ impl Scenario {
         self.within.as_ref()
     }
 
-    /// Every scenario's name, in order.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    pub fn names() -> Result<Vec<String>> {
-        let folder = folder("scenarios");
-        let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
-        let stem = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
-        let mut names: Vec<_> = entries.flatten().filter_map(|e| stem(e.path())).collect();
-        names.sort();
-        Ok(names)
-    }
-
     /// The same machine with `gpus` GPUs, at the addresses of [`super::root`]'s machine.
     #[must_use]
     pub fn gpus(mut self, gpus: usize) -> Self {

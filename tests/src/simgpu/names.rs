@@ -1,0 +1,78 @@
+//! The names of the scenarios, what each is about, and which of them a person may have meant.
+
+use super::scenario::{Scenario, folder};
+use crate::error::{Error, Result};
+use std::fs;
+use std::path::PathBuf;
+
+impl Scenario {
+    /// Every scenario's name, in order.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn names() -> Result<Vec<String>> {
+        let folder = folder("scenarios");
+        let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
+        let stem = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
+        let mut names: Vec<_> = entries.flatten().filter_map(|e| stem(e.path())).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Whether there is a scenario of this name, or else which names are like it.
+    ///
+    /// # Errors
+    /// One line for the person who asked for it.
+    pub fn is_there(name: &str) -> std::result::Result<(), String> {
+        let names = Self::names().map_err(|e| e.to_string())?;
+        if names.iter().any(|other| other == name) {
+            return Ok(());
+        }
+        let like = nearest(name, &names).join(", ");
+        Err(format!("there is no scenario '{name}'; the nearest are {like}; `list` names all"))
+    }
+
+    /// What its file says about it, in the remark at its top.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn about(name: &str) -> Result<String> {
+        let path = folder("scenarios").join(format!("{name}.toml"));
+        let text = fs::read_to_string(&path).map_err(Error::file("read", path))?;
+        Ok(text.lines().map_while(|line| line.strip_prefix("# ")).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// The three names that differ from `name` by the fewest letters.
+fn nearest<'a>(name: &str, names: &'a [String]) -> Vec<&'a str> {
+    let mut names: Vec<_> = names.iter().map(|other| (distance(name, other), other.as_str())).collect();
+    names.sort_unstable();
+    names.into_iter().take(3).map(|(_, other)| other).collect()
+}
+
+/// How many letters must be added, removed or replaced to make one of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<_> = other.chars().collect();
+    let mut row: Vec<_> = (0..=other.len()).collect();
+    for (removed, letter) in one.chars().enumerate() {
+        let mut next = vec![removed + 1];
+        for (at, same) in other.iter().map(|c| *c == letter).enumerate() {
+            next.push((row[at] + usize::from(!same)).min(row[at + 1] + 1).min(next[at] + 1));
+        }
+        row = next;
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_comes_first() {
+        let names = ["zeros", "healthy", "hang-copy", "stale"].map(str::to_owned);
+        assert_eq!(nearest("helthy", &names)[0], "healthy");
+        assert_eq!(nearest("zero", &names), ["zeros", "stale", "healthy"]);
+        assert_eq!((distance("", "abc"), distance("abc", "abc"), distance("kitten", "sitting")), (3, 0, 3));
+    }
+}
