@@ -8,17 +8,14 @@ pub mod disk;
 pub mod driver;
 pub mod environment;
 pub mod fault;
+pub mod file_io;
 pub mod handoff;
 pub mod helper;
-pub mod image;
 pub mod machine;
 pub mod modules;
-pub mod netlink;
 pub mod paths;
-pub mod read;
 #[cfg(test)]
 mod sample;
 pub mod stages;
 pub mod sys;
 pub mod verdict;
-pub mod write;

@@ -4,7 +4,7 @@
 use super::*;
 use crate::driver::description::SAMPLE;
 use crate::driver::elf;
-use crate::driver::report::Outcome;
+use crate::driver::report_parts::Outcome;
 use crate::sys::descriptors::{pair, receive_all};
 use crate::sys::files::own_mounts;
 use std::collections::BTreeMap;

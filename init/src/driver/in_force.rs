@@ -2,7 +2,8 @@
 //! `/proc/driver/nvidia/params` for those that its core keeps there, sysfs for the others.
 
 use super::parameters::Given;
-use super::report::{Code, Finding, Parameter, Severity};
+use super::report::{Code, Finding, Severity};
+use super::report_parts::Parameter;
 use crate::modules::deps::name_of;
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,7 +2,8 @@
 //! last draft, with a finding about where it stopped.
 
 use super::act::seconds;
-use super::report::{Code, Finding, Module, Report, Severity};
+use super::report::{Code, Finding, Report, Severity};
+use super::report_parts::Module;
 use crate::child::End;
 use crate::sys::nodes::error_name;
 use std::time::Duration;

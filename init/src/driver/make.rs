@@ -87,7 +87,7 @@ pub fn make(root: &Path, planned: &Planned) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::driver::nodes::Access;
-    use crate::driver::report::Node;
+    use crate::driver::report_parts::Node;
     use crate::sample::files;
 
     #[test]

@@ -23,5 +23,6 @@ pub mod nodes;
 pub mod parameters;
 pub mod places;
 pub mod report;
+pub mod report_parts;
 pub mod start;
 pub mod triplet;

@@ -2,7 +2,7 @@
 //! udev nobody else makes them, and what NVIDIA's libraries would call for it is not in the image.
 //! Pure; `make` makes them.
 
-use super::report::Node;
+use super::report_parts::Node;
 use std::collections::BTreeMap;
 
 /// Minor of /dev/nvidiactl.

@@ -1,6 +1,7 @@
 //! `firstlight.driver/1`: what became of the driver, as `driver.json` tells it to the validator. It
 //! says what happened; cause and remedy of each code stand in the validator's table.
 
+use super::report_parts::{Image, Module, Node, Parameter};
 use serde::{Deserialize, Serialize};
 
 /// The schema's name.
@@ -33,92 +34,6 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// How long it took.
     pub seconds: f64,
-}
-
-/// What `driver.toml` says of the image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
-    /// Of modules, userspace and firmware alike.
-    pub version: String,
-    /// `debian` or `files`.
-    pub source: String,
-    /// Patch level; empty for stock.
-    pub patch: String,
-    /// The kernel release that the modules are for.
-    pub kernel: String,
-    /// NCCL's version.
-    pub nccl: String,
-}
-
-/// One module. What a file does not say, or could not be asked, is null.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Module {
-    /// Its name as configured.
-    pub name: String,
-    /// Its file; empty when there is none (built in, or not found).
-    pub file: String,
-    /// `version` of its modinfo.
-    pub version: Option<String>,
-    /// `vermagic` of its modinfo.
-    pub vermagic: Option<String>,
-    /// `firstlight.patch` of its modinfo.
-    pub patch: Option<String>,
-    /// `srcversion` of its modinfo.
-    pub srcversion: Option<String>,
-    /// What it was given.
-    pub parameters: String,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// The kernel's error number.
-    pub errno: Option<i32>,
-    /// Its name.
-    pub error: Option<String>,
-}
-
-/// What became of a module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The kernel took it.
-    Loaded,
-    /// It was there before.
-    Already,
-    /// The kernel refused it.
-    Failed,
-    /// It was not given to the kernel.
-    NotTried,
-}
-
-impl Outcome {
-    /// Whether the module is in the kernel.
-    #[must_use]
-    pub const fn is_in(self) -> bool {
-        matches!(self, Self::Loaded | Self::Already)
-    }
-}
-
-/// One parameter of a module that is loaded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parameter {
-    /// The module.
-    pub module: String,
-    /// The parameter as the module calls it.
-    pub name: String,
-    /// What it was to be.
-    pub wanted: String,
-    /// What the driver says that it is; null when it does not say.
-    pub found: Option<String>,
-}
-
-/// One device node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    /// Its path.
-    pub path: String,
-    /// Device number.
-    pub major: u32,
-    /// Device number.
-    pub minor: u32,
 }
 
 /// One thing to be said.
@@ -250,5 +165,65 @@ impl Report {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::driver::report_parts::Outcome;
+    use serde_json::json;
+
+    #[test]
+    fn a_report_has_every_key_of_its_schema() {
+        let mut report = Report::new(true);
+        report.image = Some(Image {
+            version: "555.58.02".into(),
+            source: "debian".into(),
+            patch: "1".into(),
+            kernel: "6.12".into(),
+            nccl: "2.29.7".into(),
+        });
+        report.modules.push(Module {
+            name: "nvidia".into(),
+            file: "/m/nvidia.ko".into(),
+            version: Some("555.58.02".into()),
+            vermagic: None,
+            patch: None,
+            srcversion: None,
+            parameters: "A=1".into(),
+            outcome: Outcome::NotTried,
+            errno: Some(19),
+            error: Some("ENODEV".into()),
+        });
+        report.parameters.push(Parameter {
+            module: "nvidia".into(),
+            name: "A".into(),
+            wanted: "1".into(),
+            found: None,
+        });
+        report.nodes.push(Node { path: "/dev/nvidiactl".into(), major: 195, minor: 255 });
+        let finding =
+            Finding::fail(Code::DriverNoGpu, "nvidia", "m".into()).shown_by(vec!["kernel: x".into()]);
+        report.findings.push(finding.as_severe_as(Severity::Info));
+        let value = serde_json::to_value(&report).unwrap();
+        assert_eq!(
+            value,
+            json!({
+                "schema": "firstlight.driver/1", "load": true,
+                "image": { "version": "555.58.02", "source": "debian", "patch": "1", "kernel": "6.12", "nccl": "2.29.7" },
+                "gpus": [], "families": [], "nvswitches": [],
+                "modules": [ { "name": "nvidia", "file": "/m/nvidia.ko", "version": "555.58.02", "vermagic": null, "patch": null,
+                    "srcversion": null, "parameters": "A=1", "outcome": "not-tried", "errno": 19, "error": "ENODEV" } ],
+                "parameters": [ { "module": "nvidia", "name": "A", "wanted": "1", "found": null } ],
+                "nodes": [ { "path": "/dev/nvidiactl", "major": 195, "minor": 255 } ], "held": [],
+                "findings": [ { "code": "DRIVER-NO-GPU", "severity": "info", "subject": "nvidia", "message": "m", "evidence": ["kernel: x"] } ],
+                "seconds": 0.0
+            })
+        );
+        assert_eq!(serde_json::from_value::<Report>(value).unwrap(), report);
+    }
+
+    #[test]
+    fn codes_are_written_as_the_validator_spells_them() {
+        let names =
+            [Code::GpuNoGsp, Code::GspMissing, Code::NvswitchNoManager, Code::PatchMissing].map(Code::name);
+        assert_eq!(names, ["GPU-NO-GSP", "GSP-MISSING", "NVSWITCH-NO-MANAGER", "PATCH-MISSING"]);
+    }
+}

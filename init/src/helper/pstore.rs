@@ -3,7 +3,7 @@
 //! one more of them, so that any system that looks into pstore finds it. Firmware can hang: children only.
 
 use super::{FINE, say};
-use crate::write::write_atomically;
+use crate::file_io::write_atomically;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;

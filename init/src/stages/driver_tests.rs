@@ -1,5 +1,6 @@
 use super::*;
-use crate::driver::report::{Finding, Image, Module, Node, Outcome};
+use crate::driver::report::Finding;
+use crate::driver::report_parts::{Image, Module, Node, Outcome};
 use crate::sample::files;
 
 fn report(outcome: Outcome, error: Option<&str>) -> Report {

@@ -6,6 +6,7 @@ pub mod config;
 pub mod decide;
 pub mod driver;
 pub mod fabric;
+mod image_id;
 mod keep;
 pub mod last_boot;
 pub mod lock_down;

@@ -2,7 +2,6 @@
 //! the boot with its own error. What is already mounted stays.
 
 use crate::fault::Fault;
-use crate::image;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::files::{self, Flags};
@@ -13,6 +12,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+
+use super::image_id;
 
 /// Whether the boot can go on without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +90,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     files::fill_standard_descriptors();
     let mounted = mount_all();
     m.console.open();
-    info!("firstlight-init {}   {}", env!("CARGO_PKG_VERSION"), image::stated(Path::new(paths::IMAGE)));
+    info!("firstlight-init {}   {}", env!("CARGO_PKG_VERSION"), image_id::stated(Path::new(paths::IMAGE)));
     let mounted = mounted?;
     for (target, link) in LINKS {
         let _there = symlink(target, link);

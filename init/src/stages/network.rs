@@ -5,11 +5,11 @@
 use crate::child::{End, Stream};
 use crate::config::types::{Network, NetworkMode, TimeSource};
 use crate::fault::Fault;
+use crate::file_io::write_atomically;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::machine;
-use crate::write::write_atomically;
 use std::fmt;
 use std::path::Path;
 

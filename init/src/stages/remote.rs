@@ -10,10 +10,10 @@ use crate::config::node::Identity;
 use crate::config::remote::{Remote, SUMS};
 use crate::config::types::Network;
 use crate::fault::Fault;
+use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::read::read_at_most;
 use std::fs;
 use std::path::Path;
 

@@ -4,10 +4,10 @@
 use crate::child::{End, Stream};
 use crate::config::types::Validator;
 use crate::fault::Fault;
+use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::read::read_at_most;
 use crate::sys::process::{self, Signal};
 use crate::verdict::Proof;
 use log::{debug, info};

@@ -1,7 +1,7 @@
 //! System calls about the machine: its clock, terminals, modules, name, network and power.
 
 use super::process::readable;
-use crate::read::read_at_most;
+use crate::file_io::read_at_most;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 use rustix::fs::OFlags;
@@ -138,7 +138,7 @@ pub fn route_request(message: &[u8]) -> io::Result<()> {
     }
     let mut answer = [0; 4096];
     let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
-    crate::netlink::acknowledged(answer.get(..length).unwrap_or(&[]))
+    super::netlink::acknowledged(answer.get(..length).unwrap_or(&[]))
 }
 
 /// Makes Ctrl-Alt-Del a SIGINT to process 1 instead of a reset.

@@ -4,5 +4,6 @@
 pub mod descriptors;
 pub mod files;
 pub mod machine;
+pub mod netlink;
 pub mod nodes;
 pub mod process;

@@ -21,8 +21,8 @@ const VALIDATOR: Floors = &[
 
 /// The modules of `init/src`.
 const INIT: Floors = &[
-    &["config", "environment", "netlink", "paths", "read", "write"],
-    &["image", "sys"],
+    &["config", "environment", "file_io", "paths"],
+    &["sys"],
     &["child", "console", "disk", "modules"],
     &["driver", "fault", "verdict"],
     &["helper", "machine"],

@@ -1,7 +1,7 @@
 //! Which image this is, as it says itself: two words for the first line on the console, so that a photograph
 //! of a screen names what runs there. Whether that is true is the validator's to find out.
 
-use crate::read::read_at_most;
+use crate::file_io::read_at_most;
 use serde::Deserialize;
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Stated {
 
 /// `image 0.1.0 5f1d989d03a878d8`, or why that is not known; at most 56 columns. The validator has the details.
 #[must_use]
-pub fn stated(file: &Path) -> String {
+pub(super) fn stated(file: &Path) -> String {
     let why = match read_at_most(file, LARGEST).map(|bytes| serde_json::from_slice(&bytes)) {
         Ok(Ok(Stated { version, image_id })) => {
             let id = image_id.unwrap_or_else(|| "without-an-id".to_owned());

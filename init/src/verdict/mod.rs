@@ -3,13 +3,13 @@
 
 mod judgement;
 mod last_line;
-mod told;
+mod validator_report;
 
 pub use judgement::{Judgement, Trouble, Verdict};
 
 use crate::child::End;
 use last_line::last_line;
-use told::{MachineFacts, Outcome, Report};
+use validator_report::{MachineFacts, Outcome, Report};
 
 /// What the validator left behind.
 #[derive(Debug)]
@@ -134,5 +134,4 @@ fn last_lines(held: &[String], verdict: Verdict) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "verdict_tests.rs"]
 mod tests;

@@ -1,9 +1,9 @@
 //! Lays the configuration's layers over each other. Every entry is checked as it comes, so that an
 //! error can name the file or word it came from; what is wrong is left out and reported.
 
-use super::cmdline::Word;
-use super::error::Wrong;
-use super::keys::{self, Key, Kind};
+use crate::config::cmdline::Word;
+use crate::config::error::Wrong;
+use crate::config::keys::{self, Key, Kind};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
@@ -68,7 +68,7 @@ impl Merged {
             self.note_timeout(path, text.parse().ok());
         } else if keys::SECTIONS.contains(&section) && !rest.is_empty() {
             self.add_own_word(&place, section, path, text);
-        } else if path != super::origin::WORD && path != super::remote::WORD {
+        } else if path != crate::config::origin::WORD && path != crate::config::remote::WORD {
             self.refuse(&place, path, "that name", &format!("sections {}", keys::SECTIONS_TEXT));
         }
     }
@@ -180,5 +180,4 @@ fn syntax(place: &str, text: &str, e: &toml::de::Error) -> Wrong {
 }
 
 #[cfg(test)]
-#[path = "layers_tests.rs"]
 mod tests;

@@ -1,8 +1,21 @@
-//! Files that are either whole or not there.
+//! Reads and writes of whole files: reads have a size limit, writes replace the file or leave it as it was.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
+
+/// Reads a file of at most `limit` bytes.
+///
+/// # Errors
+/// As the system says; a larger file is one too.
+pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("larger than {limit} bytes")));
+    }
+    Ok(bytes)
+}
 
 /// Writes a file in memory (/run, the first root) by way of a temporary one beside it.
 ///
@@ -37,6 +50,15 @@ fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "four").unwrap();
+        assert_eq!(read_at_most(&path, 4).unwrap(), b"four");
+        assert_eq!(read_at_most(&path, 3).unwrap_err().to_string(), "larger than 3 bytes");
+    }
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
