@@ -61,7 +61,7 @@ impl Candidate {
 
 /// Where modules are looked for.
 #[derive(Debug)]
-pub struct Places<'a> {
+pub struct Folders<'a> {
     /// The image's folder of modules, when there is an image.
     pub image: Option<&'a Path>,
     /// The running kernel's folder of modules.
@@ -70,15 +70,15 @@ pub struct Places<'a> {
 
 /// The files to load for `wanted`, in order, each once; and in their places the modules that are nowhere.
 #[must_use]
-pub fn find(places: &Places<'_>, wanted: &[String]) -> Vec<Candidate> {
+pub fn find(folders: &Folders<'_>, wanted: &[String]) -> Vec<Candidate> {
     let mut found = Vec::new();
-    let in_image = places.image.map_or_else(Vec::new, listed);
+    let in_image = folders.image.map_or_else(Vec::new, listed);
     for name in wanted {
         let mut on_the_way = Vec::new();
         if !of_image(&in_image, name, &mut on_the_way, &mut found)
-            && let Err(why) = of_kernel(places.kernel, name, &mut found)
+            && let Err(why) = of_kernel(folders.kernel, name, &mut found)
         {
-            let there = places
+            let there = folders
                 .image
                 .map_or_else(|| "no driver image".to_owned(), |image| format!("not in {}", image.display()));
             let absent = Some(format!("{there}; {why}"));
@@ -162,11 +162,11 @@ mod tests {
         fs::write(image.join("nvidia.ko"), module("version=1\0depends=\0")).unwrap();
         fs::write(image.join("nvidia-uvm.ko"), module("version=1\0depends=nvidia,drm\0")).unwrap();
         let kernel = dir.path().join("k");
-        let places = Places { image: Some(&image), kernel: &kernel };
+        let folders = Folders { image: Some(&image), kernel: &kernel };
         let wanted = ["nvidia-uvm", "nvidia", "extra", "none"].map(str::to_owned);
         fs::create_dir(kernel.join("a")).unwrap();
         fs::write(kernel.join("a/extra.ko.zst"), "").unwrap();
-        let found = find(&places, &wanted);
+        let found = find(&folders, &wanted);
         let all =
             [("nvidia", true), ("nvidia-uvm", true), ("base", false), ("extra", false), ("none", false)];
         assert_eq!(names(&found), all);
@@ -186,16 +186,16 @@ mod tests {
             let text = format!("depends={other}\0");
             fs::write(dir.path().join(format!("{name}.ko")), module(&text)).unwrap();
         }
-        let places = Places { image: Some(dir.path()), kernel: Path::new("/none") };
-        assert_eq!(names(&find(&places, &["a".into()])), [("b", true), ("a", true)]);
+        let folders = Folders { image: Some(dir.path()), kernel: Path::new("/none") };
+        assert_eq!(names(&find(&folders, &["a".into()])), [("b", true), ("a", true)]);
     }
 
     #[test]
     fn without_an_image_the_kernels_modules_count_also_the_built_in_ones() {
         let dir =
             files(&[("modules.dep", "a/x.ko:\n"), ("modules.builtin", "kernel/y.ko\n"), ("a/x.ko", "text")]);
-        let places = Places { image: None, kernel: dir.path() };
-        let found = find(&places, &["x".into(), "y".into(), "z".into()]);
+        let folders = Folders { image: None, kernel: dir.path() };
+        let found = find(&folders, &["x".into(), "y".into(), "z".into()]);
         assert_eq!(names(&found), [("x", false), ("y", false), ("z", false)]);
         assert_eq!((found[1].file.as_deref(), found[1].absent.as_deref()), (None, None));
         assert!(found[2].absent.as_deref().unwrap().starts_with("no driver image; "));

@@ -4,25 +4,19 @@
 //! child and ends up with its report and the open GPUs. A cause has a code here and a remedy in the
 //! validator.
 
-pub mod act;
 pub mod candidate;
 pub mod causes;
 pub mod description;
-pub mod devices;
 pub mod elf;
-pub mod fabric_manager;
 pub mod hardware;
-pub mod hold;
 pub mod image;
 pub mod in_force;
 pub mod kernel_lines;
-pub mod late;
-pub mod make;
 pub mod modinfo;
 pub mod nodes;
 pub mod parameters;
-pub mod places;
 pub mod report;
 pub mod report_parts;
 pub mod start;
 pub mod triplet;
+pub mod unfinished;

@@ -2,8 +2,8 @@
 //! socket whose other end process 1 has: the open GPUs go there.
 
 use super::{network, say};
-use crate::driver::act::act_here;
-use crate::driver::places::Wanted;
+use crate::driver::start::places::Wanted;
+use crate::driver::start::start_here;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -19,5 +19,5 @@ pub(super) fn load(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), S
     let wanted = Wanted { load, modules, parameters, deadline };
     // Without a loopback the fabric manager says what it misses.
     let mut loopback = || drop(network::link_up("lo"));
-    act_here(&wanted, &mut say, keeper.as_fd(), &mut loopback)
+    start_here(&wanted, &mut say, keeper.as_fd(), &mut loopback)
 }

@@ -1,10 +1,11 @@
 //! What follows once the module is in the kernel: are its parameters in force, its device nodes, GPUs
 //! that stay open, and the fabric manager where there are NVSwitches.
 
-use super::act::Run;
-use super::hold::open_all;
-use super::report::{Code, Finding, Severity};
-use super::{causes, fabric_manager, in_force, make, nodes};
+use super::Run;
+use super::open_gpus::open_all;
+use super::{fabric_manager, make_nodes};
+use crate::driver::report::{Code, Finding, Severity};
+use crate::driver::{causes, in_force, nodes};
 
 impl Run<'_, '_> {
     pub(super) fn read_parameters_back(&mut self) {
@@ -20,7 +21,7 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn make_nodes(&mut self) {
-        let told = match make::ask(&self.places.at("proc"), &self.report.gpus) {
+        let told = match make_nodes::ask(&self.places.at("proc"), &self.report.gpus) {
             Ok(told) => told,
             Err(why) => {
                 let finding = Finding::fail(Code::NodesMissing, "/proc/devices", why);
@@ -33,7 +34,7 @@ impl Run<'_, '_> {
             self.finds(Finding::fail(Code::NodesMissing, name, message));
         }
         for node in planned {
-            match make::make(&self.places.root, &node) {
+            match make_nodes::make(&self.places.root, &node) {
                 Ok(()) => self.report.nodes.push(node.node),
                 Err(e) => {
                     let path = &node.node.path;

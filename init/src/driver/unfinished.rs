@@ -1,16 +1,16 @@
 //! What process 1 writes when the child that starts the driver does not end by itself: the child's
 //! last draft, with a finding about where it stopped.
 
-use super::act::seconds;
 use super::report::{Code, Finding, Report, Severity};
 use super::report_parts::Module;
+use super::start::seconds;
 use crate::child::End;
 use crate::sys::nodes::error_name;
 use std::time::Duration;
 
 /// How it came about that there is no report.
 #[derive(Debug)]
-pub struct Late<'a> {
+pub struct Unfinished<'a> {
     /// Whether a driver was wanted.
     pub load: bool,
     /// What the child had written so far.
@@ -25,7 +25,7 @@ pub struct Late<'a> {
     pub took: Duration,
 }
 
-impl Late<'_> {
+impl Unfinished<'_> {
     /// The report instead of the child's own.
     #[must_use]
     pub fn report(self) -> Report {
@@ -68,7 +68,7 @@ mod tests {
 
     fn late(draft: Result<Vec<u8>, String>, end: End) -> Report {
         let lines = vec!["kernel: NVRM: waiting".to_owned()];
-        Late {
+        Unfinished {
             load: true,
             draft,
             end,

@@ -1,13 +1,13 @@
 //! The modules' turn: which files, with which parameters, whether they may be loaded, and what the
 //! kernel says to each. After the first one that does not load none is tried.
 
-use super::act::Run;
-use super::candidate::{Candidate, Places as ModulePlaces, find};
-use super::causes::Refusal;
-use super::parameters::{Given, given};
-use super::report::{Code, Finding};
-use super::report_parts::Outcome;
-use super::triplet;
+use super::Run;
+use crate::driver::candidate::{Candidate, Folders, find};
+use crate::driver::causes::Refusal;
+use crate::driver::parameters::{Given, given};
+use crate::driver::report::{Code, Finding};
+use crate::driver::report_parts::Outcome;
+use crate::driver::triplet;
 use crate::modules::deps::name_of;
 use crate::sys::nodes::error_name;
 use std::io;
@@ -18,9 +18,9 @@ const EINVAL: i32 = 22;
 impl Run<'_, '_> {
     pub(super) fn load_modules(&mut self) {
         let in_image = self.places.image_at.join("modules");
-        let places =
-            ModulePlaces { image: self.image.is_some().then_some(&*in_image), kernel: &self.places.modules };
-        let candidates = find(&places, &self.wanted.modules);
+        let folders =
+            Folders { image: self.image.is_some().then_some(&*in_image), kernel: &self.places.modules };
+        let candidates = find(&folders, &self.wanted.modules);
         self.strangers(&candidates);
         let parts = self.image.as_ref().map(|(_, parts)| parts.clone()).unwrap_or_default();
         let description = self.image.as_ref().map(|(description, _)| description);

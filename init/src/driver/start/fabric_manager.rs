@@ -3,8 +3,8 @@
 //! This was never run on such a machine: what is known about it is NVIDIA's description of its
 //! configuration file and of the line it logs when it is ready.
 
-use super::report::{Code, Finding};
 use crate::child::printable;
+use crate::driver::report::{Code, Finding};
 use crate::sys::process::{Terminal, own_session, unblock_signals};
 use std::fs::{self, File};
 use std::io;
@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// It is waited for so long.
-pub const WAIT: Duration = Duration::from_secs(60);
+pub(super) const WAIT: Duration = Duration::from_secs(60);
 /// What its log says when the switches are set up.
 const READY: &str = "Successfully configured all the available";
 /// Lines of its log that are evidence.
@@ -22,15 +22,15 @@ const LINES: usize = 12;
 
 /// How to start one.
 #[derive(Debug)]
-pub struct Start<'a> {
+pub(super) struct Start<'a> {
     /// The program.
-    pub program: PathBuf,
+    pub(super) program: PathBuf,
     /// Folder of the driver image, whose `nvswitch/` has the machines' topologies, if any.
-    pub image: &'a Path,
+    pub(super) image: &'a Path,
     /// Where its configuration and its log are written.
-    pub run: &'a Path,
+    pub(super) run: &'a Path,
     /// It is waited for so long.
-    pub wait: Duration,
+    pub(super) wait: Duration,
 }
 
 impl Start<'_> {
@@ -40,7 +40,7 @@ impl Start<'_> {
     ///
     /// # Errors
     /// The finding that it is not ready.
-    pub fn run(&self) -> Result<(), Box<Finding>> {
+    pub(super) fn run(&self) -> Result<(), Box<Finding>> {
         let log = self.run.join("fabric-manager.log");
         let failed = |why: String| {
             let text = fs::read(&log).unwrap_or_else(|_| Vec::new());

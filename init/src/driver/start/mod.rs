@@ -1,17 +1,24 @@
-//! The driver's start, step by step, each adding to the report: image, hardware, modules (`start`),
-//! and what follows them (`devices`). What fails is a finding; the steps that need it are left out.
+//! Starts the driver step by step; each step adds to the report: image, hardware, modules (`load`),
+//! and what follows them (`bring_up`). A step that fails is a finding, and the steps that need it are skipped.
 
-use super::description::{Description, Family};
-use super::hardware::Hardware;
-use super::image;
-use super::kernel_lines::{Cursor, unpacking};
-use super::places::{Door, Places, Wanted};
-use super::report::{Code, Finding, Report, Severity};
-use super::report_parts::Image;
-use super::triplet::Parts;
+mod bring_up;
+mod fabric_manager;
+mod load;
+mod make_nodes;
+mod open_gpus;
+pub mod places;
+
+use crate::driver::description::{Description, Family};
+use crate::driver::hardware::Hardware;
+use crate::driver::image;
+use crate::driver::kernel_lines::{Cursor, unpacking};
+use crate::driver::report::{Code, Finding, Report, Severity};
+use crate::driver::report_parts::Image;
+use crate::driver::triplet::Parts;
 use crate::file_io::write_atomically;
 use crate::modules::insert;
 use crate::paths;
+use places::{Door, Places, Wanted};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,23 +27,23 @@ use std::time::{Duration, Instant};
 pub const INITRD: &str = "initrd ";
 
 /// One start of the driver.
-pub(super) struct Run<'a, 'b> {
-    pub(super) places: &'a Places,
-    pub(super) wanted: &'a Wanted,
-    pub(super) door: &'a mut Door<'b>,
-    pub(super) report: Report,
-    pub(super) log: Cursor,
-    pub(super) image: Option<(Description, Parts)>,
+struct Run<'a, 'b> {
+    places: &'a Places,
+    wanted: &'a Wanted,
+    door: &'a mut Door<'b>,
+    report: Report,
+    log: Cursor,
+    image: Option<(Description, Parts)>,
     /// Whether there is an image that cannot be used.
-    pub(super) is_damaged: bool,
-    pub(super) hardware: Option<Hardware>,
+    is_damaged: bool,
+    hardware: Option<Hardware>,
     /// What the kernel said while the modules were loaded.
-    pub(super) said: Vec<String>,
-    pub(super) began: Instant,
+    said: Vec<String>,
+    began: Instant,
 }
 
 /// Starts the driver as far as it goes.
-pub fn act(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
+pub fn start(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
     let (report, log) = (Report::new(wanted.load), Cursor::at_start(&places.log));
     let mut run = Run {
         places,
@@ -69,14 +76,14 @@ pub fn act(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
 ///
 /// # Errors
 /// A line with the reason why the report could not be written.
-pub fn act_here(
+pub fn start_here(
     wanted: &Wanted,
     say: &mut dyn FnMut(&str),
     keeper: BorrowedFd<'_>,
     loopback: &mut dyn FnMut(),
 ) -> Result<(), String> {
     let mut door = Door { insert: &mut insert, say, loopback, keeper: Some(keeper) };
-    let report = act(&Places::of_this_machine(), wanted, &mut door);
+    let report = start(&Places::of_this_machine(), wanted, &mut door);
     write(Path::new(paths::DRIVER), &report)
 }
 
@@ -102,7 +109,7 @@ impl Run<'_, '_> {
     }
 
     /// Says what comes next, and writes down what came so far: if it hangs, both are what is left.
-    pub(super) fn say(&mut self, next: &str) {
+    fn say(&mut self, next: &str) {
         self.report.seconds = seconds(self.began.elapsed());
         let draft = paths::DRIVER_DRAFT.rsplit('/').next().unwrap_or_default();
         // It is process 1 that needs it, and only if this hangs.
@@ -110,7 +117,7 @@ impl Run<'_, '_> {
         (self.door.say)(next);
     }
 
-    pub(super) fn finds(&mut self, finding: Finding) {
+    fn finds(&mut self, finding: Finding) {
         self.report.findings.push(finding);
     }
 
@@ -166,7 +173,7 @@ impl Run<'_, '_> {
     }
 
     /// The families of the description that are there.
-    pub(super) fn families(&self) -> Vec<&Family> {
+    fn families(&self) -> Vec<&Family> {
         let gpus = self.hardware.as_ref().map_or(&[][..], |hardware| &hardware.gpus);
         let all = self.image.iter().flat_map(|(description, _)| &description.family);
         all.filter(|family| gpus.iter().any(|gpu| family.has(gpu.device))).collect()
@@ -174,5 +181,6 @@ impl Run<'_, '_> {
 }
 
 #[cfg(test)]
-#[path = "act_tests.rs"]
+mod fixture;
+#[cfg(test)]
 mod tests;

@@ -2,13 +2,15 @@
 //! driver.json, is the validator's to judge; here only its being there counts. Process 1 gets the
 //! open GPUs and keeps them, so that they stay initialised without a daemon.
 
+mod line;
+
 use crate::child::{Done, End, Stream};
 use crate::config::types::Driver;
-use crate::driver::act::{INITRD, write};
 use crate::driver::hardware::Hardware;
 use crate::driver::kernel_lines::{Cursor, KMSG};
-use crate::driver::late::Late;
-use crate::driver::report::{Code, Report, SCHEMA, Severity};
+use crate::driver::report::{Report, SCHEMA};
+use crate::driver::start::{INITRD, write};
+use crate::driver::unfinished::Unfinished;
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
@@ -24,9 +26,6 @@ use std::time::Duration;
 
 /// Each GPU's start may take so long on top of `driver.timeout_s`.
 const EACH_GPU: Duration = Duration::from_secs(15);
-
-/// A stage's line has room for so much.
-const WIDTH: usize = 58;
 
 /// What became of the driver.
 #[derive(Debug, PartialEq, Eq)]
@@ -132,13 +131,14 @@ fn told(report: &Report, received: usize) -> Started {
     if received < sent {
         return Started::Failed(format!("{received} of {sent} open devices arrived"));
     }
-    Started::Reported(line(report))
+    Started::Reported(line::of(report))
 }
 
 /// The child did not come to its end: its report is written here.
 fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> Started {
     let draft = fs::read(paths::DRIVER_DRAFT).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
-    let report = Late { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
+    let report =
+        Unfinished { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
     let cause = match done.end {
         End::Exited(_) => done.reason(),
         _ => report.findings.last().map_or_else(|| done.end.to_string(), |finding| finding.message.clone()),
@@ -148,54 +148,38 @@ fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> Sta
     Started::Failed(written.err().unwrap_or(cause))
 }
 
-/// The most important of a report.
-fn line(report: &Report) -> String {
-    let version = report.image.as_ref().map(|image| version(&image.version, &image.patch));
-    if !report.load {
-        let of = version.map_or_else(String::new, |version| format!(" of {version}"));
-        return with_codes(&format!("driver.load = false: nothing loaded{of}"), report);
-    }
-    let first = report.modules.first();
-    let own =
-        first.and_then(|m| Some(self::version(m.version.as_deref()?, m.patch.as_deref().unwrap_or(""))));
-    let name = first.map_or("no module", |module| &module.name);
-    let head = own.or(version).map_or_else(|| name.to_owned(), |version| format!("{name} {version}"));
-    if let Some(failed) = report.modules.iter().find(|module| !module.outcome.is_in()) {
-        let error = failed.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-        if report.findings.iter().any(|finding| finding.code == Code::DriverNoGpu) {
-            return with_codes(&format!("{head}: no GPU{error}"), report);
-        }
-        let which = if failed.name == name { String::new() } else { format!("{} ", failed.name) };
-        return with_codes(&format!("{head}: {which}not loaded{error}"), report);
-    }
-    let (gpus, nodes, held) = (report.gpus.len(), report.nodes.len(), report.held.len());
-    let plural = if gpus == 1 { "" } else { "s" };
-    with_codes(&format!("{head}, {gpus} GPU{plural}, {nodes} nodes, {held} held"), report)
-}
-
-fn version(version: &str, patch: &str) -> String {
-    if patch.is_empty() { version.to_owned() } else { format!("{version}+{patch}") }
-}
-
-/// The line with the codes of what is wrong, as many as there is room for.
-fn with_codes(line: &str, report: &Report) -> String {
-    let wrong = report.findings.iter().filter(|finding| finding.severity > Severity::Info);
-    let mut codes: Vec<_> = wrong.map(|finding| finding.code.name()).collect();
-    codes.dedup();
-    let mut shown = line.to_owned();
-    for (n, code) in codes.iter().enumerate() {
-        let left = codes.len() - n;
-        let more = if left > 1 { format!(" +{}", left - 1) } else { String::new() };
-        if shown.chars().count() + 2 + code.len() + more.len() > WIDTH {
-            let rest = format!(" +{left}");
-            let room = WIDTH.saturating_sub(rest.len());
-            return shown.chars().take(room).collect::<String>() + &rest;
-        }
-        shown = format!("{shown}, {code}");
-    }
-    shown
-}
-
 #[cfg(test)]
-#[path = "driver_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::sample::files;
+
+    #[test]
+    fn the_deadline_grows_with_the_gpus() {
+        let device = |n: u32, file: &str| format!("bus/pci/devices/0000:0{n}:00.0/{file}");
+        let text = [("vendor", "0x10de\n"), ("class", "0x030000\n"), ("device", "0x2684\n")];
+        let all: Vec<_> = (1..=8).flat_map(|n| text.map(|(file, text)| (device(n, file), text))).collect();
+        let all: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let limit = Duration::from_secs(300);
+        assert_eq!(deadline(limit, files(&all).path()), Duration::from_secs(420));
+        assert_eq!(deadline(limit, Path::new("/none")), limit);
+    }
+
+    #[test]
+    fn gpus_that_did_not_arrive_are_an_error_of_init() {
+        let mut report = Report::new(true);
+        report.held = (0..8).map(|n| n.to_string()).collect();
+        assert!(matches!(told(&report, 9), Started::Reported(_)));
+        let lost = told(&report, 8);
+        assert_eq!(lost.trouble().unwrap().cause, "8 of 9 open devices arrived");
+    }
+
+    #[test]
+    fn the_child_is_heard() {
+        let mut said = Said::default();
+        assert!(said.hear("initrd 312") && said.hear("opening /dev/nvidia3"));
+        assert_eq!(
+            (said.initrd, said.doing.as_str()),
+            (Some(Duration::from_millis(312)), "opening /dev/nvidia3")
+        );
+    }
+}

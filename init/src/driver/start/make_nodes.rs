@@ -1,7 +1,7 @@
 //! Reads what the driver says about its devices, and makes their nodes.
 
-use super::in_force;
-use super::nodes::{Planned, Told, majors, number};
+use crate::driver::in_force;
+use crate::driver::nodes::{Planned, Told, majors, number};
 use crate::sys::files::device_number;
 use crate::sys::nodes::make_character_device;
 use std::fs::{self, Permissions};
@@ -17,7 +17,7 @@ const MOST: usize = 4096;
 ///
 /// # Errors
 /// A line with the file that cannot be read.
-pub fn ask(proc: &Path, gpus: &[String]) -> Result<Told, String> {
+pub(super) fn ask(proc: &Path, gpus: &[String]) -> Result<Told, String> {
     let devices = proc.join("devices");
     let text = fs::read_to_string(&devices).map_err(|e| format!("{}: {e}", devices.display()))?;
     let nvidia = proc.join("driver/nvidia");
@@ -60,7 +60,7 @@ fn capability(text: &str) -> Option<(u32, u32)> {
 ///
 /// # Errors
 /// As mknod(2), and as whatever is in the way says.
-pub fn make(root: &Path, planned: &Planned) -> io::Result<()> {
+pub(super) fn make(root: &Path, planned: &Planned) -> io::Result<()> {
     let Planned { node, access } = planned;
     let path = root.join(node.path.trim_start_matches('/'));
     if let Some(folder) = path.parent() {

@@ -1,7 +1,7 @@
 //! What the start of the driver is told: what the configuration wants, where everything is, and what
 //! acts on the outside.
 
-use super::kernel_lines::KMSG;
+use crate::driver::kernel_lines::KMSG;
 use crate::modules::Tree;
 use crate::paths;
 use crate::sys::machine::kernel_release;

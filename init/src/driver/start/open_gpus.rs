@@ -2,9 +2,9 @@
 //! has open is shut down, and every program would wait for its start again. An open can take seconds
 //! and can hang; that is why a child does it and each descriptor goes over as soon as it is there.
 
-use super::causes::of_gpu;
-use super::kernel_lines::Cursor;
-use super::report::{Code, Finding};
+use crate::driver::causes::of_gpu;
+use crate::driver::kernel_lines::Cursor;
+use crate::driver::report::{Code, Finding};
 use crate::sys::descriptors::send;
 use crate::sys::nodes::{error_name, open_device};
 use std::io;
@@ -13,16 +13,16 @@ use std::path::Path;
 
 /// What was opened and what was not.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub(super) struct Held {
     /// GPUs' nodes that process 1 has now.
-    pub nodes: Vec<String>,
+    pub(super) nodes: Vec<String>,
     /// What went wrong.
-    pub findings: Vec<Finding>,
+    pub(super) findings: Vec<Finding>,
 }
 
 /// Opens /dev/nvidiactl and each GPU's node (address, path) below `root`, one after the other: the
 /// driver starts one GPU at a time anyway. `say` hears what is done next.
-pub fn open_all(
+pub(super) fn open_all(
     root: &Path,
     gpus: &[(String, String)],
     keeper: Option<BorrowedFd<'_>>,
