@@ -9,8 +9,8 @@ pub mod sink;
 
 use crate::config::cmdline::{Word, words};
 use crate::config::types::Serial;
-use crate::sys::files;
-use crate::sys::machine::command_line;
+use crate::sys::kernel::command_line;
+use crate::sys::{device_nodes, terminal};
 use kernel_log::{KernelLog, Shown};
 use log::LevelFilter;
 use simplelog::{CombinedLogger, ConfigBuilder, SharedLogger, WriteLogger};
@@ -220,8 +220,8 @@ impl Places {
             let number = match *name {
                 CONSOLE => self.console,
                 // The way by /proc would open it to tell the same.
-                STDOUT => sink::number(files::standard_output()).ok(),
-                _ => files::number_of(&path),
+                STDOUT => sink::number(terminal::standard_output()).ok(),
+                _ => device_nodes::number_of(&path),
             };
             if number.is_some() && kept.iter().any(|sink: &Sink| Some(sink.number) == number) {
                 continue;

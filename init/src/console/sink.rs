@@ -3,7 +3,7 @@
 //! instead and says later how many.
 
 use super::flow::Flow;
-use crate::sys::{files, machine, process};
+use crate::sys::{device_nodes, process, terminal};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,7 +43,7 @@ pub struct Sink {
 /// # Errors
 /// As fstat(2).
 pub fn number(open: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    machine::terminal_number(open).map_or_else(|| files::number_of_open(open), Ok)
+    terminal::number(open).map_or_else(|| device_nodes::number_of_open(open), Ok)
 }
 
 impl Sink {
@@ -52,7 +52,7 @@ impl Sink {
     /// # Errors
     /// As open(2); `EIO` for a serial port that is not there.
     pub fn open(name: &str, path: &Path) -> io::Result<Self> {
-        let file = files::open_terminal(path)?;
+        let file = terminal::open(path)?;
         let number = number(file.as_fd())?;
         let (name, path) = (name.to_owned(), path.to_owned());
         Ok(Self {
@@ -79,7 +79,7 @@ impl Sink {
     /// As tcsetattr(3).
     pub fn set_rate(&mut self, rate: u32) -> io::Result<()> {
         self.rate = Some(rate);
-        machine::set_rate(self.file.as_fd(), rate)
+        terminal::set_rate(self.file.as_fd(), rate)
     }
 
     /// Whether it is a screen.
@@ -123,7 +123,7 @@ impl Sink {
 
     /// A screen shows at once what it takes, and has nothing to be asked about.
     fn unsent(&self) -> Option<usize> {
-        if self.is_screen() { None } else { machine::unsent(self.file.as_fd()) }
+        if self.is_screen() { None } else { terminal::unsent(self.file.as_fd()) }
     }
 
     /// Looks, without waiting, whether what is queued leaves.
@@ -136,7 +136,7 @@ impl Sink {
     /// Opens it again: when a session whose terminal this is ends (the workload's, a shell's), the
     /// kernel hangs up everything that has it open.
     fn reopen(&mut self) -> bool {
-        let Ok(file) = files::open_terminal(&self.path) else { return false };
+        let Ok(file) = terminal::open(&self.path) else { return false };
         self.file = file;
         self.rate.is_none_or(|rate| self.set_rate(rate).is_ok())
     }

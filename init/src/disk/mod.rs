@@ -1,6 +1,6 @@
 //! Disks: what is on them and which one a place means.
 
 pub mod find;
-pub mod image;
+pub mod image_file;
 pub mod root;
 pub mod superblock;

@@ -2,10 +2,10 @@
 //! hang) in the mounts of process 1. What cannot be written gets a writable layer in memory.
 
 use super::find::{Found, find_waiting};
-use super::image::loop_device;
+use super::image_file::loop_device;
 use super::superblock::Kind;
 use crate::config::types::RootSource;
-use crate::sys::files::{self, Flags};
+use crate::sys::mount::{self, Flags};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -50,20 +50,20 @@ fn lay(device: &str, kind: Kind, target: &Path) -> Result<(), String> {
     }
     attach(device, kind, LOWER, Flags::RDONLY)?;
     folder(MEMORY)?;
-    files::mount("tmpfs", Path::new(MEMORY), "tmpfs", Flags::empty(), "mode=0755")
+    mount::mount("tmpfs", Path::new(MEMORY), "tmpfs", Flags::empty(), "mode=0755")
         .map_err(|e| format!("tmpfs: {e}"))?;
     let (upper, work) = (format!("{MEMORY}/upper"), format!("{MEMORY}/work"));
     folder(&upper)?;
     folder(&work)?;
     folder(&target.to_string_lossy())?;
     let data = format!("lowerdir={LOWER},upperdir={upper},workdir={work}");
-    files::mount("overlay", target, "overlay", Flags::empty(), &data).map_err(|e| format!("overlay: {e}"))
+    mount::mount("overlay", target, "overlay", Flags::empty(), &data).map_err(|e| format!("overlay: {e}"))
 }
 
 fn attach(device: &str, kind: Kind, at: &str, flags: Flags) -> Result<(), String> {
     folder(at)?;
     let name = kind.name();
-    files::mount(device, Path::new(at), name, flags, "")
+    mount::mount(device, Path::new(at), name, flags, "")
         .map_err(|e| format!("{device} as {name} on {at}: {e}"))
 }
 

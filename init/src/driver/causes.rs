@@ -2,7 +2,7 @@
 //! suffering from. Pure.
 
 use super::report::{Code, Finding, Severity};
-use crate::sys::nodes::error_name;
+use crate::sys::kernel::error_name;
 
 /// Words of a line, all of which it must have, and what they say. The first row that a line fits
 /// counts: the more particular stands first, for a GPU that fails at one thing logs others after it.

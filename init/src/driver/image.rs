@@ -3,8 +3,8 @@
 
 use super::description::{self, Description};
 use super::triplet::Parts;
-use crate::disk::image::loop_device;
-use crate::sys::files::{self, Flags};
+use crate::disk::image_file::loop_device;
+use crate::sys::mount::{self, Flags};
 use std::fs;
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use std::path::Path;
 /// A line with the cause: no file system, a damaged one, no loop device.
 pub fn mount(file: &Path, at: &Path) -> Result<(), String> {
     fs::create_dir_all(at).map_err(|e| format!("{}: {e}", at.display()))?;
-    if files::is_mount_point(at).map_err(|e| format!("{}: {e}", at.display()))? {
+    if mount::is_mount_point(at).map_err(|e| format!("{}: {e}", at.display()))? {
         return Ok(());
     }
     let (device, kind) = loop_device(&file.to_string_lossy())?;
     let flags = Flags::RDONLY | Flags::NOSUID | Flags::NODEV;
-    files::mount(&device, at, kind.name(), flags, "")
+    mount::mount(&device, at, kind.name(), flags, "")
         .map_err(|e| format!("{} as {}: {e}", file.display(), kind.name()))
 }
 

@@ -2,7 +2,7 @@
 //! how long it took to unpack the initrd.
 
 use crate::child::printable;
-use crate::sys::nodes::open_log;
+use crate::sys::kernel::open_log;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;

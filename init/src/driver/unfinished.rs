@@ -5,7 +5,7 @@ use super::report::{Code, Finding, Report, Severity};
 use super::report_parts::Module;
 use super::start::seconds;
 use crate::child::End;
-use crate::sys::nodes::error_name;
+use crate::sys::kernel::error_name;
 use std::time::Duration;
 
 /// How it came about that there is no report.

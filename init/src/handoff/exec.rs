@@ -8,8 +8,8 @@ use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::machine;
 use crate::sys::process::{self, Pid, Signal, Terminal};
+use crate::sys::terminal;
 use log::info;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -63,7 +63,7 @@ pub fn start(words: &[String], variables: &[Variable], terminal: Terminal) -> io
 
 /// The console three times; without one nothing as input and the kernel's log as output.
 fn console() -> [Stdio; 3] {
-    let all = terminal().and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
+    let all = console_device().and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
     all.unwrap_or_else(|_| {
         let log =
             || OpenOptions::new().write(true).open("/dev/kmsg").map_or_else(|_| Stdio::null(), Stdio::from);
@@ -72,9 +72,9 @@ fn console() -> [Stdio; 3] {
 }
 
 /// Opened without waiting for a carrier, then made to wait for bytes as programs expect.
-pub(super) fn terminal() -> io::Result<File> {
-    let file = crate::sys::files::open_terminal_both_ways(Path::new(paths::CONSOLE))?;
-    machine::set_blocking(&file)?;
+pub(super) fn console_device() -> io::Result<File> {
+    let file = terminal::open_both_ways(Path::new(paths::CONSOLE))?;
+    terminal::set_blocking(&file)?;
     Ok(file)
 }
 

@@ -9,7 +9,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::stages::network;
-use crate::sys::files::{self, Flags};
+use crate::sys::mount::{self, Flags};
 use log::info;
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn room() -> Result<u64, String> {
     let at = Path::new(paths::FETCHED_ROOT).parent().unwrap_or(Path::new(paths::RUN));
     let made = || {
         fs::create_dir_all(at)?;
-        files::mount("tmpfs", at, "tmpfs", Flags::NOSUID | Flags::NODEV, &format!("mode=0700,size={mib}m"))
+        mount::mount("tmpfs", at, "tmpfs", Flags::NOSUID | Flags::NODEV, &format!("mode=0700,size={mib}m"))
     };
     made().map_err(|e| format!("tmpfs on {}: {e}", at.display()))?;
     Ok(mib)

@@ -7,7 +7,7 @@ use crate::child::watch::request_of;
 use crate::helper;
 use crate::machine::Machine;
 use crate::sys::process::Signal;
-use crate::sys::{machine, process};
+use crate::sys::{kernel, process};
 use log::info;
 use std::os::fd::AsFd;
 use std::thread::sleep;
@@ -27,7 +27,7 @@ pub fn finish(m: &mut Machine, mut after: After) -> ! {
         stop_everything(m);
         info!("{}", if after == After::Reboot { "REBOOT" } else { "POWEROFF" });
         m.console.drain(GRACE);
-        let refused = if after == After::Reboot { machine::restart() } else { machine::power_off() };
+        let refused = if after == After::Reboot { kernel::restart() } else { kernel::power_off() };
         let why = refused.map_or_else(|| "no reason".to_owned(), |e| e.to_string());
         info!(
             "warning: the kernel does not {}: {why}",

@@ -11,7 +11,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::process::unblock_signals;
-use crate::sys::{descriptors, files};
+use crate::sys::{descriptors, files, mount};
 use log::info;
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::exec::terminal;
+use super::exec::console_device;
 use super::fetch::fetch;
 
 /// What is moved along.
@@ -122,11 +122,11 @@ fn move_over() -> Result<(), String> {
     for at in MOVED {
         let to = new_root.join(at.trim_start_matches('/'));
         step(at, fs::create_dir_all(&to))?;
-        step(at, files::move_mount(Path::new(at), &to))?;
+        step(at, mount::move_mount(Path::new(at), &to))?;
     }
     step("the new root", std::env::set_current_dir(new_root))?;
-    step("moving it to /", files::move_mount(new_root, Path::new("/")))?;
-    step("chroot", files::enter_root_here())?;
+    step("moving it to /", mount::move_mount(new_root, Path::new("/")))?;
+    step("chroot", mount::enter_root_here())?;
     kernel_log::show(Shown::OursToo);
     files::empty_memory_root(&old_root);
     Ok(())
@@ -137,7 +137,7 @@ fn start(words: &[String], variables: &[Variable]) -> String {
     let Some((program, args)) = words.split_first() else { return "nothing to start".to_owned() };
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(ENVIRONMENT).envs(variables.iter().map(|v| (&v.name, &v.value)));
-    if let Ok(console) = terminal()
+    if let Ok(console) = console_device()
         && let (Ok(output), Ok(errors)) = (console.try_clone(), console.try_clone())
     {
         command.stdin(console).stdout(output).stderr(errors);

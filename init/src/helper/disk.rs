@@ -9,7 +9,7 @@ use crate::disk::find::{Found, NotFound, find_waiting};
 use crate::disk::superblock::Kind;
 use crate::file_io::{read_at_most, write_atomically};
 use crate::paths;
-use crate::sys::files::{self, Flags};
+use crate::sys::mount::{self, Flags};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
     }
     let status = Command::new(paths::VALIDATOR).args(words).arg("--partition").arg(&at).status();
     let status = status.map_err(|e| format!("{}: {e}", paths::VALIDATOR))?;
-    files::unmount(&at).map_err(|e| format!("unmounting: {e}"))?;
+    mount::unmount(&at).map_err(|e| format!("unmounting: {e}"))?;
     Ok(status.code().unwrap_or(super::FAILED))
 }
 
@@ -104,9 +104,9 @@ fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, 
     }
     let at = PathBuf::from(AT);
     fs::create_dir_all(&at).map_err(|e| format!("{AT}: {e}"))?;
-    files::own_mounts().map_err(|e| format!("mounts of our own: {e}"))?;
+    mount::own_mounts().map_err(|e| format!("mounts of our own: {e}"))?;
     let safe = flags | Flags::NOSUID | Flags::NODEV | Flags::NOEXEC;
-    files::mount(&device, &at, kind.name(), safe, "")
+    mount::mount(&device, &at, kind.name(), safe, "")
         .map_err(|e| format!("{device} as {}: {e}", kind.name()))?;
     Ok(Some(at))
 }

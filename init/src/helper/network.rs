@@ -5,7 +5,7 @@ use super::say;
 use crate::config::mac::Mac;
 use crate::config::values;
 use crate::modules::{Tree, alias};
-use crate::sys::{machine, netlink};
+use crate::sys::netlink;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
@@ -70,7 +70,7 @@ fn not_found(card: &str, seen: &[Seen], candidates: &[String], timeout_s: &str) 
 pub(super) fn link_up(name: &str) -> io::Result<u32> {
     let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))?;
     let index = index.trim().parse().map_err(io::Error::other)?;
-    machine::route_request(&netlink::link_up(index))?;
+    netlink::request(&netlink::link_up(index))?;
     Ok(index)
 }
 
@@ -78,10 +78,10 @@ pub(super) fn set_address(name: &str, address: &str, gateway: &str) -> Result<()
     let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: no address"))?;
     let set = || -> io::Result<()> {
         let index = link_up(name)?;
-        machine::route_request(&netlink::address(index, ip, prefix))?;
+        netlink::request(&netlink::address(index, ip, prefix))?;
         if !gateway.is_empty() {
             let gateway = gateway.parse().map_err(io::Error::other)?;
-            machine::route_request(&netlink::default_route(index, gateway))?;
+            netlink::request(&netlink::default_route(index, gateway))?;
         }
         Ok(())
     };

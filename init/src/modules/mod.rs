@@ -4,7 +4,7 @@
 pub mod alias;
 pub mod deps;
 
-use crate::sys::machine;
+use crate::sys::kernel;
 use deps::{Deps, name_of};
 use std::fs::{self, File};
 use std::io;
@@ -34,7 +34,7 @@ impl Tree {
     /// The running kernel's folder.
     #[must_use]
     pub fn of_this_kernel() -> PathBuf {
-        Path::new("/lib/modules").join(machine::kernel_release())
+        Path::new("/lib/modules").join(kernel::kernel_release())
     }
 
     /// The files that a module consists of, what it needs first; none for one that is built in.
@@ -69,7 +69,7 @@ impl Tree {
 /// As open(2) and finit_module(2).
 pub fn insert(file: &Path, parameters: &str) -> io::Result<()> {
     let compressed = file.extension().is_none_or(|extension| extension != "ko");
-    machine::load_module(&File::open(file)?, parameters, compressed)
+    kernel::load_module(&File::open(file)?, parameters, compressed)
 }
 
 #[cfg(test)]

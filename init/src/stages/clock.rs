@@ -8,7 +8,7 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::machine::{Move, move_clock};
+use crate::sys::clock::{Move, move_clock};
 use log::info;
 use std::fmt;
 use std::fs;

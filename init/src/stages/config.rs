@@ -11,7 +11,7 @@ use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::machine::command_line;
+use crate::sys::kernel::command_line;
 use log::info;
 use std::fmt;
 use std::fs;

@@ -4,8 +4,8 @@
 use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::files::{self, Flags};
-use crate::sys::{machine, process};
+use crate::sys::mount::{self, Flags};
+use crate::sys::{descriptors, kernel, process};
 use log::info;
 use std::fmt;
 use std::fs;
@@ -87,7 +87,7 @@ impl fmt::Display for Mounted {
 /// # Errors
 /// [`Fault::Mount`] for the first mandatory one that fails. The consoles are opened even then.
 pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
-    files::fill_standard_descriptors();
+    descriptors::fill_standard_descriptors();
     let mounted = mount_all();
     m.console.open();
     info!("firstlight-init {}   {}", env!("CARGO_PKG_VERSION"), image_id::stated(Path::new(paths::IMAGE)));
@@ -101,7 +101,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
         info!("warning: {}: {e}", paths::BOOT_LOG);
     }
     // Refused in a process id namespace, where no keyboard is ours.
-    let _in_namespace = machine::catch_ctrl_alt_del();
+    let _in_namespace = kernel::catch_ctrl_alt_del();
     for (limit, e) in process::raise_limits() {
         info!("warning: the limit of {limit} stays: {e}");
     }
@@ -125,14 +125,14 @@ fn mount_all() -> Result<Mounted, Fault> {
 /// False when something was mounted there already.
 fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Result<bool> {
     let at = Path::new(at);
-    match files::is_mount_point(at) {
+    match mount::is_mount_point(at) {
         Ok(true) => return Ok(false),
         Ok(false) => {}
         // What it lies in stands above it in the table.
         Err(e) if e.kind() == io::ErrorKind::NotFound && need == Need::Must => fs::create_dir(at)?,
         Err(e) => return Err(e),
     }
-    match files::mount(what, at, what, flags, data) {
+    match mount::mount(what, at, what, flags, data) {
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(false),
         other => other.map(|()| true),
     }

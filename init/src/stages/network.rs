@@ -9,7 +9,7 @@ use crate::file_io::write_atomically;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::sys::machine;
+use crate::sys::kernel;
 use std::fmt;
 use std::path::Path;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Connected {
 /// # Errors
 /// Only an interruption.
 pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
-    let hostname = match machine::set_hostname(&config.hostname) {
+    let hostname = match kernel::set_hostname(&config.hostname) {
         Ok(()) => config.hostname.clone(),
         Err(e) => format!("warning: no host name: {e}"),
     };

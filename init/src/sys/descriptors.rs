@@ -1,6 +1,7 @@
-//! System calls that hand open descriptors on: from a child to process 1, and to what process 1
-//! becomes.
+//! System calls about open descriptors: those that every process has, and handing them on, from a child to
+//! process 1 and from process 1 to the program that it becomes.
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -8,7 +9,19 @@ use rustix::net::{
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Makes file descriptors 0, 1 and 2 exist, so that no file opened later gets one of them: a kernel
+/// without a console starts process 1 with none. They show the root folder, which cannot be
+/// written.
+pub fn fill_standard_descriptors() {
+    while let Ok(fd) = rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
+        if fd.as_raw_fd() > 2 {
+            return;
+        }
+        std::mem::forget(fd);
+    }
+}
 
 /// Two connected sockets that keep messages apart and are closed by an exec.
 ///

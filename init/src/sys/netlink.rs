@@ -1,8 +1,12 @@
-//! rtnetlink messages as bytes: link up, address, default route. Sending them is `sys`'s.
+//! rtnetlink messages as bytes: link up, address, default route; and the system calls that send them.
 //! Layouts: linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h.
 
+use super::process::readable;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
@@ -70,11 +74,26 @@ pub fn default_route(index: u32, gateway: IpAddr) -> Vec<u8> {
     message(RTM_NEWROUTE, CREATE_REPLACE, &header, &[(5, &bytes), (4, &index.to_ne_bytes())])
 }
 
+/// Sends one rtnetlink request and reads its acknowledgement.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn request(message: &[u8]) -> io::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    rustix::net::send(&socket, message, SendFlags::empty())?;
+    if !readable(&[socket.as_fd()], Some(Duration::from_secs(2))).contains(&true) {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut answer = [0; 4096];
+    let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
+    acknowledged(answer.get(..length).unwrap_or(&[]))
+}
+
 /// Reads the kernel's answer to one request.
 ///
 /// # Errors
 /// The error it carries; `InvalidData` when it is no acknowledgement.
-pub fn acknowledged(answer: &[u8]) -> io::Result<()> {
+fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|b| b.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(16..20).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
     match (kind, code) {

@@ -5,7 +5,7 @@ use super::*;
 use crate::driver::description::SAMPLE;
 use crate::driver::elf;
 use crate::sys::descriptors::{pair, receive_all};
-use crate::sys::files::own_mounts;
+use crate::sys::mount::own_mounts;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;

@@ -9,7 +9,7 @@ use crate::driver::report::{Code, Finding};
 use crate::driver::report_parts::Outcome;
 use crate::driver::triplet;
 use crate::modules::deps::name_of;
-use crate::sys::nodes::error_name;
+use crate::sys::kernel::error_name;
 use std::io;
 
 /// What stands for an error that the kernel did not make.

@@ -4,7 +4,7 @@
 use crate::driver::kernel_lines::KMSG;
 use crate::modules::Tree;
 use crate::paths;
-use crate::sys::machine::kernel_release;
+use crate::sys::kernel::kernel_release;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;

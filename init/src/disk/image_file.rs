@@ -1,7 +1,7 @@
 //! A file system in a file: a loop device of it, if it is one that nobody can write to.
 
 use super::superblock::{HEAD, Kind, Superblock, probe};
-use crate::sys::files;
+use crate::sys::loop_device::attach;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -16,7 +16,7 @@ pub fn loop_device(path: &str) -> Result<(String, Kind), String> {
     head.truncate(length);
     match probe(&head) {
         Some(Superblock { kind, .. }) if kind.is_read_only() => {
-            files::loop_device(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
+            attach(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
         }
         Some(other) => Err(format!("{path}: is {}, allowed: squashfs, erofs", other.kind.name())),
         None => Err(format!("{path}: is no file system, allowed: squashfs, erofs")),

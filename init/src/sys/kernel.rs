@@ -1,0 +1,101 @@
+//! System calls about the kernel itself: its command line, release, modules, log and error names; the host name;
+//! power off and restart.
+
+use crate::file_io::read_at_most;
+use rustix::fs::{Mode, OFlags};
+use rustix::system::RebootCommand;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// No command line is longer (COMMAND_LINE_SIZE is 2048 on x86).
+const LONGEST: u64 = 1 << 16;
+
+/// The words that the kernel was given; what is no UTF-8 in them can match no key.
+#[must_use]
+pub fn command_line() -> String {
+    read_at_most(Path::new("/proc/cmdline"), LONGEST)
+        .map_or_else(|_| String::new(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The running kernel's release, as in /lib/modules.
+#[must_use]
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Loads a module from a file, which the kernel unpacks itself when `compressed`.
+///
+/// # Errors
+/// As finit_module(2).
+pub fn load_module(file: &File, parameters: &str, compressed: bool) -> io::Result<()> {
+    const COMPRESSED_FILE: i32 = 4; // MODULE_INIT_COMPRESSED_FILE
+    let parameters = CString::new(parameters)?;
+    let flags = if compressed { COMPRESSED_FILE } else { 0 };
+    Ok(rustix::system::finit_module(file, &parameters, flags)?)
+}
+
+/// This machine's name.
+#[must_use]
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Names the machine.
+///
+/// # Errors
+/// As sethostname(2).
+pub fn set_hostname(name: &str) -> io::Result<()> {
+    Ok(rustix::system::sethostname(name.as_bytes())?)
+}
+
+/// Makes Ctrl-Alt-Del a SIGINT to process 1 instead of a reset.
+///
+/// # Errors
+/// As reboot(2); in a process id namespace it is refused.
+pub fn catch_ctrl_alt_del() -> io::Result<()> {
+    Ok(rustix::system::reboot(RebootCommand::CadOff)?)
+}
+
+/// Turns the machine off; returns only when that was refused.
+#[must_use]
+pub fn power_off() -> Option<io::Error> {
+    rustix::system::reboot(RebootCommand::PowerOff).err().map(Into::into)
+}
+
+/// Restarts the machine; returns only when that was refused.
+#[must_use]
+pub fn restart() -> Option<io::Error> {
+    rustix::system::reboot(RebootCommand::Restart).err().map(Into::into)
+}
+
+/// Opens the kernel's log, or what stands in its place, so that reading it never waits.
+///
+/// # Errors
+/// As open(2).
+pub fn open_log(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// An error number by its name, `ENODEV`.
+#[must_use]
+pub fn error_name(number: i32) -> String {
+    match nix::errno::Errno::from_raw(number) {
+        nix::errno::Errno::UnknownErrno => format!("error {number}"),
+        known => format!("{known:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_names_also_the_unknown_ones() {
+        assert_eq!(error_name(19), "ENODEV");
+        assert_eq!(error_name(129), "EKEYREJECTED");
+        assert_eq!(error_name(524), "error 524");
+    }
+}

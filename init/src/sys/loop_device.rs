@@ -1,0 +1,78 @@
+//! System calls that make a block device of a file.
+
+use rustix::ioctl;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Attaches a file to a free loop device, read-only and gone with its last user; its path.
+///
+/// # Errors
+/// As the loop driver says.
+pub fn attach(image: &File) -> io::Result<String> {
+    /// Somebody else may take the free device first.
+    const TRIES: usize = 32;
+    let busy = |e: &io::Error| e.kind() == io::ErrorKind::ResourceBusy;
+    let tried = (1..TRIES).map(|_| attach_once(image)).find(|tried| !tried.as_ref().is_err_and(busy));
+    tried.unwrap_or_else(|| attach_once(image))
+}
+
+fn attach_once(image: &File) -> io::Result<String> {
+    /// `struct loop_config` of linux/loop.h: descriptor, block size, `struct loop_info64` (232
+    /// bytes, whose `lo_flags` is at 52), reserved.
+    #[repr(C)]
+    struct LoopConfig {
+        fd: u32,
+        block_size: u32,
+        before_flags: [u8; 52],
+        flags: u32,
+        rest: [u8; 240],
+    }
+    const GET_FREE: ioctl::Opcode = 0x4C82;
+    const CONFIGURE: ioctl::Opcode = 0x4C0A;
+    const READ_ONLY_AUTOCLEAR: u32 = 1 | 4;
+    let control = File::options().read(true).write(true).open("/dev/loop-control")?;
+    let number = loop_number::<GET_FREE>(&control)?;
+    let path = format!("/dev/loop{number}");
+    // Read-only: the kernel mounts no block device that somebody has open for writing.
+    let device = File::open(&path)?;
+    let fd = u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?;
+    let config =
+        LoopConfig { fd, block_size: 0, before_flags: [0; 52], flags: READ_ONLY_AUTOCLEAR, rest: [0; 240] };
+    #[expect(unsafe_code, reason = "the loop driver is told by ioctl only")]
+    // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` of 304 bytes, which this is, and keeps
+    // no pointer to it.
+    unsafe {
+        ioctl::ioctl(&device, ioctl::Setter::<CONFIGURE, LoopConfig>::new(config))?;
+    }
+    std::mem::forget(device); // autoclear: it must stay open until it is mounted
+    Ok(path)
+}
+
+/// LOOP_CTL_GET_FREE answers by its return value.
+fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
+    struct GetFree<const CODE: ioctl::Opcode>;
+    #[expect(unsafe_code, reason = "the trait is unsafe to implement: it says what the kernel touches")]
+    // SAFETY: the opcode takes no argument and touches no memory; its answer is the return value.
+    unsafe impl<const CODE: ioctl::Opcode> ioctl::Ioctl for GetFree<CODE> {
+        type Output = i32;
+        const IS_MUTATING: bool = false;
+        fn opcode(&self) -> ioctl::Opcode {
+            CODE
+        }
+        fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+            std::ptr::null_mut()
+        }
+        unsafe fn output_from_ptr(
+            answer: ioctl::IoctlOutput,
+            _: *mut std::ffi::c_void,
+        ) -> rustix::io::Result<i32> {
+            Ok(answer)
+        }
+    }
+    #[expect(unsafe_code, reason = "the loop driver is told by ioctl only")]
+    // SAFETY: as promised above, for the one opcode this is used with.
+    unsafe {
+        Ok(ioctl::ioctl(control, GetFree::<CODE>)?)
+    }
+}
