@@ -31,8 +31,6 @@ pub struct Spec {
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables besides [`ENVIRONMENT`].
-    pub env: Vec<(String, String)>,
     /// After this it is ended.
     pub deadline: Duration,
     /// Its standard input; without one there is nothing to read.
@@ -44,12 +42,12 @@ impl Spec {
     #[must_use]
     pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self { program: program.to_owned(), args, env: Vec::new(), deadline, input: None }
+        Self { program: program.to_owned(), args, deadline, input: None }
     }
 
     fn command(&self) -> io::Result<Command> {
         let mut command = Command::new(&self.program);
-        command.args(&self.args).env_clear().envs(ENVIRONMENT).envs(self.env.iter().cloned());
+        command.args(&self.args).env_clear().envs(ENVIRONMENT);
         let input =
             self.input.as_ref().map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from))?;
         command.current_dir("/").process_group(0).stdin(input);
@@ -178,21 +176,6 @@ impl Children {
     pub fn run_quietly(&self, spec: &Spec) -> Done {
         self.run(spec, &mut |_, _| false)
     }
-
-    /// As [`Children::run`], returning what stood on standard output (64 KiB at most).
-    pub fn run_for_output(&self, spec: &Spec) -> (Done, Vec<String>) {
-        let mut lines = Vec::new();
-        let mut size = 0;
-        let done = self.run(spec, &mut |stream, line| {
-            size += line.len() + 1;
-            let wanted = stream == Stream::Out && size <= 65536;
-            if wanted {
-                lines.push(line.to_owned());
-            }
-            wanted
-        });
-        (done, lines)
-    }
 }
 
 /// The process id of a child that was just started.
@@ -211,6 +194,17 @@ mod tests {
 
     fn run(script: &str, deadline_ms: u64) -> Done {
         Children::new().unwrap().run_quietly(&shell(script, deadline_ms))
+    }
+
+    /// The lines that a program prints on standard output.
+    fn output(spec: &Spec) -> Vec<String> {
+        let mut lines = Vec::new();
+        let done = Children::new().unwrap().run(spec, &mut |stream, line| {
+            lines.push(line.to_owned());
+            stream == Stream::Out
+        });
+        assert_eq!(done.end, End::Exited(0), "{:?}", done.tail);
+        lines
     }
 
     #[test]
@@ -266,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_environment_is_clean() {
-        let (_, mut lines) = Children::new().unwrap().run_for_output(&Spec::new("/usr/bin/env", &[], GRACE));
+        let mut lines = output(&Spec::new("/usr/bin/env", &[], GRACE));
         lines.sort();
         assert_eq!(lines, ["HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TERM=linux"]);
     }
@@ -279,7 +273,7 @@ mod tests {
     #[test]
     fn no_signal_is_blocked_in_a_child() {
         let spec = Spec::new("/bin/grep", &["SigBlk", "/proc/self/status"], GRACE);
-        let (_, lines) = Children::new().unwrap().run_for_output(&spec);
+        let lines = output(&spec);
         assert_eq!(lines, ["SigBlk:\t0000000000000000"]);
     }
 }

@@ -8,8 +8,8 @@ pub mod layers;
 pub mod mac;
 pub mod node;
 mod origin;
-mod read;
 pub mod remote;
+mod sections;
 pub mod types;
 mod url;
 pub mod values;
@@ -62,7 +62,7 @@ pub fn refuse(files: &[File], words: &[Word], wrong: Vec<Wrong>) -> Refused {
 }
 
 fn refused(m: Merged) -> Refused {
-    let on_error = match read::policy(&m).on_error {
+    let on_error = match sections::policy(&m).on_error {
         _ if m.wrong.iter().any(Wrong::concerns_policy) => Action::Hold,
         Action::Workload | Action::WorkloadWithoutP2p => Action::Hold,
         other => other,
@@ -83,13 +83,13 @@ fn typed(m: &mut Merged, files: &[File], words: &[Word]) -> Config {
     });
     let hostname = words.iter().rev().find(|w| w.name == "hostname").and_then(|w| w.value.as_deref());
     Config {
-        driver: read::driver(m),
-        network: read::network(m, hostname, read::Card::booted_from(words), remote.is_some()),
+        driver: sections::driver(m),
+        network: sections::network(m, hostname, sections::Card::booted_from(words), remote.is_some()),
         remote,
-        policy: read::policy(m),
-        workload: read::workload(m),
-        report: read::report(m),
-        console: read::console(m, booted_from),
+        policy: sections::policy(m),
+        workload: sections::workload(m),
+        report: sections::report(m),
+        console: sections::console(m, booted_from),
         validator: Validator {
             files: files.iter().map(|file| file.path.clone()).collect(),
             set: m.set.clone(),

@@ -2,7 +2,7 @@
 //! cannot is a fault; the others always come to an [`After`].
 
 pub mod exec;
-mod fetch;
+mod fetch_root;
 pub mod last;
 pub mod shell;
 mod switch_root;

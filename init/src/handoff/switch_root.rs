@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::exec::console_device;
-use super::fetch::fetch;
+use super::fetch_root::fetch_root;
 
 /// What is moved along.
 const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
@@ -61,7 +61,7 @@ fn prepare(
     let mount = match root {
         RootSource::Disk { .. } => helper::mount_root(&root.to_string()),
         RootSource::Remote(remote) => {
-            fetch(m, remote, network)?.map_err(failed)?;
+            fetch_root(m, remote, network)?.map_err(failed)?;
             helper::mount_image(paths::FETCHED_ROOT)
         }
     };

@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::remote::{self, LARGEST};
+use super::server_layers::{self, LARGEST};
 
 /// How long a data partition that a layer names is waited for.
 const NAMED_PARTITION: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ fn layers(m: &mut Machine, words: &[Word]) -> Result<Config, Fault> {
     files.extend(disk.iter().cloned());
     let mut config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
     if let Some(remote) = config.remote.clone() {
-        let layers = match remote::layers(m, &config.network, &remote)? {
+        let layers = match server_layers::layers(m, &config.network, &remote)? {
             Ok(layers) => layers,
             Err(wrong) => return Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
         };

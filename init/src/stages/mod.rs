@@ -13,7 +13,7 @@ pub mod lock_down;
 pub mod mounts;
 pub mod network;
 pub mod publish;
-mod remote;
 pub mod screen;
 pub mod secure_boot;
+mod server_layers;
 pub mod validate;

@@ -18,7 +18,11 @@ use std::path::Path;
 ///
 /// # Errors
 /// An interruption; inside, why it is not there, in one line.
-pub(super) fn fetch(m: &mut Machine, remote: &Remote, config: &Network) -> Result<Result<(), String>, Fault> {
+pub(super) fn fetch_root(
+    m: &mut Machine,
+    remote: &Remote,
+    config: &Network,
+) -> Result<Result<(), String>, Fault> {
     if let Err(why) = network::reach(m, config)? {
         return Ok(Err(format!("no network: {why}")));
     }

@@ -1,0 +1,132 @@
+//! How process 1 starts each helper, and the DHCP client: program, words, deadline.
+
+use super::validator::{Published, publish_words};
+use crate::child::Spec;
+use crate::config::types::{Card, Driver, Network, Place, Report};
+use crate::paths;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// This program, whatever its name is.
+const OURSELVES: &str = "/proc/self/exe";
+/// Disks answer within this or not at all.
+const DISK: Duration = Duration::from_secs(30);
+
+fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
+    let mut all = vec!["helper", name];
+    all.extend(args);
+    Spec::new(OURSELVES, &all, deadline)
+}
+
+/// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`], and what its config.d has for
+/// this node to [`paths::PARTITION_CONFIG_D`]; prints the names.
+#[must_use]
+pub fn fetch_config(place: &Place, wait: Duration) -> Spec {
+    let wait_s = wait.as_secs();
+    helper("fetch-config", &[&place.text(), &wait_s.to_string()], DISK + wait)
+}
+
+/// Has a report kept on the data partition, and sent where it is to be sent.
+#[must_use]
+pub fn publish_on(place: &Place, config: &Network, report: &Report, what: &Published<'_>) -> Spec {
+    let (place, words) = (place.text(), publish_words(config, report, what));
+    let mut all = vec![place.as_str()];
+    all.extend(words.iter().map(String::as_str));
+    helper("publish-on", &all, DISK + report.timeout)
+}
+
+/// Leaves last words in the firmware's store.
+#[must_use]
+pub fn keep_fault(lines: &[String]) -> Spec {
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    helper("keep-fault", &lines, Duration::from_secs(10))
+}
+
+/// Prints what the firmware's store has of earlier boots.
+#[must_use]
+pub fn tell_last_boot() -> Spec {
+    helper("last-boot", &[paths::LAST_BOOT], Duration::from_secs(20))
+}
+
+/// Prints whether the firmware verifies what it starts.
+#[must_use]
+pub fn secure_boot() -> Spec {
+    helper("secure-boot", &[], Duration::from_secs(10))
+}
+
+/// Prints what this node is.
+#[must_use]
+pub fn identify() -> Spec {
+    helper("identify", &[], Duration::from_secs(30))
+}
+
+/// Mounts a new root.
+#[must_use]
+pub fn mount_root(text: &str) -> Spec {
+    helper("mount-root", &[text, paths::NEW_ROOT], DISK + Duration::from_secs(10))
+}
+
+/// Mounts a new root from an image file.
+#[must_use]
+pub fn mount_image(file: &str) -> Spec {
+    helper("mount-image", &[file, paths::NEW_ROOT], DISK)
+}
+
+/// Frees the firmware's framebuffers.
+#[must_use]
+pub fn release_screen() -> Spec {
+    helper("release-screen", &[], Duration::from_secs(10))
+}
+
+/// Writes all caches out.
+#[must_use]
+pub fn sync() -> Spec {
+    helper("sync", &[], Duration::from_secs(20))
+}
+
+/// Starts the driver, writes its report, and hands the open GPUs over by its standard input.
+#[must_use]
+pub fn load_driver(driver: &Driver, deadline: Duration, keeper: OwnedFd) -> Spec {
+    let mut args = vec![driver.load.to_string(), deadline.as_secs().to_string()];
+    args.extend(driver.modules.iter().cloned());
+    args.extend(driver.parameters.iter().map(|(module, words)| format!("{module}={words}")));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    Spec { input: Some(Rc::new(keeper)), ..helper("load-driver", &args, deadline) }
+}
+
+/// Brings the loopback up.
+#[must_use]
+pub fn loopback() -> Spec {
+    helper("loopback", &[], Duration::from_secs(5))
+}
+
+/// Loads what the network cards need, waits for a carrier, and prints the interface.
+#[must_use]
+pub fn find_interface(config: &Network) -> Spec {
+    let timeout_s = config.timeout.as_secs().to_string();
+    let card = match &config.interface {
+        Card::Any => String::new(),
+        Card::Name(name) => name.clone(),
+        Card::Mac(mac) | Card::BootedFrom(mac) => mac.to_string(),
+    };
+    helper("find-interface", &[&card, &timeout_s], config.timeout + Duration::from_secs(5))
+}
+
+/// Gives an interface an address (`ADDRESS/PREFIX`) and a default route.
+#[must_use]
+pub fn set_address(name: &str, address: &str, gateway: Option<IpAddr>, deadline: Duration) -> Spec {
+    let gateway = gateway.map_or_else(String::new, |gateway| gateway.to_string());
+    helper("set-address", &[name, address, &gateway], deadline)
+}
+
+/// Asks for an address by DHCP, every two seconds until the time is up; and who knows the time, if `time`.
+#[must_use]
+pub fn ask_for_lease(name: &str, within: Duration, time: bool) -> Spec {
+    let tries = (within.as_secs() / 2).max(1).to_string();
+    let mut args = vec!["udhcpc", "-i", name, "-n", "-q", "-f", "-t", &tries, "-T", "2"];
+    args.extend(["-s", paths::DHCP_SCRIPT]);
+    args.extend(time.then_some(["-O", "ntpsrv"]).into_iter().flatten());
+    Spec::new(paths::BUSYBOX, &args, within + Duration::from_secs(3))
+}

@@ -1,0 +1,113 @@
+//! How process 1 starts the validator's binary: to test the machine, to publish a report, and to get files and the
+//! time from other machines. The commands of the last kind have their own deadline and get some seconds more to
+//! say that it is over.
+
+use crate::child::Spec;
+use crate::config::remote::Remote;
+use crate::config::types::{Network, Report, Validator};
+use crate::paths;
+use std::time::Duration;
+
+/// A command of the validator with the configuration that is its.
+#[must_use]
+pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Spec {
+    let mut args = Vec::new();
+    config.files.iter().for_each(|file| args.extend(["--config", file]));
+    config.set.iter().for_each(|word| args.extend(["--set", word]));
+    args.extend(command);
+    Spec::new(paths::VALIDATOR, &args, deadline)
+}
+
+/// The validator's `env` of this boot's report.
+#[must_use]
+pub fn environment() -> Spec {
+    Spec::new(paths::VALIDATOR, &["env", paths::REPORT], Duration::from_secs(20))
+}
+
+/// What is published.
+#[derive(Debug)]
+pub struct Published<'a> {
+    /// The report, or the verdict where there is none.
+    pub file: &'a str,
+    /// The verdict that counts.
+    pub verdict: &'a str,
+    /// Why there is no network.
+    pub offline: Option<&'a str>,
+}
+
+/// Has a report sent, where there is no data partition.
+#[must_use]
+pub fn publish(config: &Network, report: &Report, what: &Published<'_>) -> Spec {
+    let words = publish_words(config, report, what);
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    Spec::new(paths::VALIDATOR, &words, report.timeout + Duration::from_secs(10))
+}
+
+/// `firstlight publish` of a file, with what the data partition need not be there for.
+pub(super) fn publish_words<'a>(
+    config: &'a Network,
+    report: &'a Report,
+    what: &'a Published<'a>,
+) -> Vec<String> {
+    let mut words = vec!["publish", what.file, "--verdict", what.verdict];
+    let (keep, timeout) = (report.keep.to_string(), report.timeout.as_secs().to_string());
+    words.extend(["--keep", &keep]);
+    if let Some(url) = &report.url {
+        words.extend(["--url", url, "--timeout", &timeout]);
+        words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
+        words.extend(what.offline.iter().flat_map(|why| ["--offline", why]));
+    }
+    words.into_iter().map(str::to_owned).collect()
+}
+
+/// For all of a root, however large; one whose server falls silent is given up long before.
+const ROOT: u64 = 1800;
+
+/// For all time servers together.
+const TIME: u64 = 4;
+
+/// Fetches a file.
+#[must_use]
+pub fn fetch(remote: &Remote, to: &str, config: &Network) -> Spec {
+    fetching(remote, to, config, &[], Duration::from_secs(40))
+}
+
+/// Fetches a root of at most so many MiB to [`paths::FETCHED_ROOT`] and says how far it is.
+#[must_use]
+pub fn fetch_root(remote: &Remote, mib: u64, config: &Network) -> Spec {
+    let (largest, timeout) = ((mib << 20).to_string(), ROOT.to_string());
+    let more = ["--largest", &largest, "--timeout", &timeout, "--progress", "5"];
+    fetching(remote, paths::FETCHED_ROOT, config, &more, Duration::from_secs(ROOT + 10))
+}
+
+fn fetching(remote: &Remote, to: &str, config: &Network, more: &[&str], deadline: Duration) -> Spec {
+    let mut words = vec!["fetch", &remote.url, "--sha256", &remote.sha256, "--output", to];
+    words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
+    words.extend(more);
+    Spec::new(paths::VALIDATOR, &words, deadline)
+}
+
+/// Asks these servers what time it is: `SERVER +SECONDS`, by how much our clock must move.
+#[must_use]
+pub fn ask_time(servers: &[String]) -> Spec {
+    let timeout = TIME.to_string();
+    let mut words = vec!["time", "--timeout", &timeout];
+    words.extend(servers.iter().map(String::as_str));
+    Spec::new(paths::VALIDATOR, &words, Duration::from_secs(TIME + 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_validator_gets_files_then_words_then_the_command() {
+        let config = Validator {
+            files: vec!["a".into(), "b".into()],
+            set: vec!["x.y=1".into()],
+            timeout: Duration::ZERO,
+        };
+        let spec = validator(&config, &["validate"], Duration::ZERO);
+        assert_eq!(spec.args, ["--config", "a", "--config", "b", "--set", "x.y=1", "validate"]);
+    }
+}
