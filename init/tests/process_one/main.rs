@@ -1,0 +1,21 @@
+//! init as process 1 of a namespace: the stages, every way a validator can fail, policies, signals
+//! and both hand-overs. What needs a kernel of its own is tested in QEMU, elsewhere.
+
+#[cfg(test)]
+mod boot;
+#[cfg(test)]
+mod config;
+#[cfg(test)]
+mod driver;
+#[cfg(test)]
+mod hand_over;
+#[cfg(test)]
+mod namespace;
+#[cfg(test)]
+mod verdict;
+
+/// The configuration of most tests: no driver, no data partition, the workload as a child.
+#[cfg(test)]
+const CONFIG: &str = "[driver]\nload = false\n[report]\npartition = \"\"\n[console]\nserial = []\n\
+                      [workload]\nmode = \"exec\"\nexec = [\"/workload\", \"a b\"]\nlock_modules = false\n\
+                      [policy]\non_fail = \"poweroff\"\non_error = \"reboot\"\n";

@@ -1,0 +1,102 @@
+//! From what the validator leaves behind to a verdict, and what the policy makes of it.
+
+use super::CONFIG;
+use super::namespace::{Down, Machine, is_validated, json, scraper_lines};
+use serde_json::json;
+use std::fs;
+
+/// Boots with a validator that must not be believed; on_error reboots.
+fn refused(validator: &str) -> String {
+    let m = Machine::new(validator, CONFIG).workload("echo WORKLOAD RUNS");
+    let (down, m, console) = m.boot().down();
+    assert_eq!(down, Down::Rebooted, "{console}");
+    assert!(!console.contains("WORKLOAD RUNS"), "{console}");
+    assert!(!is_validated(&m));
+    assert_eq!(json(&m, "verdict.json")["verdict"], json!("ERROR"));
+    let lines = scraper_lines(&console);
+    assert_eq!(lines.len(), 1, "{console}");
+    assert!(lines[0].starts_with("FIRSTLIGHT verdict=ERROR failed=validator "), "{console}");
+    console
+}
+
+#[test]
+fn a_validator_that_crashes_after_a_fine_report_is_an_error() {
+    let console = refused("report PASS pass\necho 'VERDICT  PASS'\necho last words >&2\nkill -SEGV $$");
+    assert!(console.contains("VERDICT  ERROR   the validator was killed by signal 11"), "{console}");
+    assert!(console.contains("  firstlight: last words"), "{console}");
+    assert!(!console.contains("VERDICT  PASS"), "{console}");
+}
+
+#[test]
+fn a_validator_that_prints_a_pass_and_leaves_no_report_is_an_error() {
+    let console = refused(
+        "echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1'\nexit 0",
+    );
+    assert!(console.contains("VERDICT  ERROR   /run/firstlight/report.json: No such file"), "{console}");
+}
+
+#[test]
+fn a_validator_whose_status_and_report_disagree_is_an_error() {
+    let console = refused("report FAIL fail\nexit 0");
+    assert!(console.contains("exit status says PASS, its report FAIL"), "{console}");
+}
+
+#[test]
+fn a_validator_that_hangs_past_its_deadline_is_killed_with_its_workers() {
+    let config = format!("{CONFIG}[validate]\ntimeout_s = 1\n");
+    let validator = "report PASS pass\ntrap '' TERM\nsetsid sleep 600 &\nwhile :; do sleep 1; done";
+    let m = Machine::new(validator, &config).workload("echo WORKLOAD RUNS");
+    let (down, m, console) = m.boot().down();
+    assert_eq!(down, Down::Rebooted, "{console}");
+    assert!(console.contains("did not end within 31 s and was killed"), "{console}");
+    assert!(!is_validated(&m));
+}
+
+#[test]
+fn a_missing_validator_is_an_error_that_names_it() {
+    let m = Machine::new("", CONFIG).without_validator().workload("echo WORKLOAD RUNS");
+    let (down, m, console) = m.boot().down();
+    assert_eq!(down, Down::Rebooted, "{console}");
+    let cause = json(&m, "verdict.json")["cause"].as_str().unwrap().to_owned();
+    assert!(cause.starts_with("fabric: firstlight fabric fix could not be started: No such file"), "{cause}");
+    assert!(!console.contains("WORKLOAD RUNS"), "{console}");
+}
+
+#[test]
+fn a_machine_that_fails_gets_on_fail_and_the_validators_own_lines() {
+    let validator = "report FAIL fail\necho 'VERDICT  FAIL   1 failed'\n\
+                     echo 'FIRSTLIGHT verdict=FAIL failed=iommu warned=none codes=none scope=machine host=node7 seconds=0.1'\nexit 1";
+    let (down, m, console) = Machine::new(validator, CONFIG).workload("echo WORKLOAD RUNS").boot().down();
+    assert_eq!(down, Down::PoweredOff, "{console}");
+    assert_eq!(
+        scraper_lines(&console),
+        ["FIRSTLIGHT verdict=FAIL failed=iommu warned=none codes=none scope=machine host=node7 seconds=0.1"]
+    );
+    assert_eq!(json(&m, "verdict.json")["failed"], json!(["iommu"]));
+    assert!(!is_validated(&m) && !console.contains("WORKLOAD RUNS"), "{console}");
+}
+
+#[test]
+fn a_workload_without_p2p_is_told_so_in_both_places() {
+    let m = Machine::new("report FAIL fail\nexit 1", CONFIG)
+        .workload("echo p2p off $NCCL_P2P_DISABLE; cat /run/firstlight/env")
+        .cmdline("firstlight.policy.on_fail=workload-without-p2p");
+    let (_, m, console) = m.boot().down();
+    let why = "the verdict is FAIL, and the policy for it workload-without-p2p";
+    let env = format!("p2p off 1\n# a reason\nNCCL_DEBUG=WARN\n# {why}\nNCCL_P2P_DISABLE=1\n");
+    assert!(console.contains(&env), "{console}");
+    let conf = fs::read_to_string(m.path("etc/nccl.conf")).unwrap();
+    let ours = "# firstlight: a reason\nNCCL_DEBUG=WARN\n";
+    assert_eq!(conf, format!("{ours}# firstlight: {why}\nNCCL_P2P_DISABLE=1\n"));
+    assert!(!is_validated(&m));
+}
+
+#[test]
+fn a_full_run_is_an_error_and_no_old_verdict_is_left() {
+    let validator = "report PASS pass\ncat /dev/zero > /run/full\nexit 0";
+    let m = Machine::new(validator, CONFIG).small_run().workload("echo WORKLOAD RUNS");
+    let (down, _, console) = m.boot().down();
+    assert_eq!(down, Down::Rebooted, "{console}");
+    assert!(console.contains("VERDICT  ERROR   publish: /run/firstlight/env: No space left"), "{console}");
+    assert!(!console.contains("WORKLOAD RUNS"), "{console}");
+}
