@@ -38,6 +38,8 @@ pub const LAST_BOOT: &str = "/run/firstlight/last-boot";
 pub const PSTORE: &str = "/sys/fs/pstore";
 /// Is there where the firmware is EFI.
 pub const EFI: &str = "/sys/firmware/efi";
+/// The firmware's variables, a file each.
+pub const EFI_VARIABLES: &str = "/sys/firmware/efi/efivars";
 /// What the image says it is.
 pub const IMAGE: &str = "/etc/firstlight/image.json";
 /// The first configuration layer.

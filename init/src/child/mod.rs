@@ -66,6 +66,21 @@ pub enum Stream {
     Err,
 }
 
+/// Passes the lines of standard output to `take`, and leaves those of standard error for [`Done::tail`].
+pub fn on_output(mut take: impl FnMut(&str)) -> impl FnMut(Stream, &str) -> bool {
+    move |stream, line| {
+        if stream == Stream::Out {
+            take(line);
+        }
+        stream == Stream::Out
+    }
+}
+
+/// Leaves every line for [`Done::tail`].
+pub const fn no_lines(_: Stream, _: &str) -> bool {
+    false
+}
+
 /// What the machine was asked to do while waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
@@ -174,7 +189,7 @@ impl Children {
 
     /// As [`Children::run`], nobody watching.
     pub fn run_quietly(&self, spec: &Spec) -> Done {
-        self.run(spec, &mut |_, _| false)
+        self.run(spec, &mut no_lines)
     }
 }
 

@@ -20,6 +20,9 @@ use layers::Merged;
 use std::time::Duration;
 use types::{Action, Config, Origin, Validator};
 
+/// Bytes of a configuration file, at most.
+pub const LARGEST: u64 = 1 << 20;
+
 /// One configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {

@@ -1,7 +1,7 @@
 //! Fetches a root that a server has into memory, where it is mounted like an image on a disk. A child
 //! does it; what lies there afterwards is the file that the checksum names, or nothing.
 
-use crate::child::{End, Stream};
+use crate::child::{End, on_output};
 use crate::config::remote::Remote;
 use crate::config::types::Network;
 use crate::fault::Fault;
@@ -31,12 +31,7 @@ pub(super) fn fetch_root(
         Err(why) => return Ok(Err(why)),
     };
     info!("root      fetches {}, at most {mib} MiB: half of the free memory", remote.url);
-    let mut line = |stream: Stream, line: &str| {
-        if stream == Stream::Out {
-            info!("root      {line}");
-        }
-        stream == Stream::Out
-    };
+    let mut line = on_output(|line| info!("root      {line}"));
     let done = m.run(&helper::fetch_root(remote, mib, config), &mut line, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         return Ok(Err(done.reason_after(&format!("firstlight: {}: ", remote.url))));

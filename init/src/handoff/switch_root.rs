@@ -1,7 +1,7 @@
 //! Hand-over by switch-root: another root becomes `/` and its init process 1. Everything that can
 //! be found wrong is found before the point of no return.
 
-use crate::child::{ENVIRONMENT, End};
+use crate::child::{ENVIRONMENT, End, no_lines};
 use crate::config::types::{Network, RootSource};
 use crate::console::kernel_log::{self, Shown};
 use crate::environment::{self, P2P_OFF, Variable};
@@ -65,7 +65,7 @@ fn prepare(
             helper::mount_image(paths::FETCHED_ROOT)
         }
     };
-    let done = m.run(&mount, &mut |_, _| false, |_| true)?;
+    let done = m.run(&mount, &mut no_lines, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         return Err(failed(done.reason()));
     }

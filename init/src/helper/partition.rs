@@ -2,6 +2,7 @@
 //! nothing of the partition stays mounted.
 
 use super::{ABSENT, FINE, HAS_CONFIG, NO_FILE, identity, say};
+use crate::config::LARGEST;
 use crate::config::node::{For, Identity, NAMES, meant};
 use crate::config::types::Place;
 use crate::config::values;
@@ -17,9 +18,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const AT: &str = "/run/firstlight/partition";
-
-/// No configuration is larger.
-const LARGEST: u64 = 1 << 20;
 
 pub(super) fn fetch_config(place: &str, wait_s: &str) -> Result<i32, String> {
     let wait = Duration::from_secs(wait_s.parse().map_err(|_| format!("{wait_s}: no seconds"))?);

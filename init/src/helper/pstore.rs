@@ -4,13 +4,12 @@
 
 use super::{FINE, say};
 use crate::file_io::write_atomically;
+use crate::paths::{EFI_VARIABLES, PSTORE};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-const VARIABLES: &str = "/sys/firmware/efi/efivars";
-const RECORDS: &str = "/sys/fs/pstore";
 /// Who stores the kernel's records.
 const BACKEND: &str = "/sys/module/pstore/parameters/backend";
 /// LINUX_EFI_CRASH_GUID of include/linux/efi.h.
@@ -29,7 +28,7 @@ pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
         return Err(format!("{BACKEND}: {}, not efi_pstore", backend.trim()));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let path = format!("{VARIABLES}/{}", variable(now));
+    let path = format!("{EFI_VARIABLES}/{}", variable(now));
     let mut bytes = ATTRIBUTES.to_le_bytes().to_vec();
     bytes.extend(record(lines).into_bytes());
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -52,14 +51,14 @@ fn record(lines: &[&str]) -> String {
 
 /// Prints what the store holds, copies it into `to`, and removes what is ours. What is another's stays.
 pub(super) fn tell(to: &str) -> Result<i32, String> {
-    let mut names: Vec<_> = fs::read_dir(RECORDS)
-        .map_err(|e| format!("{RECORDS}: {e}"))?
+    let mut names: Vec<_> = fs::read_dir(PSTORE)
+        .map_err(|e| format!("{PSTORE}: {e}"))?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
     names.sort();
     fs::create_dir_all(to).map_err(|e| format!("{to}: {e}"))?;
     for name in names {
-        let path = Path::new(RECORDS).join(&name);
+        let path = Path::new(PSTORE).join(&name);
         let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         write_atomically(&Path::new(to).join(&name), &bytes).map_err(|e| format!("{to}/{name}: {e}"))?;
         let (lines, ours) = shown(&name, &String::from_utf8_lossy(&bytes));

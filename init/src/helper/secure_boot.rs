@@ -2,16 +2,16 @@
 //! only read. Firmware can hang: a child only.
 
 use super::{FINE, say};
+use crate::paths::EFI_VARIABLES;
 use std::fs;
 use std::io::ErrorKind;
 
-const VARIABLES: &str = "/sys/firmware/efi/efivars";
 /// EFI_GLOBAL_VARIABLE of the UEFI specification.
 const NAME: &str = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// Prints `on`, `off` or `not offered`.
 pub(super) fn tell() -> Result<i32, String> {
-    let path = format!("{VARIABLES}/{NAME}");
+    let path = format!("{EFI_VARIABLES}/{NAME}");
     let state = match fs::read(&path) {
         Ok(bytes) => state(&bytes).ok_or_else(|| format!("{path}: holds {bytes:?}"))?,
         // Firmware without Secure Boot has other variables.
@@ -23,7 +23,7 @@ pub(super) fn tell() -> Result<i32, String> {
 }
 
 fn any() -> bool {
-    fs::read_dir(VARIABLES).is_ok_and(|mut entries| entries.next().is_some())
+    fs::read_dir(EFI_VARIABLES).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Four bytes of attributes, then the value.

@@ -1,11 +1,11 @@
 //! Stage 2: finds and reads the configuration's layers, and opens the consoles they name. What a
 //! server has is `remote`'s.
 
-use crate::child::{End, Stream};
+use crate::child::{End, on_output};
 use crate::config::cmdline::{Word, words};
 use crate::config::error::Wrong;
 use crate::config::types::{Config, Network, Report};
-use crate::config::{self, File, Refused};
+use crate::config::{self, File, LARGEST, Refused};
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::server_layers::{self, LARGEST};
+use super::server_layers;
 
 /// How long a data partition that a layer names is waited for.
 const NAMED_PARTITION: Duration = Duration::from_secs(10);
@@ -121,16 +121,13 @@ fn partition_files(m: &Machine, report: &Report) -> Result<Result<Vec<File>, Wro
     let Some(place) = &report.partition else { return Ok(Ok(Vec::new())) };
     let wait = if report.named { NAMED_PARTITION } else { Duration::ZERO };
     let mut found = Vec::new();
-    let mut line = |stream: Stream, line: &str| {
-        if stream == Stream::Out {
-            found.push(match line {
-                helper::HAS_CONFIG => paths::PARTITION_CONFIG.to_owned(),
-                name => format!("{}/{name}", paths::PARTITION_CONFIG_D),
-            });
-        }
-        stream == Stream::Out
+    let mut take = |line: &str| {
+        found.push(match line {
+            helper::HAS_CONFIG => paths::PARTITION_CONFIG.to_owned(),
+            name => format!("{}/{name}", paths::PARTITION_CONFIG_D),
+        });
     };
-    let done = m.run(&helper::fetch_config(place, wait), &mut line, |_| true)?;
+    let done = m.run(&helper::fetch_config(place, wait), &mut on_output(&mut take), |_| true)?;
     let wrong = |why| Wrong::Unreadable { place: format!("report.partition {}", place.text()), why };
     Ok(match done.end {
         End::Exited(helper::FINE) => {

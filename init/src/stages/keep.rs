@@ -1,7 +1,7 @@
 //! The part of stage 8 that has `firstlight publish` keep the report on the data partition and send
 //! it. That it could not be kept or sent is told and changes no verdict.
 
-use crate::child::{Done, End, Spec, Stream};
+use crate::child::{Done, End, Spec, on_output};
 use crate::config::types::{Config, Report};
 use crate::fault::Fault;
 use crate::helper::{self, Published};
@@ -34,13 +34,7 @@ impl Heard {
     }
 
     fn run(&mut self, m: &Machine, spec: &Spec) -> Result<Done, Fault> {
-        let mut line = |stream: Stream, line: &str| {
-            if stream == Stream::Out {
-                self.line(line);
-            }
-            stream == Stream::Out
-        };
-        m.run(spec, &mut line, |_| true)
+        m.run(spec, &mut on_output(|line| self.line(line)), |_| true)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Between the stages: what an earlier boot left in the firmware's store is shown, and where this one
 //! leaves its own. Nothing is printed where there is nothing.
 
-use crate::child::{End, Stream};
+use crate::child::{End, no_lines, on_output};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
@@ -19,12 +19,7 @@ pub fn tell(m: &Machine) -> Result<(), Fault> {
     if !any {
         return Ok(());
     }
-    let mut line = |stream: Stream, line: &str| {
-        if stream == Stream::Out {
-            info!("last boot {line}");
-        }
-        stream == Stream::Out
-    };
+    let mut line = on_output(|line| info!("last boot {line}"));
     let done = m.run(&helper::tell_last_boot(), &mut line, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         info!("warning: last boot: {}", done.reason());
@@ -40,7 +35,7 @@ pub fn leave(m: &Machine, fault: &Fault) -> Result<(), Fault> {
     if matches!(fault, Fault::Asked(_)) || !Path::new(paths::EFI).exists() {
         return Ok(());
     }
-    let done = m.run(&helper::keep_fault(&fault.last_words()), &mut |_, _| false, |_| true)?;
+    let done = m.run(&helper::keep_fault(&fault.last_words()), &mut no_lines, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         info!("warning: not in the firmware's store: {}", done.reason());
     }

@@ -2,7 +2,7 @@
 //! up is a warning here: nothing in a verdict depends on it, and who needs it names it as the cause.
 //! Children do the work: a wedged card's driver can hold the lock that every change of a link needs.
 
-use crate::child::{End, Stream};
+use crate::child::{End, no_lines, on_output};
 use crate::config::types::{Network, NetworkMode, TimeSource};
 use crate::fault::Fault;
 use crate::file_io::write_atomically;
@@ -37,7 +37,7 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
         Ok(()) => config.hostname.clone(),
         Err(e) => format!("warning: no host name: {e}"),
     };
-    let loopback = m.run(&helper::loopback(), &mut |_, _| false, |_| true)?;
+    let loopback = m.run(&helper::loopback(), &mut no_lines, |_| true)?;
     let said = match (loopback.end, &config.mode) {
         (End::Exited(helper::FINE), NetworkMode::None) => "loopback only".to_owned(),
         (End::Exited(helper::FINE), _) => match reach(m, config)? {
@@ -70,13 +70,8 @@ pub fn reach(m: &mut Machine, config: &Network) -> Result<Result<String, String>
 /// Children find the interface, wait for its carrier, and give it an address.
 fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Fault> {
     let mut name = String::new();
-    let mut line = |stream: Stream, line: &str| {
-        if stream == Stream::Out {
-            line.clone_into(&mut name);
-        }
-        stream == Stream::Out
-    };
-    let found = m.run(&helper::find_interface(config), &mut line, |_| true)?;
+    let mut named = |line: &str| line.clone_into(&mut name);
+    let found = m.run(&helper::find_interface(config), &mut on_output(&mut named), |_| true)?;
     if found.end != End::Exited(helper::FINE) {
         return Ok(Err(found.reason()));
     }
@@ -91,7 +86,7 @@ fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Faul
             (helper::ask_for_lease(&name, left, time), "by DHCP".to_owned())
         }
     };
-    let done = m.run(&spec, &mut |_, _| false, |_| true)?;
+    let done = m.run(&spec, &mut no_lines, |_| true)?;
     Ok(match (done.end, &config.mode) {
         (End::Exited(0), _) => Ok(format!("{name} {how}")),
         (End::Exited(1), NetworkMode::Dhcp) => {

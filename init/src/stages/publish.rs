@@ -1,7 +1,7 @@
 //! Stage 8: writes down what the workload reads, and has the report kept and sent (`keep`). What
 //! cannot be written makes the verdict ERROR: a workload cannot obey what it cannot read.
 
-use crate::child::{End, Stream};
+use crate::child::{End, on_output};
 use crate::config::types::{Action, Config};
 use crate::environment::{self, Variable};
 use crate::fault::Fault;
@@ -90,14 +90,12 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
         return Ok(Ok(Vec::new()));
     }
     let mut lines = Vec::new();
-    let mut line = |stream: Stream, line: &str| {
-        if stream == Stream::Out && lines.len() < 1000 {
+    let mut take = |line: &str| {
+        if lines.len() < 1000 {
             lines.push(line.to_owned());
         }
-        stream == Stream::Out
     };
-    let spec = helper::environment();
-    let done = m.run(&spec, &mut line, |end| end == End::Exited(0))?;
+    let done = m.run(&helper::environment(), &mut on_output(&mut take), |end| end == End::Exited(0))?;
     let trouble = |cause| Trouble { stage: "publish", cause };
     if done.end != End::Exited(0) {
         return Ok(Err(trouble(format!("firstlight env {}", done.end))));

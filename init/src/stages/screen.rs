@@ -1,7 +1,7 @@
 //! Between config and fabric: a firmware framebuffer on an NVIDIA GPU stays or goes, before the
 //! fabric pass touches that GPU's windows and before its driver loads.
 
-use crate::child::End;
+use crate::child::{End, no_lines};
 use crate::config::types::{Config, Place, Screen};
 use crate::console::screen::{gpus_with_display, wanted};
 use crate::fault::Fault;
@@ -51,7 +51,7 @@ pub fn settle(m: &mut Machine, config: &Config) -> Result<Settled, Fault> {
     info!("This screen goes dark now: it sits on GPU {}.", gpus.join(" "));
     info!("The verdict will be on: {}", where_the_verdict_is(m, config));
     m.console.leave_screen();
-    let done = m.run(&helper::release_screen(), &mut |_, _| false, |_| true)?;
+    let done = m.run(&helper::release_screen(), &mut no_lines, |_| true)?;
     Ok(match done.end {
         End::Exited(helper::FINE) => Settled::Released(gpus),
         _ => Settled::Stuck(done.reason()),

@@ -1,6 +1,6 @@
 //! Between the stages: whether the firmware verified what it started. It is told, and changes nothing.
 
-use crate::child::{End, Stream};
+use crate::child::{End, on_output};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
@@ -15,13 +15,8 @@ use std::path::Path;
 pub fn tell(m: &Machine) -> Result<(), Fault> {
     let mut state = "not offered".to_owned();
     if Path::new(paths::EFI).exists() {
-        let mut line = |stream: Stream, line: &str| {
-            if stream == Stream::Out {
-                line.clone_into(&mut state);
-            }
-            stream == Stream::Out
-        };
-        let done = m.run(&helper::secure_boot(), &mut line, |_| true)?;
+        let mut said = |line: &str| line.clone_into(&mut state);
+        let done = m.run(&helper::secure_boot(), &mut on_output(&mut said), |_| true)?;
         if done.end != End::Exited(helper::FINE) {
             state = format!("unknown: {}", done.reason());
         }

@@ -2,13 +2,13 @@
 //! It brings the network up for that, and children do the talking.
 
 use super::network;
-use crate::child::{End, Stream};
-use crate::config::File;
+use crate::child::{End, no_lines, on_output};
 use crate::config::error::Wrong;
 use crate::config::mac::Mac;
 use crate::config::node::Identity;
 use crate::config::remote::{Remote, SUMS};
 use crate::config::types::Network;
+use crate::config::{File, LARGEST};
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -16,9 +16,6 @@ use crate::machine::Machine;
 use crate::paths;
 use std::fs;
 use std::path::Path;
-
-/// No configuration is larger.
-pub(super) const LARGEST: u64 = 1 << 20;
 
 /// The layers that a server has for this node.
 ///
@@ -67,7 +64,7 @@ fn name(url: &str) -> String {
 
 fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<Result<File, String>, Fault> {
     let path = format!("{}/{name}", paths::REMOTE_CONFIG_D);
-    let done = m.run(&helper::fetch(remote, &path, config), &mut |_, _| false, |_| true)?;
+    let done = m.run(&helper::fetch(remote, &path, config), &mut no_lines, |_| true)?;
     if done.end != End::Exited(0) {
         return Ok(Err(done.reason_after("firstlight: ")));
     }
@@ -78,14 +75,13 @@ fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<R
 
 fn identity(m: &Machine) -> Result<Identity, Fault> {
     let mut identity = Identity::default();
-    let mut line = |stream: Stream, line: &str| {
+    let mut take = |line: &str| {
         if let Some(mac) = line.strip_prefix("mac=").and_then(Mac::read) {
             identity.macs.push(mac);
         } else if let Some(serial) = line.strip_prefix("serial=") {
             identity.serial = Some(serial.to_owned());
         }
-        stream == Stream::Out
     };
-    m.run(&helper::identify(), &mut line, |end| end == End::Exited(helper::FINE))?;
+    m.run(&helper::identify(), &mut on_output(&mut take), |end| end == End::Exited(helper::FINE))?;
     Ok(identity)
 }
