@@ -1,9 +1,9 @@
-//! The workload's variables: `firstlight env` prints them, init checks them and writes them where
-//! programs look. Each may have its reason, which stands above it as a comment.
+//! The workload's variables: `firstlight env` prints them, init checks them and writes them to the files
+//! that programs read. Each may have a reason, which is the comment above it.
 
-/// How our comments in nccl.conf begin: what stands below one was written by an earlier boot.
+/// Prefix of our comments in nccl.conf: a line below one was written by an earlier boot.
 const MARK: &str = "# firstlight: ";
-/// NCCL's switch against peer-to-peer.
+/// NCCL's variable that switches peer-to-peer off.
 pub const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 
 /// NAME=value
@@ -11,16 +11,16 @@ pub const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 pub struct Variable {
     /// Letters, digits and `_`.
     pub name: String,
-    /// Anything on one line.
+    /// Any text on one line.
     pub value: String,
-    /// Why, on one line; empty when nobody says.
+    /// The reason on one line; empty when none is given.
     pub reason: String,
 }
 
-/// Reads NAME=value lines, each with the comments above it.
+/// Parses NAME=value lines, each with the comments above it.
 ///
 /// # Errors
-/// A line that says which line is none.
+/// A line with the text that is not a variable.
 pub fn parse(lines: &[String]) -> Result<Vec<Variable>, String> {
     let (mut variables, mut comments) = (Vec::new(), Vec::new());
     for line in lines.iter().filter(|line| !line.trim().is_empty()) {
@@ -43,8 +43,8 @@ fn is_name(name: &str) -> bool {
     plain && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// Tells the workload to leave peer-to-peer alone, and nothing else about it; `reason` is given where
-/// the validator has none of its own.
+/// Switches peer-to-peer off for the workload and removes its other settings about it; `reason` is used
+/// when the validator has given none.
 pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
     let told = variables.iter().find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
     let reason = told.map_or(reason, |v| &v.reason).to_owned();
@@ -52,7 +52,7 @@ pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
     variables.push(Variable { name: P2P_OFF.to_owned(), value: "1".to_owned(), reason });
 }
 
-/// Takes back what relies on peer-to-peer; what switches it off stays.
+/// Removes settings that rely on peer-to-peer; one that switches it off stays.
 pub fn trust_no_p2p(variables: &mut Vec<Variable>) {
     variables.retain(|v| v.name == P2P_OFF || !is_about_p2p(&v.name));
 }
@@ -70,20 +70,20 @@ pub fn lines(variables: &[Variable]) -> String {
 fn written<'a>(variables: impl IntoIterator<Item = &'a Variable>, mark: &str) -> String {
     let comment = |v: &Variable| match v.reason.as_str() {
         "" => String::new(),
-        // Older versions of NCCL take every line with a = for a variable.
+        // Older versions of NCCL treat every line with a = as a variable.
         reason => format!("{mark}{}\n", reason.replace('=', ":")),
     };
     variables.into_iter().map(|v| format!("{}{}={}\n", comment(v), v.name, v.value)).collect()
 }
 
-/// Whether there is anything to write into an nccl.conf, or to take back from it.
+/// Whether there is something to write to an nccl.conf or to remove from it.
 #[must_use]
 pub fn concerns_nccl(old: &str, variables: &[Variable]) -> bool {
     old.lines().any(|line| line.starts_with(MARK)) || variables.iter().any(|v| v.name.starts_with("NCCL_"))
 }
 
-/// An nccl.conf with the `NCCL_` variables among these, besides what it had of others. What an
-/// earlier boot wrote goes, and where peer-to-peer is switched off all that others say about it.
+/// An nccl.conf with our `NCCL_` variables and its other content. Lines that an earlier boot wrote are
+/// removed, and where peer-to-peer is switched off, all other settings about it.
 #[must_use]
 pub fn nccl_conf(old: &str, variables: &[Variable]) -> String {
     let ours: Vec<_> = variables.iter().filter(|v| v.name.starts_with("NCCL_")).collect();

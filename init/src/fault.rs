@@ -1,5 +1,5 @@
-//! What can go wrong in init itself, with a stable code that a person can quote, and the last words
-//! about it. What is done afterwards is the policy's.
+//! The faults of init itself, with stable codes that a person can quote, and the last words about them. The
+//! policy decides what follows.
 
 use crate::child::Request;
 use crate::console::Console;
@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
 
-/// A fault of init. Anything wrong with the machine or the validator is no fault: it is a verdict.
+/// A fault of init. Problems of the machine or the validator are not faults: they lead to a verdict.
 #[derive(Debug, Error)]
 pub enum Fault {
     /// A mandatory mount failed.
@@ -17,19 +17,19 @@ pub enum Fault {
         what: &'static str,
         /// Folder.
         at: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Signals cannot be received.
     #[error("signalfd: {0}")]
     Signals(io::Error),
-    /// The configuration is wrong; each a line.
+    /// The configuration is invalid; one line for each error.
     #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
     /// The machine could not be handed over.
     #[error("{0}")]
     HandOff(String),
-    /// Somebody asked for the end of the boot.
+    /// The machine was asked to shut down or restart during the boot.
     #[error("asked to {} before the hand-over", .0.word())]
     Asked(Request),
     /// A panic was caught.
@@ -72,22 +72,22 @@ impl Fault {
         }
     }
 
-    /// The last words, a line each.
+    /// The last words, one line each.
     #[must_use]
     pub fn last_words(&self) -> Vec<String> {
         self.to_string().lines().map(|line| format!("ERROR     {}: {line}", self.code())).collect()
     }
 }
 
-/// Says the last words on consoles, in the kernel log and in boot.log. The firmware's store gets them
-/// by a child (`stages::last_boot`).
+/// Writes the last words to the consoles, the kernel's log and boot.log. A child writes them to the
+/// firmware's store (`stages::last_boot`).
 pub fn say(console: &Console, fault: &Fault) {
     fault.last_words().iter().for_each(|line| console.last_words(line));
 }
 
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Makes a panic leave its message here instead of on standard error, which can block.
+/// Makes a panic store its message here instead of writing to standard error, which can block.
 pub fn record_panics() {
     std::panic::set_hook(Box::new(|info| {
         let message = info.payload_as_str().unwrap_or("no message");
@@ -96,7 +96,7 @@ pub fn record_panics() {
     }));
 }
 
-/// The fault that a caught panic is.
+/// The fault for a caught panic.
 #[must_use]
 pub fn of_panic() -> Fault {
     let message = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,4 +1,4 @@
-//! Reads and writes of whole files: reads have a size limit, writes replace the file or leave it as it was.
+//! Reads and writes whole files. Reads have a size limit; a write replaces the file or leaves the old one.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Reads a file of at most `limit` bytes.
 ///
 /// # Errors
-/// As the system says; a larger file is one too.
+/// The system's error, or that the file is larger.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
@@ -17,15 +17,15 @@ pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file in memory (/run, the first root) by way of a temporary one beside it.
+/// Writes a file in memory (/run, the first root) through a temporary file beside it.
 ///
 /// # Errors
-/// As the system says; then the old file is as it was and no temporary one is left.
+/// The system's error; the old file is unchanged then and the temporary one is removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, |_| Ok(()))
 }
 
-/// As [`write_atomically`], for a file on a disk: it is there for good before it takes its name.
+/// As [`write_atomically`], for a file on a disk: its content is on the disk before it gets its name.
 ///
 /// # Errors
 /// As [`write_atomically`].

@@ -1,5 +1,5 @@
-//! What the whole boot shares: consoles, children, times. And the one wrapper around a stage, which
-//! prints one uniform line: its name, what it did, milliseconds.
+//! The state that all stages share: consoles, children, times. Also the wrapper around each stage that
+//! prints one uniform line: name, result, milliseconds.
 
 use crate::child::{Children, Done, End, Spec, Stream};
 use crate::config::types::Action;
@@ -16,26 +16,27 @@ use std::time::Duration;
 /// The boot's shared state.
 #[derive(Debug)]
 pub struct Machine {
-    /// Where lines appear.
+    /// The outputs for lines.
     pub console: Console,
-    /// Who waits for children.
+    /// Runs children and receives signals.
     pub children: Children,
-    /// What a fault is followed by; known once the policy is.
+    /// The action after a fault; known once the policy is read.
     pub on_fault: Action,
-    /// Whether the verdict was told: it is told once.
+    /// Whether the verdict was announced; it is announced once.
     pub announced: bool,
-    /// What came of bringing the network up, once that was tried: what is up, or why nothing is.
+    /// The result of bringing up the network, once that was tried: what is up, or the reason of the
+    /// failure.
     pub network: Option<Result<String, String>>,
-    /// How long the kernel took to unpack the initrd, when its log says so.
+    /// How long the kernel took to unpack the initrd, if its log shows it.
     pub initrd: Option<Duration>,
-    /// The driver's devices, open so that the GPUs stay initialised. Never closed: that can hang.
-    /// No child gets them; a switch of the root hands them on.
+    /// The driver's devices, kept open so that the GPUs stay initialised. Never closed, because that can
+    /// hang. Children do not inherit them; a switch of the root passes them on.
     pub held: Vec<OwnedFd>,
     started: Duration,
 }
 
 impl Machine {
-    /// Starts the clock and takes the signals.
+    /// Starts the clock and takes over the signals.
     ///
     /// # Errors
     /// [`Fault::Signals`]
@@ -73,10 +74,10 @@ impl Machine {
         result
     }
 
-    /// Runs a child and shows its last lines when it ended otherwise than `fine` says.
+    /// Runs a child and prints its last lines unless `fine` accepts how it ended.
     ///
     /// # Errors
-    /// [`Fault::Asked`] when the machine was asked to go down meanwhile.
+    /// [`Fault::Asked`] when the machine was asked to shut down meanwhile.
     pub fn run(
         &self,
         spec: &Spec,
@@ -94,7 +95,7 @@ impl Machine {
         Ok(done)
     }
 
-    /// Tells the verdict, once a boot, after the times that led to it.
+    /// Announces the verdict, once per boot, after the times of the boot.
     pub fn announce(&mut self, judgement: &Judgement) {
         if std::mem::replace(&mut self.announced, true) {
             return;
@@ -116,13 +117,13 @@ impl Machine {
     }
 }
 
-/// Seconds with two digits. Not by way of a float: its printing is the dearest thing to start under
-/// an emulator.
+/// Seconds with two digits. Without floating point: starting its formatting code is expensive under an
+/// emulator.
 fn seconds(time: Duration) -> String {
     format!("{}.{:02}", time.as_secs(), time.subsec_millis() / 10)
 }
 
-/// Prints a stage's line. Once for all stages: what differs between them is only what they say.
+/// Prints a stage's line. Not generic, so that it is compiled once for all stages.
 fn tell(name: &str, did: &dyn Display, began: Duration) {
     let took = since_boot().saturating_sub(began).as_millis();
     info!("{}", stage_line(name, &did.to_string(), took));

@@ -1,5 +1,5 @@
-//! Process 1 of the appliance. `boot()` reads as the order of the boot; each stage is one file and
-//! returns what a later one needs.
+//! Process 1 of the appliance. `boot()` shows the order of the boot; each stage is one module and returns
+//! what a later stage needs.
 
 #![no_main]
 
@@ -19,11 +19,11 @@ use log::info;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Wrong use, as sysexits.h has it.
+/// Exit status for wrong usage, as in sysexits.h.
 const USAGE: i32 = 64;
 
-/// The program's entry, before std's: std's own aborts when descriptors 0 to 2 are closed and there
-/// is no /dev/null, which is how a kernel without a console starts process 1.
+/// The program's entry point, in place of std's: std's own aborts when descriptors 0 to 2 are closed and
+/// there is no /dev/null, which is how a kernel without a console starts process 1.
 #[expect(unsafe_code, reason = "the C library looks for this name")]
 // SAFETY: no other item of the program is called main.
 #[unsafe(no_mangle)]
@@ -44,12 +44,12 @@ pub extern "C" fn main() -> i32 {
 /// Boots, and never returns.
 fn process_one() -> ! {
     let console = Console::default();
-    // Refused only when there is a logger, and this is the first.
+    // Fails only if there is already a logger, and this is the first.
     let _first = console.serve_log();
     let mut machine = loop {
         match Machine::new(console.clone()) {
             Ok(machine) => break machine,
-            // Without signals nothing can be supervised; the kernel may yet find the memory.
+            // Without signals no child can be supervised. The kernel may have memory again later.
             Err(fault) => {
                 fault::say(&console, &fault);
                 std::thread::sleep(std::time::Duration::from_secs(1));
@@ -85,7 +85,8 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     handoff::go(m, plan, &config, &published.variables)
 }
 
-/// A fault of init: last words, ERROR if no verdict was told yet, then what the policy says.
+/// After a fault of init: writes the last words, announces ERROR unless a verdict was announced, then
+/// follows the policy.
 fn after_fault(m: &mut Machine, fault: &Fault) -> After {
     fault::say(&m.console, fault);
     if !m.announced {
@@ -103,7 +104,7 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
     handoff::fallback(m.on_fault).go(m)
 }
 
-/// Runs something; a panic in it is a fault.
+/// Runs a function; a panic in it becomes a fault.
 fn guarded<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(fault::of_panic()))
 }

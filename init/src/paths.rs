@@ -1,6 +1,6 @@
 //! The paths that init, the validator and the workload agree on.
 
-/// What is written in a boot and read by the workload.
+/// The folder that a boot writes and the workload reads.
 pub const RUN: &str = "/run/firstlight";
 /// The validator's report.
 pub const REPORT: &str = "/run/firstlight/report.json";
@@ -8,13 +8,13 @@ pub const REPORT: &str = "/run/firstlight/report.json";
 pub const VERDICT: &str = "/run/firstlight/verdict.json";
 /// NAME=value lines for the workload.
 pub const ENV: &str = "/run/firstlight/env";
-/// Is there after PASS and DEGRADED only.
+/// Exists after PASS and DEGRADED only.
 pub const VALIDATED: &str = "/run/firstlight/validated";
 /// What the fabric pass changed.
 pub const JOURNAL: &str = "/run/firstlight/fabric.json";
-/// What became of the GPU driver, `firstlight.driver/1`.
+/// The result of the driver's start, `firstlight.driver/1`.
 pub const DRIVER: &str = "/run/firstlight/driver.json";
-/// The same while the driver is being started; gone when it is done.
+/// The same while the driver is being started; removed when it is done.
 pub const DRIVER_DRAFT: &str = "/run/firstlight/.driver-draft.json";
 /// Where the driver image is mounted.
 pub const DRIVER_AT: &str = "/run/firstlight/driver";
@@ -24,29 +24,29 @@ pub const DRIVER_IMAGE: &str = "/usr/lib/firstlight/driver.squashfs";
 pub const BOOT_LOG: &str = "/run/firstlight/boot.log";
 /// A copy of the data partition's config.toml.
 pub const PARTITION_CONFIG: &str = "/run/firstlight/partition-config.toml";
-/// Copies of what its config.d has for this node.
+/// Copies of the files in its config.d for this node.
 pub const PARTITION_CONFIG_D: &str = "/run/firstlight/partition-config.d";
-/// What the kernel word `firstlight.config=` names.
+/// Layers that the kernel word `firstlight.config=` names.
 pub const REMOTE_CONFIG_D: &str = "/run/firstlight/remote-config.d";
-/// A root that a server had, in a file system of its own in memory.
+/// A root fetched from a server, in its own file system in memory.
 pub const FETCHED_ROOT: &str = "/run/firstlight/root/fetched/image";
-/// The time servers that DHCP named, with blanks between them.
+/// The time servers from DHCP, separated by blanks.
 pub const TIME_SERVERS: &str = "/run/firstlight/time-servers";
-/// What the firmware's store had of earlier boots.
+/// Copies of the firmware store's records of earlier boots.
 pub const LAST_BOOT: &str = "/run/firstlight/last-boot";
 /// The kernel's view of that store.
 pub const PSTORE: &str = "/sys/fs/pstore";
-/// Is there where the firmware is EFI.
+/// Exists if the firmware is EFI.
 pub const EFI: &str = "/sys/firmware/efi";
-/// The firmware's variables, a file each.
+/// The firmware's variables, one file each.
 pub const EFI_VARIABLES: &str = "/sys/firmware/efi/efivars";
-/// What the image says it is.
+/// The image's statement about itself.
 pub const IMAGE: &str = "/etc/firstlight/image.json";
 /// The first configuration layer.
 pub const CONFIG: &str = "/etc/firstlight/config.toml";
-/// The folder of the second.
+/// The folder of the second layer.
 pub const CONFIG_D: &str = "/etc/firstlight/config.d";
-/// Where programs look for name servers.
+/// The file that lists name servers.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// NCCL's own configuration.
 pub const NCCL_CONF: &str = "/etc/nccl.conf";
@@ -54,9 +54,9 @@ pub const NCCL_CONF: &str = "/etc/nccl.conf";
 pub const VALIDATOR: &str = "/usr/bin/firstlight";
 /// Shell and DHCP client.
 pub const BUSYBOX: &str = "/usr/bin/busybox";
-/// What udhcpc calls to apply a lease.
+/// The script that udhcpc runs to apply a lease.
 pub const DHCP_SCRIPT: &str = "/usr/lib/firstlight/udhcpc.script";
-/// The console that a workload and a shell talk to.
+/// The console of the workload and of a shell.
 pub const CONSOLE: &str = "/dev/console";
 /// Where a new root is mounted before it becomes `/`.
 pub const NEW_ROOT: &str = "/newroot";

@@ -1,9 +1,9 @@
-//! Files of a machine that is not there, for unit tests.
+//! Folders with sample files, for unit tests.
 
 use std::fs;
 use tempfile::TempDir;
 
-/// A folder with these files: path, content.
+/// Makes a folder with these files: path, content.
 pub(crate) fn files(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {

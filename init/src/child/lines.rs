@@ -1,9 +1,9 @@
-//! Bytes of a child's output to lines that may be shown: bounded in length, UTF-8, without control
-//! characters, so that no child can move a cursor or fill the memory.
+//! Cuts a child's output into printable lines: bounded in length, UTF-8, without control characters, so
+//! that no child can move the cursor or fill the memory.
 
 use std::collections::VecDeque;
 
-/// Bytes after which a line is broken.
+/// Length in bytes at which a line is broken.
 const LONGEST: usize = 4096;
 
 /// Cuts a stream into lines.
@@ -11,7 +11,7 @@ const LONGEST: usize = 4096;
 pub struct Splitter(Vec<u8>);
 
 impl Splitter {
-    /// Adds bytes; the lines that they complete.
+    /// Adds bytes and returns the lines that they complete.
     #[must_use]
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
@@ -26,7 +26,7 @@ impl Splitter {
         lines
     }
 
-    /// The end of the stream: a last line without a line feed.
+    /// Ends the stream and returns a last line that has no line feed.
     #[must_use]
     pub fn finish(&mut self) -> Option<String> {
         let rest = std::mem::take(&mut self.0);
@@ -34,7 +34,7 @@ impl Splitter {
     }
 }
 
-/// What of a line may be shown.
+/// Returns the line without what a console must not get.
 #[must_use]
 pub fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
@@ -42,7 +42,7 @@ pub fn printable(line: &[u8]) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
 }
 
-/// The last lines of something.
+/// Keeps the last lines of an output.
 #[derive(Debug, Default)]
 pub struct Tail(VecDeque<String>);
 
@@ -50,7 +50,7 @@ impl Tail {
     /// How many lines are kept.
     pub const LINES: usize = 20;
 
-    /// Adds a line and drops the oldest one too many.
+    /// Adds a line; beyond the limit, drops the oldest one.
     pub fn push(&mut self, line: String) {
         if self.0.len() == Self::LINES {
             self.0.pop_front();

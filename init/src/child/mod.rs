@@ -1,6 +1,6 @@
-//! Runs a program with a clean environment, a deadline and captured output. Whatever can hang or
-//! crash runs through here: process 1 gets an [`End`] back within a bounded time in every case,
-//! also when the child cannot even be killed.
+//! Runs a program with a clean environment, a deadline and captured output. Everything that can hang or
+//! crash runs through here: process 1 gets an [`End`] within a bounded time in every case, even when the
+//! child cannot be killed.
 
 mod lines;
 pub(crate) mod watch;
@@ -17,23 +17,23 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The environment that every child gets, before what its stage adds.
+/// The environment of every child.
 pub const ENVIRONMENT: [(&str, &str); 3] =
     [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/"), ("TERM", "linux")];
 
 /// How long a child may take between SIGTERM and SIGKILL, and after SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// What to run.
+/// A program to run.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// Absolute path.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// After this it is ended.
+    /// Time after which the child is ended.
     pub deadline: Duration,
-    /// Its standard input; without one there is nothing to read.
+    /// Its standard input; `None` is an empty one.
     pub input: Option<Rc<OwnedFd>>,
 }
 
@@ -81,7 +81,7 @@ pub const fn no_lines(_: Stream, _: &str) -> bool {
     false
 }
 
-/// What the machine was asked to do while waiting.
+/// A request to the machine that arrived while init waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// Ctrl-Alt-Del (SIGINT).
@@ -93,17 +93,17 @@ pub enum Request {
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By a signal that init did not send.
+    /// It was ended by a signal that init did not send.
     Signalled(i32),
-    /// It did not end in time and was ended.
+    /// It exceeded its deadline and was ended.
     TimedOut(Duration),
-    /// It did not even end by SIGKILL and is left behind.
+    /// It did not end even after SIGKILL and was left behind.
     Unkillable(Duration),
-    /// It could not be started, with the system's error number.
+    /// It could not be started; the number is the system's error number.
     NotStarted(i32),
-    /// It was ended because the machine was asked to go down.
+    /// It was ended because the machine was asked to shut down.
     Interrupted(Request),
 }
 
@@ -124,26 +124,26 @@ impl fmt::Display for End {
     }
 }
 
-/// What is left of a child.
+/// The result of a child.
 #[derive(Debug)]
 pub struct Done {
     /// How it ended.
     pub end: End,
-    /// The last lines that nobody wanted while it ran.
+    /// The last lines that the caller did not take while it ran.
     pub tail: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Done {
-    /// The last line, as the reason of a failure; how it ended when it said nothing.
+    /// The last line as the reason of a failure, or how the child ended when it printed nothing.
     #[must_use]
     pub fn reason(&self) -> String {
         let last = self.tail.iter().rev().find(|line| !line.trim().is_empty());
         last.map_or_else(|| self.end.to_string(), Clone::clone)
     }
 
-    /// The same without the words that a reader knows already.
+    /// As [`Done::reason`], without a prefix that the reader already knows.
     #[must_use]
     pub fn reason_after(&self, known: &str) -> String {
         let why = self.reason();
@@ -151,7 +151,7 @@ impl Done {
     }
 }
 
-/// Starts children, one at a time, and keeps the books of the time spent waiting for them.
+/// Starts children one at a time and counts the time spent waiting for them.
 #[derive(Debug)]
 pub struct Children {
     /// Where signals arrive.
@@ -160,7 +160,7 @@ pub struct Children {
 }
 
 impl Children {
-    /// Takes the signals over.
+    /// Takes over the signals.
     ///
     /// # Errors
     /// As [`Signals::take`].
@@ -168,14 +168,14 @@ impl Children {
         Ok(Self { signals: Signals::take()?, waited: Cell::new(Duration::ZERO) })
     }
 
-    /// How long init waited for children so far.
+    /// The time that init has waited for children so far.
     #[must_use]
     pub fn waited(&self) -> Duration {
         self.waited.get()
     }
 
-    /// Runs a child to its end. `line` sees every line as it comes and says whether it has dealt
-    /// with it; what it has not is kept for [`Done::tail`].
+    /// Runs a child to its end. `line` gets every line as it arrives and returns whether it took the line;
+    /// other lines are kept for [`Done::tail`].
     pub fn run(&self, spec: &Spec, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
         let started = Instant::now();
         let (end, tail) = match spec.command().and_then(|mut command| command.spawn()) {
@@ -187,7 +187,7 @@ impl Children {
         Done { end, tail, took }
     }
 
-    /// As [`Children::run`], nobody watching.
+    /// As [`Children::run`], without a callback for lines.
     pub fn run_quietly(&self, spec: &Spec) -> Done {
         self.run(spec, &mut no_lines)
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ChildStderr, ChildStdout};
 use std::time::{Duration, Instant};
 
-/// How far the ending of a child has come.
+/// How far init has gone in ending a child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It may run.
@@ -19,7 +19,7 @@ enum Phase {
     Killed,
 }
 
-/// What a child ended by itself leaves open may be open in a grandchild: this long it is waited for.
+/// A grandchild may keep the pipes of an ended child open; init waits this long for the rest of the output.
 const LEFTOVERS: Duration = Duration::from_millis(200);
 
 pub(super) struct Watch<'a> {
@@ -63,7 +63,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns how the child ended and its last lines; nothing of its group is left running.
+    /// Returns how the child ended and its last lines. No process of its group is left running.
     pub(super) fn until_end(mut self) -> (End, Vec<String>) {
         let ended = loop {
             if let Some(status) = process::reap(self.pid) {
@@ -90,7 +90,7 @@ impl<'a> Watch<'a> {
         (end, self.finish())
     }
 
-    /// The time of a phase is over. False when there is nothing left to try.
+    /// Handles the end of a phase. Returns false when nothing is left to try.
     fn next_phase(&mut self) -> bool {
         let (phase, signal) = match self.phase {
             Phase::Running => (Phase::Asked, Signal::TERM),
@@ -106,7 +106,7 @@ impl<'a> Watch<'a> {
         true
     }
 
-    /// Waits for output, the end, a signal or the time, and takes what came.
+    /// Waits for output, the child's end, a signal or the deadline, and reads what arrived.
     fn wait_once(&mut self, limit: Duration) {
         let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
         let out_at = self.out.as_ref().map(|out| (fds.push(out.as_fd()), fds.len() - 1).1);
@@ -153,7 +153,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Takes what the ended child left in its pipes.
+    /// Reads what the ended child left in its pipes.
     fn drain(&mut self) {
         let until = Instant::now() + LEFTOVERS;
         while self.out.is_some() || self.err.is_some() {
@@ -177,7 +177,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// One read; false when the stream has ended.
+/// Reads once; false when the stream has ended.
 fn chunk<R: Read>(stream: Option<&mut R>) -> (Vec<u8>, bool) {
     let mut bytes = vec![0; 4096];
     match stream.map(|stream| stream.read(&mut bytes)) {
@@ -190,7 +190,7 @@ fn chunk<R: Read>(stream: Option<&mut R>) -> (Vec<u8>, bool) {
     }
 }
 
-/// What signals to process 1 ask for; the others say nothing.
+/// The request that pending signals make; other signals are ignored.
 pub(crate) fn request_of(signals: &Signals) -> Option<Request> {
     let mut asked = None;
     while let Some(signal) = signals.next() {

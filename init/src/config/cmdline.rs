@@ -1,22 +1,22 @@
-//! The kernel's command line as the kernel itself reads it (`next_arg()` in lib/cmdline.c): blanks
-//! separate words unless they stand between double quotes, and quotes around a word or a value are
-//! not part of it. Which words mean something is for others to know.
+//! Parses the kernel's command line as the kernel itself does (`next_arg()` in lib/cmdline.c): blanks
+//! separate words except between double quotes, and quotes around a word or a value are not part of it.
+//! What a word means is decided elsewhere.
 
 /// One word of the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// What stands before the first `=`, or the whole word.
+    /// The text before the first `=`, or the whole word.
     pub name: String,
-    /// What stands after the first `=`, without quotes around it; `None` when there is no `=`.
+    /// The text after the first `=`, without quotes around it; `None` when there is no `=`.
     pub value: Option<String>,
 }
 
 impl Word {
-    /// Reads one word that is already cut off.
+    /// Parses one word that is already separated from the others.
     fn new(raw: &str) -> Self {
         let quoted = raw.strip_prefix('"');
         let body = quoted.unwrap_or(raw);
-        // As in the kernel: an `=` in the first place does not make a value.
+        // As in the kernel, an `=` at the first position does not start a value.
         let cut = body.bytes().skip(1).position(|byte| byte == b'=');
         let split = cut.and_then(|at| Some((body.get(..=at)?, body.get(at + 2..)?)));
         let Some((name, value)) = split else {
@@ -28,7 +28,7 @@ impl Word {
     }
 }
 
-/// Takes one closing quote off, where there was an opening one.
+/// Removes a closing quote if there was an opening one.
 fn unquote_end(text: &str, opened: bool) -> &str {
     if opened { text.strip_suffix('"').unwrap_or(text) } else { text }
 }

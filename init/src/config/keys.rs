@@ -1,5 +1,5 @@
-//! The list of all configuration keys that init owns: name, kind of value, what an error says is
-//! allowed. The types that the values become stand in `types`, with their meaning and defaults.
+//! The list of all configuration keys that init owns: name, kind of value, and the allowed values as error
+//! messages show them. The types that the values become are in `types`, with their meaning and defaults.
 
 use toml::Spanned;
 use toml::Value;
@@ -8,17 +8,17 @@ use toml::de::{DeString, DeValue};
 /// What kind of value a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A string, taken as it is.
+    /// A string, used as it is.
     Text,
     /// `true` or `false`.
     Flag,
-    /// An integer from the first to the second, both included.
+    /// An integer between the two, both included.
     Number(i64, i64),
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// An array of strings; on the command line also words with commas between them.
+    /// An array of strings; on the command line also words separated by commas.
     List,
-    /// A table of strings; on the command line one entry a word, `SECTION.KEY.ENTRY=VALUE`.
+    /// A table of strings; on the command line one entry per word, `SECTION.KEY.ENTRY=VALUE`.
     Pairs,
 }
 
@@ -27,9 +27,9 @@ pub enum Kind {
 pub struct Key {
     /// `SECTION.KEY`
     pub name: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What an error message says is allowed.
+    /// The allowed values, for error messages.
     pub allowed: &'static str,
 }
 
@@ -83,11 +83,11 @@ pub const SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "repo
 /// The validator's sections: init knows their names and passes their content on.
 pub const FOREIGN: &[&str] = &["fabric", "validate", "expect"];
 
-/// What an error says of an unknown section.
+/// All sections, for error messages.
 pub const SECTIONS_TEXT: &str =
     "fabric, driver, network, validate, expect, policy, workload, report, console";
 
-/// The key of that name.
+/// Finds the key with that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
@@ -100,8 +100,8 @@ pub fn of_section(section: &str) -> String {
     keys.collect::<Vec<_>>().join(", ")
 }
 
-/// A value as its own, out of the text it was read from; `None` for a number out of range. By hand:
-/// serde's way from text to values is long, and process 1 goes it once.
+/// Converts a parsed value to an owned one; `None` for a number out of range. Written by hand because
+/// serde's conversion is much code that process 1 would run once.
 #[must_use]
 pub fn value(read: &DeValue<'_>) -> Option<Value> {
     Some(match read {
@@ -136,8 +136,8 @@ impl Kind {
         }
     }
 
-    /// Reads the text of a kernel word as this kind; `None` when it cannot be one. `Pairs` come
-    /// entry by entry and are not read here.
+    /// Parses the text of a kernel word as this kind; `None` when it is invalid. `Pairs` arrive entry by
+    /// entry and are not parsed here.
     #[must_use]
     pub fn from_word(self, text: &str) -> Option<Value> {
         let value = match self {

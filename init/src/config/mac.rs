@@ -1,4 +1,4 @@
-//! Ethernet addresses as people and boot loaders write them.
+//! Parses Ethernet addresses in the forms that people and boot loaders use.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Mac([u8; 6]);
 
 impl Mac {
-    /// `aa:bb:cc:dd:ee:ff`, with `-` in the place of `:`, or twelve digits.
+    /// Parses `aa:bb:cc:dd:ee:ff`, the same with `-`, or twelve hexadecimal digits.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let separated = text.len() == 17;
@@ -23,8 +23,8 @@ impl Mac {
         (separated || text.len() == 12).then_some(Self(bytes))
     }
 
-    /// The kernel word `BOOTIF=`: pxelinux and iPXE's `${net0/mac:hexhyp}` put the hardware's type, 01 for
-    /// Ethernet, before the address.
+    /// Parses the kernel word `BOOTIF=`: pxelinux and iPXE's `${net0/mac:hexhyp}` put the hardware type
+    /// before the address, 01 for Ethernet.
     #[must_use]
     pub fn of_bootif(text: &str) -> Option<Self> {
         Self::read(text.strip_prefix("01-").filter(|rest| rest.len() == 17).unwrap_or(text))

@@ -1,5 +1,5 @@
-//! The configuration stage's pure part: layers and kernel words to one typed [`Config`], or every
-//! thing that is wrong with them. Finding and reading the files is `stages::config`'s.
+//! The pure part of reading the configuration: builds one typed [`Config`] from layers and kernel words, or
+//! lists every error in them. `stages::config` finds and reads the files.
 
 pub mod cmdline;
 pub mod error;
@@ -20,7 +20,7 @@ use layers::Merged;
 use std::time::Duration;
 use types::{Action, Config, Origin, Validator};
 
-/// Bytes of a configuration file, at most.
+/// Maximum size of a configuration file in bytes.
 pub const LARGEST: u64 = 1 << 20;
 
 /// One configuration file.
@@ -28,24 +28,24 @@ pub const LARGEST: u64 = 1 << 20;
 pub struct File {
     /// Its path, for messages and for `--config`.
     pub path: String,
-    /// What stands in it.
+    /// Its content.
     pub text: String,
 }
 
-/// Why there is no configuration, and what may be done about it.
+/// The errors of an invalid configuration, and the action that may follow.
 #[derive(Debug, PartialEq)]
 pub struct Refused {
-    /// Each a line.
+    /// All errors.
     pub wrong: Vec<Wrong>,
-    /// `policy.on_error` as far as the valid layers say; `Hold` when the policy itself is wrong,
-    /// and where it names the workload, which a broken configuration cannot be trusted to describe.
+    /// `policy.on_error` as far as the valid layers define it; `Hold` when the policy itself is invalid, or
+    /// when it names the workload, which an invalid configuration cannot be trusted to describe.
     pub on_error: Action,
 }
 
-/// Puts the configuration together.
+/// Builds the configuration.
 ///
 /// # Errors
-/// Everything that is wrong, not only the first.
+/// All errors, not only the first.
 pub fn build(files: &[File], words: &[Word]) -> Result<Config, Refused> {
     let mut m = Merged::default();
     files.iter().for_each(|file| m.add_file(&file.path, &file.text));
@@ -54,7 +54,7 @@ pub fn build(files: &[File], words: &[Word]) -> Result<Config, Refused> {
     if m.wrong.is_empty() { Ok(config) } else { Err(refused(m)) }
 }
 
-/// The refusal that `wrong` things mean before or besides the layers.
+/// Builds the refusal for errors that were found outside of the layers.
 #[must_use]
 pub fn refuse(files: &[File], words: &[Word], wrong: Vec<Wrong>) -> Refused {
     let mut m = Merged::default();

@@ -1,32 +1,32 @@
-//! Which of many nodes a configuration file is for: its name says it, `mac-AABBCCDDEEFF.toml` or
-//! `serial-NAME.toml`. Reading what this node is, and the files, is for others.
+//! Which node a configuration file is for. Its name says it: `mac-AABBCCDDEEFF.toml` or `serial-NAME.toml`.
+//! Reading the node's identity and the files happens elsewhere.
 
 use super::mac::Mac;
 
-/// What an error says of other names.
+/// The allowed names, for error messages.
 pub const NAMES: &str = "mac-AABBCCDDEEFF.toml, serial-NAME.toml (letters, digits, . _ -)";
 
-/// What this node is.
+/// The identity of this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Of its network cards.
+    /// The addresses of its network cards.
     pub macs: Vec<Mac>,
-    /// The machine's, as its firmware has it.
+    /// The machine's serial number, from its firmware.
     pub serial: Option<String>,
 }
 
-/// Whom a file is for.
+/// Which node a file is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum For {
-    /// This node, by an Ethernet address.
+    /// This node, by one of its Ethernet addresses.
     ThisCard,
-    /// This node, by its serial number: later, so it wins.
+    /// This node, by its serial number. It is ordered after the address, so it wins.
     ThisMachine,
-    /// Another one.
+    /// Another node.
     Another,
 }
 
-/// Whom a file of this name is for; `None` when its name says nothing of the kind.
+/// Which node a file of this name is for; `None` when the name is not of that form.
 #[must_use]
 pub fn meant(name: &str, identity: &Identity) -> Option<For> {
     let stem = name.strip_suffix(".toml")?;
@@ -40,7 +40,8 @@ pub fn meant(name: &str, identity: &Identity) -> Option<For> {
     Some(if ours { For::ThisMachine } else { For::Another })
 }
 
-/// A serial number as part of a name: what is neither letter, digit, `.`, `-` nor `_` becomes `_`.
+/// A serial number as part of a file name: every character other than letters, digits, `.`, `-` and `_`
+/// becomes `_`.
 #[must_use]
 pub fn plain(serial: &str) -> String {
     let fine = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);

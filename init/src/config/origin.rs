@@ -1,18 +1,18 @@
-//! Where the machine was booted from, told by the command line's words.
+//! Where the machine was booted from, according to the command line.
 
 use super::cmdline::Word;
 use super::types::Origin;
 
-/// The one word under `firstlight.` that is no section's key: `firstlight.booted_from=stick` or
-/// `=network`, for boot media that know better.
+/// The one name under `firstlight.` that is not a section: `firstlight.booted_from=stick` or `=network`,
+/// for boot media that know it.
 pub(super) const WORD: &str = "booted_from";
 
 impl Origin {
-    /// The rule: `firstlight.booted_from=` says it; else `BOOTIF=` (pxelinux, iPXE) or `ip=` mean
-    /// the network; else it was a stick. `Err` is what `firstlight.booted_from` said instead.
+    /// `firstlight.booted_from=` decides. Without it, `BOOTIF=` (pxelinux, iPXE) or `ip=` mean the network;
+    /// otherwise the machine was booted from a stick.
     ///
     /// # Errors
-    /// The word's value when it is neither `stick` nor `network`.
+    /// The value of `firstlight.booted_from` when it is neither `stick` nor `network`.
     pub fn of(words: &[Word]) -> Result<Self, String> {
         let said = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(WORD));
         match said.map(|w| w.value.as_deref().unwrap_or("")) {

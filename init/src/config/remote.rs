@@ -1,6 +1,6 @@
-//! The kernel word `firstlight.config=URL#sha256=HEX`: a configuration layer that a server has, or,
-//! where the URL ends in `/`, a folder with one for each node; then the checksum is that of the
-//! folder's `SHA256SUMS`, which has the others.
+//! Parses the kernel word `firstlight.config=URL#sha256=HEX`: a configuration layer on a server or, if the
+//! URL ends in `/`, a folder with a layer for each node. The checksum of a folder is that of its
+//! `SHA256SUMS`, which lists the checksums of its files.
 
 use super::cmdline::Word;
 use super::node::{For, Identity, meant};
@@ -9,29 +9,29 @@ use super::url::url;
 /// The word's name, without `firstlight.`.
 pub(super) const WORD: &str = "config";
 
-/// What an error says is allowed.
+/// The allowed values, for error messages.
 pub(super) const ALLOWED: &str = "http://HOST/FILE#sha256=64 HEX DIGITS, or a folder's URL, which ends in /, \
                                   with the checksum of its SHA256SUMS; https too";
 
-/// What a folder's list of checksums is called.
+/// The name of a folder's list of checksums.
 pub const SUMS: &str = "SHA256SUMS";
-/// What is for every node that has nothing of its own.
+/// The layer of a folder that is for all nodes.
 const DEFAULT: &str = "default.toml";
 
 /// A file on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// Where.
+    /// Its URL.
     pub url: String,
-    /// 64 hexadecimal digits.
+    /// Its checksum, 64 hexadecimal digits.
     pub sha256: String,
 }
 
 impl Remote {
-    /// The last such word, if there is one. `Err` is what it says instead.
+    /// Parses the last such word, if there is one.
     ///
     /// # Errors
-    /// The word's value.
+    /// The word's value when it is invalid.
     pub fn of(words: &[Word]) -> Result<Option<Self>, String> {
         let word = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(WORD));
         let Some(word) = word else { return Ok(None) };
@@ -39,7 +39,7 @@ impl Remote {
         Self::read(text).map(Some).ok_or_else(|| text.to_owned())
     }
 
-    /// `URL#sha256=HEX`
+    /// Parses `URL#sha256=HEX`.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (address, sum) = text.split_once("#sha256=")?;
@@ -47,22 +47,22 @@ impl Remote {
         is_sum(sum).then(|| Self { url, sha256: sum.to_owned() })
     }
 
-    /// Whether this is a folder.
+    /// Whether the URL names a folder.
     #[must_use]
     pub fn is_folder(&self) -> bool {
         self.url.ends_with('/')
     }
 
-    /// A folder's list of checksums.
+    /// The folder's list of checksums.
     #[must_use]
     pub fn sums(&self) -> Self {
         Self { url: format!("{}{SUMS}", self.url), sha256: self.sha256.clone() }
     }
 
-    /// The files of a folder for this node, by what its list says, in the order of the layers.
+    /// The files of a folder that are for this node, according to its list, in the order of the layers.
     ///
     /// # Errors
-    /// A line that is none, or that there is nothing for this node.
+    /// An invalid line of the list, or that it has no file for this node.
     pub fn files(&self, sums: &str, identity: &Identity) -> Result<Vec<Self>, String> {
         let mut files = Vec::new();
         for (n, line) in sums.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -93,7 +93,7 @@ fn is_sum(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// `HEX  NAME` or `HEX *NAME`
+/// Parses `HEX  NAME` or `HEX *NAME`.
 fn listed(line: &str) -> Option<(&str, &str)> {
     let (sum, name) = line.split_once(' ')?;
     let name = name.strip_prefix([' ', '*']).unwrap_or(name);

@@ -1,5 +1,5 @@
-//! Builds the typed configuration from the merged layers, with the defaults. What is impossible
-//! only together with something else (a mode without what it needs) is found here.
+//! Builds the typed sections from the merged layers, with defaults. Values that are invalid only in
+//! combination (a mode without a key that it needs) are found here.
 
 use super::cmdline::Word;
 use super::keys;
@@ -34,7 +34,7 @@ impl Merged {
         Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
-    /// Reads a text by `read`; absent or empty is `None`, impossible is reported.
+    /// Parses a text with `read`. An absent or empty text is `None`; an invalid one is reported.
     fn parsed<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let text = self.text(key).filter(|text| !text.is_empty())?;
         let value = read(text);
@@ -44,7 +44,7 @@ impl Merged {
         value
     }
 
-    /// Reports that `key` must be given because of `because`.
+    /// Reports that `key` is required by the value of `because`.
     fn missing(&mut self, key: &str, because: &str) {
         let place = self.get(because).map_or_else(|| "defaults".to_owned(), |e| e.place.clone());
         let allowed = keys::find(key).map_or("", |k| k.allowed);
@@ -74,7 +74,7 @@ pub(super) fn driver(m: &mut Merged) -> Driver {
 }
 
 impl Card {
-    /// The kernel word `BOOTIF=`; one that is no Ethernet address says nothing about a card.
+    /// Parses the kernel word `BOOTIF=`; a value that is not an Ethernet address is ignored.
     pub(super) fn booted_from(words: &[Word]) -> Self {
         let word = words.iter().rev().find(|w| w.name == "BOOTIF").and_then(|w| w.value.as_deref());
         word.and_then(Mac::of_bootif).map_or(Self::Any, Self::BootedFrom)
@@ -88,8 +88,8 @@ fn card(text: &str) -> Option<Card> {
         .or_else(|| values::interface(text).map(Card::Name))
 }
 
-/// `[network]`; `word` is the kernel word `hostname=`, `booted_from` what `BOOTIF=` says. It is
-/// `needed` when a layer is to be fetched.
+/// `[network]`; `word` is the value of the kernel word `hostname=`, `booted_from` the card that `BOOTIF=`
+/// names. `needed` is true when a layer must be fetched.
 pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, needed: bool) -> Network {
     let time = time(m);
     let fetches = m.text("workload.mode") == Some("switch-root")

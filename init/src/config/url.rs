@@ -1,6 +1,6 @@
-//! Addresses of servers.
+//! Checks URLs of servers.
 
-/// An `http` or `https` address without a user name. The validator, which opens it, checks it as well.
+/// Accepts an `http` or `https` URL without a user name. The validator, which opens it, checks it as well.
 #[must_use]
 pub(super) fn url(text: &str) -> Option<String> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"))?;

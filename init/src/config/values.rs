@@ -1,4 +1,4 @@
-//! Texts inside configuration values that mean something: places, addresses, serial lines, names.
+//! Parses texts inside of configuration values: places, addresses, serial lines, names.
 
 use super::remote::Remote;
 use super::types::{Place, RootSource, Serial, TimeSource};
@@ -44,7 +44,7 @@ pub fn address(text: &str) -> Option<(IpAddr, u8)> {
     (1..=most).contains(&prefix).then_some((address, prefix))
 }
 
-/// `NAME` or `NAME,RATE`, where the rate may be followed by `n8` as in `console=`.
+/// `NAME` or `NAME,RATE`; the rate may be followed by `n8` as in `console=`.
 #[must_use]
 pub fn serial(text: &str) -> Option<Serial> {
     let (name, rate) = text.split_once(',').map_or((text, None), |(name, rate)| (name, Some(rate)));
@@ -60,8 +60,8 @@ pub fn serial(text: &str) -> Option<Serial> {
     plain.then(|| Serial { name: name.to_owned(), rate })
 }
 
-/// A kernel word's list is cut at commas, also `ttyS0,115200`: what begins with a digit goes back
-/// to the name before it.
+/// The list of a kernel word is split at commas, and so is `ttyS0,115200`: an item that begins with a digit
+/// is joined to the name before it.
 #[must_use]
 pub fn rejoin_rates(items: Vec<String>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -85,14 +85,14 @@ pub fn time_source(text: &str) -> Option<TimeSource> {
     plain.then(|| if text == "dhcp" { TimeSource::Dhcp } else { TimeSource::Server(text.to_owned()) })
 }
 
-/// A name for the machine.
+/// A host name.
 #[must_use]
 pub fn hostname(text: &str) -> Option<String> {
     let fine = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'-';
     ((1..=64).contains(&text.len()) && text.bytes().all(fine)).then(|| text.to_owned())
 }
 
-/// An interface's name.
+/// The name of a network interface.
 #[must_use]
 pub fn interface(text: &str) -> Option<String> {
     let fine = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';

@@ -1,17 +1,17 @@
-//! Whether a console sends what it takes, told by how much it has unsent at different times. Pure:
-//! the caller brings numbers and clock.
+//! Decides from the number of unsent bytes at different times whether a console is sending. Pure: the
+//! caller supplies numbers and time.
 
 use std::time::{Duration, Instant};
 
-/// How long a terminal may send nothing of what it has before it counts as stalled. A busy host
-/// under a virtual machine has kept one waiting for a few 100 ms.
+/// How long a terminal may send none of its unsent bytes before it counts as stalled. A busy host has
+/// delayed a virtual machine's terminal by a few 100 ms.
 pub const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// What is known about a console.
+/// The state of a console.
 #[derive(Debug, Default)]
 pub struct Flow {
     stalled: bool,
-    /// What was unsent after the last write, and since when nothing of it has left.
+    /// Unsent bytes after the last write, and since when none of them has been sent.
     queued: usize,
     still_since: Option<Instant>,
 }
@@ -23,9 +23,9 @@ impl Flow {
         self.stalled
     }
 
-    /// So much is unsent now (`None`: it is no terminal). Whether something has left since the last
-    /// time, or nothing was there to leave. A line whose interrupts are broken takes a buffer full
-    /// of text before it blocks; this finds out long before.
+    /// Records the number of unsent bytes (`None`: not a terminal). Returns whether bytes were sent since
+    /// the last time, or none were waiting. A serial line with broken interrupts accepts a buffer full of
+    /// text before it blocks; this detects it much earlier.
     pub fn looked(&mut self, unsent: Option<usize>, now: Instant) -> bool {
         let Some(unsent) = unsent else { return false };
         if unsent == 0 || unsent < self.queued {
@@ -37,7 +37,8 @@ impl Flow {
         false
     }
 
-    /// A line was taken, and so much is unsent after it. What is no terminal has then dealt with it.
+    /// Records that a line was accepted and the number of unsent bytes after it. What is not a terminal has
+    /// then processed the line.
     pub fn took(&mut self, unsent: Option<usize>) {
         match unsent {
             Some(unsent) => self.queued = unsent,
@@ -45,7 +46,7 @@ impl Flow {
         }
     }
 
-    /// A line was not taken in time.
+    /// Records that a line was not accepted in time.
     pub fn refused(&mut self) {
         self.stalled = true;
     }

@@ -1,5 +1,5 @@
-//! The kernel's log: every line goes there too, and while the consoles work the kernel itself shows
-//! only notices and worse, so that no line appears twice.
+//! Writes every line to the kernel's log as well. While the consoles work, the kernel itself shows only
+//! notices and worse, so that no line appears twice.
 
 use crate::config::cmdline::Word;
 use std::fs::{self, File, OpenOptions};
@@ -8,12 +8,13 @@ use std::io::Write;
 /// The kernel cuts a record at about 1000 bytes (LOG_LINE_MAX).
 const LONGEST: usize = 900;
 
-/// Below this number a record is shown by the kernel: 7 shows what we write (6, info), 6 does not.
+/// Whether the kernel shows the lines that init writes to its log. It shows records below its console log
+/// level: at 7 it shows ours (6, info), at 6 it does not.
 #[derive(Debug, Clone, Copy)]
 pub enum Shown {
-    /// Our lines are not shown by the kernel.
+    /// The kernel does not show them.
     NotOurs,
-    /// Our lines are shown by the kernel: a console takes none from us.
+    /// The kernel shows them, because a console does not accept them from init.
     OursToo,
 }
 
@@ -22,11 +23,11 @@ pub enum Shown {
 pub struct KernelLog(Option<File>);
 
 impl KernelLog {
-    /// Opens it, and unless it `is_unlimited` lifts the limit on how many lines a program may write.
+    /// Opens it and, unless it `is_unlimited`, lifts the limit on the number of lines a program may write.
     #[must_use]
     pub fn open(is_unlimited: bool) -> Self {
         if !is_unlimited {
-            // The limit may be fixed by a kernel word; then some lines are missing from the log only.
+            // A kernel word may fix the limit; then lines are missing from the log only.
             let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
         }
         Self(OpenOptions::new().write(true).open("/dev/kmsg").ok())
@@ -47,7 +48,7 @@ pub fn is_unlimited(words: &[Word]) -> bool {
     words.iter().any(|word| word.name == "printk.devkmsg" && word.value.as_deref() == Some("on"))
 }
 
-/// Whether the kernel shows what we write to its log, as far as the words it was started with tell
+/// Whether the kernel shows what init writes to its log, according to the command line
 /// (CONFIG_CONSOLE_LOGLEVEL_DEFAULT is 7, CONFIG_CONSOLE_LOGLEVEL_QUIET is 4).
 #[must_use]
 pub fn shows_ours(words: &[Word]) -> bool {
@@ -62,7 +63,7 @@ pub fn shows_ours(words: &[Word]) -> bool {
     level.unwrap_or(7_u32) > 6
 }
 
-/// Sets what the kernel shows on its consoles; a quieter setting is left as it is.
+/// Sets what the kernel shows on its consoles; a quieter setting is left unchanged.
 pub fn show(what: Shown) {
     const FILE: &str = "/proc/sys/kernel/printk";
     let now = fs::read_to_string(FILE).ok();

@@ -1,5 +1,5 @@
-//! Where init's lines appear: serial lines, the screen, /dev/console, the kernel's log and
-//! /run/firstlight/boot.log. All of it is reached through `log`; `simplelog` formats.
+//! Where init's lines are written: serial lines, the screen, /dev/console, the kernel's log and
+//! /run/firstlight/boot.log. Callers use `log`; `simplelog` formats.
 
 pub mod flow;
 pub mod kernel_log;
@@ -21,11 +21,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The handle to all places; the logger holds another.
+/// A handle to all outputs; the logger holds another.
 #[derive(Debug, Clone, Default)]
 pub struct Console(Arc<Mutex<Outputs>>);
 
-/// Collects what the logger writes piecemeal and passes whole lines on.
+/// Collects the pieces that the logger writes and passes on whole lines.
 struct Lines {
     console: Console,
     part: Part,
@@ -50,10 +50,10 @@ impl Write for Lines {
 }
 
 impl Console {
-    /// Makes `log` write to the places of this console. Debug lines stay off the consoles.
+    /// Makes `log` write to these outputs. Debug lines do not go to the consoles.
     ///
     /// # Errors
-    /// There is a logger already.
+    /// There is already a logger.
     pub fn serve_log(&self) -> Result<(), log::SetLoggerError> {
         let logger = |level, part| -> Box<dyn SharedLogger> {
             let mut plain = ConfigBuilder::new();
@@ -62,7 +62,7 @@ impl Console {
             let lines = Lines { console: self.clone(), part, buffer: Vec::new() };
             WriteLogger::new(level, plain.build(), lines)
         };
-        // The consoles first: when one of them stalls, the kernel is told to show the very line.
+        // The consoles come first: when one of them stalls, the kernel is made to show that very line.
         CombinedLogger::init(vec![
             logger(LevelFilter::Info, Part::Consoles),
             logger(LevelFilter::Debug, Part::KernelLog),
@@ -70,8 +70,8 @@ impl Console {
         ])
     }
 
-    /// Opens what there is before the configuration is known: the kernel's log, the screen, the
-    /// console. Without any console the kernel's log remains, which the kernel then shows.
+    /// Opens what exists before the configuration is read: the kernel's log, the screen, the console.
+    /// Without any console only the kernel's log remains, and the kernel is made to show it.
     pub fn open(&self) {
         let words = words(&command_line());
         self.with(|outputs| {
@@ -87,8 +87,8 @@ impl Console {
         });
     }
 
-    /// Adds serial lines and sets their rates. `named` says whether a person asked for them: then
-    /// an absent one is reported; else a rate that the kernel already set is left alone.
+    /// Adds serial lines and sets their rates. `named` says whether the configuration names them: then an
+    /// absent line is reported; otherwise a rate that the kernel already set is left unchanged.
     #[must_use]
     pub fn add_serial(&self, lines: &[Serial], named: bool) -> Vec<String> {
         let mut troubles = Vec::new();
@@ -115,7 +115,7 @@ impl Console {
         troubles
     }
 
-    /// Keeps all lines from now on in a file as well.
+    /// Writes all lines from now on to a file as well.
     ///
     /// # Errors
     /// As open(2).
@@ -125,12 +125,12 @@ impl Console {
         Ok(())
     }
 
-    /// Writes to the screen no more: it is about to go.
+    /// Stops writing to the screen, because it is about to be released.
     pub fn leave_screen(&self) {
         self.with(|outputs| outputs.sinks.retain(|sink| !sink.is_screen()));
     }
 
-    /// The consoles' names, for a person who looks for the verdict.
+    /// The consoles' names, to tell a person where the verdict will appear.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -138,12 +138,12 @@ impl Console {
         names
     }
 
-    /// Writes a line everywhere, not through `log`: for last words after a panic.
+    /// Writes a line to all outputs without `log`: for the last words after a panic.
     pub fn last_words(&self, line: &str) {
         [Part::Consoles, Part::KernelLog, Part::LogFile].into_iter().for_each(|part| self.put(part, line));
     }
 
-    /// Waits until the consoles have sent everything, `limit` at most for all together.
+    /// Waits until the consoles have sent everything, at most `limit` for all together.
     pub fn drain(&self, limit: Duration) {
         let until = Instant::now() + limit;
         self.with(|outputs| {
@@ -155,7 +155,7 @@ impl Console {
         self.with(|outputs| outputs.put(part, line));
     }
 
-    /// Never waits for the lock: the only other holder can be ourselves, in a panic.
+    /// Never waits for the lock: its only other holder can be this same thread, in a panic.
     fn with(&self, act: impl FnOnce(&mut Outputs)) {
         match self.0.try_lock() {
             Ok(mut outputs) => act(&mut outputs),

@@ -1,5 +1,5 @@
-//! The places that init's lines go to: open consoles, the kernel's log, the log file. Which devices are opened,
-//! and what happens when one of them stalls.
+//! The outputs for init's lines: open consoles, the kernel's log, the log file. Decides which devices are
+//! opened, and what happens when one of them stalls.
 
 use super::kernel_log::{self, KernelLog, Shown};
 use super::pick;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// All places together.
+/// All outputs.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
     pub(super) sinks: Vec<Sink>,
@@ -21,11 +21,11 @@ pub(super) struct Outputs {
     pub(super) by_kernel: bool,
     /// The device behind /dev/console.
     console: Option<(u32, u32)>,
-    /// What the kernel was started with.
+    /// The kernel's command line.
     pub(super) words: Vec<Word>,
 }
 
-/// Which of the places a writer serves.
+/// The group of outputs that a writer serves.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     Consoles,
@@ -33,20 +33,20 @@ pub(super) enum Part {
     LogFile,
 }
 
-/// What is written to whether or not the configuration names it. Standard output is another name of
-/// the console on a machine, and its own place when init is process 1 of a namespace.
+/// Outputs that are used whether or not the configuration names them. On a machine standard output is
+/// another name of the console; when init is process 1 of a namespace it is a separate output.
 pub(super) const ALWAYS: [&str; 3] = ["tty0", CONSOLE, STDOUT];
 
 /// Another name of the kernel's last console.
 const CONSOLE: &str = "console";
 
-/// Standard output, as it was when init started.
+/// Standard output as it was when init started.
 const STDOUT: &str = "stdout";
 
-/// Number of `/dev/null`.
+/// Device number of `/dev/null`.
 const NULL: (u32, u32) = (1, 3);
 
-/// Whether the value of a `console=` word (`ttyS0,115200n8`) is about this line.
+/// Whether the value of a `console=` word (`ttyS0,115200n8`) names this line.
 fn names_line(value: &str, name: &str) -> bool {
     value.split(',').next() == Some(name)
 }
@@ -56,16 +56,16 @@ fn device(name: &str) -> PathBuf {
 }
 
 impl Outputs {
-    /// Opens the devices of these names that are there, each physical one once, and keeps those
+    /// Opens the devices with these names that exist, each physical device once, and keeps those that are
     /// already open.
     pub(super) fn choose(&mut self, names: &[&str]) {
         let mut kept = Vec::new();
         for name in names {
             let path = device(name);
-            // A line that is open under another name, as /dev/console is, is not opened again.
+            // A line that is already open under another name, as /dev/console is, is not opened again.
             let number = match *name {
                 CONSOLE => self.console,
-                // The way by /proc would open it to tell the same.
+                // Through /proc the device would have to be opened to find its number.
                 STDOUT => sink::number(terminal::standard_output()).ok(),
                 _ => device_nodes::number_of(&path),
             };
@@ -85,12 +85,12 @@ impl Outputs {
             }
             kept.push(sink);
         }
-        // What standard output is where the kernel found no console for us.
+        // Standard output is /dev/null when the kernel found no console for init.
         kept.retain(|sink| sink.number != NULL);
         self.sinks = pick::once_each(kept, |sink| sink.number);
     }
 
-    /// Whether the kernel writes to this line itself and so has set its rate.
+    /// Whether the kernel writes to this line itself and has therefore set its rate.
     pub(super) fn is_kernels(&self, line: &Serial) -> bool {
         let number = self.sinks.iter().find(|sink| sink.name == line.name).map(|sink| sink.number);
         let named = |word: &Word| {
@@ -108,15 +108,15 @@ impl Outputs {
             Part::KernelLog => self.kernel.line(line),
             Part::LogFile => {
                 if let Some(file) = &mut self.log_file {
-                    // A full /run is told by the publish stage, which needs it more.
+                    // A full /run is reported by the publish stage, which needs it more.
                     let _full = file.write_all(format!("{line}\n").as_bytes());
                 }
             }
         }
     }
 
-    /// While a console is stalled the kernel shows our lines, for it needs no interrupts; also those
-    /// that the console took and did not send.
+    /// While a console is stalled the kernel shows our lines, because it needs no interrupts for that; also
+    /// the lines that the console accepted and did not send.
     fn mind_the_stalled(&mut self) {
         let stalled = self.sinks.is_empty() || self.sinks.iter().any(Sink::is_stalled);
         if stalled == self.by_kernel {

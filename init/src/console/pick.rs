@@ -1,7 +1,7 @@
-//! Each line appears once on every physical console: `/dev/console` is only another name for one of
-//! them, and the same line may be named twice.
+//! Selects the outputs so that each line appears once on every physical console: `/dev/console` is another
+//! name for one of them, and the configuration may name the same line twice.
 
-/// What to keep, in its order: of two with the same number the first.
+/// Keeps the order; of two with the same device number it keeps the first.
 #[must_use]
 pub fn once_each<T>(there: Vec<T>, number: impl Fn(&T) -> (u32, u32)) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();

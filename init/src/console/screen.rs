@@ -1,5 +1,6 @@
-//! `console.screen`: whether a firmware framebuffer on an NVIDIA GPU stays or goes. Planning reads
-//! sysfs and gives the writes as data; a child does them, for a driver may take its time to let go.
+//! `console.screen`: whether a firmware framebuffer on an NVIDIA GPU is kept or released. Planning reads
+//! sysfs and returns the writes as data; a child does them, because a driver may take long to release a
+//! device.
 
 use crate::config::types::{Console as Settings, Origin, Screen};
 use std::fmt;
@@ -9,17 +10,17 @@ use std::path::{Path, PathBuf};
 /// NVIDIA's PCI vendor number.
 const NVIDIA: &str = "0x10de";
 
-/// Drivers that show a framebuffer which the firmware set up; simpledrm calls itself
-/// `simple-framebuffer`, as simplefb does.
+/// Drivers that show a framebuffer set up by the firmware; simpledrm is registered as `simple-framebuffer`,
+/// as simplefb is.
 const FIRMWARE_DRIVERS: [&str; 4] =
     ["simple-framebuffer", "efi-framebuffer", "vesa-framebuffer", "simpledrm"];
 
-/// One write into sysfs.
+/// One write to sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The file.
     pub file: PathBuf,
-    /// What to write.
+    /// The value to write.
     pub value: String,
 }
 
@@ -29,7 +30,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the configuration means for this boot.
+/// What the setting means for this boot.
 #[must_use]
 pub fn wanted(settings: &Settings) -> Screen {
     match (settings.screen, settings.booted_from) {
@@ -39,7 +40,7 @@ pub fn wanted(settings: &Settings) -> Screen {
     }
 }
 
-/// The NVIDIA GPUs that the firmware made its display, by sysfs alone.
+/// The NVIDIA GPUs that the firmware uses as its display, according to sysfs.
 #[must_use]
 pub fn gpus_with_display(sys: &Path) -> Vec<String> {
     let says = |device: &Path, file: &str, what: &str| {
@@ -54,7 +55,7 @@ pub fn gpus_with_display(sys: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The writes that free the firmware's framebuffer: first the text consoles that use one, then the
+/// Plans the writes that free the firmware's framebuffer: first the text consoles that use one, then the
 /// drivers that own one.
 #[must_use]
 pub fn plan(sys: &Path) -> Vec<Step> {
@@ -76,10 +77,10 @@ pub fn plan(sys: &Path) -> Vec<Step> {
     steps
 }
 
-/// Does the plan.
+/// Does the writes.
 ///
 /// # Errors
-/// The step that failed, and how.
+/// The step that failed, with the cause.
 pub fn act(steps: &[Step]) -> Result<(), String> {
     steps.iter().try_for_each(|step| fs::write(&step.file, &step.value).map_err(|e| format!("{step}: {e}")))
 }

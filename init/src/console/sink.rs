@@ -1,6 +1,5 @@
-//! One place that lines appear on. Writing to it never takes longer than [`PATIENCE`]: a serial
-//! line with flow control or without interrupts must not hold process 1 up, so it loses lines
-//! instead and says later how many.
+//! One output for lines. A write never takes longer than [`PATIENCE`]: a serial line with flow control or
+//! without interrupts must not block process 1, so it drops lines and reports later how many.
 
 use super::flow::Flow;
 use crate::sys::{device_nodes, process, terminal};
@@ -11,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long one line may take.
+/// Maximum time for one line.
 pub const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How many lines are remembered until they are seen to leave.
+/// How many lines are remembered until they are seen to be sent.
 const REMEMBERED: usize = 64;
 
-/// Major of screens and serial lines, of which minors 0 to 63 are screens
+/// Major number of screens and serial lines; minors 0 to 63 are screens
 /// (Documentation/admin-guide/devices.txt).
 const TERMINALS: u32 = 4;
 const LAST_SCREEN: u32 = 63;
@@ -34,11 +33,11 @@ pub struct Sink {
     file: File,
     flow: Flow,
     dropped: u32,
-    /// The lines since something was last seen to leave: nobody may have read them.
+    /// The lines since bytes were last seen to be sent: they may not have reached a reader.
     unseen: Vec<String>,
 }
 
-/// The number of the device behind something open.
+/// The number of the device behind an open descriptor.
 ///
 /// # Errors
 /// As fstat(2).
@@ -47,7 +46,7 @@ pub fn number(open: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 }
 
 impl Sink {
-    /// Opens a device without waiting for a carrier and without making it our terminal.
+    /// Opens a device without waiting for a carrier and without making it the controlling terminal.
     ///
     /// # Errors
     /// As open(2); `EIO` for a serial port that is not there.
@@ -94,13 +93,13 @@ impl Sink {
         self.flow.is_stalled()
     }
 
-    /// The lines that nobody may have seen, for another place.
+    /// Takes the lines that may not have reached a reader, for another output.
     #[must_use]
     pub fn take_unseen(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unseen)
     }
 
-    /// Writes one line, in time or not at all.
+    /// Writes one line in time, or drops it.
     pub fn line(&mut self, text: &str) {
         self.look();
         if self.dropped > 0 && self.put(&format!("[{} lines lost here]\n", self.dropped)) {
@@ -111,7 +110,7 @@ impl Sink {
         }
     }
 
-    /// Waits until all is sent, `limit` at most.
+    /// Waits until all is sent, at most `limit`.
     pub fn drain(&mut self, limit: Duration) {
         let until = Instant::now() + limit;
         self.look();
@@ -121,20 +120,20 @@ impl Sink {
         }
     }
 
-    /// A screen shows at once what it takes, and has nothing to be asked about.
+    /// A screen shows at once what it accepts and has no queue.
     fn unsent(&self) -> Option<usize> {
         if self.is_screen() { None } else { terminal::unsent(self.file.as_fd()) }
     }
 
-    /// Looks, without waiting, whether what is queued leaves.
+    /// Checks, without waiting, whether queued bytes are being sent.
     fn look(&mut self) {
         if self.flow.looked(self.unsent(), Instant::now()) {
             self.unseen.clear();
         }
     }
 
-    /// Opens it again: when a session whose terminal this is ends (the workload's, a shell's), the
-    /// kernel hangs up everything that has it open.
+    /// Opens the device again: when a session that has it as its terminal ends (the workload's, a shell's),
+    /// the kernel hangs up all open descriptors of it.
     fn reopen(&mut self) -> bool {
         let Ok(file) = terminal::open(&self.path) else { return false };
         self.file = file;

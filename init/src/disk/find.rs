@@ -1,5 +1,5 @@
-//! Finds the one block device that a place names. A name that fits two devices is refused: which
-//! one the machine would take today is not for chance to decide.
+//! Finds the one block device that a place names. A name that matches two devices is refused, because the
+//! choice between them would depend on chance.
 
 use super::superblock::{self, Kind, Superblock};
 use crate::config::types::Place;
@@ -23,28 +23,28 @@ pub struct Found {
 /// Why there is no such device.
 #[derive(Debug, Error)]
 pub enum NotFound {
-    /// None has that name.
+    /// No device has that name.
     #[error("{0}: no such file system on any disk")]
     Absent(String),
-    /// More than one has.
+    /// More than one device has that name.
     #[error("{0}: more than one: {1}")]
     Ambiguous(String, String),
-    /// It is there and is nothing that init mounts.
+    /// The device holds no file system that init mounts.
     #[error("{0}: neither vfat, ext4, xfs, squashfs nor erofs")]
     Unknown(String),
-    /// It is there and cannot be read.
+    /// The device cannot be read.
     #[error("{0}: {1}")]
     Unreadable(String, io::Error),
 }
 
 impl Place {
-    /// Where the data partition is unless a layer says otherwise.
+    /// The place of the data partition when no layer names another.
     #[must_use]
     pub fn usual() -> Self {
         Self::Label("FIRSTLIGHT".to_owned())
     }
 
-    /// As it was written.
+    /// The place as the configuration spells it.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -76,7 +76,7 @@ pub fn find(place: &Place) -> Result<Found, NotFound> {
         let kind = block.ok_or_else(|| NotFound::Unknown(place.text()))?.kind;
         return Ok(Found { device: path.clone(), kind });
     }
-    // A disk that cannot be read has no name that could fit.
+    // A disk that cannot be read cannot match.
     let blocks = candidates().into_iter().filter_map(|path| Some((read(Path::new(&path)).ok()??, path)));
     let mut fitting: Vec<_> = blocks.filter(|(block, _)| place.fits(block)).collect();
     match (fitting.pop(), fitting.as_slice()) {
@@ -88,8 +88,8 @@ pub fn find(place: &Place) -> Result<Found, NotFound> {
     }
 }
 
-/// Finds the device, waiting while it may still appear: up to `wait` in any case, and up to
-/// [`USB_SETTLE`] as long as a USB disk is known whose block device is not there yet.
+/// Finds the device and waits while it may still appear: up to `wait` in any case, and up to [`USB_SETTLE`]
+/// while a USB disk is known whose block device does not exist yet.
 ///
 /// # Errors
 /// As [`find`].

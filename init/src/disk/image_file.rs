@@ -1,14 +1,15 @@
-//! A file system in a file: a loop device of it, if it is one that nobody can write to.
+//! Attaches an image file to a loop device, if it holds a read-only file system.
 
 use super::superblock::{HEAD, Kind, Superblock, probe};
 use crate::sys::loop_device::attach;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// A loop device of an image file, gone with its last user, and what the file holds.
+/// Attaches an image file to a loop device, which is released with its last user, and returns the device
+/// and the file system.
 ///
 /// # Errors
-/// A line naming the file and what is wrong with it.
+/// A line that names the file and the cause.
 pub fn loop_device(path: &str) -> Result<(String, Kind), String> {
     let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
     let mut head = vec![0; HEAD];

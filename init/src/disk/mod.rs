@@ -1,4 +1,4 @@
-//! Disks: what is on them and which one a place means.
+//! Disks: what is on them and which one a place names.
 
 pub mod find;
 pub mod image_file;

@@ -1,5 +1,5 @@
-//! Mounts a new root where it can be looked at before it becomes `/`. Runs in a child (disks can
-//! hang) in the mounts of process 1. What cannot be written gets a writable layer in memory.
+//! Mounts a new root where it can be inspected before it becomes `/`. Runs in a child (disks can hang) that
+//! shares the mounts of process 1. A read-only file system gets a writable layer in memory.
 
 use super::find::{Found, find_waiting};
 use super::image_file::loop_device;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How long the disk may take to appear.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Where the parts of a root lie; `/run` goes along into the new root.
+/// Mount points for the parts of a root; `/run` is moved into the new root.
 const MEDIUM: &str = "/run/firstlight/root/medium";
 const LOWER: &str = "/run/firstlight/root/lower";
 const MEMORY: &str = "/run/firstlight/root/memory";
@@ -21,8 +21,8 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 /// Mounts `source` at `target`.
 ///
 /// # Errors
-/// A line naming the step and what went wrong. What was mounted until then stays: nobody goes on
-/// with it.
+/// A line that names the step and the cause. What was mounted until then stays mounted; the root is not
+/// used then.
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
     let RootSource::Disk { place, image } = source else { return Err("is on no disk".to_owned()) };
     let Found { device, kind } = find_waiting(place, WAIT).map_err(|e| e.to_string())?;

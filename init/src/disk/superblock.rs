@@ -1,12 +1,12 @@
-//! What a block device holds, told by its first bytes: vfat, ext4, squashfs, erofs or xfs, with
+//! Detects the file system on a block device by its first bytes: vfat, ext4, squashfs, erofs or xfs, with
 //! label and UUID. Offsets: linux/fs/fat/fat.h, ext4/ext4.h, squashfs_fs.h, erofs_fs.h, xfs_format.h.
 
 /// A file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Its name as mount(2) wants it.
+    /// Its type.
     pub kind: Kind,
-    /// Its label, without the blanks at its end; `None` when it has none.
+    /// Its label without trailing blanks; `None` when it has none.
     pub label: Option<String>,
     /// Its UUID as blkid prints it: `12AB-34CD` for vfat.
     pub uuid: Option<String>,
@@ -40,14 +40,14 @@ impl Kind {
         }
     }
 
-    /// Whether it can never be written.
+    /// Whether the file system is read-only by design.
     #[must_use]
     pub const fn is_read_only(self) -> bool {
         matches!(self, Self::Squashfs | Self::Erofs)
     }
 }
 
-/// How many bytes of a device [`probe`] wants.
+/// How many bytes of a device [`probe`] reads.
 pub const HEAD: usize = 4096;
 
 fn bytes<const N: usize>(head: &[u8], at: usize) -> Option<[u8; N]> {
@@ -69,7 +69,7 @@ fn uuid(head: &[u8], at: usize) -> Option<String> {
     raw.iter().any(|&b| b != 0).then(|| text.join("-"))
 }
 
-/// Tells the file system from the first [`HEAD`] bytes; `None` when it is none of ours.
+/// Detects the file system from the first [`HEAD`] bytes; `None` when it is none of these.
 #[must_use]
 pub fn probe(head: &[u8]) -> Option<Superblock> {
     let made = |kind, label, uuid| Some(Superblock { kind, label, uuid });
@@ -88,7 +88,8 @@ pub fn probe(head: &[u8]) -> Option<Superblock> {
     vfat(head)
 }
 
-/// A label that Windows wrote is not here: see [`vfat_root_label`]. Serial number, label and type stand at 39, 43 and 54 in FAT12/16, at 67, 71 and 82 in FAT32.
+/// Parses a vfat boot sector. Serial number, label and type are at 39, 43 and 54 in FAT12/16, at 67, 71 and
+/// 82 in FAT32. Windows stores the label elsewhere: see [`vfat_root_label`].
 fn vfat(head: &[u8]) -> Option<Superblock> {
     if bytes(head, 510)? != [0x55, 0xAA] {
         return None;
@@ -107,8 +108,8 @@ fn vfat(head: &[u8]) -> Option<Superblock> {
     })
 }
 
-/// Where the root folder of a vfat begins, in bytes from the device's start. Windows writes a
-/// volume's label there and leaves `NO NAME` in the boot sector.
+/// The offset of a vfat's root folder from the start of the device, in bytes. Windows writes the volume
+/// label there and leaves `NO NAME` in the boot sector.
 #[must_use]
 pub fn vfat_root(head: &[u8]) -> Option<u64> {
     let word = |at| bytes(head, at).map(u16::from_le_bytes).map(u64::from);
@@ -121,7 +122,7 @@ pub fn vfat_root(head: &[u8]) -> Option<u64> {
     (first + into).checked_mul(sector)
 }
 
-/// The volume label among a vfat root folder's first entries (32 bytes each; attribute 0x08 and
+/// Finds the volume label among the first entries of a vfat root folder (32 bytes each; attribute 0x08 and
 /// not 0x0F marks the label).
 #[must_use]
 pub fn vfat_root_label(folder: &[u8]) -> Option<String> {

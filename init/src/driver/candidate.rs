@@ -1,5 +1,5 @@
-//! Which file each module is: first the driver image's, with what it needs of the image before it,
-//! else the running kernel's, through modules.dep.
+//! Finds the file of each module: in the driver image, after the modules that it needs there, else among
+//! the running kernel's modules by modules.dep.
 
 use super::modinfo::Modinfo;
 use super::report_parts::{Module, Outcome};
@@ -8,18 +8,18 @@ use crate::modules::deps::name_of;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// A module to be loaded.
+/// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its name as configured or as its file has it.
+    /// Its name as configured, or from its file.
     pub name: String,
-    /// Its file; `None` when it is built in.
+    /// Its file; `None` when it is built into the kernel.
     pub file: Option<PathBuf>,
-    /// Whether it is the driver image's.
+    /// Whether it is from the driver image.
     pub of_image: bool,
-    /// What its file says of itself: `None` when it is compressed, which only the kernel unpacks.
+    /// Its modinfo: `None` when the file is compressed, because only the kernel decompresses it.
     pub info: Option<Result<Modinfo, String>>,
-    /// Why it is nowhere.
+    /// Why it was not found.
     pub absent: Option<String>,
 }
 
@@ -34,13 +34,13 @@ impl Candidate {
         Self { name: name.to_owned(), file: Some(file), of_image, info, absent: None }
     }
 
-    /// A text of its modinfo.
+    /// A value of its modinfo.
     #[must_use]
     pub fn says(&self, key: &str) -> Option<&str> {
         self.info.as_ref()?.as_ref().ok()?.get(key)
     }
 
-    /// As the report has it before it is tried.
+    /// Its entry in the report before it is loaded.
     #[must_use]
     pub fn untried(&self, parameters: String) -> Module {
         let says = |key: &str| self.says(key).map(str::to_owned);
@@ -59,7 +59,7 @@ impl Candidate {
     }
 }
 
-/// Where modules are looked for.
+/// The folders that are searched for modules.
 #[derive(Debug)]
 pub struct Folders<'a> {
     /// The image's folder of modules, when there is an image.
@@ -68,7 +68,7 @@ pub struct Folders<'a> {
     pub kernel: &'a Path,
 }
 
-/// The files to load for `wanted`, in order, each once; and in their places the modules that are nowhere.
+/// The files to load for `wanted`, in order, each once, and an entry for each module that was not found.
 #[must_use]
 pub fn find(folders: &Folders<'_>, wanted: &[String]) -> Vec<Candidate> {
     let mut found = Vec::new();
@@ -97,7 +97,8 @@ fn is_there(found: &[Candidate], name: &str) -> bool {
     found.iter().any(|candidate| name_of(&candidate.name) == name_of(name))
 }
 
-/// Takes the module out of the image, after what it needs of the image. False when it is not there.
+/// Adds the module from the image, after the modules that it needs there. False when it is not in the
+/// image.
 fn of_image(image: &[PathBuf], name: &str, on_the_way: &mut Vec<String>, found: &mut Vec<Candidate>) -> bool {
     let wanted = name_of(name);
     let Some(file) = image.iter().find(|file| name_of(&file.to_string_lossy()) == wanted) else {
@@ -110,7 +111,8 @@ fn of_image(image: &[PathBuf], name: &str, on_the_way: &mut Vec<String>, found: 
     let candidate = Candidate::of(name, file.clone(), true);
     if let Some(Ok(info)) = &candidate.info {
         for needed in info.depends() {
-            // What is not in the image is in the kernel, or the kernel names what it misses.
+            // A module that is not in the image is in the kernel; otherwise the kernel reports what is
+            // missing.
             let _in_the_kernel = of_image(image, needed, on_the_way, found);
         }
     }

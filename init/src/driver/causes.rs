@@ -1,11 +1,10 @@
-//! From the kernel's answer and its own lines to a code: what a driver that does not start is
-//! suffering from. Pure.
+//! Maps the kernel's error number and log lines to a code: why a driver does not start. Pure.
 
 use super::report::{Code, Finding, Severity};
 use crate::sys::kernel::error_name;
 
-/// Words of a line, all of which it must have, and what they say. The first row that a line fits
-/// counts: the more particular stands first, for a GPU that fails at one thing logs others after it.
+/// Words that a line must all contain, and their code. The first row that matches a line counts; more
+/// specific rows come first, because a GPU that fails at one thing logs others after it.
 const ROWS: &[(&[&str], Code)] = &[
     (&["fallen off the bus"], Code::GpuGone),
     (&["Can't find an IRQ"], Code::GpuNoIrq),
@@ -24,10 +23,10 @@ const ROWS: &[(&[&str], Code)] = &[
     (&["RmInitAdapter failed"], Code::GpuInit),
 ];
 
-/// Characters of a kernel's line that a message quotes.
+/// Characters of a kernel line that a message quotes.
 const QUOTED: usize = 200;
 
-/// What the lines say, if they say anything known, and the line that says it.
+/// The code that the lines mean, if any is known, and the line that shows it.
 #[must_use]
 pub fn of_lines(lines: &[String]) -> Option<(Code, &str)> {
     ROWS.iter().find_map(|(words, code)| {
@@ -36,21 +35,21 @@ pub fn of_lines(lines: &[String]) -> Option<(Code, &str)> {
     })
 }
 
-/// What the kernel said to a module.
+/// The kernel's refusal of a module.
 #[derive(Debug)]
 pub struct Refusal<'a> {
     /// The module.
     pub module: &'a str,
     /// The error number.
     pub errno: i32,
-    /// The kernel's lines meanwhile.
+    /// The kernel's log lines during the attempt.
     pub lines: Vec<String>,
-    /// GPUs on the bus; `None` when that is unknown.
+    /// GPUs on the bus; `None` when unknown.
     pub gpus: Option<&'a [String]>,
 }
 
 impl Refusal<'_> {
-    /// The finding that this is.
+    /// The finding for this refusal.
     #[must_use]
     pub fn finding(self) -> Finding {
         let name = error_name(self.errno);
@@ -73,7 +72,7 @@ impl Refusal<'_> {
     }
 }
 
-/// The finding about a GPU that the driver did not start: `what` failed on it.
+/// The finding for a GPU that the driver did not start; `what` is the step that failed.
 #[must_use]
 pub fn of_gpu(address: &str, what: &str, otherwise: Code, lines: Vec<String>) -> Finding {
     let told = of_lines(&lines);
@@ -82,14 +81,14 @@ pub fn of_gpu(address: &str, what: &str, otherwise: Code, lines: Vec<String>) ->
     Finding::fail(code, address, format!("{what}{because}")).shown_by(lines)
 }
 
-/// The kernel's line in a message, which is shorter than evidence may be.
+/// A kernel line cut to the length that a message may quote.
 fn quoted(line: &str) -> String {
     let line = line.strip_prefix("kernel: ").unwrap_or(line);
     let cut: String = line.chars().take(QUOTED).collect();
     if cut.len() < line.len() { cut + ".." } else { cut }
 }
 
-/// The GPU that the lines are about, when they name only one.
+/// The GPU that the lines name, if they name only one.
 fn only_one<'a>(gpus: &'a [String], lines: &[String]) -> Option<&'a str> {
     let mut named = gpus.iter().filter(|gpu| lines.iter().any(|line| line.contains(gpu.as_str())));
     let first = named.next()?;

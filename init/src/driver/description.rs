@@ -1,5 +1,5 @@
-//! `driver.toml`, the driver image's description of itself. What it says of GPU families is data:
-//! init knows no GPU.
+//! `driver.toml`, the driver image's description of itself. GPU families are data in it: init itself knows
+//! no GPU.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ pub type Parameters = BTreeMap<String, BTreeMap<String, String>>;
 pub struct Description {
     /// [`SCHEMA`]
     pub schema: String,
-    /// Of modules, userspace and firmware alike.
+    /// Version of modules, userspace and firmware.
     pub version: String,
     /// `debian` or `files`.
     pub source: String,
-    /// Patch level that `nvidia.ko` must state; empty for stock.
+    /// Patch level that `nvidia.ko` must state; empty for an unpatched driver.
     pub patch: String,
     /// The kernel release that the modules are for.
     pub kernel: String,
@@ -28,10 +28,10 @@ pub struct Description {
     pub nccl: String,
     /// Path of the fabric manager inside the image; empty for none.
     pub fabric_manager: String,
-    /// For every machine.
+    /// Parameters for every machine.
     #[serde(default)]
     pub parameters: Parameters,
-    /// For machines with such GPUs.
+    /// GPU families with parameters of their own.
     #[serde(default)]
     pub family: Vec<Family>,
 }
@@ -42,9 +42,9 @@ pub struct Description {
 pub struct Family {
     /// Its name.
     pub name: String,
-    /// Its PCI device ids.
+    /// PCI device ids.
     pub devices: Vec<Range>,
-    /// What its modules are given.
+    /// Parameters for machines with such GPUs.
     #[serde(default)]
     pub parameters: Parameters,
 }
@@ -81,10 +81,10 @@ impl Family {
     }
 }
 
-/// Reads it.
+/// Parses the file.
 ///
 /// # Errors
-/// One line: what is wrong with it.
+/// One line with the cause.
 pub fn parse(text: &str) -> Result<Description, String> {
     let read: Description = toml::from_str(text).map_err(|e| {
         let line =

@@ -1,21 +1,21 @@
-//! Finds a section in an ELF file, reading no more of it than that takes. A module is tens of
-//! megabytes and what it says of itself some hundred bytes. The file is not believed: every place
-//! and size is checked against the file and against a limit.
+//! Finds a section in an ELF file and reads no more of the file than that takes: a module is tens of
+//! megabytes, its modinfo a few hundred bytes. The file is not trusted: every offset and size is checked
+//! against the file and against a limit.
 
 use thiserror::Error;
 
-/// What of a file is looked at, at most.
+/// Maximum size of a table or section in bytes.
 const LARGEST: u64 = 4 << 20;
-/// Size of a section's entry in the table.
+/// Size of an entry in the section table.
 const ENTRY: usize = 64;
 
 /// Why there is no section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Bad {
-    /// It begins otherwise.
+    /// The file has another format.
     #[error("is no 64-bit ELF file")]
     NotElf,
-    /// Something lies outside of the file, or is larger than anything we want.
+    /// An offset lies outside of the file, or a size exceeds the limit.
     #[error("is a damaged ELF file")]
     Damaged,
     /// There is no such section.
@@ -23,8 +23,8 @@ pub enum Bad {
     Absent,
 }
 
-/// The content of the section with that name. `read` gives so many bytes from a place on, or `None`
-/// when the file does not have them.
+/// The content of the section with that name. `read` returns bytes at an offset, or `None` when the file
+/// does not have them.
 ///
 /// # Errors
 /// [`Bad`]
@@ -68,7 +68,7 @@ fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     Some(bytes.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
 }
 
-/// An ELF file with one section of that name, as small as it can be.
+/// The smallest ELF file with one section of that name.
 #[cfg(test)]
 pub(crate) fn sample(name: &str, content: &[u8]) -> Vec<u8> {
     let names = format!("\0.shstrtab\0{name}\0");

@@ -1,5 +1,5 @@
-//! Which NVIDIA devices are on the PCI bus, from what the kernel wrote down when it enumerated it:
-//! reading it touches no device.
+//! Finds the NVIDIA devices on the PCI bus from what the kernel recorded at enumeration; this accesses no
+//! device.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::path::Path;
 const VENDOR: &str = "0x10de";
 /// Display controllers of every kind.
 const DISPLAY: &str = "0x03";
-/// "Bridge, other": what an NVSwitch says it is.
+/// "Bridge, other": the class of an NVSwitch.
 const SWITCH: &str = "0x0680";
 
-/// What is on the bus, by address.
+/// The devices on the bus, by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hardware {
     /// GPUs.
@@ -29,10 +29,11 @@ pub struct Gpu {
 }
 
 impl Hardware {
-    /// Reads it from a /sys.
+    /// Reads the devices from a /sys.
     ///
     /// # Errors
-    /// A line with the file that cannot be read: what is on the bus is then unknown, not nothing.
+    /// A line with the file that cannot be read. The devices on the bus are then unknown, which is not the
+    /// same as none.
     pub fn read(sys: &Path) -> Result<Self, String> {
         let devices = sys.join("bus/pci/devices");
         let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());

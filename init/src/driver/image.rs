@@ -1,5 +1,5 @@
-//! The driver image: one read-only file system in one file of the initrd, mounted where the links of
-//! the initrd point and where it stays reachable after a switch of the root, for /run goes along.
+//! The driver image: one read-only file system in one file of the initrd. The initrd has links to its mount point below /run, so that
+//! it stays reachable after a switch of the root.
 
 use super::description::{self, Description};
 use super::triplet::Parts;
@@ -23,8 +23,8 @@ pub fn mount(file: &Path, at: &Path) -> Result<(), String> {
         .map_err(|e| format!("{} as {}: {e}", file.display(), kind.name()))
 }
 
-/// Tells the kernel where the GPUs' firmware lies: the driver asks for it when a GPU is first opened,
-/// and after a switch of the root /usr/lib/firmware is another one.
+/// Sets the kernel's search path for firmware: the driver requests it when a GPU is first opened, and a
+/// switch of the root replaces /usr/lib/firmware.
 ///
 /// # Errors
 /// A line with the cause.
@@ -35,15 +35,15 @@ pub fn show_firmware(sys: &Path, image: &Path) -> Result<(), String> {
         .map_err(|e| format!("{}: {e}", setting.display()))
 }
 
-/// Reads what the image says of itself and what lies in it.
+/// Reads the image's description and lists its content.
 ///
 /// # Errors
-/// A line with the file and what is wrong with it.
+/// A line with the file and the cause.
 pub fn read(image: &Path) -> Result<(Description, Parts), String> {
     let file = image.join("driver.toml");
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let description = description::parse(&text).map_err(|why| format!("{}: {why}", file.display()))?;
-    // A folder that is not there has nothing in it: what is missing in it is named then.
+    // A missing folder counts as empty; the checks then report what is missing in it.
     let names = |folder: &str| {
         let entries = fs::read_dir(image.join(folder)).into_iter().flatten().flatten();
         let mut names: Vec<_> =

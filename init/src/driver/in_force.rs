@@ -1,5 +1,5 @@
-//! Whether a loaded module has the parameters that it was given, as the driver itself says:
-//! `/proc/driver/nvidia/params` for those that its core keeps there, sysfs for the others.
+//! Checks whether a loaded module uses the parameters that it was given: `/proc/driver/nvidia/params` shows
+//! those of the driver's core, sysfs the others.
 
 use super::parameters::Given;
 use super::report::{Code, Finding, Severity};
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What the driver's own file leaves out of the names.
+/// The prefix that the driver's file omits.
 const PREFIX: &str = "NVreg_";
 
-/// `Name: value` lines, quotes around a value taken off.
+/// Parses `Name: value` lines; quotes around a value are removed.
 #[must_use]
 pub fn parse(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -24,14 +24,14 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value))).collect()
 }
 
-/// The driver's own list; empty where there is none.
+/// The driver's list of parameters; empty when there is none.
 #[must_use]
 pub fn own_list(proc: &Path) -> BTreeMap<String, String> {
     fs::read_to_string(proc.join("driver/nvidia/params"))
         .map_or_else(|_| BTreeMap::new(), |text| parse(&text))
 }
 
-/// What is found of what `module` was given.
+/// The values in use of the parameters that `module` was given.
 #[must_use]
 pub fn read_back(module: &str, given: &Given, sys: &Path, own: &BTreeMap<String, String>) -> Vec<Parameter> {
     let folder = sys.join("module").join(name_of(module)).join("parameters");
@@ -46,7 +46,7 @@ pub fn read_back(module: &str, given: &Given, sys: &Path, own: &BTreeMap<String,
     words.collect()
 }
 
-/// The finding about one that is not in force, or of which that cannot be told.
+/// The finding for a parameter that is not in force, or whose value cannot be read.
 #[must_use]
 pub fn judge(parameter: &Parameter) -> Option<Finding> {
     let Parameter { module, name, wanted, found } = parameter;
@@ -57,13 +57,13 @@ pub fn judge(parameter: &Parameter) -> Option<Finding> {
         None if name.starts_with(PREFIX) => {
             finding(format!("{name}={wanted}: the driver has no such parameter"))
         }
-        // Many modules show nothing of their parameters: that is no proof against them.
+        // Many modules do not show their parameters; that does not prove a problem.
         None => finding(format!("{name}={wanted}: nothing shows whether it is in force"))
             .map(|finding| finding.as_severe_as(Severity::Warn)),
     }
 }
 
-/// Numbers are compared as 32 bits, as the driver keeps and prints them.
+/// Compares numbers as 32 bits, as the driver stores and prints them.
 fn same(wanted: &str, found: &str) -> bool {
     let number = |text: &str| {
         let (digits, base) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));

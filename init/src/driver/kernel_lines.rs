@@ -1,5 +1,5 @@
-//! The kernel's own lines: what it logged since a moment, those of them that are about a driver, and
-//! how long it took to unpack the initrd.
+//! The kernel's log: new records since a position, the lines about a driver, and how long unpacking the
+//! initrd took.
 
 use crate::child::printable;
 use crate::sys::kernel::open_log;
@@ -11,26 +11,26 @@ use std::time::Duration;
 /// The kernel's log.
 pub const KMSG: &str = "/dev/kmsg";
 
-/// A record is at most this long (`PRINTK_MESSAGE_MAX`).
+/// Maximum length of a record (`PRINTK_MESSAGE_MAX`).
 const RECORD: usize = 8192;
-/// So much of the log is read at once at most: more than any log holds.
+/// Maximum number of bytes read at once; larger than any kernel log.
 const MOST: usize = 16 << 20;
-/// So many lines are evidence, the first and the last ones; the cause stands among the first.
+/// How many of the first and last lines are kept as evidence; the cause is among the first.
 const FIRST: usize = 16;
 const LAST: usize = 8;
-/// Characters of one line.
+/// Maximum characters of one line.
 const LONGEST: usize = 300;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Since the kernel's start.
+    /// Time since the kernel started.
     pub at: Duration,
-    /// What it says, on one line.
+    /// Its text on one line.
     pub text: String,
 }
 
-/// Reads the records `prio,seq,usec,flag;text`; lines of another shape are none.
+/// Parses records of the form `prio,seq,usec,flag;text`; other lines are ignored.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Vec<Line> {
     bytes.split(|byte| *byte == b'\n').filter_map(record).collect()
@@ -44,7 +44,7 @@ fn record(line: &[u8]) -> Option<Line> {
     let _priority: u32 = fields.next()?.parse().ok()?;
     let _sequence: u64 = fields.next()?.parse().ok()?;
     let at = Duration::from_micros(fields.next()?.parse().ok()?);
-    // The driver writes several lines at once; the kernel shows the ends of lines as \x0a.
+    // The driver writes several lines at once; the kernel shows line ends as \x0a.
     let parts = text.split("\\x0a").map(|part| part.trim());
     let parts =
         parts.enumerate().map(|(n, part)| if n == 0 { part } else { part.trim_start_matches("NVRM: ") });
@@ -52,18 +52,18 @@ fn record(line: &[u8]) -> Option<Line> {
     Some(Line { at, text })
 }
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Debug)]
 pub struct Cursor(Result<File, String>);
 
 impl Cursor {
-    /// The log's beginning, as far as it still holds it.
+    /// The beginning of the log, as far as the kernel still has it.
     #[must_use]
     pub fn at_start(log: &Path) -> Self {
         Self::at(log, SeekFrom::Start(0))
     }
 
-    /// The log's end: what comes in from now on.
+    /// The end of the log: only records from now on.
     #[must_use]
     pub fn at_end(log: &Path) -> Self {
         Self::at(log, SeekFrom::End(0))
@@ -74,13 +74,13 @@ impl Cursor {
         Self(opened.map_err(|e| format!("{}: {e}", log.display())))
     }
 
-    /// The cursor itself, for somebody else to use meanwhile.
+    /// Takes the cursor out, so that another function can use it.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self(std::mem::replace(&mut self.0, Err("somebody else reads it".to_owned())))
     }
 
-    /// What came in since the last time; never waits.
+    /// Returns the records since the last call; never waits.
     ///
     /// # Errors
     /// A line with the reason why the log cannot be read.
@@ -92,7 +92,8 @@ impl Cursor {
                 Ok(0) => break,
                 Ok(size) => bytes.extend(record.get(..size).unwrap_or_default()),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // EPIPE: records were overwritten before they were read; the next ones are there.
+                // EPIPE: records were overwritten before they were read; the next read continues after
+                // them.
                 Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
                 Err(e) => return Err(format!("reading the kernel's log: {e}")),
             }
@@ -100,7 +101,7 @@ impl Cursor {
         Ok(parse(&bytes))
     }
 
-    /// What came in since the last time about a driver or `module`, as evidence; or why that cannot be told.
+    /// The lines since the last call about a driver or `module`, as evidence; or why they cannot be read.
     pub fn evidence(&mut self, module: &str) -> Vec<String> {
         match self.new_lines() {
             Ok(lines) => about_driver(&lines, module),
@@ -109,14 +110,14 @@ impl Cursor {
     }
 }
 
-/// The lines about a driver or `module`, marked as the kernel's: not too many, not too long.
+/// The lines about a driver or `module`, marked as the kernel's and limited in number and length.
 #[must_use]
 pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
     let wanted = |text: &str| {
         let words = ["NVRM", "nvidia", "NVIDIA", "irmware", "Xid", "Lockdown", "nvswitch"];
         words.iter().any(|word| text.contains(word)) || (!module.is_empty() && text.contains(module))
     };
-    // What init itself wrote into the log is no evidence.
+    // Lines that init itself wrote to the log are not evidence.
     let lines = lines.iter().filter(|line| !line.text.starts_with("firstlight: ") && wanted(&line.text));
     let cut = |line: &Line| format!("kernel: {}", line.text.chars().take(LONGEST).collect::<String>());
     let mut all: Vec<_> = lines.map(cut).collect();
@@ -127,7 +128,7 @@ pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
     all
 }
 
-/// How long the kernel took to unpack the initrd; `None` when its lines do not say.
+/// How long the kernel took to unpack the initrd; `None` when its log does not show it.
 #[must_use]
 pub fn unpacking(lines: &[Line]) -> Option<Duration> {
     let is_begin =

@@ -1,8 +1,7 @@
-//! The GPU driver, started without udev: the driver image, its modules with the parameters for the
-//! GPUs that are there, device nodes, and GPUs that stay initialised. All of it runs in a child of
-//! process 1 (`init helper load-driver`), for any step of it can hang; `stages::driver` starts that
-//! child and ends up with its report and the open GPUs. A cause has a code here and a remedy in the
-//! validator.
+//! Starts the GPU driver without udev: mounts the driver image, loads its modules with the parameters for
+//! the GPUs of the machine, makes device nodes, and keeps the GPUs initialised. All of it runs in a child
+//! of process 1 (`init helper load-driver`), because any step can hang; `stages::driver` starts that child
+//! and receives its report and the open GPUs. Causes have codes here; their remedies are the validator's.
 
 pub mod candidate;
 pub mod causes;

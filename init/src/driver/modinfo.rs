@@ -1,5 +1,4 @@
-//! What a module's file says of itself: the `.modinfo` section, `key=value` texts with a zero byte
-//! after each.
+//! Parses a module's `.modinfo` section: `key=value` texts, each followed by a zero byte.
 
 use super::elf::{self, Bad};
 use crate::child::printable;
@@ -7,12 +6,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The texts of a module.
+/// The key-value pairs of a module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Modinfo(Vec<(String, String)>);
 
 impl Modinfo {
-    /// Cuts the section into its texts; those without `=` are nothing.
+    /// Splits the section into its texts; those without `=` are ignored.
     #[must_use]
     pub fn parse(section: &[u8]) -> Self {
         let texts = section.split(|byte| *byte == 0).map(printable);
@@ -20,10 +19,10 @@ impl Modinfo {
         Self(pairs.collect())
     }
 
-    /// Reads a module's file, which is not compressed.
+    /// Reads the file of a module that is not compressed.
     ///
     /// # Errors
-    /// A line that says what is wrong with the file.
+    /// A line with the cause.
     pub fn of(path: &Path) -> Result<Self, String> {
         let file = File::open(path).map_err(|e| e.to_string())?;
         let read = |at: u64, size: usize| {
@@ -38,13 +37,13 @@ impl Modinfo {
         }
     }
 
-    /// The first text of that key.
+    /// The first value of that key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
-    /// The modules that it needs.
+    /// The modules that it depends on.
     #[must_use]
     pub fn depends(&self) -> Vec<&str> {
         self.get("depends").unwrap_or("").split(',').filter(|name| !name.is_empty()).collect()

@@ -1,6 +1,6 @@
-//! Which device nodes the driver's programs need, from what the kernel and the driver say. Without
-//! udev nobody else makes them, and what NVIDIA's libraries would call for it is not in the image.
-//! Pure; `make` makes them.
+//! Plans the device nodes that the driver's programs need, from /proc/devices and the driver's own files.
+//! There is no udev to make them, and the tool that NVIDIA's libraries would run for it is not in the
+//! image. Pure; `start::make_nodes` makes them.
 
 use super::report_parts::Node;
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ const CONTROL: u32 = 255;
 /// Minor of /dev/nvidia-nvswitchctl.
 const SWITCH_CONTROL: u32 = 255;
 
-/// Who may do what with a node.
+/// Permissions and owner of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Rights.
+    /// Permissions.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -21,31 +21,31 @@ pub struct Access {
     pub gid: u32,
 }
 
-/// One node with its rights.
+/// One node with its permissions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// Path and number.
+    /// Path and device number.
     pub node: Node,
-    /// Rights.
+    /// Permissions and owner.
     pub access: Access,
 }
 
-/// What the driver says about its devices.
+/// What the driver and the kernel say about the devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
     /// Character devices of /proc/devices: name, major.
     pub majors: BTreeMap<String, u32>,
     /// `/proc/driver/nvidia/params`.
     pub params: BTreeMap<String, String>,
-    /// Minor of each GPU, by address; `None` for one that does not say it.
+    /// Minor of each GPU, by address; `None` when the driver does not state it.
     pub gpus: BTreeMap<String, Option<u32>>,
-    /// The capabilities: minor, rights.
+    /// The capabilities: minor, permissions.
     pub capabilities: Vec<(u32, u32)>,
-    /// How many NVSwitches the driver has.
+    /// Number of NVSwitches that the driver has.
     pub switches: u32,
 }
 
-/// The character devices in /proc/devices.
+/// Parses the character devices of /proc/devices.
 #[must_use]
 pub fn majors(text: &str) -> BTreeMap<String, u32> {
     let characters = text.lines().skip_while(|line| line.trim() != "Character devices:").skip(1);
@@ -57,19 +57,19 @@ pub fn majors(text: &str) -> BTreeMap<String, u32> {
     pairs.collect()
 }
 
-/// A number in a file of `Name: value` lines.
+/// Parses a number in a file of `Name: value` lines.
 #[must_use]
 pub fn number(text: &str, name: &str) -> Option<u32> {
     let value = text.lines().find_map(|line| line.split_once(':').filter(|(n, _)| n.trim() == name));
     value?.1.trim().parse().ok()
 }
 
-/// The nodes that are wanted, and the names of devices that have no number although their module is there.
+/// The nodes to make, and the names of devices that have no major number although their module is loaded.
 #[must_use]
 pub fn plan(told: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
     let param =
         |name: &str, otherwise: u32| told.params.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise);
-    // Decimal there, and world-accessible by default: 438 is 0666.
+    // The file has decimal numbers; the default is world-accessible: 438 is 0666.
     let access = Access {
         mode: param("DeviceFileMode", 0o666),
         uid: param("DeviceFileUID", 0),

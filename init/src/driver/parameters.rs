@@ -1,5 +1,5 @@
-//! What each module is given: the description's values for all machines and for the families that
-//! are there, and the configuration's, which win. Pure.
+//! The parameters of each module: the driver image's values for all machines and for the families present,
+//! and the configuration's, which take precedence. Pure.
 
 use super::description::{Description, Family};
 use super::report::{Code, Finding};
@@ -7,24 +7,24 @@ use crate::config::cmdline;
 use crate::modules::deps::name_of;
 use std::collections::BTreeMap;
 
-/// The parameter that is a list of `KEY=VALUE` with `;` between, so that two lists can be one.
+/// The parameter that is a list of `KEY=VALUE` separated by `;`, so that two lists can be merged.
 const LIST: &str = "NVreg_RegistryDwords";
 
-/// One parameter. `None` stands for a word without `=`.
+/// One parameter. A `None` value is a word without `=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// As the module calls it.
+    /// Its name.
     pub name: String,
-    /// What it shall be.
+    /// The value to set.
     pub value: Option<String>,
 }
 
-/// What one module is given.
+/// The parameters of one module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Given(pub Vec<Word>);
 
 impl Given {
-    /// As on insmod's command line.
+    /// The parameters as on insmod's command line.
     #[must_use]
     pub fn line(&self) -> String {
         let words = self.0.iter().map(|word| match &word.value {
@@ -36,7 +36,7 @@ impl Given {
     }
 }
 
-/// What `module` is given, and what could not be reconciled.
+/// The parameters of `module`, and findings about values that contradict each other.
 #[must_use]
 pub fn given(
     module: &str,
@@ -81,8 +81,8 @@ fn words(line: &str) -> Vec<Word> {
     words
 }
 
-/// One value out of what the families want, or why there is none: the value for all machines then
-/// stays.
+/// Merges the values that the families want, or returns why that is impossible: the value for all machines
+/// is kept then.
 fn agree(name: &str, base: Option<&str>, wanted: &[(&str, &str)]) -> Result<String, String> {
     let refuse = |what: &str, (one, its): (&str, &str), (other, others): (&str, &str)| {
         let stays = base.map_or_else(|| "is not set".to_owned(), |base| format!("stays {base}"));
@@ -125,7 +125,7 @@ mod tests {
     const HEAD: &str = "schema = \"firstlight.driver-image/1\"\nversion = \"1\"\nsource = \"debian\"\npatch = \"\"\n\
                         kernel = \"k\"\nnccl = \"2\"\nfabric_manager = \"\"\n";
 
-    /// What nvidia is given on a machine with all these families.
+    /// The parameters of nvidia on a machine with all these families.
     fn of(text: &str, configured: &[(&str, &str)]) -> (String, Vec<String>) {
         let description = parse(&format!("{HEAD}{text}")).unwrap();
         let families: Vec<_> = description.family.iter().collect();

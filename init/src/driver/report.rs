@@ -1,5 +1,5 @@
-//! `firstlight.driver/1`: what became of the driver, as `driver.json` tells it to the validator. It
-//! says what happened; cause and remedy of each code stand in the validator's table.
+//! `firstlight.driver/1`: the result of the driver's start, which `driver.json` carries to the validator.
+//! It states what happened; the cause and remedy of each code are in the validator's table.
 
 use super::report_parts::{Image, Module, Node, Parameter};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Report {
     pub schema: String,
     /// Whether the configuration wants a driver.
     pub load: bool,
-    /// The driver image, if there is one that can be read.
+    /// The driver image, if there is one and it can be read.
     pub image: Option<Image>,
     /// NVIDIA GPUs on the bus, by address.
     pub gpus: Vec<String>,
@@ -22,28 +22,28 @@ pub struct Report {
     pub families: Vec<String>,
     /// NVSwitches on the bus, by address.
     pub nvswitches: Vec<String>,
-    /// The modules, in the order they were to be loaded.
+    /// The modules, in load order.
     pub modules: Vec<Module>,
     /// The parameters of loaded modules, wanted and found.
     pub parameters: Vec<Parameter>,
-    /// The device nodes that are there now.
+    /// The device nodes that exist now.
     pub nodes: Vec<Node>,
     /// The GPUs' nodes that process 1 keeps open, so that the GPUs stay initialised.
     pub held: Vec<String>,
-    /// What is to be said.
+    /// The findings.
     pub findings: Vec<Finding>,
-    /// How long it took.
+    /// Duration of the start.
     pub seconds: f64,
 }
 
-/// One thing to be said.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// Its code.
     pub code: Code,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What it is about: a GPU's address, a module, a file.
+    /// Its subject: a GPU's address, a module, a file.
     pub subject: String,
     /// One line.
     pub message: String,
@@ -51,21 +51,21 @@ pub struct Finding {
     pub evidence: Vec<String>,
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Good to know.
+    /// For information.
     Info,
-    /// It may spoil something.
+    /// It may cause problems.
     Warn,
     /// Something is wrong.
     Fail,
-    /// It could not be found out.
+    /// It could not be determined.
     Error,
 }
 
-/// The codes that init may use; the validator's table words cause and remedy.
+/// The codes that init may use; the validator's table has their causes and remedies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING-KEBAB-CASE")]
 pub enum Code {
@@ -73,9 +73,9 @@ pub enum Code {
     DriverNoGpu,
     /// Parts of the driver have different versions.
     DriverMismatch,
-    /// A module is built for another kernel.
+    /// A module was built for another kernel.
     DriverVermagic,
-    /// A part of the driver is not there or cannot be read.
+    /// A part of the driver is missing or cannot be read.
     DriverMissing,
     /// The kernel does not allow the module.
     DriverRefused,
@@ -87,7 +87,7 @@ pub enum Code {
     DriverParameters,
     /// The GPU's firmware was not found.
     GspMissing,
-    /// The GPU has no system processor, or its registers read as nothing.
+    /// The GPU has no system processor (GSP), or its registers cannot be read.
     GpuNoGsp,
     /// The GPU has no interrupt.
     GpuNoIrq,
@@ -106,7 +106,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// As it is written in reports.
+    /// The code as written in reports.
     #[must_use]
     pub fn name(self) -> String {
         match serde_json::to_value(self) {
@@ -117,20 +117,20 @@ impl Code {
 }
 
 impl Finding {
-    /// A failure without evidence.
+    /// A finding of severity fail without evidence.
     #[must_use]
     pub fn fail(code: Code, subject: &str, message: String) -> Self {
         let (subject, evidence) = (subject.to_owned(), Vec::new());
         Self { code, severity: Severity::Fail, subject, message, evidence }
     }
 
-    /// The same with evidence.
+    /// The same finding with evidence.
     #[must_use]
     pub fn shown_by(self, evidence: Vec<String>) -> Self {
         Self { evidence, ..self }
     }
 
-    /// The same with another severity.
+    /// The same finding with another severity.
     #[must_use]
     pub fn as_severe_as(self, severity: Severity) -> Self {
         Self { severity, ..self }
@@ -138,7 +138,7 @@ impl Finding {
 }
 
 impl Report {
-    /// Nothing has happened yet.
+    /// An empty report.
     #[must_use]
     pub fn new(load: bool) -> Self {
         Self {

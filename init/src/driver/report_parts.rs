@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What `driver.toml` says of the image.
+/// The image's description from `driver.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
-    /// Of modules, userspace and firmware alike.
+    /// Version of modules, userspace and firmware.
     pub version: String,
     /// `debian` or `files`.
     pub source: String,
-    /// Patch level; empty for stock.
+    /// Patch level; empty for an unpatched driver.
     pub patch: String,
     /// The kernel release that the modules are for.
     pub kernel: String,
@@ -17,7 +17,7 @@ pub struct Image {
     pub nccl: String,
 }
 
-/// One module. What a file does not say, or could not be asked, is null.
+/// One module. Values that its file does not have, or that could not be read, are null.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// Its name as configured.
@@ -32,27 +32,27 @@ pub struct Module {
     pub patch: Option<String>,
     /// `srcversion` of its modinfo.
     pub srcversion: Option<String>,
-    /// What it was given.
+    /// The parameters that it was given.
     pub parameters: String,
-    /// What became of it.
+    /// The result of loading it.
     pub outcome: Outcome,
     /// The kernel's error number.
     pub errno: Option<i32>,
-    /// Its name.
+    /// The name of that error.
     pub error: Option<String>,
 }
 
-/// What became of a module.
+/// The result of loading a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The kernel took it.
+    /// The kernel accepted it.
     Loaded,
-    /// It was there before.
+    /// It was already loaded.
     Already,
     /// The kernel refused it.
     Failed,
-    /// It was not given to the kernel.
+    /// It was not passed to the kernel.
     NotTried,
 }
 
@@ -71,9 +71,9 @@ pub struct Parameter {
     pub module: String,
     /// The parameter as the module calls it.
     pub name: String,
-    /// What it was to be.
+    /// The value that was to be set.
     pub wanted: String,
-    /// What the driver says that it is; null when it does not say.
+    /// The value that the driver reports; null when it reports none.
     pub found: Option<String>,
 }
 

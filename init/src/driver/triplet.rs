@@ -1,15 +1,15 @@
-//! Whether the parts of the driver belong together and to the running kernel: module, userspace and
-//! firmware of one version, the vermagic of this kernel, the patch level that was built. Pure; what
-//! does not belong together is not given to the kernel.
+//! Checks that the parts of the driver belong together and to the running kernel: one version of module,
+//! userspace and firmware, this kernel's vermagic, the expected patch level. Pure; parts that do not match
+//! are not loaded.
 
 use super::candidate::Candidate;
 use super::description::Description;
 use super::report::{Code, Finding};
 
-/// The module that carries the patch level.
+/// The module that states the patch level.
 const PATCHED: &str = "nvidia";
 
-/// What lies in the image, by file names.
+/// The content of the image, by file names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Names in `lib/`.
@@ -18,7 +18,7 @@ pub struct Parts {
     pub firmware: Vec<String>,
 }
 
-/// Everything that is wrong with them, and whether a module may be loaded all the same.
+/// All mismatches, and whether a module may be loaded in spite of them.
 #[must_use]
 pub fn check(
     description: Option<&Description>,
@@ -73,12 +73,12 @@ fn patch(module: &Candidate, wanted: &str) -> Option<Finding> {
     (module.name == PATCHED && patch != wanted).then(|| Finding::fail(Code::PatchMissing, PATCHED, message))
 }
 
-/// Libraries and firmware: there is one of each, and it is of that version.
+/// Checks libraries and firmware: each must be present, and only in the wanted version.
 fn userspace(parts: &Parts, wanted: &str) -> Vec<Finding> {
     let library = |name: &str| {
         let versions =
             parts.libraries.iter().filter_map(|file| file.strip_prefix(name)?.strip_prefix(".so."));
-        // `libcuda.so.1` is the link that programs ask for.
+        // `libcuda.so.1` is the link that programs load.
         let versions = versions.filter(|version| *version != "1").map(str::to_owned);
         judge(&format!("lib/{name}.so"), &versions.collect::<Vec<_>>(), wanted)
     };

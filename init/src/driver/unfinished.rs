@@ -1,5 +1,5 @@
-//! What process 1 writes when the child that starts the driver does not end by itself: the child's
-//! last draft, with a finding about where it stopped.
+//! The report that process 1 writes when the child that starts the driver does not finish: the child's last
+//! draft, with a finding about where it stopped.
 
 use super::report::{Code, Finding, Report, Severity};
 use super::report_parts::Module;
@@ -8,25 +8,25 @@ use crate::child::End;
 use crate::sys::kernel::error_name;
 use std::time::Duration;
 
-/// How it came about that there is no report.
+/// The state when the child stopped.
 #[derive(Debug)]
 pub struct Unfinished<'a> {
     /// Whether a driver was wanted.
     pub load: bool,
-    /// What the child had written so far.
+    /// The child's last draft.
     pub draft: Result<Vec<u8>, String>,
     /// How the child ended.
     pub end: End,
-    /// What it said that it would do next.
+    /// The step that it announced last.
     pub doing: &'a str,
     /// The kernel's lines about a driver since the stage began.
     pub lines: Vec<String>,
-    /// How long it took.
+    /// How long it ran.
     pub took: Duration,
 }
 
 impl Unfinished<'_> {
-    /// The report instead of the child's own.
+    /// The report in place of the child's own.
     #[must_use]
     pub fn report(self) -> Report {
         let draft =
@@ -44,7 +44,7 @@ impl Unfinished<'_> {
         let message = format!("the driver's start {} while {doing}", ended(self.end));
         let finding = Finding::fail(code, subject(&report.modules), message);
         report.findings.push(finding.as_severe_as(Severity::Error).shown_by(evidence));
-        // Nobody knows whether what was open then is.
+        // It is unknown whether what was open then still is.
         report.held.clear();
         report.seconds = seconds(self.took);
         report

@@ -1,5 +1,5 @@
-//! Hand-over by exec: init stays process 1, supervises the workload, forwards signals, reaps
-//! orphans, and does at its end what `workload.on_exit` says.
+//! Hand-over by exec: init stays process 1, supervises the workload, forwards signals, reaps orphans, and
+//! follows `workload.on_exit` when the workload ends.
 
 use super::After;
 use crate::child::{ENVIRONMENT, End, pid_of};
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a workload may take to stop when asked, and to vanish when killed.
+/// How long a workload may take to stop when asked, and to disappear when killed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Starts the workload and waits for its end.
@@ -61,7 +61,7 @@ pub fn start(words: &[String], variables: &[Variable], terminal: Terminal) -> io
     pid_of(&command.spawn()?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The console three times; without one nothing as input and the kernel's log as output.
+/// Standard input, output and error: the console; without one, no input and the kernel's log.
 fn console() -> [Stdio; 3] {
     let all = console_device().and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
     all.unwrap_or_else(|_| {
@@ -71,7 +71,7 @@ fn console() -> [Stdio; 3] {
     })
 }
 
-/// Opened without waiting for a carrier, then made to wait for bytes as programs expect.
+/// Opens the console without waiting for a carrier, then makes it blocking, as programs expect.
 pub(super) fn console_device() -> io::Result<File> {
     let file = terminal::open_both_ways(Path::new(paths::CONSOLE))?;
     terminal::set_blocking(&file)?;
@@ -89,8 +89,8 @@ struct Watch<'a> {
 impl Watch<'_> {
     fn until_end(mut self) -> (End, Option<After>) {
         loop {
-            // Signals before children: a SIGCHLD that is read after its child was looked for would
-            // wake nobody again.
+            // Signals come before children: if a SIGCHLD were read after the check for its child, init
+            // would not be woken up again.
             while let Some(signal) = self.m.children.signals.next() {
                 self.forward(signal);
             }
@@ -115,7 +115,8 @@ impl Watch<'_> {
         }
     }
 
-    /// SIGINT (Ctrl-Alt-Del) and SIGTERM end the workload and then the machine; the rest is its own.
+    /// SIGINT (Ctrl-Alt-Del) and SIGTERM end the workload and then the machine; other signals are
+    /// forwarded.
     fn forward(&mut self, signal: Signal) {
         let after = match signal {
             Signal::CHILD | Signal::PIPE => return,

@@ -1,5 +1,5 @@
-//! Fetches a root that a server has into memory, where it is mounted like an image on a disk. A child
-//! does it; what lies there afterwards is the file that the checksum names, or nothing.
+//! Fetches a root from a server into memory, where it is mounted like an image on a disk. A child fetches
+//! it; afterwards the file either has the right checksum or does not exist.
 
 use crate::child::{End, on_output};
 use crate::config::remote::Remote;
@@ -17,7 +17,7 @@ use std::path::Path;
 /// Fetches it to [`paths::FETCHED_ROOT`].
 ///
 /// # Errors
-/// An interruption; inside, why it is not there, in one line.
+/// An interruption; the inner result is the cause in one line.
 pub(super) fn fetch_root(
     m: &mut Machine,
     remote: &Remote,
@@ -40,7 +40,7 @@ pub(super) fn fetch_root(
     Ok(Ok(()))
 }
 
-/// Makes room for a file in memory: how many MiB.
+/// Mounts a file system in memory for the file and returns its size in MiB.
 fn room() -> Result<u64, String> {
     let meminfo = fs::read_to_string("/proc/meminfo").map_err(|e| format!("/proc/meminfo: {e}"))?;
     let mib = share(&meminfo).ok_or("/proc/meminfo: no MemAvailable of 2 MiB and more")?;
@@ -53,7 +53,7 @@ fn room() -> Result<u64, String> {
     Ok(mib)
 }
 
-/// Half of what is free, in MiB: the other half is for what runs from it.
+/// Half of the free memory in MiB: the other half is for the programs that run from it.
 fn share(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

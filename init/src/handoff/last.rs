@@ -1,5 +1,5 @@
-//! The end of everything: hold until somebody asks for more, then stop what runs, write the caches
-//! out, let the consoles finish, and turn the machine off or restart it.
+//! The end of the boot: holds until a request arrives, stops all processes, writes the caches out, lets the
+//! consoles finish, and powers the machine off or restarts it.
 
 use super::After;
 use crate::child::Request;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How long processes may take to stop, and consoles to finish.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Never returns: process 1 must not.
+/// Never returns, because process 1 must not end.
 pub fn finish(m: &mut Machine, mut after: After) -> ! {
     loop {
         if after == After::Hold {
@@ -37,10 +37,10 @@ pub fn finish(m: &mut Machine, mut after: After) -> ! {
     }
 }
 
-/// Reaps and waits for a request; the one place besides the workload where init waits for good.
+/// Reaps orphans and waits for a request. Besides the workload this is the only wait without a limit.
 fn hold(m: &Machine) -> After {
     loop {
-        // Signals before children: see the supervision of the workload.
+        // Signals come before children, as in the supervision of the workload.
         let asked = request_of(&m.children.signals);
         let _orphans = process::reap(None);
         match asked {

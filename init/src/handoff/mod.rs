@@ -1,5 +1,5 @@
-//! Stage 10: one action, planned as data and done. An action that hands the machine over and
-//! cannot is a fault; the others always come to an [`After`].
+//! The stage `hand off`: plans one action as data and does it. If an action cannot hand the machine over,
+//! that is a fault; the others always end in an [`After`].
 
 pub mod exec;
 mod fetch_root;
@@ -14,18 +14,18 @@ use crate::machine::Machine;
 use crate::sys::process::Terminal;
 use std::fmt;
 
-/// What comes after everything.
+/// What follows after all stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// Stay.
+    /// Hold.
     Hold,
     /// Restart the machine.
     Reboot,
-    /// Turn it off.
+    /// Power it off.
     PowerOff,
 }
 
-/// What is to be done with the machine.
+/// What to do with the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// Start the workload and supervise it.
@@ -34,9 +34,9 @@ pub enum Plan {
     SwitchRoot(RootSource, Vec<String>),
     /// A shell on the console.
     Shell,
-    /// Nothing more.
+    /// Nothing but what follows.
     After(After),
-    /// Hold, for there is no workload to start.
+    /// Hold, because no workload is configured.
     NoWorkload,
 }
 
@@ -82,7 +82,7 @@ pub fn plan(action: Action, workload: &Workload) -> Plan {
     }
 }
 
-/// What is left to do after a fault: the workload's own actions hold.
+/// The action after a fault: actions that start the workload become hold.
 #[must_use]
 pub const fn fallback(action: Action) -> Fallback {
     match action {
@@ -93,12 +93,12 @@ pub const fn fallback(action: Action) -> Fallback {
     }
 }
 
-/// What can follow a fault.
+/// The actions that can follow a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// A shell on the console.
     Shell,
-    /// Nothing more.
+    /// Nothing but what follows.
     After(After),
 }
 
@@ -112,7 +112,7 @@ impl Fallback {
     }
 }
 
-/// Does it; returns when there is something to do after it.
+/// Does the plan; returns what follows.
 ///
 /// # Errors
 /// [`Fault::HandOff`] when the machine could not be handed over.

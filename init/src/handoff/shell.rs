@@ -1,4 +1,4 @@
-//! The action `shell`: busybox sh on the console, once; after it the machine holds.
+//! The action `shell`: one busybox sh on the console; when it ends, the machine holds.
 
 use super::{After, exec};
 use crate::config::types::OnExit;
@@ -7,7 +7,7 @@ use crate::paths;
 use crate::sys::process::Terminal;
 use log::info;
 
-/// Runs the shell. That there is none is no fault: holding is all that is left.
+/// Runs the shell. If it cannot be started, that is a warning, and the machine holds.
 pub fn run(m: &mut Machine) -> After {
     info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
     let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];

@@ -1,5 +1,5 @@
-//! Hand-over by switch-root: another root becomes `/` and its init process 1. Everything that can
-//! be found wrong is found before the point of no return.
+//! Hand-over by switch-root: another root becomes `/` and its init process 1. Everything that can be
+//! checked is checked before the point of no return.
 
 use crate::child::{ENVIRONMENT, End, no_lines};
 use crate::config::types::{Network, RootSource};
@@ -22,13 +22,13 @@ use std::process::Command;
 use super::exec::console_device;
 use super::fetch_root::fetch_root;
 
-/// What is moved along.
+/// Mounts that are moved to the new root.
 const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
 
-/// The inits that are looked for, in this order.
+/// Programs that are tried as init, in this order.
 const INITS: [&str; 3] = ["/sbin/init", "/usr/lib/systemd/systemd", "/init"];
 
-/// Switches; returns only the fault that kept it from doing so.
+/// Switches the root; returns only the fault that prevented it.
 pub(super) fn switch(
     m: &mut Machine,
     root: &RootSource,
@@ -40,8 +40,8 @@ pub(super) fn switch(
         Ok(words) => {
             info!("switch    {} becomes process 1 of {root}", words.join(" "));
             m.console.drain(crate::child::GRACE);
-            // The new init gets the GPUs open; one that closes what it did not open (systemd does)
-            // lets them go, and its own persistence daemon takes over.
+            // The new init gets the GPUs open. One that closes descriptors that it did not open (as systemd
+            // does) releases them, and its own persistence daemon takes over.
             m.held.iter().for_each(descriptors::keep_across_exec);
             Fault::HandOff(format!("workload.root {root}: {}", commit(&words, variables)))
         }
@@ -49,7 +49,8 @@ pub(super) fn switch(
     }
 }
 
-/// All that can be undone: fetches the root if a server has it, mounts it, looks for its init, writes nccl.conf.
+/// The steps that can be undone: fetches the root if it is on a server, mounts it, finds its init, writes
+/// nccl.conf.
 fn prepare(
     m: &mut Machine,
     root: &RootSource,
@@ -106,7 +107,7 @@ fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
     write_durably(&path, environment::nccl_conf(&old, variables).as_bytes())
 }
 
-/// Moves over and starts the new init; returns only the step that failed.
+/// Moves to the new root and starts its init; returns only the step that failed.
 fn commit(words: &[String], variables: &[Variable]) -> String {
     match move_over() {
         Ok(()) => start(words, variables),
@@ -114,7 +115,7 @@ fn commit(words: &[String], variables: &[Variable]) -> String {
     }
 }
 
-/// Moves the mounts, makes the root `/`, frees what the old one holds.
+/// Moves the mounts, makes the new root `/`, and frees the memory of the old one.
 fn move_over() -> Result<(), String> {
     let step = |what: &str, result: io::Result<()>| result.map_err(|e| format!("{what}: {e}"));
     let new_root = Path::new(paths::NEW_ROOT);
@@ -132,7 +133,7 @@ fn move_over() -> Result<(), String> {
     Ok(())
 }
 
-/// Becomes the new init.
+/// Replaces this process by the new init.
 fn start(words: &[String], variables: &[Variable]) -> String {
     let Some((program, args)) = words.split_first() else { return "nothing to start".to_owned() };
     let mut command = Command::new(program);

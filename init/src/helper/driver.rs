@@ -1,5 +1,5 @@
-//! The child that starts the GPU driver; what it does stands in `driver`. Its standard input is a
-//! socket whose other end process 1 has: the open GPUs go there.
+//! The child that starts the GPU driver, by the functions of `driver`. Its standard input is a socket to
+//! process 1, which gets the open GPUs through it.
 
 use super::{network, say};
 use crate::driver::start::places::Wanted;
@@ -17,7 +17,7 @@ pub(super) fn load(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), S
     let deadline = Duration::from_secs(deadline_s.parse().map_err(|_| format!("{deadline_s}: no seconds"))?);
     let keeper = std::io::stdin();
     let wanted = Wanted { load, modules, parameters, deadline };
-    // Without a loopback the fabric manager says what it misses.
+    // Without a loopback the fabric manager reports what is missing.
     let mut loopback = || drop(network::link_up("lo"));
     start_here(&wanted, &mut say, keeper.as_fd(), &mut loopback)
 }

@@ -1,4 +1,5 @@
-//! What this node is, by its firmware and its network cards. Runs in children: it loads drivers.
+//! This node's identity from its firmware and its network cards. Runs in children, because it loads
+//! drivers.
 
 use super::network::{cards, load_drivers};
 use super::say;
@@ -6,21 +7,21 @@ use crate::config::node::Identity;
 use std::fs;
 use std::path::Path;
 
-/// Reads it; a card that cannot be asked is none.
+/// Reads the identity; a card whose address cannot be read is skipped.
 pub(super) fn read(sys: &Path) -> Identity {
     let serial = fs::read_to_string(sys.join("class/dmi/id/product_serial")).ok();
     let serial = serial.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     Identity { macs: cards(sys).into_iter().filter_map(|card| card.mac).collect(), serial }
 }
 
-/// As [`read`], with the drivers of all network cards.
+/// As [`read`], after loading the drivers of all network cards.
 pub(super) fn with_drivers() -> Identity {
-    // A card whose driver is built in works all the same.
+    // A card whose driver is built in needs no module.
     let _why = load_drivers();
     read(Path::new("/sys"))
 }
 
-/// Prints it for process 1, a line each.
+/// Prints the identity for process 1, one line per value.
 pub(super) fn tell() {
     let identity = with_drivers();
     identity.macs.iter().for_each(|mac| say(&format!("mac={mac}")));

@@ -26,16 +26,16 @@ use std::path::Path;
 
 /// Exit status: done.
 pub const FINE: i32 = 0;
-/// Exit status: not done; standard error says why.
+/// Exit status: failed; standard error has the reason.
 pub const FAILED: i32 = 1;
-/// Exit status: the disk is not there.
+/// Exit status: the disk does not exist.
 pub const ABSENT: i32 = 3;
-/// Exit status: the disk is there, the file is not.
+/// Exit status: the disk has no such file.
 pub const NO_FILE: i32 = 4;
-/// What is printed when the data partition has a configuration: of its whole file, the name.
+/// Printed when the data partition has a `config.toml`.
 pub const HAS_CONFIG: &str = "config.toml";
 
-/// Acts as the helper that the words name; the exit status, or `None` when they name none.
+/// Runs the helper that the arguments name; returns its exit status, or `None` when they name none.
 pub fn dispatch(args: &[String]) -> Option<i32> {
     let (first, rest) = args.split_first()?;
     let (name, rest) = rest.split_first()?;
@@ -76,7 +76,7 @@ fn done(result: Result<(), String>) -> Result<i32, String> {
     result.map(|()| FINE)
 }
 
-/// Prints a line for process 1; that it no longer listens is no matter.
+/// Prints a line for process 1; an error is ignored, because process 1 may have stopped reading.
 fn say(line: &str) {
     let _nobody_reads = writeln!(io::stdout(), "{line}");
 }

@@ -1,5 +1,5 @@
-//! The children that work on links: one finds the network interface to use: loads the cards' drivers where they are
-//! modules, brings candidates up, and waits for one with a carrier; one sets an address.
+//! The children that configure network interfaces. One finds the interface to use: it loads the drivers of
+//! network cards, brings candidates up, and waits for one with a carrier. The other sets an address.
 
 use super::say;
 use crate::config::mac::Mac;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A network card that is there.
+/// A network card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) name: String,
@@ -22,7 +22,7 @@ pub(super) struct Seen {
 pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> {
     let timeout = Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: no seconds"))?);
     if let Err(why) = load_drivers() {
-        // A card whose driver is built in works all the same.
+        // A card whose driver is built in needs no module.
         let _nobody_reads = writeln!(io::stderr(), "{why}");
     }
     let until = Instant::now() + timeout;
@@ -43,7 +43,7 @@ pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> 
     }
 }
 
-/// The interfaces that `card` may mean: all for nothing, by Ethernet address, or by name.
+/// The interfaces that `card` may mean: all if it is empty, else by Ethernet address or by name.
 fn candidates(card: &str, seen: &[Seen]) -> Vec<String> {
     match Mac::read(card) {
         _ if card.is_empty() => seen.iter().map(|s| s.name.clone()).collect(),
@@ -66,7 +66,7 @@ fn not_found(card: &str, seen: &[Seen], candidates: &[String], timeout_s: &str) 
     }
 }
 
-/// Brings an interface up; its index.
+/// Brings an interface up and returns its index.
 pub(super) fn link_up(name: &str) -> io::Result<u32> {
     let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))?;
     let index = index.trim().parse().map_err(io::Error::other)?;
@@ -92,7 +92,7 @@ fn has_carrier(card: &str) -> bool {
     fs::read_to_string(format!("/sys/class/net/{card}/carrier")).is_ok_and(|text| text.trim() == "1")
 }
 
-/// Ethernet interfaces (type 1) with a device behind them, in the order in which the kernel found them.
+/// Ethernet interfaces (type 1) with a device, in the order in which the kernel found them.
 pub(super) fn cards(sys: &Path) -> Vec<Seen> {
     let net = sys.join("class/net");
     let entries = fs::read_dir(&net).into_iter().flatten().flatten();
@@ -112,8 +112,8 @@ pub(super) fn cards(sys: &Path) -> Vec<Seen> {
     found.into_iter().map(|(_, seen)| seen).collect()
 }
 
-/// Loads the modules that network cards ask for: those of PCI class 02, and then the virtual ones that
-/// the first may have brought.
+/// Loads the modules for network cards: those of PCI class 02, then the virtio ones that the first may have
+/// added.
 pub(super) fn load_drivers() -> Result<(), String> {
     let dir = Tree::of_this_kernel();
     let aliases = fs::read_to_string(dir.join("modules.alias")).map_err(|e| format!("modules.alias: {e}"))?;

@@ -1,5 +1,5 @@
-//! The children that work on the data partition, in mounts of its own: when it ends, however it ends,
-//! nothing of the partition stays mounted.
+//! The children that use the data partition. They mount it in their own mount namespace: when the child
+//! ends, in whatever way, the partition is no longer mounted.
 
 use super::{ABSENT, FINE, HAS_CONFIG, NO_FILE, identity, say};
 use crate::config::LARGEST;
@@ -72,10 +72,10 @@ fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String
     Ok(ours.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Mounts the partition and has the validator keep the report there, and send it where `words` say.
+/// Mounts the partition and runs the validator to keep the report there and to send it as `words` say.
 pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
     let Some(at) = mounted(place, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
-    // What is wrong with its files only matters where they are read.
+    // An error in these files matters only where they are read.
     if at.join("config.toml").exists() || files_for_this_node(&at).is_ok_and(|files| !files.is_empty()) {
         say(HAS_CONFIG);
     }
@@ -85,13 +85,13 @@ pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
     Ok(status.code().unwrap_or(super::FAILED))
 }
 
-/// Finds the partition and mounts it; `None` when it is not there.
+/// Finds the partition and mounts it; `None` when it does not exist.
 fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, String> {
     let place: Place = values::place(text).ok_or_else(|| format!("{text}: no place"))?;
     let Found { device, kind } = match find_waiting(&place, wait) {
         Ok(found) => found,
         Err(e @ NotFound::Absent(_)) => {
-            // The reason is for a partition that a layer names.
+            // Process 1 shows this only for a partition that a layer names.
             let _nobody_reads = io::Write::write_fmt(&mut io::stderr(), format_args!("{e}\n"));
             return Ok(None);
         }

@@ -1,6 +1,6 @@
-//! The children that leave the last words of a fault in the firmware's store and read them at the next
-//! boot. The kernel's efi-pstore keeps its records as EFI variables of a known name; a record of ours is
-//! one more of them, so that any system that looks into pstore finds it. Firmware can hang: children only.
+//! The children that store the last words of a fault in the firmware and read them at the next boot. The
+//! kernel's efi-pstore keeps its records as EFI variables with a known name; our record is one more of
+//! them, so that every system that reads pstore finds it. Firmware can hang, so this runs in children only.
 
 use super::{FINE, say};
 use crate::file_io::write_atomically;
@@ -10,18 +10,19 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Who stores the kernel's records.
+/// The backend that stores the kernel's records.
 const BACKEND: &str = "/sys/module/pstore/parameters/backend";
 /// LINUX_EFI_CRASH_GUID of include/linux/efi.h.
 const CRASH: &str = "cfc8fc79-be2e-4ddc-97f0-9f98bfe298a0";
-/// What every line of ours begins with.
+/// Prefix of every line of ours.
 const OURS: &str = "firstlight: ";
 /// efi-pstore reads 1024 bytes of a record (its parameter record_size).
 const LARGEST: usize = 1000;
-/// Non-volatile, for the boot services and at run time: the attributes of a variable, before its value.
+/// Non-volatile, available to boot services and at run time: the attributes that precede the value of a
+/// variable.
 const ATTRIBUTES: u32 = 0x7;
 
-/// Leaves the lines in the store.
+/// Stores the lines.
 pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
     let backend = fs::read_to_string(BACKEND).map_err(|e| format!("{BACKEND}: {e}"))?;
     if backend.trim() != "efi_pstore" {
@@ -32,12 +33,13 @@ pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
     let mut bytes = ATTRIBUTES.to_le_bytes().to_vec();
     bytes.extend(record(lines).into_bytes());
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
-    // One write: the variable is set by it.
+    // One write, because each write sets the whole variable.
     file.and_then(|mut file| file.write_all(&bytes)).map_err(|e| format!("{path}: {e}"))?;
     Ok(FINE)
 }
 
-/// As efi_pstore_write() names it: type 0 is the kernel's log, part 1 of record 1, not compressed.
+/// The name that efi_pstore_write() would use: type 0 is the kernel's log, part 1 of record 1, not
+/// compressed.
 fn variable(seconds: u64) -> String {
     format!("dump-type0-1-1-{seconds}-D-{CRASH}")
 }
@@ -49,7 +51,7 @@ fn record(lines: &[&str]) -> String {
     text
 }
 
-/// Prints what the store holds, copies it into `to`, and removes what is ours. What is another's stays.
+/// Prints the records in the store, copies them to `to`, and removes ours. Records of others stay.
 pub(super) fn tell(to: &str) -> Result<i32, String> {
     let mut names: Vec<_> = fs::read_dir(PSTORE)
         .map_err(|e| format!("{PSTORE}: {e}"))?
@@ -70,7 +72,7 @@ pub(super) fn tell(to: &str) -> Result<i32, String> {
     Ok(FINE)
 }
 
-/// The lines for a record, and whether it is ours.
+/// The lines to print for a record, and whether it is ours.
 fn shown(name: &str, text: &str) -> (Vec<String>, bool) {
     let ours: Vec<_> = text.lines().filter_map(|line| line.strip_prefix(OURS)).map(str::to_owned).collect();
     if !ours.is_empty() {

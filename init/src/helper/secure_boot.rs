@@ -1,5 +1,5 @@
-//! The child that says whether the firmware verified what it started, by its variable SecureBoot, which is
-//! only read. Firmware can hang: a child only.
+//! The child that reads whether the firmware verified what it started, from its variable SecureBoot.
+//! Firmware can hang, so this runs in a child only.
 
 use super::{FINE, say};
 use crate::paths::EFI_VARIABLES;

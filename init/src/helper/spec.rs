@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// This program, whatever its name is.
+/// This program, under whatever name it was installed.
 const OURSELVES: &str = "/proc/self/exe";
-/// Disks answer within this or not at all.
+/// Maximum time for operations on a disk.
 const DISK: Duration = Duration::from_secs(30);
 
 fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
@@ -20,15 +20,15 @@ fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
     Spec::new(OURSELVES, &all, deadline)
 }
 
-/// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`], and what its config.d has for
-/// this node to [`paths::PARTITION_CONFIG_D`]; prints the names.
+/// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`] and the files of its config.d for
+/// this node to [`paths::PARTITION_CONFIG_D`]; prints their names.
 #[must_use]
 pub fn fetch_config(place: &Place, wait: Duration) -> Spec {
     let wait_s = wait.as_secs();
     helper("fetch-config", &[&place.text(), &wait_s.to_string()], DISK + wait)
 }
 
-/// Has a report kept on the data partition, and sent where it is to be sent.
+/// Keeps a report on the data partition and sends it to the configured URL.
 #[must_use]
 pub fn publish_on(place: &Place, config: &Network, report: &Report, what: &Published<'_>) -> Spec {
     let (place, words) = (place.text(), publish_words(config, report, what));
@@ -37,14 +37,14 @@ pub fn publish_on(place: &Place, config: &Network, report: &Report, what: &Publi
     helper("publish-on", &all, DISK + report.timeout)
 }
 
-/// Leaves last words in the firmware's store.
+/// Stores last words in the firmware.
 #[must_use]
 pub fn keep_fault(lines: &[String]) -> Spec {
     let lines: Vec<_> = lines.iter().map(String::as_str).collect();
     helper("keep-fault", &lines, Duration::from_secs(10))
 }
 
-/// Prints what the firmware's store has of earlier boots.
+/// Prints the records of earlier boots in the firmware's store.
 #[must_use]
 pub fn tell_last_boot() -> Spec {
     helper("last-boot", &[paths::LAST_BOOT], Duration::from_secs(20))
@@ -56,7 +56,7 @@ pub fn secure_boot() -> Spec {
     helper("secure-boot", &[], Duration::from_secs(10))
 }
 
-/// Prints what this node is.
+/// Prints this node's identity.
 #[must_use]
 pub fn identify() -> Spec {
     helper("identify", &[], Duration::from_secs(30))
@@ -86,7 +86,7 @@ pub fn sync() -> Spec {
     helper("sync", &[], Duration::from_secs(20))
 }
 
-/// Starts the driver, writes its report, and hands the open GPUs over by its standard input.
+/// Starts the driver, writes its report, and sends the open GPUs over its standard input.
 #[must_use]
 pub fn load_driver(driver: &Driver, deadline: Duration, keeper: OwnedFd) -> Spec {
     let mut args = vec![driver.load.to_string(), deadline.as_secs().to_string()];
@@ -102,7 +102,7 @@ pub fn loopback() -> Spec {
     helper("loopback", &[], Duration::from_secs(5))
 }
 
-/// Loads what the network cards need, waits for a carrier, and prints the interface.
+/// Loads the drivers of the network cards, waits for a carrier, and prints the interface.
 #[must_use]
 pub fn find_interface(config: &Network) -> Spec {
     let timeout_s = config.timeout.as_secs().to_string();
@@ -121,7 +121,8 @@ pub fn set_address(name: &str, address: &str, gateway: Option<IpAddr>, deadline:
     helper("set-address", &[name, address, &gateway], deadline)
 }
 
-/// Asks for an address by DHCP, every two seconds until the time is up; and who knows the time, if `time`.
+/// Requests an address by DHCP, every two seconds until the time is up; requests time servers as well if
+/// `time`.
 #[must_use]
 pub fn ask_for_lease(name: &str, within: Duration, time: bool) -> Spec {
     let tries = (within.as_secs() / 2).max(1).to_string();

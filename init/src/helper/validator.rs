@@ -1,6 +1,6 @@
-//! How process 1 starts the validator's binary: to test the machine, to publish a report, and to get files and the
-//! time from other machines. The commands of the last kind have their own deadline and get some seconds more to
-//! say that it is over.
+//! How process 1 starts the validator's binary: to test the machine, to publish a report, and to get files
+//! and the time from other machines. The commands of the last kind have deadlines of their own; init gives
+//! them some seconds more to report a timeout.
 
 use crate::child::Spec;
 use crate::config::remote::Remote;
@@ -8,7 +8,7 @@ use crate::config::types::{Network, Report, Validator};
 use crate::paths;
 use std::time::Duration;
 
-/// A command of the validator with the configuration that is its.
+/// A command of the validator with its part of the configuration.
 #[must_use]
 pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Spec {
     let mut args = Vec::new();
@@ -18,7 +18,7 @@ pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Sp
     Spec::new(paths::VALIDATOR, &args, deadline)
 }
 
-/// The validator's `env` of this boot's report.
+/// The validator's `env` for this boot's report.
 #[must_use]
 pub fn environment() -> Spec {
     Spec::new(paths::VALIDATOR, &["env", paths::REPORT], Duration::from_secs(20))
@@ -27,15 +27,15 @@ pub fn environment() -> Spec {
 /// What is published.
 #[derive(Debug)]
 pub struct Published<'a> {
-    /// The report, or the verdict where there is none.
+    /// The report, or the verdict if there is no report.
     pub file: &'a str,
-    /// The verdict that counts.
+    /// The verdict that applies.
     pub verdict: &'a str,
     /// Why there is no network.
     pub offline: Option<&'a str>,
 }
 
-/// Has a report sent, where there is no data partition.
+/// Sends a report when there is no data partition.
 #[must_use]
 pub fn publish(config: &Network, report: &Report, what: &Published<'_>) -> Spec {
     let words = publish_words(config, report, what);
@@ -43,7 +43,7 @@ pub fn publish(config: &Network, report: &Report, what: &Published<'_>) -> Spec 
     Spec::new(paths::VALIDATOR, &words, report.timeout + Duration::from_secs(10))
 }
 
-/// `firstlight publish` of a file, with what the data partition need not be there for.
+/// The arguments of `firstlight publish` that do not depend on the data partition.
 pub(super) fn publish_words<'a>(
     config: &'a Network,
     report: &'a Report,
@@ -60,10 +60,10 @@ pub(super) fn publish_words<'a>(
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// For all of a root, however large; one whose server falls silent is given up long before.
+/// Seconds for a whole root of any size; a server that stops sending is given up much earlier.
 const ROOT: u64 = 1800;
 
-/// For all time servers together.
+/// Seconds for all time servers together.
 const TIME: u64 = 4;
 
 /// Fetches a file.
@@ -72,7 +72,7 @@ pub fn fetch(remote: &Remote, to: &str, config: &Network) -> Spec {
     fetching(remote, to, config, &[], Duration::from_secs(40))
 }
 
-/// Fetches a root of at most so many MiB to [`paths::FETCHED_ROOT`] and says how far it is.
+/// Fetches a root of at most `mib` MiB to [`paths::FETCHED_ROOT`] and prints its progress.
 #[must_use]
 pub fn fetch_root(remote: &Remote, mib: u64, config: &Network) -> Spec {
     let (largest, timeout) = ((mib << 20).to_string(), ROOT.to_string());
@@ -87,7 +87,7 @@ fn fetching(remote: &Remote, to: &str, config: &Network, more: &[&str], deadline
     Spec::new(paths::VALIDATOR, &words, deadline)
 }
 
-/// Asks these servers what time it is: `SERVER +SECONDS`, by how much our clock must move.
+/// Asks these servers for the time; prints `SERVER +SECONDS`, the correction of our clock.
 #[must_use]
 pub fn ask_time(servers: &[String]) -> Spec {
     let timeout = TIME.to_string();

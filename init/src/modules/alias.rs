@@ -1,13 +1,13 @@
-//! Which modules want a device: `modules.alias` patterns against the device's modalias.
+//! Finds the modules for a device: matches `modules.alias` patterns against the device's modalias.
 
-/// Whether a modules.alias pattern fits: `*`, `?` and `[..]` (with ranges and a leading `!`) as in
+/// Whether a modules.alias pattern matches: `*`, `?` and `[..]` (with ranges and a leading `!`) as in
 /// fnmatch(3).
 #[must_use]
 pub fn fits(pattern: &str, text: &str) -> bool {
     glob(pattern.as_bytes(), text.as_bytes())
 }
 
-/// Without recursion: after a mismatch the last `*` takes one byte more, so the work is at most
+/// Works without recursion: after a mismatch the last `*` takes one more byte, so the work is at most
 /// pattern times text.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (pattern, text);
@@ -33,7 +33,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// What is left of the pattern when its first element takes this byte.
+/// The rest of the pattern if its first element matches this byte.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (first, rest) = pattern.split_first()?;
     match first {

@@ -1,9 +1,9 @@
-//! Module dependencies: `modules.dep` to the order in which files are loaded.
+//! Module dependencies: computes the load order of files from `modules.dep`.
 
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// What `modules.dep` says.
+/// The content of `modules.dep`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Deps(BTreeMap<String, Vec<String>>);
 
@@ -12,7 +12,7 @@ pub struct Deps(BTreeMap<String, Vec<String>>);
 #[error("module {0} is not in modules.dep and not built into the kernel")]
 pub struct Missing(pub String);
 
-/// A module's name from its file or from any spelling: `-` and `_` are the same.
+/// A module's name from its file name or any spelling: `-` and `_` are equal.
 #[must_use]
 pub fn name_of(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
@@ -21,7 +21,7 @@ pub fn name_of(path: &str) -> String {
 }
 
 impl Deps {
-    /// Reads `path: dependency dependency ..` lines; lines without a colon are nothing.
+    /// Parses `path: dependency dependency ..` lines; lines without a colon are ignored.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().filter_map(|line| line.split_once(':'));
@@ -32,11 +32,11 @@ impl Deps {
         Self(pairs.collect())
     }
 
-    /// The files to load for `modules`, in order, each once. A file's line in modules.dep has all
-    /// it needs, the most basic last. What is in `builtin` needs nothing.
+    /// The files to load for `modules`, in order, each once. A file's line in modules.dep lists all its
+    /// dependencies, the most basic last. A module in `builtin` needs no file.
     ///
     /// # Errors
-    /// The first module that is nowhere.
+    /// The first module that was not found.
     pub fn order(&self, modules: &[String], builtin: &[String]) -> Result<Vec<String>, Missing> {
         let mut files: Vec<String> = Vec::new();
         for module in modules {

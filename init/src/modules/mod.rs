@@ -1,5 +1,5 @@
-//! Kernel modules: which files in which order (`deps`), for which devices (`alias`), and loading
-//! them. Loading runs in a child: a driver's start can hang.
+//! Kernel modules: which files in which order (`deps`), for which devices (`alias`), and loading them.
+//! Loading runs in a child, because a driver's start can hang.
 
 pub mod alias;
 pub mod deps;
@@ -26,7 +26,7 @@ impl Tree {
     pub fn open(dir: &Path) -> Result<Self, String> {
         let file = dir.join("modules.dep");
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-        // Kernels without anything built in have no such file; then everything must be a module.
+        // A kernel without built-in modules has no such file.
         let builtin = fs::read_to_string(dir.join("modules.builtin")).unwrap_or_else(|_| String::new());
         Ok(Self { dir: dir.to_owned(), deps: Deps::parse(&text), builtin: deps::builtin(&builtin) })
     }
@@ -37,19 +37,19 @@ impl Tree {
         Path::new("/lib/modules").join(kernel::kernel_release())
     }
 
-    /// The files that a module consists of, what it needs first; none for one that is built in.
+    /// The files of a module, after its dependencies; none for one that is built in.
     ///
     /// # Errors
-    /// A line naming the module that is nowhere.
+    /// A line that names the module that was not found.
     pub fn files(&self, module: &str) -> Result<Vec<PathBuf>, String> {
         let files = self.deps.order(&[module.to_owned()], &self.builtin).map_err(|e| e.to_string())?;
         Ok(files.iter().map(|file| self.dir.join(file)).collect())
     }
 
-    /// Loads a module with all it needs.
+    /// Loads a module and its dependencies.
     ///
     /// # Errors
-    /// A line naming the module and what went wrong; nothing is tried after it.
+    /// A line that names the module and the cause; loading stops there.
     pub fn load(&self, module: &str) -> Result<(), String> {
         for file in self.files(module)? {
             match insert(&file, "") {
@@ -63,7 +63,7 @@ impl Tree {
     }
 }
 
-/// Gives the kernel a module's file, which it unpacks itself where it is compressed.
+/// Passes a module's file to the kernel, which decompresses it if necessary.
 ///
 /// # Errors
 /// As open(2) and finit_module(2).

@@ -1,6 +1,6 @@
-//! Sets the clock by what a time server says, once a boot, as soon as the network is up: before anything
-//! believes a certificate or dates a report. A child asks; that it learns nothing is a warning. The
-//! machine's own clock (RTC) is left alone.
+//! Sets the clock from a time server, once per boot, as soon as the network is up: before a certificate is
+//! checked or a report is dated. A child asks the servers; a failure is a warning. The machine's hardware
+//! clock (RTC) is not changed.
 
 use crate::child::{End, Stream};
 use crate::config::types::{Network, TimeSource};
@@ -14,7 +14,7 @@ use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-/// Sets the clock if `network.time` names somebody to ask.
+/// Sets the clock if `network.time` names a server.
 ///
 /// # Errors
 /// Only an interruption.
@@ -34,7 +34,7 @@ pub(super) fn set(m: &Machine, config: &Network) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whom to ask; `told` is what DHCP said.
+/// The servers to ask; `from_dhcp` is the list of those that DHCP named.
 fn servers(sources: &[TimeSource], told: Option<&str>) -> Vec<String> {
     let by_dhcp: Vec<_> = told.unwrap_or("").split_whitespace().map(str::to_owned).collect();
     let of = |source: &TimeSource| match source {
@@ -44,7 +44,7 @@ fn servers(sources: &[TimeSource], told: Option<&str>) -> Vec<String> {
     sources.iter().flat_map(of).collect()
 }
 
-/// Who answered, and by how much the clock was moved.
+/// Asks the servers; returns the one that answered and the correction of the clock.
 fn ask(m: &Machine, servers: &[String]) -> Result<Result<(String, Move), String>, Fault> {
     let mut answers = Vec::new();
     let mut line = |stream: Stream, line: &str| {

@@ -1,5 +1,5 @@
-//! Stage 2: finds and reads the configuration's layers, and opens the consoles they name. What a
-//! server has is `remote`'s.
+//! The stage `config`: finds and reads the configuration's layers, and opens the consoles that they name.
+//! `server_layers` reads the layers on a server.
 
 use crate::child::{End, on_output};
 use crate::config::cmdline::{Word, words};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::server_layers;
 
-/// How long a data partition that a layer names is waited for.
+/// How long init waits for a data partition that a layer names.
 const NAMED_PARTITION: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Config {
@@ -34,8 +34,7 @@ impl fmt::Display for Config {
 /// Reads the configuration.
 ///
 /// # Errors
-/// [`Fault::Config`] with everything that is wrong; the policy as far as the valid layers say is
-/// noted before.
+/// [`Fault::Config`] with all errors; before that the policy of the valid layers is stored.
 pub fn load(m: &mut Machine) -> Result<Config, Fault> {
     let words = words(&command_line());
     let config = layers(m, &words)?;
@@ -63,7 +62,7 @@ fn layers(m: &mut Machine, words: &[Word]) -> Result<Config, Fault> {
             Ok(layers) => layers,
             Err(wrong) => return Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
         };
-        // The stick in the machine knows better than the site's server.
+        // A stick in the machine takes precedence over the site's server.
         files.splice(local..local, layers);
         let before = config.network;
         config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
@@ -75,7 +74,7 @@ fn layers(m: &mut Machine, words: &[Word]) -> Result<Config, Fault> {
     Ok(config)
 }
 
-/// A layer that came by the network cannot say how to come by the network.
+/// A layer that was fetched over the network must not change how to reach the network.
 fn moved(before: &Network, after: &Network, url: &str) -> Option<Wrong> {
     let named = Network { hostname: before.hostname.clone(), ..after.clone() };
     (named != *before).then(|| Wrong::Key {
@@ -93,7 +92,7 @@ fn refused(m: &mut Machine, refusal: &Refused) -> Fault {
     Fault::Config(refusal.wrong.iter().map(ToString::to_string).collect())
 }
 
-/// `config.toml`, which must be there, and what lies in `config.d`, which need not.
+/// Reads `config.toml`, which must exist, and the files in `config.d`, which need not.
 fn local_files() -> (Vec<File>, Vec<Wrong>) {
     let mut paths = vec![paths::CONFIG.to_owned()];
     let entries = fs::read_dir(paths::CONFIG_D).into_iter().flatten().flatten();
@@ -116,7 +115,7 @@ fn read(path: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
-/// The data partition's layers, fetched by a child, for disks can hang.
+/// The data partition's layers, copied by a child, because disks can hang.
 fn partition_files(m: &Machine, report: &Report) -> Result<Result<Vec<File>, Wrong>, Fault> {
     let Some(place) = &report.partition else { return Ok(Ok(Vec::new())) };
     let wait = if report.named { NAMED_PARTITION } else { Duration::ZERO };

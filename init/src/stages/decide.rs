@@ -1,16 +1,16 @@
-//! Stage 7: from the proof and the troubles on the way to a verdict, and from the verdict and the
-//! policy to one action. Pure.
+//! The stage `decide`: from the proof and the troubles of earlier stages to a verdict, and from the verdict
+//! and the policy to one action. Pure.
 
 use crate::config::types::{Action, Policy};
 use crate::verdict::{Judgement, Proof, Trouble, Verdict, judge};
 use std::fmt;
 
-/// The verdict and what follows.
+/// The verdict and the action.
 #[derive(Debug, Clone)]
 pub struct Decision {
     /// The verdict with its grounds.
     pub judgement: Judgement,
-    /// What the policy says to it.
+    /// The policy's action for it.
     pub action: Action,
 }
 
@@ -65,7 +65,7 @@ pub fn decide(policy: &Policy, proof: &Proof, troubles: &[Trouble]) -> Decision 
 }
 
 impl Decision {
-    /// Makes it ERROR because of something that came up after the decision.
+    /// Makes the verdict ERROR because of trouble after the decision.
     pub fn worsen(&mut self, policy: &Policy, trouble: &Trouble) {
         self.judgement.worsen(trouble);
         self.action = policy.after(Verdict::Error);

@@ -1,5 +1,5 @@
-//! Stage 3: the fabric pass, `firstlight fabric fix`, in a child before the driver is there. Its own
-//! findings are the validator's to repeat; that it could not do its work is trouble.
+//! The stage `fabric`: runs the fabric pass, `firstlight fabric fix`, in a child before the driver is
+//! loaded. The validator reports the pass's findings again; a pass that could not do its work is trouble.
 
 use crate::child::{End, Stream};
 use crate::config::types::Validator;
@@ -12,15 +12,15 @@ use log::debug;
 use std::fmt;
 use std::time::Duration;
 
-/// The pass reads and writes a few hundred registers; a wedged device makes each take long.
+/// The pass accesses a few hundred registers; a hung device makes each access slow.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How the pass ended.
+/// The result of the pass.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fixed {
-    /// It did what the policy asks, or names what is left in that line, which fills the stage's.
+    /// It did what the policy asks, or its line names what is left; the line is the stage's line.
     Done(String),
-    /// It could not be done.
+    /// It could not do its work.
     Failed(String),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Fixed {
 }
 
 impl Fixed {
-    /// What it means for the verdict.
+    /// What the result means for the verdict.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         match self {

@@ -1,22 +1,23 @@
-//! Which image this is, as it says itself: two words for the first line on the console, so that a photograph
-//! of a screen names what runs there. Whether that is true is the validator's to find out.
+//! The image's name for itself: version and id on the first line of the console, so that a photograph of a
+//! screen shows what runs there. The validator checks whether the image is what it says.
 
 use crate::file_io::read_at_most;
 use serde::Deserialize;
 use std::io;
 use std::path::Path;
 
-/// It has three short values.
+/// The file has three short values.
 const LARGEST: u64 = 64 << 10;
 
-/// The image's own words; the validator reads the rest.
+/// The values that init shows; the validator reads the rest.
 #[derive(Deserialize)]
 struct Stated {
     version: String,
     image_id: Option<String>,
 }
 
-/// `image 0.1.0 5f1d989d03a878d8`, or why that is not known; at most 56 columns. The validator has the details.
+/// `image 0.1.0 5f1d989d03a878d8`, or why it is not known; at most 56 columns. The validator reports the
+/// details.
 #[must_use]
 pub(super) fn stated(file: &Path) -> String {
     let why = match read_at_most(file, LARGEST).map(|bytes| serde_json::from_slice(&bytes)) {
@@ -31,7 +32,7 @@ pub(super) fn stated(file: &Path) -> String {
     format!("image not known: image.json {why}")
 }
 
-/// What a console takes, and no more of it than a line has room for.
+/// Keeps printable characters, at most `most` of them.
 fn plain(text: &str, most: usize) -> String {
     text.chars().filter(char::is_ascii_graphic).take(most).collect()
 }

@@ -1,5 +1,5 @@
-//! The part of stage 8 that has `firstlight publish` keep the report on the data partition and send
-//! it. That it could not be kept or sent is told and changes no verdict.
+//! The part of the stage `publish` that runs `firstlight publish` to keep the report on the data partition
+//! and to send it. A failure is reported and does not change the verdict.
 
 use crate::child::{Done, End, Spec, on_output};
 use crate::config::types::{Config, Report};
@@ -10,11 +10,11 @@ use crate::paths;
 use crate::verdict::{Judgement, Trouble};
 use log::info;
 
-/// What came of it: the stage's words, and a configuration that turned up too late to count, which
-/// makes every judgement one of the wrong rules.
+/// The result: the stage's line, and trouble if a configuration appeared too late to be used, because the
+/// verdict then followed the wrong settings.
 pub(super) type Kept = (String, Option<Trouble>);
 
-/// The places' own lines.
+/// The lines of `firstlight publish`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Heard {
     partition: Option<String>,
@@ -38,7 +38,7 @@ impl Heard {
     }
 }
 
-/// Keeps and sends.
+/// Keeps and sends the report.
 ///
 /// # Errors
 /// Only an interruption.
@@ -56,7 +56,7 @@ pub(super) fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Resul
     }
     let kept = kept(report, &heard, last.as_ref());
     let Some(url) = &report.url else { return Ok(kept) };
-    // Without a partition it is sent all the same, unless the time for that is over.
+    // Without a partition it is sent anyway, unless the time for that is over.
     if heard.url.is_none() && last.as_ref().is_none_or(|done| matches!(done.end, End::Exited(_))) {
         last = Some(heard.run(m, &helper::publish(&config.network, report, &what))?);
     }

@@ -1,5 +1,5 @@
-//! Between the stages: what an earlier boot left in the firmware's store is shown, and where this one
-//! leaves its own. Nothing is printed where there is nothing.
+//! Between stages: shows what an earlier boot left in the firmware's store, and stores the last words of
+//! this one. Prints nothing when the store is empty.
 
 use crate::child::{End, no_lines, on_output};
 use crate::fault::Fault;
@@ -10,7 +10,7 @@ use log::info;
 use std::fs;
 use std::path::Path;
 
-/// Shows what is there.
+/// Shows the records of earlier boots.
 ///
 /// # Errors
 /// Only an interruption.
@@ -27,7 +27,7 @@ pub fn tell(m: &Machine) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Leaves a fault's last words for the next boot, on machines with EFI.
+/// Stores a fault's last words for the next boot, on machines with EFI.
 ///
 /// # Errors
 /// Only an interruption.

@@ -1,4 +1,4 @@
-//! Stage 9: once the machine is handed over, no module can be loaded any more, if that is wanted.
+//! The stage `lock down`: disables loading of modules before the hand-over, if configured.
 
 use crate::config::types::{Action, Workload, WorkloadMode};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fs;
 
 const FILE: &str = "/proc/sys/kernel/modules_disabled";
 
-/// What became of it.
+/// The result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Locked {
     /// No module can be loaded until the next boot.
     Yes,
-    /// Nothing is handed over.
+    /// The machine is not handed over.
     NoWorkload,
     /// `workload.lock_modules = false`
     NotWanted,
@@ -30,7 +30,7 @@ impl fmt::Display for Locked {
     }
 }
 
-/// Locks what is to be locked.
+/// Disables loading of modules if configured.
 #[must_use]
 pub fn lock(action: Action, workload: &Workload) -> Locked {
     let handed_over = matches!(action, Action::Workload | Action::WorkloadWithoutP2p);
@@ -42,7 +42,7 @@ pub fn lock(action: Action, workload: &Workload) -> Locked {
     }
     match fs::write(FILE, "1") {
         Ok(()) => Locked::Yes,
-        // A kernel without modules has no such file and nothing to lock.
+        // A kernel without modules has no such file.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Locked::Yes,
         Err(e) => Locked::Refused(format!("{FILE}: {e}")),
     }

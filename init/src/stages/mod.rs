@@ -1,5 +1,5 @@
-//! The stages of the boot, one file each. Each returns a typed value whose `Display` is what the
-//! stage did; their order stands in `main.rs`.
+//! The stages of the boot, one module each. Each returns a typed value whose `Display` is the text of the
+//! stage's line; `main.rs` has their order.
 
 mod clock;
 pub mod config;

@@ -1,5 +1,5 @@
-//! Stage 1: the kernel's own file systems. One table; the first mandatory mount that fails stops
-//! the boot with its own error. What is already mounted stays.
+//! The stage `mounts`: mounts the kernel's own file systems from one table. The first mandatory mount that
+//! fails stops the boot with its own error. Existing mounts are kept.
 
 use crate::fault::Fault;
 use crate::machine::Machine;
@@ -15,14 +15,14 @@ use std::path::Path;
 
 use super::image_id;
 
-/// Whether the boot can go on without it.
+/// Whether the boot needs the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// It stops without it.
+    /// The boot stops without it.
     Must,
-    /// It is taken when the kernel and the firmware have it.
+    /// It is mounted if the kernel and the firmware support it.
     May,
-    /// The same for what our kernel never has: that it lacks is not worth a word.
+    /// As `May`, for a file system that our kernel never has: its absence is not reported.
     Foreign,
 }
 
@@ -42,18 +42,18 @@ const TABLE: &[Mount] = &[
         "mode=0620,gid=5,ptmxmode=0666",
         Need::Must,
     ),
-    // NCCL's shared buffers of all processes lie here; what is not written takes no memory.
+    // NCCL's shared buffers of all processes are here; the size is a limit and reserves no memory.
     Mount("tmpfs", "/dev/shm", Flags::NOSUID.union(Flags::NODEV), "mode=1777,size=50%", Need::Must),
     Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
     Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
     Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
     Mount("efivarfs", "/sys/firmware/efi/efivars", SAFE, "", Need::May),
     Mount("pstore", "/sys/fs/pstore", SAFE, "", Need::May),
-    // Not in our kernel: where another one is locked down, the mode stands there.
+    // Not in our kernel: a foreign kernel that is locked down shows its mode there.
     Mount("securityfs", "/sys/kernel/security", SAFE, "", Need::Foreign),
 ];
 
-/// What shells and programs expect beside what devtmpfs has.
+/// Links that shells and programs expect, which devtmpfs does not have.
 const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd", "/dev/fd"),
     ("/proc/self/fd/0", "/dev/stdin"),
@@ -61,7 +61,7 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
 
-/// What became of the table.
+/// The result of the table.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Mounted {
     mounted: usize,
@@ -95,12 +95,12 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     for (target, link) in LINKS {
         let _there = symlink(target, link);
     }
-    // It is there when init is process 1 of a namespace; what else is wrong with it, the log tells.
+    // It exists when init is process 1 of a namespace; opening the log reports any other error.
     let _there = fs::create_dir(paths::RUN);
     if let Err(e) = m.console.keep_in(Path::new(paths::BOOT_LOG)) {
         info!("warning: {}: {e}", paths::BOOT_LOG);
     }
-    // Refused in a process id namespace, where no keyboard is ours.
+    // Refused in a process id namespace, which has no keyboard.
     let _in_namespace = kernel::catch_ctrl_alt_del();
     for (limit, e) in process::raise_limits() {
         info!("warning: the limit of {limit} stays: {e}");
@@ -122,13 +122,13 @@ fn mount_all() -> Result<Mounted, Fault> {
     Ok(done)
 }
 
-/// False when something was mounted there already.
+/// False when something was already mounted there.
 fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Result<bool> {
     let at = Path::new(at);
     match mount::is_mount_point(at) {
         Ok(true) => return Ok(false),
         Ok(false) => {}
-        // What it lies in stands above it in the table.
+        // Its parent folder is mounted earlier in the table.
         Err(e) if e.kind() == io::ErrorKind::NotFound && need == Need::Must => fs::create_dir(at)?,
         Err(e) => return Err(e),
     }

@@ -1,6 +1,7 @@
-//! Stage 5: host name, loopback, and the network if one is configured. A network that does not come
-//! up is a warning here: nothing in a verdict depends on it, and who needs it names it as the cause.
-//! Children do the work: a wedged card's driver can hold the lock that every change of a link needs.
+//! The stage `network`: sets the host name, brings up the loopback, and the network if one is configured. A
+//! network that fails is only a warning here: no verdict depends on it, and the steps that need it report
+//! it as their cause. Children do the work, because the driver of a hung card can hold the lock that every
+//! change of an interface needs.
 
 use crate::child::{End, no_lines, on_output};
 use crate::config::types::{Network, NetworkMode, TimeSource};
@@ -15,7 +16,7 @@ use std::path::Path;
 
 use super::clock;
 
-/// What became of the network.
+/// The result of the stage.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Connected {
     hostname: String,
@@ -28,7 +29,7 @@ impl fmt::Display for Connected {
     }
 }
 
-/// Brings it up.
+/// Brings the network up.
 ///
 /// # Errors
 /// Only an interruption.
@@ -49,7 +50,7 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
     Ok(Connected { hostname, said })
 }
 
-/// Connects once a boot, and sets the clock if the network is to do that: what came of it, as it was told the first time.
+/// Connects once per boot and sets the clock if configured; later calls return the first result.
 ///
 /// # Errors
 /// Only an interruption.
@@ -96,7 +97,7 @@ fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Faul
     })
 }
 
-/// In the place of those that DHCP told.
+/// Replaces the name servers from DHCP.
 fn write_name_servers(config: &Network) -> std::io::Result<()> {
     let lines: String = config.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
     if lines.is_empty() { Ok(()) } else { write_atomically(Path::new(paths::RESOLV_CONF), lines.as_bytes()) }

@@ -1,5 +1,6 @@
-//! Stage 8: writes down what the workload reads, and has the report kept and sent (`keep`). What
-//! cannot be written makes the verdict ERROR: a workload cannot obey what it cannot read.
+//! The stage `publish`: writes the files that the workload reads, and has the report kept and sent
+//! (`keep`). If a file cannot be written the verdict becomes ERROR, because a workload cannot follow what
+//! it cannot read.
 
 use crate::child::{End, on_output};
 use crate::config::types::{Action, Config};
@@ -20,10 +21,10 @@ use std::path::Path;
 
 use super::keep::keep;
 
-/// The decision as it was written down, and what the workload gets.
+/// The published decision and the workload's variables.
 #[derive(Debug)]
 pub struct Published {
-    /// The decision; ERROR if it could not be written down.
+    /// The decision; ERROR if it could not be written.
     pub decision: Decision,
     /// The workload's variables.
     pub variables: Vec<Variable>,
@@ -36,7 +37,7 @@ impl fmt::Display for Published {
     }
 }
 
-/// Publishes.
+/// Publishes the decision.
 ///
 /// # Errors
 /// Only an interruption.
@@ -62,9 +63,8 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
     Ok(Published { decision, variables, kept })
 }
 
-/// Writes everything again after trouble made the verdict ERROR. What cannot be written even then
-/// does not stand there from before, and a workload that must be told to leave P2P alone is not
-/// started.
+/// Writes everything again after trouble made the verdict ERROR. A file that cannot be written even then
+/// must not remain from before, and a workload that needs the setting against peer-to-peer is not started.
 fn rewrite(decision: &mut Decision, config: &Config, variables: &mut Vec<Variable>, trouble: &Trouble) {
     decision.worsen(&config.policy, trouble);
     apply_action(decision, variables);
@@ -74,7 +74,7 @@ fn rewrite(decision: &mut Decision, config: &Config, variables: &mut Vec<Variabl
     }
 }
 
-/// Writes a verdict about which nothing else is to be believed, as well as it can be.
+/// Writes a verdict without a report, as far as possible, and removes the mark of a validated machine.
 pub fn withdraw(judgement: &Judgement) {
     let _not_there = fs::remove_file(paths::VALIDATED);
     if let Err(trouble) = verdict_json(judgement).and_then(|text| write(paths::VERDICT, &text)) {
@@ -84,7 +84,7 @@ pub fn withdraw(judgement: &Judgement) {
     }
 }
 
-/// What the validator says that the workload's environment is.
+/// The workload's variables according to the validator.
 fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, Trouble>, Fault> {
     if !decision.judgement.has_report {
         return Ok(Ok(Vec::new()));
@@ -103,8 +103,8 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
     Ok(environment::parse(&lines).map_err(trouble))
 }
 
-/// Adds what the action itself wants the workload to be told, and takes back what the verdict does not
-/// bear: it may have become worse than the report's.
+/// Adds the setting that the action requires, and removes settings that the verdict does not justify: it
+/// may have become worse than the report's.
 fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
     let verdict = decision.judgement.verdict;
     if decision.action == Action::WorkloadWithoutP2p {
@@ -181,7 +181,7 @@ mod tests {
         );
     }
 
-    /// What the workload gets for `action` after a verdict: that of the report, or ERROR.
+    /// The variables that the workload gets for `action`, with the report's verdict or with ERROR.
     fn told(action: Action, worse: bool) -> String {
         let lines = ["# fast", "NCCL_P2P_LEVEL=SYS", "NCCL_IB_HCA=mlx5_0"].map(str::to_owned);
         let mut variables = environment::parse(&lines).unwrap();

@@ -1,5 +1,5 @@
-//! Between config and fabric: a firmware framebuffer on an NVIDIA GPU stays or goes, before the
-//! fabric pass touches that GPU's windows and before its driver loads.
+//! The stage `screen`: keeps or releases a firmware framebuffer on an NVIDIA GPU, before the fabric pass
+//! changes that GPU's BARs and before its driver loads.
 
 use crate::child::{End, no_lines};
 use crate::config::types::{Config, Place, Screen};
@@ -11,10 +11,10 @@ use log::info;
 use std::fmt;
 use std::path::Path;
 
-/// What became of the screen.
+/// The result for the screen.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// No GPU of NVIDIA's is the firmware's display.
+    /// No NVIDIA GPU is the firmware's display.
     NotOnGpu,
     /// It stays on these GPUs.
     Kept(Vec<String>),
@@ -35,8 +35,8 @@ impl fmt::Display for Settled {
     }
 }
 
-/// Settles it. A framebuffer that does not go is no fault of the boot: the validator sees it and
-/// measures what it does.
+/// Keeps or releases it. A framebuffer that cannot be released is not a fault of the boot: the validator
+/// detects it and measures its effect.
 ///
 /// # Errors
 /// Only an interruption.

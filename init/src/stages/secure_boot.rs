@@ -1,4 +1,4 @@
-//! Between the stages: whether the firmware verified what it started. It is told, and changes nothing.
+//! Between stages: prints whether the firmware verified what it started. It has no effect on the boot.
 
 use crate::child::{End, on_output};
 use crate::fault::Fault;
@@ -8,7 +8,7 @@ use crate::paths;
 use log::info;
 use std::path::Path;
 
-/// Tells it.
+/// Prints the state.
 ///
 /// # Errors
 /// Only an interruption.

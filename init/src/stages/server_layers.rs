@@ -1,5 +1,5 @@
-//! The part of stage 2 that asks a server: the layers that the kernel word `firstlight.config=` names.
-//! It brings the network up for that, and children do the talking.
+//! The part of the stage `config` that reads layers from a server, which the kernel word
+//! `firstlight.config=` names. It brings the network up for that; children fetch the files.
 
 use super::network;
 use crate::child::{End, no_lines, on_output};
@@ -20,7 +20,7 @@ use std::path::Path;
 /// The layers that a server has for this node.
 ///
 /// # Errors
-/// An interruption; inside, what is wrong, as one thing that names the URL.
+/// An interruption; the inner result is an error that names the URL.
 pub(super) fn layers(
     m: &mut Machine,
     config: &Network,
@@ -56,7 +56,7 @@ pub(super) fn layers(
     Ok(Ok(layers))
 }
 
-/// A file's name as one of ours.
+/// The last part of the URL as a file name.
 fn name(url: &str) -> String {
     let last = url.rsplit('/').next().unwrap_or("");
     last.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).take(100).collect()

@@ -1,5 +1,5 @@
-//! Stage 6: `firstlight validate` in a child. Its lines are shown as they come; its verdict lines
-//! are held back until `decide` has seen that its exit status and its report say the same.
+//! The stage `validate`: runs `firstlight validate` in a child. Its lines are printed as they arrive; its
+//! verdict lines are held back until `decide` has checked that its exit status and its report agree.
 
 use crate::child::{End, Stream};
 use crate::config::types::Validator;
@@ -16,10 +16,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the validator may take beyond its own deadline, to write its report.
+/// Additional time after the validator's own deadline, to write its report.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// No report is larger.
+/// Maximum size of a report.
 const LARGEST: u64 = 64 << 20;
 
 impl fmt::Display for Proof {
@@ -28,10 +28,10 @@ impl fmt::Display for Proof {
     }
 }
 
-/// Has the machine validated.
+/// Runs the validator.
 ///
 /// # Errors
-/// Only an interruption; everything else is a proof of a kind.
+/// Only an interruption; every other result is a [`Proof`].
 pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     forget_old_report();
     let args = ["validate", "--json", paths::REPORT, "--text", "-"];
@@ -40,7 +40,7 @@ pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
     let done = m.run(&spec, &mut line, |end| matches!(end, End::Exited(0 | 1 | 3)))?;
     if !matches!(done.end, End::Exited(_)) {
-        // Workers of a validator that died may still hold the GPUs.
+        // Workers of a validator that died may still use the GPUs.
         process::kill_all(Signal::KILL);
     }
     Ok(Proof {
@@ -52,7 +52,8 @@ pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     })
 }
 
-/// Whether the line was dealt with; what is not is shown only if the validator ends badly.
+/// Prints or holds back the line. Returns whether it was taken; other lines are shown only if the validator
+/// ends badly.
 fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
     match stream {
         Stream::Err => debug!("validator: {line}"),
@@ -66,7 +67,7 @@ fn is_verdict(line: &str) -> bool {
     line.starts_with("VERDICT") || line.starts_with("FIRSTLIGHT ")
 }
 
-/// Only a report of this run counts.
+/// Removes files of earlier runs: only a report of this run counts.
 fn forget_old_report() {
     for path in [paths::REPORT, paths::VERDICT, paths::VALIDATED, paths::ENV] {
         let _not_there = fs::remove_file(path);

@@ -8,24 +8,24 @@ use std::time::Duration;
 /// Time since the kernel started.
 #[must_use]
 pub fn since_boot() -> Duration {
-    // By libc, which found the kernel's clock page at its start; rustix would look for it again. Every
-    // kernel that we run on has this clock; one that has not only spoils the times we print.
+    // Through libc, which found the kernel's vDSO at its start; rustix would search for it again. Every
+    // supported kernel has this clock; without it only the printed times would be wrong.
     clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
 }
 
-/// By how much a clock is wrong.
+/// A correction of the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
-    /// Whether it is behind.
+    /// Whether the clock is moved forward.
     pub forward: bool,
     /// How much.
     pub by: Duration,
 }
 
-/// Moves the clock that tells the date.
+/// Corrects the clock of the date.
 ///
 /// # Errors
-/// As clock_settime(2), and when there is no such date.
+/// As clock_settime(2), and when the result is not a valid date.
 pub fn move_clock(by: Move) -> io::Result<()> {
     let now = Duration::from(clock_gettime(ClockId::CLOCK_REALTIME)?);
     let then = if by.forward { now.checked_add(by.by) } else { now.checked_sub(by.by) };

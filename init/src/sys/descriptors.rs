@@ -1,5 +1,5 @@
-//! System calls about open descriptors: those that every process has, and handing them on, from a child to
-//! process 1 and from process 1 to the program that it becomes.
+//! System calls about open descriptors: the standard descriptors, and passing descriptors from a child to
+//! process 1 and across exec.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::FdFlags;
@@ -11,8 +11,8 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Makes file descriptors 0, 1 and 2 exist, so that no file opened later gets one of them: a kernel
-/// without a console starts process 1 with none. They show the root folder, which cannot be
+/// Opens descriptors 0, 1 and 2 if they are closed, so that no file opened later gets one of their numbers:
+/// a kernel without a console starts process 1 without them. They refer to the root folder, which cannot be
 /// written.
 pub fn fill_standard_descriptors() {
     while let Ok(fd) = rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()) {
@@ -23,7 +23,7 @@ pub fn fill_standard_descriptors() {
     }
 }
 
-/// Two connected sockets that keep messages apart and are closed by an exec.
+/// Two connected sockets that keep message boundaries and are closed on exec.
 ///
 /// # Errors
 /// As socketpair(2).
@@ -32,7 +32,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Sends one descriptor, never waiting.
+/// Sends one descriptor; never waits.
 ///
 /// # Errors
 /// As sendmsg(2); `EAGAIN` when the socket is full.
@@ -46,8 +46,7 @@ pub fn send(socket: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()
     Ok(())
 }
 
-/// Takes all descriptors that lie in the socket, in the order they were sent; never waits. They are
-/// closed by an exec.
+/// Receives all pending descriptors in the order they were sent; never waits. They are closed on exec.
 #[must_use]
 pub fn receive_all(socket: BorrowedFd<'_>) -> Vec<OwnedFd> {
     let mut received = Vec::new();
@@ -57,7 +56,7 @@ pub fn receive_all(socket: BorrowedFd<'_>) -> Vec<OwnedFd> {
     received
 }
 
-/// One message's descriptors; `None` when there is no message.
+/// The descriptors of one message; `None` when there is no message.
 fn receive(socket: BorrowedFd<'_>) -> Option<Vec<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -74,8 +73,8 @@ fn receive(socket: BorrowedFd<'_>) -> Option<Vec<OwnedFd>> {
     Some(rights.flatten().collect())
 }
 
-/// Lets a descriptor go along into the program that this process becomes. Best effort: without it
-/// the program only lacks a descriptor that it did not ask for.
+/// Keeps a descriptor open across exec. Best effort: if it fails, the program only lacks a descriptor that
+/// it did not ask for.
 pub fn keep_across_exec(descriptor: impl AsFd) {
     let _closed_then = rustix::io::fcntl_setfd(descriptor, FdFlags::empty());
 }

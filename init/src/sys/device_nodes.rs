@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Makes a character device; its rights are exactly `mode`, whatever the umask.
+/// Makes a character device with exactly the permissions `mode`, independent of the umask.
 ///
 /// # Errors
 /// As mknod(2) and chmod(2).
@@ -18,7 +18,7 @@ pub fn make_character_device(path: &Path, major: u32, minor: u32, mode: u32) -> 
     Ok(rustix::fs::chmod(path, rights)?)
 }
 
-/// Opens a device to be read and written; a driver may take its time, and may hang.
+/// Opens a device for reading and writing; this can take long and can hang.
 ///
 /// # Errors
 /// As open(2).
@@ -26,20 +26,20 @@ pub fn open_device(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// Major and minor of a device number as `st_rdev` has it.
+/// Major and minor of a device number in the form of `st_rdev`.
 #[must_use]
 pub fn device_number(device: u64) -> (u32, u32) {
     (rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// Major and minor of the device that a path names; `None` when there is none.
+/// Major and minor of the device at a path; `None` when it is not a device.
 #[must_use]
 pub fn number_of(path: &Path) -> Option<(u32, u32)> {
     let device = std::fs::metadata(path).ok()?.rdev();
     (device != 0).then(|| device_number(device))
 }
 
-/// As [`number_of`], of something open; a file that is no device is told apart by its inode.
+/// As [`number_of`], for an open descriptor; a file that is not a device gets a number from its inode.
 ///
 /// # Errors
 /// As fstat(2).

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// Opens a folder, to reach it when it has no name any more.
+/// Opens a folder, so that it stays reachable after its path is gone.
 ///
 /// # Errors
 /// As open(2).
@@ -14,8 +14,7 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Whether `path` is a file that may be executed, with `root` as `/` for it and for every symbolic
-/// link on the way.
+/// Whether `path` is an executable file, with `root` as `/` for the path and for every symbolic link in it.
 #[must_use]
 pub fn is_program_in(root: &Path, path: &str) -> bool {
     let Ok(root) = open_folder(root) else { return false };
@@ -30,13 +29,13 @@ pub fn is_program_in(root: &Path, path: &str) -> bool {
     mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
 }
 
-/// Writes all cached data of all file systems out. May take as long as the slowest disk.
+/// Writes the cached data of all file systems to the disks. May take as long as the slowest disk.
 pub fn sync() {
     rustix::fs::sync();
 }
 
-/// Removes everything in the folder, if it lies in memory (rootfs or tmpfs) and so would go on
-/// using it; never what is mounted on something in it. Best effort: memory is all that is at stake.
+/// Removes everything in the folder if it is in memory (rootfs or tmpfs), so that it no longer uses memory;
+/// other mounts below it are left alone. Best effort: a failure only costs memory.
 pub fn empty_memory_root(folder: &OwnedFd) {
     const RAMFS: u64 = 0x8584_58F6;
     const TMPFS: u64 = 0x0102_1994;

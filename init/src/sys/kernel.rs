@@ -12,7 +12,7 @@ use std::path::Path;
 /// No command line is longer (COMMAND_LINE_SIZE is 2048 on x86).
 const LONGEST: u64 = 1 << 16;
 
-/// The words that the kernel was given; what is no UTF-8 in them can match no key.
+/// The kernel's command line; bytes that are not UTF-8 are replaced and match no key.
 #[must_use]
 pub fn command_line() -> String {
     read_at_most(Path::new("/proc/cmdline"), LONGEST)
@@ -25,7 +25,7 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Loads a module from a file, which the kernel unpacks itself when `compressed`.
+/// Loads a module from a file, which the kernel decompresses when `compressed`.
 ///
 /// # Errors
 /// As finit_module(2).
@@ -42,7 +42,7 @@ pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Names the machine.
+/// Sets the host name.
 ///
 /// # Errors
 /// As sethostname(2).
@@ -50,27 +50,27 @@ pub fn set_hostname(name: &str) -> io::Result<()> {
     Ok(rustix::system::sethostname(name.as_bytes())?)
 }
 
-/// Makes Ctrl-Alt-Del a SIGINT to process 1 instead of a reset.
+/// Makes Ctrl-Alt-Del send SIGINT to process 1 instead of resetting the machine.
 ///
 /// # Errors
-/// As reboot(2); in a process id namespace it is refused.
+/// As reboot(2); it is refused in a process id namespace.
 pub fn catch_ctrl_alt_del() -> io::Result<()> {
     Ok(rustix::system::reboot(RebootCommand::CadOff)?)
 }
 
-/// Turns the machine off; returns only when that was refused.
+/// Powers the machine off; returns only if that failed.
 #[must_use]
 pub fn power_off() -> Option<io::Error> {
     rustix::system::reboot(RebootCommand::PowerOff).err().map(Into::into)
 }
 
-/// Restarts the machine; returns only when that was refused.
+/// Restarts the machine; returns only if that failed.
 #[must_use]
 pub fn restart() -> Option<io::Error> {
     rustix::system::reboot(RebootCommand::Restart).err().map(Into::into)
 }
 
-/// Opens the kernel's log, or what stands in its place, so that reading it never waits.
+/// Opens the kernel's log, or a file in its place, so that reading never waits.
 ///
 /// # Errors
 /// As open(2).
@@ -79,7 +79,7 @@ pub fn open_log(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// An error number by its name, `ENODEV`.
+/// The name of an error number, e.g. `ENODEV`.
 #[must_use]
 pub fn error_name(number: i32) -> String {
     match nix::errno::Errno::from_raw(number) {

@@ -1,16 +1,17 @@
-//! System calls that make a block device of a file.
+//! System calls that attach a file to a loop device.
 
 use rustix::ioctl;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Attaches a file to a free loop device, read-only and gone with its last user; its path.
+/// Attaches a file to a free loop device, read-only, released with its last user; returns the device's
+/// path.
 ///
 /// # Errors
-/// As the loop driver says.
+/// As the loop driver reports.
 pub fn attach(image: &File) -> io::Result<String> {
-    /// Somebody else may take the free device first.
+    /// Another process may take the free device first.
     const TRIES: usize = 32;
     let busy = |e: &io::Error| e.kind() == io::ErrorKind::ResourceBusy;
     let tried = (1..TRIES).map(|_| attach_once(image)).find(|tried| !tried.as_ref().is_err_and(busy));
@@ -34,7 +35,7 @@ fn attach_once(image: &File) -> io::Result<String> {
     let control = File::options().read(true).write(true).open("/dev/loop-control")?;
     let number = loop_number::<GET_FREE>(&control)?;
     let path = format!("/dev/loop{number}");
-    // Read-only: the kernel mounts no block device that somebody has open for writing.
+    // Read-only, because the kernel refuses to mount a block device that is open for writing.
     let device = File::open(&path)?;
     let fd = u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?;
     let config =
@@ -49,7 +50,7 @@ fn attach_once(image: &File) -> io::Result<String> {
     Ok(path)
 }
 
-/// LOOP_CTL_GET_FREE answers by its return value.
+/// LOOP_CTL_GET_FREE answers with its return value.
 fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
     struct GetFree<const CODE: ioctl::Opcode>;
     #[expect(unsafe_code, reason = "the trait is unsafe to implement: it says what the kernel touches")]

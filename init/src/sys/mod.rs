@@ -1,5 +1,5 @@
-//! The one door to the kernel: every system call that std does not make for us, each as a small
-//! function in our own words, and all of init's `unsafe`. What to call when is for others.
+//! The one door to the kernel: every system call that std does not offer, each as a small function, and all
+//! of init's `unsafe`. Callers decide when to use which.
 
 pub mod clock;
 pub mod descriptors;

@@ -33,7 +33,7 @@ pub fn unmount(at: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(at, UnmountFlags::empty())?)
 }
 
-/// Gives this process mounts of its own, which vanish with it.
+/// Gives this process its own mount namespace, which disappears with it.
 ///
 /// # Errors
 /// As unshare(2) and mount(2).
@@ -47,10 +47,10 @@ pub fn own_mounts() -> io::Result<()> {
     Ok(rustix::mount::mount_change("/", private)?)
 }
 
-/// Whether something is mounted on exactly this folder.
+/// Whether exactly this folder is a mount point.
 ///
 /// # Errors
-/// As statx(2); the folder is missing.
+/// As statx(2), also when the folder is missing.
 pub fn is_mount_point(at: &Path) -> io::Result<bool> {
     let flags = AtFlags::SYMLINK_NOFOLLOW;
     let stat = rustix::fs::statx(rustix::fs::CWD, at, flags, StatxFlags::BASIC_STATS)?;

@@ -1,5 +1,5 @@
-//! rtnetlink messages as bytes: link up, address, default route; and the system calls that send them.
-//! Layouts: linux/netlink.h, linux/rtnetlink.h, linux/if_addr.h.
+//! rtnetlink: messages for link up, address and default route, and sending them. Layouts: linux/netlink.h,
+//! linux/rtnetlink.h, linux/if_addr.h.
 
 use super::process::readable;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType};
@@ -15,7 +15,7 @@ const REQUEST_ACK: u16 = 0x1 | 0x4;
 const CREATE_REPLACE: u16 = 0x400 | 0x100;
 const NLMSG_ERROR: u16 = 2;
 
-/// A request of one fixed header and attributes of (type, bytes).
+/// Builds a request of a fixed header and attributes of (type, bytes).
 fn message(kind: u16, flags: u16, header: &[u8], attributes: &[(u16, &[u8])]) -> Vec<u8> {
     let mut body = header.to_vec();
     for (kind, bytes) in attributes {
@@ -43,7 +43,7 @@ fn family_and_bytes(address: IpAddr) -> (u8, Vec<u8>) {
     }
 }
 
-/// Brings an interface up.
+/// A request to bring an interface up.
 #[must_use]
 pub fn link_up(index: u32) -> Vec<u8> {
     const IFF_UP: u32 = 1;
@@ -54,7 +54,7 @@ pub fn link_up(index: u32) -> Vec<u8> {
     message(RTM_NEWLINK, 0, &header, &[])
 }
 
-/// Gives an interface an address.
+/// A request to give an interface an address.
 #[must_use]
 pub fn address(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     let (family, bytes) = family_and_bytes(address);
@@ -63,7 +63,7 @@ pub fn address(index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     message(RTM_NEWADDR, CREATE_REPLACE, &header, &[(2, &bytes), (1, &bytes)])
 }
 
-/// Sets the default route.
+/// A request to set the default route.
 #[must_use]
 pub fn default_route(index: u32, gateway: IpAddr) -> Vec<u8> {
     const MAIN_TABLE: u8 = 254;
@@ -74,10 +74,10 @@ pub fn default_route(index: u32, gateway: IpAddr) -> Vec<u8> {
     message(RTM_NEWROUTE, CREATE_REPLACE, &header, &[(5, &bytes), (4, &index.to_ne_bytes())])
 }
 
-/// Sends one rtnetlink request and reads its acknowledgement.
+/// Sends one request and reads its acknowledgement.
 ///
 /// # Errors
-/// What the kernel answered.
+/// The kernel's error.
 pub fn request(message: &[u8]) -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     rustix::net::send(&socket, message, SendFlags::empty())?;
@@ -89,10 +89,10 @@ pub fn request(message: &[u8]) -> io::Result<()> {
     acknowledged(answer.get(..length).unwrap_or(&[]))
 }
 
-/// Reads the kernel's answer to one request.
+/// Parses the kernel's answer to one request.
 ///
 /// # Errors
-/// The error it carries; `InvalidData` when it is no acknowledgement.
+/// The error in it; `InvalidData` when it is not an acknowledgement.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|b| b.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(16..20).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);

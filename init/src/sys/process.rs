@@ -1,4 +1,4 @@
-//! System calls about processes: signals, waiting, ending, sessions, limits.
+//! System calls about processes: signals, waiting, killing, sessions, limits.
 
 use nix::sys::signal::{SigSet, Signal as Masked};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -12,19 +12,18 @@ use std::time::Duration;
 
 pub use rustix::process::{Pid, Signal};
 
-/// Whether this is process 1 (of the machine or of a process id namespace).
+/// Whether this is process 1 of the machine or of a process id namespace.
 #[must_use]
 pub fn is_process_one() -> bool {
     rustix::process::getpid().is_init()
 }
 
-/// The signals that process 1 acts on, received through a descriptor and never by interruption.
+/// The signals that process 1 handles, received through a descriptor (signalfd) and never by interruption.
 #[derive(Debug)]
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Blocks the signals and opens the descriptor. A child inherits the mask: see
-    /// [`unblock_signals`].
+    /// Blocks the signals and opens the descriptor. A child inherits the mask: see [`unblock_signals`].
     ///
     /// # Errors
     /// As signalfd(2).
@@ -46,7 +45,7 @@ impl Signals {
         Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
-    /// The next signal that came, if any.
+    /// The next pending signal, if any.
     #[must_use]
     pub fn next(&self) -> Option<Signal> {
         let info = self.0.read_signal().ok().flatten()?;
@@ -60,14 +59,14 @@ impl AsFd for Signals {
     }
 }
 
-/// Waits until one of `fds` can be read (or has ended) or the time is over; which are ready.
-/// Without a limit it waits for good.
+/// Waits until one of `fds` is readable (or has ended) or the time is over; returns which are ready.
+/// Without a limit it waits forever.
 #[must_use]
 pub fn readable(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> Vec<bool> {
     ready(fds, PollFlags::IN, limit)
 }
 
-/// Waits until `fd` takes bytes or the time is over.
+/// Waits until `fd` is writable or the time is over.
 #[must_use]
 pub fn writable(fd: BorrowedFd<'_>, limit: Duration) -> bool {
     ready(&[fd], PollFlags::OUT, Some(limit)).contains(&true)
@@ -90,8 +89,8 @@ pub fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Collects ended children. As process 1 all of them, orphans too; else only `ours`, so that the
-/// library can be tested inside a process with other children. Returns how `ours` ended.
+/// Reaps ended children. As process 1 it reaps all of them, including orphans; otherwise only `ours`, so
+/// that the library can be tested in a process with other children. Returns how `ours` ended.
 #[must_use]
 pub fn reap(ours: Option<Pid>) -> Option<WaitStatus> {
     if !is_process_one() {
@@ -108,12 +107,12 @@ pub fn reap(ours: Option<Pid>) -> Option<WaitStatus> {
     found
 }
 
-/// Sends a signal to a child's whole process group. That nobody is left there is no fault.
+/// Sends a signal to a child's whole process group. An empty group is not an error.
 pub fn kill_group(group: Pid, signal: Signal) {
     let _nobody_left = rustix::process::kill_process_group(group, signal);
 }
 
-/// As process 1: sends a signal to every other process. Else nothing.
+/// As process 1, sends a signal to every other process; otherwise does nothing.
 pub fn kill_all(signal: Signal) {
     if is_process_one() {
         let signal = Masked::try_from(signal.as_raw()).ok();
@@ -121,7 +120,7 @@ pub fn kill_all(signal: Signal) {
     }
 }
 
-/// Makes the command start with no signal blocked: std passes our own mask on.
+/// Makes the command start with no signal blocked: std passes this process's own mask on.
 pub fn unblock_signals(command: &mut Command) {
     let setup = || Ok(SigSet::empty().thread_set_mask()?);
     #[expect(unsafe_code, reason = "std has no safe way to set a child's signal mask")]
@@ -132,13 +131,13 @@ pub fn unblock_signals(command: &mut Command) {
     }
 }
 
-/// What the console is to a program in a session of its own.
+/// What the console is for a program in a session of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Terminal {
-    /// A place to read and write. When the program ends, everything it wrote still appears.
+    /// A file to read and write. When the program ends, everything it wrote is still sent.
     Plain,
-    /// Its controlling terminal, with job control and Ctrl-C. When the program ends, the kernel hangs
-    /// the terminal up and drops what was not sent yet.
+    /// Its controlling terminal, with job control and Ctrl-C. When the program ends, the kernel hangs up
+    /// the terminal and drops what was not sent yet.
     Controlling,
 }
 
@@ -147,7 +146,7 @@ pub fn own_session(command: &mut Command, terminal: Terminal) {
     let setup = move || {
         rustix::process::setsid()?;
         if terminal == Terminal::Controlling {
-            // A file or a pipe as the console is fine; it only has no job control.
+            // A file or a pipe as the console is accepted; it only has no job control.
             let _no_terminal = rustix::process::ioctl_tiocsctty(rustix::stdio::stdin());
         }
         Ok(())
@@ -160,17 +159,18 @@ pub fn own_session(command: &mut Command, terminal: Terminal) {
     }
 }
 
-/// What a process may have open at once: NCCL holds sockets, shared memory and handles for every pair of
-/// GPUs and channel, and asks for 64 Ki; most is what systemd allows.
+/// Limits of open files (soft, hard): NCCL opens sockets, shared memory and handles for every pair of GPUs
+/// and channel, and asks for 64 Ki; the hard limit is systemd's.
 const OPEN_FILES: (u64, u64) = (1 << 16, 1 << 19);
-/// Stack of a program, bytes: what NVIDIA's guides start containers with.
+/// Stack limit in bytes, as NVIDIA's guides set it for containers.
 const STACK: u64 = 64 << 20;
 
-/// Lets this process and its children lock memory without limit, use 64 MiB of stack and open 64 Ki
-/// files: what CUDA, NCCL, RDMA and MPI programs ask for. Returns the limits that stay, and why.
+/// Raises the limits of this process and its children: locked memory without limit, 64 MiB of stack, 64 Ki
+/// open files, as CUDA, NCCL, RDMA and MPI programs need. Returns the limits that could not be raised, with
+/// the cause.
 #[must_use]
 pub fn raise_limits() -> Vec<(&'static str, io::Error)> {
-    // `None` is no limit; nothing is lowered.
+    // `None` means no limit; nothing is lowered.
     let at_least = |old: Option<u64>, least: u64| old.map(|old| old.max(least));
     let raised = |what: Resource, current: Option<u64>, most: u64| {
         let old = rustix::process::getrlimit(what);
@@ -188,8 +188,8 @@ pub fn raise_limits() -> Vec<(&'static str, io::Error)> {
     wanted.into_iter().filter_map(set).collect()
 }
 
-/// As process 1: whether any child or orphan is left; collects one that has ended. Kernel threads
-/// are nobody's children here.
+/// As process 1, whether any child or orphan is left; reaps one that has ended. Kernel threads are not
+/// children of process 1.
 #[must_use]
 pub fn others_live() -> bool {
     is_process_one() && !matches!(rustix::process::wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD))

@@ -1,4 +1,4 @@
-//! System calls about terminals: opening them, which device they are, their rate, what they have still to send.
+//! System calls about terminals: opening them, their device numbers, their rate, and their unsent bytes.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::ioctl;
@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Opens a terminal to be written to: never waiting, never becoming ours, always at the end of what
-/// is a plain file.
+/// Opens a terminal for writing: without waiting, without making it the controlling terminal, and at the
+/// end of the file if it is a regular file.
 ///
 /// # Errors
 /// As open(2); `EIO` for a serial port that is not there.
@@ -18,7 +18,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Opens a terminal to be read and written, without waiting for a carrier.
+/// Opens a terminal for reading and writing, without waiting for a carrier.
 ///
 /// # Errors
 /// As open(2).
@@ -27,14 +27,14 @@ pub fn open_both_ways(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Standard output, without what std keeps for it.
+/// Standard output, without std's buffer.
 #[must_use]
 pub fn standard_output() -> BorrowedFd<'static> {
     rustix::stdio::stdout()
 }
 
-/// The number of the device that a terminal really is: `/dev/console` and `/dev/tty0` stand for
-/// others. `None` for what is no terminal.
+/// The number of the device behind a terminal: `/dev/console` and `/dev/tty0` stand for others. `None` for
+/// what is not a terminal.
 #[must_use]
 pub fn number(terminal: BorrowedFd<'_>) -> Option<(u32, u32)> {
     const REAL_DEVICE: ioctl::Opcode = 0x8004_5432; // TIOCGDEV
@@ -45,7 +45,7 @@ pub fn number(terminal: BorrowedFd<'_>) -> Option<(u32, u32)> {
     Some(((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00)))
 }
 
-/// How many bytes a terminal has still to send; `None` for what is no terminal.
+/// How many bytes a terminal has not sent yet; `None` for what is not a terminal.
 #[must_use]
 pub fn unsent(terminal: BorrowedFd<'_>) -> Option<usize> {
     const OUTPUT_QUEUE: ioctl::Opcode = 0x5411; // TIOCOUTQ
@@ -65,7 +65,7 @@ pub fn set_rate(line: BorrowedFd<'_>, rate: u32) -> io::Result<()> {
     Ok(tcsetattr(line, OptionalActions::Now, &settings)?)
 }
 
-/// Takes O_NONBLOCK off, for a descriptor that a child gets.
+/// Removes O_NONBLOCK, for a descriptor that a child gets.
 ///
 /// # Errors
 /// As fcntl(2).

@@ -1,10 +1,10 @@
-//! What is found out about the machine, in one word and with its grounds.
+//! The verdict on the machine and its grounds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// What was found out about the machine.
+/// The verdict on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict that an exit status of `firstlight validate` stands for.
+    /// The verdict for an exit status of `firstlight validate`.
     #[must_use]
     pub const fn of_status(status: i32) -> Option<Self> {
         match status {
@@ -31,7 +31,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the machine may be believed in.
+    /// Whether the machine may be used.
     #[must_use]
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Pass | Self::Degraded)
@@ -49,7 +49,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Something before or after the validation that makes the verdict ERROR.
+/// A problem before or after the validation that makes the verdict ERROR.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// The stage, as `failed=` names it.
@@ -63,40 +63,40 @@ pub struct Trouble {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, when it is ERROR.
+    /// The cause, when it is ERROR.
     pub cause: Option<String>,
     /// Ids of failed tests and stages.
     pub failed: Vec<String>,
     /// Ids of tests that warned.
     pub warned: Vec<String>,
-    /// Codes of what was found, the harmless aside.
+    /// Codes of the findings, except harmless ones.
     pub codes: Vec<String>,
-    /// What the report speaks of, in one word.
+    /// The scope of the report, in one word.
     pub scope: Option<String>,
-    /// The same in one sentence.
+    /// The scope in one sentence.
     pub covers: Option<String>,
-    /// The machine's name, as the report has it.
+    /// The machine's name in the report.
     pub host: Option<String>,
     /// The validator's exit status, when it had one.
     pub exit_status: Option<i32>,
     /// What the verdict is bound to.
     pub fingerprint: Option<String>,
-    /// The object that the fingerprint is the hash of.
+    /// The object whose hash is the fingerprint.
     pub bound_to: Option<Box<RawValue>>,
-    /// Whether there is a report that the verdict agrees with.
+    /// Whether there is a report that agrees with the verdict.
     pub has_report: bool,
-    /// The folder the report is about, when that is not this machine.
+    /// The folder of the recorded machine, when the report is not about this one.
     pub recorded: Option<String>,
-    /// When the validation began, as the report has it.
+    /// When the validation began, from the report.
     pub started: Option<String>,
     /// How long it took.
     pub seconds: f64,
-    /// The validator's own last lines, where they say the same.
+    /// The validator's own last lines, if they state the same verdict.
     pub lines: Vec<String>,
 }
 
 impl Judgement {
-    /// ERROR for a reason that has nothing to do with a report.
+    /// ERROR for a reason outside of a report.
     #[must_use]
     pub fn error(failed: &str, cause: String, seconds: f64) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Judgement {
         }
     }
 
-    /// Makes it ERROR; the first cause stays the cause.
+    /// Makes the verdict ERROR; the first cause stays the cause.
     pub fn worsen(&mut self, trouble: &Trouble) {
         self.verdict = Verdict::Error;
         self.cause = self.cause.take().or_else(|| Some(format!("{}: {}", trouble.stage, trouble.cause)));

@@ -1,9 +1,9 @@
-//! The line for serial scrapers, in the validator's form, for a verdict that init had to find itself. Each value is
-//! one word, whatever it was made of.
+//! The line for serial scrapers, in the validator's format, for a verdict that init reached itself. Each
+//! value is made one word.
 
 use super::judgement::Judgement;
 
-/// The line; `here` is this machine's name, for where no report has one.
+/// The line; `here` is this machine's name, for verdicts without a report.
 #[must_use]
 pub(super) fn last_line(judgement: &Judgement, here: &str) -> String {
     let Judgement { verdict, failed, warned, codes, .. } = judgement;

@@ -1,5 +1,5 @@
-//! From what is left of the validator to a verdict. Fails closed: only an exit status, a report and
-//! a verdict in it that all say the same are believed; everything else is ERROR with a cause.
+//! From the results of the validator to a verdict. Fails closed: a verdict is accepted only if exit status
+//! and report agree; everything else is ERROR with a cause.
 
 mod judgement;
 mod last_line;
@@ -16,7 +16,7 @@ use validator_report::{MachineFacts, Outcome, Report};
 pub struct Proof {
     /// How it ended.
     pub end: End,
-    /// Its last words, when it ended badly.
+    /// Its last line, when it ended badly.
     pub reason: String,
     /// The report's bytes, or why there are none.
     pub report: Result<Vec<u8>, String>,
@@ -27,7 +27,7 @@ pub struct Proof {
 }
 
 impl Judgement {
-    /// The lines that tell it, the FIRSTLIGHT line last; `here` is this machine's name.
+    /// The lines that announce it, the FIRSTLIGHT line last; `here` is this machine's name.
     #[must_use]
     pub fn announcement(&self, here: &str) -> Vec<String> {
         if !self.lines.is_empty() {
@@ -39,7 +39,7 @@ impl Judgement {
     }
 }
 
-/// Judges.
+/// Judges the validator's results and the troubles of other stages.
 #[must_use]
 pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
     let mut judgement = match believe(proof) {
@@ -49,7 +49,7 @@ pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
             ..Judgement::error("validator", cause, proof.seconds)
         },
     };
-    // Told in reverse, so that the first trouble is named first.
+    // In reverse order, so that the first trouble is named first.
     troubles.iter().rev().for_each(|trouble| judgement.worsen(trouble));
     if let Some(first) = troubles.first() {
         judgement.cause = Some(format!("{}: {}", first.stage, first.cause));
@@ -57,7 +57,7 @@ pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
     judgement
 }
 
-/// The validator's verdict, or why it is not believed.
+/// The validator's verdict, or why it is not accepted.
 fn believe(proof: &Proof) -> Result<Judgement, String> {
     let End::Exited(status) = proof.end else {
         return Err(format!("the validator {}", proof.end));
@@ -92,7 +92,7 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
     })
 }
 
-/// What in the report speaks against the exit status.
+/// Checks the report against the exit status.
 fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     let (schema, verdict) = (&report.schema, report.verdict);
     if schema != "firstlight.report/1" {
@@ -118,10 +118,10 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     Err(format!("the report says {said} and its tests do not"))
 }
 
-/// A verdict of less says nothing about what the workload is to use.
+/// A verdict of a smaller scope does not cover what the workload uses.
 const SCOPE: &str = "machine";
 
-/// The validator's own last lines: of each kind the last, and only if both say the verdict.
+/// The validator's own last lines: the last of each kind, and only if both state the verdict.
 fn last_lines(held: &[String], verdict: Verdict) -> Vec<String> {
     let last = |prefix: &str| held.iter().rev().find(|line| line.starts_with(prefix));
     let says =

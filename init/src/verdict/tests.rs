@@ -1,4 +1,4 @@
-//! Every combination of what a validator can leave behind; only one way leads to PASS.
+//! Every combination of the validator's results; only one leads to PASS.
 
 use super::*;
 use crate::child::Request;

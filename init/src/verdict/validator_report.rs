@@ -1,10 +1,10 @@
-//! What init reads of the validator's report; the rest of it is the validator's business.
+//! The part of the validator's report that init reads.
 
 use super::Verdict;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What init needs of `firstlight.report/1`.
+/// The fields of `firstlight.report/1` that init needs.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     pub(super) schema: String,
@@ -49,13 +49,13 @@ pub(super) enum Outcome {
 }
 
 impl Report {
-    /// Ids of the tests that ended so.
+    /// Ids of the tests with these outcomes.
     pub(super) fn ended(&self, outcomes: &[Outcome]) -> Vec<String> {
         let so = self.tests.iter().filter(|test| outcomes.contains(&test.outcome));
         so.map(|test| test.id.clone()).collect()
     }
 
-    /// Codes of what was found, the harmless aside, each once.
+    /// Codes of the findings, except harmless ones, each once.
     pub(super) fn codes(&self) -> Vec<String> {
         let mut codes = Vec::new();
         for finding in self.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info") {
@@ -66,7 +66,7 @@ impl Report {
         codes
     }
 
-    /// At least one test proved something and none did not.
+    /// Whether at least one test proved something and none failed or ended in error.
     pub(super) fn has_good_tests(&self) -> bool {
         let proved = |t: &Test| matches!(t.outcome, Outcome::Pass | Outcome::Warn);
         let fine = |t: &Test| proved(t) || t.outcome == Outcome::NotApplicable;

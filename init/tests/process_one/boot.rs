@@ -24,7 +24,7 @@ fn a_machine_that_passes_runs_its_workload_and_powers_off() {
     );
     let verdict = json(&m, "verdict.json");
     assert_eq!((&verdict["verdict"], &verdict["cause"]), (&json!("PASS"), &json!(null)));
-    // In a namespace standard output is a place of its own.
+    // In a namespace standard output is an output of its own.
     let out = fs::read_to_string(m.path("stdout.txt")).unwrap();
     assert_eq!(scraper_lines(&out), scraper_lines(&console), "{out}");
     assert_eq!(verdict["bound_to"], json!({ "kernel": "k" }));
@@ -65,7 +65,7 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
     for (line, stage) in without_validate.iter().zip(stages) {
         assert!(line.starts_with(stage), "{line} for {stage}");
     }
-    // The line for scrapers is as long as its lists.
+    // The line for scrapers may be longer, because of its lists.
     let mut told = console.lines().filter(|line| !line.starts_with("FIRSTLIGHT "));
     assert!(told.all(|line| line.chars().count() <= 80), "{console}");
     assert!(console.contains("fabric    2 ports, redirect off"), "{console}");
@@ -73,7 +73,7 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
     assert!(boot.contains("kernel ") && boot.contains("init to verdict ") && boot.contains("init's own "));
 }
 
-/// The figures that NCCL's own documents ask for; its `hostHash` is made of host name and boot id.
+/// The values that NCCL's documentation asks for; its `hostHash` uses host name and boot id.
 #[test]
 fn validator_and_workload_get_what_nccl_needs_of_the_machine() {
     let needs = "echo needs files $(ulimit -n) most $(ulimit -H -n) locked $(ulimit -l) stack $(ulimit -s) \
@@ -89,7 +89,8 @@ fn validator_and_workload_get_what_nccl_needs_of_the_machine() {
         let words: Vec<_> = line.split_whitespace().collect();
         let word = |name: &str| words[words.iter().position(|w| *w == name).unwrap() + 1];
         let number = |name| word(name).parse::<u64>().unwrap_or_else(|_| panic!("{name}: {line}"));
-        // Whoever may not raise a limit says so; the shipped image's are asserted where it boots.
+        // A limit that cannot be raised is reported; tests of the shipped image check the limits
+        // themselves.
         let stays = |limit: &str| console.contains(&format!("the limit of {limit} stays: "));
         let files = number("files") >= 65_536 && number("most") >= 524_288;
         assert!(files != stays("open files"), "{line}");

@@ -41,7 +41,7 @@ fn a_damaged_driver_image_is_named() {
 
 #[test]
 fn a_driver_that_hangs_is_given_up_and_the_boot_goes_on_to_an_error() {
-    // Opening a pipe that nobody writes to waits for good.
+    // Opening a pipe without a writer waits forever.
     let m = Machine::new(PASS, CONFIG)
         .cmdline("firstlight.driver.load=true firstlight.driver.timeout_s=1")
         .pipe("usr/lib/firstlight/driver.squashfs");

@@ -75,10 +75,10 @@ fn another_root_becomes_the_root_and_its_init_process_1() {
     for folder in ["sbin", "bin", "etc"] {
         fs::create_dir(root.path().join(folder)).unwrap();
     }
-    // What an earlier boot handed over, and what the site wrote.
+    // Lines of an earlier boot, and lines of the site.
     let old = "NCCL_P2P_DISABLE=0\nNCCL_SITE=1\n# firstlight: was fast\nNCCL_P2P_LEVEL=SYS\n";
     fs::write(root.path().join("etc/nccl.conf"), old).unwrap();
-    // The new init is init again: that it finds no configuration proves that its / is another.
+    // The new init is this init again: it finds no configuration, which proves that its / is another.
     let disk = Disk::of(&new_root(root.path()));
     let m = Machine::new("report FAIL fail\nexit 1", CONFIG).device(&disk.name).cmdline(&format!(
         "firstlight.workload.mode=switch-root firstlight.workload.exec=/sbin/init,x \

@@ -1,5 +1,5 @@
-//! init as process 1 of a namespace: the stages, every way a validator can fail, policies, signals
-//! and both hand-overs. What needs a kernel of its own is tested in QEMU, elsewhere.
+//! init as process 1 of a namespace: the stages, every way a validator can fail, policies, signals and both
+//! hand-overs. QEMU tests elsewhere cover what needs a kernel of its own.
 
 #[cfg(test)]
 mod boot;

@@ -1,6 +1,6 @@
-//! A small machine made of namespaces: `/init` runs as process 1 in a root folder of its own, with
-//! a validator, a workload and a kernel command line that the test wrote. Needs root and unshare;
-//! where they are missing the tests fail, they are not skipped.
+//! A small machine made of namespaces: `/init` runs as process 1 in its own root folder, with a validator,
+//! a workload and a kernel command line that the test wrote. Needs root and unshare; without them the tests
+//! fail, they are not skipped.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What a validator has to say to be believed.
+/// What a validator must print and write to be accepted.
 pub(crate) const PASS: &str = r#"report PASS pass
 echo 'VERDICT  PASS   1 passed'
 echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1'
@@ -34,8 +34,8 @@ case "$*" in
 esac
 "#;
 
-/// Mounts as a container has them, then becomes `/init`: what the tests may not touch on the host
-/// (/proc/sys) is read-only, what they look at afterwards (/run, the console) is a bind mount.
+/// Mounts as in a container, then becomes `/init`: what tests must not change on the host (/proc/sys) is
+/// read-only, what they read afterwards (/run, the console) is a bind mount.
 const START: &str = r#"
 set -e
 cd "$1"
@@ -62,20 +62,20 @@ pub(crate) enum Down {
     Rebooted,
 }
 
-/// The machine, described.
+/// The description of a machine.
 pub(crate) struct Machine {
     dir: TempDir,
     environment: Vec<(&'static str, String)>,
 }
 
-/// The machine, running.
+/// A running machine.
 pub(crate) struct Running {
     machine: Machine,
     child: Child,
 }
 
 impl Machine {
-    /// A machine whose validator and configuration are these. The workload is `/workload`.
+    /// A machine with this validator and configuration. The workload is `/workload`.
     pub(crate) fn new(validator: &str, config: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
@@ -136,7 +136,7 @@ impl Machine {
         self
     }
 
-    /// Makes /run a memory of 256 KiB.
+    /// Makes /run a file system of 256 KiB.
     pub(crate) fn small_run(mut self) -> Self {
         self.environment.push(("SMALL_RUN", "1".to_owned()));
         self
@@ -154,7 +154,7 @@ impl Machine {
         self
     }
 
-    /// A path inside, from outside. What is in /run is found under `run-outside`.
+    /// The path of a file of the machine on the host. Files in /run are below `run-outside`.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
@@ -188,7 +188,7 @@ impl Running {
         fs::read_to_string(self.machine.path("console.txt")).unwrap()
     }
 
-    /// Waits until the console has this.
+    /// Waits until the console has this text.
     pub(crate) fn until(&mut self, text: &str) {
         let until = Instant::now() + Duration::from_secs(60);
         while !self.console().contains(text) {
@@ -198,7 +198,7 @@ impl Running {
         }
     }
 
-    /// Sends process 1 a signal from outside.
+    /// Sends process 1 a signal from the host.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
@@ -206,7 +206,7 @@ impl Running {
         assert!(status.success());
     }
 
-    /// Waits for its end. In a process id namespace power off kills process 1 by SIGINT, restart by
+    /// Waits for its end. In a process id namespace power off kills process 1 with SIGINT, restart with
     /// SIGHUP.
     pub(crate) fn down(mut self) -> (Down, Machine, String) {
         let until = Instant::now() + Duration::from_secs(90);
@@ -247,12 +247,12 @@ pub(crate) fn is_validated(machine: &Machine) -> bool {
     machine.path("run-outside/firstlight/validated").exists()
 }
 
-/// The scraper's lines.
+/// The lines for scrapers.
 pub(crate) fn scraper_lines(console: &str) -> Vec<&str> {
     console.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect()
 }
 
-/// A block device with an ext4 made of a folder; gone when dropped.
+/// A block device with an ext4 file system made of a folder; detached when dropped.
 pub(crate) struct Disk {
     /// Its name in /dev.
     pub(crate) name: String,

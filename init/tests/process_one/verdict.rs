@@ -1,11 +1,11 @@
-//! From what the validator leaves behind to a verdict, and what the policy makes of it.
+//! From the validator's results to a verdict, and the policy's action.
 
 use super::CONFIG;
 use super::namespace::{Down, Machine, is_validated, json, scraper_lines};
 use serde_json::json;
 use std::fs;
 
-/// Boots with a validator that must not be believed; on_error reboots.
+/// Boots with a validator that must not be accepted; on_error reboots.
 fn refused(validator: &str) -> String {
     let m = Machine::new(validator, CONFIG).workload("echo WORKLOAD RUNS");
     let (down, m, console) = m.boot().down();

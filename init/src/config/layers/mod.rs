@@ -1,5 +1,5 @@
-//! Lays the configuration's layers over each other. Every entry is checked as it comes, so that an
-//! error can name the file or word it came from; what is wrong is left out and reported.
+//! Merges the configuration's layers. Every entry is checked when it is added, so that an error can name
+//! the file or word it came from; invalid entries are left out and reported.
 
 use crate::config::cmdline::Word;
 use crate::config::error::Wrong;
@@ -23,9 +23,9 @@ pub struct Merged {
     entries: Vec<Entry>,
     /// Words for the validator's `--set`.
     pub set: Vec<String>,
-    /// `validate.timeout_s`, when a layer has a usable one.
+    /// `validate.timeout_s`, when a layer has a valid one.
     pub validate_timeout_s: Option<u64>,
-    /// What was wrong.
+    /// The errors found.
     pub wrong: Vec<Wrong>,
 }
 
@@ -55,7 +55,7 @@ impl Merged {
         }
     }
 
-    /// Adds a kernel word. Words that do not begin with `firstlight.` are none of ours.
+    /// Adds a kernel word. Words that do not begin with `firstlight.` are ignored.
     pub fn add_word(&mut self, word: &Word) {
         let Some(path) = word.name.strip_prefix("firstlight.") else { return };
         let place = format!("kernel word {}", word.name);
@@ -73,7 +73,7 @@ impl Merged {
         }
     }
 
-    /// Reports a value that has the right kind and is impossible all the same.
+    /// Reports a value of the right kind that is invalid.
     pub fn refuse_entry(&mut self, key: &str) {
         let at = self.entries.iter().position(|entry| entry.key == key);
         let (Some(at), Some(known)) = (at, keys::find(key)) else { return };
@@ -81,14 +81,14 @@ impl Merged {
         self.refuse(&entry.place, key, &entry.value.to_string(), known.allowed);
     }
 
-    /// Reports a value that is impossible together with others, with what would be possible.
+    /// Reports a value that is invalid in combination with others, and what would be allowed.
     pub fn refuse_as(&mut self, key: &str, allowed: &str) {
         let Some(at) = self.entries.iter().position(|entry| entry.key == key) else { return };
         let entry = self.entries.swap_remove(at);
         self.refuse(&entry.place, key, &entry.value.to_string(), allowed);
     }
 
-    /// Reports anything else.
+    /// Reports any other error.
     pub fn refuse(&mut self, place: &str, key: &str, read: &str, allowed: &str) {
         self.wrong.push(Wrong::Key {
             place: place.to_owned(),
@@ -154,7 +154,7 @@ impl Merged {
         self.refuse(place, path, &format!("unknown key = {read}"), &allowed);
     }
 
-    /// The later layer wins; tables are laid over each other entry by entry.
+    /// A later layer replaces earlier values; tables are merged entry by entry.
     fn put(&mut self, key: &'static Key, value: Value, place: &str) {
         let place = place.to_owned();
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key.name) else {
@@ -168,7 +168,7 @@ impl Merged {
     }
 }
 
-/// What was read, as TOML.
+/// The value as TOML.
 fn shown(read: &DeValue<'_>) -> String {
     keys::value(read).map_or_else(|| "a number out of range".to_owned(), |value| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! What the layers make of good and bad input.
+//! Merging valid and invalid layers.
 
 use super::*;
 use crate::config::cmdline::words;

@@ -1,5 +1,5 @@
-//! What the configuration becomes: one struct a section, with every key's meaning and default.
-//! This file is the reference of init's keys; `keys` has their spelling, `read` builds these.
+//! What the configuration becomes: one struct per section, with every key's meaning and default. This
+//! folder is the reference of init's keys; `keys` has their spelling, `sections` builds these types.
 
 mod network;
 mod output;
@@ -11,9 +11,9 @@ use super::remote::Remote;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The whole configuration as init needs it. Layers, the later wins: `/etc/firstlight/config.toml`
-/// (must exist), `/etc/firstlight/config.d/*.toml` by name, what `firstlight.config=URL` names,
-/// `config.toml` on the data partition and what its `config.d` has for this node, kernel words
+/// The whole configuration as init needs it. Layers, later ones win: `/etc/firstlight/config.toml` (must
+/// exist), `/etc/firstlight/config.d/*.toml` by name, the layers that `firstlight.config=URL` names,
+/// `config.toml` on the data partition and the files of its `config.d` for this node, kernel words
 /// `firstlight.SECTION.KEY=VALUE`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -31,23 +31,23 @@ pub struct Config {
     pub report: Report,
     /// `[console]`
     pub console: Console,
-    /// What is passed on to the validator.
+    /// What init passes on to the validator.
     pub validator: Validator,
-    /// How many layers were read (files and, if any word counts, the command line).
+    /// How many layers were read: files, and the command line if any of its words is ours.
     pub layers: usize,
 }
 
 /// `[driver]`: the GPU driver's modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Driver {
-    /// `load = true`: whether to load anything.
+    /// `load = true`: whether to load the driver.
     pub load: bool,
     /// `modules = ["nvidia", "nvidia-uvm"]`: in this order, dependencies first; from the driver image,
     /// else from the running kernel's modules.
     pub modules: Vec<String>,
-    /// `parameters = {}`: per module, as on insmod's command line; each wins over the driver image's.
+    /// `parameters = {}`: per module, as on insmod's command line; each replaces the driver image's.
     pub parameters: BTreeMap<String, String>,
-    /// `timeout_s = 300`: for all of the driver's start; 15 seconds more for each NVIDIA GPU.
+    /// `timeout_s = 300`: for the whole start of the driver; 15 seconds more for each NVIDIA GPU.
     pub timeout: Duration,
 }
 
@@ -60,19 +60,19 @@ pub struct Policy {
     pub on_degraded: Action,
     /// `on_fail = "hold"`
     pub on_fail: Action,
-    /// `on_error = "hold"`: also after a fault of init itself.
+    /// `on_error = "hold"`: also after a fault in init itself.
     pub on_error: Action,
 }
 
-/// One thing to do with the machine.
+/// What to do with the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// `"workload"`: hand over.
+    /// `"workload"`: hand over to the workload.
     Workload,
     /// `"workload-without-p2p"`: hand over with `NCCL_P2P_DISABLE=1` in the environment and in
     /// `/etc/nccl.conf`.
     WorkloadWithoutP2p,
-    /// `"hold"`: stay, reap, wait for Ctrl-Alt-Del (reboots) or SIGTERM (powers off).
+    /// `"hold"`: stay, reap orphans, wait for Ctrl-Alt-Del (reboots) or SIGTERM (powers off).
     Hold,
     /// `"shell"`: busybox sh on the console, then hold.
     Shell,
@@ -82,35 +82,35 @@ pub enum Action {
     PowerOff,
 }
 
-/// `[workload]`: what the machine is for.
+/// `[workload]`: the program or system that the machine is handed over to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
     /// `mode = "none"`
     pub mode: WorkloadMode,
     /// `on_exit = "poweroff"`: when an exec'd workload ends.
     pub on_exit: OnExit,
-    /// `lock_modules`: whether no module can be loaded any more once the workload runs; default
-    /// `true` for exec, `false` for switch-root (whose init loads its own).
+    /// `lock_modules`: whether loading modules is disabled once the workload runs; default `true` for exec,
+    /// `false` for switch-root (whose init loads its own modules).
     pub lock_modules: bool,
 }
 
 /// How the machine is handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkloadMode {
-    /// `"none"`: there is none; the action `workload` then holds.
+    /// `"none"`: there is no workload; the action `workload` then holds.
     None,
     /// `"exec"`: init stays process 1 and supervises `exec = ["/PROGRAM", "WORD", ..]`.
     Exec(Vec<String>),
-    /// `"switch-root"`: `root = ".."` becomes `/` and its init (or `exec`, if given) process 1.
+    /// `"switch-root"`: `root = ".."` becomes `/`, and its init (or `exec`, if given) becomes process 1.
     SwitchRoot {
-        /// Where the new root lies.
+        /// Where the new root is.
         root: RootSource,
-        /// What to start there; empty means the first of /sbin/init, /usr/lib/systemd/systemd, /init.
+        /// The program to start there; if empty, the first of /sbin/init, /usr/lib/systemd/systemd, /init.
         exec: Vec<String>,
     },
 }
 
-/// What follows the end of an exec'd workload.
+/// What to do when an exec'd workload ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExit {
     /// `"poweroff"`
@@ -131,7 +131,7 @@ pub enum RootSource {
         /// Path of a squashfs or erofs image on it.
         image: Option<String>,
     },
-    /// A squashfs or erofs image that a server has, fetched into memory.
+    /// A squashfs or erofs image on a server, fetched into memory.
     Remote(Remote),
 }
 
@@ -142,7 +142,7 @@ pub struct Validator {
     pub files: Vec<String>,
     /// `--set` words, e.g. `fabric.acs=path`.
     pub set: Vec<String>,
-    /// `validate.timeout_s`, default 900. The key is the validator's and checked there; init reads
-    /// it because the deadline is kept here.
+    /// `validate.timeout_s`, default 900. The key belongs to the validator, which checks it; init reads it
+    /// because init keeps the deadline.
     pub timeout: Duration,
 }

@@ -7,58 +7,58 @@ use std::time::Duration;
 /// `[network]`: init's own network, for the report and the workload. Loopback is always up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Network {
-    /// `mode = "none"`; `"dhcp"` when something needs a network and no layer names the mode.
+    /// `mode = "none"`; `"dhcp"` when something needs a network and no layer sets the mode.
     pub mode: NetworkMode,
-    /// `hostname = "firstlight"`; the kernel word `hostname=` counts when the key is absent.
+    /// `hostname = "firstlight"`; the kernel word `hostname=` is used when the key is absent.
     pub hostname: String,
-    /// `interface = ""`: which, by name or Ethernet address; empty means the one that the machine was
-    /// booted from (kernel word `BOOTIF=`), else the first one with a carrier.
+    /// `interface = ""`: by name or Ethernet address. Empty means the card that the machine was booted from
+    /// (kernel word `BOOTIF=`), else the first one with a carrier.
     pub interface: Card,
-    /// `dns = []`: name servers, in the place of those that DHCP tells.
+    /// `dns = []`: name servers that replace those from DHCP.
     pub dns: Vec<IpAddr>,
-    /// `ca = ""`: certificates that alone may vouch for https servers; without it those that browsers
-    /// know.
+    /// `ca = ""`: the only certificates accepted as issuers for https servers; without it, the public ones
+    /// that browsers accept.
     pub ca: Option<String>,
     /// `timeout_s = 30`: for the carrier and the address together.
     pub timeout: Duration,
-    /// `time = []`: who is asked for the time once the network is up; without any nobody is.
+    /// `time = []`: the servers that init asks for the time once the network is up; none by default.
     pub time: Vec<TimeSource>,
 }
 
-/// Who knows the time.
+/// A source of the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimeSource {
-    /// `"dhcp"`: the servers that DHCP names (option 42).
+    /// `"dhcp"`: the servers from DHCP option 42.
     Dhcp,
-    /// `HOST` or `HOST:PORT`, by NTP.
+    /// `HOST` or `HOST:PORT`, over NTP.
     Server(String),
 }
 
 /// Which network card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Card {
-    /// The first with a carrier.
+    /// The first one with a carrier.
     Any,
     /// By its interface's name.
     Name(String),
     /// By its Ethernet address.
     Mac(Mac),
-    /// The one that the machine was booted from, by `BOOTIF=`.
+    /// The card that the machine was booted from, by `BOOTIF=`.
     BootedFrom(Mac),
 }
 
-/// How the network gets its address.
+/// How the interface gets its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkMode {
     /// `"none"`: loopback only.
     None,
-    /// `"dhcp"`: asked for with busybox udhcpc.
+    /// `"dhcp"`: from busybox udhcpc.
     Dhcp,
     /// `"static"`: `address = "ADDRESS/PREFIX"`, `gateway = "ADDRESS"` (optional).
     Static {
         /// The interface's own address.
         address: IpAddr,
-        /// Bits of the network part.
+        /// Prefix length.
         prefix: u8,
         /// Default route.
         gateway: Option<IpAddr>,

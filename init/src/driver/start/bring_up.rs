@@ -1,5 +1,5 @@
-//! What follows once the module is in the kernel: are its parameters in force, its device nodes, GPUs
-//! that stay open, and the fabric manager where there are NVSwitches.
+//! The steps after the module is loaded: check its parameters, make device nodes, open the GPUs, and start
+//! the fabric manager on machines with NVSwitches.
 
 use super::Run;
 use super::open_gpus::open_all;
@@ -49,7 +49,7 @@ impl Run<'_, '_> {
         self.hold(&told);
     }
 
-    /// Opens the GPUs that the driver took, and explains those that it did not take.
+    /// Opens the GPUs that the driver took and explains the others.
     fn hold(&mut self, told: &nodes::Told) {
         let mut gpus = Vec::new();
         for (address, minor) in &told.gpus {

@@ -1,7 +1,7 @@
-//! Machines whose GPUs hang on NVSwitches compute only while a fabric manager runs: without one every
-//! CUDA program is told that the system is not ready. It is started when the driver image has one.
-//! This was never run on such a machine: what is known about it is NVIDIA's description of its
-//! configuration file and of the line it logs when it is ready.
+//! Starts the fabric manager if the driver image has one. On machines whose GPUs are connected by
+//! NVSwitches, CUDA reports that the system is not ready until a fabric manager runs. This was never run on
+//! such a machine: it relies on NVIDIA's documentation of the configuration file and of the line that it
+//! logs when it is ready.
 
 use crate::child::printable;
 use crate::driver::report::{Code, Finding};
@@ -13,30 +13,30 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// It is waited for so long.
+/// How long init waits for it to be ready.
 pub(super) const WAIT: Duration = Duration::from_secs(60);
-/// What its log says when the switches are set up.
+/// The line of its log that says that the switches are configured.
 const READY: &str = "Successfully configured all the available";
-/// Lines of its log that are evidence.
+/// How many of its last log lines are evidence.
 const LINES: usize = 12;
 
-/// How to start one.
+/// How to start a fabric manager.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
     /// The program.
     pub(super) program: PathBuf,
-    /// Folder of the driver image, whose `nvswitch/` has the machines' topologies, if any.
+    /// The driver image's folder; its `nvswitch/`, if present, has the topology files.
     pub(super) image: &'a Path,
-    /// Where its configuration and its log are written.
+    /// Folder for its configuration and log.
     pub(super) run: &'a Path,
-    /// It is waited for so long.
+    /// How long to wait for it.
     pub(super) wait: Duration,
 }
 
 impl Start<'_> {
-    /// Starts it and waits until it is ready or dead. It goes on running in a session of its own,
-    /// which ends with the machine, or with a validator that dies: everything is killed then, and the
-    /// verdict is ERROR.
+    /// Starts it and waits until it is ready or has ended. It keeps running in a session of its own until
+    /// the machine goes down, or until a validator dies: then everything is killed and the verdict is
+    /// ERROR.
     ///
     /// # Errors
     /// The finding that it is not ready.
@@ -60,7 +60,7 @@ impl Start<'_> {
             match child.try_wait() {
                 Ok(Some(status)) if !status.success() => return Err(failed(format!("ended: {status}"))),
                 Err(e) => return Err(failed(format!("cannot be watched: {e}"))),
-                // One that ended well went on in the background.
+                // A program that exits with success continues in the background.
                 Ok(_) => {}
             }
             if Instant::now() >= until {
@@ -83,7 +83,7 @@ impl Start<'_> {
     }
 }
 
-/// Its configuration: in the foreground, all GPUs and switches for this system, this machine only.
+/// Its configuration: in the foreground, one fabric with all GPUs and switches, on this machine only.
 fn configuration(log: &Path, image: &Path) -> String {
     let topologies = image.join("nvswitch");
     let topologies = if topologies.is_dir() {

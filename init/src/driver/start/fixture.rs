@@ -20,7 +20,7 @@ pub(super) const MODINFO: &str =
 pub(super) const GPU: &str = "0000:01:00.0";
 pub(super) const ASKED: &str = "NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords=ForceP2P=17;RMForceP2PType=2";
 
-/// What the kernel and the driver do with a module.
+/// Stands for the kernel's response to a module.
 pub(super) type Kernel = fn(&Path, &str) -> io::Result<()>;
 
 pub(super) struct Fake {
@@ -29,7 +29,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// A machine with an RTX 4090, a good image in a folder, and no log yet.
+    /// A machine with an RTX 4090, a valid image in a folder, and a log with the boot's first lines.
     pub(super) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let fake = Self {
@@ -82,7 +82,7 @@ impl Fake {
         fs::write(path, bytes).unwrap();
     }
 
-    /// Starts the driver; the report, how many descriptors arrived, what was said.
+    /// Starts the driver; returns the report, the number of descriptors received, and the lines of `say`.
     pub(super) fn start(self, kernel: Kernel) -> (Report, usize, Vec<String>) {
         let squashed = self.root.path().join("driver.squashfs");
         let image = self.root.path().join("image");
@@ -121,13 +121,13 @@ impl Fake {
     }
 }
 
-/// Lines into the kernel's log; the current folder is the machine.
+/// Appends lines to the kernel's log; the current folder is the machine.
 pub(super) fn log(lines: &[&str]) {
     let mut log = fs::File::options().append(true).open("kmsg").unwrap();
     lines.iter().for_each(|line| writeln!(log, "4,9,9000000,-;{line}").unwrap());
 }
 
-/// A driver that takes the GPU: its node is /dev/null, by number.
+/// A driver that takes the GPU; its node has the number of /dev/null.
 pub(super) fn takes_it(file: &Path, parameters: &str) -> io::Result<()> {
     if file.ends_with("nvidia.ko") {
         fs::create_dir_all(format!("proc/driver/nvidia/gpus/{GPU}"))?;

@@ -1,5 +1,5 @@
-//! The modules' turn: which files, with which parameters, whether they may be loaded, and what the
-//! kernel says to each. After the first one that does not load none is tried.
+//! Loads the modules: which files, with which parameters, whether they may be loaded, and the kernel's
+//! response to each. After the first failure no further module is loaded.
 
 use super::Run;
 use crate::driver::candidate::{Candidate, Folders, find};
@@ -12,7 +12,7 @@ use crate::modules::deps::name_of;
 use crate::sys::kernel::error_name;
 use std::io;
 
-/// What stands for an error that the kernel did not make.
+/// The error number for an error without one.
 const EINVAL: i32 = 22;
 
 impl Run<'_, '_> {
@@ -26,7 +26,7 @@ impl Run<'_, '_> {
         let description = self.image.as_ref().map(|(description, _)| description);
         let (findings, may_load) = triplet::check(description, &parts, &candidates, &self.places.release);
         self.report.findings.extend(findings);
-        // What cannot be checked against its description is not loaded.
+        // A damaged image cannot be checked, so nothing is loaded then.
         let mut goes_on = may_load && !self.is_damaged;
         for candidate in &candidates {
             let (given, findings) = self.given(&candidate.name);
@@ -35,7 +35,7 @@ impl Run<'_, '_> {
                 self.finds(Finding::fail(Code::DriverMissing, &candidate.name, why.clone()));
                 goes_on = false;
             }
-            // Before it is tried: if that hangs, the draft names it.
+            // Recorded before the attempt: if it hangs, the draft names the module.
             self.report.modules.push(candidate.untried(given.line()));
             if goes_on {
                 let (outcome, errno) = self.insert(candidate, &given.line());
@@ -47,13 +47,13 @@ impl Run<'_, '_> {
         }
     }
 
-    /// What a module is given on this machine.
+    /// The parameters of a module on this machine.
     pub(super) fn given(&self, module: &str) -> (Given, Vec<Finding>) {
         let description = self.image.as_ref().map(|(description, _)| description);
         given(module, description, &self.families(), &self.wanted.parameters)
     }
 
-    /// Parameters of modules that nobody loads reach nobody.
+    /// Reports parameters for modules that are not loaded.
     fn strangers(&mut self, candidates: &[Candidate]) {
         for module in self.wanted.parameters.keys() {
             if !candidates.iter().any(|candidate| name_of(&candidate.name) == name_of(module)) {
@@ -63,7 +63,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Gives the kernel one module; what became of it, with the error number.
+    /// Passes one module to the kernel; returns the outcome and the error number.
     fn insert(&mut self, candidate: &Candidate, parameters: &str) -> (Outcome, Option<i32>) {
         let Some(file) = &candidate.file else { return (Outcome::Already, None) };
         self.say(&format!("loading {}", candidate.name));

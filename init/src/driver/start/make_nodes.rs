@@ -1,4 +1,4 @@
-//! Reads what the driver says about its devices, and makes their nodes.
+//! Reads the driver's information about its devices and makes their nodes.
 
 use crate::driver::in_force;
 use crate::driver::nodes::{Planned, Told, majors, number};
@@ -8,11 +8,11 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-/// Folders below each other in /proc/driver/nvidia/capabilities, and files there, at most.
+/// Limits for /proc/driver/nvidia/capabilities: depth of folders, number of files.
 const DEEPEST: usize = 8;
 const MOST: usize = 4096;
 
-/// Asks the driver; `gpus` are those that are on the bus.
+/// Reads the driver's information; `gpus` are those on the bus.
 ///
 /// # Errors
 /// A line with the file that cannot be read.
@@ -49,16 +49,16 @@ fn walk(folder: &Path, deeper: usize, found: &mut Vec<(u32, u32)>) {
     }
 }
 
-/// `DeviceFileMinor` and `DeviceFileMode`, both decimal.
+/// Parses `DeviceFileMinor` and `DeviceFileMode`, both decimal.
 fn capability(text: &str) -> Option<(u32, u32)> {
     Some((number(text, "DeviceFileMinor")?, number(text, "DeviceFileMode")? & 0o777))
 }
 
-/// Makes a node below `root` (`/` on the machine itself). One that is there and right stays; anything
-/// else in its place goes.
+/// Makes a node below `root` (`/` on a real machine). A correct existing node is kept; anything else in its
+/// place is replaced.
 ///
 /// # Errors
-/// As mknod(2), and as whatever is in the way says.
+/// As mknod(2), and as removing what is in its place.
 pub(super) fn make(root: &Path, planned: &Planned) -> io::Result<()> {
     let Planned { node, access } = planned;
     let path = root.join(node.path.trim_start_matches('/'));

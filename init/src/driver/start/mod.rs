@@ -1,5 +1,5 @@
-//! Starts the driver step by step; each step adds to the report: image, hardware, modules (`load`),
-//! and what follows them (`bring_up`). A step that fails is a finding, and the steps that need it are skipped.
+//! Starts the driver step by step; each step adds to the report: image, hardware, modules (`load`), and the
+//! steps after them (`bring_up`). A step that fails is a finding, and the steps that need it are skipped.
 
 mod bring_up;
 mod fabric_manager;
@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What `say` says before the time that the initrd took.
+/// Prefix of the line with the time that unpacking the initrd took.
 pub const INITRD: &str = "initrd ";
 
 /// One start of the driver.
@@ -37,12 +37,12 @@ struct Run<'a, 'b> {
     /// Whether there is an image that cannot be used.
     is_damaged: bool,
     hardware: Option<Hardware>,
-    /// What the kernel said while the modules were loaded.
+    /// The kernel's lines while the modules were loaded.
     said: Vec<String>,
     began: Instant,
 }
 
-/// Starts the driver as far as it goes.
+/// Starts the driver as far as possible.
 pub fn start(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
     let (report, log) = (Report::new(wanted.load), Cursor::at_start(&places.log));
     let mut run = Run {
@@ -72,7 +72,7 @@ pub fn start(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
     run.report
 }
 
-/// This machine's start, with its report written down.
+/// Starts the driver on this machine and writes the report.
 ///
 /// # Errors
 /// A line with the reason why the report could not be written.
@@ -90,14 +90,14 @@ pub fn start_here(
 /// Writes a report.
 ///
 /// # Errors
-/// A line naming the file and what the system said.
+/// A line with the file and the system's error.
 pub fn write(path: &Path, report: &Report) -> Result<(), String> {
     let failed = |why: String| format!("{}: {why}", path.display());
     let text = serde_json::to_string(report).map_err(|e| failed(e.to_string()))?;
     write_atomically(path, (text + "\n").as_bytes()).map_err(|e| failed(e.to_string()))
 }
 
-/// Milliseconds are enough.
+/// Rounds to milliseconds.
 pub(super) fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -108,11 +108,11 @@ impl Run<'_, '_> {
         step(self);
     }
 
-    /// Says what comes next, and writes down what came so far: if it hangs, both are what is left.
+    /// Announces the next step and saves the report so far: if the step hangs, both are available.
     fn say(&mut self, next: &str) {
         self.report.seconds = seconds(self.began.elapsed());
         let draft = paths::DRIVER_DRAFT.rsplit('/').next().unwrap_or_default();
-        // It is process 1 that needs it, and only if this hangs.
+        // Process 1 reads the draft only if this hangs.
         let _only_a_draft = write(&self.places.run.join(draft), &self.report);
         (self.door.say)(next);
     }
@@ -121,7 +121,7 @@ impl Run<'_, '_> {
         self.report.findings.push(finding);
     }
 
-    /// The log is read from its beginning here and from then on, so the initrd's time costs nothing more.
+    /// Reads the log from its beginning, once: later reads continue from here.
     fn initrd(&mut self) {
         if let Some(took) = self.log.new_lines().ok().and_then(|lines| unpacking(&lines)) {
             (self.door.say)(&format!("{INITRD}{}", took.as_millis()));
@@ -172,7 +172,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The families of the description that are there.
+    /// The families of the description that this machine has.
     fn families(&self) -> Vec<&Family> {
         let gpus = self.hardware.as_ref().map_or(&[][..], |hardware| &hardware.gpus);
         let all = self.image.iter().flat_map(|(description, _)| &description.family);

@@ -1,6 +1,6 @@
-//! Opens the GPUs and hands the open descriptors to process 1, which keeps them: a GPU that nobody
-//! has open is shut down, and every program would wait for its start again. An open can take seconds
-//! and can hang; that is why a child does it and each descriptor goes over as soon as it is there.
+//! Opens the GPUs and sends the open descriptors to process 1, which keeps them: the driver shuts down a
+//! GPU that no process has open, and every program would wait for its start again. An open can take seconds
+//! and can hang; therefore a child does it and sends each descriptor as soon as it is open.
 
 use crate::driver::causes::of_gpu;
 use crate::driver::kernel_lines::Cursor;
@@ -12,17 +12,17 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// What was opened and what was not.
+/// The result of opening the GPUs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    /// GPUs' nodes that process 1 has now.
+    /// Nodes of the GPUs that process 1 has now.
     pub(super) nodes: Vec<String>,
-    /// What went wrong.
+    /// The failures.
     pub(super) findings: Vec<Finding>,
 }
 
-/// Opens /dev/nvidiactl and each GPU's node (address, path) below `root`, one after the other: the
-/// driver starts one GPU at a time anyway. `say` hears what is done next.
+/// Opens /dev/nvidiactl and each GPU's node (address, path) below `root`, one after the other, because the
+/// driver starts one GPU at a time. `say` gets the next step.
 pub(super) fn open_all(
     root: &Path,
     gpus: &[(String, String)],

@@ -1,5 +1,5 @@
-//! What the start of the driver is told: what the configuration wants, where everything is, and what
-//! acts on the outside.
+//! The inputs of the driver's start: what the configuration wants, where everything is, and the functions
+//! that act on the machine.
 
 use crate::driver::kernel_lines::KMSG;
 use crate::modules::Tree;
@@ -20,11 +20,11 @@ pub struct Wanted {
     pub modules: Vec<String>,
     /// `driver.parameters`
     pub parameters: BTreeMap<String, String>,
-    /// When process 1 gives up.
+    /// How long process 1 waits.
     pub deadline: Duration,
 }
 
-/// Where everything is.
+/// Files and folders of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// `/`
@@ -63,14 +63,14 @@ impl Places {
     }
 }
 
-/// What acts on the outside besides files.
+/// The functions that act on the machine, other than on files.
 pub struct Door<'a> {
-    /// Gives the kernel a module's file with its parameters.
+    /// Passes a module's file and parameters to the kernel.
     pub insert: &'a mut dyn FnMut(&Path, &str) -> io::Result<()>,
-    /// Hears what is done next, and `initrd MILLISECONDS`.
+    /// Gets the next step, and `initrd MILLISECONDS`.
     pub say: &'a mut dyn FnMut(&str),
-    /// Brings the loopback up, which a fabric manager talks over.
+    /// Brings up the loopback, which the fabric manager needs.
     pub loopback: &'a mut dyn FnMut(),
-    /// Who keeps the GPUs open.
+    /// Socket to the process that keeps the GPUs open.
     pub keeper: Option<BorrowedFd<'a>>,
 }

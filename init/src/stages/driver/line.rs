@@ -1,11 +1,12 @@
-//! The line that the driver's stage prints: the most important of the report, within the width of the console.
+//! The line that the driver's stage prints: the most important result of the report, within the width of
+//! the console.
 
 use crate::driver::report::{Code, Report, Severity};
 
 /// Columns that a stage's line has for what the stage did.
 const WIDTH: usize = 58;
 
-/// The most important of a report.
+/// The most important result of a report.
 pub(super) fn of(report: &Report) -> String {
     let version = report.image.as_ref().map(|image| version(&image.version, &image.patch));
     if !report.load {
@@ -34,7 +35,7 @@ fn version(version: &str, patch: &str) -> String {
     if patch.is_empty() { version.to_owned() } else { format!("{version}+{patch}") }
 }
 
-/// The line with the codes of what is wrong, as many as there is room for.
+/// Adds the codes of problems, as many as fit.
 fn with_codes(line: &str, report: &Report) -> String {
     let wrong = report.findings.iter().filter(|finding| finding.severity > Severity::Info);
     let mut codes: Vec<_> = wrong.map(|finding| finding.code.name()).collect();

@@ -1,6 +1,6 @@
-//! Stage 4: the GPU driver, started by a child, for every step of it can hang. The child's report,
-//! driver.json, is the validator's to judge; here only its being there counts. Process 1 gets the
-//! open GPUs and keeps them, so that they stay initialised without a daemon.
+//! The stage `driver`: a child starts the GPU driver, because every step of it can hang. The validator
+//! judges the child's report, driver.json; here only its existence counts. Process 1 receives the open GPUs
+//! and keeps them, so that they stay initialised without a daemon.
 
 mod line;
 
@@ -24,15 +24,15 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// Each GPU's start may take so long on top of `driver.timeout_s`.
+/// Additional time for each GPU, on top of `driver.timeout_s`.
 const EACH_GPU: Duration = Duration::from_secs(15);
 
-/// What became of the driver.
+/// The result of the driver's start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Started {
-    /// There is a report; this line says the most important of it.
+    /// There is a report; the line is its most important result.
     Reported(String),
-    /// There is none, or not all of it is true.
+    /// There is no report, or not all of it is true.
     Failed(String),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Started {
 }
 
 impl Started {
-    /// What it means for the verdict: findings in the report are the validator's to judge.
+    /// What the result means for the verdict: the validator judges the findings in the report.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         match self {
@@ -76,7 +76,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
     let mut line = |stream: Stream, line: &str| stream == Stream::Out && said.hear(line);
     let done = m.run(&spec, &mut line, |_| true);
     drop(spec);
-    // Also when the boot is interrupted: closing an open GPU here could take long.
+    // Also when the boot was interrupted: closing an open GPU here could take long.
     let held = descriptors::receive_all(ours.as_fd());
     let received = held.len();
     m.held.extend(held);
@@ -90,7 +90,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
 
 /// `driver.timeout_s` and 15 seconds for each NVIDIA GPU on the bus.
 fn deadline(timeout: Duration, sys: &Path) -> Duration {
-    // A bus that cannot be read is named in the report.
+    // If the bus cannot be read, the report says so.
     let gpus = Hardware::read(sys).map_or(0, |hardware| hardware.gpus.len());
     timeout.saturating_add(EACH_GPU.saturating_mul(u32::try_from(gpus).unwrap_or(u32::MAX)))
 }
@@ -124,7 +124,7 @@ fn read() -> Result<Report, String> {
     }
 }
 
-/// The report counts, and process 1 has what it says that it holds: /dev/nvidiactl and the GPUs.
+/// Checks that process 1 has the devices that the report says it holds: /dev/nvidiactl and the GPUs.
 fn told(report: &Report, received: usize) -> Started {
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
     let sent = if report.held.is_empty() { 0 } else { report.held.len() + 1 };
@@ -134,7 +134,7 @@ fn told(report: &Report, received: usize) -> Started {
     Started::Reported(line::of(report))
 }
 
-/// The child did not come to its end: its report is written here.
+/// The child did not finish: writes the report in its place.
 fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> Started {
     let draft = fs::read(paths::DRIVER_DRAFT).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
     let report =
