@@ -46,8 +46,8 @@ fn is_name(name: &str) -> bool {
 /// Switches peer-to-peer off for the workload and removes its other settings about it; `reason` is used
 /// when the validator has given none.
 pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
-    let told = variables.iter().find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
-    let reason = told.map_or(reason, |v| &v.reason).to_owned();
+    let given = variables.iter().find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
+    let reason = given.map_or(reason, |v| &v.reason).to_owned();
     variables.retain(|v| !is_about_p2p(&v.name));
     variables.push(Variable { name: P2P_OFF.to_owned(), value: "1".to_owned(), reason });
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_boot_wrote_goes_and_nothing_piles_up() {
+    fn lines_of_an_earlier_boot_are_replaced() {
         let first = variables(&["# fast", "NCCL_P2P_LEVEL=SYS", "# off", "NCCL_NVLS_ENABLE=0"]).unwrap();
         let once = nccl_conf("NCCL_SITE=1\n", &first);
         assert_eq!(nccl_conf(&once, &first), once);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn where_peer_to_peer_is_off_no_level_stands_beside_it() {
+    fn where_peer_to_peer_is_off_its_level_is_removed() {
         let mut all = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=0", "A=1"]).unwrap();
         switch_p2p_off(&mut all, "the policy");
         assert_eq!(lines(&all), "A=1\n# the policy\nNCCL_P2P_DISABLE=1\n");

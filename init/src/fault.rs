@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_a_fault_with_its_place() {
+    fn a_panic_becomes_a_fault_with_its_location() {
         record_panics();
         let caught = std::panic::catch_unwind(|| panic!("on purpose"));
         assert!(caught.is_err());

@@ -68,8 +68,8 @@ impl Machine {
         let began = since_boot();
         let result = stage(self);
         match &result {
-            Ok(value) => tell(name, value, began),
-            Err(fault) => tell(name, &format_args!("stopped by {}", fault.code()), began),
+            Ok(value) => print_line(name, value, began),
+            Err(fault) => print_line(name, &format_args!("stopped by {}", fault.code()), began),
         }
         result
     }
@@ -124,7 +124,7 @@ fn seconds(time: Duration) -> String {
 }
 
 /// Prints a stage's line. Not generic, so that it is compiled once for all stages.
-fn tell(name: &str, did: &dyn Display, began: Duration) {
+fn print_line(name: &str, did: &dyn Display, began: Duration) {
     let took = since_boot().saturating_sub(began).as_millis();
     info!("{}", stage_line(name, &did.to_string(), took));
 }

@@ -36,7 +36,7 @@ pub extern "C" fn main() -> i32 {
         std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     helper::dispatch(&args).unwrap_or_else(|| {
         let version = env!("CARGO_PKG_VERSION");
-        let _nobody_reads = writeln!(std::io::stdout(), "firstlight-init {version}: runs as process 1 only");
+        let _no_reader = writeln!(std::io::stdout(), "firstlight-init {version}: runs as process 1 only");
         USAGE
     })
 }
@@ -67,8 +67,8 @@ fn process_one() -> ! {
 /// The boot.
 fn boot(m: &mut Machine) -> Result<After, Fault> {
     m.stage("mounts", mounts::prepare)?;
-    last_boot::tell(m)?;
-    secure_boot::tell(m)?;
+    last_boot::show(m)?;
+    secure_boot::show(m)?;
     let config = m.stage("config", config::load)?;
     m.stage("screen", |m| screen::settle(m, &config))?;
     let fabric = m.stage("fabric", |m| fabric::fix(m, &config.validator))?;

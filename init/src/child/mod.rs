@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_statuses_and_signals_are_told_apart() {
+    fn exit_statuses_and_signals_are_distinguished() {
         assert_eq!(run("exit 3", 5000).end, End::Exited(3));
         assert_eq!(run("kill -SEGV $$", 5000).end, End::Signalled(11));
         assert_eq!(
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_said_nothing_is_described_by_its_end() {
+    fn a_child_without_output_is_described_by_its_end() {
         assert_eq!(run("exit 7", 5000).reason(), "exited with status 7");
     }
 

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_lies_in_a_section_that_init_owns() {
+    fn every_key_is_in_a_section_that_init_owns() {
         for key in KEYS {
             let section = key.name.split('.').next().unwrap();
             assert!(SECTIONS.contains(&section), "{}", key.name);

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_whom_its_file_is_for() {
+    fn a_name_decides_which_node_its_file_is_for() {
         let macs = ["52:54:00:12:34:56", "52:54:00:12:34:57"].iter().filter_map(|m| Mac::read(m)).collect();
         let node = Identity { macs, serial: Some("SN 12/3".to_owned()) };
         for (name, want) in [

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_a_kernel_word_cut_off_goes_back_to_its_line() {
+    fn a_rate_that_a_kernel_word_cut_off_is_joined_to_its_line() {
         let items = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(rejoin_rates(items("ttyS0 115200n8 ttyS1")), ["ttyS0,115200n8", "ttyS1"]);
         assert_eq!(rejoin_rates(items("115200")), ["115200"]);

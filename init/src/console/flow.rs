@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_that_takes_lines_and_sends_none_is_found_out() {
+    fn a_terminal_that_takes_lines_and_sends_none_is_detected() {
         let (mut flow, start) = (Flow::default(), Instant::now());
         flow.took(Some(80));
         assert!(!flow.looked(Some(80), start));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_terminal_that_sends_again_is_well() {
+    fn a_stalled_terminal_that_sends_again_recovers() {
         let (mut flow, start) = (Flow::default(), Instant::now());
         flow.took(Some(4000));
         flow.refused();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_terminal_is_well_again_when_it_takes_a_line() {
+    fn an_output_that_is_no_terminal_recovers_when_it_takes_a_line() {
         let mut flow = Flow::default();
         flow.refused();
         assert!(!flow.looked(None, Instant::now()));

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_terminal_has_nothing_to_drain() {
+    fn an_output_that_is_no_terminal_has_nothing_to_drain() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "old\n").unwrap();

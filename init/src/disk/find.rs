@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_path_that_is_absent_or_no_file_system_says_so() {
+    fn an_absent_device_and_one_without_a_file_system_are_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         let place = Place::Device(path.to_str().unwrap().to_owned());

@@ -20,7 +20,7 @@ pub fn loop_device(path: &str) -> Result<(String, Kind), String> {
             attach(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
         }
         Some(other) => Err(format!("{path}: is {}, allowed: squashfs, erofs", other.kind.name())),
-        None => Err(format!("{path}: is no file system, allowed: squashfs, erofs")),
+        None => Err(format!("{path}: holds no known file system, allowed: squashfs, erofs")),
     }
 }
 
@@ -35,7 +35,9 @@ mod tests {
         let path = dir.path().join("root.img");
         fs::write(&path, vec![0; HEAD]).unwrap();
         let path = path.to_str().unwrap();
-        assert!(loop_device(path).unwrap_err().ends_with("is no file system, allowed: squashfs, erofs"));
+        assert!(
+            loop_device(path).unwrap_err().ends_with("holds no known file system, allowed: squashfs, erofs")
+        );
         fs::write(path, "XFSB".to_owned() + &"\0".repeat(HEAD)).unwrap();
         assert!(loop_device(path).unwrap_err().ends_with("is xfs, allowed: squashfs, erofs"));
         fs::write(path, "").unwrap();

@@ -24,7 +24,7 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 /// A line that names the step and the cause. What was mounted until then stays mounted; the root is not
 /// used then.
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
-    let RootSource::Disk { place, image } = source else { return Err("is on no disk".to_owned()) };
+    let RootSource::Disk { place, image } = source else { return Err("is not on a disk".to_owned()) };
     let Found { device, kind } = find_waiting(place, WAIT).map_err(|e| e.to_string())?;
     match image {
         None => lay(&device, kind, target),

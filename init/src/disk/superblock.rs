@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_system_is_told_by_its_magic() {
+    fn each_file_system_is_detected_by_its_magic() {
         for (writes, kind) in [
             (vec![(0, b"hsqs".as_slice())], Kind::Squashfs),
             (vec![(0, b"XFSB".as_slice())], Kind::Xfs),
@@ -157,7 +157,11 @@ mod tests {
             assert_eq!(probe(&head(&writes)).unwrap().kind, kind);
         }
         assert_eq!(probe(&head(&[])), None);
-        assert_eq!(probe(&head(&[(510, &[0x55, 0xAA])])), None, "a partition table is no file system");
+        assert_eq!(
+            probe(&head(&[(510, &[0x55, 0xAA])])),
+            None,
+            "a partition table holds no known file system"
+        );
     }
 
     #[test]

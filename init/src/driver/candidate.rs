@@ -201,6 +201,6 @@ mod tests {
         assert_eq!(names(&found), [("x", false), ("y", false), ("z", false)]);
         assert_eq!((found[1].file.as_deref(), found[1].absent.as_deref()), (None, None));
         assert!(found[2].absent.as_deref().unwrap().starts_with("no driver image; "));
-        assert_eq!(found[0].info, Some(Err("is no 64-bit ELF file".to_owned())));
+        assert_eq!(found[0].info, Some(Err("is not a 64-bit ELF file".to_owned())));
     }
 }

@@ -53,16 +53,16 @@ impl Refusal<'_> {
     #[must_use]
     pub fn finding(self) -> Finding {
         let name = error_name(self.errno);
-        let told = of_lines(&self.lines);
+        let known = of_lines(&self.lines);
         let no_gpu = self.gpus.is_some_and(<[String]>::is_empty);
         let code = match name.as_str() {
             "EPERM" | "ENOKEY" | "EKEYREJECTED" => Code::DriverRefused,
             "ENOEXEC" => Code::DriverVermagic,
             "ENODEV" if no_gpu => Code::DriverNoGpu,
-            _ => told.map_or(Code::DriverFailed, |(code, _)| code),
+            _ => known.map_or(Code::DriverFailed, |(code, _)| code),
         };
         let severity = if code == Code::DriverNoGpu { Severity::Info } else { Severity::Fail };
-        let message = match (code, told) {
+        let message = match (code, known) {
             (Code::DriverNoGpu, _) => format!("{name}: there is no NVIDIA GPU on the bus"),
             (_, Some((of, line))) if of == code => format!("{name}: {}", quoted(line)),
             _ => format!("the kernel answered {name}"),
@@ -75,9 +75,9 @@ impl Refusal<'_> {
 /// The finding for a GPU that the driver did not start; `what` is the step that failed.
 #[must_use]
 pub fn of_gpu(address: &str, what: &str, otherwise: Code, lines: Vec<String>) -> Finding {
-    let told = of_lines(&lines);
-    let code = told.map_or(otherwise, |(code, _)| code);
-    let because = told.map_or_else(String::new, |(_, line)| format!(": {}", quoted(line)));
+    let known = of_lines(&lines);
+    let code = known.map_or(otherwise, |(code, _)| code);
+    let because = known.map_or_else(String::new, |(_, line)| format!(": {}", quoted(line)));
     Finding::fail(code, address, format!("{what}{because}")).shown_by(lines)
 }
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_gpu_is_good_to_know_only_when_there_is_none() {
+    fn no_gpu_is_information_only_when_there_is_none() {
         let none = ["kernel: NVRM: No NVIDIA GPU found."];
         let (code, severity, subject, message) = refused(ENODEV, &none, Some(0));
         assert_eq!((code, severity, subject.as_str()), (Code::DriverNoGpu, Severity::Info, "nvidia"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_by_the_error_number_alone() {
+    fn refusals_are_recognised_by_the_error_number_alone() {
         for (errno, code) in [
             (1, Code::DriverRefused),
             (126, Code::DriverRefused),

@@ -68,7 +68,9 @@ impl TryFrom<String> for Range {
         };
         match (id(first), id(last)) {
             (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(format!("{text:?}, allowed: four hexadecimal digits, or two such with - between")),
+            _ => {
+                Err(format!("{text:?}, allowed: four hexadecimal digits, or two such numbers separated by -"))
+            }
         }
     }
 }
@@ -100,7 +102,7 @@ pub fn parse(text: &str) -> Result<Description, String> {
         return Err(format!("version is {:?}", read.version));
     }
     if read.fabric_manager.split('/').any(|part| part == "..") {
-        return Err(format!("fabric_manager is {:?}, which leads out of the image", read.fabric_manager));
+        return Err(format!("fabric_manager is {:?}, which is outside of the image", read.fabric_manager));
     }
     Ok(read)
 }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line() {
+    fn an_error_is_one_line() {
         let broken = |from: &str, to: &str| parse(&SAMPLE.replace(from, to)).unwrap_err();
         for (error, part) in [
             (broken("patch = \"1\"", "patch = 1"), "line 5: "),
@@ -153,7 +155,7 @@ mod tests {
             (broken("2600-28ff", "28ff-2600"), "allowed: four hexadecimal digits"),
             (broken("image/1", "image/2"), "allowed: firstlight.driver-image/1"),
             (broken("version = \"555.58.02\"", "version = \"../x\""), "version is"),
-            (broken("manager = \"\"", "manager = \"../../bin/sh\""), "leads out of the image"),
+            (broken("manager = \"\"", "manager = \"../../bin/sh\""), "is outside of the image"),
             (parse("\u{0}").unwrap_err(), "line 1: "),
         ] {
             assert!(error.contains(part) && !error.contains('\n'), "{error:?} for {part}");

@@ -13,7 +13,7 @@ const ENTRY: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Bad {
     /// The file has another format.
-    #[error("is no 64-bit ELF file")]
+    #[error("is not a 64-bit ELF file")]
     NotElf,
     /// An offset lies outside of the file, or a size exceeds the limit.
     #[error("is a damaged ELF file")]
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_sizes_beyond_all_reason_are_damage() {
+    fn offsets_and_sizes_beyond_the_file_or_limit_are_damage() {
         let whole = sample(".modinfo", b"a=b\0");
         for at in [0x28, 0x29, 0x2f, 0x3a, 0x3d, 0x3e] {
             let mut file = whole.clone();

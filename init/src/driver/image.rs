@@ -61,7 +61,7 @@ mod tests {
     use crate::sample::files;
 
     #[test]
-    fn what_lies_in_the_image_is_listed() {
+    fn the_content_of_the_image_is_listed() {
         let image = files(&[
             ("driver.toml", SAMPLE),
             ("lib/libcuda.so.555.58.02", ""),
@@ -83,11 +83,14 @@ mod tests {
     fn what_is_no_file_system_is_named() {
         let dir = files(&[("driver.squashfs", "damaged")]);
         let error = mount(&dir.path().join("driver.squashfs"), &dir.path().join("at")).unwrap_err();
-        assert!(error.ends_with("driver.squashfs: is no file system, allowed: squashfs, erofs"), "{error}");
+        assert!(
+            error.ends_with("driver.squashfs: holds no known file system, allowed: squashfs, erofs"),
+            "{error}"
+        );
     }
 
     #[test]
-    fn the_kernel_is_told_where_firmware_lies_without_a_line_feed() {
+    fn the_firmware_path_is_written_without_a_line_feed() {
         let sys = files(&[("module/firmware_class/parameters/path", "")]);
         show_firmware(sys.path(), Path::new("/run/firstlight/driver")).unwrap();
         let text = fs::read_to_string(sys.path().join("module/firmware_class/parameters/path")).unwrap();

@@ -77,7 +77,7 @@ impl Cursor {
     /// Takes the cursor out, so that another function can use it.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        Self(std::mem::replace(&mut self.0, Err("somebody else reads it".to_owned())))
+        Self(std::mem::replace(&mut self.0, Err("another function reads it".to_owned())))
     }
 
     /// Returns the records since the last call; never waits.
@@ -105,7 +105,7 @@ impl Cursor {
     pub fn evidence(&mut self, module: &str) -> Vec<String> {
         match self.new_lines() {
             Ok(lines) => about_driver(&lines, module),
-            Err(why) => vec![format!("no lines of the kernel: {why}")],
+            Err(why) => vec![format!("no kernel log: {why}")],
         }
     }
 }
@@ -123,7 +123,7 @@ pub fn about_driver(lines: &[Line], module: &str) -> Vec<String> {
     let mut all: Vec<_> = lines.map(cut).collect();
     if all.len() > FIRST + LAST {
         let left_out = all.len() - FIRST - LAST;
-        all.splice(FIRST..FIRST + left_out, [format!("({left_out} lines of the kernel left out)")]);
+        all.splice(FIRST..FIRST + left_out, [format!("({left_out} kernel lines left out)")]);
     }
     all
 }
@@ -171,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_in_the_middle_and_said_so() {
+    fn a_flood_is_cut_in_the_middle_and_the_cut_is_marked() {
         let flood: String =
             (0..100).map(|n| format!("4,{n},{n},-;NVRM: {n} {}\n", "x".repeat(1000))).collect();
         let shown = about_driver(&parse(flood.as_bytes()), "");
         assert_eq!(shown.len(), FIRST + LAST + 1);
         assert!(shown[0].starts_with("kernel: NVRM: 0 x") && shown[24].starts_with("kernel: NVRM: 99 "));
-        assert_eq!(shown[FIRST], "(76 lines of the kernel left out)");
+        assert_eq!(shown[FIRST], "(76 kernel lines left out)");
         assert!(shown.iter().all(|line| line.len() < 320));
     }
 
     #[test]
-    fn a_cursor_sees_what_comes_in_after_it_and_once() {
+    fn a_cursor_returns_new_records_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kmsg");
         std::fs::write(&path, LOG).unwrap();
@@ -193,8 +193,6 @@ mod tests {
         assert_eq!(cursor.evidence(""), ["kernel: NVRM: new"]);
         assert_eq!(cursor.evidence(""), [""; 0]);
         assert_eq!(Cursor::at_start(&path).new_lines().unwrap().len(), 6);
-        assert!(
-            Cursor::at_end(Path::new("/none")).evidence("")[0].starts_with("no lines of the kernel: /none: ")
-        );
+        assert!(Cursor::at_end(Path::new("/none")).evidence("")[0].starts_with("no kernel log: /none: "));
     }
 }

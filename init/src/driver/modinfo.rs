@@ -32,7 +32,7 @@ impl Modinfo {
         };
         match elf::section(&read, b".modinfo") {
             Ok(section) => Ok(Self::parse(&section)),
-            Err(Bad::Absent) => Err("has no .modinfo section: is no kernel module".to_owned()),
+            Err(Bad::Absent) => Err("has no .modinfo section: not a kernel module".to_owned()),
             Err(bad) => Err(bad.to_string()),
         }
     }
@@ -77,9 +77,9 @@ mod tests {
         assert_eq!(of(&elf::sample(".modinfo", b"version=1\0")).unwrap().get("version"), Some("1"));
         assert_eq!(
             of(&elf::sample(".text", b"x")).unwrap_err(),
-            "has no .modinfo section: is no kernel module"
+            "has no .modinfo section: not a kernel module"
         );
-        assert_eq!(of(b"").unwrap_err(), "is no 64-bit ELF file");
+        assert_eq!(of(b"").unwrap_err(), "is not a 64-bit ELF file");
         assert!(Modinfo::of(dir.path()).is_err());
     }
 }

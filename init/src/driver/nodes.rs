@@ -66,16 +66,17 @@ pub fn number(text: &str, name: &str) -> Option<u32> {
 
 /// The nodes to make, and the names of devices that have no major number although their module is loaded.
 #[must_use]
-pub fn plan(told: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
-    let param =
-        |name: &str, otherwise: u32| told.params.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise);
+pub fn plan(devices: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
+    let param = |name: &str, otherwise: u32| {
+        devices.params.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise)
+    };
     // The file has decimal numbers; the default is world-accessible: 438 is 0666.
     let access = Access {
         mode: param("DeviceFileMode", 0o666),
         uid: param("DeviceFileUID", 0),
         gid: param("DeviceFileGID", 0),
     };
-    let major = |names: &[&str]| names.iter().find_map(|name| told.majors.get(*name).copied());
+    let major = |names: &[&str]| names.iter().find_map(|name| devices.majors.get(*name).copied());
     let (mut nodes, mut without) = (Vec::new(), Vec::new());
     let mut add = |path: String, major: u32, minor: u32, access: Access| {
         nodes.push(Planned { node: Node { path, major, minor }, access });
@@ -83,7 +84,7 @@ pub fn plan(told: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
     match major(&["nvidia", "nvidiactl", "nvidia-frontend"]) {
         Some(major) => {
             add("/dev/nvidiactl".to_owned(), major, CONTROL, access);
-            for minor in told.gpus.values().copied().flatten() {
+            for minor in devices.gpus.values().copied().flatten() {
                 add(format!("/dev/nvidia{minor}"), major, minor, access);
             }
         }
@@ -98,7 +99,7 @@ pub fn plan(told: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
         _ => {}
     }
     if let Some(major) = major(&["nvidia-caps"]) {
-        for (minor, mode) in &told.capabilities {
+        for (minor, mode) in &devices.capabilities {
             let access = Access { mode: *mode, ..access };
             add(format!("/dev/nvidia-caps/nvidia-cap{minor}"), major, *minor, access);
         }
@@ -109,9 +110,9 @@ pub fn plan(told: &Told, has_uvm: bool) -> (Vec<Planned>, Vec<&'static str>) {
     if let Some(major) = major(&["nvidia-nvlink"]) {
         add("/dev/nvidia-nvlink".to_owned(), major, 0, access);
     }
-    if let Some(major) = major(&["nvidia-nvswitch"]).filter(|_| told.switches > 0) {
+    if let Some(major) = major(&["nvidia-nvswitch"]).filter(|_| devices.switches > 0) {
         add("/dev/nvidia-nvswitchctl".to_owned(), major, SWITCH_CONTROL, access);
-        for minor in 0..told.switches {
+        for minor in 0..devices.switches {
             add(format!("/dev/nvidia-nvswitch{minor}"), major, minor, access);
         }
     }
@@ -126,7 +127,7 @@ mod tests {
                            235 nvidia-caps-imex-channels\n236 nvidia-nvswitch\n237 nvidia-nvlink\n510 nvidia-uvm\n\nBlock devices:\n  7 loop\n254 nvidia-nonsense\n";
     const INFORMATION: &str = "Model: \t\t NVIDIA GeForce RTX 4090\nIRQ:   \t\t 11\nDevice Minor: \t 3\n";
 
-    fn told() -> Told {
+    fn devices() -> Told {
         Told {
             majors: majors(DEVICES),
             params: [
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_device_that_the_driver_has_gets_its_node() {
-        let (nodes, without) = plan(&told(), true);
+        let (nodes, without) = plan(&devices(), true);
         let lines: Vec<_> = nodes
             .iter()
             .map(|p| {
@@ -194,10 +195,10 @@ mod tests {
 
     #[test]
     fn a_driver_without_its_numbers_is_named() {
-        let mut told = told();
-        told.majors.clear();
-        assert_eq!(plan(&told, true), (vec![], vec!["nvidia", "nvidia-uvm"]));
-        assert_eq!(plan(&told, false).1, ["nvidia"]);
+        let mut devices = devices();
+        devices.majors.clear();
+        assert_eq!(plan(&devices, true), (vec![], vec!["nvidia", "nvidia-uvm"]));
+        assert_eq!(plan(&devices, false).1, ["nvidia"]);
     }
 
     #[test]

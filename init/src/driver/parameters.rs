@@ -88,7 +88,7 @@ fn agree(name: &str, base: Option<&str>, wanted: &[(&str, &str)]) -> Result<Stri
         let stays = base.map_or_else(|| "is not set".to_owned(), |base| format!("stays {base}"));
         format!("{one} wants {what}={its} and {other} wants {what}={others}: {name} {stays}")
     };
-    let Some(first) = wanted.first() else { return Err(format!("{name}: nobody wants it")) };
+    let Some(first) = wanted.first() else { return Err(format!("{name}: no family sets it")) };
     if name != LIST {
         return match wanted.iter().find(|(_, value)| *value != first.1) {
             None => Ok(first.1.to_owned()),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_together_may_be_loaded() {
+    fn parts_that_match_may_be_loaded() {
         let modules = [module("nvidia", GOOD), module("nvidia-uvm", GOOD)];
         assert_eq!(wrong(&good_parts(), &modules), (vec![], true));
     }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_cannot_be_asked_is_not_loaded() {
+    fn a_module_without_readable_modinfo_is_not_loaded() {
         let mut broken = module("nvidia", GOOD);
         broken.info = Some(Err("is a damaged ELF file".into()));
         let (found, may_load) = wrong(&good_parts(), &[broken]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_module_of_the_kernel_is_the_kernels_to_check() {
+    fn a_compressed_module_is_left_to_the_kernel_to_check() {
         let compressed =
             Candidate { name: "x".into(), file: None, of_image: false, info: None, absent: None };
         assert_eq!(check(None, &Parts::default(), &[compressed], RELEASE), (vec![], true));

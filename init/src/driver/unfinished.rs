@@ -33,7 +33,7 @@ impl Unfinished<'_> {
             self.draft.and_then(|bytes| serde_json::from_slice::<Report>(&bytes).map_err(|e| e.to_string()));
         let mut evidence = self.lines;
         let mut report = draft.unwrap_or_else(|why| {
-            evidence.push(format!("what came before it is lost: {why}"));
+            evidence.push(format!("the draft is lost: {why}"));
             Report::new(self.load)
         });
         let doing = if self.doing.is_empty() { "starting" } else { self.doing };
@@ -57,7 +57,7 @@ fn subject(modules: &[Module]) -> &str {
 
 fn ended(end: End) -> String {
     match end {
-        End::NotStarted(errno) => format!("could not be begun ({})", error_name(errno)),
+        End::NotStarted(errno) => format!("could not be started ({})", error_name(errno)),
         other => other.to_string(),
     }
 }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_told_with_where_it_was_and_what_came_before() {
+    fn a_hang_is_reported_with_its_step_and_the_draft() {
         let mut before = Report::new(true);
         before.gpus.push("0000:01:00.0".into());
         before.held.push("/dev/nvidia0".into());
@@ -96,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_no_timeout_and_a_lost_draft_is_said() {
+    fn a_crash_is_no_timeout_and_a_lost_draft_is_reported() {
         for draft in [Err("No such file".to_owned()), Ok(b"{}".to_vec()), Ok(vec![0xff])] {
             let report = late(draft, End::Signalled(9));
             assert_eq!(report.findings[0].code, Code::DriverFailed);
             assert!(report.findings[0].message.contains("was killed by signal 9 while opening /dev/nvidia3"));
-            assert!(report.findings[0].evidence[1].starts_with("what came before it is lost: "));
+            assert!(report.findings[0].evidence[1].starts_with("the draft is lost: "));
         }
     }
 }

@@ -14,7 +14,9 @@ pub(super) fn load(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), S
     let pairs = words.iter().filter_map(|word| word.split_once('='));
     let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
     let load = load.parse().map_err(|_| format!("{load}: neither true nor false"))?;
-    let deadline = Duration::from_secs(deadline_s.parse().map_err(|_| format!("{deadline_s}: no seconds"))?);
+    let deadline = Duration::from_secs(
+        deadline_s.parse().map_err(|_| format!("{deadline_s}: not a number of seconds"))?,
+    );
     let keeper = std::io::stdin();
     let wanted = Wanted { load, modules, parameters, deadline };
     // Without a loopback the fabric manager reports what is missing.

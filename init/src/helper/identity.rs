@@ -22,7 +22,7 @@ pub(super) fn with_drivers() -> Identity {
 }
 
 /// Prints the identity for process 1, one line per value.
-pub(super) fn tell() {
+pub(super) fn print() {
     let identity = with_drivers();
     identity.macs.iter().for_each(|mac| say(&format!("mac={mac}")));
     if let Some(serial) = identity.serial {

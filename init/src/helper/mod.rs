@@ -13,7 +13,7 @@ mod validator;
 
 pub use spec::{
     ask_for_lease, fetch_config, find_interface, identify, keep_fault, load_driver, loopback, mount_image,
-    mount_root, publish_on, release_screen, secure_boot, set_address, sync, tell_last_boot,
+    mount_root, publish_on, release_screen, secure_boot, set_address, show_last_boot, sync,
 };
 pub use validator::{Published, ask_time, environment, fetch, fetch_root, publish, validator};
 
@@ -47,10 +47,10 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("fetch-config", [place, wait_s]) => partition::fetch_config(place, wait_s),
         ("publish-on", [place, words @ ..]) => partition::publish(place, words),
         ("keep-fault", lines) => pstore::keep(lines),
-        ("last-boot", [to]) => pstore::tell(to),
-        ("secure-boot", []) => secure_boot::tell(),
+        ("last-boot", [to]) => pstore::show(to),
+        ("secure-boot", []) => secure_boot::print(),
         ("identify", []) => {
-            identity::tell();
+            identity::print();
             Ok(FINE)
         }
         ("mount-root", [root, target]) => mount_root_here(root, target),
@@ -67,7 +67,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         _ => Err(format!("no helper {name} of {} words", words.len())),
     };
     Some(result.unwrap_or_else(|why| {
-        let _nobody_reads = writeln!(io::stderr(), "{why}");
+        let _no_reader = writeln!(io::stderr(), "{why}");
         FAILED
     }))
 }
@@ -78,11 +78,11 @@ fn done(result: Result<(), String>) -> Result<i32, String> {
 
 /// Prints a line for process 1; an error is ignored, because process 1 may have stopped reading.
 fn say(line: &str) {
-    let _nobody_reads = writeln!(io::stdout(), "{line}");
+    let _no_reader = writeln!(io::stdout(), "{line}");
 }
 
 fn mount_root_here(root: &str, target: &str) -> Result<i32, String> {
-    let source = values::root_source(root).ok_or_else(|| format!("{root}: no root"))?;
+    let source = values::root_source(root).ok_or_else(|| format!("{root}: not a root"))?;
     done(root::mount(&source, Path::new(target)))
 }
 

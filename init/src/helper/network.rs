@@ -20,10 +20,11 @@ pub(super) struct Seen {
 }
 
 pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> {
-    let timeout = Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: no seconds"))?);
+    let timeout =
+        Duration::from_secs(timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?);
     if let Err(why) = load_drivers() {
         // A card whose driver is built in needs no module.
-        let _nobody_reads = writeln!(io::stderr(), "{why}");
+        let _no_reader = writeln!(io::stderr(), "{why}");
     }
     let until = Instant::now() + timeout;
     loop {
@@ -75,7 +76,7 @@ pub(super) fn link_up(name: &str) -> io::Result<u32> {
 }
 
 pub(super) fn set_address(name: &str, address: &str, gateway: &str) -> Result<(), String> {
-    let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: no address"))?;
+    let (ip, prefix) = values::address(address).ok_or_else(|| format!("{address}: not an address"))?;
     let set = || -> io::Result<()> {
         let index = link_up(name)?;
         netlink::request(&netlink::address(index, ip, prefix))?;

@@ -20,7 +20,7 @@ use std::time::Duration;
 const AT: &str = "/run/firstlight/partition";
 
 pub(super) fn fetch_config(place: &str, wait_s: &str) -> Result<i32, String> {
-    let wait = Duration::from_secs(wait_s.parse().map_err(|_| format!("{wait_s}: no seconds"))?);
+    let wait = Duration::from_secs(wait_s.parse().map_err(|_| format!("{wait_s}: not a number of seconds"))?);
     let Some(at) = mounted(place, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
     let mut found = NO_FILE;
     let whole = at.join("config.toml");
@@ -65,7 +65,7 @@ fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String
         match meant(&name, identity) {
             Some(For::Another) => {}
             Some(order) => ours.push((order, name)),
-            None => return Err(format!("config.d/{name}: a name of no node, allowed: {NAMES}")),
+            None => return Err(format!("config.d/{name}: not the name of a node, allowed: {NAMES}")),
         }
     }
     ours.sort();
@@ -87,12 +87,12 @@ pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
 
 /// Finds the partition and mounts it; `None` when it does not exist.
 fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, String> {
-    let place: Place = values::place(text).ok_or_else(|| format!("{text}: no place"))?;
+    let place: Place = values::place(text).ok_or_else(|| format!("{text}: not a place"))?;
     let Found { device, kind } = match find_waiting(&place, wait) {
         Ok(found) => found,
         Err(e @ NotFound::Absent(_)) => {
             // Process 1 shows this only for a partition that a layer names.
-            let _nobody_reads = io::Write::write_fmt(&mut io::stderr(), format_args!("{e}\n"));
+            let _no_reader = io::Write::write_fmt(&mut io::stderr(), format_args!("{e}\n"));
             return Ok(None);
         }
         Err(e) => return Err(e.to_string()),
@@ -102,7 +102,7 @@ fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, 
     }
     let at = PathBuf::from(AT);
     fs::create_dir_all(&at).map_err(|e| format!("{AT}: {e}"))?;
-    mount::own_mounts().map_err(|e| format!("mounts of our own: {e}"))?;
+    mount::own_mounts().map_err(|e| format!("own mount namespace: {e}"))?;
     let safe = flags | Flags::NOSUID | Flags::NODEV | Flags::NOEXEC;
     mount::mount(&device, &at, kind.name(), safe, "")
         .map_err(|e| format!("{device} as {}: {e}", kind.name()))?;
@@ -116,14 +116,14 @@ mod tests {
     use crate::sample;
 
     #[test]
-    fn what_is_for_this_node_is_chosen_and_the_machine_comes_after_its_card() {
+    fn files_for_this_node_are_chosen_and_the_serial_number_comes_last() {
         let macs = Mac::read("52:54:00:12:34:56").into_iter().collect();
         let node = Identity { macs, serial: Some("S1".to_owned()) };
         let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         let all = names(&["serial-S1.toml", "mac-525400123456.toml", "serial-S2.toml"]);
         assert_eq!(chosen(all, &node).unwrap(), names(&["mac-525400123456.toml", "serial-S1.toml"]));
         let why = chosen(names(&["mac-5254.toml"]), &node).unwrap_err();
-        assert!(why.starts_with("config.d/mac-5254.toml: a name of no node, allowed: mac-"), "{why}");
+        assert!(why.starts_with("config.d/mac-5254.toml: not the name of a node, allowed: mac-"), "{why}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn record(lines: &[&str]) -> String {
 }
 
 /// Prints the records in the store, copies them to `to`, and removes ours. Records of others stay.
-pub(super) fn tell(to: &str) -> Result<i32, String> {
+pub(super) fn show(to: &str) -> Result<i32, String> {
     let mut names: Vec<_> = fs::read_dir(PSTORE)
         .map_err(|e| format!("{PSTORE}: {e}"))?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernels_record_is_told_and_stays() {
+    fn a_kernels_record_is_shown_and_stays() {
         let (lines, ours) =
             shown("dmesg-efi_pstore-7", "Panic#1 Part1\n<0>[ 1.0] Kernel panic - not syncing\n\n");
         assert_eq!(

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 const NAME: &str = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
 /// Prints `on`, `off` or `not offered`.
-pub(super) fn tell() -> Result<i32, String> {
+pub(super) fn print() -> Result<i32, String> {
     let path = format!("{EFI_VARIABLES}/{NAME}");
     let state = match fs::read(&path) {
         Ok(bytes) => state(&bytes).ok_or_else(|| format!("{path}: holds {bytes:?}"))?,
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_variable_with_a_known_value_says_something() {
+    fn only_a_complete_variable_with_a_known_value_counts() {
         assert_eq!(state(&[6, 0, 0, 0, 1]), Some("on"));
         assert_eq!(state(&[6, 0, 0, 0, 0]), Some("off"));
         for odd in [&[][..], &[1], &[6, 0, 0, 0], &[6, 0, 0, 0, 2], &[6, 0, 0, 0, 1, 0]] {

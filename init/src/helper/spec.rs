@@ -46,7 +46,7 @@ pub fn keep_fault(lines: &[String]) -> Spec {
 
 /// Prints the records of earlier boots in the firmware's store.
 #[must_use]
-pub fn tell_last_boot() -> Spec {
+pub fn show_last_boot() -> Spec {
     helper("last-boot", &[paths::LAST_BOOT], Duration::from_secs(20))
 }
 

@@ -22,8 +22,8 @@ pub(super) fn set(m: &Machine, config: &Network) -> Result<(), Fault> {
     if config.time.is_empty() {
         return Ok(());
     }
-    let told = fs::read_to_string(paths::TIME_SERVERS).ok();
-    let set = match servers(&config.time, told.as_deref()) {
+    let from_dhcp = fs::read_to_string(paths::TIME_SERVERS).ok();
+    let set = match servers(&config.time, from_dhcp.as_deref()) {
         servers if servers.is_empty() => Err("DHCP names no time server".to_owned()),
         servers => ask(m, &servers)?,
     };
@@ -35,8 +35,8 @@ pub(super) fn set(m: &Machine, config: &Network) -> Result<(), Fault> {
 }
 
 /// The servers to ask; `from_dhcp` is the list of those that DHCP named.
-fn servers(sources: &[TimeSource], told: Option<&str>) -> Vec<String> {
-    let by_dhcp: Vec<_> = told.unwrap_or("").split_whitespace().map(str::to_owned).collect();
+fn servers(sources: &[TimeSource], from_dhcp: Option<&str>) -> Vec<String> {
+    let by_dhcp: Vec<_> = from_dhcp.unwrap_or("").split_whitespace().map(str::to_owned).collect();
     let of = |source: &TimeSource| match source {
         TimeSource::Dhcp => by_dhcp.clone(),
         TimeSource::Server(name) => vec![name.clone()],
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn dhcps_servers_stand_where_they_were_asked_for() {
+    fn servers_from_dhcp_take_the_place_of_the_word_dhcp() {
         let server = |name: &str| TimeSource::Server(name.to_owned());
         let sources = [server("a"), TimeSource::Dhcp, server("d")];
         assert_eq!(servers(&sources, Some("b c\n")), ["a", "b", "c", "d"]);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_followed_by_on_error_and_said_so() {
+    fn a_crash_is_followed_by_on_error_and_the_line_shows_it() {
         let proof = Proof {
             end: End::Signalled(11),
             reason: String::new(),

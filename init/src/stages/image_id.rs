@@ -25,7 +25,7 @@ pub(super) fn stated(file: &Path) -> String {
             let id = image_id.unwrap_or_else(|| "without-an-id".to_owned());
             return format!("image {} {}", plain(&version, 16), plain(&id, 32));
         }
-        Ok(Err(_)) => "makes no sense",
+        Ok(Err(_)) => "is invalid",
         Err(e) if e.kind() == io::ErrorKind::NotFound => "is not there",
         Err(_) => "cannot be read",
     };
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn version_and_id_are_told_and_nothing_else() {
+    fn version_and_id_are_shown_and_nothing_else() {
         let json = r#"{ "version": "0.1.0", "image_id": "5f1d989d03a878d8", "manifest_sha256": "00" }"#;
         assert_eq!(said(json), "image 0.1.0 5f1d989d03a878d8");
         assert_eq!(said("{ \"version\": \"1\\n\\u001b[2J\", \"image_id\": \"a b\" }"), "image 1[2J ab");
@@ -57,8 +57,8 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_does_not_name_itself_is_told() {
-        assert_eq!(said("{"), "image not known: image.json makes no sense");
+    fn an_image_that_does_not_name_itself_is_reported() {
+        assert_eq!(said("{"), "image not known: image.json is invalid");
         assert_eq!(stated(Path::new("/none")), "image not known: image.json is not there");
     }
 }

@@ -16,13 +16,13 @@ pub(super) type Kept = (String, Option<Trouble>);
 
 /// The lines of `firstlight publish`.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct Answers {
     partition: Option<String>,
     url: Option<String>,
     has_config: bool,
 }
 
-impl Heard {
+impl Answers {
     fn line(&mut self, line: &str) {
         if let Some(said) = line.strip_prefix("partition: ") {
             self.partition = Some(said.to_owned());
@@ -45,34 +45,34 @@ impl Heard {
 pub(super) fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Result<Kept, Fault> {
     let report = &config.report;
     let verdict = judgement.verdict.to_string();
-    let failed = m.network.as_ref().and_then(|told| told.as_ref().err());
+    let failed = m.network.as_ref().and_then(|result| result.as_ref().err());
     let offline = failed.map(|why| format!("no network: {why}"));
     let file = if judgement.has_report { paths::REPORT } else { paths::VERDICT };
     let what = Published { file, verdict: &verdict, offline: offline.as_deref() };
-    let mut heard = Heard::default();
+    let mut answers = Answers::default();
     let mut last = None;
     if let Some(place) = &report.partition {
-        last = Some(heard.run(m, &helper::publish_on(place, &config.network, report, &what))?);
+        last = Some(answers.run(m, &helper::publish_on(place, &config.network, report, &what))?);
     }
-    let kept = kept(report, &heard, last.as_ref());
+    let kept = kept(report, &answers, last.as_ref());
     let Some(url) = &report.url else { return Ok(kept) };
     // Without a partition it is sent anyway, unless the time for that is over.
-    if heard.url.is_none() && last.as_ref().is_none_or(|done| matches!(done.end, End::Exited(_))) {
-        last = Some(heard.run(m, &helper::publish(&config.network, report, &what))?);
+    if answers.url.is_none() && last.as_ref().is_none_or(|done| matches!(done.end, End::Exited(_))) {
+        last = Some(answers.run(m, &helper::publish(&config.network, report, &what))?);
     }
     let why = || last.map_or_else(String::new, |done| done.reason());
-    info!("{}", post_line(&heard.url.unwrap_or_else(|| format!("not sent to {url}: {}", why()))));
+    info!("{}", post_line(&answers.url.unwrap_or_else(|| format!("not sent to {url}: {}", why()))));
     Ok(kept)
 }
 
-fn kept(report: &Report, heard: &Heard, done: Option<&Done>) -> Kept {
+fn kept(report: &Report, answers: &Answers, done: Option<&Done>) -> Kept {
     let (Some(place), Some(done)) = (&report.partition, done) else {
         return ("verdict.json; no data partition is configured".to_owned(), None);
     };
-    let late = heard.has_config && !report.config_read;
+    let late = answers.has_config && !report.config_read;
     let cause = || format!("{} came after the configuration was read and has one for it", place.text());
     let trouble = late.then(|| Trouble { stage: "config", cause: cause() });
-    let said = match (&heard.partition, done.end) {
+    let said = match (&answers.partition, done.end) {
         (Some(said), _) if said.starts_with("kept ") => said.clone(),
         (Some(said), _) => format!("warning: {said}"),
         (None, End::Exited(helper::ABSENT)) if !report.named => {
@@ -101,42 +101,42 @@ mod tests {
         Done { end, tail: vec![said.to_owned()], took: Duration::ZERO }
     }
 
-    fn heard(lines: &[&str]) -> Heard {
-        let mut heard = Heard::default();
-        lines.iter().for_each(|line| heard.line(line));
-        heard
+    fn answers(lines: &[&str]) -> Answers {
+        let mut answers = Answers::default();
+        lines.iter().for_each(|line| answers.line(line));
+        answers
     }
 
     #[test]
-    fn what_the_places_say_is_told_and_a_failure_is_a_warning() {
+    fn results_are_shown_and_a_failure_is_a_warning() {
         let lines =
             ["partition: kept as reports/000001-x-PASS.json", "url: not sent to http://h/: why", "other"];
-        let all = heard(&lines);
+        let all = answers(&lines);
         let fine = done(End::Exited(1), "");
         assert_eq!(kept(&report(""), &all, Some(&fine)).0, "kept as reports/000001-x-PASS.json");
         assert_eq!(post_line(&all.url.unwrap()), "warning: not sent to http://h/: why");
         assert_eq!(post_line("sent to http://h/"), "post      sent to http://h/");
-        let full = heard(&["partition: not kept: no room"]);
+        let full = answers(&["partition: not kept: no room"]);
         assert_eq!(kept(&report(""), &full, Some(&fine)).0, "warning: not kept: no room");
         let hung = done(End::TimedOut(Duration::from_secs(30)), "");
-        let said = kept(&report(""), &heard(&[]), Some(&hung)).0;
+        let said = kept(&report(""), &answers(&[]), Some(&hung)).0;
         assert_eq!(said, "warning: not kept: did not end within 30 s and was killed");
     }
 
     #[test]
     fn an_absent_partition_is_a_warning_only_where_it_is_named() {
         let absent = done(End::Exited(helper::ABSENT), "LABEL=X: no such file system on any disk");
-        let unnamed = kept(&report(""), &heard(&[]), Some(&absent)).0;
+        let unnamed = kept(&report(""), &answers(&[]), Some(&absent)).0;
         assert_eq!(unnamed, "verdict.json; no LABEL=FIRSTLIGHT to keep it on");
-        let named = kept(&report("[report]\npartition = \"LABEL=X\"\n"), &heard(&[]), Some(&absent)).0;
+        let named = kept(&report("[report]\npartition = \"LABEL=X\"\n"), &answers(&[]), Some(&absent)).0;
         assert_eq!(named, "warning: not kept: LABEL=X: no such file system on any disk");
     }
 
     #[test]
     fn a_configuration_that_came_too_late_is_trouble() {
-        let late = kept(&report(""), &heard(&["config.toml"]), Some(&done(End::Exited(0), "")));
+        let late = kept(&report(""), &answers(&["config.toml"]), Some(&done(End::Exited(0), "")));
         assert!(late.1.unwrap().cause.contains("came after the configuration was read"));
         let read = Report { config_read: true, ..report("") };
-        assert_eq!(kept(&read, &heard(&["config.toml"]), Some(&done(End::Exited(0), ""))).1, None);
+        assert_eq!(kept(&read, &answers(&["config.toml"]), Some(&done(End::Exited(0), ""))).1, None);
     }
 }

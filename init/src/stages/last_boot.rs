@@ -14,13 +14,13 @@ use std::path::Path;
 ///
 /// # Errors
 /// Only an interruption.
-pub fn tell(m: &Machine) -> Result<(), Fault> {
+pub fn show(m: &Machine) -> Result<(), Fault> {
     let any = fs::read_dir(paths::PSTORE).is_ok_and(|mut entries| entries.next().is_some());
     if !any {
         return Ok(());
     }
     let mut line = on_output(|line| info!("last boot {line}"));
-    let done = m.run(&helper::tell_last_boot(), &mut line, |_| true)?;
+    let done = m.run(&helper::show_last_boot(), &mut line, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         info!("warning: last boot: {}", done.reason());
     }

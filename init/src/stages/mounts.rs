@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_mounted_before_what_lies_in_it() {
+    fn a_folder_is_mounted_before_folders_in_it() {
         for (n, Mount(_, at, ..)) in TABLE.iter().enumerate() {
             let later = TABLE.iter().skip(n + 1);
             assert_eq!(later.filter(|m| at.starts_with(&format!("{}/", m.1))).count(), 0, "{at}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_what_is_absent() {
+    fn the_line_names_absent_file_systems() {
         let done = Mounted { mounted: 8, kept: 1, absent: vec!["pstore", "efivarfs"] };
         assert_eq!(done.to_string(), "8 mounted, 1 were already, no pstore efivarfs");
     }

@@ -55,17 +55,17 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
 /// # Errors
 /// Only an interruption.
 pub fn reach(m: &mut Machine, config: &Network) -> Result<Result<String, String>, Fault> {
-    if let Some(told) = &m.network {
-        return Ok(told.clone());
+    if let Some(result) = &m.network {
+        return Ok(result.clone());
     }
-    let told = connect(m, config)?.and_then(|said| match write_name_servers(config) {
+    let result = connect(m, config)?.and_then(|said| match write_name_servers(config) {
         Ok(()) => Ok(said),
         Err(e) => Err(format!("{}: {e}", paths::RESOLV_CONF)),
     });
-    if told.is_ok() {
+    if result.is_ok() {
         clock::set(m, config)?;
     }
-    Ok(m.network.insert(told).clone())
+    Ok(m.network.insert(result).clone())
 }
 
 /// Children find the interface, wait for its carrier, and give it an address.

@@ -182,7 +182,7 @@ mod tests {
     }
 
     /// The variables that the workload gets for `action`, with the report's verdict or with ERROR.
-    fn told(action: Action, worse: bool) -> String {
+    fn variables_for(action: Action, worse: bool) -> String {
         let lines = ["# fast", "NCCL_P2P_LEVEL=SYS", "NCCL_IB_HCA=mlx5_0"].map(str::to_owned);
         let mut variables = environment::parse(&lines).unwrap();
         let mut judgement = Judgement::error("driver", "late".to_owned(), 0.5);
@@ -194,15 +194,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_report_says_of_peer_to_peer_goes_with_its_verdict() {
-        assert_eq!(told(Action::Workload, false), "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n");
-        assert_eq!(told(Action::Workload, true), "NCCL_IB_HCA=mlx5_0\n");
+    fn settings_for_peer_to_peer_stay_only_with_a_good_verdict() {
+        assert_eq!(
+            variables_for(Action::Workload, false),
+            "# fast\nNCCL_P2P_LEVEL=SYS\nNCCL_IB_HCA=mlx5_0\n"
+        );
+        assert_eq!(variables_for(Action::Workload, true), "NCCL_IB_HCA=mlx5_0\n");
     }
 
     #[test]
-    fn a_workload_without_peer_to_peer_is_told_why() {
+    fn a_workload_without_peer_to_peer_gets_the_reason() {
         let why = "# the verdict is ERROR, and the policy for it workload-without-p2p";
-        let told = told(Action::WorkloadWithoutP2p, true);
-        assert_eq!(told, format!("NCCL_IB_HCA=mlx5_0\n{why}\nNCCL_P2P_DISABLE=1\n"));
+        let lines = variables_for(Action::WorkloadWithoutP2p, true);
+        assert_eq!(lines, format!("NCCL_IB_HCA=mlx5_0\n{why}\nNCCL_P2P_DISABLE=1\n"));
     }
 }

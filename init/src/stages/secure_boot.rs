@@ -12,7 +12,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Only an interruption.
-pub fn tell(m: &Machine) -> Result<(), Fault> {
+pub fn show(m: &Machine) -> Result<(), Fault> {
     let mut state = "not offered".to_owned();
     if Path::new(paths::EFI).exists() {
         let mut said = |line: &str| line.clone_into(&mut state);

@@ -69,7 +69,8 @@ fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<R
         return Ok(Err(done.reason_after("firstlight: ")));
     }
     let text = read_at_most(Path::new(&path), LARGEST).map_err(|e| format!("{path}: {e}"));
-    let text = text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: no UTF-8")));
+    let text =
+        text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: not valid UTF-8")));
     Ok(text.map(|text| File { path, text }))
 }
 

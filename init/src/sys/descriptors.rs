@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_broken_socket_is_neither_waited_for_nor_an_accident() {
+    fn an_empty_or_broken_socket_does_not_block_or_panic() {
         let (ours, theirs) = pair().unwrap();
         assert_eq!(receive_all(ours.as_fd()).len(), 0);
         drop(ours);

@@ -40,7 +40,7 @@ fn attach_once(image: &File) -> io::Result<String> {
     let fd = u32::try_from(image.as_raw_fd()).map_err(io::Error::other)?;
     let config =
         LoopConfig { fd, block_size: 0, before_flags: [0; 52], flags: READ_ONLY_AUTOCLEAR, rest: [0; 240] };
-    #[expect(unsafe_code, reason = "the loop driver is told by ioctl only")]
+    #[expect(unsafe_code, reason = "the loop driver is configured by ioctl only")]
     // SAFETY: LOOP_CONFIGURE reads one `struct loop_config` of 304 bytes, which this is, and keeps
     // no pointer to it.
     unsafe {
@@ -71,7 +71,7 @@ fn loop_number<const CODE: ioctl::Opcode>(control: &File) -> io::Result<i32> {
             Ok(answer)
         }
     }
-    #[expect(unsafe_code, reason = "the loop driver is told by ioctl only")]
+    #[expect(unsafe_code, reason = "the loop driver is configured by ioctl only")]
     // SAFETY: as promised above, for the one opcode this is used with.
     unsafe {
         Ok(ioctl::ioctl(control, GetFree::<CODE>)?)

@@ -109,14 +109,14 @@ pub fn reap(ours: Option<Pid>) -> Option<WaitStatus> {
 
 /// Sends a signal to a child's whole process group. An empty group is not an error.
 pub fn kill_group(group: Pid, signal: Signal) {
-    let _nobody_left = rustix::process::kill_process_group(group, signal);
+    let _none_left = rustix::process::kill_process_group(group, signal);
 }
 
 /// As process 1, sends a signal to every other process; otherwise does nothing.
 pub fn kill_all(signal: Signal) {
     if is_process_one() {
         let signal = Masked::try_from(signal.as_raw()).ok();
-        let _nobody_left = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), signal);
+        let _none_left = nix::sys::signal::kill(nix::unistd::Pid::from_raw(-1), signal);
     }
 }
 

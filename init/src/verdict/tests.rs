@@ -124,7 +124,7 @@ fn what_it_is_bound_to_must_be_an_object() {
 }
 
 #[test]
-fn a_missing_or_broken_report_is_an_error_and_says_why() {
+fn a_missing_or_broken_report_is_an_error_with_a_cause() {
     let judged = judge(&proof(End::Exited(0), Err("report.json: not found")), &[]);
     assert_eq!((judged.verdict, judged.cause.as_deref()), (Verdict::Error, Some("report.json: not found")));
     for bytes in [&b""[..], b"{", b"null", b"[]", b"{\"schema\":\"firstlight.report/1\"}", b"\xff\xfe"] {

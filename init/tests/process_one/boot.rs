@@ -66,8 +66,8 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
         assert!(line.starts_with(stage), "{line} for {stage}");
     }
     // The line for scrapers may be longer, because of its lists.
-    let mut told = console.lines().filter(|line| !line.starts_with("FIRSTLIGHT "));
-    assert!(told.all(|line| line.chars().count() <= 80), "{console}");
+    let mut others = console.lines().filter(|line| !line.starts_with("FIRSTLIGHT "));
+    assert!(others.all(|line| line.chars().count() <= 80), "{console}");
     assert!(console.contains("fabric    2 ports, redirect off"), "{console}");
     let boot = console.lines().find(|line| line.starts_with("boot ")).unwrap();
     assert!(boot.contains("kernel ") && boot.contains("init to verdict ") && boot.contains("init's own "));

@@ -41,7 +41,7 @@ fn the_validators_refusal_of_its_sections_is_a_configuration_error() {
 }
 
 #[test]
-fn without_a_configuration_it_holds_until_it_is_told_to_go_down() {
+fn without_a_configuration_it_holds_until_a_signal() {
     let m = Machine::new(PASS, CONFIG);
     fs::remove_file(m.path("etc/firstlight/config.toml")).unwrap();
     let mut running = m.boot();
@@ -83,7 +83,8 @@ fn a_file_that_is_named_after_no_node_stops_the_boot() {
     let disk = Disk::of(content.path());
     let words = format!("firstlight.report.partition=/dev/{}", disk.name);
     let (_, _, console) = Machine::new(PASS, CONFIG).device(&disk.name).cmdline(&words).boot().down();
-    let line = "config.d/mac-5254.toml: a name of no node, allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
+    let line =
+        "config.d/mac-5254.toml: not the name of a node, allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
     assert!(console.lines().any(|l| l.starts_with("ERROR") && l.contains(line)), "{console}");
 }
 

@@ -36,7 +36,7 @@ fn a_damaged_driver_image_is_named() {
     let (_, m, console) = m.workload("exit 0").boot().down();
     assert!(console.contains("nothing loaded, DRIVER-MISSING "), "{console}");
     let message = json(&m, "driver.json")["findings"][0]["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("driver.squashfs: is no file system"), "{message}");
+    assert!(message.contains("driver.squashfs: holds no known file system"), "{message}");
 }
 
 #[test]

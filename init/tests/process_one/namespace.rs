@@ -192,8 +192,8 @@ impl Running {
     pub(crate) fn until(&mut self, text: &str) {
         let until = Instant::now() + Duration::from_secs(60);
         while !self.console().contains(text) {
-            assert!(Instant::now() < until, "no {text:?} on the console:\n{}", self.told());
-            assert!(self.child.try_wait().unwrap().is_none(), "down without {text:?}:\n{}", self.told());
+            assert!(Instant::now() < until, "no {text:?} on the console:\n{}", self.output());
+            assert!(self.child.try_wait().unwrap().is_none(), "down without {text:?}:\n{}", self.output());
             sleep(Duration::from_millis(20));
         }
     }
@@ -217,20 +217,20 @@ impl Running {
             if Instant::now() >= until {
                 self.child.kill().unwrap();
                 self.child.wait().unwrap();
-                panic!("it does not go down:\n{}", self.told());
+                panic!("it does not go down:\n{}", self.output());
             }
             sleep(Duration::from_millis(20));
         };
         let down = match status.signal().or(status.code().map(|code| code - 128)) {
             Some(2) => Down::PoweredOff,
             Some(1) => Down::Rebooted,
-            other => panic!("{status} ({other:?}):\n{}", self.told()),
+            other => panic!("{status} ({other:?}):\n{}", self.output()),
         };
         let console = self.console();
         (down, self.machine, console)
     }
 
-    fn told(&self) -> String {
+    fn output(&self) -> String {
         let stderr = fs::read_to_string(self.machine.path("stderr.txt")).unwrap();
         format!("{}\n-- stderr --\n{stderr}", self.console())
     }

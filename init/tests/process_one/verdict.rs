@@ -77,7 +77,7 @@ fn a_machine_that_fails_gets_on_fail_and_the_validators_own_lines() {
 }
 
 #[test]
-fn a_workload_without_p2p_is_told_so_in_both_places() {
+fn a_workload_without_p2p_gets_the_setting_in_both_files() {
     let m = Machine::new("report FAIL fail\nexit 1", CONFIG)
         .workload("echo p2p off $NCCL_P2P_DISABLE; cat /run/firstlight/env")
         .cmdline("firstlight.policy.on_fail=workload-without-p2p");

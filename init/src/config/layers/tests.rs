@@ -27,7 +27,7 @@ fn the_later_layer_wins_and_a_word_wins_over_files() {
 }
 
 #[test]
-fn parameters_of_different_layers_stand_side_by_side() {
+fn parameters_of_different_layers_are_merged() {
     let m = merged(
         &[("a", "[driver]\nparameters = { nvidia = \"A=1\", nvidia-uvm = \"B=2\" }")],
         "firstlight.driver.parameters.nvidia=NVreg_X=1",
@@ -78,7 +78,7 @@ fn a_broken_file_names_its_line() {
 }
 
 #[test]
-fn the_validators_sections_are_passed_on_unread() {
+fn the_validators_sections_are_passed_on_unchecked() {
     let m = merged(
         &[("f", "[validate]\ntimeout_s = 60\nwhatever = 1\n[expect]\ngpus = 8\n")],
         "firstlight.fabric.acs=path firstlight.validate.only=a,b",
@@ -96,7 +96,7 @@ fn an_unusable_validate_timeout_is_left_to_the_validator() {
 }
 
 #[test]
-fn nothing_that_is_reported_can_break_its_line() {
+fn no_value_can_break_the_line_of_its_error() {
     for (file, text, line, shown) in [
         ("f", "[network]\nmode = \"a\\nb\"\n", "", "network.mode: read \"\"\"\\na\\nb\"\"\", allowed: "),
         ("f", "[\"a\\nb\"]\n", "", "f: a\\nb: read a section of that name, "),
@@ -113,7 +113,7 @@ fn nothing_that_is_reported_can_break_its_line() {
 }
 
 #[test]
-fn what_breaks_no_line_is_shown_as_it_is() {
+fn printable_text_is_shown_unchanged() {
     let m = merged(&[("f", "[\"ä\\\\b 'c'\"]\n")], "");
     assert!(lines(&m)[0].starts_with("f: ä\\b 'c': read a section"), "{:?}", lines(&m));
 }

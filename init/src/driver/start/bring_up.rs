@@ -21,14 +21,14 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn make_nodes(&mut self) {
-        let told = match make_nodes::ask(&self.places.at("proc"), &self.report.gpus) {
-            Ok(told) => told,
+        let devices = match make_nodes::ask(&self.places.at("proc"), &self.report.gpus) {
+            Ok(devices) => devices,
             Err(why) => {
                 let finding = Finding::fail(Code::NodesMissing, "/proc/devices", why);
                 return self.finds(finding.as_severe_as(Severity::Error));
             }
         };
-        let (planned, without) = nodes::plan(&told, self.report.has("nvidia_uvm"));
+        let (planned, without) = nodes::plan(&devices, self.report.has("nvidia_uvm"));
         for name in without {
             let message = format!("the module is loaded and {name} is not in /proc/devices");
             self.finds(Finding::fail(Code::NodesMissing, name, message));
@@ -46,13 +46,13 @@ impl Run<'_, '_> {
                 }
             }
         }
-        self.hold(&told);
+        self.hold(&devices);
     }
 
     /// Opens the GPUs that the driver took and explains the others.
-    fn hold(&mut self, told: &nodes::Told) {
+    fn hold(&mut self, devices: &nodes::Told) {
         let mut gpus = Vec::new();
-        for (address, minor) in &told.gpus {
+        for (address, minor) in &devices.gpus {
             let Some(minor) = minor else {
                 self.not_taken(address);
                 continue;

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_it_is_ready_is_let_run() {
+    fn one_that_reports_ready_keeps_running() {
         let ready = "echo Successfully configured all the available NVSwitches; sleep 1";
         let (result, config) = run(ready, Duration::from_secs(30));
         assert_eq!(result, Ok(()));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_is_waited_for_so_long_and_no_longer() {
+    fn one_that_never_reports_ready_is_given_up_in_time() {
         let finding = run("sleep 2", Duration::from_millis(200)).0.unwrap_err();
         assert!(finding.message.ends_with("was not ready within 0 s"), "{}", finding.message);
         let none =

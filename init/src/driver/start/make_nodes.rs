@@ -103,10 +103,10 @@ mod tests {
             ("driver/nvidia/capabilities/mig-minors", "config 1\n"),
             ("driver/nvidia-nvswitch/devices/0000:07:00.0/information", "BIOS Version: N/A\n"),
         ]);
-        let told = ask(proc.path(), &["0000:01:00.0".into(), "0000:02:00.0".into()]).unwrap();
-        assert_eq!((told.gpus["0000:01:00.0"], told.gpus["0000:02:00.0"]), (Some(1), None));
-        assert_eq!(told.capabilities, [(1, 0o400), (12, 0o444)]);
-        assert_eq!((told.switches, told.params["DeviceFileMode"].as_str()), (1, "438"));
+        let devices = ask(proc.path(), &["0000:01:00.0".into(), "0000:02:00.0".into()]).unwrap();
+        assert_eq!((devices.gpus["0000:01:00.0"], devices.gpus["0000:02:00.0"]), (Some(1), None));
+        assert_eq!(devices.capabilities, [(1, 0o400), (12, 0o444)]);
+        assert_eq!((devices.switches, devices.params["DeviceFileMode"].as_str()), (1, "438"));
         assert!(ask(Path::new("/none"), &[]).unwrap_err().starts_with("/none/devices: "));
     }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_nodes_place_is_replaced_and_what_is_right_stays() {
+    fn a_wrong_file_in_a_nodes_place_is_replaced_and_a_right_node_stays() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("dev/caps/null");
         let is = |minor, mode| {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_cleared_is_an_error() {
+    fn a_file_that_cannot_be_replaced_is_an_error() {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("dev/caps/null/full")).unwrap();
         assert!(make(root.path(), &planned(3, 0o666)).is_err());

@@ -166,7 +166,7 @@ impl Run<'_, '_> {
             }
             Err(why) => {
                 let finding =
-                    Finding::fail(Code::DriverFailed, "PCI", format!("GPUs cannot be looked for: {why}"));
+                    Finding::fail(Code::DriverFailed, "PCI", format!("GPUs cannot be listed: {why}"));
                 self.finds(finding.as_severe_as(Severity::Error));
             }
         }

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_goes_to_the_keeper_and_what_does_not_is_explained() {
+    fn open_devices_go_to_the_keeper_and_failures_are_explained() {
         let root = machine();
         let (ours, theirs) = pair().unwrap();
         let mut log = Cursor::at_end(&root.path().join("kmsg"));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_nobody_keeps_is_not_held() {
+    fn a_gpu_without_a_keeper_is_not_held() {
         let root = machine();
         let (ours, theirs) = pair().unwrap();
         drop(ours);

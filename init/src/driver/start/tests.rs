@@ -40,7 +40,7 @@ fn a_good_driver_is_loaded_with_its_familys_parameters() {
 }
 
 #[test]
-fn no_gpu_is_good_to_know_and_uvm_is_not_tried() {
+fn no_gpu_is_information_and_uvm_is_not_tried() {
     let fake = Fake::new();
     fs::remove_dir_all(fake.root.path().join("sys/bus/pci/devices").join(GPU)).unwrap();
     let (report, ..) = fake.start(|_, _| {
@@ -67,7 +67,7 @@ fn a_gpu_without_an_interrupt_is_named() {
 }
 
 #[test]
-fn modules_that_do_not_belong_together_are_never_given_to_the_kernel() {
+fn modules_that_do_not_match_are_never_loaded() {
     for (path, from, to, code) in [
         ("image/driver.toml", "\"555.58.02\"", "\"550.1\"", Code::DriverMismatch),
         ("image/driver.toml", "patch = \"1\"", "patch = \"2\"", Code::PatchMissing),
@@ -83,7 +83,7 @@ fn modules_that_do_not_belong_together_are_never_given_to_the_kernel() {
 }
 
 #[test]
-fn an_image_that_is_damaged_or_says_nothing_is_named_and_nothing_is_loaded() {
+fn a_damaged_or_undescribed_image_is_named_and_nothing_is_loaded() {
     let damaged = Fake::new();
     damaged.file("driver.squashfs", b"hsqs and then nothing");
     damaged.file("lib/modules/modules.dep", b"a/nvidia.ko:\n");
@@ -114,7 +114,7 @@ fn without_an_image_the_kernels_own_modules_are_loaded() {
 }
 
 #[test]
-fn nothing_is_loaded_when_nothing_is_wanted_and_the_image_is_there_all_the_same() {
+fn with_load_false_the_image_is_mounted_and_nothing_is_loaded() {
     let mut fake = Fake::new();
     fake.wanted.load = false;
     let (report, ..) = fake.start(|file, _| panic!("{}", file.display()));
@@ -124,7 +124,7 @@ fn nothing_is_loaded_when_nothing_is_wanted_and_the_image_is_there_all_the_same(
 }
 
 #[test]
-fn parameters_for_modules_that_nobody_loads_and_ones_not_in_force_are_found() {
+fn parameters_of_modules_that_are_not_loaded_or_not_in_force_are_findings() {
     let mut fake = Fake::new();
     fake.wanted.parameters = [("nvidia", "NVreg_RegistryDwords=A=1 NVreg_Nonsense=1"), ("nvidai", "x=1")]
         .map(|(module, words)| (module.to_owned(), words.to_owned()))
@@ -174,7 +174,7 @@ fn switches_without_a_fabric_manager_are_a_finding_and_one_that_dies_is_too() {
 }
 
 #[test]
-fn a_bus_that_cannot_be_read_makes_enodev_no_good_news() {
+fn with_an_unreadable_bus_enodev_is_a_failure() {
     let fake = Fake::new();
     fs::remove_dir_all(fake.root.path().join("sys/bus")).unwrap();
     let (report, ..) = fake.start(|_, _| Err(io::Error::from_raw_os_error(19)));
@@ -182,7 +182,7 @@ fn a_bus_that_cannot_be_read_makes_enodev_no_good_news() {
 }
 
 #[test]
-fn the_draft_tells_how_far_it_came() {
+fn the_draft_shows_the_steps_that_were_done() {
     let fake = Fake::new();
     let path = fake.root.path().to_owned();
     fake.start(|_, _| {

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_version_patch_level_and_what_is_there() {
+    fn the_line_has_version_patch_level_and_counts() {
         assert_eq!(of(&full()), "nvidia 555.58.02+1, 8 GPUs, 19 nodes, 8 held");
         let mut one = full();
         one.gpus.truncate(1);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_why_a_module_is_not_there() {
+    fn the_line_has_the_reason_why_a_module_is_not_loaded() {
         let none = report(Outcome::Failed, Some("ENODEV"));
         let mut no_gpu = with(none.clone(), &[Code::DriverNoGpu]);
         no_gpu.findings[0].severity = Severity::Info;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_says_that_nothing_was_wanted() {
+    fn the_line_states_that_no_driver_was_wanted() {
         let mut off = Report::new(false);
         assert_eq!(of(&off), "driver.load = false: nothing loaded");
         off.image = full().image;

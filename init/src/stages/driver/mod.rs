@@ -70,21 +70,21 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
         Err(e) => return Ok(Started::Failed(format!("socketpair: {e}"))),
     };
     let mut log = Cursor::at_end(Path::new(KMSG));
-    let mut said = Said::default();
+    let mut progress = Progress::default();
     let limit = if config.load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
     let spec = helper::load_driver(config, limit, theirs);
-    let mut line = |stream: Stream, line: &str| stream == Stream::Out && said.hear(line);
+    let mut line = |stream: Stream, line: &str| stream == Stream::Out && progress.record(line);
     let done = m.run(&spec, &mut line, |_| true);
     drop(spec);
     // Also when the boot was interrupted: closing an open GPU here could take long.
     let held = descriptors::receive_all(ours.as_fd());
     let received = held.len();
     m.held.extend(held);
-    m.initrd = said.initrd;
+    m.initrd = progress.initrd;
     let done = done?;
     Ok(match read() {
-        Ok(report) if done.end == End::Exited(helper::FINE) => told(&report, received),
-        _ => stopped(config, &done, &said.doing, log.evidence("")),
+        Ok(report) if done.end == End::Exited(helper::FINE) => reported(&report, received),
+        _ => stopped(config, &done, &progress.doing, log.evidence("")),
     })
 }
 
@@ -97,13 +97,13 @@ fn deadline(timeout: Duration, sys: &Path) -> Duration {
 
 /// What the child said on its way.
 #[derive(Debug, Default)]
-struct Said {
+struct Progress {
     doing: String,
     initrd: Option<Duration>,
 }
 
-impl Said {
-    fn hear(&mut self, line: &str) -> bool {
+impl Progress {
+    fn record(&mut self, line: &str) -> bool {
         if let Some(milliseconds) = line.strip_prefix(INITRD) {
             self.initrd = milliseconds.parse().ok().map(Duration::from_millis);
         } else {
@@ -125,7 +125,7 @@ fn read() -> Result<Report, String> {
 }
 
 /// Checks that process 1 has the devices that the report says it holds: /dev/nvidiactl and the GPUs.
-fn told(report: &Report, received: usize) -> Started {
+fn reported(report: &Report, received: usize) -> Started {
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
     let sent = if report.held.is_empty() { 0 } else { report.held.len() + 1 };
     if received < sent {
@@ -168,17 +168,17 @@ mod tests {
     fn gpus_that_did_not_arrive_are_an_error_of_init() {
         let mut report = Report::new(true);
         report.held = (0..8).map(|n| n.to_string()).collect();
-        assert!(matches!(told(&report, 9), Started::Reported(_)));
-        let lost = told(&report, 8);
+        assert!(matches!(reported(&report, 9), Started::Reported(_)));
+        let lost = reported(&report, 8);
         assert_eq!(lost.trouble().unwrap().cause, "8 of 9 open devices arrived");
     }
 
     #[test]
-    fn the_child_is_heard() {
-        let mut said = Said::default();
-        assert!(said.hear("initrd 312") && said.hear("opening /dev/nvidia3"));
+    fn the_childs_progress_is_recorded() {
+        let mut progress = Progress::default();
+        assert!(progress.record("initrd 312") && progress.record("opening /dev/nvidia3"));
         assert_eq!(
-            (said.initrd, said.doing.as_str()),
+            (progress.initrd, progress.doing.as_str()),
             (Some(Duration::from_millis(312)), "opening /dev/nvidia3")
         );
     }
