@@ -186,11 +186,6 @@ impl Children {
         self.waited.set(self.waited.get().saturating_add(took));
         Done { end, tail, took }
     }
-
-    /// As [`Children::run`], without a callback for lines.
-    pub fn run_quietly(&self, spec: &Spec) -> Done {
-        self.run(spec, &mut no_lines)
-    }
 }
 
 /// The process id of a child that was just started.
@@ -208,7 +203,7 @@ mod tests {
     }
 
     fn run(script: &str, deadline_ms: u64) -> Done {
-        Children::new().unwrap().run_quietly(&shell(script, deadline_ms))
+        Children::new().unwrap().run(&shell(script, deadline_ms), &mut no_lines)
     }
 
     /// The lines that a program prints on standard output.
@@ -227,7 +222,7 @@ mod tests {
         assert_eq!(run("exit 3", 5000).end, End::Exited(3));
         assert_eq!(run("kill -SEGV $$", 5000).end, End::Signalled(11));
         assert_eq!(
-            Children::new().unwrap().run_quietly(&Spec::new("/none", &[], GRACE)).end,
+            Children::new().unwrap().run(&Spec::new("/none", &[], GRACE), &mut no_lines).end,
             End::NotStarted(2)
         );
     }

@@ -161,7 +161,7 @@ impl<'a> Watch<'a> {
             if left.is_zero() {
                 return;
             }
-            self.pidfd = None; // it has ended: this would always be ready
+            self.pidfd = None; // the child has ended: this would always be ready
             self.wait_once(left);
         }
     }

@@ -126,7 +126,7 @@ impl Outputs {
         kernel_log::show(if stalled { Shown::OursToo } else { Shown::NotOurs });
         for sink in self.sinks.iter_mut().filter(|sink| sink.is_stalled()) {
             let mut unseen = sink.take_unseen();
-            unseen.pop(); // the line at hand comes by the logger
+            unseen.pop(); // the logger writes the current line itself
             unseen.iter().for_each(|line| self.kernel.line(line));
         }
     }

@@ -228,7 +228,7 @@ mod tests {
     fn a_console_that_was_hung_up_is_opened_again() {
         let (_dir, path, mut reader) = fifo();
         let mut sink = Sink::open("fifo", &path).unwrap();
-        sink.file = File::open("/dev/null").unwrap(); // takes no writing, as after a hang-up
+        sink.file = File::open("/dev/null").unwrap(); // cannot be written, as after a hang-up
         sink.line("still here");
         let mut got = vec![0; 11];
         reader.read_exact(&mut got).unwrap();

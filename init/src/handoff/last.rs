@@ -2,8 +2,8 @@
 //! consoles finish, and powers the machine off or restarts it.
 
 use super::After;
-use crate::child::Request;
 use crate::child::watch::request_of;
+use crate::child::{End, Request, no_lines};
 use crate::helper;
 use crate::machine::Machine;
 use crate::sys::process::Signal;
@@ -60,8 +60,8 @@ fn stop_everything(m: &Machine) {
         sleep(Duration::from_millis(10));
     }
     process::kill_all(Signal::KILL);
-    let done = m.children.run_quietly(&helper::sync());
-    if done.end != crate::child::End::Exited(helper::FINE) {
+    let done = m.children.run(&helper::sync(), &mut no_lines);
+    if done.end != End::Exited(helper::FINE) {
         info!("warning: writing the caches out: {}", done.end);
     }
 }

@@ -31,7 +31,7 @@ fn message(kind: u16, flags: u16, header: &[u8], attributes: &[(u16, &[u8])]) ->
     out.extend(length.to_ne_bytes());
     out.extend(kind.to_ne_bytes());
     out.extend((REQUEST_ACK | flags).to_ne_bytes());
-    out.extend([0; 8]); // sequence and port: one request a socket
+    out.extend([0; 8]); // sequence and port: one request per socket
     out.extend(body);
     out
 }

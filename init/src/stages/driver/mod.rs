@@ -4,7 +4,7 @@
 
 mod line;
 
-use crate::child::{Done, End, Stream};
+use crate::child::{Done, End, on_output};
 use crate::config::types::Driver;
 use crate::driver::hardware::Hardware;
 use crate::driver::kernel_lines::{Cursor, KMSG};
@@ -73,8 +73,7 @@ pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
     let mut progress = Progress::default();
     let limit = if config.load { deadline(config.timeout, Path::new("/sys")) } else { config.timeout };
     let spec = helper::load_driver(config, limit, theirs);
-    let mut line = |stream: Stream, line: &str| stream == Stream::Out && progress.record(line);
-    let done = m.run(&spec, &mut line, |_| true);
+    let done = m.run(&spec, &mut on_output(|line| progress.record(line)), |_| true);
     drop(spec);
     // Also when the boot was interrupted: closing an open GPU here could take long.
     let held = descriptors::receive_all(ours.as_fd());
@@ -95,7 +94,7 @@ fn deadline(timeout: Duration, sys: &Path) -> Duration {
     timeout.saturating_add(EACH_GPU.saturating_mul(u32::try_from(gpus).unwrap_or(u32::MAX)))
 }
 
-/// What the child said on its way.
+/// What the child reported while it ran.
 #[derive(Debug, Default)]
 struct Progress {
     doing: String,
@@ -103,14 +102,13 @@ struct Progress {
 }
 
 impl Progress {
-    fn record(&mut self, line: &str) -> bool {
+    fn record(&mut self, line: &str) {
         if let Some(milliseconds) = line.strip_prefix(INITRD) {
             self.initrd = milliseconds.parse().ok().map(Duration::from_millis);
         } else {
             debug!("driver: {line}");
             line.clone_into(&mut self.doing);
         }
-        true
     }
 }
 
@@ -176,7 +174,8 @@ mod tests {
     #[test]
     fn the_childs_progress_is_recorded() {
         let mut progress = Progress::default();
-        assert!(progress.record("initrd 312") && progress.record("opening /dev/nvidia3"));
+        progress.record("initrd 312");
+        progress.record("opening /dev/nvidia3");
         assert_eq!(
             (progress.initrd, progress.doing.as_str()),
             (Some(Duration::from_millis(312)), "opening /dev/nvidia3")
