@@ -27,18 +27,17 @@ if [ "${1:-}" = --crates ]; then
     done | LC_ALL=C sort -u
     exit 0
 fi
-cargo_build=(cargo build --release --locked --offline --target x86_64-unknown-linux-gnu)
-# Side by side: each spends most of its time in one thread, at the end.
-# The validator is large, and a megabyte matters less to it than the minute that whole-program optimization takes.
-in_tools CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 "${cargo_build[@]}" -p firstlight >&2 &
+cargo_build=(cargo build --locked --offline --target x86_64-unknown-linux-gnu)
+# In parallel, because each spends most of its time in one thread, at the end.
+in_tools "${cargo_build[@]}" --release -p firstlight >&2 &
 validator=$!
 # One address for a program that is alone in its address space; and no loader before it.
 in_tools RUSTFLAGS="-C target-feature=+crt-static -C relocation-model=static" \
-    CARGO_TARGET_DIR=/build/target/static "${cargo_build[@]}" -p firstlight-init >&2 ||
-    { wait "$validator" || true; exit 1; }   # nothing goes on in the background after a failure
+    CARGO_TARGET_DIR=/build/target/static "${cargo_build[@]}" --profile init -p firstlight-init >&2 ||
+    { wait "$validator" || true; exit 1; }   # leave no build in the background after a failure
 wait "$validator"
 out=$target/bin
 mkdir -p "$out"
-install -m 0755 "$target/static/x86_64-unknown-linux-gnu/release/init" "$out/init"
+install -m 0755 "$target/static/x86_64-unknown-linux-gnu/init/init" "$out/init"
 install -m 0755 "$target/x86_64-unknown-linux-gnu/release/firstlight" "$out/firstlight"
 echo "$out"

@@ -10,8 +10,10 @@ pub const VERDICT: &str = "/run/firstlight/verdict.json";
 pub const ENV: &str = "/run/firstlight/env";
 /// Exists after PASS and DEGRADED only.
 pub const VALIDATED: &str = "/run/firstlight/validated";
-/// What the fabric pass changed.
+/// The journal of the fabric pass: what it changed, for `firstlight fabric restore`.
 pub const JOURNAL: &str = "/run/firstlight/fabric.json";
+/// The result of the fabric pass, `firstlight.fix/1`.
+pub const FABRIC_FIX: &str = "/run/firstlight/fabric-fix.json";
 /// The result of the driver's start, `firstlight.driver/1`.
 pub const DRIVER: &str = "/run/firstlight/driver.json";
 /// The same while the driver is being started; removed when it is done.

@@ -37,7 +37,8 @@ fn a_machine_that_passes_runs_its_workload_and_powers_off() {
     assert_eq!(
         calls,
         format!(
-            "{with} fabric fix --journal /run/firstlight/fabric.json\n\
+            "{with} fabric fix --journal /run/firstlight/fabric.json \
+             --json /run/firstlight/fabric-fix.json\n\
              {with} validate --json /run/firstlight/report.json --text -\nenv /run/firstlight/report.json\n"
         )
     );

@@ -58,6 +58,14 @@ struct Both<'a, A, B> {
     rebar: &'a B,
 }
 
+/// What was done, with its summary, which a boot shows.
+#[derive(Serialize)]
+struct Summed<'a, A, B> {
+    summary: String,
+    #[serde(flatten)]
+    both: Both<'a, A, B>,
+}
+
 fn planned(root: &Root, asked: Asked, json: Option<&Place>) -> Result<u8, CommandError> {
     let Planned { fabric, bars, acs } = pass::planned(root, asked).map_err(|e| CommandError::undone(&e))?;
     let content = &Both { acs: &acs, rebar: &bars.rebar };
@@ -75,7 +83,8 @@ fn fix(
     let journal = journal_of(root, journal)?;
     let done = pass::run(root, asked, &journal).map_err(|e| CommandError::undone(&e))?;
     let Done { fabric, bars, plan, applied } = &done;
-    let content = &Both { acs: applied, rebar: &bars.rebar };
+    let both = Both { acs: applied, rebar: &bars.rebar };
+    let content = &Summed { summary: text::summary(plan, applied, bars), both };
     let document = Document { schema: "firstlight.fix/1", root: &fabric.root, content };
     either(json, &document, &text::fixed(fabric, plan, applied, bars))?;
     Ok(status(&applied.findings))

@@ -49,7 +49,13 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixe
         let _ = writeln!(text, "  {bdf} {register} {:#06x} -> {:#06x}  {read}", entry.before, entry.after);
     }
     text.push_str(&findings(&applied.findings));
-    text + &last::line(plan, applied, bars) + "\n"
+    text + &summary(plan, applied, bars) + "\n"
+}
+
+/// The pass in one line of at most 58 columns: what was cleared, and by its codes what is left.
+#[must_use]
+pub fn summary(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
+    last::line(plan, applied, bars)
 }
 
 /// What was put back.
