@@ -17,7 +17,7 @@ pub(super) const SMALL: u64 = 16 << 10;
 const RAMP: f64 = 2.5;
 /// A sweep's quickest small call counts as at least this, us: the processor's part of a call scatters. On record 6 to
 /// 36 us for the same call on idle hosts with H200.
-const SCATTER_US: f64 = 20.0;
+pub(super) const SCATTER_US: f64 = 20.0;
 /// Calls of fewer bytes than these may take so many times their bytes' time: pipelines are short then, and below
 /// `LARGE` NCCL changes its protocols. On record, of 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB), 1.07 (8 MiB).
 const SHORT: [(u64, f64); 4] = [(1 << 20, 4.0), (LARGE, 2.5), (8 << 20, 1.4), (16 << 20, 1.15)];

@@ -1,7 +1,7 @@
 //! Which rows took too long: held against the links, and against each other, for a fault at one size or one
 //! placement alone leaves its neighbours as they are. What is too long is measured again before it counts. Pure.
 
-use super::limits::{LARGE, Limits, SMALL};
+use super::limits::{LARGE, Limits, SCATTER_US, SMALL};
 use crate::gpu::Collective;
 use crate::nccl::{Placement, Row, gain};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -87,16 +87,16 @@ fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_u
     // Where ranks do not divide a size, twice its bytes are some less.
     let near = |bytes: u64| rows.iter().find(|r| r.bytes.abs_diff(bytes) <= bytes >> 10);
     if let Some(twice) = near(row.bytes * 2) {
-        all.push(slow(time(twice, placement) * OF_TWICE, Why::Neighbour(twice.bytes)));
+        all.push(slow(at_least(twice, placement) * OF_TWICE, Why::Neighbour(twice.bytes)));
     }
     if let Some(half) = near(row.bytes / 2).filter(|half| half.bytes >= LARGE) {
-        all.push(slow(time(half, placement) * TWICE, Why::Neighbour(half.bytes)));
+        all.push(slow(at_least(half, placement) * TWICE, Why::Neighbour(half.bytes)));
     }
     let other = match placement {
         Placement::OutOfPlace => Placement::InPlace,
         Placement::InPlace => Placement::OutOfPlace,
     };
-    all.push(slow(time(row, other) * OTHER, Why::Other));
+    all.push(slow(at_least(row, other) * OTHER, Why::Other));
     all
 }
 
@@ -108,6 +108,11 @@ fn start(rows: &[&Row], limits: &Limits) -> Option<Slow> {
     let quickest = quickest.min_by(|a, b| a.us.total_cmp(&b.us))?;
     let slow = Slow { most_us: limits.most_small_us(), ..quickest };
     (slow.us > slow.most_us).then_some(slow)
+}
+
+/// What another row is held against: a call that is shorter than the processor's part scatters is no measure.
+fn at_least(row: &Row, placement: Placement) -> f64 {
+    time(row, placement).max(SCATTER_US)
 }
 
 const fn time(row: &Row, placement: Placement) -> f64 {
