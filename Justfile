@@ -53,7 +53,7 @@ binaries:
 
 # Everything that must hold: lints, unit tests, short fuzzing, and the shipped image in QEMU.
 [group('check')]
-test: lint unit (kernels "--check") fuzz boots
+test: lint unit (kernels "--check") fuzz simulate-tests image-tests boots
 
 # Formatting, compiler and clippy lints of all crates.
 [group('check')]
@@ -65,7 +65,7 @@ lint:
 [group('check')]
 unit:
     cargo test --locked -p firstlight -p firstlight-init -p simgpu-model -p simgpu-cuda -p simgpu-nccl
-    cargo test --locked -p firstlight-tests --test house --test kernel_config --test kernels --test hardware
+    cargo test --locked -p firstlight-tests --test house --test hardware
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
@@ -77,11 +77,22 @@ fuzz:
 matrix *words:
     cargo run --locked -p firstlight-tests --bin matrix -- "$@"
 
-# The shipped image in QEMU: faults, policies, hand-overs.
+# Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
 [group('check')]
-boots: media
+simulate-tests *words:
+    cargo test --locked -p firstlight-tests --test simulate -- "$@"
+
+# Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
+[group('check')]
+image-tests *words: media
+    cargo test --locked -p firstlight-tests --test image -- --test-threads=1 "$@"
+
+# The shipped image in QEMU: faults, policies, hand-overs; or those tests whose names hold a word.
+[group('check')]
+boots *words: media
     tests/fakepci/build.sh
-    cargo test --locked -p firstlight-tests -- --test-threads=2
+    cargo build --release --locked -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl
+    cargo test --locked -p firstlight-tests --test boots -- --test-threads=2 "$@"
 
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]

@@ -12,7 +12,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-#[path = "hardware/nccl.rs"]
 mod nccl;
 
 fn folder(machine: &str) -> PathBuf {
