@@ -51,21 +51,20 @@ keys *words:
 binaries:
     cargo build --release --locked -p firstlight -p firstlight-init
 
-# Everything that must hold: lints, unit tests, short fuzzing, and the shipped image in QEMU.
+# Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
 [group('check')]
-test: lint unit (kernels "--check") fuzz simulate-tests image-tests boots
+test:
+    @tests/stages.sh
 
-# Formatting, compiler and clippy lints of all crates.
+# Format, lints, unit tests and the rules of the house: needs cargo alone, and two minutes when all is built.
 [group('check')]
-lint:
-    cargo fmt --all --check
-    cargo clippy --workspace --all-targets --locked -- -D warnings
+check:
+    @tests/check.sh
 
-# Tests that need no image.
+# Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
 [group('check')]
-unit:
-    cargo test --locked -p firstlight -p firstlight-init -p simgpu-model -p simgpu-cuda -p simgpu-nccl
-    cargo test --locked -p firstlight-tests --test house --test hardware
+simulate-tests *words:
+    cargo test --locked -p firstlight-tests --test simulate -- "$@"
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
@@ -76,11 +75,6 @@ fuzz:
 [group('check')]
 matrix *words:
     cargo run --locked -p firstlight-tests --bin matrix -- "$@"
-
-# Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
-[group('check')]
-simulate-tests *words:
-    cargo test --locked -p firstlight-tests --test simulate -- "$@"
 
 # Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
 [group('check')]

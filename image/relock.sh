@@ -46,6 +46,7 @@ source_lines() {
 uses='source image media compiler tools signing testing driver-source driver driver-nccl test-kernel'
 
 # One use: its scope of the archive, and how apt is asked.
+# shellcheck disable=SC2046  # lists of names
 renew() {
     case $1 in
         source | image | media | test-kernel) mirror_setup main; lines "$1" download $(names "$1") ;;

@@ -4,6 +4,7 @@
 mod kernel_config;
 mod kernels;
 mod layers;
+mod recipes;
 
 use harness::workspace;
 use std::collections::BTreeSet;
@@ -293,43 +294,6 @@ fn the_validator_knows_every_code_that_init_may_write() {
             "validator/src/machine/host/nvidia/account.rs lacks {code}"
         );
     }
-}
-
-/// What `firstlight list` prints.
-fn listed(words: &[&str]) -> String {
-    let arguments = ["run", "--quiet", "--locked", "-p", "firstlight", "--", "list"];
-    let mut command = Command::new(env!("CARGO"));
-    let output = command.args(arguments).args(words).current_dir(workspace()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// A page shows every test, as the validator itself lists them.
-#[test]
-fn docs_show_the_list_of_tests() {
-    let block = format!("<!-- tests -->\n```\n{}```\n<!-- /tests -->\n", listed(&[]));
-    assert!(block.lines().count() > 20, "{block}");
-    assert!(
-        text("docs/tests.md").contains(&block),
-        "docs/tests.md lacks what `firstlight list` prints:\n{block}"
-    );
-}
-
-/// A page shows every finding, as the validator itself lists them.
-#[test]
-fn docs_show_the_table_of_findings() {
-    let table = listed(&["--findings"]);
-    assert!(table.lines().count() > 10, "{table}");
-    let page = text("docs/findings.md");
-    for line in table.lines() {
-        assert!(
-            page.lines().any(|l| l == line),
-            "docs/findings.md lacks this line; run `firstlight list --findings`:\n{line}"
-        );
-    }
-    let shown = page.lines().filter(|l| l.starts_with("| `") && l.matches(" | ").count() == 3).count();
-    let listed = table.lines().filter(|l| l.starts_with("| `")).count();
-    assert_eq!(shown, listed, "docs/findings.md has findings that do not exist");
 }
 
 /// A stranger reads the first page in minutes, and every link in it and in the docs leads to a file.

@@ -2,7 +2,11 @@
 
 // All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
 #[cfg(test)]
+mod as_root;
+#[cfg(test)]
 mod config;
+#[cfg(test)]
+mod docs;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
@@ -37,5 +41,3 @@ mod time;
 mod time_server;
 #[cfg(test)]
 mod verdicts;
-#[cfg(test)]
-mod workers;

@@ -6,36 +6,37 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const REPORT: &str = r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
+pub(crate) const REPORT: &str =
+    r#"{"schema":"firstlight.report/1","verdict":"FAIL","started":"2026-11-20T10:00:00Z"}"#;
 
 fn run(words: &[&str]) -> Said {
     said(firstlight("").args(words).env_remove("http_proxy").env_remove("HTTP_PROXY").output().unwrap())
 }
 
-struct Place {
+pub(crate) struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("report.json"), REPORT).unwrap();
         fs::create_dir(dir.path().join("stick")).unwrap();
         Self { dir }
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.dir.path().join(name).display().to_string()
     }
 
     /// With a spool of its own: what this machine has not sent yet is none of the tests' business.
-    fn publish(&self, words: &[&str]) -> Said {
+    pub(crate) fn publish(&self, words: &[&str]) -> Said {
         let (report, spool) = (self.path("report.json"), self.path("spool"));
         run(&[&["publish", &report, "--spool", &spool], words].concat())
     }
 }
 
-fn names(dir: impl Into<PathBuf>) -> Vec<String> {
+pub(crate) fn names(dir: impl Into<PathBuf>) -> Vec<String> {
     let entries = fs::read_dir(dir.into()).unwrap();
     let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -117,67 +118,6 @@ fn without_a_partition_what_is_not_sent_waits_in_the_spool_that_is_named() {
     let done = place.publish(&["--url", &server.url("127.0.0.1", "/")]);
     assert!(done.status == 0 && done.out.ends_with(", 1 older before it\n"), "{}", done.out);
     assert!(names(place.path("spool")).is_empty());
-}
-
-#[test]
-fn a_full_partition_is_one_line_and_keeps_what_it_has() {
-    let place = Place::new();
-    let disk = Disk::of(&place);
-    let at = disk.at.clone();
-    assert_eq!(place.publish(&["--partition", &at]).status, 0);
-    let fill =
-        Command::new("dd").args(["if=/dev/zero", &format!("of={at}/rest"), "bs=512"]).output().unwrap();
-    assert!(!fill.status.success());
-    let long = REPORT.replace('}', &format!(",\"x\":\"{}\"}}", "x".repeat(4000)));
-    fs::write(place.path("report.json"), long).unwrap();
-    let done = place.publish(&["--partition", &at, "--keep", "1"]);
-    let said =
-        "partition: not kept: reports/: no room for 4089 bytes; nothing was removed: delete files there\n";
-    assert_eq!((done.out.as_str(), done.status), (said, 1));
-    assert_eq!(names(format!("{at}/reports")), ["000001-20261120T100000Z-FAIL.json"]);
-    assert_eq!(
-        fs::read_to_string(format!("{at}/reports/000001-20261120T100000Z-FAIL.json")).unwrap(),
-        REPORT
-    );
-}
-
-/// A small mounted file system; gone when dropped. Needs root.
-struct Disk {
-    at: String,
-}
-
-impl Disk {
-    fn of(place: &Place) -> Self {
-        let (file, at) = (place.path("disk"), place.path("mounted"));
-        fs::create_dir(&at).unwrap();
-        let options = ["-q", "-t", "ext4", "-O", "^has_journal", "-b", "1024"];
-        let made = Command::new("mke2fs").args(options).args([&file, "512k"]).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mounted = Command::new("mount").args(["-o", "loop", &file, &at]).output().unwrap();
-        assert!(mounted.status.success(), "{}", String::from_utf8_lossy(&mounted.stderr));
-        Self { at }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.at).status();
-    }
-}
-
-#[test]
-fn a_mounted_device_is_found_by_its_name() {
-    let place = Place::new();
-    let disk = Disk::of(&place);
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let device = mounts.lines().find(|l| l.split(' ').nth(1) == Some(&disk.at)).unwrap();
-    let device = device.split(' ').next().unwrap();
-    let done = place.publish(&["--partition", device]);
-    assert_eq!(done.status, 0, "{}", done.out);
-    assert_eq!(names(format!("{}/reports", disk.at)).len(), 1);
-    drop(disk);
-    let done = place.publish(&["--partition", "/dev/null"]);
-    assert!(done.out.contains("/dev/null and not mounted: mount it"), "{}", done.out);
 }
 
 #[test]

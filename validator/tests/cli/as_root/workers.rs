@@ -1,8 +1,8 @@
 //! Workers that hang or die while the real program waits for them. The kernel asks this test before anybody
-//! opens the ACPI table, which only the test `cpus` does, and gets no answer. (Needs root. A pipe in the table's
+//! opens the ACPI table, which only the test `cpus` does, and gets no answer. (A pipe in the table's
 //! place is no regular file, and nothing waits for it.)
 
-use super::machine::{Machine, Said, codes, firstlight, said, standard, test};
+use crate::machine::{Machine, Said, codes, firstlight, said, standard, test};
 use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use rustix::fs::CWD;

@@ -1,0 +1,43 @@
+//! Do the recipes run every test? A test binary that no stage names would be forgotten without a word.
+
+use super::{files, text};
+use std::path::Path;
+
+/// The name of a test binary, where this file is its top.
+fn binary(file: &str) -> Option<String> {
+    let file = file.strip_suffix("/main.rs").or_else(|| file.strip_suffix(".rs"))?;
+    let path = Path::new(file);
+    path.parent()?.ends_with("tests").then(|| path.file_name()?.to_str().map(str::to_owned))?
+}
+
+#[test]
+fn every_test_binary_is_in_a_stage() {
+    let fuzz = |file: &String| file.starts_with("tests/fuzz/");
+    let under_src = |file: &String| file.contains("/src/");
+    let all = files();
+    let binaries: Vec<_> =
+        all.iter().filter(|f| !fuzz(f) && !under_src(f)).filter_map(|f| binary(f)).collect();
+    assert!(binaries.len() >= 10, "{binaries:?}");
+    let (check, recipes) = (text("tests/check.sh"), text("Justfile"));
+    for name in binaries {
+        let word = format!("--test {name}");
+        let named = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&word);
+        assert!(named(&check) || named(&recipes), "neither tests/check.sh nor the Justfile has {word}");
+    }
+}
+
+#[test]
+fn the_stages_come_in_the_order_of_their_costs() {
+    let stages = text("tests/stages.sh");
+    let names: Vec<_> =
+        stages.lines().filter_map(|line| line.strip_prefix("stage ")?.split(' ').next()).collect();
+    assert_eq!(names, ["check", "simulate", "kernels", "fuzz", "image", "boots"]);
+}
+
+#[test]
+fn only_the_top_of_a_binary_is_one() {
+    assert_eq!(binary("validator/tests/codes.rs").as_deref(), Some("codes"));
+    assert_eq!(binary("tests/tests/boots/main.rs").as_deref(), Some("boots"));
+    assert_eq!(binary("tests/tests/boots/acs.rs"), None);
+    assert_eq!(binary("tests/check.sh"), None);
+}

@@ -1,0 +1,4 @@
+//! What needs root: mounting a disk, and holding a process while it opens a file.
+
+mod disks;
+mod workers;
