@@ -170,11 +170,6 @@ relock *uses:
 vendor *words:
     @image/vendor.sh "$@"
 
-# Record what this machine's kernel and GPU driver show as one text file, to examine it elsewhere (as root): record FILE.
-[group('maintain')]
-record file:
-    tests/machines/record.sh "{{file}}"
-
 # Remove what was built here; `clean all` also the cache of kernel, tools and downloads.
 [group('maintain')]
 clean what="":

@@ -1,6 +1,5 @@
-//! Machines for the tests: what a kernel shows of them, in the layout of the real /sys and /proc. Modelled machines
-//! are code here and become a folder when a test asks for one. Recorded machines are one text file each, which
-//! `record.sh` writes. The README beside this folder shows how to use both, and describes the text.
+//! Modelled machines for the tests: what a kernel and a GPU driver show of them, in the layout of the real /sys and
+//! /proc. They are code here and become a folder when a test asks for one. Recorded machines are in `../recorded`.
 
 pub mod built;
 mod config;
@@ -12,14 +11,12 @@ mod machine;
 mod parts;
 mod rdma;
 mod small;
-mod text;
 mod tree;
 
 pub use config::Link;
 pub use drivers::h200s;
 pub use epyc::many;
 pub use machine::Machine;
-pub use text::Malformed;
 pub use tree::Tree;
 
 use tempfile::TempDir;

@@ -1,13 +1,12 @@
-//! Lays out a machine as a folder for `firstlight --root`: a modelled one by its name, a recorded one from its text.
-//! Without arguments it lists the modelled ones.
+//! Lays out a modelled machine as a folder for `firstlight --root`. Without arguments it lists them.
 
 use machines::{ALL, Machine, Tree, named};
+use std::env;
 use std::error::Error;
 use std::path::Path;
 use std::process::ExitCode;
-use std::{env, fs};
 
-const USAGE: &str = "usage: machine [NAME DIR | FILE DIR | all DIR]";
+const USAGE: &str = "usage: machine [NAME DIR | all DIR]";
 
 fn main() -> ExitCode {
     let words: Vec<_> = env::args().skip(1).collect();
@@ -38,13 +37,9 @@ fn every(to: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 fn one(machine: &str, to: &Path) -> Result<(), Box<dyn Error>> {
-    if let Some(machine) = named(machine) {
-        return write(&machine.tree(), to);
-    }
-    let text = fs::read_to_string(machine);
-    let text =
-        text.map_err(|e| format!("{machine}: no modelled machine has this name, and as a file: {e}"))?;
-    write(&Tree::parse(&text).map_err(|e| format!("{machine}: {e}"))?, to)
+    let names =
+        || format!("no modelled machine is called {machine}; allowed: {}", machines::names().join(", "));
+    write(&named(machine).ok_or_else(names)?.tree(), to)
 }
 
 fn write(tree: &Tree, to: &Path) -> Result<(), Box<dyn Error>> {

@@ -1,9 +1,9 @@
 //! A tree of files as data: by its path from the top, each folder, link or file. It is written into a folder.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// What lies at a path.
@@ -13,8 +13,8 @@ pub(crate) enum Node {
     Folder,
     /// A symbolic link, with its target.
     Link(String),
-    /// A regular file, with its content and, where it matters, its permissions.
-    File(Vec<u8>, Option<u32>),
+    /// A regular file, with its content.
+    File(Vec<u8>),
 }
 
 /// A tree. Folders above an entry need no entry of their own.
@@ -34,7 +34,7 @@ impl Tree {
 
     /// Adds a file with these bytes.
     pub fn bytes(&mut self, at: &str, bytes: &[u8]) {
-        self.0.insert(at.to_owned(), Node::File(bytes.to_owned(), None));
+        self.0.insert(at.to_owned(), Node::File(bytes.to_owned()));
     }
 
     /// Adds a link.
@@ -60,10 +60,7 @@ impl Node {
         match self {
             Self::Folder => fs::create_dir_all(path),
             Self::Link(target) => symlink(target, path),
-            Self::File(bytes, mode) => {
-                fs::write(path, bytes)?;
-                mode.map_or(Ok(()), |mode| fs::set_permissions(path, Permissions::from_mode(mode)))
-            }
+            Self::File(bytes) => fs::write(path, bytes),
         }
     }
 }

@@ -8,8 +8,8 @@ type Floors = &'static [&'static [&'static str]];
 /// The modules of `validator/src`.
 const VALIDATOR: Floors = &[
     &["stats", "text"],
-    &["files", "net", "outcome"],
-    &["machine"],
+    &["files", "outcome"],
+    &["machine", "net"],
     &["fabric", "gpu", "process"],
     &["config", "nccl", "schedule"],
     &["floors", "report"],

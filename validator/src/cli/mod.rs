@@ -12,12 +12,14 @@ mod nvlinks;
 mod output;
 mod p2p;
 mod publish;
+mod record;
 mod report;
 mod time;
 mod validate;
 
 use crate::config::{Config, ConfigError};
 use crate::engine::worker;
+use crate::machine::recording;
 use crate::machine::root::Root;
 use crate::nccl::ranks;
 use crate::outcome::finding::{self, Finding, Severity};
@@ -76,10 +78,14 @@ impl CommandError {
 /// # Errors
 /// See [`CommandError`]; everything else is an exit status.
 pub fn run(args: Args) -> Result<u8, CommandError> {
-    let setup = || -> Result<(Root, Config), CommandError> {
+    // The folder of a recorded machine, which is removed when the command ends.
+    let mut laid_out = None;
+    let mut setup = || -> Result<(Root, Config), CommandError> {
         let config = Config::load(&args.config, &args.set, &suite::ids())?;
         let root = args.root.clone().unwrap_or_else(|| config.validate.root.clone());
-        Ok((Root::new(root), config))
+        let (root, folder) = recording::open(&root).map_err(|e| CommandError::undone(&e))?;
+        laid_out = folder;
+        Ok((root, config))
     };
     match args.command {
         Command::Validate(asked) => {
@@ -103,6 +109,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             nccl::run(&root, &config, &asked)
         }
         Command::Image { json } => image::run(&setup()?.0, json.as_ref()),
+        Command::Record { file } => record::run(&setup()?.0, &file),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),

@@ -3,4 +3,5 @@
 pub mod host;
 pub mod image;
 pub mod pcie;
+pub mod recording;
 pub mod root;

@@ -34,6 +34,8 @@ mod ranks;
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
 mod receiver;
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod time;
 #[cfg(test)]
 #[path = "../../../tests/src/time_server.rs"]

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "firstlight", version, max_term_width = 80, arg_required_else_help = false)]
 pub struct Args {
-    /// A folder that stands for /: a recorded machine
-    #[arg(long, global = true, value_name = "DIR")]
+    /// A recorded machine instead of this one: the file of `record`, or a folder in the layout of /
+    #[arg(long, global = true, value_name = "FILE|DIR")]
     pub root: Option<PathBuf>,
     /// A configuration file; may be given again, the later wins; stands before the command
     #[arg(long, value_name = "FILE")]
@@ -64,6 +64,11 @@ pub enum Command {
     },
     /// The table of nccl-tests: a collective over sizes, with every value checked
     Nccl(Nccl),
+    /// Record this machine's PCI functions, driver and kernel log as one text file, for a bug report
+    Record {
+        /// The file, or `-`
+        file: Place,
+    },
     /// Every test: id, level, deadline, what a pass proves
     List {
         /// The list as JSON, to a file or `-`

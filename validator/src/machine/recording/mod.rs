@@ -1,0 +1,38 @@
+//! A recorded machine: what its kernel and GPU driver show, as one text file that a person attaches to a bug report.
+//! `take` records, `text` writes and reads the file, and `lay_out` makes a folder of it that a `Root` can stand for.
+//!
+//! The first line is `firstlight machine 1`. Empty lines and lines that begin with `#` mean nothing. Every other line
+//! that does not begin with a tab is an entry, `KIND PATH`; the lines below it that begin with a tab are its content:
+//!
+//! - `folder`: none. Only empty folders need an entry.
+//! - `link`: one line, the target of the symbolic link.
+//! - `text`: the lines of a regular file, each of which ends with a newline in the file; none for an empty file.
+//! - `bytes`: any other regular file: lines of pairs of hexadecimal digits, or `zeros N` for N bytes of zero, at most 4096.
+//!
+//! A path is relative to the machine's root, has no empty, `.` or `..` part, comes once, and lies below no link or
+//! file. A device node is a `text` whose line is `c MAJOR MINOR`.
+
+mod lay_out;
+mod take;
+mod text;
+
+pub use lay_out::{OpenError, open};
+pub use take::{Taken, take};
+pub use text::Malformed;
+
+use std::collections::BTreeMap;
+
+/// What lies at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// A folder, which may be empty.
+    Folder,
+    /// A symbolic link, with its target.
+    Link(String),
+    /// A regular file, with its content.
+    File(Vec<u8>),
+}
+
+/// A recorded machine, by the path below its root. Folders above an entry need no entry of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recording(BTreeMap<String, Node>);

@@ -1,0 +1,191 @@
+//! The parts of a machine that need more than a list: links, folders, and the kernel's log.
+
+use super::lists::{FIRMWARE, FUNCTION, LIBRARIES, WORDS};
+use super::{Node, Taker};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+/// The most that is read of the kernel's log, bytes.
+const LOG: usize = 16 << 20;
+/// The kernel's log gives one record for each read, and refuses smaller buffers.
+const RECORD: usize = 8192;
+/// As many links as Linux follows.
+const LINKS: usize = 40;
+
+impl Taker<'_> {
+    pub(super) fn functions(&mut self) {
+        for folder in [
+            "sys/bus/pci/devices",
+            "sys/class/iommu",
+            "sys/kernel/iommu_groups",
+            "sys/class/infiniband",
+            "sys/module",
+        ] {
+            self.folder(folder);
+        }
+        for function in self.names("sys/bus/pci/devices") {
+            let link = format!("sys/bus/pci/devices/{function}");
+            let linked = self.point(&link);
+            let real = if linked { self.real(&link).unwrap_or(link) } else { link };
+            FUNCTION.iter().for_each(|name| self.keep(&format!("{real}/{name}")));
+            for name in ["driver", "iommu_group", "physfn"] {
+                self.point(&format!("{real}/{name}"));
+            }
+            if let Some(driver) = self.real(&format!("{real}/driver")) {
+                self.folder(&driver);
+            }
+        }
+        for group in self.names("sys/kernel/iommu_groups") {
+            self.keep(&format!("sys/kernel/iommu_groups/{group}/type"));
+        }
+    }
+
+    pub(super) fn classes(&mut self) {
+        for class in ["sys/class/iommu", "sys/class/infiniband"] {
+            for member in self.names(class) {
+                let link = format!("{class}/{member}");
+                self.point(&link);
+                if let Some(real) = self.real(&link) {
+                    self.folder(&real);
+                    self.point(&format!("{real}/device"));
+                    self.rdma(&real);
+                }
+            }
+        }
+        for screen in self.names("sys/class/graphics").into_iter().filter(|name| name.starts_with("fb")) {
+            let link = format!("sys/class/graphics/{screen}");
+            self.point(&link);
+            if let Some(real) = self.real(&link) {
+                self.folder(&real);
+            }
+        }
+    }
+
+    /// The ports of an RDMA device, and its network interfaces.
+    fn rdma(&mut self, device: &str) {
+        for port in self.names(&format!("{device}/ports")) {
+            let port = format!("{device}/ports/{port}");
+            self.folder(&format!("{port}/gids"));
+            for name in ["state", "phys_state", "link_layer", "rate"] {
+                self.keep(&format!("{port}/{name}"));
+            }
+            for slot in self.names(&format!("{port}/gids")) {
+                // The kernel answers EINVAL for the attributes of an empty slot.
+                let used = self.root.text(format!("{port}/gids/{slot}"));
+                if used.is_ok_and(|gid| gid.chars().any(|c| c != '0' && c != ':')) {
+                    for file in ["gids", "gid_attrs/types", "gid_attrs/ndevs"] {
+                        self.keep(&format!("{port}/{file}/{slot}"));
+                    }
+                }
+            }
+        }
+        for interface in self.names(&format!("{device}/device/net")) {
+            let link = format!("sys/class/net/{interface}");
+            self.point(&link);
+            if let Some(real) = self.real(&link) {
+                for name in ["operstate", "carrier", "speed", "dev_port"] {
+                    self.keep(&format!("{real}/{name}"));
+                }
+            }
+        }
+    }
+
+    pub(super) fn driver(&mut self) {
+        let nodes = self.names("dev").into_iter().filter(|name| name.starts_with("nvidia"));
+        let caps = self.names("dev/nvidia-caps").into_iter().map(|name| format!("nvidia-caps/{name}"));
+        for node in nodes.chain(caps).filter(|name| name != "nvidia-caps").collect::<Vec<_>>() {
+            self.node(&format!("dev/{node}"));
+        }
+        for folder in FIRMWARE {
+            for version in self.names(folder) {
+                for file in self.names(&format!("{folder}/{version}")) {
+                    if file.starts_with("gsp_") && file.contains(".bin") {
+                        self.name(&format!("{folder}/{version}/{file}"));
+                    }
+                }
+            }
+        }
+        for folder in LIBRARIES {
+            for library in ["libcuda.so.1", "libnvidia-ml.so.1", "libnccl.so.2"] {
+                self.library(format!("{folder}/{library}"));
+            }
+        }
+        for module in self.names("sys/module") {
+            self.folder(&format!("sys/module/{module}"));
+            self.keep(&format!("sys/module/{module}/initstate"));
+        }
+        for gpu in self.names("proc/driver/nvidia/gpus") {
+            self.keep(&format!("proc/driver/nvidia/gpus/{gpu}/information"));
+        }
+    }
+
+    fn node(&mut self, path: &str) {
+        match self.root.character_device(path) {
+            Ok((major, minor)) => self.add(path, Node::File(format!("c {major} {minor}\n").into_bytes())),
+            Err(why) => self.missed(path, &why),
+        }
+    }
+
+    /// The links of a library's name, and the name of the file in the end.
+    fn library(&mut self, path: String) {
+        let mut path = path;
+        for _ in 0..LINKS {
+            let Ok(target) = self.root.link(&path) else { break };
+            self.point(&path);
+            let folder = Path::new(&path).parent().unwrap_or_else(|| Path::new(""));
+            // An absolute target takes the place of the folder.
+            let next = Path::new("/").join(folder).join(target);
+            next.to_string_lossy().trim_start_matches('/').clone_into(&mut path);
+        }
+        self.name(&path);
+    }
+
+    /// Every record with its number, so that none counts as lost, and the text of those that firstlight looks for.
+    pub(super) fn log(&mut self) {
+        const FILE: &str = "dev/kmsg";
+        let mut file = match self.root.open_log(FILE) {
+            Ok(file) => file,
+            Err(why) => return self.missed(FILE, &why),
+        };
+        let (mut all, mut buffer) = (Vec::new(), [0; RECORD]);
+        while all.len() < LOG {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                // EPIPE: records were overwritten before they were read.
+                Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
+                Err(why) => return self.missed(FILE, &why),
+            }
+        }
+        let kept: String = String::from_utf8_lossy(&all).lines().filter_map(kept).collect();
+        self.add(FILE, Node::File(kept.into_bytes()));
+    }
+}
+
+/// A record of the kernel's log as it is recorded: without its text where that is of no use. The first record tells
+/// whether the log still has its beginning.
+fn kept(line: &str) -> Option<String> {
+    let (head, text) = line.split_once(';')?;
+    // What continues a record begins with a blank.
+    if head.starts_with(char::is_whitespace) {
+        return None;
+    }
+    let wanted = text.starts_with("Linux version ") || WORDS.iter().any(|word| text.contains(word));
+    Some(format!("{head};{}\n", if wanted { text } else { "" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_keep_their_number_and_those_of_use_their_text() {
+        let kept = |line| kept(line).unwrap_or_default();
+        assert_eq!(kept("5,0,0,-;Linux version 6.12.0"), "5,0,0,-;Linux version 6.12.0\n");
+        assert_eq!(kept("6,7,9,-;NVRM: loading"), "6,7,9,-;NVRM: loading\n");
+        assert_eq!(kept("6,8,9,-;systemd[1]: hostname is secret"), "6,8,9,-;\n");
+        assert_eq!(kept(" SUBSYSTEM=pci;x"), "");
+        assert_eq!(kept("6,8,9"), "");
+    }
+}
