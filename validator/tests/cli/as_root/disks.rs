@@ -54,8 +54,9 @@ impl Drop for Disk {
 fn a_mounted_device_is_found_by_its_name() {
     let place = Place::new();
     let disk = Disk::of(&place);
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    let device = mounts.lines().find(|l| l.split(' ').nth(1) == Some(&disk.at)).unwrap();
+    let (mounts, at) =
+        (fs::read_to_string("/proc/self/mounts").unwrap(), fs::canonicalize(&disk.at).unwrap());
+    let device = mounts.lines().find(|l| l.split(' ').nth(1) == at.to_str()).unwrap();
     let device = device.split(' ').next().unwrap();
     let done = place.publish(&["--partition", device]);
     assert_eq!(done.status, 0, "{}", done.out);
