@@ -93,7 +93,7 @@ fn what_was_tried_stands_in_the_report() {
     assert!(small.iter().all(|row| row[5].as_u64() >= Some(1000) && row[3].as_u64() < Some(8)), "{small:?}");
     let line = of("p2p-integrity")["summary"].as_str().unwrap();
     assert!(
-        line.contains("faults below 0.3 % a pair (95 %)") && line.contains("nothing else changes in 9"),
+        line.contains("faults are below 0.3 % per pair (95 %)") && line.contains("nothing else changes in 9"),
         "{line}"
     );
     let reach = rows("p2p-reach");

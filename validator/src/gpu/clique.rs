@@ -1,13 +1,13 @@
-//! All GPUs of the machine together, or some of them, each with a context. Opening them is what costs
-//! seconds, so it is done once for all tests of a worker.
+//! All GPUs of the machine, or some of them, each with a context. Opening them takes seconds, so it is done
+//! once for all tests of a worker.
 
 use super::cuda::{self, Gpu, GpuError};
 use crate::machine::pcie::model::Bdf;
 
-/// All GPUs that CUDA sees, in its order, or those that were asked for.
+/// All GPUs that CUDA sees, in its order, or the requested ones.
 #[derive(Debug)]
 pub struct Clique {
-    /// The GPUs; of all of them the n-th has ordinal n.
+    /// The GPUs; if all are open, the n-th has ordinal n.
     pub gpus: Vec<Gpu>,
     /// The CUDA version that the driver offers.
     pub cuda: String,
@@ -22,11 +22,11 @@ impl Clique {
         Self::of(0..cuda::count()?)
     }
 
-    /// Starts CUDA and a context on these GPUs only, by CUDA's numbers, in this order: a process of one
-    /// rank must not take memory of other ranks' GPUs.
+    /// Starts CUDA and a context on these GPUs only, by CUDA's numbers, in this order: a process of one rank
+    /// must not use memory of other ranks' GPUs.
     ///
     /// # Errors
-    /// As `open`; a number without a GPU, or twice.
+    /// As for `open`; a number without a GPU, or a repeated one.
     pub fn open_only(ordinals: &[usize]) -> Result<Self, GpuError> {
         let count = cuda::count()?;
         for (at, n) in ordinals.iter().enumerate() {
@@ -34,7 +34,7 @@ impl Clique {
                 return Err(GpuError::Nonsense(format!("there is no GPU {n}: CUDA sees {count}")));
             }
             if ordinals.iter().take(at).any(|before| before == n) {
-                return Err(GpuError::Nonsense(format!("GPU {n} is asked for twice")));
+                return Err(GpuError::Nonsense(format!("GPU {n} is requested twice")));
             }
         }
         Self::of(ordinals.iter().copied())
@@ -45,19 +45,19 @@ impl Clique {
         Ok(Self { gpus: ordinals.map(cuda::open).collect::<Result<_, _>>()?, cuda })
     }
 
-    /// How many.
+    /// The number of GPUs.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.gpus.len()
     }
 
-    /// True without any.
+    /// Whether there are no GPUs.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.gpus.is_empty()
     }
 
-    /// The `n`-th: GPU `n` where all are open.
+    /// The `n`-th: GPU `n` if all are open.
     #[must_use]
     pub fn gpu(&self, n: usize) -> Option<&Gpu> {
         self.gpus.get(n)

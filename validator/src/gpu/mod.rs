@@ -1,7 +1,6 @@
-//! GPUs in our own words: the one folder that names CUDA, NCCL and NVML. `cuda` calls the CUDA driver,
-//! `nccl` the library of collectives, `nvml` asks the management library, `clique` is all GPUs of the machine
-//! together, `pattern` is what their memory is filled with. Which tests are made of this, and what their
-//! results mean, is left to `suite` and `floors`.
+//! GPUs in our own types: the only folder that names CUDA, NCCL and NVML. `cuda` calls the CUDA driver,
+//! `nccl` the library of collectives, `nvml` the management library; `clique` is all GPUs of the machine,
+//! `pattern` the content of their memory. `suite` builds tests from this, and `floors` judges the figures.
 
 mod clique;
 mod cuda;
@@ -19,6 +18,6 @@ pub use nccl::{
     Call, Collective, Comm, DataType, Expected, Group, Nccl, RedOp, Shape, UniqueId, Values, log_at_once,
 };
 pub use nvml::{
-    ComputeMode, Counted, Counter, Link, Look, NvLink, NvLinkStates, Nvml, P2pTold, Presence, Process,
+    ComputeMode, Counted, Counter, Link, Look, NvLink, NvLinkStates, Nvml, P2pAnswers, Presence, Process,
     Remote, Standing, State, Status, joined,
 };

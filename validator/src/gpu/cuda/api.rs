@@ -1,5 +1,5 @@
-//! The driver's functions, looked up by name once. Results are plain numbers here: a driver newer
-//! than our bindings may return codes that they do not name.
+//! The driver's functions, looked up by name once. Results are plain numbers here: a newer driver may return
+//! codes that our bindings do not name.
 #![expect(
     unsafe_code,
     reason = "functions of a shared library are found by name and called as its header declares them"
@@ -98,8 +98,8 @@ pub(super) fn api() -> Result<&'static Api, GpuError> {
 }
 
 fn start() -> Result<Api, GpuError> {
-    // SAFETY: NVIDIA's library runs only its own initialisers; that it may do anything it likes is
-    // why this process is a worker.
+    // SAFETY: NVIDIA's library runs only its own initialisers; that it may do anything is why this process is
+    // a worker.
     let library = unsafe { Library::new(LIBRARY) };
     let library = library.map_err(|e| GpuError::library(LIBRARY, &e))?;
     // It is never closed: it keeps threads of its own.
@@ -122,7 +122,7 @@ fn name(api: &Api, code: c_int) -> String {
 }
 
 impl Api {
-    /// The error of one call, or nothing; `doing` says what it was for.
+    /// The error of one call, if any; `doing` is the purpose of the call.
     pub(super) fn check(
         &self,
         call: &'static str,
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error_with_its_name_and_not_a_panic() {
-        // The tests' machine has no driver, or it has one: both must be told in one line.
+        // Test machines may have a driver or not: either way the result is one line.
         match api() {
             Ok(_) => {}
             Err(e) => assert!(e.to_string().contains(LIBRARY) || e.to_string().contains("cu"), "{e}"),

@@ -1,5 +1,5 @@
-//! Many copies of any size, from anywhere to anywhere, in one launch, and one check of what came of them: see
-//! `kernels/batch.cu`. The table of what they are lies in page-locked memory of the host, where all GPUs read it.
+//! Many copies of any size, between any addresses, in one launch, and one check of the results: see
+//! `kernels/batch.cu`. The table of the copies is in page-locked memory of the host, where all GPUs read it.
 
 use super::device::Gpu;
 use super::error::GpuError;
@@ -9,18 +9,18 @@ use super::tally::Tally;
 use crate::gpu::cuda::memory::pinned::Pinned;
 use crate::gpu::cuda::memory::span::Span;
 
-/// One copy, by addresses; everything counts in bytes, and nothing need be aligned.
+/// One copy, by addresses; everything is in bytes, and nothing needs to be aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it goes.
+    /// The target address.
     pub to: u64,
-    /// Where it comes from.
+    /// The source address.
     pub from: u64,
-    /// How much.
+    /// The size.
     pub bytes: u64,
-    /// Which byte of the data's pattern the first one is.
+    /// The first byte's number in the data's pattern.
     pub first: u64,
-    /// Which byte of the pattern around the target belongs to its first one; modulo 4 the same as `to`.
+    /// The target's first byte's number in the pattern around it; modulo 4 the same as `to`.
     pub place: u64,
 }
 
@@ -37,7 +37,7 @@ impl Piece {
         Span { address: self.from, bytes: self.bytes }
     }
 
-    /// The aligned words that a check with so many guard bytes looks at.
+    /// The aligned words that a check with this many guard bytes reads.
     #[must_use]
     pub const fn looked(&self, guard: u64) -> Span {
         let begin = (self.to - guard) / 4 * 4;
@@ -69,15 +69,15 @@ impl Table {
     /// For `room` pieces.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn new(gpu: &Gpu, room: u64) -> Result<Self, GpuError> {
         Ok(Self { host: Pinned::alloc(gpu, room.max(1) * BYTES)?, room })
     }
 
-    /// Puts `pieces` behind the first `before` ones. No GPU may be reading there.
+    /// Stores `pieces` after the first `before` ones. No GPU may be reading there.
     ///
     /// # Errors
-    /// [`GpuError::Bounds`] where there is no room.
+    /// [`GpuError::Bounds`] if there is no room.
     pub fn put(&self, before: u64, pieces: &[Piece]) -> Result<Batch, GpuError> {
         let count = pieces.len() as u64;
         if before.saturating_add(count) > self.room {
@@ -100,33 +100,34 @@ const fn halves(number: u64) -> [u32; 2] {
     [number as u32, (number >> 32) as u32]
 }
 
-/// What a check of pieces is held against.
+/// What pieces are checked against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchExpected {
     /// The data's pattern.
     pub seed: u64,
     /// The pattern around the targets.
     pub sentinel: u64,
-    /// Bytes beside each target that are looked at too.
+    /// Bytes beside each target that are checked too.
     pub guard: u64,
-    /// Right data becomes the pattern around it again.
+    /// Whether right data is overwritten with the pattern around it again.
     pub restore: bool,
 }
 
-/// Below this bit a batch check's numbers of words are words; above it is the piece's number.
+/// In a batch check's word numbers, the bits below this one are the word and those above the piece.
 const PIECE_BIT: u32 = 40;
 
-/// The piece that a wrong word's number is of, and the word among those that were looked at there.
+/// The piece of a wrong word's number, and the word among those that were checked there.
 #[must_use]
 pub const fn wrong_piece(number: u64) -> (u64, u64) {
     (number >> PIECE_BIT, number & ((1 << PIECE_BIT) - 1))
 }
 
 impl Stream {
-    /// Copies pieces by the multiprocessors; `wide` lets all threads work on one after the other, for large ones.
+    /// Copies pieces by the multiprocessors; with `wide` all threads work on one piece after the other, for
+    /// large ones.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn batch_copy(&self, batch: Batch, wide: bool) -> Result<(), GpuError> {
         let mut a = (batch.address, batch.count, u32::from(wide));
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
@@ -134,10 +135,10 @@ impl Stream {
         self.launch(self.kernels().batch_copy, blocks, THREADS, &list, "fl_batch_copy")
     }
 
-    /// Counts what is wrong in and beside pieces, which must all be of this GPU.
+    /// Counts wrong words in and beside pieces, which must all be in this GPU's memory.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn check_batch(
         &self,
         batch: Batch,
@@ -164,7 +165,7 @@ impl Stream {
     }
 
     fn blocks(&self, batch: Batch, wide: bool) -> u32 {
-        // As many as keep the GPU busy, or one for each piece where those are fewer.
+        // As many as keep the GPU busy, or one for each piece if those are fewer.
         self.grid(if wide { u64::MAX } else { batch.count.saturating_mul(u64::from(THREADS)) })
     }
 }
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_looked_at_is_whole_words_around_the_data() {
+    fn a_check_reads_whole_words_around_the_data() {
         let piece = Piece { to: 0x1003, from: 0, bytes: 2, first: 0, place: 3 };
         assert_eq!(piece.looked(64), Span { address: 0x1003 - 67, bytes: 136 });
         assert_eq!(piece.looked(0), Span { address: 0x1000, bytes: 8 });

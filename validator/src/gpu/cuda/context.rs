@@ -1,4 +1,4 @@
-//! A GPU's primary context, which NCCL and every framework use too, and which of them is current.
+//! A GPU's primary context, which NCCL and every framework use too, and the record of the current one.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::api::{Api, api};
@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use std::cell::Cell;
 use std::ptr;
 
-/// A retained context; dropped, it is given back.
+/// A retained context; released when dropped.
 pub(super) struct Context {
     pub(super) api: &'static Api,
     pub(super) handle: sys::CUcontext,
@@ -22,7 +22,7 @@ thread_local! {
     static CURRENT: Cell<sys::CUcontext> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Makes a context the one that calls without a context mean. Cheap when it is already.
+/// Makes a context the current one. Cheap if it is already.
 pub(super) fn make_current(api: &Api, handle: sys::CUcontext, ordinal: usize) -> Result<(), GpuError> {
     if CURRENT.get() != handle {
         // SAFETY: the handle comes from cuDevicePrimaryCtxRetain and is still retained.
@@ -76,7 +76,7 @@ impl Context {
         self.api.check(call, code, doing)
     }
 
-    /// For destructors: true when the driver may still be asked, with this context current.
+    /// For destructors: whether the driver may still be called, with this context current.
     pub(super) fn may_free(&self) -> bool {
         !is_spoiled() && self.bind().is_ok()
     }
@@ -87,8 +87,8 @@ impl Drop for Context {
         if self.may_free() {
             self.kernels.unload(self.api);
             CURRENT.set(ptr::null_mut());
-            // SAFETY: retained once in `retain`; everything in it was dropped before, since all of it
-            // holds this value.
+            // SAFETY: retained once in `retain`; everything in it was dropped before, because all of it holds
+            // this value.
             unsafe { (self.api.release)(self.device) };
         }
     }

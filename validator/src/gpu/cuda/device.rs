@@ -1,4 +1,4 @@
-//! The GPUs that CUDA sees, and what each is.
+//! The GPUs that CUDA sees, and their properties.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::api::{Api, api};
@@ -19,13 +19,13 @@ pub struct Gpu {
     pub bdf: Bdf,
     /// The model, as the driver names it.
     pub name: String,
-    /// Its own id, as `GPU-xxxxxxxx-..`.
+    /// Its UUID, as `GPU-xxxxxxxx-..`.
     pub uuid: String,
     /// Multiprocessors.
     pub sms: u32,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
-    /// Clock of the multiprocessors at most, kHz.
+    /// Maximum clock of the multiprocessors, kHz.
     pub clock_khz: u32,
     /// Its memory, bytes.
     pub memory_bytes: u64,
@@ -45,7 +45,7 @@ pub(in crate::gpu) fn version() -> Result<String, GpuError> {
     Ok(format!("{}.{}", version / 1000, version % 1000 / 10))
 }
 
-/// How many GPUs CUDA sees.
+/// The number of GPUs that CUDA sees.
 ///
 /// # Errors
 /// CUDA cannot be started.
@@ -58,8 +58,7 @@ pub(in crate::gpu) fn count() -> Result<usize, GpuError> {
     usize::try_from(count).map_err(|_| GpuError::Nonsense(format!("CUDA sees {count} GPUs")))
 }
 
-/// The GPU that has number `ordinal` among those that CUDA sees, with a context in which the kernels are
-/// loaded.
+/// The GPU with number `ordinal` among those that CUDA sees, with a context in which the kernels are loaded.
 ///
 /// # Errors
 /// CUDA cannot be started, or the GPU cannot be used.
@@ -113,7 +112,7 @@ impl Gpu {
     /// Free and total memory, bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn memory(&self) -> Result<(u64, u64), GpuError> {
         self.context.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -136,11 +135,11 @@ pub struct DirectRdma {
 }
 
 impl Gpu {
-    /// How network cards may reach its memory. A driver that does not know an attribute does not offer
-    /// what it stands for.
+    /// How network cards may reach its memory. A driver that does not know an attribute does not offer the
+    /// mechanism.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn direct_rdma(&self) -> Result<DirectRdma, GpuError> {
         const UNKNOWN: i32 = 1; // CUDA_ERROR_INVALID_VALUE
         let n = c_int::try_from(self.ordinal).unwrap_or_default();
@@ -157,7 +156,7 @@ impl Gpu {
     }
 }
 
-/// A device that is being asked about.
+/// A device while its properties are read.
 struct Device {
     api: &'static Api,
     device: sys::CUdevice,
@@ -197,7 +196,7 @@ impl Device {
         call: &'static str,
         ask: impl Fn(*mut c_char, c_int) -> c_int,
     ) -> Result<String, GpuError> {
-        // One more than the driver is told of, so that a zero always ends it.
+        // One more than the driver is given, so that a zero always ends it.
         let mut room = [0; 257];
         let code = ask(room.as_mut_ptr(), 256);
         self.api.check(call, code, || format!("GPU {}", self.n))?;

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a GPU, each in one line with number, name and call.
+//! The errors of drivers and GPUs, each in one line with number, name and call.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ pub enum GpuError {
     Library {
         /// Its name.
         library: &'static str,
-        /// The loader's words.
+        /// The loader's message.
         why: String,
     },
     /// The library has no such function.
@@ -24,7 +24,7 @@ pub enum GpuError {
         symbol: &'static str,
     },
     /// A call failed.
-    #[error("{doing}: {call} says {code} {name}")]
+    #[error("{doing}: {call} returned {code} {name}")]
     Call {
         /// The function.
         call: &'static str,
@@ -32,42 +32,42 @@ pub enum GpuError {
         code: i32,
         /// The driver's name for that.
         name: String,
-        /// What the call was for.
+        /// The purpose of the call.
         doing: String,
     },
     /// A call into NCCL failed.
-    #[error("{doing}: {call} says {code} {name}{}", after_colon(last))]
+    #[error("{doing}: {call} returned {code} {name}{}", after_colon(last))]
     Nccl {
         /// The function.
         call: &'static str,
-        /// What it returned, a `ncclResult_t`; newer versions may have more of them than older ones.
+        /// The returned `ncclResult_t`; newer versions may have more codes than older ones.
         code: i32,
-        /// NCCL's words for that.
+        /// NCCL's text for that.
         name: String,
-        /// What the call was for.
+        /// The purpose of the call.
         doing: String,
-        /// What NCCL says of its last error, in one line; may be empty.
+        /// NCCL's last error, in one line; may be empty.
         last: String,
     },
     /// Work on a GPU does not end.
     #[error("{doing}: no end within {:.1} s", after.as_secs_f64())]
     Hang {
-        /// What it was doing.
+        /// The work.
         doing: String,
         /// How long it was waited for.
         after: Duration,
     },
-    /// A part of a buffer that is outside of it.
+    /// A part outside its buffer.
     #[error("bytes {offset} to {} of a buffer of {of}", offset.saturating_add(*bytes))]
     Bounds {
         /// First byte.
         offset: u64,
-        /// How many.
+        /// The length.
         bytes: u64,
         /// The buffer's size.
         of: u64,
     },
-    /// Something that the driver said makes no sense.
+    /// The driver returned something impossible, or the call was invalid.
     #[error("{0}")]
     Nonsense(String),
     /// There are no kernels for this GPU.
@@ -84,8 +84,7 @@ thread_local! {
     static SPOILED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True once a GPU hung or a context is broken for good: this process can ask CUDA for nothing more,
-/// not even to free what it holds.
+/// True once a GPU hung or a context is lost: this process can no longer call CUDA, not even to free memory.
 #[must_use]
 pub fn is_spoiled() -> bool {
     SPOILED.get()
@@ -93,8 +92,8 @@ pub fn is_spoiled() -> bool {
 
 impl GpuError {
     pub(in crate::gpu) fn library(library: &'static str, why: &dyn std::error::Error) -> Self {
-        // The error itself only says that loading failed; its source holds the loader's words, as a rule
-        // with the name first.
+        // The error itself only says that loading failed; its source has the loader's message, usually
+        // beginning with the name.
         let words = why.source().map_or_else(|| why.to_string(), ToString::to_string);
         let name = format!("{library}: ");
         Self::Library { library, why: words.strip_prefix(&name).unwrap_or(&words).to_owned() }
@@ -117,7 +116,7 @@ impl GpuError {
         Self::Hang { doing: doing.to_owned(), after }
     }
 
-    /// The number that a call of the CUDA driver returned, where one did.
+    /// The code that a call of the CUDA driver returned, if any.
     #[must_use]
     pub const fn code(&self) -> Option<i32> {
         match self {
@@ -126,9 +125,8 @@ impl GpuError {
         }
     }
 
-    /// True when the context is broken for good: every later call returns the same. These are the
-    /// codes of which `cuda.h` says that the process must be terminated to go on, and 999, of which
-    /// nothing is known.
+    /// Whether the context is lost: every later call returns the same. These are the codes for which `cuda.h`
+    /// says that the process must be terminated, and 999, which is unknown.
     #[must_use]
     pub const fn is_sticky(&self) -> bool {
         matches!(self.code(), Some(214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 999))
@@ -144,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_nccl_says_what_nccl_says() {
+    fn an_nccl_error_contains_nccls_text() {
         let error = |last: &str| GpuError::Nccl {
             call: "ncclAllReduce",
             code: 2,
@@ -152,27 +150,27 @@ mod tests {
             doing: "GPU 1: all_reduce of 8 float".into(),
             last: last.into(),
         };
-        let line = "GPU 1: all_reduce of 8 float: ncclAllReduce says 2 unhandled system error";
+        let line = "GPU 1: all_reduce of 8 float: ncclAllReduce returned 2 unhandled system error";
         assert_eq!(error("").to_string(), line);
         assert_eq!(error("no socket").to_string(), format!("{line}: no socket"));
         assert!(!error("").is_sticky() && !is_spoiled());
     }
 
     #[test]
-    fn an_error_names_number_name_call_and_purpose() {
+    fn an_error_contains_number_name_call_and_purpose() {
         let error = GpuError::call("cuMemcpyAsync", 205, "CUDA_ERROR_MAP_FAILED".into(), "GPU 0 -> 1: copy");
-        assert_eq!(error.to_string(), "GPU 0 -> 1: copy: cuMemcpyAsync says 205 CUDA_ERROR_MAP_FAILED");
+        assert_eq!(error.to_string(), "GPU 0 -> 1: copy: cuMemcpyAsync returned 205 CUDA_ERROR_MAP_FAILED");
         assert!(!error.is_sticky() && !is_spoiled());
     }
 
     #[test]
-    fn a_broken_context_spoils_the_process() {
+    fn a_lost_context_spoils_the_process() {
         let error = GpuError::call("cuStreamQuery", 700, "CUDA_ERROR_ILLEGAL_ADDRESS".into(), "copy");
         assert!(error.is_sticky() && is_spoiled());
     }
 
     #[test]
-    fn a_hang_says_what_hung_and_for_how_long() {
+    fn a_hang_names_the_work_and_the_time() {
         let error = GpuError::hang("GPU 0 -> 1: write of 4 B", Duration::from_secs(3));
         assert_eq!(error.to_string(), "GPU 0 -> 1: write of 4 B: no end within 3.0 s");
         assert!(is_spoiled());

@@ -19,10 +19,10 @@ pub struct Event {
 }
 
 impl Gpu {
-    /// A point that has not been set yet.
+    /// A new event, not recorded yet.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn event(&self) -> Result<Event, GpuError> {
         self.context.bind()?;
         let mut handle = ptr::null_mut();
@@ -34,11 +34,11 @@ impl Gpu {
 }
 
 impl Event {
-    /// Milliseconds from `start` to here, with a resolution of about half a microsecond. Both must
-    /// be reached.
+    /// Milliseconds from `start` to here, with a resolution of about half a microsecond. Both must have been
+    /// reached.
     ///
     /// # Errors
-    /// The driver's: 600 while one is not reached.
+    /// The driver's error: 600 while one is not reached.
     pub fn ms_since(&self, start: &Self) -> Result<f64, GpuError> {
         self.context.bind()?;
         let mut ms = 0.0;

@@ -1,5 +1,5 @@
-//! The kernels as machine code for each GPU family, and as PTX for those that came later. They are
-//! compiled from `validator/kernels` by `just kernels` and kept with the source.
+//! The kernels as machine code for each GPU family, and as PTX for later ones. They are compiled from
+//! `validator/kernels` by `just kernels` and kept with the source.
 
 macro_rules! image {
     ($name:literal) => {
@@ -19,14 +19,14 @@ static CUBINS: &[((u32, u32), &[u8])] = &[
     ((12, 0), image!("sm_120.cubin")),
 ];
 
-/// What the driver compiles itself where no machine code fits; it ends with a zero, as the driver
-/// wants text to end.
+/// PTX, which the driver compiles itself where no machine code fits; it ends with a zero, as the driver
+/// requires for text.
 static PTX: &[u8] =
     concat!(include_str!("../../../kernels/images/firstlight.compute_75.ptx"), "\0").as_bytes();
-/// The least capability that the PTX runs on.
+/// The lowest capability that the PTX runs on.
 const PTX_FROM: (u32, u32) = (7, 5);
 
-/// The image for a GPU; `None` for one that is older than all.
+/// The image for a GPU; `None` for a GPU older than all.
 pub(super) fn fitting(capability: (u32, u32)) -> Option<&'static [u8]> {
     let (major, minor) = capability;
     let runs = |for_: (u32, u32)| for_.0 == major && for_.1 <= minor;

@@ -66,7 +66,7 @@ fn function(
 }
 
 impl Kernels {
-    /// Takes the image out again; the current context must be its own.
+    /// Unloads the image; its context must be current.
     pub(super) fn unload(&self, api: &Api) {
         // SAFETY: loaded once, unloaded once.
         unsafe { (api.module_unload)(self.module) };

@@ -1,5 +1,4 @@
-//! Launching kernels, and those that fill, check and copy memory. What each does is said in its
-//! source.
+//! Launching kernels, and those that fill, check and copy memory. Their source describes each.
 #![expect(unsafe_code, reason = "calls into the CUDA driver; kernel arguments go by address")]
 
 use super::context::Context;
@@ -12,18 +11,18 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Threads of a block, where a kernel works for any number.
+/// Threads of a block, for kernels that accept any number.
 pub(super) const THREADS: u32 = 256;
 /// Threads of a block of the bandwidth copy: nvbandwidth's number.
 const COPY_THREADS: u32 = 512;
-/// Blocks per multiprocessor for kernels that only touch memory: enough to fill it.
+/// Blocks per multiprocessor for kernels that only access memory: enough to fill it.
 const BLOCKS_PER_SM: u32 = 8;
 
 impl Stream {
-    /// Word `k` of `to` becomes `word(seed, first + k)`.
+    /// Sets word `k` of `to` to `word(seed, first + k)`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn fill(&self, to: Span, seed: u64, first: u64) -> Result<(), GpuError> {
         let mut arguments = (to.address, to.words(), seed, first);
         let list = [
@@ -38,7 +37,7 @@ impl Stream {
     /// Counts the words of `what` that are not `word(expected, first + k)`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn check(
         &self,
         what: Span,
@@ -64,7 +63,7 @@ impl Stream {
     /// Copies by the multiprocessors: 16 bytes at a time where the size allows, else words.
     ///
     /// # Errors
-    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
     pub fn copy_sm(&self, to: Span, from: Span) -> Result<(), GpuError> {
         if to.bytes != from.bytes {
             return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
@@ -83,7 +82,7 @@ impl Stream {
         &self.context.kernels
     }
 
-    /// Blocks for so many items, no more than keep the GPU busy.
+    /// Blocks for this many items, no more than keep the GPU busy.
     pub(super) fn grid(&self, items: u64) -> u32 {
         let wanted = u32::try_from(items.div_ceil(u64::from(THREADS))).unwrap_or(u32::MAX);
         wanted.clamp(1, self.context.sms.saturating_mul(BLOCKS_PER_SM).max(1))
@@ -101,8 +100,8 @@ impl Stream {
         context.bind()?;
         let arguments = arguments.as_ptr().cast_mut();
         let none = ptr::null_mut();
-        // SAFETY: the kernel is of this context; the arguments are in number and type those of its
-        // source, and the driver copies them before it returns.
+        // SAFETY: the kernel is of this context; the arguments match those of its source in number and type,
+        // and the driver copies them before it returns.
         let code = unsafe {
             (context.api.launch)(kernel, blocks, 1, 1, threads, 1, 1, 0, self.handle, arguments, none)
         };
@@ -110,7 +109,7 @@ impl Stream {
     }
 }
 
-/// An argument's address, as the driver takes it.
+/// An argument's address in the form that the driver needs.
 pub(super) const fn at<T>(argument: *mut T) -> *mut c_void {
     argument.cast()
 }

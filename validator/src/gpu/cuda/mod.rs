@@ -1,6 +1,6 @@
-//! The CUDA driver: contexts, memory, streams, kernels. Types are cudarc's bindings; the calls are
-//! our own table, because cudarc's panic where a library or a symbol is missing and turn a code
-//! that their enum does not know into undefined behaviour. With `nccl` beside it, it holds all of the program's `unsafe`.
+//! The CUDA driver: contexts, memory, streams, kernels. The types are cudarc's bindings; the calls use our
+//! own table, because cudarc's calls panic where a library or a symbol is missing and turn an unknown error
+//! code into undefined behaviour. This folder and `nccl` contain all of the program's `unsafe`.
 
 mod api;
 mod batch;

@@ -1,4 +1,4 @@
-//! Access of one GPU to another's memory: what the driver says about it, and switching it on.
+//! Access of one GPU to another's memory: the driver's answers about it, and enabling it.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::device::Gpu;
@@ -7,7 +7,7 @@ use super::error::GpuError;
 /// Access was on already (`CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`).
 const ALREADY: i32 = 704;
 
-/// What the driver can be asked about an ordered pair; the numbers are `CUdevice_P2PAttribute`'s.
+/// The driver's attributes of an ordered pair; the numbers are `CUdevice_P2PAttribute`'s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum P2pAttribute {
     /// 1 where peer access can be enabled.
@@ -17,10 +17,10 @@ pub enum P2pAttribute {
 }
 
 impl Gpu {
-    /// True when the driver says that this GPU can reach `peer`'s memory.
+    /// Whether this GPU can reach `peer`'s memory according to the driver.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn can_access(&self, peer: &Self) -> Result<bool, GpuError> {
         let mut can = 0;
         let (from, to) = (self.context.device, peer.context.device);
@@ -30,10 +30,10 @@ impl Gpu {
         Ok(can != 0)
     }
 
-    /// An attribute of the way from this GPU to `peer`.
+    /// An attribute of the path from this GPU to `peer`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn p2p_attribute(&self, attribute: P2pAttribute, peer: &Self) -> Result<i32, GpuError> {
         let mut value = 0;
         let (from, to) = (self.context.device, peer.context.device);
@@ -44,10 +44,11 @@ impl Gpu {
         Ok(value)
     }
 
-    /// From now on this GPU reaches `peer`'s ordinary allocations. One way; on already is fine.
+    /// Lets this GPU reach `peer`'s ordinary allocations, in this direction only; it is no error if that is
+    /// enabled already.
     ///
     /// # Errors
-    /// The driver's: 217 unsupported, 205 not mapped, 711 too many peers.
+    /// The driver's error: 217 unsupported, 205 not mapped, 711 too many peers.
     pub fn enable_peer(&self, peer: &Self) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: the peer's context is retained; 0 is the only flags value.
@@ -59,10 +60,10 @@ impl Gpu {
         self.context.check("cuCtxEnablePeerAccess", code, doing)
     }
 
-    /// From now on it does not.
+    /// Disables that.
     ///
     /// # Errors
-    /// The driver's; 705 when it was not enabled.
+    /// The driver's error; 705 when it was not enabled.
     pub fn disable_peer(&self, peer: &Self) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: the peer's context is retained.
@@ -76,7 +77,7 @@ impl Gpu {
     }
 }
 
-/// Peer access that ends with this value.
+/// Peer access that is disabled when this value is dropped.
 #[derive(Debug)]
 pub struct PeerAccess {
     ways: Vec<(Gpu, Gpu)>,
@@ -86,7 +87,7 @@ impl PeerAccess {
     /// `from` reaches `to`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn one_way(from: &Gpu, to: &Gpu) -> Result<Self, GpuError> {
         from.enable_peer(to)?;
         Ok(Self { ways: vec![(from.clone(), to.clone())] })
@@ -95,17 +96,17 @@ impl PeerAccess {
     /// Both reach each other.
     ///
     /// # Errors
-    /// The driver's; then neither does.
+    /// The driver's error; then neither does.
     pub fn both_ways(a: &Gpu, b: &Gpu) -> Result<Self, GpuError> {
         let mut on = Self::one_way(a, b)?;
         on.ways.extend(std::mem::take(&mut Self::one_way(b, a)?.ways));
         Ok(on)
     }
 
-    /// Everybody reaches everybody.
+    /// All reach each other.
     ///
     /// # Errors
-    /// The driver's; 711 beyond eight peers on machines without NVSwitch. Then nobody does.
+    /// The driver's error; 711 beyond eight peers on machines without NVSwitch. Then no access is enabled.
     pub fn all(gpus: &[Gpu]) -> Result<Self, GpuError> {
         let mut on = Self { ways: Vec::new() };
         for a in gpus {
@@ -121,7 +122,7 @@ impl Drop for PeerAccess {
     fn drop(&mut self) {
         for (from, to) in self.ways.drain(..) {
             if from.context.may_free() {
-                // Already off is as good.
+                // It may be disabled already.
                 let _ = from.disable_peer(&to);
             }
         }

@@ -1,5 +1,5 @@
-//! Kernels that measure or contend: the latch that holds a stream, the pointer chase, the ping-pong
-//! between two GPUs, the atomics. What each does is said in its source.
+//! Kernels that measure or contend: the latch that holds a stream, the pointer chase, the ping-pong between
+//! two GPUs, the atomics. Their source describes each.
 
 use super::error::GpuError;
 use super::launch::at;
@@ -8,42 +8,42 @@ use super::tally::Tally;
 use crate::gpu::cuda::memory::pinned::Latch;
 use crate::gpu::cuda::memory::span::Span;
 
-/// What one side of a ping-pong is told.
+/// The parameters of one side of a ping-pong.
 #[derive(Debug, Clone, Copy)]
 pub struct Pingpong {
     /// The mailbox in this GPU's own memory, 256 bytes or more.
     pub mine: Span,
     /// The partner's, in its memory.
     pub theirs: Span,
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: u64,
     /// The pattern that the partner sends.
     pub seed_mine: u64,
     /// The pattern that this side sends.
     pub seed_theirs: u64,
-    /// This side sends first.
+    /// Whether this side sends first.
     pub first: bool,
-    /// It gives up after so many clocks of this GPU.
+    /// The number of this GPU's clocks after which it gives up.
     pub max_cycles: u64,
 }
 
-/// What one side of a ping-pong saw.
+/// The result of one side of a ping-pong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
-    /// Words that were not there although their flag was.
+    /// Words that had not arrived although their flag had.
     pub wrong: u64,
-    /// The first round in which one was.
+    /// The first round with such a word.
     pub first_bad: Option<u64>,
-    /// Rounds that were finished.
+    /// The number of finished rounds.
     pub done: u64,
-    /// It gave up waiting.
+    /// Whether it gave up waiting.
     pub timed_out: bool,
-    /// How long all took, clocks of this GPU.
+    /// The time of all rounds, clocks of this GPU.
     pub cycles: u64,
 }
 
 impl Tally {
-    /// What the last ping-pong saw; only after `finish` of its stream.
+    /// The result of the last ping-pong; only after `finish` of its stream.
     #[must_use]
     pub fn round(&self) -> Round {
         let wrong = self.number(0);
@@ -64,10 +64,10 @@ impl Tally {
 }
 
 impl Stream {
-    /// Holds the stream until `latch` is open, at most for so many clocks.
+    /// Holds the stream until `latch` is open, at most for `max_cycles`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn park(&self, latch: &Latch, max_cycles: u64) -> Result<(), GpuError> {
         let mut a = (latch.address(), max_cycles);
         self.launch(self.kernels().spin, 1, 1, &[at(&raw mut a.0), at(&raw mut a.1)], "fl_spin")
@@ -76,7 +76,7 @@ impl Stream {
     /// Makes `ring` a ring of `count` addresses, `stride` bytes apart.
     ///
     /// # Errors
-    /// The driver's; [`GpuError::Bounds`] where they do not fit.
+    /// The driver's error; [`GpuError::Bounds`] if they do not fit.
     pub fn chase_init(&self, ring: Span, count: u64, stride: u64) -> Result<(), GpuError> {
         ring.part(0, count.saturating_mul(stride))?;
         let mut a = (ring.address, count, stride);
@@ -90,10 +90,10 @@ impl Stream {
         )
     }
 
-    /// Follows a ring for so many loads, each of which needs the one before.
+    /// Follows a ring for `steps` loads, each of which depends on the one before.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn chase(&self, ring: Span, steps: u64, tally: &Tally) -> Result<(), GpuError> {
         let out = tally.preset(self, 3)?;
         let mut a = (ring.address, steps, out.address);
@@ -102,10 +102,10 @@ impl Stream {
         tally.fetch(self)
     }
 
-    /// Plays one side of a ping-pong; the partner must be launched too, on a stream of its own.
+    /// Plays one side of a ping-pong; the partner must be launched too, on another stream.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn pingpong(&self, side: &Pingpong, tally: &Tally) -> Result<(), GpuError> {
         let out = tally.preset(self, 1)?;
         let mut first = u32::from(side.first);
@@ -125,10 +125,10 @@ impl Stream {
         tally.fetch(self)
     }
 
-    /// Every one of `blocks` x 32 threads adds 1 to the counter `times` times.
+    /// Makes each of `blocks` x 32 threads add 1 to the counter `times` times.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn atomic_add(&self, counter: Span, times: u64, blocks: u32) -> Result<(), GpuError> {
         let mut a = (counter.address, times);
         self.launch(
@@ -143,7 +143,7 @@ impl Stream {
     /// The same by compare-and-swap.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn atomic_cas(&self, counter: Span, times: u64, blocks: u32) -> Result<(), GpuError> {
         let mut a = (counter.address, times);
         self.launch(

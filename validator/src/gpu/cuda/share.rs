@@ -1,5 +1,5 @@
-//! Memory that another process can open: by CUDA IPC, which older frameworks use, and by an
-//! exported file descriptor of mapped memory, which NCCL and the newer ones use.
+//! Memory that another process can open: through CUDA IPC, which older frameworks use, and through an
+//! exported file descriptor of mapped memory, which NCCL and newer ones use.
 #![expect(unsafe_code, reason = "calls into the CUDA driver; file descriptors from it")]
 
 use super::device::Gpu;
@@ -17,7 +17,7 @@ const LAZY_ENABLE_PEER: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
 const FILE_DESCRIPTOR: u32 = 1;
 
-/// The name under which another process opens a buffer through CUDA IPC.
+/// The handle with which another process opens a buffer through CUDA IPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpcHandle(pub [u8; 64]);
 
@@ -31,10 +31,10 @@ pub struct Exported {
 }
 
 impl Buffer {
-    /// A name for another process.
+    /// A CUDA IPC handle for another process.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn ipc_handle(&self) -> Result<IpcHandle, GpuError> {
         let context = self.context();
         context.bind()?;
@@ -45,10 +45,10 @@ impl Buffer {
         Ok(IpcHandle(handle.reserved.map(i8::cast_unsigned)))
     }
 
-    /// A descriptor for another process; only of a mapped buffer.
+    /// A descriptor for another process; only for a mapped buffer.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn export(&self) -> Result<Exported, GpuError> {
         let context = self.context();
         context.bind()?;
@@ -64,17 +64,17 @@ impl Buffer {
                 "cuMemExportToShareableHandle gave descriptor {descriptor}"
             )));
         }
-        // SAFETY: the driver made the descriptor for us, and nobody else holds it.
+        // SAFETY: the driver made the descriptor for us, and no other code holds it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         Ok(Exported { descriptor, bytes: self.whole().bytes })
     }
 }
 
 impl Gpu {
-    /// Opens another process's buffer of `bytes` by its name, for use by this GPU.
+    /// Opens another process's buffer of `bytes` by its handle, for use by this GPU.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn open_ipc(&self, name: IpcHandle, bytes: u64) -> Result<Buffer, GpuError> {
         let context = &self.context;
         context.bind()?;
@@ -89,12 +89,12 @@ impl Gpu {
     /// Maps another process's exported buffer of `bytes`, for use by this GPU.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn import(&self, descriptor: BorrowedFd<'_>, bytes: u64) -> Result<Buffer, GpuError> {
         let context = &self.context;
         context.bind()?;
         let mut handle = 0;
-        // The driver wants the number itself where it takes a pointer.
+        // The driver takes the number itself in place of a pointer.
         let number = ptr::without_provenance_mut(usize::try_from(descriptor.as_raw_fd()).unwrap_or_default());
         // SAFETY: one handle is written; the descriptor is open for the call.
         let code = unsafe { (context.api.import)(&raw mut handle, number, FILE_DESCRIPTOR) };

@@ -1,4 +1,4 @@
-//! A queue of work for one GPU. Nothing here waits but `finish`, and that one has a deadline.
+//! A queue of work for one GPU. Only `finish` waits, with a deadline.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::context::Context;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const NON_BLOCKING: u32 = 1;
 /// `CUDA_ERROR_NOT_READY`
 const NOT_READY: i32 = 600;
-/// So long the answer is asked for without a pause: short work shall be seen as soon as it ends.
+/// How long the state is polled without a pause: the end of short work is seen at once.
 const EAGER: Duration = Duration::from_millis(2);
 
 /// A queue of work for one GPU.
@@ -27,10 +27,10 @@ pub struct Stream {
 }
 
 impl Gpu {
-    /// An empty queue.
+    /// A new stream.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn stream(&self) -> Result<Stream, GpuError> {
         self.context.bind()?;
         let mut handle = ptr::null_mut();
@@ -42,23 +42,22 @@ impl Gpu {
 }
 
 impl Stream {
-    /// Copies by a copy engine, as many bytes as both have.
+    /// Copies by a copy engine; both spans must have the same size.
     ///
     /// # Errors
-    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
     pub fn copy(&self, to: Span, from: Span) -> Result<(), GpuError> {
         let bytes = same_size(to, from)?;
         self.context.bind()?;
-        // SAFETY: spans come from live buffers; the driver checks addresses of its own.
+        // SAFETY: spans come from live buffers; the driver checks the addresses itself.
         let code = unsafe { (self.context.api.copy)(to.address, from.address, bytes, self.handle) };
         self.said("cuMemcpyAsync", code, || format!("copying {bytes} bytes"))
     }
 
-    /// Copies between two GPUs the way `cudaMemcpyPeerAsync` does: through the host where peer
-    /// access is off.
+    /// Copies between two GPUs as `cudaMemcpyPeerAsync` does: through host memory if peer access is off.
     ///
     /// # Errors
-    /// The driver's; [`GpuError::Bounds`] where sizes differ.
+    /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
     pub fn copy_peer(&self, to: Span, to_gpu: &Gpu, from: Span, from_gpu: &Gpu) -> Result<(), GpuError> {
         let bytes = same_size(to, from)?;
         self.context.bind()?;
@@ -101,7 +100,7 @@ impl Stream {
     /// Sets every byte.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn set_bytes(&self, to: Span, value: u8) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: the span comes from a live buffer.
@@ -109,10 +108,10 @@ impl Stream {
         self.said("cuMemsetD8Async", code, || format!("setting {} bytes", to.bytes))
     }
 
-    /// Sets `event` here.
+    /// Records `event` here.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn record(&self, event: &Event) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: both handles are alive.
@@ -120,10 +119,10 @@ impl Stream {
         self.said("cuEventRecord", code, String::new)
     }
 
-    /// What follows begins only when `event`, of any GPU, is reached.
+    /// Holds the following work until `event`, of any GPU, is reached.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn wait_event(&self, event: &Event) -> Result<(), GpuError> {
         self.context.bind()?;
         // SAFETY: both handles are alive.
@@ -131,10 +130,10 @@ impl Stream {
         self.said("cuStreamWaitEvent", code, String::new)
     }
 
-    /// True when all work is done, asked without waiting.
+    /// Whether all work is done, without waiting.
     ///
     /// # Errors
-    /// What the work came to.
+    /// The error of the work.
     pub fn done(&self) -> Result<bool, GpuError> {
         self.context.bind()?;
         // SAFETY: the handle is alive.
@@ -148,7 +147,7 @@ impl Stream {
     /// Waits until all work is done.
     ///
     /// # Errors
-    /// What the work came to; [`GpuError::Hang`] when it has not ended `within` that time.
+    /// The error of the work; [`GpuError::Hang`] when it has not ended `within` that time.
     pub fn finish(&self, doing: &str, within: Duration) -> Result<(), GpuError> {
         self.context.bind()?;
         let start = Instant::now();
@@ -170,7 +169,7 @@ impl Stream {
         }
     }
 
-    /// For NCCL, which queues work of its own here: the handle, with its GPU's context current.
+    /// For NCCL, which queues its own work here: the handle, with its GPU's context current.
     pub(in crate::gpu) fn handle(&self) -> Result<sys::CUstream, GpuError> {
         self.context.bind()?;
         Ok(self.handle)
@@ -192,7 +191,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.context.may_free() {
-            // SAFETY: created once, destroyed once; work in it goes on until done.
+            // SAFETY: created once, destroyed once; work in it continues until done.
             unsafe { (self.context.api.stream_destroy)(self.handle) };
         }
     }

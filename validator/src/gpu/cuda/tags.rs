@@ -1,5 +1,4 @@
-//! Tags in every page of a large memory: writing them, and looking whether they are there. What a tag is
-//! is said in `kernels/tag.cu`.
+//! Tags in every page of a large memory: writing and checking them. `kernels/tag.cu` describes a tag.
 
 use super::error::GpuError;
 use super::launch::{THREADS, at};
@@ -10,19 +9,19 @@ use crate::gpu::pattern::word;
 
 /// Bytes of a tag.
 pub const TAG: u64 = 16;
-/// So many writers have places of their own in a page.
+/// The number of writers that have their own place in a page.
 pub const TAG_WRITERS: u64 = 64;
 
-/// The pages of one piece of memory, and where the tags of one round lie in them.
+/// The pages of one piece of memory, and the offsets of one round's tags in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pages {
-    /// The memory; whole pages count.
+    /// The memory; only whole pages are used.
     pub span: Span,
     /// The number of its first page.
     pub first: u64,
     /// A page has `1 << shift` bytes.
     pub shift: u32,
-    /// Where in a page tags lie follows from this.
+    /// The seed of the tags' offsets within a page.
     pub nonce: u64,
 }
 
@@ -33,18 +32,18 @@ pub struct Tags {
     pub writer: u64,
     /// The writer's pattern in this round; the tag of page n is its words 4n to 4n + 3.
     pub seed: u64,
-    /// The pattern that lay there before; its word 0 is that of page 0.
+    /// The previous pattern there; its word 0 is that of page 0.
     pub sentinel: u64,
 }
 
 impl Pages {
-    /// How many pages.
+    /// The number of pages.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.span.bytes >> self.shift
     }
 
-    /// The offset in the memory at which a writer's tag of page `page` lies.
+    /// The offset in the memory of a writer's tag in page `page`.
     #[must_use]
     pub const fn place(&self, page: u64, writer: u64) -> u64 {
         let vectors = (1_u64 << self.shift) / TAG;
@@ -57,7 +56,7 @@ impl Stream {
     /// Writes a tag into each of `pages`.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn tag(&self, pages: &Pages, tags: &Tags) -> Result<(), GpuError> {
         let mut a = (pages.span.address, pages.count(), pages.first, pages.shift, writer(tags)?);
         let mut b = (pages.nonce, tags.seed);
@@ -73,11 +72,11 @@ impl Stream {
         self.launch(self.kernels().tag, self.grid(pages.count()), THREADS, &list, "fl_tag")
     }
 
-    /// Counts the pages whose tag is not there, and adds them to `tally`, between its `begin` and `end`. With
-    /// `restore` what lay there before is put back where the tag is right.
+    /// Counts the pages without a right tag, and adds them to `tally`, between its `begin` and `end`. With
+    /// `restore` the previous content is restored where the tag is right.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn check_tags(
         &self,
         pages: &Pages,
@@ -114,7 +113,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_writer_has_a_place_of_its_own_in_each_page() {
+    fn every_writer_has_its_own_place_in_each_page() {
         for shift in [16, 21] {
             let span = Span { address: 0x1000_0000, bytes: 4 << shift };
             let pages = Pages { span, first: 7, shift, nonce: 99 };
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_lies_elsewhere_in_the_next_page_and_the_next_round() {
+    fn a_tag_has_another_offset_in_the_next_page_and_the_next_round() {
         let span = Span { address: 0, bytes: 8 << 21 };
         let at = |nonce, page| Pages { span, first: 0, shift: 21, nonce }.place(page, 0) % (1 << 21);
         assert!(at(1, 0) != at(1, 1) && at(1, 0) != at(2, 0));

@@ -1,6 +1,5 @@
-//! Filling memory with the values of collectives and checking them where they arrived, by kernels on the
-//! memory's owner. What the values are is `nccl::value`'s matter, how the kernels do it is said in
-//! `kernels/nccl.cu`.
+//! Filling memory with the values of collectives and checking the received ones, by kernels on the memory's
+//! owner. `nccl::value` defines the values, `kernels/nccl.cu` describes the kernels.
 
 use super::error::GpuError;
 use super::launch::{THREADS, at};
@@ -9,26 +8,26 @@ use super::tally::Tally;
 use crate::gpu::cuda::memory::span::Span;
 use crate::gpu::{DataType, RedOp, Values};
 
-/// The kernels' code for values that nobody reduced.
+/// The kernels' code for values that are not reduced.
 const COPY: u32 = u32::MAX;
-/// What one access of a kernel moves.
+/// Bytes of one access of a kernel.
 const GROUP_BYTES: u64 = 16;
-/// So many powers of two at most: 2^31 is the largest that the kernels make.
+/// The most powers of two: 2^31 is the largest that the kernels make.
 const MOST_POWERS: u32 = 32;
 
-/// The elements of several calls of a collective, in one buffer: each call has `parts` runs of `count`, one behind
-/// the other, and the next call's begin `stride` elements behind its own.
+/// The elements of several calls of a collective, in one buffer: each call has `parts` consecutive runs of
+/// `count`, and the next call's runs begin `stride` elements after its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runs {
     /// Elements of one run.
     pub count: u64,
-    /// Runs of one call, each of the next rank's values.
+    /// Runs of one call, each with the next rank's values.
     pub parts: u64,
-    /// How many calls.
+    /// The number of calls.
     pub calls: u64,
-    /// From one call's first element to the next one's.
+    /// Elements from one call's first to the next one's.
     pub stride: u64,
-    /// How many numbers later the next call's values begin.
+    /// The step of value numbers from one call to the next.
     pub step: u64,
 }
 
@@ -39,7 +38,7 @@ impl Runs {
         self.count.saturating_mul(self.parts).saturating_mul(self.calls)
     }
 
-    /// Elements from the first run's begin to the last one's end.
+    /// Elements from the beginning of the first run to the end of the last one.
     #[must_use]
     pub const fn reach(&self) -> u64 {
         if self.elements() == 0 {
@@ -49,7 +48,7 @@ impl Runs {
         before.saturating_add(self.parts.saturating_mul(self.count))
     }
 
-    /// The same elements in fewer runs: where nothing lies between two calls' and their numbers go on, they are one.
+    /// The same elements in fewer runs: two calls without a gap and with consecutive numbers are one run.
     const fn joined(self) -> Self {
         if self.parts == 1 && self.stride == self.count && self.step == self.count {
             let count = self.elements();
@@ -59,28 +58,28 @@ impl Runs {
     }
 }
 
-/// What the elements of runs must be.
+/// The expected elements of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValuesExpected {
-    /// The rank whose values the first run's are, and each further one's of its call the next one's; `None`: all
-    /// ranks', reduced.
+    /// The rank of the first run's values; each further run of a call has the next rank's. `None`: all ranks'
+    /// values, reduced.
     pub from: Option<usize>,
-    /// How they are reduced; means nothing for one rank's.
+    /// The reduction; without meaning for one rank's values.
     pub op: RedOp,
-    /// How many ranks.
+    /// The number of ranks.
     pub ranks: usize,
-    /// What the values were filled with.
+    /// The seed of the values.
     pub seed: u64,
     /// The number of the first call's first element in the senders' buffers.
     pub first: u64,
 }
 
 impl Stream {
-    /// Element `k` of call `c` in `to` becomes the value of `rank` with number `c * step + k`.
+    /// Sets element `k` of call `c` in `to` to the value of `rank` with number `c * step + k`.
     ///
     /// # Errors
-    /// The driver's; [`GpuError::Nonsense`] for a part of an element, runs that do not fit, or values that the
-    /// kernels cannot make.
+    /// The driver's error; [`GpuError::Nonsense`] for a part of an element, runs that do not fit, or values
+    /// that the kernels cannot make.
     pub fn fill_values(
         &self,
         to: Span,
@@ -114,11 +113,11 @@ impl Stream {
         self.launch(self.kernels().nccl_fill, self.groups(data, &all), THREADS, &list, "fl_nccl_fill")
     }
 
-    /// Counts the elements of `what` that are not what is expected, bit by bit, and adds the counts to
-    /// `tally`, between its `begin` and `end`. What is wrong is reported by its number in all runs.
+    /// Counts the elements of `what` that differ from the expected ones in any bit, and adds the counts to
+    /// `tally`, between its `begin` and `end`. A wrong element is reported by its number in all runs.
     ///
     /// # Errors
-    /// As `fill_values`.
+    /// As for `fill_values`.
     pub fn check_values(
         &self,
         what: Span,
@@ -168,7 +167,7 @@ impl Stream {
     }
 }
 
-/// The runs that lie there, as few as they are: whole elements, each on its own boundary.
+/// The runs in `there`, joined as far as possible: whole elements, each aligned to its size.
 fn fitting(there: Span, data: DataType, runs: &Runs) -> Result<Runs, GpuError> {
     let each = data.bytes();
     let fits = runs.reach().saturating_mul(each) <= there.bytes;
@@ -179,11 +178,11 @@ fn fitting(there: Span, data: DataType, runs: &Runs) -> Result<Runs, GpuError> {
     Err(GpuError::Nonsense(format!("{bytes} bytes at {address:#x} do not hold {runs:?} of {data}")))
 }
 
-/// Range, scale and powers as the kernels take them.
+/// Range, scale and powers in the kernels' form.
 fn checked(values: Values) -> Result<(u32, u32, u32), GpuError> {
     let Values { range, scale, powers } = values;
     if range == 0 || scale == 0 || (powers && range > MOST_POWERS) {
-        return Err(GpuError::Nonsense(format!("no kernel makes such values: {values:?}")));
+        return Err(GpuError::Nonsense(format!("the kernels cannot make these values: {values:?}")));
     }
     Ok((range, scale, powers.into()))
 }
@@ -206,13 +205,13 @@ mod tests {
         assert!(of(0x1000, 96, &RUNS).is_ok());
         assert!(of(0x1000, 97, &RUNS).is_err() && of(0x1004, 96, &RUNS).is_err());
         assert!(of(0x1000, 88, &RUNS).is_err());
-        // The last call's gap need not be there.
+        // The gap after the last call may be missing.
         let apart = Runs { stride: 6, ..RUNS };
         assert!(of(0x1000, 8 * 16, &apart).is_ok() && of(0x1000, 8 * 15, &apart).is_err());
     }
 
     #[test]
-    fn runs_without_anything_between_them_are_one_and_others_are_not() {
+    fn runs_without_gaps_are_joined_and_others_are_not() {
         let one = Runs { count: 12, parts: 1, calls: 1, stride: 12, step: 12 };
         assert_eq!((RUNS.joined(), RUNS.elements(), RUNS.reach()), (one, 12, 12));
         for apart in [Runs { stride: 6, ..RUNS }, Runs { step: 16, ..RUNS }, Runs { parts: 2, ..RUNS }] {
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_no_kernel_makes_are_refused() {
+    fn values_that_the_kernels_cannot_make_are_refused() {
         assert_eq!(checked(PLAIN), Ok((100, 1, 0)));
         assert_eq!(checked(Values { range: 32, scale: 8, powers: true }), Ok((32, 8, 1)));
         for bad in [Values { range: 0, ..PLAIN }, Values { scale: 0, ..PLAIN }] {

@@ -13,8 +13,7 @@ use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-/// The name under which the loader finds the library; the one without a number is only there where
-/// somebody compiles.
+/// The loader's name of the library; the name without a number exists only on development systems.
 const LIBRARY: &str = "libnccl.so.2";
 
 type Bytes = *const c_void;
@@ -74,7 +73,7 @@ functions! {
         group_start = "ncclGroupStart" () -> c_int;
         group_end = "ncclGroupEnd" () -> c_int;
     }
-    // Of 2.28; before, whoever wanted them sent and received himself.
+    // From 2.28 on; before, callers used sends and receives.
     newer {
         all_to_all = "ncclAlltoAll" (Bytes, BytesMut, usize, c_uint, sys::ncclComm_t, CUstream) -> c_int;
         gather = "ncclGather" (Bytes, BytesMut, usize, c_uint, c_int, sys::ncclComm_t, CUstream) -> c_int;
@@ -85,15 +84,15 @@ functions! {
 /// The library, loaded on the first call.
 ///
 /// # Errors
-/// It or a function is missing; the same on every later call.
+/// It or a function is missing; every later call returns the same.
 pub(super) fn api() -> Result<&'static Api, GpuError> {
     static API: OnceLock<Result<Api, GpuError>> = OnceLock::new();
     API.get_or_init(|| find(LIBRARY)).as_ref().map_err(Clone::clone)
 }
 
 fn find(library: &'static str) -> Result<Api, GpuError> {
-    // SAFETY: NCCL runs only its own initialisers; that it may do anything it likes is why this process is
-    // one of an arm.
+    // SAFETY: NCCL runs only its own initialisers; that it may do anything is why this process is one of an
+    // arm.
     let found = unsafe { Library::new(library) };
     let found = found.map_err(|e| GpuError::library(library, &e))?;
     // It is never closed: it keeps threads of its own.
@@ -109,7 +108,7 @@ pub(super) fn newer<F>(symbol: &'static str, function: Option<F>) -> Result<F, G
 }
 
 impl Api {
-    /// Whether this NCCL has a function for all of a collective.
+    /// Whether this NCCL has one function for the whole collective.
     pub(super) const fn has(&self, collective: Collective) -> bool {
         match collective {
             Collective::Alltoall => self.all_to_all.is_some(),
@@ -125,7 +124,7 @@ impl Api {
         }
     }
 
-    /// The error of one call, or nothing; `doing` says what it was for.
+    /// The error of one call, if any; `doing` is the purpose of the call.
     pub(super) fn check(
         &self,
         call: &'static str,
@@ -135,21 +134,22 @@ impl Api {
         if code == 0 { Ok(()) } else { Err(self.error(call, code, doing())) }
     }
 
-    /// What a code other than 0 says.
+    /// The error for a code other than 0.
     pub(super) fn error(&self, call: &'static str, code: c_int, doing: String) -> GpuError {
-        // SAFETY: the function takes any number and gives a constant string.
+        // SAFETY: the function takes any number and returns a constant string.
         let name = unsafe { text((self.error_string)(code)) };
-        // SAFETY: its argument is not used, by the header; the string is NCCL's and lives as long as it.
+        // SAFETY: its argument is unused according to the header; the string is NCCL's and lives as long as
+        // it.
         let last = unsafe { text((self.last_error)(std::ptr::null_mut())) };
         let name = if name.is_empty() { "a code without a name".to_owned() } else { name };
         GpuError::Nccl { call, code, name, doing, last }
     }
 }
 
-/// A text of NCCL's in one line; empty for none.
+/// A text of NCCL in one line; empty for none.
 ///
 /// # Safety
-/// `from` is null or leads to a C string that nobody changes meanwhile.
+/// `from` is null or points to a C string that does not change meanwhile.
 unsafe fn text(from: *const c_char) -> String {
     if from.is_null() {
         return String::new();
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error_with_its_name_and_not_a_panic() {
-        let error = find("libnccl-of-nobody.so.2").err().unwrap();
+        let error = find("libnccl-missing.so.2").err().unwrap();
         let GpuError::Library { library, why } = &error else { panic!("{error}") };
-        assert!(*library == "libnccl-of-nobody.so.2" && why.contains("cannot open"), "{error}");
-        assert!(error.to_string().starts_with("libnccl-of-nobody.so.2 cannot be loaded: cannot open"));
+        assert!(*library == "libnccl-missing.so.2" && why.contains("cannot open"), "{error}");
+        assert!(error.to_string().starts_with("libnccl-missing.so.2 cannot be loaded: cannot open"));
     }
 
-    /// Every machine has this library, and it has none of the functions.
+    /// Every machine has this library, which has none of the functions.
     #[test]
     fn a_missing_function_is_an_error_with_its_name_and_not_a_panic() {
         let error = find("libc.so.6").err().unwrap();

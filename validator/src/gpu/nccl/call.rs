@@ -1,4 +1,4 @@
-//! What one rank is asked to do in a collective.
+//! One rank's part of a collective.
 
 use crate::gpu::cuda::Span;
 use crate::gpu::{Collective, DataType, RedOp};
@@ -6,18 +6,18 @@ use crate::gpu::{Collective, DataType, RedOp};
 /// One rank's part of a collective.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
-    /// Which.
+    /// The collective.
     pub collective: Collective,
-    /// What this rank sends; as long as the shape says, or longer.
+    /// The memory that this rank sends; as long as the shape requires, or longer.
     pub send: Span,
-    /// Where it receives; likewise. In place it is `send` or a part of it, or contains it.
+    /// The memory that receives; likewise. In place it is `send` or a part of it, or contains it.
     pub receive: Span,
     /// The call's count, elements: `Shape::count`.
     pub count: u64,
     /// Element type.
     pub data: DataType,
-    /// The reduction, where it is one.
+    /// The reduction, if any.
     pub op: RedOp,
-    /// The root, where there is one.
+    /// The root, if any.
     pub root: usize,
 }

@@ -1,4 +1,4 @@
-//! A rank's part of a communicator: joining, leaving, and asking whether it is still in order.
+//! A rank's part of a communicator: joining, leaving, and checking for errors.
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 use super::UniqueId;
@@ -9,17 +9,17 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr;
 
-/// `ncclInProgress`: not an error, work is still going on.
+/// `ncclInProgress`: not an error, work is still in progress.
 const IN_PROGRESS: c_int = 7;
 
-/// One rank. It belongs to the thread that made it, as its GPU's context does. Dropped, it is destroyed;
-/// not if it failed, or if this process can ask CUDA for nothing more: destroying waits for what runs, which
-/// then has no end.
+/// One rank. It belongs to the thread that made it, like its GPU's context. Dropping it destroys it, unless
+/// it failed or this process can no longer call CUDA: destroying waits for running work, which would then
+/// never end.
 pub struct Comm {
     pub(super) api: &'static Api,
-    /// Null once it was aborted.
+    /// Null after an abort.
     pub(super) handle: sys::ncclComm_t,
-    /// Something went wrong in it.
+    /// Whether it has failed.
     broken: Cell<bool>,
     rank: usize,
     ranks: usize,
@@ -48,11 +48,11 @@ impl Comm {
         all.map(|(rank, (handle, gpu))| Self::of(api, handle, "ncclCommInitAll", rank, ranks, gpu)).collect()
     }
 
-    /// One rank of a communicator of several processes; returns when all have joined, which has no bound
-    /// of its own.
+    /// One rank of a communicator of several processes; returns when all have joined, without a time limit of
+    /// its own.
     ///
     /// # Errors
-    /// The library is missing; the name is none; NCCL's.
+    /// The library is missing; the id is invalid; NCCL's error.
     pub fn join(gpu: &Gpu, id: &UniqueId, ranks: usize, rank: usize) -> Result<Self, GpuError> {
         let api = api()?;
         let id = id.raw()?;
@@ -87,22 +87,21 @@ impl Comm {
         self.rank
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     #[must_use]
     pub const fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// Whether it is in order, asked without waiting: a rank that others wait for in vain may learn here
-    /// that they are gone.
+    /// Checks for errors without waiting: a waiting rank may learn here that the others are gone.
     ///
     /// # Errors
-    /// What went wrong since it was made, or that it cannot be asked.
+    /// An error since it was made, or that it cannot be asked.
     pub fn trouble(&self) -> Result<(), GpuError> {
         let mut state = 0;
         // SAFETY: the handle is alive; one int is written, for the enum is one.
         let code = unsafe { (self.api.async_error)(self.handle, &raw mut state) };
-        let doing = || format!("{}: asking how it is", self.whose());
+        let doing = || format!("{}: checking for errors", self.whose());
         self.api.check("ncclCommGetAsyncError", code, doing)?;
         if matches!(state, 0 | IN_PROGRESS) {
             return Ok(());
@@ -111,25 +110,24 @@ impl Comm {
         Err(self.api.error("ncclCommGetAsyncError", state, self.whose()))
     }
 
-    /// Ends it, with whatever still runs in it: also where nothing answers any more. May itself never
-    /// return.
+    /// Aborts it with all its running work, even if nothing responds any more. May itself never return.
     ///
     /// # Errors
-    /// NCCL's.
+    /// NCCL's error.
     pub fn abort(mut self) -> Result<(), GpuError> {
         let handle = std::mem::replace(&mut self.handle, ptr::null_mut());
-        // SAFETY: the handle was alive until now and is used by nobody after.
+        // SAFETY: the handle was alive until now and is not used afterwards.
         let code = unsafe { (self.api.abort)(handle) };
         forget_current();
-        self.api.check("ncclCommAbort", code, || format!("{}: ending it", self.whose()))
+        self.api.check("ncclCommAbort", code, || format!("{}: aborting", self.whose()))
     }
 
-    /// Something went wrong in it: it will not be destroyed.
+    /// Marks it as failed: it will not be destroyed.
     pub(super) fn give_up(&self) {
         self.broken.set(true);
     }
 
-    /// Whose it is, for messages.
+    /// The GPU and rank, for messages.
     pub(super) fn whose(&self) -> String {
         format!("GPU {}, rank {} of {}", self.gpu.ordinal, self.rank, self.ranks)
     }
@@ -141,7 +139,7 @@ impl Drop for Comm {
         if over || self.gpu.make_current().is_err() {
             return;
         }
-        // SAFETY: made once, destroyed once. An error has nobody to go to.
+        // SAFETY: made once, destroyed once. Errors are ignored, because no caller could handle them.
         unsafe { (self.api.destroy)(self.handle) };
         forget_current();
     }
@@ -153,7 +151,7 @@ impl std::fmt::Debug for Comm {
     }
 }
 
-/// A number as NCCL's functions take it.
+/// A number in the form of NCCL's functions.
 pub(super) fn int(number: usize) -> Result<c_int, GpuError> {
-    c_int::try_from(number).map_err(|_| GpuError::Nonsense(format!("{number} is more than NCCL can count")))
+    c_int::try_from(number).map_err(|_| GpuError::Nonsense(format!("{number} is too large for NCCL")))
 }

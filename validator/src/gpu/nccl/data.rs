@@ -1,5 +1,5 @@
-//! Element types, reductions, and values that come out exact: integers small enough that the sum of all
-//! ranks' is still exact in the type, in whatever order it is added up.
+//! Element types, reductions, and values with exact results: integers small enough that the sum of all ranks'
+//! is exact in the type, in any order of addition.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,7 +46,7 @@ impl DataType {
         }
     }
 
-    /// As nccl-tests calls it.
+    /// nccl-tests' name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl DataType {
         }
     }
 
-    /// Bits that a whole number may have and still be exact.
+    /// The number of bits of whole numbers that are exact.
     const fn whole_bits(self) -> u32 {
         match self {
             Self::Bfloat16 => 8,
@@ -99,7 +99,7 @@ impl RedOp {
         }
     }
 
-    /// As nccl-tests calls it.
+    /// nccl-tests' name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -111,9 +111,8 @@ impl RedOp {
     }
 }
 
-/// How values are made of the pattern's word `w` of their rank and place, as `kernels/values.cuh` does:
-/// `scale * (1 + w % range)`, or with `powers` `scale << (w % range)`. None is 0, so that zeros are
-/// always wrong.
+/// How values follow from the pattern's word `w` of their rank and index, as in `kernels/values.cuh`: `scale
+/// * (1 + w % range)`, or with `powers` `scale << (w % range)`. None is 0, so that zeros are always wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Values {
     /// See above; at least 1.
@@ -125,8 +124,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of which `ranks` can be reduced exactly; `None` where none are known: half precision cannot
-    /// give the mean of 11 exactly, because NCCL multiplies by a rounded 1/11 first.
+    /// Values that `ranks` ranks can reduce exactly; `None` where none are known: half precision cannot give
+    /// the mean of 11 exactly, because NCCL multiplies by a rounded 1/11 first.
     #[must_use]
     pub fn exact(data: DataType, op: Option<RedOp>, ranks: u32) -> Option<Self> {
         let ranks = ranks.max(1);
@@ -187,7 +186,7 @@ mod tests {
         }
     }
 
-    /// `x` rounded to `bits` significant bits, to even: what a type of that precision holds.
+    /// `x` rounded to `bits` significant bits, to even: the nearest value of a type of that precision.
     fn rounded(x: f64, bits: i32) -> f64 {
         if bits >= 53 {
             return x;
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_that_is_judged_is_exact() {
+    fn every_judged_mean_is_exact() {
         let bits = |data: DataType| i32::try_from(data.whole_bits()).unwrap();
         for data in [DataType::Half, DataType::Bfloat16, DataType::Float, DataType::Double] {
             for ranks in 1..=64_u32 {

@@ -1,6 +1,5 @@
-//! Queueing a collective on all ranks of this process, as one group of NCCL's: its functions return before
-//! the work is done, and with several ranks in one thread only a group keeps them from waiting for each
-//! other.
+//! Queues a collective on all ranks of this process, as one NCCL group: its functions return before the work
+//! is done, and with several ranks in one thread only a group keeps them from waiting for each other.
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 use super::api::{Api, api, newer};
@@ -12,8 +11,8 @@ use cudarc::driver::sys::CUstream;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// One collective's parts, one for each communicator of this process, ready to be queued as often as wanted:
-/// what firstlight has to work out is done, so that between two calls only NCCL's own time passes.
+/// One collective's parts, one for each communicator of this process, ready to be queued repeatedly:
+/// everything is prepared, so that only NCCL's own time passes between two calls.
 pub struct Group<'a> {
     api: &'static Api,
     parts: Vec<Part<'a>>,
@@ -30,20 +29,20 @@ impl<'a> Group<'a> {
         Ok(Self { api, parts })
     }
 
-    /// Queues them.
+    /// Queues the calls.
     ///
     /// # Errors
-    /// NCCL's. The communicators are then good for `Comm::abort` only.
+    /// NCCL's error. Then only `Comm::abort` may be called on the communicators.
     pub fn enqueue(&self) -> Result<(), GpuError> {
         let Self { api, parts } = self;
         let Some(first) = parts.first() else { return Ok(()) };
-        // NCCL comes back to the GPU that it finds, and where it finds none it would make a context on GPU 0.
+        // NCCL restores the GPU that it finds current, and without one it would make a context on GPU 0.
         first.stream.handle()?;
         // SAFETY: it takes nothing and only counts.
         let code = unsafe { (api.group_start)() };
         api.check("ncclGroupStart", code, || first.text())?;
         let queued = parts.iter().try_for_each(|part| part.queue(api));
-        // An open group would keep back whatever is called next, so it ends also after an error.
+        // An open group would hold back any later call, so it is closed even after an error.
         // SAFETY: it takes nothing; the group was started above.
         let code = unsafe { (api.group_end)() };
         forget_current();
@@ -55,7 +54,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// One rank's part, with all that can be refused already checked.
+/// One rank's part, with all checks already done.
 struct Part<'a> {
     comm: &'a Comm,
     stream: &'a Stream,
@@ -95,8 +94,8 @@ impl<'a> Part<'a> {
         Ok(match step {
             Step::AllReduce(from, to) => {
                 let (from, to) = (source(from)?, place(to)?);
-                // SAFETY: communicator and stream are alive; the spans are of live buffers and as long as
-                // the count needs, as `steps` saw to. So it is for all calls below.
+                // SAFETY: communicator and stream are alive; the spans are of live buffers and as long as the
+                // count requires, which `steps` has checked. The same holds for all calls below.
                 ("ncclAllReduce", unsafe { (api.all_reduce)(from, to, count, data, op, comm, stream) })
             }
             Step::AllGather(from, to) => {
@@ -149,17 +148,17 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// Whose part of what it is, for messages.
+    /// The rank and its call, for messages.
     fn text(&self) -> String {
         format!("{}: {} of {} {}", self.comm.whose(), self.call.collective, self.call.count, self.call.data)
     }
 }
 
-/// GPU memory as NCCL's functions take it. The number is all there is of it: only GPUs go there.
+/// GPU memory in the form of NCCL's functions: only the address, because only GPUs access it.
 fn place(span: Span) -> Result<*mut c_void, GpuError> {
     let address = usize::try_from(span.address);
     let address =
-        address.map_err(|_| GpuError::Nonsense(format!("{:#x} is no address here", span.address)))?;
+        address.map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
     Ok(ptr::without_provenance_mut(address))
 }
 

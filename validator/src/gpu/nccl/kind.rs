@@ -1,64 +1,64 @@
-//! The nine collectives: names, counts, buffers and the factor between algorithm and bus bandwidth, all
-//! as nccl-tests 2.19 has them (PERFORMANCE.md there derives the factors).
+//! The nine collectives: names, counts, buffers and the factor between algorithm and bus bandwidth, all as in
+//! nccl-tests 2.19 (its PERFORMANCE.md derives the factors).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Elements of all-to-all kinds are counted in multiples of so many bytes.
+/// Elements of all-to-all kinds are counted in multiples of this many bytes.
 const UNIT_BYTES: u64 = 16;
 
-/// One of them.
+/// A collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// Everyone gets the sum of all.
+    /// Every rank gets the sum of all.
     AllReduce,
-    /// Everyone gets everyone's part.
+    /// Every rank gets all ranks' parts.
     AllGather,
-    /// Everyone gets its part of the sum of all.
+    /// Every rank gets its part of the sum of all.
     ReduceScatter,
-    /// Everyone gets what the root has.
+    /// Every rank gets the root's data.
     Broadcast,
     /// The root gets the sum of all.
     Reduce,
-    /// Everyone sends each a part of its own.
+    /// Every rank sends each rank a separate part.
     Alltoall,
-    /// Everyone sends to the next rank and receives from the one before.
+    /// Every rank sends to the next rank and receives from the one before.
     Sendrecv,
-    /// The root gets everyone's part.
+    /// The root gets all ranks' parts.
     Gather,
-    /// The root sends each its part.
+    /// The root sends each rank its part.
     Scatter,
 }
 
-/// How many elements one rank's buffers hold, and how the row is called.
+/// The number of elements in one rank's buffers, and the row's size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// What is given to the call as its count, elements: the table's second column.
+    /// The count argument of the call, elements: the table's second column.
     pub count: u64,
     /// Elements that a rank sends.
     pub send: u64,
     /// Elements that a rank receives.
     pub receive: u64,
-    /// The larger of both buffers, bytes: the table's first column.
+    /// The larger of the two buffers, bytes: the table's first column.
     pub bytes: u64,
 }
 
-/// What a run of elements of a receive buffer must hold.
+/// The expected content of a run of elements in a receive buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
-    /// Where it begins in the receive buffer, elements.
+    /// Its offset in the receive buffer, elements.
     pub at: u64,
     /// How many elements.
     pub count: u64,
     /// The number of its first element in the senders' buffers.
     pub first: u64,
-    /// Whose elements; `None`: those of all ranks, reduced.
+    /// The sending rank; `None`: all ranks' elements, reduced.
     pub from: Option<usize>,
 }
 
 impl Collective {
-    /// All of them, in the order in which they are tested.
+    /// All of them, in test order.
     pub const ALL: [Self; 9] = [
         Self::AllReduce,
         Self::AllGather,
@@ -71,7 +71,7 @@ impl Collective {
         Self::Scatter,
     ];
 
-    /// As nccl-tests' programs are called, without `_perf`.
+    /// The names of nccl-tests' programs, without `_perf`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -87,14 +87,14 @@ impl Collective {
         }
     }
 
-    /// Whether elements of several ranks become one.
+    /// Whether elements of several ranks are combined.
     #[must_use]
     pub const fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 
-    /// Whether its rows name a reduction: the exchange with the neighbours reduces nothing, and nccl-tests names
-    /// the one that was asked for all the same.
+    /// Whether its rows name a reduction: the exchange with the neighbours reduces nothing, but nccl-tests
+    /// names the requested one all the same.
     #[must_use]
     pub const fn names_op(self) -> bool {
         self.reduces() || matches!(self, Self::Sendrecv)
@@ -106,20 +106,20 @@ impl Collective {
         matches!(self, Self::Broadcast | Self::Reduce | Self::Gather | Self::Scatter)
     }
 
-    /// Whether the data of a run in place can be checked: where it cannot, the senders' data is overwritten
-    /// while others still send it, and nccl-tests prints N/A.
+    /// Whether the data of a run in place can be checked: otherwise the senders' data is overwritten while
+    /// others still send it, and nccl-tests prints N/A.
     #[must_use]
     pub const fn checks_in_place(self) -> bool {
         !matches!(self, Self::Alltoall | Self::Sendrecv)
     }
 
-    /// The buffers for a wish of `bytes`.
+    /// The buffers for a requested size of `bytes`.
     #[must_use]
     pub const fn shape(self, bytes: u64, ranks: u64, element: u64) -> Shape {
         self.shape_in(bytes, ranks, element, UNIT_BYTES / element)
     }
 
-    /// The same without rounding: counts may be odd, and then most parts begin on no boundary but an element's.
+    /// The same without rounding: counts may be odd, and then most parts are aligned to an element only.
     #[must_use]
     pub const fn odd_shape(self, bytes: u64, ranks: u64, element: u64) -> Shape {
         self.shape_in(bytes, ranks, element, 1)
@@ -146,7 +146,7 @@ impl Collective {
         Shape { count, send, receive, bytes: larger * element }
     }
 
-    /// Bus bandwidth over algorithm bandwidth: what of the bytes crosses the slowest link of a ring.
+    /// Bus bandwidth over algorithm bandwidth: the part of the bytes that crosses the slowest link of a ring.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "ranks are few")]
     pub const fn bus_factor(self, ranks: u64) -> f64 {
@@ -160,7 +160,7 @@ impl Collective {
         }
     }
 
-    /// What the receive buffer of `rank` must hold afterwards; nothing where it receives nothing.
+    /// The expected content of the receive buffer of `rank` afterwards; empty where it receives nothing.
     #[must_use]
     pub fn expected(self, shape: Shape, ranks: usize, rank: usize, root: usize) -> Vec<Expected> {
         let count = shape.count;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_shape_has_the_very_count_that_was_asked_for() {
+    fn an_odd_shape_has_exactly_the_requested_count() {
         for collective in Collective::ALL {
             let parts = if collective.has_parts() { 3 } else { 1 };
             let shape = collective.odd_shape(1009 * 4 * parts, 3, 4);

@@ -1,6 +1,6 @@
-//! NCCL: the library, communicators and the nine collectives. As with CUDA, types are cudarc's bindings and
-//! the calls are our own table. What the processes around it are set to, how long a collective may take and
-//! what it must give is left to `nccl`.
+//! NCCL: the library, communicators and the nine collectives. As with CUDA, the types are cudarc's bindings
+//! and the calls use our own table. `nccl` handles the environment of the processes, time limits of
+//! collectives and their expected results.
 
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
@@ -27,7 +27,7 @@ pub use enqueue::Group;
 pub use kind::{Collective, Expected, Shape};
 pub use stdio::log_at_once;
 
-/// Bytes of a communicator's name (`NCCL_UNIQUE_ID_BYTES`).
+/// Bytes of a communicator's id (`NCCL_UNIQUE_ID_BYTES`).
 const ID_BYTES: usize = 128;
 
 /// The library.
@@ -35,13 +35,13 @@ pub struct Nccl {
     api: &'static Api,
 }
 
-/// The name under which the ranks of a communicator find each other. It is made by one of them and handed
-/// to the others.
+/// The id by which the ranks of a communicator find each other. One of them makes it and passes it to the
+/// others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UniqueId(Vec<u8>);
 
 impl Nccl {
-    /// Loads it, once for all calls.
+    /// Loads the library, once for all calls.
     ///
     /// # Errors
     /// [`GpuError::Library`] or [`GpuError::Symbol`]: it, or a function of it, is missing.
@@ -53,24 +53,24 @@ impl Nccl {
     /// Its version as one number: 22907 is 2.29.7.
     ///
     /// # Errors
-    /// NCCL's.
+    /// NCCL's error.
     pub fn version(&self) -> Result<u32, GpuError> {
         let mut version = 0;
         // SAFETY: one int is written.
         let code = unsafe { (self.api.version)(&raw mut version) };
         self.api.check("ncclGetVersion", code, || "asking NCCL for its version".to_owned())?;
-        u32::try_from(version).map_err(|_| GpuError::Nonsense(format!("NCCL says that it is {version}")))
+        u32::try_from(version).map_err(|_| GpuError::Nonsense(format!("NCCL reports version {version}")))
     }
 
-    /// A new communicator's name. This process listens for the ranks from now on.
+    /// A new communicator's id. From now on this process listens for the ranks.
     ///
     /// # Errors
-    /// NCCL's: as a rule no network interface is up that it may use.
+    /// NCCL's error: usually no network interface is up that it may use.
     pub fn unique_id(&self) -> Result<UniqueId, GpuError> {
         let mut id = sys::ncclUniqueId { internal: [0; ID_BYTES] };
         // SAFETY: one id is written.
         let code = unsafe { (self.api.unique_id)(&raw mut id) };
-        self.api.check("ncclGetUniqueId", code, || "naming a communicator".to_owned())?;
+        self.api.check("ncclGetUniqueId", code, || "making a communicator's id".to_owned())?;
         Ok(UniqueId(id.internal.iter().map(|byte| byte.cast_unsigned()).collect()))
     }
 }
@@ -82,11 +82,11 @@ impl std::fmt::Debug for Nccl {
 }
 
 impl UniqueId {
-    /// As NCCL takes it.
+    /// In NCCL's form.
     fn raw(&self) -> Result<sys::ncclUniqueId, GpuError> {
         let bytes: Vec<_> = self.0.iter().map(|byte| byte.cast_signed()).collect();
         let internal = bytes.try_into().map_err(|bytes: Vec<_>| {
-            GpuError::Nonsense(format!("a communicator's name has {ID_BYTES} bytes, not {}", bytes.len()))
+            GpuError::Nonsense(format!("a communicator's id has {ID_BYTES} bytes, not {}", bytes.len()))
         })?;
         Ok(sys::ncclUniqueId { internal })
     }
@@ -97,16 +97,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_keeps_its_bytes_and_one_of_another_length_is_refused() {
+    fn an_id_keeps_its_bytes_and_one_of_another_length_is_refused() {
         let bytes: Vec<u8> = (0..128).map(|n| n * 2).collect();
         let raw = UniqueId(bytes.clone()).raw().unwrap();
         assert_eq!(raw.internal.map(i8::cast_unsigned).to_vec(), bytes);
         let error = UniqueId(vec![0; 127]).raw().unwrap_err();
-        assert_eq!(error.to_string(), "a communicator's name has 128 bytes, not 127");
+        assert_eq!(error.to_string(), "a communicator's id has 128 bytes, not 127");
     }
 
     #[test]
-    fn a_name_travels_as_json() {
+    fn an_id_is_serialized_as_json() {
         let id = UniqueId((0..128).collect());
         let text = serde_json::to_string(&id).unwrap();
         assert_eq!(serde_json::from_str::<UniqueId>(&text).unwrap(), id);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_library_that_is_missing_stays_missing() {
-        // The tests' machine has no NCCL, or it has one: both must be told the same every time.
+        // Test machines may have NCCL or not: either way every call returns the same.
         match (Nccl::load(), Nccl::load()) {
             (Err(one), Err(other)) => {
                 assert_eq!(one, other);

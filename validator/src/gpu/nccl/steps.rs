@@ -1,12 +1,12 @@
-//! What one rank asks NCCL for in one collective: a call of its own where NCCL has one, sends and receives
-//! where it has not, or only newer versions have. Pure: it says which parts of the buffers go where.
+//! The NCCL calls of one rank in one collective: one function where NCCL has one, sends and receives where it
+//! has none, or only newer versions have it. Pure: it decides which parts of the buffers go where.
 
 use super::call::Call;
 use crate::gpu::Collective;
 use crate::gpu::cuda::{GpuError, Span};
 
-/// One call into NCCL, with what is sent and what is received. Spans are as long as NCCL reads or writes
-/// there: empty where this rank has no part.
+/// One call into NCCL, with the memory sent and received. Spans are as long as NCCL reads or writes: empty
+/// where this rank has no part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     AllReduce(Span, Span),
@@ -23,10 +23,10 @@ pub(super) enum Step {
     Receive(Span, usize),
 }
 
-/// All steps of `rank`, in order; `whole`: NCCL has one function for all of it.
+/// All steps of `rank`, in order; `whole`: NCCL has one function for the whole collective.
 ///
 /// # Errors
-/// [`GpuError::Bounds`] where a buffer is too small; a root that is no rank.
+/// [`GpuError::Bounds`] if a buffer is too small; a root outside the ranks.
 pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Result<Vec<Step>, GpuError> {
     if call.collective.rooted() && call.root >= ranks {
         let (root, what) = (call.root, call.collective);
@@ -47,7 +47,7 @@ pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Resu
         Collective::ReduceScatter => one(Step::ReduceScatter, of_all, bytes),
         Collective::Broadcast => one(Step::Broadcast, at_root(bytes), bytes),
         Collective::Reduce => one(Step::Reduce, bytes, at_root(bytes)),
-        // NCCL sends nothing where there is nothing.
+        // NCCL is not called for empty parts.
         _ if bytes == 0 => Ok(Vec::new()),
         Collective::Alltoall if whole => one(Step::Alltoall, of_all, of_all),
         Collective::Gather if whole => one(Step::Gather, bytes, at_root(of_all)),
@@ -68,7 +68,7 @@ pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Resu
     }
 }
 
-/// Part `n` of a buffer of parts of `bytes`.
+/// Part `n` of a buffer with parts of `bytes`.
 fn part_of(buffer: Span, n: usize, bytes: u64) -> Result<Span, GpuError> {
     buffer.part(bytes.saturating_mul(n as u64), bytes)
 }
@@ -97,8 +97,8 @@ mod tests {
         }
     }
 
-    /// Where NCCL has no function for all of it.
-    fn told(collective: Collective, rank: usize) -> Vec<Step> {
+    /// Without a function of NCCL for the whole collective.
+    fn by_sends(collective: Collective, rank: usize) -> Vec<Step> {
         steps(&call(collective), rank, RANKS, false).unwrap()
     }
 
@@ -106,10 +106,10 @@ mod tests {
         at.try_into().unwrap()
     }
 
-    /// What arrives when all sends meet their receives: for each byte of each rank's receive buffer, the rank
-    /// and the byte it comes from.
+    /// The result when all sends meet their receives: for each byte of each rank's receive buffer, the rank
+    /// and the byte that it comes from.
     fn arrived(collective: Collective) -> Vec<Vec<(usize, u64)>> {
-        let all: Vec<_> = (0..RANKS).map(|rank| told(collective, rank)).collect();
+        let all: Vec<_> = (0..RANKS).map(|rank| by_sends(collective, rank)).collect();
         let sent = |from: usize, to: usize| {
             let mut found = all[from].iter().filter_map(|s| match s {
                 Step::Send(span, there) if *there == to => Some(*span),
@@ -138,9 +138,9 @@ mod tests {
         arrived
     }
 
-    /// The collective's own account of what must be where, against the sends and receives.
+    /// Compares the collective's expected content with the sends and receives.
     #[test]
-    fn sends_and_receives_bring_what_the_collective_promises() {
+    fn sends_and_receives_give_the_collectives_expected_content() {
         let composed = [Collective::Alltoall, Collective::Sendrecv, Collective::Gather, Collective::Scatter];
         for collective in composed {
             let shape = collective.shape(256, RANKS as u64, 4);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nccl_has_is_one_call_with_the_parts_that_it_touches() {
+    fn a_collective_that_nccl_has_is_one_call_with_its_parts() {
         let part = |address, bytes| Span { address, bytes };
         let one = |collective, rank, step: fn(Span, Span) -> Step, send, receive| {
             let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
@@ -176,7 +176,7 @@ mod tests {
         one(Collective::Gather, 1, Step::Gather, 64, 0);
         one(Collective::Scatter, 2, Step::Scatter, 256, 64);
         one(Collective::Scatter, 1, Step::Scatter, 0, 64);
-        assert_eq!(told(Collective::Sendrecv, 1).len(), 2, "it is two calls of every version");
+        assert_eq!(by_sends(Collective::Sendrecv, 1).len(), 2, "it is two calls of every version");
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_rank_is_refused_where_there_is_a_root() {
+    fn a_root_outside_the_ranks_is_refused_where_there_is_a_root() {
         for collective in Collective::ALL {
             let call = Call { root: RANKS, ..call(collective) };
             assert_eq!(steps(&call, 0, RANKS, true).is_err(), collective.rooted(), "{collective}");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_alone_sends_to_itself_and_nothing_is_not_sent() {
+    fn one_rank_alone_sends_to_itself_and_empty_parts_are_not_sent() {
         let alone = steps(&call(Collective::Sendrecv), 0, 1, false).unwrap();
         assert!(matches!(alone[..], [Step::Send(_, 0), Step::Receive(_, 0)]));
         let none = Call { count: 0, ..call(Collective::Alltoall) };

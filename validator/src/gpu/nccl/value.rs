@@ -1,10 +1,10 @@
-//! The values themselves, as `kernels/values.cuh` makes them on the GPU: what element has which, what all
-//! ranks' come to, and the bits that stand for it. The host needs a few of them, to word what is wrong.
+//! The values themselves, as `kernels/values.cuh` makes them on the GPU: each element's value, its reduction
+//! over all ranks, and its bits. The host needs a few of them to describe wrong elements.
 
 use crate::gpu::pattern::word;
 use crate::gpu::{DataType, RedOp, Values};
 
-/// So much lies between one rank's seed and the next one's: 2^64 over the golden ratio.
+/// The step from one rank's seed to the next one's: 2^64 over the golden ratio.
 const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Values {
@@ -14,7 +14,7 @@ impl Values {
         let seed = seed.wrapping_add((rank as u64).wrapping_mul(RANK_STEP));
         let rest = word(seed, i) % self.range.max(1);
         let scale = u64::from(self.scale);
-        // Both fit: the factors have 32 bits each, and no more than 32 powers are asked for.
+        // Both fit: the factors have 32 bits each, and at most 32 powers are used.
         if self.powers { scale << rest.min(31) } else { scale * (1 + u64::from(rest)) }
     }
 
@@ -45,7 +45,7 @@ impl DataType {
         }
     }
 
-    /// What these bits are, as a number for a person.
+    /// These bits as a readable number.
     #[must_use]
     pub fn text(self, bits: u64) -> String {
         match self {
@@ -78,7 +78,7 @@ fn half(bits: u32) -> f64 {
     if bits >> 15 & 1 == 1 { -size } else { size }
 }
 
-/// Digits as far as they help.
+/// With a useful number of digits.
 fn number(x: f64) -> String {
     let plain = x == 0.0 || !x.is_finite() || (1e-5..1e16).contains(&x.abs());
     if plain { x.to_string() } else { format!("{x:e}") }
@@ -112,9 +112,9 @@ mod tests {
         }
     }
 
-    /// Every value that a rank may have, and every one that all may come to, keeps its own bits.
+    /// Every value of one rank or of all ranks reduced keeps its own bits.
     #[test]
-    fn what_is_exact_comes_back_as_the_same_number() {
+    fn exact_values_round_trip() {
         for data in DataType::ALL {
             for value in (1..=256).chain([2047, 2048].into_iter().filter(|_| data != DataType::Bfloat16)) {
                 assert_eq!(data.text(data.bits(value)), value.to_string(), "{data}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_instead_is_worded_too() {
+    fn wrong_values_are_shown_too() {
         assert_eq!(DataType::Half.text(0xfc00), "-inf");
         assert_eq!(DataType::Half.text(0x7e01), "NaN");
         assert_eq!(DataType::Half.text(0x0001), "5.960464477539063e-8");

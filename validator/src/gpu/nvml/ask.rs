@@ -1,8 +1,8 @@
-//! Asks NVML how GPUs stand.
+//! Asks NVML for the state of GPUs.
 
 use super::Nvml;
+use super::answers::Process;
 use super::standing::{ComputeMode, Counted, Counter, Presence, Standing};
-use super::told::Process;
 use crate::machine::pcie::model::Bdf;
 use crate::text::chain::chain;
 use nvml_wrapper::Device;
@@ -13,7 +13,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use std::collections::BTreeMap;
 
-/// A process's name is cut here.
+/// The maximum length of a process's name.
 const NAME: usize = 80;
 
 /// Fields of `nvmlDeviceGetFieldValues` (`NVML_FI_DEV_REMAPPED_*` of nvml.h).
@@ -28,7 +28,7 @@ impl Counted {
     fn of(said: Result<u64, NvmlError>) -> Self {
         match said {
             Ok(count) => Self::At(count),
-            // A field of which an old driver has never heard is an invalid one.
+            // An old driver reports an unknown field as invalid.
             Err(NvmlError::NotSupported | NvmlError::InvalidArg | NvmlError::FailedToLoadSymbol(_)) => {
                 Self::Unsupported
             }
@@ -38,11 +38,11 @@ impl Counted {
 }
 
 impl Nvml {
-    /// How each of `gpus` stands now. `ours` tells the processes of this run.
+    /// The present state of each of `gpus`. `ours` recognizes the processes of this run.
     #[must_use]
     pub fn standing(&self, gpus: &[Bdf], ours: &dyn Fn(u32) -> bool) -> Vec<Standing> {
         let mut all: Vec<_> = gpus.iter().map(|gpu| self.one(*gpu, ours)).collect();
-        // CUDA shows none of those that NVML does not know, and instances instead of those that are split.
+        // CUDA hides GPUs that NVML does not know, and shows instances instead of split GPUs.
         let shown =
             |standing: &&mut Standing| !standing.mig && !matches!(standing.presence, Presence::Untold(_));
         for (ordinal, standing) in all.iter_mut().filter(shown).enumerate() {
@@ -57,10 +57,10 @@ impl Nvml {
             Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
             Err(why) => return Standing::unknown(gpu, Presence::Untold(chain(&why))),
         };
-        // A handle may outlive its GPU: memory is asked of the GPU itself.
+        // A handle may outlive its GPU: memory is read from the GPU itself.
         let used_bytes = match device.memory_info() {
             Err(NvmlError::GpuLost) => return Standing::unknown(gpu, Presence::Lost),
-            told => told.ok().map(|memory| memory.used),
+            memory_info => memory_info.ok().map(|memory| memory.used),
         };
         Standing {
             mig: device.mig_mode().is_ok_and(|mode| mode.current == 1),
@@ -90,7 +90,7 @@ impl Nvml {
                 ours: ours(p.pid),
             })
             .collect();
-        // A program that does both stands in both lists.
+        // A program that does both is in both lists.
         all.sort_by_key(|p| (p.pid, !p.compute));
         all.dedup_by_key(|p| p.pid);
         Ok(all)

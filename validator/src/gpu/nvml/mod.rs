@@ -1,15 +1,14 @@
-//! NVML, the driver's management library: what it says about peer-to-peer, links, who else uses a
-//! GPU, and how it fares. Everything is asked by address, and an answer that does not come is told
-//! as such.
+//! NVML, the driver's management library: peer-to-peer, links, processes on a GPU, and its state. Everything
+//! is asked by address, and a missing answer is reported as such.
 
+mod answers;
 mod ask;
 mod nvlink;
 mod standing;
-mod told;
 
+pub use answers::{Link, P2pAnswers, Process, State, Status};
 pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
 pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
-pub use told::{Link, P2pTold, Process, State, Status};
 
 use crate::machine::pcie::model::Bdf;
 use crate::text::chain::chain;
@@ -18,7 +17,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, P2pCapabilitiesIndex, Temperatu
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml as Library};
 
-/// NVML, started; dropped, it is ended.
+/// NVML, started; shut down when dropped.
 #[derive(Debug)]
 pub struct Nvml(Library);
 
@@ -26,19 +25,19 @@ impl Nvml {
     /// Loads and starts NVML.
     ///
     /// # Errors
-    /// NVML's or the loader's words, in one line.
+    /// NVML's or the loader's error, in one line.
     pub fn start() -> Result<Self, String> {
         Library::init().map(Self).map_err(|e| format!("libnvidia-ml.so.1: {}", chain(&e)))
     }
 
-    /// What it says about `from` using `to`.
+    /// NVML's answer about `from` using `to`.
     #[must_use]
-    pub fn p2p(&self, from: Bdf, to: Bdf) -> P2pTold {
+    pub fn p2p(&self, from: Bdf, to: Bdf) -> P2pAnswers {
         let ask = |index: P2pCapabilitiesIndex| {
             let (from, to) = (self.device(from)?, self.device(to)?);
             from.p2p_status(&to, index).map(Status::from).map_err(|e| chain(&e))
         };
-        P2pTold {
+        P2pAnswers {
             read: ask(P2pCapabilitiesIndex::Read),
             write: ask(P2pCapabilitiesIndex::Write),
             atomics: ask(P2pCapabilitiesIndex::Atomics),
@@ -46,10 +45,10 @@ impl Nvml {
         }
     }
 
-    /// A GPU's PCIe link now.
+    /// A GPU's present PCIe link.
     ///
     /// # Errors
-    /// NVML's; virtual machines often do not tell.
+    /// NVML's error; virtual machines often do not report it.
     pub fn link(&self, gpu: Bdf) -> Result<Link, String> {
         let device = self.device(gpu)?;
         let link = || -> Result<Link, NvmlError> {
@@ -63,18 +62,18 @@ impl Nvml {
         link().map_err(|e| chain(&e))
     }
 
-    /// How many packets this GPU's PCIe link had to repeat since the driver started it.
+    /// How many packets this GPU's PCIe link has repeated since the driver started it.
     ///
     /// # Errors
-    /// NVML's.
+    /// NVML's error.
     pub fn replays(&self, gpu: Bdf) -> Result<u32, String> {
         self.device(gpu)?.pcie_replay_counter().map_err(|e| chain(&e))
     }
 
-    /// How a GPU fares.
+    /// A GPU's state.
     ///
     /// # Errors
-    /// When the GPU cannot be asked at all.
+    /// The GPU cannot be asked at all.
     pub fn state(&self, gpu: Bdf) -> Result<State, String> {
         let device = self.device(gpu)?;
         Ok(State {
@@ -91,7 +90,7 @@ impl Nvml {
     }
 }
 
-/// The reasons that matter: an idle GPU and clocks that somebody chose are none.
+/// The relevant reasons: idling and deliberately set clocks are not included.
 fn throttled(reasons: ThrottleReasons) -> Vec<String> {
     [
         (ThrottleReasons::SW_POWER_CAP, "power cap"),
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_and_chosen_clocks_are_no_throttling() {
+    fn idle_and_set_clocks_are_not_throttling() {
         let idle = ThrottleReasons::GPU_IDLE | ThrottleReasons::APPLICATIONS_CLOCKS_SETTING;
         assert!(throttled(idle).is_empty());
         assert_eq!(throttled(idle | ThrottleReasons::SW_POWER_CAP), ["power cap"]);

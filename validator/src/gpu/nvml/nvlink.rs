@@ -1,4 +1,4 @@
-//! NVLinks: which are up, where they lead, how many join two GPUs, and what one carries.
+//! NVLinks: which are up, where they lead, how many connect two GPUs, and what one carries.
 
 use super::Nvml;
 use crate::machine::pcie::model::Bdf;
@@ -8,17 +8,17 @@ use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 
-/// NVLinks of one GPU at most (`NVML_NVLINK_MAX_LINKS`).
+/// The most NVLinks of one GPU (`NVML_NVLINK_MAX_LINKS`).
 const MOST_LINKS: u32 = 18;
 /// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON`: MB/s of each link, one direction.
 const LINK_SPEED: u32 = 90;
 
-/// What an NVLink leads to.
+/// The other end of an NVLink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
-    /// A GPU, a switch or something else at this address.
+    /// A GPU, a switch or another device at this address.
     At(Bdf),
-    /// NVML does not say, as in virtual machines.
+    /// NVML does not report it, as in virtual machines.
     Unknown,
 }
 
@@ -38,14 +38,14 @@ pub struct NvLinkStates {
     pub up: Vec<NvLink>,
     /// The numbers of those that are down.
     pub down: Vec<u32>,
-    /// Those whose state NVML does not tell, and its words.
+    /// Those whose state NVML does not report, with its error.
     pub silent: Vec<(u32, String)>,
 }
 
 impl NvLinkStates {
-    /// Those that are up, and those of which only NVML's error is known: they are no reason to expect less.
+    /// Those that are up, and those with only an NVML error, which must not lower what is expected.
     fn counted(&self) -> Vec<NvLink> {
-        // Where no link answers, there may be none.
+        // If no link answers, there may be none.
         let some = !self.up.is_empty() || !self.down.is_empty();
         let silent = self.silent.iter().filter(|_| some);
         let silent = silent.map(|(index, _)| NvLink { index: *index, remote: Remote::Unknown });
@@ -57,7 +57,7 @@ impl Nvml {
     /// The NVLinks of a GPU.
     ///
     /// # Errors
-    /// NVML's, where it does not know the GPU.
+    /// NVML's error, if it does not know the GPU.
     pub fn nvlinks(&self, gpu: Bdf) -> Result<NvLinkStates, String> {
         let device = self.device(gpu)?;
         let mut states = NvLinkStates::default();
@@ -78,35 +78,34 @@ impl Nvml {
         Ok(states)
     }
 
-    /// How many NVLinks join each pair of these GPUs, directly or through switches; pairs without
-    /// any are left out. Links whose other end is no GPU of the list go to a switch, which joins all.
+    /// How many NVLinks connect each pair of these GPUs, directly or through switches; pairs without any are
+    /// left out. Links whose other end is not a GPU of the list go to a switch, which connects all.
     ///
     /// # Errors
-    /// NVML's.
+    /// NVML's error.
     pub fn nvlink_pairs(&self, gpus: &[Bdf]) -> Result<NvLinks, String> {
         let states: Vec<_> = gpus.iter().map(|g| self.nvlinks(*g)).collect::<Result<_, _>>()?;
         Ok(joined(gpus, &states))
     }
 
-    /// What one NVLink of a GPU carries in one direction, GB/s, as signalled. Virtual machines are not
-    /// told the speed, only the version of the links, which has one.
+    /// What one NVLink of a GPU carries in one direction, GB/s, as signalled. In virtual machines NVML does
+    /// not report the speed, only the version of the links, from which the speed follows.
     ///
     /// # Errors
-    /// NVML's; a version that we do not know.
+    /// NVML's error; an unknown version.
     pub fn nvlink_gb_s(&self, gpu: Bdf) -> Result<f64, String> {
         let device = self.device(gpu)?;
         let values = device.field_values_for(&[FieldId(LINK_SPEED)]).unwrap_or_default();
-        let told = values.into_iter().next().and_then(Result::ok).and_then(|v| v.value.ok());
-        if let Some(SampleValue::U32(mb_s @ 1..)) = told {
+        let speed = values.into_iter().next().and_then(Result::ok).and_then(|v| v.value.ok());
+        if let Some(SampleValue::U32(mb_s @ 1..)) = speed {
             return Ok(f64::from(mb_s) / 1000.0);
         }
         let version = device.link_wrapper_for(0).version().map_err(|e| chain(&e))?;
-        by_version(version)
-            .ok_or_else(|| format!("NVLinks of version {version}, whose speed is not known here"))
+        by_version(version).ok_or_else(|| format!("the speed of NVLinks of version {version} is unknown"))
     }
 }
 
-/// How many NVLinks join each pair of `gpus`, whose links are in `states`; pairs without any are left out.
+/// How many NVLinks connect each pair of `gpus`, whose links are in `states`; pairs without any are left out.
 #[must_use]
 pub fn joined(gpus: &[Bdf], states: &[NvLinkStates]) -> NvLinks {
     let links: Vec<_> = states.iter().map(NvLinkStates::counted).collect();

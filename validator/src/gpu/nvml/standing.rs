@@ -1,8 +1,8 @@
-//! How a GPU stands at one moment, by NVML: whether it is there at all, how it is set, who uses it and how
-//! much, and what its memory has counted. Values that are compared before and after tests; what they mean is
-//! left to others.
+//! A GPU's state at one moment, from NVML: whether it is present, its settings, its processes and
+//! utilization, and its memory error counters. Values that are compared before and after tests; other modules
+//! judge them.
 
-use super::told::Process;
+use super::answers::Process;
 use crate::machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 /// All GPUs at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Look {
-    /// Whether nothing of this run worked on them in the second before.
+    /// Whether this run had no work on them in the second before.
     pub quiet: bool,
-    /// Each of them, or why nothing is known.
+    /// Each GPU, or why nothing is known.
     pub gpus: Result<Vec<Standing>, String>,
 }
 
@@ -21,33 +21,33 @@ pub struct Look {
 pub struct Standing {
     /// The GPU.
     pub gpu: Bdf,
-    /// Its number among those that CUDA can show, in the order of their addresses, as CUDA counts them.
+    /// Its number among those that CUDA can show, in the order of their addresses, as CUDA numbers them.
     pub ordinal: Option<usize>,
-    /// Whether NVML can say anything of it.
+    /// Whether NVML can reach it.
     pub presence: Presence,
     /// Whether it is split into instances (MIG).
     pub mig: bool,
-    /// Who may use it.
+    /// Its compute mode.
     pub mode: ComputeMode,
-    /// Bytes of memory in use, without what the driver keeps for itself.
+    /// Bytes of memory in use, without the driver's own.
     pub used_bytes: Option<u64>,
     /// Percent of the last second or less in which a kernel ran.
     pub busy_percent: Option<u32>,
-    /// All processes on it, or why they are not known.
+    /// All processes on it, or why they are unknown.
     pub users: Result<Vec<Process>, String>,
-    /// What its memory has counted.
+    /// Its memory error counters.
     pub counted: BTreeMap<Counter, Counted>,
 }
 
-/// Whether a GPU is there.
+/// Whether a GPU is present.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
     /// NVML answers.
     Here,
-    /// NVML says that it is lost (`NVML_ERROR_GPU_IS_LOST`).
+    /// NVML reports it as lost (`NVML_ERROR_GPU_IS_LOST`).
     Lost,
-    /// NVML does not give it, in its words.
+    /// NVML does not list it; its error.
     Untold(String),
 }
 
@@ -55,17 +55,17 @@ pub enum Presence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComputeMode {
-    /// Everybody.
+    /// All processes.
     Shared,
     /// One process at a time.
     Exclusive,
     /// No process.
     Prohibited,
-    /// NVML does not say.
+    /// NVML does not report it.
     Untold,
 }
 
-/// What NVML counts of a GPU's memory.
+/// NVML's counters of a GPU's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counter {
@@ -73,9 +73,9 @@ pub enum Counter {
     VolatileCorrected,
     /// Uncorrected errors since the driver started.
     VolatileUncorrected,
-    /// Corrected errors in the GPU's life.
+    /// Corrected errors in the GPU's lifetime.
     AggregateCorrected,
-    /// Uncorrected errors in the GPU's life.
+    /// Uncorrected errors in the GPU's lifetime.
     AggregateUncorrected,
     /// Rows that were replaced for corrected errors.
     RemappedCorrected,
@@ -89,11 +89,11 @@ pub enum Counter {
     RetirePending,
 }
 
-/// What a counter stands at.
+/// The value of a counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
-    /// There.
+    /// The value.
     At(u64),
     /// This GPU has no such counter.
     Unsupported,
@@ -108,20 +108,20 @@ impl Look {
         self.gpus.as_deref().unwrap_or_default()
     }
 
-    /// Whether a GPU works so much that it is no accident.
+    /// Whether a GPU works so much that it cannot be by chance.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.known().iter().any(Standing::is_busy)
     }
 }
 
-/// A GPU that works this many percent of the time has a load; a desktop that is looked at has less.
+/// A GPU that works this many percent of the time has a load; a desktop in use has less.
 const LOAD_PERCENT: u32 = 20;
-/// What programs that only draw hold on a GPU before they count: a desktop holds less.
+/// The memory of graphics programs from which on they count: a desktop holds less.
 const DRAWING: u64 = 1 << 30;
 
 impl Standing {
-    /// Whether it works so much that it is no accident.
+    /// Whether it works so much that it cannot be by chance.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.busy_percent.is_some_and(|percent| percent >= LOAD_PERCENT)
@@ -141,7 +141,7 @@ impl Standing {
         self.ordinal.map_or_else(|| self.gpu.to_string(), |n| format!("GPU {n}"))
     }
 
-    /// A GPU of which nothing is known but that it is `presence`.
+    /// A GPU about which only `presence` is known.
     #[must_use]
     pub const fn unknown(gpu: Bdf, presence: Presence) -> Self {
         Self {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_standing_goes_through_the_pipe() {
+    fn a_standing_survives_serialization() {
         let gpu = Bdf { domain: 0, bus: 1, device: 0, function: 0 };
         let mut standing = Standing::unknown(gpu, Presence::Here);
         standing.counted.insert(Counter::RemapFailed, Counted::At(1));

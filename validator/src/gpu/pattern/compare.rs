@@ -1,16 +1,15 @@
-//! Comparing on the host what a GPU compared already, and which parts of a long transfer are worth
-//! the time.
+//! Compares on the host what a GPU has compared already, and selects the parts of a long transfer for that.
 
 use super::{Nonces, word};
 use serde::{Deserialize, Serialize};
 
-/// What a comparison counted; the same numbers as the kernel `fl_check`'s. Places are words, counted
-/// from the first that was looked at.
+/// The result of a comparison; the same numbers as the kernel `fl_check`'s. Positions are words, counted from
+/// the first that was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Words that were looked at.
+    /// Words that were checked.
     pub looked: u64,
-    /// Words that are not what they should be.
+    /// Words that are wrong.
     pub wrong: u64,
     /// Of those, words that are 0.
     pub zeros: u64,
@@ -23,14 +22,14 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// True when all of so many words were looked at and none is wrong.
+    /// Whether all of this many words were checked and none is wrong.
     #[must_use]
     pub const fn all_right(&self, words: u64) -> bool {
         self.looked == words && self.wrong == 0
     }
 }
 
-/// Words that were copied to the host, and where the first of them stood in what was moved.
+/// Words that were copied to the host, and the position of the first of them in the transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// Words before it.
@@ -57,15 +56,15 @@ pub fn compare(found: &[u32], first: u64, expected: u64, sentinel: u64) -> Count
     counts
 }
 
-/// Up to here the host compares all, bytes.
+/// Up to this size the host compares everything, bytes.
 const WHOLE: u64 = 16 << 10;
-/// One piece of what is longer, bytes.
+/// One sample of a longer transfer, bytes.
 const PIECE: u64 = 1 << 10;
-/// Pieces between its head and its tail.
+/// Samples between its head and its tail.
 const BETWEEN: u64 = 14;
 
-/// Which parts of `bytes` the host compares, as offsets and lengths in bytes, 16 KiB in all at most:
-/// everything, or head, tail and places that `nonces` choose.
+/// The parts of `bytes` that the host compares, as offsets and lengths in bytes, at most 16 KiB in all:
+/// everything, or head, tail and positions that `nonces` choose.
 #[must_use]
 pub fn pieces(bytes: u64, nonces: &mut Nonces) -> Vec<(u64, u64)> {
     if bytes <= WHOLE {

@@ -1,6 +1,6 @@
-//! What tested memory must hold, and what it means when it does not: the words of the pattern (the
-//! same as the kernels' `word.cuh`), fresh seeds for every round, comparing on the host, and telling
-//! from what was found how data went wrong. Pure: moving data is the tests' matter.
+//! The content of tested memory, and what a deviation means: the words of the pattern (the same as the
+//! kernels' `word.cuh`), fresh seeds for every round, comparing on the host, and classifying faults from what
+//! was found. Pure: the tests move the data.
 
 mod compare;
 mod nonce;
@@ -42,7 +42,7 @@ const fn high(n: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    //! The pattern against its known values, and each way of being wrong told by its traces.
+    //! Checks the pattern against known values, and each kind of fault against its traces.
 
     use super::*;
 
@@ -67,20 +67,20 @@ mod tests {
     }
 
     #[test]
-    fn a_word_tells_its_number() {
+    fn a_word_reveals_its_number() {
         for i in [0, 1, 7, 65_535, 1 << 24, 0xffff_ffff] {
             assert_eq!(u64::from(index(NEW, word(NEW, i))), i);
         }
         let found: Vec<_> = (600..608).map(|i| word(NEW, i)).collect();
         assert_eq!(origin(&found, NEW, &(0..1 << 24)), Some(600));
         assert_eq!(origin(&found, OLD, &(0..1 << 24)), None);
-        assert_eq!(origin(&found, NEW, &(0..600)), None, "it was not meant to be there");
+        assert_eq!(origin(&found, NEW, &(0..600)), None, "it does not belong there");
         assert_eq!(origin(&found[..1], NEW, &(0..1 << 24)), None, "one word of many may be chance");
         assert_eq!(origin(&found[..1], NEW, &(600..601)), Some(600));
     }
 
     #[test]
-    fn nonces_never_come_twice_and_are_well_mixed() {
+    fn nonces_never_repeat_and_are_well_mixed() {
         let mut nonces = Nonces::from(0);
         let first = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
         assert_eq!(first.map(|_| nonces.next()), first, "the published values of SplitMix64");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_compares_all_of_little_and_parts_of_much() {
+    fn the_host_compares_all_of_short_and_parts_of_long_transfers() {
         let mut nonces = Nonces::from(1);
         assert_eq!(pieces(4, &mut nonces), [(0, 4)]);
         assert_eq!(pieces(16 << 10, &mut nonces), [(0, 16 << 10)]);
@@ -139,21 +139,21 @@ mod tests {
         classify(&evidence)
     }
 
-    fn told(found: &[u32]) -> Wrong {
+    fn classified(found: &[u32]) -> Wrong {
         with(|_| {}, found)
     }
 
     #[test]
-    fn zeros_old_data_and_ones_are_told_apart() {
-        assert_eq!(told(&[0; 10_000]), Wrong::Zeros);
-        assert_eq!(told(&words(SENTINEL, FIRST)), Wrong::Stale);
-        assert_eq!(told(&[u32::MAX; 10_000]), Wrong::Ones);
-        assert_eq!(told(&words(OLD, FIRST)), Wrong::OldRound);
-        assert_eq!(told(&words(0x1234, FIRST)), Wrong::Garbage);
+    fn zeros_old_data_and_ones_are_distinguished() {
+        assert_eq!(classified(&[0; 10_000]), Wrong::Zeros);
+        assert_eq!(classified(&words(SENTINEL, FIRST)), Wrong::Stale);
+        assert_eq!(classified(&[u32::MAX; 10_000]), Wrong::Ones);
+        assert_eq!(classified(&words(OLD, FIRST)), Wrong::OldRound);
+        assert_eq!(classified(&words(0x1234, FIRST)), Wrong::Garbage);
     }
 
     #[test]
-    fn what_only_the_writer_sees_is_a_mirror_and_what_comes_later_is_late() {
+    fn data_that_only_the_writer_sees_is_a_mirror_and_data_that_comes_later_is_late() {
         let good = compare(&right(), FIRST, NEW, SENTINEL);
         let stale = words(SENTINEL, FIRST);
         assert_eq!(with(|e| e.through_peer = Some(good), &stale), Wrong::Mirror);
@@ -163,17 +163,17 @@ mod tests {
     }
 
     #[test]
-    fn shifted_data_says_by_how_much_and_which_way() {
-        assert_eq!(told(&words(NEW, FIRST + 16)), Wrong::Offset(-64));
+    fn shifted_data_is_reported_with_its_distance_and_direction() {
+        assert_eq!(classified(&words(NEW, FIRST + 16)), Wrong::Offset(-64));
         let mut behind = words(SENTINEL, FIRST);
         behind[1024..].copy_from_slice(&right()[..8976]);
         let wrong = with(|e| e.elsewhere = Some(Elsewhere::Shifted(4096)), &behind);
-        assert_eq!(wrong, Wrong::Offset(4096), "where it begins nothing has arrived");
+        assert_eq!(wrong, Wrong::Offset(4096), "nothing has arrived at its beginning");
         assert_eq!(with(|e| e.elsewhere = Some(Elsewhere::Gpu(3)), &behind), Wrong::OtherGpu(3));
     }
 
     #[test]
-    fn a_read_from_the_wrong_place_says_from_where() {
+    fn a_read_from_a_wrong_place_names_the_place() {
         const AROUND: u64 = 0x0bad_cafe_1234_5678;
         let source = Some(Source { seed: AROUND, first: 20_000 });
         let read = |found: &[u32]| with(|e| e.source = source, found);
@@ -185,30 +185,30 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_missing_is_told_by_its_bytes() {
+    fn a_missing_part_is_reported_by_its_bytes() {
         for (from, to) in [(5000, 10_000), (0, 100), (40, 60)] {
             let bytes = Wrong::Partial { from: from as u64 * 4, to: to as u64 * 4 };
             let mut found = right();
             found[from..to].fill(0);
-            assert_eq!(told(&found), bytes);
+            assert_eq!(classified(&found), bytes);
             let mut found = right();
             found[from..to].copy_from_slice(&words(SENTINEL, FIRST)[from..to]);
-            assert_eq!(told(&found), bytes);
+            assert_eq!(classified(&found), bytes);
         }
         let mut found = right();
         found.iter_mut().step_by(100).for_each(|w| *w = 0);
-        assert_eq!(told(&found), Wrong::Holes);
+        assert_eq!(classified(&found), Wrong::Holes);
     }
 
     #[test]
-    fn a_flipped_bit_is_no_garbage() {
+    fn a_flipped_bit_is_not_garbage() {
         let mut found = right();
         found[777] ^= 1 << 9;
-        assert_eq!(told(&found), Wrong::Flip);
+        assert_eq!(classified(&found), Wrong::Flip);
     }
 
     #[test]
-    fn one_word_alone_is_told_too() {
+    fn a_single_word_is_classified_too() {
         let one = |found: u32| {
             let counts = compare(&[found], FIRST, NEW, SENTINEL);
             let pieces = [Piece { place: 0, words: vec![found] }];

@@ -1,12 +1,12 @@
-//! Where found words belong. The pattern is a permutation of a word's number, so a word that was
-//! found in the wrong place says itself which place was meant.
+//! Where found words belong. The pattern is a permutation of a word's number, so a word found in the wrong
+//! place reveals its intended place.
 
 use super::{MIX, STEP, high, low, word};
 use std::ops::Range;
 
-/// So many words in a row belong together by no chance worth speaking of.
+/// This many consecutive words do not match by chance.
 const SURE: usize = 2;
-/// Where the range is this small one word is enough: 4096 of 2^32.
+/// In a range this small one word is enough: 4096 of 2^32.
 const SMALL: u64 = 4096;
 
 /// The number below 2^32 whose word this is.
@@ -21,7 +21,7 @@ pub const fn index(seed: u64, found: u32) -> u32 {
     h.wrapping_sub(low(seed)).wrapping_mul(inverse(STEP))
 }
 
-/// The number in `meant` of the first word of `found`, where it and what follows come from there.
+/// The number in `meant` of the first word of `found`, if it and the following words come from there.
 #[must_use]
 pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
     let begin = u64::from(index(seed, *found.first()?));
@@ -33,8 +33,8 @@ pub fn origin(found: &[u32], seed: u64, meant: &Range<u64>) -> Option<u64> {
     (run >= SURE || few).then_some(begin)
 }
 
-/// How many words behind number `here` the words of `found` belong, or before. A single word only where
-/// that is near: 2^21 of 2^32.
+/// How many words after number `here` the words of `found` belong, or before it if negative. A single word
+/// counts only if that is near: 2^21 of 2^32.
 #[must_use]
 pub fn from(found: &[u32], seed: u64, here: u64) -> Option<i64> {
     const NEAR: u64 = 1 << 20;
@@ -43,7 +43,7 @@ pub fn from(found: &[u32], seed: u64, here: u64) -> Option<i64> {
     (run >= SURE || begin.abs_diff(here) < NEAR).then(|| begin.checked_signed_diff(here)).flatten()
 }
 
-/// The number by which an odd one multiplies to 1: each step of Newton's doubles the right bits.
+/// The multiplicative inverse of an odd number: each step of Newton's method doubles the right bits.
 const fn inverse(odd: u32) -> u32 {
     let mut x = odd;
     let mut step = 0;

@@ -1,38 +1,38 @@
-//! In which way data is wrong. What goes wrong on real machines leaves few traces, and each points to
-//! another cause: nothing arrives, zeros arrive, it arrives elsewhere, only the writer sees it.
+//! The kinds of wrong data. Faults of real machines leave few traces, and each points to another cause:
+//! nothing arrives, zeros arrive, it arrives elsewhere, only the writer sees it.
 
 use super::{Counts, Piece, from, origin, word};
 use std::fmt;
 
-/// In which way data is wrong.
+/// The kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
     /// Zeros arrive.
     Zeros,
-    /// All ones arrive, as a read gives that nobody answers.
+    /// All ones arrive, as from a read without an answer.
     Ones,
-    /// Nothing arrives: what was there before still is.
+    /// Nothing arrives: the previous content is unchanged.
     Stale,
-    /// The writer reads its data through the peer mapping, and the owner has not got it.
+    /// The writer reads its data through the peer mapping, but the owner does not have it.
     Mirror,
-    /// It was told to be done and arrived later.
+    /// It arrived only after the transfer was reported as complete.
     Late,
-    /// It lands so many bytes behind where it should, or before.
+    /// It arrives this many bytes after its place, or before it.
     Offset(i64),
-    /// What lies so many bytes behind the source arrives, or before.
+    /// The data this many bytes after the source arrives, or before it.
     From(i64),
     /// Bytes `from` to `to` do not arrive.
     Partial {
         /// First byte that is missing.
         from: u64,
-        /// First byte that is there again, or the end.
+        /// The first byte that is present again, or the end.
         to: u64,
     },
-    /// Words are missing here and there.
+    /// Words are missing in several places.
     Holes,
     /// An earlier round's data arrives.
     OldRound,
-    /// It lands in that GPU.
+    /// It arrives in that GPU.
     OtherGpu(usize),
     /// Single bits are flipped.
     Flip,
@@ -44,32 +44,32 @@ impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zeros => f.write_str("arrives as zeros"),
-            Self::Ones => f.write_str("arrives as all ones: nobody answered"),
-            Self::Stale => f.write_str("does not arrive: what was there before still is"),
-            Self::Mirror => f.write_str("does not arrive, although the writer reads it back as if it had"),
-            Self::Late => f.write_str("arrives only after it was told to be done"),
+            Self::Ones => f.write_str("arrives as all ones: the read was not answered"),
+            Self::Stale => f.write_str("does not arrive: the previous content is unchanged"),
+            Self::Mirror => f.write_str("does not arrive, although the writer reads it back"),
+            Self::Late => f.write_str("arrives only after the transfer was reported as complete"),
             Self::Offset(bytes) if *bytes < 0 => {
                 write!(f, "arrives {} bytes before its place", bytes.unsigned_abs())
             }
-            Self::Offset(bytes) => write!(f, "arrives {bytes} bytes behind its place"),
+            Self::Offset(bytes) => write!(f, "arrives {bytes} bytes after its place"),
             Self::From(bytes) if *bytes < 0 => {
-                write!(f, "brings what lies {} bytes before its source", bytes.unsigned_abs())
+                write!(f, "delivers the data {} bytes before its source", bytes.unsigned_abs())
             }
-            Self::From(bytes) => write!(f, "brings what lies {bytes} bytes behind its source"),
+            Self::From(bytes) => write!(f, "delivers the data {bytes} bytes after its source"),
             Self::Partial { from, to } => write!(f, "arrives only in part: bytes {from} to {to} are missing"),
             Self::Holes => f.write_str("arrives with holes"),
             Self::OldRound => f.write_str("arrives as the data of an earlier transfer"),
             Self::OtherGpu(n) => write!(f, "arrives in GPU {n} instead"),
             Self::Flip => f.write_str("arrives with flipped bits"),
-            Self::Garbage => f.write_str("arrives wrong, in no way that is known"),
+            Self::Garbage => f.write_str("arrives wrong, in no known pattern"),
         }
     }
 }
 
-/// Data of a transfer that was found where it does not belong.
+/// Data of a transfer that was found in a wrong place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elsewhere {
-    /// In the memory of the right GPU, so many bytes behind its place.
+    /// In the memory of the right GPU, this many bytes after its place.
     Shifted(i64),
     /// In that GPU.
     Gpu(usize),
@@ -80,11 +80,11 @@ pub enum Elsewhere {
 pub struct Source {
     /// The pattern there.
     pub seed: u64,
-    /// The number in it of the source's first word.
+    /// The number of the source's first word in it.
     pub first: u64,
 }
 
-/// What was found where the data should be, and what was seen on looking closer.
+/// The content found in place of the data, and the results of a closer look.
 #[derive(Debug, Clone)]
 pub struct Evidence<'a> {
     /// The owner's check.
@@ -95,7 +95,7 @@ pub struct Evidence<'a> {
     pub expected: u64,
     /// Seeds of earlier rounds.
     pub older: &'a [u64],
-    /// Parts of what was found that hold wrong words.
+    /// Parts of the found content that hold wrong words.
     pub pieces: &'a [Piece],
     /// A second check, a moment later.
     pub again: Option<Counts>,
@@ -107,7 +107,7 @@ pub struct Evidence<'a> {
     pub elsewhere: Option<Elsewhere>,
 }
 
-/// In which way data that is wrong is so.
+/// The kind of fault of wrong data.
 #[must_use]
 pub fn classify(evidence: &Evidence<'_>) -> Wrong {
     let counts = &evidence.counts;
@@ -132,7 +132,7 @@ pub fn classify(evidence: &Evidence<'_>) -> Wrong {
     missing(counts).or_else(shifted).unwrap_or_else(|| by_words(evidence))
 }
 
-/// How far the data that arrived here is from where it belongs.
+/// The distance of the arrived data from its place.
 fn shifted(evidence: &Evidence<'_>) -> Option<i64> {
     let meant = evidence.first..evidence.first.checked_add(evidence.counts.looked)?;
     wrong_words(evidence).find_map(|(i, found)| {
@@ -141,7 +141,7 @@ fn shifted(evidence: &Evidence<'_>) -> Option<i64> {
     })
 }
 
-/// How far from the source lies what arrived, where it is not the data itself.
+/// The distance of the arrived data from the source, if it is not the data itself.
 fn around(evidence: &Evidence<'_>, source: Source) -> Option<i64> {
     let older = |(i, found): &(u64, &[u32])| {
         found.first().is_some_and(|w| evidence.older.iter().any(|seed| *w == word(*seed, *i)))
@@ -151,14 +151,14 @@ fn around(evidence: &Evidence<'_>, source: Source) -> Option<i64> {
     })
 }
 
-/// Zeros or old data, all over or in one run; only where all that is wrong is so.
+/// Zeros or old data, everywhere or in one run; only if all wrong words are alike.
 fn missing(counts: &Counts) -> Option<Wrong> {
     let class = match counts.wrong {
         n if n == counts.zeros => Wrong::Zeros,
         n if n == counts.sentinels => Wrong::Stale,
         _ => return None,
     };
-    // A right word among zeros may be chance; of 64 MiB it is 1 in 256 times.
+    // A right word among zeros may be chance; in 64 MiB the chance is 1 in 256.
     if counts.wrong.saturating_add(8) >= counts.looked {
         return Some(class);
     }
@@ -184,7 +184,7 @@ fn by_words(evidence: &Evidence<'_>) -> Wrong {
     }
 }
 
-/// Every wrong word with its number in the pattern, and what follows it.
+/// Every wrong word with its number in the pattern, and the words after it.
 fn wrong_words<'a>(evidence: &'a Evidence<'_>) -> impl Iterator<Item = (u64, &'a [u32])> {
     evidence.pieces.iter().flat_map(|piece| {
         let begin = evidence.first + piece.place;

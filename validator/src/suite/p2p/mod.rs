@@ -1,4 +1,4 @@
-//! What moves between GPUs, and between GPUs and the host: access, data, order, bandwidth, latency.
+//! Transfers between GPUs, and between GPUs and the host: access, data, order, bandwidth, latency.
 
 pub(super) mod bandwidth;
 pub(super) mod capability;

@@ -1,5 +1,5 @@
-//! A machine for judges' tests: GPUs behind one switch below a root port, everything as it should
-//! be. Each test spoils what it is about.
+//! A machine for judges' tests: GPUs behind one switch below a root port, all healthy. Each test breaks the
+//! part that it is about.
 
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::{Iommu, IommuMode};
@@ -31,7 +31,7 @@ pub(in crate::suite) fn machine(gpus: u8) -> Fabric {
     }
 }
 
-/// The device at `bdf`, to spoil it.
+/// The device at `bdf`, to be changed by a test.
 pub(in crate::suite) fn device(fabric: &mut Fabric, bdf: Bdf) -> &mut Device {
     fabric.devices.iter_mut().find(|d| d.bdf == bdf).expect("the fixture has it")
 }

@@ -1,5 +1,5 @@
-//! Whether a test with GPUs has something to build on: there must be GPUs, and what is sent must have
-//! been proven to arrive, or at least not have been disproven.
+//! Whether the preconditions of a test with GPUs hold: there must be GPUs, and delivery of data must have
+//! been proven, or at least not disproven.
 
 use crate::outcome::finding::Finding;
 use crate::outcome::{Judgement, Outcome};
@@ -11,7 +11,7 @@ const PROOF: &str = "p2p-integrity";
 /// Why nothing is tried; `pairs`: one GPU is too few.
 ///
 /// # Errors
-/// When that cannot be told.
+/// When this is unknown.
 pub(in crate::suite) fn gate(machine: &Machine, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
     if let Some(none) = machine.no_gpus(pairs)? {
         return Ok(Some(none));
@@ -22,8 +22,8 @@ pub(in crate::suite) fn gate(machine: &Machine, pairs: bool) -> Result<Option<Ju
 /// A proof that was left out stops nothing: every test checks its own data too.
 const fn unproven(proof: Option<Outcome>) -> Option<&'static str> {
     match proof {
-        Some(Outcome::Fail) => Some("data does not arrive (see p2p-integrity): nothing is built on it"),
-        Some(Outcome::Error) => Some("whether data arrives is not known (see p2p-integrity)"),
+        Some(Outcome::Fail) => Some("data does not arrive (see p2p-integrity), so this test does not run"),
+        Some(Outcome::Error) => Some("it is unknown whether data arrives (see p2p-integrity)"),
         Some(Outcome::Pass | Outcome::Warn | Outcome::NotApplicable) | None => None,
     }
 }

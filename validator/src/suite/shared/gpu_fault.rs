@@ -1,5 +1,5 @@
-//! What a fault of CUDA or of a GPU means for a test: which finding, and how bad. A GPU that hangs
-//! or breaks its context does not do what it must; a library that is missing says nothing of it.
+//! What a fault of CUDA or of a GPU means for a test: which finding, and its severity. A GPU that hangs or
+//! breaks its context is faulty; a missing library says nothing about the GPU.
 
 use super::room;
 use crate::gpu::GpuError;
@@ -8,7 +8,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 /// `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`: libcuda and the kernel module are of different versions.
 const MISMATCH: i32 = 803;
 
-/// CUDA could not be started, so nothing can be said of the GPUs.
+/// CUDA could not be started, so nothing is known about the GPUs.
 pub(in crate::suite) fn starting(error: &GpuError) -> Box<Finding> {
     let code = match error {
         GpuError::Library { .. } | GpuError::Symbol { .. } => Code::CudaMissing,

@@ -1,5 +1,6 @@
-//! How the GPUs stand around each test, as NVML tells it: once before this process uses them, and after every
-//! test. What has changed, and who else is there, is judged by the parent, which outlives a worker.
+//! The state of the GPUs around each test, as NVML reports it: once before this process uses them, and after
+//! every test. The parent, which outlives a worker, judges what has changed and which other processes use the
+//! GPUs.
 
 use crate::gpu::{self, Look, Nvml, Process, Standing};
 use crate::machine::host::kin;
@@ -14,16 +15,17 @@ use std::time::Duration;
 
 /// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
 const ANSWER: Duration = Duration::from_secs(3);
-/// What a process that only asks takes at most, with NVML's start.
+/// The time limit for a process that only asks, including NVML's start.
 pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
-/// NVML's word about how busy a GPU is covers up to a second. NVIDIA's driver is busy too when it starts a GPU.
+/// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const SAMPLE: Duration = Duration::from_millis(1200);
 
 impl Machine {
-    /// How the GPUs stood before this process used them; the parent is told. The first call asks.
+    /// The state of the GPUs before this process used them, which is also sent to the parent. The first call
+    /// asks NVML.
     pub fn stood(&self) -> &Look {
         self.gpus.stood.get_or_init(|| {
-            self.doing("asking NVML how the GPUs stand");
+            self.doing("asking NVML for the state of the GPUs");
             let look = self.first_look();
             (self.tell)(Message::Look(Some(look.clone())));
             look
@@ -42,14 +44,14 @@ impl Machine {
         Look { quiet: false, gpus: read().map_err(str::to_owned) }
     }
 
-    /// How the GPUs stand after a test that used them; `None` where none did. After one that failed it is
-    /// waited until what this run did is over, so that a GPU that is busy still is so for others.
+    /// The state of the GPUs after a test that used them; `None` where none did. After a test that failed,
+    /// this waits until the work of this run is over, so that a GPU that is still busy is busy for others.
     #[must_use]
     pub fn after(&self, test: &Test, said: &Judgement) -> Option<Look> {
         let stood = self.gpus.stood.get().filter(|_| test.group == Group::Gpu)?;
         let look = || Look { quiet: false, gpus: self.ask().map(|gpus| self.without_own(gpus, stood)) };
         let now = look();
-        // What hangs there may be ours.
+        // A process that hangs there may be ours.
         if gpu::is_spoiled() || !matches!(said.outcome(), Outcome::Fail | Outcome::Error) {
             return Some(now);
         }
@@ -72,23 +74,23 @@ impl Machine {
     }
 }
 
-/// How `gpus` stand now, asked by a thread of its own.
+/// The present state of `gpus`, asked by a thread of its own.
 ///
 /// # Errors
-/// NVML's words, or that it does not answer in time.
+/// NVML's error, or that it does not answer in time.
 pub(in crate::suite) fn within(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<Standing>, String> {
     let (sender, answer) = channel();
     let kin = Kin::of_parent();
     thread::spawn(move || {
         let said = Nvml::start().map(|nvml| nvml.standing(&gpus, &|pid| kin.has(pid)));
-        // Whoever asked may have given up.
+        // The receiver may have given up.
         let _ = sender.send(said);
     });
     let late = || Err(format!("NVML does not answer within {:.1} s", limit.as_secs_f64()));
     answer.recv_timeout(limit).unwrap_or_else(|_| late())
 }
 
-/// The GPUs that NVIDIA's driver holds, in the order of their addresses.
+/// The GPUs bound to NVIDIA's driver, by address.
 #[must_use]
 pub(in crate::suite) fn held(fabric: Option<&Fabric>) -> Vec<Bdf> {
     let Some(fabric) = fabric else { return Vec::new() };
@@ -99,8 +101,8 @@ pub(in crate::suite) fn held(fabric: Option<&Fabric>) -> Vec<Bdf> {
     gpus
 }
 
-/// In a container NVML may name processes by ids of the host. Where this process computes and its own id is
-/// not in the list, ids that came since and that nobody has here are taken for ours.
+/// In a container NVML may report process ids of the host. Where this process computes and its own id is not
+/// in the list, new ids that no process has in this namespace are taken for this process.
 fn own_by_other_names(gpus: &mut [Standing], before: &[Standing], own: u32, here: &dyn Fn(u32) -> bool) {
     let stood = |gpu: Bdf, pid: u32| {
         let users =
@@ -141,17 +143,17 @@ mod tests {
     fn ids_of_another_namespace_are_ours_unless_they_were_there_before() {
         assert_eq!(strangers(&[4711], &[]), [0_u32; 0]);
         assert_eq!(strangers(&[4711, 5000], &[5000]), [5000]);
-        // A program that can be seen here is none of ours, whatever NVML calls us.
+        // A process that exists in this namespace is not ours, whatever NVML reports.
         assert_eq!(strangers(&[4711, 77], &[]), [77]);
     }
 
     #[test]
-    fn where_our_own_id_is_told_the_others_are_strangers() {
+    fn where_our_own_id_is_listed_the_others_are_strangers() {
         assert_eq!(strangers(&[10, 4711], &[]), [10, 4711]);
     }
 
     #[test]
-    fn programs_that_only_draw_count_when_they_are_large_or_the_gpu_is_busy() {
+    fn graphics_programs_count_when_they_are_large_or_the_gpu_is_busy() {
         let mut standing = standing(&[5]);
         let draws = |standing: &mut Standing, bytes| {
             for p in standing.users.iter_mut().flatten() {

@@ -1,5 +1,5 @@
-//! Peer access for many pairs at the same time, as programs have it that talk to all GPUs. Without NVSwitch a GPU has
-//! eight peers at most: then the pairs take turns, in groups as large as the driver allows.
+//! Peer access for many pairs at the same time, as in programs that talk to all GPUs. Without NVSwitch a GPU
+//! has eight peers at most: then the pairs take turns, in groups as large as the driver allows.
 
 use crate::gpu::{Clique, GpuError, PeerAccess, is_spoiled};
 use crate::schedule::Pair;
@@ -14,16 +14,16 @@ const MOST: [usize; 5] = [usize::MAX, 8, 4, 2, 1];
 #[derive(Debug, Default)]
 pub(in crate::suite) struct Open {
     pub(in crate::suite) pairs: Vec<Pair>,
-    /// Pairs for which it is refused.
+    /// Pairs for which access is refused.
     pub(in crate::suite) refused: Vec<(Pair, GpuError)>,
     on: Vec<PeerAccess>,
 }
 
-/// Opens all `pairs` at once, or group after group, and has `with` work with each; returns how many peers a GPU
-/// had at once at most.
+/// Opens all `pairs` at once, or group after group, and calls `with` for each; returns the largest number of
+/// peers that a GPU had at once.
 ///
 /// # Errors
-/// What `with` says, or a fault that leaves nothing to go on with.
+/// The error of `with`, or a fault after which no test can go on.
 pub(in crate::suite) fn with_all(
     clique: &Clique,
     pairs: &[Pair],
@@ -93,7 +93,7 @@ fn groups(pairs: &[Pair], most: usize) -> Vec<Vec<Pair>> {
     groups
 }
 
-/// The most peers that one GPU has.
+/// The largest number of peers of one GPU.
 fn peers(pairs: &[Pair]) -> usize {
     let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
     for pair in pairs {
@@ -102,7 +102,7 @@ fn peers(pairs: &[Pair]) -> usize {
     counts.into_values().max().unwrap_or_default()
 }
 
-/// The pairs in rounds in which no GPU takes part twice.
+/// The pairs in rounds in which each GPU occurs at most once.
 pub(in crate::suite) fn apart(pairs: &[Pair]) -> Vec<Vec<Pair>> {
     let mut rounds: Vec<Vec<Pair>> = Vec::new();
     for pair in pairs {

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 /// How many pairs one subject names.
 const NAMED: usize = 4;
 
-/// One finding for each kind: what differs only in its pair becomes one whose subject names the
-/// pairs, and whose evidence is that of all.
+/// One finding for each kind: findings that differ only in the pair become one whose subject names the pairs,
+/// with the evidence of all.
 pub(in crate::suite) fn together(found: Vec<(Pair, Finding)>) -> Vec<Finding> {
     let mut groups: Vec<(Vec<Pair>, Finding)> = Vec::new();
     for (pair, finding) in found {
@@ -71,7 +71,7 @@ mod tests {
     use crate::outcome::finding::{Code, Severity};
 
     #[test]
-    fn what_differs_only_in_its_pair_is_one_finding() {
+    fn findings_that_differ_only_in_the_pair_become_one() {
         let found = |text: &str| Code::P2pUnsupported.finding(Severity::Fail, "", text);
         let pairs = (1..7).map(|to| (Pair { from: 0, to }, found("no")));
         let mut all: Vec<_> = pairs.collect();

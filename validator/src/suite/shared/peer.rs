@@ -1,27 +1,27 @@
-//! How a GPU's memory is reached by its peers over PCIe: through BAR1, which then must cover all of
-//! it, or by a way of its own (NVLink, the mailbox of workstation and data-center boards).
+//! How peers reach a GPU's memory over PCIe: through BAR1, which must then cover all of it, or by another
+//! mechanism (NVLink, the mailbox of workstation and data-center boards).
 
 use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::pcie::model::{Device, Fabric};
 use std::collections::BTreeMap;
 
-/// The way.
+/// The mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Way {
     /// Through BAR1: GeForce from Ampere on.
     Bar1,
-    /// The driver has another one.
+    /// The driver has another mechanism.
     Native,
 }
 
-/// The first device id of GA102. Older GeForce GPUs have no Resizable BAR, so BAR1 can never cover
-/// their memory; the ids between theirs and this belong to GA100.
+/// The first device id of GA102. Older GeForce GPUs have no Resizable BAR, so BAR1 can never cover their
+/// memory; the ids between theirs and this one belong to GA100.
 const FIRST: u32 = 0x2200;
 
-/// What a GPU uses. Without a driver nobody tells its name; then a board with display outputs
-/// (class 0300) counts as a GeForce, for it must not pass by being unknown.
-pub(in crate::suite) fn way(gpu: &Device, told: Option<&Information>) -> Way {
-    let consumer = match told.and_then(|t| t.name.as_deref()) {
+/// The mechanism that a GPU uses. Without a driver its name is unknown; then a board with display outputs
+/// (class 0300) counts as a GeForce, because an unknown board must not pass.
+pub(in crate::suite) fn way(gpu: &Device, known: Option<&Information>) -> Way {
+    let consumer = match known.and_then(|t| t.name.as_deref()) {
         Some(name) => name.contains("GeForce") || name.contains("TITAN"),
         None => gpu.class.starts_with("0x0300"),
     };
@@ -34,25 +34,25 @@ pub(in crate::suite) fn is_ada(gpu: &Device) -> bool {
 }
 
 fn id(gpu: &Device) -> u32 {
-    // What is no number is no old GPU either.
+    // An id that is not a number is not an old GPU either.
     u32::from_str_radix(gpu.device.trim_start_matches("0x"), 16).unwrap_or(u32::MAX)
 }
 
-/// The GPUs of a machine, each with its way.
+/// The GPUs of a machine, each with its mechanism.
 pub(in crate::suite) fn ways<'a>(
     fabric: &'a Fabric,
-    told: &BTreeMap<String, Information>,
+    known: &BTreeMap<String, Information>,
 ) -> Vec<(&'a Device, Way)> {
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-    gpus.map(|d| (d, way(d, told.get(&d.bdf.to_string())))).collect()
+    gpus.map(|d| (d, way(d, known.get(&d.bdf.to_string())))).collect()
 }
 
 /// The GPUs that are reached through BAR1.
 pub(in crate::suite) fn through_bar1<'a>(
     fabric: &'a Fabric,
-    told: &BTreeMap<String, Information>,
+    known: &BTreeMap<String, Information>,
 ) -> Vec<&'a Device> {
-    ways(fabric, told).into_iter().filter(|(_, way)| *way == Way::Bar1).map(|(gpu, _)| gpu).collect()
+    ways(fabric, known).into_iter().filter(|(_, way)| *way == Way::Bar1).map(|(gpu, _)| gpu).collect()
 }
 
 #[cfg(test)]
@@ -65,8 +65,8 @@ mod tests {
         let gpu = fabric.gpus[0];
         let gpu = fixture::device(&mut fabric, gpu);
         (gpu.device, gpu.class) = (device.into(), class.into());
-        let told = Information { name: name.map(str::to_owned), ..Information::default() };
-        way(gpu, Some(&told))
+        let known = Information { name: name.map(str::to_owned), ..Information::default() };
+        way(gpu, Some(&known))
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_without_a_name_is_judged_by_its_outputs() {
+    fn a_gpu_without_a_name_is_judged_by_its_display_outputs() {
         assert_eq!(of("0x2684", "0x030000", None), Way::Bar1);
         assert_eq!(of("0x2335", "0x030200", None), Way::Native);
     }

@@ -1,8 +1,10 @@
-//! Groups of GPUs that reach each other, on machines where not all do: bridged pairs, partitions of a switch. Pure.
+//! Groups of GPUs that reach each other, on machines where not all do: bridged pairs, partitions of a switch.
+//! Pure.
 
 use crate::schedule::Pair;
 
-/// The GPUs in groups within which each reaches every other, and none outside; `None` where it is not so.
+/// Groups of GPUs within which each GPU reaches every other and none outside; `None` where there are no such
+/// groups.
 pub(in crate::suite) fn groups(gpus: usize, reaches: impl Fn(Pair) -> bool) -> Option<Vec<Vec<usize>>> {
     let around = |from: usize| -> Vec<usize> {
         (0..gpus).filter(|to| *to == from || reaches(Pair { from, to: *to })).collect()
@@ -24,7 +26,7 @@ pub(in crate::suite) fn named(groups: &[Vec<usize>]) -> String {
     groups.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether one of `groups` has both.
+/// Whether one of `groups` contains both GPUs.
 pub(in crate::suite) fn joins(groups: &[Vec<usize>], pair: Pair) -> bool {
     groups.iter().any(|group| group.contains(&pair.from) && group.contains(&pair.to))
 }
@@ -48,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_or_one_pair_too_few_is_no_group() {
+    fn a_missing_direction_or_pair_makes_no_group() {
         let without = |lost: &[(usize, usize)]| groups(4, |pair| !lost.contains(&(pair.from, pair.to)));
         assert_eq!(without(&[(0, 1)]), None);
         assert_eq!(without(&[(0, 1), (1, 0)]), None);

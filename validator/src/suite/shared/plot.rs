@@ -1,5 +1,5 @@
-//! Nearly all memory of a GPU that nobody else uses, as a test holds it for a while. Its owner fills it with one
-//! pattern, so that whatever changes it gives itself away in one pass over all of it.
+//! Nearly all free memory of a GPU, held by a test for a while. The owner fills it with one pattern, so that
+//! one pass over all of it finds any change.
 
 use super::room;
 use super::transfer::Memory;
@@ -8,21 +8,21 @@ use crate::gpu::{Buffer, Clique, Gpu, GpuError, Pages, Pinned, Span, Stream, Tal
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Memory comes in pages of this many bytes, and pieces of it are numbered by them.
+/// Memory comes in pages of this many bytes; pieces are numbered by page.
 pub(in crate::suite) const PAGE: u64 = 1 << PAGE_SHIFT;
 const PAGE_SHIFT: u32 = 21;
-/// Going over all of a GPU's memory takes a tenth of a second.
+/// A pass over all of a GPU's memory takes a tenth of a second.
 const OWN: Duration = Duration::from_secs(8);
-/// A piece that is taken by itself, last, so that it can be given back alone.
+/// A piece that is allocated last, so that it can be freed alone.
 const SPARE: u64 = 256 << 20;
-/// Memory in smaller pieces than this is left.
+/// Smaller pieces are not allocated.
 const LEAST: u64 = 16 << 20;
-/// Memory that lies in more pieces than this is left.
+/// No more than this many pieces are allocated.
 const MOST: usize = 32;
 /// Words of a sample.
 const SAMPLE: u64 = 64;
 
-/// What one test holds of one GPU.
+/// The memory that one test holds on one GPU.
 #[derive(Debug)]
 pub(in crate::suite) struct Plot<'g> {
     pub(in crate::suite) gpu: &'g Gpu,
@@ -38,7 +38,7 @@ pub(in crate::suite) struct Plot<'g> {
 #[derive(Debug)]
 pub(in crate::suite) struct Chunk {
     buffer: Buffer,
-    /// The number of its first page; those of all pieces count on.
+    /// The number of its first page; page numbers continue from piece to piece.
     first: u64,
 }
 
@@ -48,7 +48,7 @@ pub(in crate::suite) struct Changed {
     pub(in crate::suite) gpu: usize,
     /// The piece of memory.
     pub(in crate::suite) span: Span,
-    /// The number in the pattern of its first word, and the pattern.
+    /// The number of its first word within the pattern, and the pattern's seed.
     pub(in crate::suite) first: u64,
     pub(in crate::suite) seed: u64,
     pub(in crate::suite) counts: Counts,
@@ -65,7 +65,7 @@ pub(in crate::suite) struct Share {
 }
 
 impl<'g> Plot<'g> {
-    /// All that is free but for what the driver needs to work, and `besides`.
+    /// Takes all free memory except what the driver needs to work, and `besides`.
     pub(in crate::suite) fn take(gpu: &'g Gpu, memory: Memory, besides: u64) -> Result<Self, GpuError> {
         let (stream, tally, host) = (gpu.stream()?, Tally::new(gpu)?, Pinned::alloc(gpu, 4096)?);
         let (free, total) = gpu.memory()?;
@@ -79,7 +79,7 @@ impl<'g> Plot<'g> {
                     chunks.push(Chunk { buffer, first });
                     (left, first) = (left - bytes, first + bytes / PAGE);
                 }
-                // It lies in pieces.
+                // The free memory is fragmented.
                 Err(error) if room::is_short(&error) => most = bytes / 2 / PAGE * PAGE,
                 Err(error) => return Err(error),
             }
@@ -87,7 +87,7 @@ impl<'g> Plot<'g> {
         Ok(Self { gpu, stream, tally, host, chunks, seed: Cell::new(0) })
     }
 
-    /// Of every GPU.
+    /// The same for every GPU.
     pub(in crate::suite) fn take_all(
         clique: &'g Clique,
         memory: Memory,
@@ -96,7 +96,7 @@ impl<'g> Plot<'g> {
         clique.gpus.iter().map(|gpu| Self::take(gpu, memory, besides)).collect()
     }
 
-    /// Gives back the last piece, where there are more.
+    /// Frees the last piece, where there is more than one.
     pub(in crate::suite) fn give_way(&mut self) {
         if self.chunks.len() > 1 {
             self.chunks.pop();
@@ -119,13 +119,13 @@ impl<'g> Plot<'g> {
         self.seed.get()
     }
 
-    /// A fresh pattern everywhere; queued.
+    /// Queues a fresh pattern for all of it.
     pub(in crate::suite) fn fill(&self, nonces: &mut Nonces) -> Result<(), GpuError> {
         self.seed.set(nonces.next());
         self.chunks.iter().try_for_each(|chunk| self.mend(chunk.buffer.whole()))
     }
 
-    /// The pattern again in a part of it; queued.
+    /// Queues the pattern again for a part of it.
     pub(in crate::suite) fn mend(&self, span: Span) -> Result<(), GpuError> {
         let within = |chunk: &&Chunk| chunk.offset(span.address).is_some();
         let Some(chunk) = self.chunks.iter().find(within) else { return Ok(()) };
@@ -134,10 +134,10 @@ impl<'g> Plot<'g> {
     }
 
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: going over its own memory", self.gpu.ordinal), OWN)
+        self.stream.finish(&format!("GPU {}: filling or checking its own memory", self.gpu.ordinal), OWN)
     }
 
-    /// Words from an address of its own on.
+    /// Words from word `place` of `span` on.
     pub(in crate::suite) fn words(&self, span: Span, place: u64) -> Result<Vec<u32>, GpuError> {
         let count = SAMPLE.min(span.words().saturating_sub(place));
         self.stream.copy_out(self.host.span(0, count * 4)?, span.part(place * 4, count * 4)?)?;
@@ -156,12 +156,12 @@ impl Chunk {
         Pages { span: self.buffer.whole(), first: self.first << (PAGE_SHIFT - shift), shift, nonce }
     }
 
-    /// Which byte of the owner's pattern belongs to this offset.
+    /// The byte of the owner's pattern that belongs to this offset.
     pub(in crate::suite) const fn byte(&self, offset: u64) -> u64 {
         (self.first << PAGE_SHIFT) + offset
     }
 
-    /// Which word of the owner's pattern belongs to this offset.
+    /// The word of the owner's pattern that belongs to this offset.
     const fn word(&self, offset: u64) -> u64 {
         self.byte(offset) / 4
     }
@@ -172,13 +172,13 @@ impl Chunk {
     }
 }
 
-/// All of them hold a fresh pattern.
+/// Fills all of them with a fresh pattern.
 pub(in crate::suite) fn fill_all(plots: &[Plot<'_>], nonces: &mut Nonces) -> Result<(), GpuError> {
     plots.iter().try_for_each(|plot| plot.fill(nonces))?;
     plots.iter().try_for_each(Plot::wait)
 }
 
-/// What does not hold its pattern, in one pass of every owner over all of its own memory.
+/// Memory that does not hold its pattern, found in one pass of every owner over all of its own memory.
 pub(in crate::suite) fn changed(plots: &[Plot<'_>]) -> Result<Vec<Changed>, GpuError> {
     let mut all = Vec::new();
     let most = plots.iter().map(|plot| plot.chunks.len()).max().unwrap_or_default();
@@ -208,25 +208,25 @@ fn allocated(gpu: &Gpu, memory: Memory, bytes: u64) -> Result<Buffer, GpuError> 
     }
 }
 
-/// What the driver needs to work while all else is taken: page tables for peers, and what kernels use beside
-/// their buffers.
+/// What the driver needs to work while all other memory is taken: page tables for peers, and what kernels use
+/// besides their buffers.
 const fn reserve(total: u64) -> u64 {
     (64 << 20) + total / 512
 }
 
-/// `99.6 % of 140.4 GiB`: of all of them the least part.
-pub(in crate::suite) fn told(shares: &[Share]) -> String {
+/// `99.6 % of 140.4 GiB`: the smallest share of all.
+pub(in crate::suite) fn coverage(shares: &[Share]) -> String {
     let part = |share: &Share| float(share.bytes) / float(share.total.max(1));
     let least = shares.iter().min_by(|a, b| part(a).total_cmp(&part(b)));
     least.map_or_else(String::new, |share| {
-        // Never rounded up: 100 % would promise what is not so.
+        // Never rounded up: 100 % would be false.
         format!("{:.1} % of {:.1} GiB", (part(share) * 1000.0).floor() / 10.0, float(share.total) / GIB)
     })
 }
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-#[expect(clippy::cast_precision_loss, reason = "for people, with one decimal")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 const fn float(bytes: u64) -> f64 {
     bytes as f64
 }
@@ -236,10 +236,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_of_the_least_covered_gpu_is_told_and_never_rounded_up() {
+    fn the_smallest_share_is_reported_and_never_rounded_up() {
         let share = |bytes, total| Share { gpu: 0, bytes, total };
-        let told = told(&[share(24_564 << 20, 24_564 << 20), share((140 << 30) - 1, 140 << 30)]);
-        assert_eq!(told, "99.9 % of 140.0 GiB");
+        let coverage = coverage(&[share(24_564 << 20, 24_564 << 20), share((140 << 30) - 1, 140 << 30)]);
+        assert_eq!(coverage, "99.9 % of 140.0 GiB");
     }
 
     #[test]

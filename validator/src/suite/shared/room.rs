@@ -1,5 +1,5 @@
-//! Whether GPUs have memory left to be tested with: one that others have filled gets one clear finding, not a fault
-//! of each transfer.
+//! Whether GPUs have free memory to be tested with: a GPU whose memory others have filled gets one clear
+//! finding instead of a fault for each transfer.
 
 use crate::gpu::{Clique, GpuError};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -7,15 +7,15 @@ use crate::outcome::finding::{Code, Finding, Severity};
 /// `CUDA_ERROR_OUT_OF_MEMORY`
 const OUT_OF_MEMORY: i32 = 2;
 
-/// With less than this no test of transfers says anything, bytes.
+/// With less than this no test of transfers is meaningful, bytes.
 pub(in crate::suite) const LEAST: u64 = 32 << 20;
 
-/// True when it says that there is not so much memory.
+/// Whether the error means that memory is short.
 pub(in crate::suite) fn is_short(error: &GpuError) -> bool {
     error.code() == Some(OUT_OF_MEMORY)
 }
 
-/// GPUs with less than `least` bytes left, as one finding.
+/// GPUs with less than `least` bytes free, as one finding.
 pub(in crate::suite) fn full(clique: &Clique, least: u64) -> Result<Option<Finding>, GpuError> {
     let mut left = Vec::new();
     for gpu in &clique.gpus {
@@ -25,14 +25,14 @@ pub(in crate::suite) fn full(clique: &Clique, least: u64) -> Result<Option<Findi
     Ok(finding(&left, least))
 }
 
-/// Of GPUs with what is free and all of their memory.
+/// From GPUs with their free and total memory.
 fn finding(gpus: &[(usize, u64, u64)], least: u64) -> Option<Finding> {
     let short: Vec<_> = gpus.iter().filter(|(_, free, _)| *free < least).collect();
     let names: Vec<_> = short.iter().map(|(n, ..)| format!("GPU {n}")).collect();
     let (_, free, total) = short.iter().min_by_key(|(_, free, _)| free)?;
     let subject = names.join(", ");
     let message = format!(
-        "{subject}: {} of {} MiB are free, and {} are needed: others use the rest",
+        "{subject}: {} of {} MiB are free, and {} are needed: other processes use the rest",
         free >> 20,
         total >> 20,
         least >> 20
@@ -52,7 +52,7 @@ mod tests {
         assert!(found.is(Code::GpuInUse) && found.severity == Severity::Error);
         assert_eq!(
             found.message,
-            "GPU 1, GPU 3: 5 of 24576 MiB are free, and 32 are needed: others use the rest"
+            "GPU 1, GPU 3: 5 of 24576 MiB are free, and 32 are needed: other processes use the rest"
         );
         assert_eq!(finding(&gpus[..1], LEAST), None);
     }

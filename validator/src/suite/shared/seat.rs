@@ -1,4 +1,4 @@
-//! A GPU with what a test needs to work on it and to look at its own memory, made once.
+//! A GPU with what a test needs to run work on it and to check its memory, made once.
 
 use crate::gpu::pattern::Counts;
 use crate::gpu::{Checked, Gpu, GpuError, Pinned, Span, Stream, Tally};
@@ -24,12 +24,12 @@ impl<'g> Seat<'g> {
         Ok(Self { gpu, stream: gpu.stream()?, tallies, host: Pinned::alloc(gpu, 4096)? })
     }
 
-    /// Waits for what this GPU does with its own memory.
+    /// Waits for this GPU's work on its own memory.
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: looking at its own memory", self.gpu.ordinal), OWN)
+        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.ordinal), OWN)
     }
 
-    /// Words of `what` from word `place` on: a sample for people.
+    /// Words of `what` from word `place` on: a sample for the report.
     pub(in crate::suite) fn sample(&self, what: Span, place: u64) -> Result<Vec<u32>, GpuError> {
         let count = SAMPLE.min(what.words().saturating_sub(place));
         self.stream.copy_out(self.host.span(0, count * 4)?, what.part(place * 4, count * 4)?)?;

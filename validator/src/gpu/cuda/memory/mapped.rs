@@ -1,6 +1,6 @@
-//! Memory by the driver's virtual memory functions: physical memory, an address range, a mapping
-//! between them and a list of GPUs that may use it. NCCL and the frameworks' allocators take theirs
-//! this way, so it is tested beside ordinary allocations.
+//! Memory from the driver's virtual memory functions: physical memory, an address range, a mapping between
+//! them and a list of GPUs that may use it. NCCL and the frameworks' allocators use this, so it is tested
+//! besides ordinary allocations.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
 use super::span::{Span, size};
@@ -9,7 +9,7 @@ use crate::gpu::cuda::context::Context;
 use crate::gpu::cuda::error::GpuError;
 use cudarc::driver::sys;
 
-/// The least granularity (`CU_MEM_ALLOC_GRANULARITY_MINIMUM`).
+/// The smallest granularity (`CU_MEM_ALLOC_GRANULARITY_MINIMUM`).
 const MINIMUM: u32 = 0;
 
 /// One mapping.
@@ -42,7 +42,7 @@ const fn place(device: sys::CUdevice) -> sys::CUmemLocation {
 }
 
 impl Mapping {
-    /// Physical memory of the context's GPU, mapped, that nobody may use yet.
+    /// Physical memory of the context's GPU, mapped, without access for any GPU yet.
     pub(in crate::gpu::cuda) fn make(context: &Context, bytes: u64) -> Result<Self, GpuError> {
         context.bind()?;
         let doing = || format!("GPU {}: mapping {bytes} bytes", context.ordinal);
@@ -55,7 +55,7 @@ impl Mapping {
         Self::of(context, handle, bytes)
     }
 
-    /// Maps memory of which the handle is already held; on failure the handle is released.
+    /// Maps memory whose handle is already held; on failure the handle is released.
     pub(in crate::gpu::cuda) fn of(
         context: &Context,
         handle: sys::CUmemGenericAllocationHandle,
@@ -111,7 +111,7 @@ impl Mapping {
         said
     }
 
-    /// Takes everything back. Errors have nobody to go to.
+    /// Unmaps and frees everything. Errors are ignored, because no caller could handle them.
     pub(in crate::gpu::cuda) fn undo(&self, api: &Api) {
         // SAFETY: mapped, reserved and held by this value, which is undone once.
         unsafe {
@@ -130,7 +130,7 @@ fn granularity(context: &Context, properties: &sys::CUmemAllocationProp) -> Resu
     Ok(granularity.max(1))
 }
 
-/// `bytes` in whole steps.
+/// `bytes` rounded up to whole steps.
 fn rounded(bytes: u64, step: usize) -> Result<usize, GpuError> {
     let bytes = size(bytes.max(1))?;
     bytes
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_comes_in_whole_steps() {
+    fn sizes_are_rounded_up_to_whole_steps() {
         assert_eq!(rounded(1, 2 << 20), Ok(2 << 20));
         assert_eq!(rounded(2 << 20, 2 << 20), Ok(2 << 20));
         assert_eq!(rounded((2 << 20) + 1, 2 << 20), Ok(4 << 20));

@@ -1,5 +1,5 @@
-//! Memory of a GPU, and parts of it. A buffer is either an ordinary allocation, which peers reach
-//! once access is enabled, or mapped (see `mapped`), which names its peers itself.
+//! Memory of a GPU, and parts of it. A buffer is either an ordinary allocation, which peers reach once access
+//! is enabled, or mapped (see `mapped`) with a list of its peers.
 
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
@@ -14,7 +14,7 @@ use mapped::Mapping;
 use span::{Span, size};
 use std::rc::Rc;
 
-/// Memory of one GPU; dropped, it is freed.
+/// Memory of one GPU; freed when dropped.
 #[derive(Debug)]
 pub struct Buffer {
     span: Span,
@@ -35,7 +35,7 @@ impl Gpu {
     /// `bytes` of memory by `cuMemAlloc`.
     ///
     /// # Errors
-    /// The driver's; 2 when there is not so much.
+    /// The driver's error; 2 when there is not enough.
     pub fn alloc(&self, bytes: u64) -> Result<Buffer, GpuError> {
         let context = &self.context;
         context.bind()?;
@@ -46,11 +46,11 @@ impl Gpu {
         Ok(Buffer { span: Span { address, bytes }, held: Held::Allocated, context: Rc::clone(context) })
     }
 
-    /// `bytes` of memory by the driver's virtual memory functions, rounded up to what they map,
-    /// which this GPU and those of `peers` may read and write.
+    /// `bytes` of memory from the driver's virtual memory functions, rounded up to their granularity, which
+    /// this GPU and `peers` may read and write.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn alloc_mapped(&self, bytes: u64, peers: &[&Gpu]) -> Result<Buffer, GpuError> {
         let mapping = Mapping::make(&self.context, bytes)?;
         self.over(mapping, peers)
@@ -71,7 +71,7 @@ impl Gpu {
 }
 
 impl Buffer {
-    /// All of it.
+    /// The whole buffer.
     #[must_use]
     pub const fn whole(&self) -> Span {
         self.span
@@ -85,7 +85,7 @@ impl Buffer {
         self.span.part(offset, bytes)
     }
 
-    /// What a mapped buffer was made from.
+    /// The mapping of a mapped buffer.
     pub(super) const fn mapping(&self) -> Option<&Mapping> {
         match &self.held {
             Held::Mapped(mapping) => Some(mapping),
@@ -105,8 +105,8 @@ impl Drop for Buffer {
         }
         let (api, address) = (self.context.api, self.span.address);
         match &self.held {
-            // SAFETY: allocated by cuMemAlloc in this context, freed once; whoever uses a span of a
-            // dropped buffer gets the driver's error, for spans are numbers and not references.
+            // SAFETY: allocated by cuMemAlloc in this context, freed once; using a span of a dropped buffer
+            // gives the driver's error, because spans are numbers and not references.
             Held::Allocated => drop(unsafe { (api.free)(address) }),
             // SAFETY: opened by cuIpcOpenMemHandle in this context, closed once.
             Held::Opened => drop(unsafe { (api.ipc_close)(address) }),
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_lies_inside_or_is_refused() {
+    fn a_part_outside_is_refused() {
         let span = Span { address: 0x1000, bytes: 100 };
         assert_eq!(span.part(60, 40), Ok(Span { address: 0x103c, bytes: 40 }));
         assert_eq!(span.part(60, 41), Err(GpuError::Bounds { offset: 60, bytes: 41, of: 100 }));

@@ -1,4 +1,4 @@
-//! Page-locked host memory that every GPU reaches at the address that the host uses.
+//! Page-locked host memory that every GPU reaches under the address that the host uses.
 #![expect(unsafe_code, reason = "calls into the CUDA driver; memory that devices write")]
 
 use super::span::{Span, size};
@@ -11,11 +11,11 @@ use std::rc::Rc;
 /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`: for all contexts, and mapped.
 const PORTABLE_MAPPED: u32 = 1 | 2;
 
-/// Flags and numbers begin at zero. What holds transfers is written by them, and clearing it would cost
-/// more than they do.
+/// Allocations up to this size are zeroed, because flags and counters must begin at zero. Larger ones hold
+/// transfers, which overwrite them, and clearing them would cost more than the transfers.
 const CLEARED: u64 = 1 << 20;
 
-/// Page-locked memory; dropped, it is freed.
+/// Page-locked memory; freed when dropped.
 #[derive(Debug)]
 pub struct Pinned {
     at: NonNull<u8>,
@@ -24,10 +24,10 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// `bytes` of it, asked for through `gpu`; up to 1 MiB zeroed, beyond that as it comes.
+    /// `bytes` of it, allocated through `gpu`; zeroed up to 1 MiB, uninitialised beyond.
     ///
     /// # Errors
-    /// The driver's; 2 when the host has not so much.
+    /// The driver's error; 2 when the host has not enough.
     pub fn alloc(gpu: &Gpu, bytes: u64) -> Result<Self, GpuError> {
         let context = &gpu.context;
         context.bind()?;
@@ -44,7 +44,7 @@ impl Pinned {
         Ok(Self { at, bytes, context: Rc::clone(context) })
     }
 
-    /// All of it, as GPUs see it.
+    /// All of it, as GPUs address it.
     #[must_use]
     pub fn whole(&self) -> Span {
         Span { address: self.at.as_ptr().addr() as u64, bytes: self.bytes }
@@ -58,23 +58,23 @@ impl Pinned {
         self.whole().part(offset, bytes)
     }
 
-    /// The first `count` words from word `first` on; fewer where it ends. Only between `finish` and
-    /// the next call that writes there, else the words may be half old.
+    /// The first `count` words from word `first` on; fewer at the end. Only between `finish` and the next
+    /// call that writes there, otherwise the words may be partly old.
     #[must_use]
     pub fn words(&self, first: u64, count: u64) -> Vec<u32> {
         let last = first.saturating_add(count).min(self.bytes / 4);
         (first..last).map(|n| self.word(n)).collect()
     }
 
-    /// Word `n`; 0 behind the end.
+    /// Word `n`; 0 beyond the end.
     #[must_use]
     pub fn word(&self, n: u64) -> u32 {
         let Some(at) = self.place(n) else { return 0 };
-        // SAFETY: inside of the allocation and aligned; volatile, since a device may write it.
+        // SAFETY: inside the allocation and aligned; volatile, because a device may write it.
         unsafe { ptr::read_volatile(at) }
     }
 
-    /// Sets word `n`; nothing behind the end.
+    /// Sets word `n`; no effect beyond the end.
     pub fn set_word(&self, n: u64, value: u32) {
         if let Some(at) = self.place(n) {
             // SAFETY: as above.
@@ -99,25 +99,25 @@ impl Drop for Pinned {
     }
 }
 
-/// A flag that holds GPUs back until the host opens it, so that work is all queued before it starts.
+/// A flag that holds GPUs back until the host opens it, so that all work is queued before any starts.
 #[derive(Debug)]
 pub struct Latch(Pinned);
 
 impl Latch {
-    /// A closed one.
+    /// A closed latch.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver's error.
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         Pinned::alloc(gpu, 4096).map(Self)
     }
 
-    /// Closes it again.
+    /// Closes the latch again.
     pub fn close(&self) {
         self.0.set_word(0, 0);
     }
 
-    /// Lets all go that wait at it.
+    /// Releases all streams that wait at it.
     pub fn open(&self) {
         self.0.set_word(0, 1);
     }

@@ -1,4 +1,4 @@
-//! A part of memory, as all GPUs name it, and sizes as the driver takes them.
+//! A part of memory, as all GPUs address it, and sizes in the driver's form.
 
 use crate::gpu::cuda::error::GpuError;
 
@@ -12,10 +12,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// The part of this one that begins `offset` bytes behind its start.
+    /// The part of this one that begins `offset` bytes after its start.
     ///
     /// # Errors
-    /// [`GpuError::Bounds`] where it does not lie inside.
+    /// [`GpuError::Bounds`] if it is not inside.
     pub fn part(&self, offset: u64, bytes: u64) -> Result<Self, GpuError> {
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes) {
@@ -24,14 +24,14 @@ impl Span {
         Ok(Self { address: self.address.wrapping_add(offset), bytes })
     }
 
-    /// How many 4-byte words.
+    /// The number of 4-byte words.
     #[must_use]
     pub const fn words(&self) -> u64 {
         self.bytes / 4
     }
 }
 
-/// A size as the driver's functions take it.
+/// A size in the form that the driver needs.
 pub(in crate::gpu::cuda) fn size(bytes: u64) -> Result<usize, GpuError> {
     usize::try_from(bytes).map_err(|_| GpuError::Nonsense(format!("{bytes} bytes do not fit this machine")))
 }

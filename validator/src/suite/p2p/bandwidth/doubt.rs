@@ -1,7 +1,7 @@
-//! What is wrong with the speeds of pairs, each with the figures that it rests on: those are measured
-//! again before it counts. Pure.
+//! Faults in the speeds of pairs, each with the figures that it rests on: those are measured again before the
+//! fault counts. Pure.
 
-use super::asked::Asked;
+use super::basis::Basis;
 use super::{LATENCY_CELL, Seen};
 use crate::floors::{Carrier, Figures, Mover, asymmetric, contradicted, impossible, mover, outliers, pair};
 use crate::outcome::finding::Finding;
@@ -24,8 +24,8 @@ const WRITES: Mover = Mover::WRITES;
 const READS: Mover = Mover { kernel: false, read: true };
 const KERNEL_WRITES: Mover = Mover { kernel: true, read: false };
 const KERNEL_READS: Mover = Mover { kernel: true, read: true };
-/// Matrices beside those of [`Figures`], who moves the data, and the matrix of one direction alone where
-/// it is of both. The row's GPU acts.
+/// The matrices besides those of [`Figures`], who moves the data, and, for matrices of both directions, the
+/// matrix of one direction alone. The row's GPU acts.
 const MOVERS: &[(&str, Mover, Option<&str>)] = &[
     ("sample.uni.on", WRITES, None),
     ("ce.read", READS, None),
@@ -35,7 +35,7 @@ const MOVERS: &[(&str, Mover, Option<&str>)] = &[
     ("sm.bi.write", KERNEL_WRITES, Some("sm.write")),
     ("sm.bi.read", KERNEL_READS, Some("sm.read")),
 ];
-/// Of these one pair is held against others like it.
+/// In these, each pair is compared with others of its group.
 const ALIKE: &[&str] = &[
     "sample.uni.on",
     "ce.write",
@@ -47,37 +47,37 @@ const ALIKE: &[&str] = &[
     "sm.bi.write",
     "sm.bi.read",
 ];
-/// Of these no figure is above what the links carry, or twice that.
+/// In these, no figure may exceed what the links carry, or twice that for both directions.
 const ONE_WAY: &[&str] = &["sample.uni.on", "ce.write", "ce.read", "sm.write", "sm.read"];
 const BOTH_WAYS: &[&str] = &["sample.bi.on", "ce.bi.write", "ce.bi.read", "sm.bi.write", "sm.bi.read"];
 
-/// Everything that is wrong.
-pub(super) fn doubts(seen: &Seen, asked: &Asked<'_>) -> Vec<Doubt> {
-    let pairs: Vec<_> = asked.pairs().filter(|pair| pair.from != pair.to).collect();
-    let mut all: Vec<_> = pairs.iter().flat_map(|pair| beyond(seen, asked, *pair)).collect();
-    all.extend(pairs.iter().flat_map(|pair| one(seen, asked, *pair)));
+/// All faults.
+pub(super) fn doubts(seen: &Seen, basis: &Basis<'_>) -> Vec<Doubt> {
+    let pairs: Vec<_> = basis.pairs().filter(|pair| pair.from != pair.to).collect();
+    let mut all: Vec<_> = pairs.iter().flat_map(|pair| beyond(seen, basis, *pair)).collect();
+    all.extend(pairs.iter().flat_map(|pair| one(seen, basis, *pair)));
     all.extend(pairs.iter().filter(|p| p.from < p.to).flat_map(|pair| lopsided(seen, *pair)));
-    all.extend(pairs.iter().flat_map(|pair| movers(seen, asked, *pair)));
+    all.extend(pairs.iter().flat_map(|pair| movers(seen, basis, *pair)));
     let known: Vec<_> = all.iter().flat_map(|doubt| doubt.cells.clone()).collect();
-    let apart = ALIKE.iter().flat_map(|name| alike(seen, asked, name));
+    let apart = ALIKE.iter().flat_map(|name| alike(seen, basis, name));
     all.extend(apart.filter(|doubt| !doubt.cells.iter().any(|cell| known.contains(cell))));
     all
 }
 
-/// What carries a pair's data. Links that carry more than they say are not what sets the floor.
-fn carrier(seen: &Seen, asked: &Asked<'_>, pair: Pair) -> Carrier {
-    let carrier = (asked.carrier)(pair);
+/// What carries a pair's data. The floor does not follow from links that carry more than they report.
+fn carrier(seen: &Seen, basis: &Basis<'_>, pair: Pair) -> Carrier {
+    let carrier = (basis.carrier)(pair);
     let moved = seen.grid.get("ce.write", pair).or_else(|| seen.grid.get("ce.write", pair.back()));
-    let own = (asked.own)(pair).or_else(|| (asked.ceiling)(pair));
+    let own = (basis.own)(pair).or_else(|| (basis.ceiling)(pair));
     match (carrier.raw(), moved, own) {
         (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => carrier.with_raw(own),
         _ => carrier,
     }
 }
 
-/// More than the links can.
-fn beyond(seen: &Seen, asked: &Asked<'_>, pair: Pair) -> Vec<Doubt> {
-    let most = (asked.ceiling)(pair);
+/// Figures above what the links can carry.
+fn beyond(seen: &Seen, basis: &Basis<'_>, pair: Pair) -> Vec<Doubt> {
+    let most = (basis.ceiling)(pair);
     let above = |(name, most): (&&'static str, Option<f64>)| {
         let finding = impossible(&pair, name, seen.grid.get(name, pair)?, most)?;
         Some(Doubt::of(&[(*name, pair)], finding))
@@ -87,31 +87,31 @@ fn beyond(seen: &Seen, asked: &Asked<'_>, pair: Pair) -> Vec<Doubt> {
     let mut all: Vec<_> = one.chain(both).filter_map(above).collect();
     if all.is_empty() {
         let moved = seen.grid.get("ce.write", pair);
-        let told = moved
-            .and_then(|moved| contradicted(&pair, moved, (asked.carrier)(pair).raw(), (asked.own)(pair)));
-        all.extend(told.map(|finding| Doubt::of(&[], finding)));
+        let contradiction = moved
+            .and_then(|moved| contradicted(&pair, moved, (basis.carrier)(pair).raw(), (basis.own)(pair)));
+        all.extend(contradiction.map(|finding| Doubt::of(&[], finding)));
     }
     all
 }
 
-/// The copy engine's writes against what carries them. Pairs without a figure have a finding of their own.
-fn one(seen: &Seen, asked: &Asked<'_>, way: Pair) -> Vec<Doubt> {
+/// The copy engine's writes against the capability of the links. Pairs without a figure have another finding.
+fn one(seen: &Seen, basis: &Basis<'_>, way: Pair) -> Vec<Doubt> {
     let figure = |name| seen.grid.get(name, way);
     let Some(one_way) = figure("ce.write") else { return Vec::new() };
     let figures = Figures {
         pair: way,
-        carrier: carrier(seen, asked, way),
+        carrier: carrier(seen, basis, way),
         one_way,
         off: figure("sample.uni.off"),
         both_ways: figure("ce.bi.write"),
         latency_us: seen.latency.get(LATENCY_CELL, way),
     };
     let cells = [("ce.write", way), ("ce.bi.write", way), (LATENCY_CELL, way)];
-    pair(&figures, asked.least).into_iter().map(|finding| Doubt::of(&cells, finding)).collect()
+    pair(&figures, basis.least).into_iter().map(|finding| Doubt::of(&cells, finding)).collect()
 }
 
-/// Each engine and direction there against back: whatever the way, it is the same both times. Where writes of the
-/// copy engine show it already, the others would say it again.
+/// Each engine's speed in one direction against the opposite direction: the path is the same. Where the copy
+/// engine's writes show the fault already, the others would only repeat it.
 fn lopsided(seen: &Seen, pair: Pair) -> Vec<Doubt> {
     let one = |name: &'static str| {
         let figure = |pair| seen.grid.get(name, pair);
@@ -125,9 +125,9 @@ fn lopsided(seen: &Seen, pair: Pair) -> Vec<Doubt> {
     ONE_WAY.iter().filter_map(|name| one(name)).collect()
 }
 
-/// Every other engine and direction against its own floor; staged pairs are told by their writes.
-fn movers(seen: &Seen, asked: &Asked<'_>, pair: Pair) -> Vec<Doubt> {
-    let carrier = carrier(seen, asked, pair);
+/// Every other engine and direction against its own floor; staged pairs are reported by their writes.
+fn movers(seen: &Seen, basis: &Basis<'_>, pair: Pair) -> Vec<Doubt> {
+    let carrier = carrier(seen, basis, pair);
     let low = |(name, by, alone): &(&'static str, Mover, Option<&str>)| {
         let gb_s = seen.grid.get(name, pair)?;
         let alone = alone.map(|alone| seen.grid.get(alone, pair));
@@ -140,9 +140,9 @@ fn movers(seen: &Seen, asked: &Asked<'_>, pair: Pair) -> Vec<Doubt> {
     MOVERS.iter().filter_map(low).collect()
 }
 
-fn alike(seen: &Seen, asked: &Asked<'_>, name: &'static str) -> Vec<Doubt> {
+fn alike(seen: &Seen, basis: &Basis<'_>, name: &'static str) -> Vec<Doubt> {
     let all = seen.grid.all(name).filter(|(pair, _)| pair.from != pair.to);
-    let all: Vec<_> = all.map(|(pair, gb_s)| (pair, gb_s, (asked.like)(pair))).collect();
+    let all: Vec<_> = all.map(|(pair, gb_s)| (pair, gb_s, (basis.like)(pair))).collect();
     let doubt = |(pair, finding)| Doubt::of(&[(name, pair)], finding);
     outliers(name, &all).into_iter().map(doubt).collect()
 }

@@ -1,9 +1,9 @@
-//! What the figures of all pairs come to: matrices, tables, findings and one line. Pure.
+//! The judgement over all pairs: matrices, tables, findings and the summary. Pure.
 
 use super::Seen;
-use super::asked::Asked;
+use super::basis::Basis;
+use super::cells::{MATRICES, policy};
 use super::doubt::{Doubt, doubts};
-use super::plan::{MATRICES, policy};
 use super::spread::{bursts, spreads};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -11,34 +11,34 @@ use crate::schedule::Pair;
 use crate::suite::shared::speed::{judged, moments, noisy};
 use serde_json::Value;
 
-/// The figures that are to be measured once more, at another moment, before anything is said of them.
-pub(super) fn doubtful(seen: &Seen, asked: &Asked<'_>) -> Vec<(&'static str, Pair)> {
-    let bad = doubts(seen, asked).into_iter().filter(|doubt| doubt.finding.severity > Severity::Info);
+/// The figures that are to be measured once more, later, before they are judged.
+pub(super) fn doubtful(seen: &Seen, basis: &Basis<'_>) -> Vec<(&'static str, Pair)> {
+    let bad = doubts(seen, basis).into_iter().filter(|doubt| doubt.finding.severity > Severity::Info);
     let mut cells: Vec<_> = bad.flat_map(|doubt| doubt.cells).collect();
     cells.sort_unstable();
     cells.dedup();
     cells
 }
 
-/// Judges everything; `states`: how the GPUs fared, a line each.
-pub(super) fn judge(seen: Seen, asked: &Asked<'_>, states: &[String]) -> Judgement {
+/// Judges everything; `states`: the GPUs' states, a line each.
+pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgement {
     let mut findings: Vec<_> =
-        doubts(&seen, asked).into_iter().map(|doubt| with_both(doubt, &seen)).collect();
+        doubts(&seen, basis).into_iter().map(|doubt| with_both(doubt, &seen)).collect();
     for finding in &mut findings {
         finding.evidence.extend(states.iter().cloned());
     }
-    findings.extend(noisy(&seen.grid, "GB/s", |name| Some(policy(name, asked.level))));
+    findings.extend(noisy(&seen.grid, "GB/s", |name| Some(policy(name, basis.level))));
     findings.extend(bursts(&seen.grid));
     findings.extend(moments(&seen.grid, "GB/s"));
-    findings.extend(seen.apart.iter().flat_map(|(pair, why)| apart(*pair, why, asked.least)));
+    findings.extend(seen.apart.iter().flat_map(|(pair, why)| apart(*pair, why, basis.least)));
     let summary = summary(&seen);
-    let shown = MATRICES.iter().filter(|(_, from)| *from <= asked.level);
-    let matrices = shown.map(|(name, _)| seen.grid.matrix(name, "GB/s", asked.gpus)).collect();
-    let tables = super::sizes::told(&seen.sizes).into_iter().chain(spreads(&seen.grid)).collect();
+    let shown = MATRICES.iter().filter(|(_, from)| *from <= basis.level);
+    let matrices = shown.map(|(name, _)| seen.grid.matrix(name, "GB/s", basis.gpus)).collect();
+    let tables = super::sizes::by_size(&seen.sizes).into_iter().chain(spreads(&seen.grid)).collect();
     judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
 }
 
-/// Tells a figure of two moments with both values.
+/// Adds both values of a figure that was measured twice.
 fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
     let Doubt { cells, mut finding } = doubt;
     let both = |(name, pair): &(&'static str, Pair)| {
@@ -47,14 +47,14 @@ fn with_both(doubt: Doubt, seen: &Seen) -> Finding {
         let (first, again) = grid.both(name, *pair)?;
         Some(format!("{pair}: {name} {first:.2} {unit}, and {:.2} {unit} when measured again", again?))
     };
-    let told: Vec<_> = cells.iter().filter_map(both).collect();
-    if let Some(first) = told.first() {
+    let both_values: Vec<_> = cells.iter().filter_map(both).collect();
+    if let Some(first) = both_values.first() {
         finding.message = format!("{}; {first}", finding.message);
     }
-    finding.seen_all(told)
+    finding.seen_all(both_values)
 }
 
-/// No peer access is `p2p-capability`'s to judge; but a floor that was asked for stays unmeasured.
+/// Missing peer access is judged by `p2p-capability`; but a configured floor stays unmeasured.
 fn apart(pair: Pair, why: &str, least: Option<f64>) -> Option<Finding> {
     least.map(|least| {
         let message = format!("{pair}: expect.min_p2p_gb_s is {least}, and there is no peer access: {why}");
@@ -72,7 +72,7 @@ fn summary(seen: &Seen) -> String {
     let (Some(low), Some(high)) = ends else { return "nothing was measured".to_owned() };
     let pairs = seen.grid.all("ce.write").count();
     let Some(on) = range("ce.write") else {
-        return format!("no pair has peer access; by way of the host {low:.1} to {high:.1} GB/s");
+        return format!("no pair has peer access; through host memory {low:.1} to {high:.1} GB/s");
     };
     let both = range("ce.bi.write").map_or(String::new(), |both| format!(", both directions {both}"));
     format!("{pairs} ordered pairs: {on} GB/s{both}; without peer access {low:.1} to {high:.1}")

@@ -1,7 +1,7 @@
-//! Runs the plan: first everything with peer access off, where all copies share the host's memory
-//! and go one after the other, then with it on, round by round of pairs that share nothing.
+//! Runs the plan: first everything with peer access off, where all copies share the host's memory and run one
+//! after the other, then with it on, in rounds of pairs that share no link.
 
-use super::plan::{self, Cell, Sizes};
+use super::cells::{self, Cell, Sizes};
 use super::{LATENCY_CELL, Seen, sizes};
 use crate::config::Level;
 use crate::outcome::finding::Finding;
@@ -14,12 +14,13 @@ use crate::suite::shared::speed::{
     Access, Bench, Figure, Flow, Grid, How, Job, Taken, Ways, across, copies_at,
 };
 
-/// Of more pairs no figure is measured again: then it is the machine, and no moment.
+/// With more pairs than this no figure is measured again: then the machine is slow, and not for a moment
+/// only.
 const MOST_AGAIN: usize = 16;
 /// Copies of 16 bytes for one sample of the latency, as p2pBandwidthLatencyTest makes.
 const SMALL_COPIES: u32 = 100;
 
-/// Everything of the level.
+/// Everything that the level asks for.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
@@ -36,8 +37,8 @@ pub(super) fn all(
     if level >= Level::Standard { sizes::measure(machine, bench, ways, run.seen) } else { Ok(()) }
 }
 
-/// Measures `cells` once more, pair by pair and nothing beside them: what was low for a moment, or because
-/// of something that shares more than is known, is not low.
+/// Measures `cells` once more, pair by pair with nothing beside them: a figure that was low only briefly, or
+/// because of an unknown shared resource, is not low.
 pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
@@ -58,12 +59,12 @@ pub(super) fn again(
         let wanted = |cell: &Cell| cell.cells.iter().any(|pair| cells.contains(&(cell.name, *pair)));
         let alone = run.seen.grid.get("ce.write", pair).unwrap_or(0.0);
         let sizes = run.sizes(pair, copies_at(bench.bytes, alone));
-        run.warm(&[pair, pair.back()].map(|way| vec![plan::warm_up(way, How::Ce, sizes, 1)]))?;
+        run.warm(&[pair, pair.back()].map(|way| vec![cells::warm_up(way, How::Ce, sizes, 1)]))?;
         if cells.iter().any(|(name, p)| *name == LATENCY_CELL && p.sorted() == pair) {
             run.latency(&[pair])?;
         }
-        let all = plan::between(pair, true, sizes, level).into_iter();
-        for cell in all.chain(plan::devices(pair, sizes, level)).filter(wanted) {
+        let all = cells::between(pair, true, sizes, level).into_iter();
+        for cell in all.chain(cells::devices(pair, sizes, level)).filter(wanted) {
             run.measure(&[cell])?;
         }
     }
@@ -75,7 +76,7 @@ struct Run<'a, 'b> {
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
     level: Level,
-    /// What is taken is of another moment.
+    /// Whether this is the second measurement.
     again: bool,
 }
 
@@ -86,8 +87,8 @@ impl Run<'_, '_> {
             for to in from + 1..self.bench.gpus() {
                 let pair = Pair::new(from, to);
                 let sizes = self.sizes(pair, 1);
-                self.warm(&[pair, pair.back()].map(|way| vec![plan::warm_up(way, How::Peer, sizes, 1)]))?;
-                for cell in plan::between(pair, false, sizes, self.level) {
+                self.warm(&[pair, pair.back()].map(|way| vec![cells::warm_up(way, How::Peer, sizes, 1)]))?;
+                for cell in cells::between(pair, false, sizes, self.level) {
                     self.measure(&[cell])?;
                 }
             }
@@ -95,10 +96,10 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Copies within each GPU, all GPUs at once: they share nothing.
+    /// Copies within each GPU, all GPUs at once: they share no link.
     fn within(&mut self, on: bool) -> Result<(), Box<Finding>> {
         let cells =
-            |gpu: usize| plan::within(gpu, on, self.sizes(Pair::new(gpu, gpu), 1), self.level).into_iter();
+            |gpu: usize| cells::within(gpu, on, self.sizes(Pair::new(gpu, gpu), 1), self.level).into_iter();
         let cells = across((0..self.bench.gpus()).map(cells).collect());
         cells.iter().try_for_each(|cells| self.measure(cells))
     }
@@ -111,22 +112,22 @@ impl Run<'_, '_> {
         let times = self.loaded(pairs, ways)?;
         let cells = |(pair, times): (&Pair, u32)| {
             let sizes = self.sizes(*pair, times);
-            let cells = plan::between(*pair, true, sizes, self.level);
-            cells.into_iter().chain(plan::devices(*pair, sizes, self.level))
+            let cells = cells::between(*pair, true, sizes, self.level);
+            cells.into_iter().chain(cells::devices(*pair, sizes, self.level))
         };
         let cells = across(pairs.iter().zip(times).map(cells).collect());
         self.latency(pairs)?;
         cells.iter().try_for_each(|cells| self.measure(cells))
     }
 
-    /// Copies that wake the links up, which are read meanwhile; by how long they take, how many
-    /// copies make a sample for each pair.
+    /// Copies that wake up the links, which are read meanwhile; returns how many copies make a sample for
+    /// each pair, from the time that these take.
     fn loaded(&mut self, pairs: &[Pair], ways: &Ways) -> Result<Vec<u32>, Box<Finding>> {
         let fabric = self.machine.fabric()?;
         let devices: Vec<_> = pairs.iter().flat_map(|pair| ways.pcie(fabric, *pair)).collect();
-        // Long enough to read them: reading takes milliseconds.
+        // Long enough to read them, which takes milliseconds.
         let copies = if self.seen.links.know(&devices) { 1 } else { 4 };
-        let flow = |way: Pair| vec![plan::warm_up(way, How::Ce, self.sizes(way, 1), copies)];
+        let flow = |way: Pair| vec![cells::warm_up(way, How::Ce, self.sizes(way, 1), copies)];
         let there: Vec<_> = pairs.iter().map(|pair| flow(*pair)).collect();
         let back: Vec<_> = pairs.iter().map(|pair| flow(pair.back())).collect();
         let machine = self.machine;
@@ -152,7 +153,7 @@ impl Run<'_, '_> {
         self.seen.findings.extend(timed.wrong.map(|(flow, checked)| speed::wrong(&flow, &checked)));
     }
 
-    /// Judging needs it; `p2p-latency` measures it for the report.
+    /// The judge needs it; `p2p-latency` measures it for the report.
     fn latency(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         for back in [false, true] {
             let way = |pair: &Pair| if back { pair.back() } else { *pair };
@@ -169,7 +170,7 @@ impl Run<'_, '_> {
 
     fn measure(&mut self, cells: &[Cell]) -> Result<(), Box<Finding>> {
         let Some(first) = cells.first() else { return Ok(()) };
-        self.take(cells, &plan::policy(first.name, self.level))
+        self.take(cells, &cells::policy(first.name, self.level))
     }
 
     fn take(&mut self, cells: &[Cell], policy: &Policy) -> Result<(), Box<Finding>> {

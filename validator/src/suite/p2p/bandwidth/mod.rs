@@ -1,13 +1,12 @@
-//! How fast is data between the GPUs? The matrices of p2pBandwidthLatencyTest, with peer access off
-//! and on, and nvbandwidth's between devices, by their methods, so that the numbers compare; but
-//! every sample's data is checked. Latency is left to `p2p_latency`, many pairs at once to
-//! `p2p_together`.
+//! Bandwidth between the GPUs: the matrices of p2pBandwidthLatencyTest, with peer access off and on, and
+//! nvbandwidth's between devices, by their methods, so that the numbers compare; but every sample's data is
+//! checked. Latency is left to `p2p_latency`, many pairs at once to `p2p_together`.
 
-mod asked;
+mod basis;
+mod cells;
 mod doubt;
 mod judge;
 mod measure;
-mod plan;
 mod sizes;
 mod spread;
 #[cfg(test)]
@@ -28,16 +27,16 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-bandwidth",
     title: "Peer bandwidth",
-    proves: "every pair of GPUs moves, and really delivers, as much as the links between them can",
+    proves: "every pair of GPUs delivers data as fast as the links between them allow",
     level: Level::Quick,
-    // 8 GPUs that are all far apart are measured pair by pair: 40 s; a slow link takes longer.
+    // 8 GPUs whose paths share links are measured pair by pair: 40 s; a slow link takes longer.
     deadline: Duration::from_secs(180),
     mandatory: false,
     group: Group::Gpu,
     run,
 };
 
-/// The latencies' cells have this name.
+/// The name of the latencies' cells.
 const LATENCY_CELL: &str = "latency";
 
 /// Everything that was measured.
@@ -45,7 +44,7 @@ const LATENCY_CELL: &str = "latency";
 struct Seen {
     grid: Grid,
     links: Links,
-    /// 16 bytes, us, as the GPU's clock sees it: staged copies are known by it.
+    /// Time of 16 bytes, us, by the GPU's clock: it reveals staged copies.
     latency: Grid,
     findings: Vec<Finding>,
     /// Pairs without peer access, and why.
@@ -73,17 +72,17 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(unmeasured(none, floor));
     }
     let clique = machine.clique()?;
-    // While NCCL starts, nothing is to be timed.
+    // No timing while NCCL starts.
     nccl::settle_all(machine);
     let ways = Ways::new(machine, clique);
     let watch = Watch::begin(machine, &clique.addresses());
     let bench = Bench::new(machine, 2, FULL)?;
     let mut seen = Seen::default();
     measure::all(machine, &bench, &ways, &mut seen)?;
-    // Links were read under load; they are not read again.
+    // Links were read under load and are not read again.
     let (fabric, links) = (machine.fabric()?, std::mem::take(&mut seen.links));
     let carrier = ways.carriers(fabric, &links);
-    let asked = asked::Asked {
+    let basis = basis::Basis {
         gpus: clique.len(),
         level: machine.config.validate.level,
         least: floor,
@@ -92,19 +91,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         own: &|pair| ways.own(&links, pair),
         like: &|pair| ways.like(pair),
     };
-    let doubtful = judge::doubtful(&seen, &asked);
+    let doubtful = judge::doubtful(&seen, &basis);
     measure::again(machine, &bench, &doubtful, &mut seen)?;
     let (found, states) = watch.end(machine);
     seen.findings.extend(found);
-    // A floor holds for pairs that are meant to reach each other.
+    // A floor applies to pairs that are meant to reach each other.
     let groups = expected(machine, clique)?;
     seen.apart.retain(|(pair, _)| groups.as_ref().is_none_or(|groups| joins(groups, *pair)));
     seen.findings.extend(ways.findings());
     seen.findings.extend(links.findings(&clique.addresses()));
-    Ok(judge::judge(seen, &asked, &states))
+    Ok(judge::judge(seen, &basis, &states))
 }
 
-/// What the owner asked for cannot be told without measuring, and nothing else tells it.
+/// A configured floor needs a measurement, and no other test makes it.
 fn unmeasured(none: Judgement, floor: Option<f64>) -> Judgement {
     let Some(floor) = floor.filter(|_| none.outcome() == Outcome::NotApplicable) else { return none };
     let message = format!("expect.min_p2p_gb_s is {floor}, and no bandwidth is measured: {}", none.summary);

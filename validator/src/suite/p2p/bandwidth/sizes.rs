@@ -1,8 +1,8 @@
-//! Bandwidth by size, for one pair of each kind of way: where small transfers stop paying, and whether one
-//! size is slower than the others let expect.
+//! Bandwidth by size, for one pair of each kind of path: from which size on transfers are efficient, and
+//! whether one size is slower than its neighbours suggest.
 
 use super::Seen;
-use super::plan::policy;
+use super::cells::policy;
 use crate::config::Level;
 use crate::floors::{Size, expected_by_size, slow_size};
 use crate::gpu::PeerAccess;
@@ -13,16 +13,16 @@ use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::speed::{Bench, Figure, Flow, How, Job, Taken, Ways, kind, rounded, table, wrong};
 use serde_json::Value;
 
-/// From a page to nvbandwidth's size, four times as much each.
+/// From a page to nvbandwidth's size, each four times the one before.
 const SMALLEST: u64 = 4096;
 const LARGEST: u64 = 512 << 20;
-/// A sample moves about so much: small copies are made often.
+/// A sample moves about this much: small copies are repeated.
 const SAMPLE_BYTES: u64 = 64 << 20;
 const MOST_COPIES: u64 = 64;
 /// The engines, by their matrix.
 const ENGINES: [(&str, How); 2] = [("ce.write", How::Ce), ("sm.write", How::Sm)];
 
-/// What copies of one size move, GB/s, by engine; nothing where the data was wrong.
+/// The speed of copies of one size, GB/s, by engine; `None` where the data was wrong.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pair: Pair,
@@ -63,7 +63,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// One size by one engine; `None` where the data was wrong, which is told.
+/// One size by one engine; `None` where the data was wrong, which is a finding.
 fn one(
     machine: &Machine,
     bench: &Bench<'_>,
@@ -84,7 +84,7 @@ fn one(
     })
 }
 
-/// Sizes that are slower than the others let expect, and what they let expect.
+/// Sizes that are slower than the others suggest, and the expected speed.
 fn slow(rows: &[Row], engine: usize) -> Vec<(Size, f64)> {
     let size = |row: &Row| Some(Size { bytes: row.bytes, gb_s: (*row.gb_s.get(engine)?)? });
     let sizes: Vec<_> = rows.iter().filter_map(size).collect();
@@ -93,7 +93,7 @@ fn slow(rows: &[Row], engine: usize) -> Vec<(Size, f64)> {
 }
 
 /// The table, where anything was measured.
-pub(super) fn told(rows: &[Row]) -> Option<Value> {
+pub(super) fn by_size(rows: &[Row]) -> Option<Value> {
     let columns = [("pair", ""), ("way", ""), ("size", "bytes"), ("ce.write", "GB/s"), ("sm.write", "GB/s")];
     let row = |Row { pair, kind, bytes, gb_s }: &Row| {
         let speeds = gb_s.iter().map(|gb_s| gb_s.map_or(Value::Null, |gb_s| rounded(gb_s).into()));
@@ -109,7 +109,7 @@ fn sizes(most: u64) -> impl Iterator<Item = u64> {
     last.filter(move |bytes| *bytes <= most)
 }
 
-/// The first pair of each kind.
+/// The first pair of each kind of path.
 fn one_of_each(pairs: impl Iterator<Item = Pair>, kind: impl Fn(Pair) -> String) -> Vec<Pair> {
     let mut known = Vec::new();
     pairs
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_the_others_do_not_let_expect_is_slow() {
+    fn a_size_below_what_its_neighbours_suggest_is_slow() {
         let row = |n: u32, gb_s| Row {
             pair: Pair::new(0, 1),
             kind: "PIX".to_owned(),
@@ -145,12 +145,12 @@ mod tests {
         let rows: Vec<_> = (0..).zip(speeds).map(|(n, gb_s)| row(n, [Some(gb_s), None])).collect();
         let found: Vec<_> = slow(&rows, 0).into_iter().map(|(size, _)| size.bytes).collect();
         assert_eq!((found, slow(&rows, 1)), (vec![262_144], Vec::new()));
-        assert_eq!(told(&rows).unwrap()["rows"][3][3], 4.0);
-        assert_eq!(told(&[]), None);
+        assert_eq!(by_size(&rows).unwrap()["rows"][3][3], 4.0);
+        assert_eq!(by_size(&[]), None);
     }
 
     #[test]
-    fn one_pair_stands_for_its_kind() {
+    fn one_pair_represents_its_kind() {
         let pairs = [(0, 1), (0, 2), (1, 2), (2, 3)].map(|(a, b)| Pair::new(a, b));
         let kind = |p: Pair| if p.from == 0 { "PIX".into() } else { "SYS".to_owned() };
         assert_eq!(one_of_each(pairs.into_iter(), kind), [pairs[0], pairs[2]]);

@@ -1,5 +1,5 @@
-//! How steady the figures are: a table of how far samples lie apart, and a finding where slow samples are
-//! more than chance. The median hides them, and a program would not. Pure.
+//! The stability of the figures: a table of the spread of samples, and a finding where slow samples are more
+//! than chance. The median hides them, but programs feel them. Pure.
 
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -7,15 +7,15 @@ use crate::stats::Measured;
 use crate::suite::shared::speed::{Grid, rounded, table};
 use serde_json::Value;
 
-/// A sample below this part of its figure is slow.
+/// A sample below this fraction of its figure is slow.
 const SLOW: f64 = 0.7;
-/// So many samples of a matrix may be: a host that is busy with other things disturbs some.
+/// The fraction of slow samples that a matrix may have: a busy host disturbs some.
 const MANY: f64 = 0.1;
-/// And of so many figures in any case: what disturbs some at the same moment is no burst.
+/// At least this many figures must have slow samples: a disturbance of a few at the same time is not a burst.
 const FEW: usize = 3;
 
-/// A row for each matrix: figures, samples, how far those of one figure lie apart at most, the slowest
-/// as a part of its figure, and how many were slow.
+/// A row for each matrix: figures, samples, the largest spread within one figure, the slowest sample as a
+/// fraction of its figure, and how many were slow.
 pub(super) fn spreads(grid: &Grid) -> Option<Value> {
     let columns = [
         ("matrix", ""),
@@ -48,7 +48,7 @@ pub(super) fn spreads(grid: &Grid) -> Option<Value> {
     (!rows.is_empty()).then(|| table("bandwidth.spread", &columns, &rows))
 }
 
-/// Slow samples between good ones, of figures with peer access on.
+/// Slow samples among good ones, for figures with peer access on.
 pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     let on = |name: &str| !name.ends_with(".off");
     let all: Vec<_> = grid.everything().filter(|(name, pair, _)| on(name) && pair.from != pair.to).collect();
@@ -66,7 +66,7 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     names.dedup();
     let severity = if names.iter().any(many) { Severity::Warn } else { Severity::Info };
     let message = format!(
-        "{found} of {samples} samples moved less than {SLOW} of what their figure says, expected at most {:.0} % of \
+        "{found} of {samples} samples moved less than {SLOW} of their figure, expected at most {:.0} % of \
          each matrix",
         MANY * 100.0
     );
@@ -79,7 +79,7 @@ pub(super) fn bursts(grid: &Grid) -> Option<Finding> {
     Some(finding.values(rounded(percent(found, samples)), MANY * 100.0, Some("%")).seen_all(worst))
 }
 
-/// Samples, and those of them that are slow.
+/// The number of samples, and of slow ones among them.
 fn counted(all: &[(&str, Pair, Measured)]) -> (usize, usize) {
     let sum = |f: fn(&Measured) -> usize| all.iter().map(|(.., m)| f(m)).sum();
     (sum(|m| m.samples.len()), sum(slow))
@@ -102,7 +102,7 @@ fn least(measured: &Measured) -> f64 {
     measured.samples.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// How far all samples lie apart, as a part of the median.
+/// The spread of all samples, as a fraction of the median.
 fn width(measured: &Measured) -> f64 {
     (measured.samples.iter().copied().fold(0.0, f64::max) - least(measured)) / measured.median
 }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_a_figure() {
+    fn the_spread_is_reported() {
         let table = spreads(&grid(&[25.0, 25.1, 5.0, 25.0], 2, 4)).unwrap();
         let row = [
             "ce.write".into(),
@@ -138,13 +138,13 @@ mod tests {
     }
 
     #[test]
-    fn bursts_between_good_samples_show_and_many_are_a_warning() {
+    fn bursts_among_good_samples_are_reported_and_many_are_a_warning() {
         assert_eq!(bursts(&grid(&[25.0, 25.2, 25.1], 2, 4)), None);
         assert_eq!(bursts(&grid(&[25.0, 25.1, 5.0, 25.0], 4, 40)).unwrap().severity, Severity::Info);
         let finding = bursts(&grid(&[25.0, 25.1, 5.0, 6.0, 25.0], 4, 12)).unwrap();
         assert_eq!((finding.severity, finding.evidence.len()), (Severity::Warn, 4));
         assert!(finding.message.starts_with("8 of 44 samples moved less than 0.7"), "{finding:?}");
-        // A figure that was low only for a moment was a burst.
+        // A figure that was low only once was a burst.
         let mut moment = grid(&[5.0; 3], 2, 4);
         for n in 0..2 {
             moment.put_again("ce.write", Pair::new(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());

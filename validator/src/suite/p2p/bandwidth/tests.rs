@@ -1,6 +1,6 @@
-use super::asked::Asked;
+use super::basis::Basis;
+use super::cells::{Cell, MATRICES, Sizes, between, devices, policy, within};
 use super::judge::judge;
-use super::plan::{Cell, MATRICES, Sizes, between, devices, policy, within};
 use super::*;
 use crate::floors::Carrier;
 use crate::machine::pcie::model::PathKind;
@@ -16,7 +16,7 @@ fn figure(median: f64) -> Measured {
     Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false }
 }
 
-/// Two GPUs, both directions alike, with these figures.
+/// Two GPUs with these figures in both directions.
 fn seen(figures: &[(&'static str, f64)]) -> Seen {
     let mut seen = Seen::default();
     for pair in [Pair::new(0, 1), Pair::new(1, 0)] {
@@ -30,12 +30,12 @@ fn seen(figures: &[(&'static str, f64)]) -> Seen {
 
 fn said(seen: Seen, carrier: Carrier, least: Option<f64>) -> Judgement {
     let states = ["GPU 0: SM 1980 MHz".to_owned()];
-    with(carrier, least, |asked| judge(seen, asked, &states))
+    with(carrier, least, |basis| judge(seen, basis, &states))
 }
 
-fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Asked<'_>) -> T) -> T {
+fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Basis<'_>) -> T) -> T {
     let raw = carrier.raw();
-    f(&Asked {
+    f(&Basis {
         gpus: 2,
         level: Level::Standard,
         least,
@@ -46,7 +46,7 @@ fn with<T>(carrier: Carrier, least: Option<f64>, f: impl FnOnce(&Asked<'_>) -> T
     })
 }
 
-/// What was recorded on two H200.
+/// Figures recorded on two H200.
 const HEALTHY: &[(&str, f64)] = &[
     ("sample.uni.off", 37.8),
     ("sample.uni.on", 392.5),
@@ -74,7 +74,7 @@ fn two_healthy_gpus_pass_with_all_matrices() {
 }
 
 #[test]
-fn a_slow_pair_fails_with_what_was_expected_and_how_the_gpus_fared() {
+fn a_slow_pair_fails_with_the_expected_speed_and_the_gpus_states() {
     let judgement = said(seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]), GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Fail);
     let finding = &judgement.findings[0];
@@ -83,7 +83,7 @@ fn a_slow_pair_fails_with_what_was_expected_and_how_the_gpus_fared() {
 }
 
 #[test]
-fn copies_by_way_of_the_host_are_named_as_such() {
+fn copies_through_host_memory_are_reported_as_staged() {
     let figures = [("ce.write", 19.5), ("sample.uni.off", 19.4), ("ce.bi.write", 21.0), ("latency", 15.0)];
     let judgement = said(seen(&figures), GEN4, None);
     assert!(judgement.findings.iter().all(|f| f.is(Code::P2pStaged)), "{:?}", judgement.findings);
@@ -91,7 +91,7 @@ fn copies_by_way_of_the_host_are_named_as_such() {
 }
 
 #[test]
-fn each_engine_and_direction_is_held_against_its_own_floor() {
+fn each_engine_and_direction_is_compared_with_its_own_floor() {
     for (name, gb_s, outcome) in [
         ("ce.read", 310.0, Outcome::Warn),
         ("sm.read", 100.0, Outcome::Fail),
@@ -110,12 +110,12 @@ fn each_engine_and_direction_is_held_against_its_own_floor() {
 }
 
 #[test]
-fn what_is_low_is_measured_again_and_told_with_both_values() {
+fn low_figures_are_measured_again_and_reported_with_both_values() {
     let slow = || seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
     let pair = Pair::new(0, 1);
-    let doubtful = with(GEN4, None, |asked| super::judge::doubtful(&slow(), asked));
+    let doubtful = with(GEN4, None, |basis| super::judge::doubtful(&slow(), basis));
     assert!(doubtful.contains(&("ce.write", pair)) && doubtful.contains(&("latency", pair)), "{doubtful:?}");
-    assert_eq!(with(H200, None, |asked| super::judge::doubtful(&seen(HEALTHY), asked)), []);
+    assert_eq!(with(H200, None, |basis| super::judge::doubtful(&seen(HEALTHY), basis)), []);
     let mut stays = slow();
     stays.grid.put_again("ce.write", pair, figure(6.6));
     let judgement = said(stays, GEN4, None);
@@ -130,26 +130,26 @@ fn what_is_low_is_measured_again_and_told_with_both_values() {
 }
 
 #[test]
-fn more_than_the_links_carry_is_an_error() {
+fn a_speed_above_what_the_links_carry_is_an_error() {
     let judgement = said(seen(&[("ce.write", 26_000.0), ("sample.uni.off", 5.0)]), GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Error);
     assert!(judgement.findings.iter().any(|f| f.is(Code::SpeedImpossible)), "{:?}", judgement.findings);
 }
 
 #[test]
-fn links_that_say_less_than_they_carry_lower_no_floor() {
-    let told = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.25 };
+fn links_that_report_less_than_they_carry_lower_no_floor() {
+    let reported = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.25 };
     let judged = |gb_s: f64| {
-        let asked = Asked {
+        let basis = Basis {
             gpus: 2,
             level: Level::Standard,
             least: None,
-            carrier: &move |_| told,
+            carrier: &move |_| reported,
             ceiling: &|_| Some(31.5),
             own: &|_| Some(0.25),
             like: &|_| "PHB".to_owned(),
         };
-        judge(seen(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &asked, &[])
+        judge(seen(&[("ce.write", gb_s), ("sample.uni.off", 5.0)]), &basis, &[])
     };
     assert_eq!(judged(25.8).outcome(), Outcome::Warn);
     assert!(judged(25.8).findings[0].is(Code::LinkContradicted));
@@ -161,7 +161,7 @@ fn links_that_say_less_than_they_carry_lower_no_floor() {
 }
 
 #[test]
-fn the_owners_floor_decides() {
+fn the_configured_floor_decides() {
     assert_eq!(said(seen(HEALTHY), H200, Some(390.0)).outcome(), Outcome::Pass);
     assert_eq!(said(seen(HEALTHY), H200, Some(397.0)).outcome(), Outcome::Fail);
     let unknown = Carrier::Pcie { kind: PathKind::Phb, raw_gb_s: 0.0 };
@@ -186,7 +186,7 @@ fn pairs_without_peer_access_have_no_figure_with_it_on() {
     apart.apart = vec![(Pair::new(0, 1), "no".to_owned())];
     let judgement = said(apart, GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Pass, "p2p-capability fails");
-    assert_eq!(judgement.summary, "no pair has peer access; by way of the host 19.0 to 19.0 GB/s");
+    assert_eq!(judgement.summary, "no pair has peer access; through host memory 19.0 to 19.0 GB/s");
     assert_eq!(judgement.matrices[1].values, [[None; 2], [None; 2]]);
 }
 
@@ -218,7 +218,7 @@ fn standard_fills_every_matrix_and_quick_one_direction() {
 }
 
 #[test]
-fn copies_are_those_of_the_models() {
+fn copies_are_those_of_the_reference_programs() {
     let pair = Pair::new(0, 1);
     let sample = &between(pair, true, SIZES, Level::Standard)[2];
     assert_eq!((sample.name, sample.job.figure), ("sample.bi.on", Figure::Total));
@@ -234,7 +234,7 @@ fn copies_are_those_of_the_models() {
 }
 
 #[test]
-fn staged_copies_are_sampled_less_and_full_more() {
+fn staged_copies_are_sampled_less_and_level_full_samples_more() {
     assert_eq!(policy("sample.bi.off", Level::Standard).samples, 2);
     assert_eq!(policy("sample.bi.on", Level::Standard).samples, 3);
     assert_eq!(policy("ce.write", Level::Full).samples, 5);

@@ -1,4 +1,4 @@
-//! What the witnesses' words come to. Pure.
+//! Judges the answers of the three sources about peer access. Pure.
 
 use super::Said;
 use crate::gpu::Status;
@@ -9,16 +9,16 @@ use crate::suite::shared::pair::{matrix, together};
 use crate::suite::shared::peers;
 use std::collections::BTreeSet;
 
-/// What came of enabling access for real.
+/// The result of actually enabling access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Enabling {
     /// It was enabled and disabled again.
     Works,
-    /// The driver's words.
+    /// The driver's error.
     Refused(String),
 }
 
-/// Judges all pairs; `expected` are the groups within which access is meant to be, where that was said.
+/// Judges all pairs; `expected` are the groups within which access is configured, if any.
 pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) -> Judgement {
     let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, one(s)?))).collect();
     let (found, grouped) = match expected {
@@ -30,7 +30,7 @@ pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) 
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) if worst.severity > Severity::Info => worst.message.clone(),
         Some(_) if expected.is_some() => format!(
-            "{} of {} ordered pairs, as expect.peers has it: CUDA, NVML and enabling agree; atomics on {atomics}",
+            "{} of {} ordered pairs, as expect.peers demands: CUDA, NVML and enabling agree; atomics on {atomics}",
             all.iter().filter(|s| s.can).count(),
             all.len()
         ),
@@ -46,19 +46,19 @@ pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) 
     Judgement::of(summary, findings).showing(vec![matrix("p2p.connectivity", "1", gpus, yes)])
 }
 
-/// A pair that is meant to have no access, and has none, is as it should be.
+/// A missing access that the configuration does not ask for is harmless.
 fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<usize>]) -> (Pair, Finding) {
     let meant = finding.is(Code::P2pUnsupported) && !peers::joins(groups, pair);
     (pair, if meant { Finding { severity: Severity::Info, ..finding } } else { finding })
 }
 
-/// Where access is missing between whole groups and nowhere else, that is one finding in the place of many.
+/// Where access is missing exactly between whole groups, one finding replaces many.
 fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
     let (refused, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
     let lacking: BTreeSet<(usize, usize)> = refused.iter().map(|(pair, _)| (pair.from, pair.to)).collect();
     let groups = peers::groups(gpus, |pair| !lacking.contains(&(pair.from, pair.to)));
-    // GPUs none of which reaches another are no groups.
+    // GPUs none of which reaches another form no groups.
     let groups = groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));
     let Some(groups) = groups else { return ([refused, others].concat(), None) };
     let named = peers::named(&groups);
@@ -72,10 +72,10 @@ fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>,
     (others, Some(finding.values(named, "one group", None).seen_all(seen)))
 }
 
-/// So many pairs' evidence is kept.
+/// The number of pairs whose evidence is kept.
 const SEEN: usize = 4;
 
-/// NVML's word on using the peer at all: NCCL wants both reading and writing.
+/// NVML's answer on using the peer at all: NCCL requires both reading and writing.
 fn nvml(said: &Said) -> Result<Result<(), Status>, &str> {
     let (read, write) = (said.nvml.read.as_ref(), said.nvml.write.as_ref());
     let (read, write) = (read.map_err(String::as_str)?, write.map_err(String::as_str)?);
@@ -86,7 +86,7 @@ fn one(said: &Said) -> Option<Finding> {
     let nvml = match nvml(said) {
         Ok(nvml) => nvml,
         Err(why) => {
-            let message = format!("NVML does not tell whether peer access works: {why}");
+            let message = format!("NVML does not report whether peer access works: {why}");
             return Some(Code::P2pWitnesses.finding(Severity::Error, "", message));
         }
     };
@@ -94,34 +94,38 @@ fn one(said: &Said) -> Option<Finding> {
         _ if said.can != said.supported => {
             let (a, b) = (word(said.can), word(said.supported));
             lie(
-                format!("cuDeviceCanAccessPeer says {a} and cuDeviceGetP2PAttribute says {b}"),
+                format!("cuDeviceCanAccessPeer reports {a} and cuDeviceGetP2PAttribute reports {b}"),
                 "CUDA contradicts itself",
             )
         }
         (true, Ok(()), Enabling::Works) => return atomics(said),
         (true, Ok(()), Enabling::Refused(why)) => {
             let message =
-                format!("CUDA and NVML say that peer access works, and it cannot be enabled: {why}");
+                format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
             Code::P2pRefused.finding(Severity::Fail, "", message)
         }
         (true, Err(status), Enabling::Works) => lie(
-            format!("CUDA enables peer access and NVML says {status}; NCCL obeys NVML and will not use it"),
-            "NVML's word was not changed along with CUDA's, as some patched drivers leave it",
+            format!(
+                "CUDA enables peer access, but NVML reports {status}; NCCL obeys NVML and will not use it"
+            ),
+            "the driver patch changed CUDA's answer but not NVML's",
         ),
         (true, Err(status), Enabling::Refused(why)) => lie(
-            format!("CUDA says that peer access works, NVML says {status}, and enabling it fails: {why}"),
-            "CUDA's word is wrong",
+            format!(
+                "CUDA reports that peer access works, NVML reports {status}, and enabling it fails: {why}"
+            ),
+            "CUDA's answer is wrong",
         ),
         (false, Ok(()), Enabling::Refused(_)) => lie(
-            "NVML says that peer access works, CUDA says that it does not".to_owned(),
-            "NVML's word is wrong: the driver does not let CUDA use what NVML offers",
+            "NVML reports that peer access works, CUDA reports that it does not".to_owned(),
+            "NVML's answer is wrong: the driver does not let CUDA use what NVML offers",
         ),
         (false, _, Enabling::Works) => lie(
-            "CUDA says that peer access does not work, and it can be enabled".to_owned(),
-            "CUDA's word is wrong",
+            "CUDA reports that peer access does not work, but it can be enabled".to_owned(),
+            "CUDA's answer is wrong",
         ),
         (false, Err(status), Enabling::Refused(_)) => {
-            let message = format!("no peer access: CUDA says no, NVML says {status}");
+            let message = format!("no peer access: CUDA reports no, NVML reports {status}");
             let finding = Code::P2pUnsupported.finding(Severity::Fail, "", message);
             because(finding, status)
         }
@@ -129,28 +133,28 @@ fn one(said: &Said) -> Option<Finding> {
     Some(finding.seen(evidence(said)))
 }
 
-/// Atomics on the peer's memory: worth knowing where they disagree. What CUDA claims is tried by the
-/// test p2p-order; NCCL uses none.
+/// Atomics on the peer's memory: a disagreement is reported for information. The test p2p-order tries what
+/// CUDA claims; NCCL uses none.
 fn atomics(said: &Said) -> Option<Finding> {
     let nvml = said.nvml.atomics.as_ref().ok()?;
-    let told = match (said.atomics, nvml) {
+    let answer = match (said.atomics, nvml) {
         (true, Status::Ok) => return None,
-        (true, status) => format!("CUDA claims atomics on the peer's memory and NVML says {status}"),
-        (false, Status::Ok) => "NVML claims atomics on the peer's memory and CUDA does not".to_owned(),
+        (true, status) => format!("CUDA claims atomics on the peer's memory, but NVML reports {status}"),
+        (false, Status::Ok) => "NVML claims atomics on the peer's memory, but CUDA does not".to_owned(),
         (false, _) => return None,
     };
-    Some(Code::P2pWitnesses.finding(Severity::Info, "", told).seen(evidence(said)))
+    Some(Code::P2pWitnesses.finding(Severity::Info, "", answer).seen(evidence(said)))
 }
 
 fn lie(message: String, cause: &str) -> Finding {
     Code::P2pWitnesses.finding(Severity::Fail, "", message).because(cause)
 }
 
-/// What NVML's letters mean for somebody who wants peer access.
+/// What NVML's status codes mean for peer access.
 fn because(finding: Finding, status: Status) -> Finding {
     let cause = match status {
         Status::Chipset => {
-            "the driver does not offer peer access on this chipset: a stock driver with GeForce GPUs says so"
+            "the driver does not offer peer access on this chipset: a stock driver reports this for GeForce GPUs"
         }
         Status::Gpu => "the driver does not offer peer access between these GPU models",
         Status::Topology => {
@@ -163,7 +167,7 @@ fn because(finding: Finding, status: Status) -> Finding {
 }
 
 fn evidence(said: &Said) -> String {
-    let told = |status: &Result<Status, String>| match status {
+    let answer = |status: &Result<Status, String>| match status {
         Ok(status) => status.to_string(),
         Err(why) => why.clone(),
     };
@@ -174,10 +178,10 @@ fn evidence(said: &Said) -> String {
         u8::from(said.can),
         u8::from(said.supported),
         u8::from(said.atomics),
-        told(&nvml.read),
-        told(&nvml.write),
-        told(&nvml.atomics),
-        told(&nvml.prop),
+        answer(&nvml.read),
+        answer(&nvml.write),
+        answer(&nvml.atomics),
+        answer(&nvml.prop),
         match &said.enabling {
             Enabling::Works => "works",
             Enabling::Refused(why) => why,

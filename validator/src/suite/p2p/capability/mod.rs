@@ -1,11 +1,11 @@
-//! May every GPU use every other's memory? Three witnesses are asked for each ordered pair: CUDA,
-//! NVML (which NCCL obeys), and the enabling itself. Where they disagree somebody lies, and the
-//! finding says who. What then really arrives is left to `p2p_integrity`.
+//! Whether every GPU may use every other's memory. Three sources are asked for each ordered pair: CUDA, NVML
+//! (which NCCL obeys), and the enabling itself. Where they disagree, the finding names the one that is wrong.
+//! Whether data then arrives is left to `p2p_integrity`.
 
 mod judge;
 
 use crate::config::{Level, numbered};
-use crate::gpu::{Clique, Gpu, GpuError, Nvml, P2pAttribute, P2pTold};
+use crate::gpu::{Clique, Gpu, GpuError, Nvml, P2pAnswers, P2pAttribute};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-capability",
     title: "Peer access",
-    proves: "CUDA, NVML and enabling it agree that every GPU may use every other's memory, or that of its group",
+    proves: "CUDA, NVML and actual enabling agree that every GPU may use the memory of every other GPU, or of those in its group",
     level: Level::Quick,
     deadline: Duration::from_secs(30),
     mandatory: true,
@@ -25,17 +25,17 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// What the three witnesses say about one pair.
+/// What the three sources report about one pair.
 #[derive(Debug, Clone)]
 struct Said {
     pair: Pair,
     /// `cuDeviceCanAccessPeer`
     can: bool,
-    /// The attribute that should say the same.
+    /// The attribute that should agree.
     supported: bool,
-    /// CUDA's word on atomics at the owner.
+    /// CUDA's answer on atomics in the owner's memory.
     atomics: bool,
-    nvml: P2pTold,
+    nvml: P2pAnswers,
     enabling: Enabling,
 }
 
@@ -53,7 +53,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     };
     let all = clique.pairs().map(ask).collect::<Result<Vec<_>, _>>()?;
     let expected = expected(machine, clique)?;
-    // The tests of quick leave memory enough; later levels have tests that want all of it first.
+    // Tests of level quick leave enough memory free; later levels first run tests that need all of it.
     if machine.config.validate.level == Level::Quick {
         nccl::ahead(machine);
     }
@@ -63,7 +63,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 /// The groups of `expect.peers` by CUDA's numbers.
 ///
 /// # Errors
-/// `EXPECT-UNCHECKED`: one names a GPU that is not there.
+/// `EXPECT-UNCHECKED`: a group names a GPU that does not exist.
 pub(in crate::suite) fn expected(
     machine: &Machine,
     clique: &Clique,
@@ -90,7 +90,7 @@ fn said(nvml: &Nvml, from: &Gpu, to: &Gpu, pair: Pair) -> Result<Said, GpuError>
     })
 }
 
-/// Access is on for a moment only: a GPU has eight peers at most on machines without NVSwitch.
+/// Access is on only briefly: without NVSwitch a GPU has eight peers at most.
 fn enabling(from: &Gpu, to: &Gpu) -> Result<Enabling, GpuError> {
     match from.enable_peer(to) {
         Ok(()) => from.disable_peer(to).map(|()| Enabling::Works),
@@ -101,16 +101,16 @@ fn enabling(from: &Gpu, to: &Gpu) -> Result<Enabling, GpuError> {
 
 #[cfg(test)]
 mod tests {
-    //! Each way in which witnesses can agree or lie.
+    //! Each way in which the sources can agree or be wrong.
 
     use super::judge::judge;
     use super::*;
     use crate::gpu::Status;
     use crate::outcome::Outcome;
 
-    fn told(status: Status) -> P2pTold {
+    fn answers(status: Status) -> P2pAnswers {
         let said = || Ok(status);
-        P2pTold { read: said(), write: said(), atomics: said(), prop: said() }
+        P2pAnswers { read: said(), write: said(), atomics: said(), prop: said() }
     }
 
     fn said(can: bool, nvml: Status, enabling: Enabling) -> Said {
@@ -119,13 +119,13 @@ mod tests {
             can,
             supported: can,
             atomics: false,
-            nvml: told(nvml),
+            nvml: answers(nvml),
             enabling,
         }
     }
 
     fn refused() -> Enabling {
-        Enabling::Refused("cuCtxEnablePeerAccess says 217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED".into())
+        Enabling::Refused("cuCtxEnablePeerAccess returned 217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED".into())
     }
 
     #[track_caller]
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn three_witnesses_that_say_yes_pass() {
+    fn three_sources_that_agree_on_yes_pass() {
         let judgement = judge(2, &[said(true, Status::Ok, Enabling::Works)], None);
         assert_eq!(judgement.outcome(), Outcome::Pass);
         assert_eq!(judgement.matrices[0].values, [[Some(1.0), Some(1.0)], [Some(0.0), Some(1.0)]]);
     }
 
     #[test]
-    fn disagreement_about_atomics_is_told_and_passes() {
+    fn disagreement_about_atomics_is_reported_and_passes() {
         let mut one = said(true, Status::Ok, Enabling::Works);
         let judgement = judge(2, &[one.clone()], None);
         assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
@@ -153,30 +153,30 @@ mod tests {
     }
 
     #[test]
-    fn three_that_say_no_name_the_drivers_reason() {
+    fn three_sources_that_agree_on_no_give_the_drivers_reason() {
         finds(said(false, Status::Chipset, refused()), Code::P2pUnsupported, "CNS");
         let judgement = judge(2, &[said(false, Status::Chipset, refused())], None);
         assert!(judgement.findings[0].cause.contains("stock driver"));
     }
 
     #[test]
-    fn a_witness_that_stands_alone_is_named() {
+    fn the_source_that_disagrees_is_named() {
         finds(said(true, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "NCCL obeys NVML");
-        finds(said(false, Status::Ok, refused()), Code::P2pWitnesses, "CUDA says that it does not");
+        finds(said(false, Status::Ok, refused()), Code::P2pWitnesses, "CUDA reports that it does not");
         finds(said(true, Status::Chipset, refused()), Code::P2pWitnesses, "enabling it fails");
         finds(said(false, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "can be enabled");
         let mut itself = said(true, Status::Ok, Enabling::Works);
         itself.supported = false;
-        finds(itself, Code::P2pWitnesses, "cuDeviceGetP2PAttribute says no");
+        finds(itself, Code::P2pWitnesses, "cuDeviceGetP2PAttribute reports no");
     }
 
     #[test]
-    fn access_that_is_promised_and_refused_fails_with_the_drivers_words() {
+    fn promised_access_that_is_refused_fails_with_the_drivers_error() {
         finds(said(true, Status::Ok, refused()), Code::P2pRefused, "217");
     }
 
     #[test]
-    fn a_witness_that_does_not_answer_is_an_error() {
+    fn a_source_that_does_not_answer_is_an_error() {
         let mut silent = said(true, Status::Ok, Enabling::Works);
         silent.nvml.write = Err("the GPU is lost".into());
         let judgement = judge(2, &[silent], None);
@@ -184,7 +184,7 @@ mod tests {
         assert!(judgement.summary.contains("the GPU is lost"));
     }
 
-    /// All pairs of `gpus`; those for which `apart` holds have no access, and all witnesses say so.
+    /// All pairs of `gpus`; those for which `apart` holds have no access, and all sources agree.
     fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Said> {
         let all = (0..gpus).flat_map(|from| (0..gpus).map(move |to| Pair { from, to }));
         let one = |pair: Pair| match apart(pair.from, pair.to) {
@@ -194,14 +194,14 @@ mod tests {
         all.filter(|pair| pair.from != pair.to).map(one).collect()
     }
 
-    /// The codes of what is not harmless.
+    /// The codes of findings that are not harmless.
     fn bad(judgement: &Judgement) -> Vec<&str> {
         let bad = judgement.findings.iter().filter(|f| f.severity > Severity::Info);
         bad.map(|f| f.code.as_str()).collect()
     }
 
     #[test]
-    fn bridged_pairs_are_degraded_with_their_groups_and_pass_where_they_are_meant() {
+    fn bridged_pairs_are_degraded_with_their_groups_and_pass_where_expected() {
         let bridged = pairs(4, |a, b| a / 2 != b / 2);
         let judgement = judge(4, &bridged, None);
         assert_eq!((judgement.outcome(), bad(&judgement)), (Outcome::Warn, vec!["PEERS-GROUPED"]));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn access_that_is_meant_and_missing_fails() {
+    fn expected_access_that_is_missing_fails() {
         let bridged = pairs(4, |a, b| a / 2 != b / 2);
         for groups in [&[vec![0, 1, 2, 3]][..], &[vec![0, 2], vec![1, 3]]] {
             let judgement = judge(4, &bridged, Some(groups));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn access_that_is_missing_without_a_pattern_or_everywhere_fails() {
+    fn access_missing_without_a_pattern_or_everywhere_fails() {
         for said in [
             pairs(2, |_, _| true),
             pairs(4, |_, _| true),
@@ -237,9 +237,9 @@ mod tests {
     }
 
     #[test]
-    fn a_lie_between_groups_stays_a_failure() {
+    fn a_wrong_answer_between_groups_stays_a_failure() {
         let mut bridged = pairs(4, |a, b| a / 2 != b / 2);
-        bridged[1].nvml = told(Status::Ok);
+        bridged[1].nvml = answers(Status::Ok);
         for expected in [None, Some(&[vec![0, 1], vec![2, 3]][..])] {
             assert_eq!(judge(4, &bridged, expected).outcome(), Outcome::Fail);
         }

@@ -1,4 +1,4 @@
-//! What the figures of all GPUs come to: matrices of one row, findings and one line. Pure.
+//! The judgement over all GPUs: matrices of one row, findings and the summary. Pure.
 
 use super::Seen;
 use crate::floors::{contradicted, host, impossible};
@@ -19,24 +19,24 @@ const MATRICES: &[(&str, &str)] = &[
     ("local", "GPU"),
 ];
 
-/// What a GPU's way to the host carries, GB/s, where that is told.
+/// What a GPU's path to the host carries, GB/s, where known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Way {
-    /// By the narrowest link under load.
+    /// Limited by the narrowest link under load.
     pub(super) raw: Option<f64>,
-    /// By the GPU's own link under load.
+    /// Limited by the GPU's own link under load.
     pub(super) own: Option<f64>,
-    /// By that link at its best.
+    /// Limited by that link at its best.
     pub(super) most: Option<f64>,
 }
 
-/// What is judged, and how it is called.
+/// The matrices that are judged, and their directions in words.
 const JUDGED: [(&str, &str); 2] = [("host.to.ce", "from the host"), ("host.from.ce", "to the host")];
-/// What more than the link at its best would be impossible for.
+/// No figure of these can exceed the link at its best.
 const BOUNDED: [&str; 6] =
     ["host.to.ce", "host.from.ce", "host.bi.to.ce", "host.bi.from.ce", "host.to.all.ce", "host.from.all.ce"];
 
-/// The GPUs that are to be measured again before anything is said of them.
+/// The GPUs that are to be measured again before they are judged.
 pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<usize> {
     let gpus = ways.iter().enumerate();
     gpus.filter(|(gpu, way)| !slow(seen, *gpu, **way).is_empty()).map(|(gpu, _)| gpu).collect()
@@ -45,7 +45,7 @@ pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<usize> {
 fn slow(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
     let moved = JUDGED.iter().filter_map(|(name, _)| seen.grid.get(name, Pair::new(gpu, gpu)));
     let moved = moved.reduce(f64::max);
-    // Links that carry more than they say are not what sets the floor.
+    // The floor does not follow from links that carry more than they report.
     let raw = match (way.raw, moved, way.own.or(way.most)) {
         (Some(raw), Some(moved), Some(own)) if moved > raw && own > raw => Some(own),
         (raw, ..) => raw,
@@ -54,7 +54,7 @@ fn slow(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
     JUDGED.iter().filter_map(one).collect()
 }
 
-/// More than the links can.
+/// Figures above what the links can carry.
 fn beyond(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
     let (subject, own) = (format!("GPU {gpu}"), Pair::new(gpu, gpu));
     let above = |name: &&str| impossible(&subject, name, seen.grid.get(name, own)?, way.most);
@@ -62,12 +62,12 @@ fn beyond(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
     if !all.is_empty() {
         return all;
     }
-    let told = |(name, _): &(&str, &str)| contradicted(&subject, seen.grid.get(name, own)?, way.raw, way.own);
-    JUDGED.iter().find_map(told).into_iter().collect()
+    let one = |(name, _): &(&str, &str)| contradicted(&subject, seen.grid.get(name, own)?, way.raw, way.own);
+    JUDGED.iter().find_map(one).into_iter().collect()
 }
 
-/// Judges everything; `ways`: what carries each GPU's data; `states`: how the GPUs fared, a line each. All
-/// at once and both directions depend on what GPUs share, and are told only.
+/// Judges everything; `ways`: what carries each GPU's data; `states`: the GPUs' states, a line each. The
+/// figures of all GPUs at once and of both directions depend on what GPUs share, and are reported only.
 pub(super) fn judge(seen: Seen, ways: &[Way], states: &[String]) -> Judgement {
     let figure = |name: &str, gpu| seen.grid.get(name, Pair::new(gpu, gpu));
     let gpus = || ways.iter().copied().enumerate();
@@ -91,7 +91,7 @@ pub(super) fn judge(seen: Seen, ways: &[Way], states: &[String]) -> Judgement {
     judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
 }
 
-/// `4 GPUs: 54.9 to 55.6 GB/s from the host, 55.4 to 55.4 to it; all at once 55.3 and 55.3 each at least`
+/// `4 GPUs: 54.9 to 55.6 GB/s from the host, 55.4 to 55.4 to it; all at once at least 55.3 and 55.3 each`
 fn summary(seen: &Seen) -> String {
     let gpus = seen.grid.all("host.to.ce").count();
     let range = |name| seen.grid.range(name).map(|(low, high)| format!("{low:.1} to {high:.1}"));
@@ -100,7 +100,7 @@ fn summary(seen: &Seen) -> String {
     };
     let least = |name| seen.grid.range(name).map(|(low, _)| format!("{low:.1}"));
     let all = least("host.to.all.ce").zip(least("host.from.all.ce"));
-    let all = all.map(|(to, from)| format!("; all at once {to} and {from} each at least"));
+    let all = all.map(|(to, from)| format!("; all at once at least {to} and {from} each"));
     format!("{gpus} GPUs: {to} GB/s from the host, {from} to it{}", all.unwrap_or_default())
 }
 
@@ -135,15 +135,15 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(
             said.summary,
-            "2 GPUs: 54.9 to 55.4 GB/s from the host, 55.4 to 55.4 to it; all at once 55.4 and 55.4 each \
-             at least"
+            "2 GPUs: 54.9 to 55.4 GB/s from the host, 55.4 to 55.4 to it; all at once at least 55.4 and \
+             55.4 each"
         );
         assert_eq!(said.matrices.len(), MATRICES.len());
         assert_eq!(said.matrices[0].values, [vec![Some(54.9), Some(55.4)]]);
     }
 
     #[test]
-    fn a_slow_gpu_warns_with_how_it_fared_unless_it_was_for_a_moment() {
+    fn a_gpu_that_stays_slow_warns_with_its_state() {
         let way = Way { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
         assert_eq!((low(&seen(13.0), &[way; 2]), low(&seen(54.9), &[way; 2])), (vec![0], Vec::new()));
         let judged = said(seen(13.0), Some(63.0), &["GPU 0: 35 C".to_owned()]);
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_link_carries_is_an_error_and_more_than_it_says_a_warning() {
+    fn more_than_the_link_carries_is_an_error_and_more_than_it_reports_a_warning() {
         let judged = said(seen(640.0), Some(63.0), &[]);
         assert_eq!(judged.outcome(), Outcome::Error);
         assert!(judged.findings[0].is(Code::SpeedImpossible));
         let way = Way { raw: Some(0.25), own: Some(0.25), most: Some(63.0) };
         let judged = judge(seen(54.9), &[way; 2], &[]);
         assert!(judged.outcome() == Outcome::Warn && judged.findings[0].is(Code::LinkContradicted));
-        // A port of a virtual machine says so, and the GPU itself does not.
+        // A virtual machine's port may report this; the GPU itself does not.
         let port = Way { own: Some(63.0), ..way };
         assert_eq!(judge(seen(54.9), &[port; 2], &[]).outcome(), Outcome::Pass);
         assert_eq!(judge(seen(54.9), &[port; 2], &[]).findings.len(), 2);

@@ -1,8 +1,8 @@
-//! Takes the samples: each GPU alone, then all at once. A sample writes a fresh pattern to the host
-//! and reads it back, so that reading proves both, and neither costs a check over the link.
+//! Takes the samples: each GPU alone, then all at once. A sample writes a fresh pattern to the host and reads
+//! it back, so that reading proves both, and neither needs a check over the link.
 
 use super::Seen;
-use super::place::Place;
+use super::host_memory::HostBlock;
 use crate::config::Level;
 use crate::gpu::{GpuError, Span};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -14,28 +14,28 @@ use crate::suite::shared::speed::{
     Bench, Figure, Flow, Grid, HostFlow, HostTimed, How, Job, Taken, Towards, wrong,
 };
 
-/// A sample moves about so much for each GPU when all move at once.
+/// A sample moves about this much for each GPU when all move at once.
 const TOGETHER: u64 = 512 << 20;
 /// Copies of one sample: nvbandwidth makes 16 of 512 MiB, one of which takes 10 ms at 55 GB/s.
 const MOST: u32 = 16;
 /// Copies within a GPU are forty times as fast.
 const LOCAL: u32 = 8;
 
-/// Everything.
+/// All measurements.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
-    places: &[Place],
+    blocks: &[HostBlock],
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
     let mut run = Run::new(machine, bench, seen);
-    for place in places {
-        for gpu in &place.gpus {
-            run.alone(place, *gpu)?;
-            run.both(place, *gpu)?;
+    for block in blocks {
+        for gpu in &block.gpus {
+            run.alone(block, *gpu)?;
+            run.both(block, *gpu)?;
         }
     }
-    run.together(places)?;
+    run.together(blocks)?;
     run.local()
 }
 
@@ -43,13 +43,13 @@ pub(super) fn all(
 pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
-    places: &[Place],
+    blocks: &[HostBlock],
     gpus: &[usize],
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
     let mut run = Run { again: true, ..Run::new(machine, bench, seen) };
-    for place in places {
-        place.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(place, *gpu))?;
+    for block in blocks {
+        block.gpus.iter().filter(|gpu| gpus.contains(gpu)).try_for_each(|gpu| run.alone(block, *gpu))?;
     }
     Ok(())
 }
@@ -59,7 +59,7 @@ struct Run<'a, 'b> {
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
     policy: Policy,
-    /// What is taken is of another moment.
+    /// Whether this is the second measurement.
     again: bool,
 }
 
@@ -74,9 +74,9 @@ impl<'a, 'b> Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// Out and back, one after the other.
-    fn alone(&mut self, place: &Place, gpu: usize) -> Result<(), Box<Finding>> {
-        let host = self.part(place, 0, self.parts(place))?;
+    /// To the host and back, one after the other.
+    fn alone(&mut self, block: &HostBlock, gpu: usize) -> Result<(), Box<Finding>> {
+        let host = self.part(block, 0, self.parts(block))?;
         if !self.again {
             self.wake(gpu, host)?;
         }
@@ -95,11 +95,11 @@ impl Run<'_, '_> {
         self.put("host.to.ce", gpu, &to)
     }
 
-    /// One direction while the other one is busy for twice as long, as nvbandwidth does. What one
-    /// run writes to the host the next one reads back.
-    fn both(&mut self, place: &Place, gpu: usize) -> Result<(), Box<Finding>> {
-        let parts = self.parts(place) * 2;
-        let (mut full, mut empty) = (self.part(place, 0, parts)?, self.part(place, 1, parts)?);
+    /// One direction while the other is busy for twice as long, as nvbandwidth does. What one run writes to
+    /// the host, the next one reads back.
+    fn both(&mut self, block: &HostBlock, gpu: usize) -> Result<(), Box<Finding>> {
+        let parts = self.parts(block) * 2;
+        let (mut full, mut empty) = (self.part(block, 0, parts)?, self.part(block, 1, parts)?);
         let mut held = self.bench.fresh();
         self.figures(&[flow(gpu, Towards::Host(held), full, 1)])?;
         for name in ["host.bi.to.ce", "host.bi.from.ce"] {
@@ -120,13 +120,13 @@ impl Run<'_, '_> {
         self.figures(&[flow(gpu, Towards::Gpu(held), full, 1)]).map(drop)
     }
 
-    /// All GPUs out at once, then all back.
-    fn together(&mut self, places: &[Place]) -> Result<(), Box<Finding>> {
+    /// All GPUs to the host at once, then all back.
+    fn together(&mut self, blocks: &[HostBlock]) -> Result<(), Box<Finding>> {
         let mut spans = Vec::new();
-        for place in places {
-            for (n, gpu) in place.gpus.iter().enumerate() {
-                let least = place.gpus.len().max(self.parts(place));
-                spans.push((*gpu, self.part(place, n, least)?));
+        for block in blocks {
+            for (n, gpu) in block.gpus.iter().enumerate() {
+                let least = block.gpus.len().max(self.parts(block));
+                spans.push((*gpu, self.part(block, n, least)?));
             }
         }
         let mut samples = vec![(Vec::new(), Vec::new()); spans.len()];
@@ -153,7 +153,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Copies within each GPU, all GPUs at once: they share nothing.
+    /// Copies within each GPU, all GPUs at once: they share no link.
     fn local(&mut self) -> Result<(), Box<Finding>> {
         let job = |gpu: usize| {
             let flow = Flow::write(Pair::new(gpu, gpu), How::Ce, self.bench.bytes, LOCAL);
@@ -173,7 +173,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Copies that wake the link up, which is read meanwhile.
+    /// Copies that wake up the link, which is read meanwhile.
     fn wake(&mut self, gpu: usize, host: Span) -> Result<(), Box<Finding>> {
         let machine = self.machine;
         let fabric = machine.fabric()?;
@@ -187,7 +187,7 @@ impl Run<'_, '_> {
         timed.map(drop).map_err(|e| during(&format!("GPU {gpu}"), &e))
     }
 
-    /// GB/s of each; none where data came back wrong, which is told.
+    /// GB/s of each; empty where data came back wrong, which is a finding.
     fn figures(&mut self, flows: &[HostFlow]) -> Result<Vec<f64>, Box<Finding>> {
         let names: Vec<_> = flows.iter().take(4).map(ToString::to_string).collect();
         self.machine.doing(&names.join(", "));
@@ -203,13 +203,13 @@ impl Run<'_, '_> {
         figures.map_err(|why| odd(&subject(flows), why))
     }
 
-    /// In how many parts a block is, so that one fits the GPU's buffer.
-    fn parts(&self, place: &Place) -> usize {
-        (1..64).find(|n| place.part(0, *n).is_ok_and(|part| part.bytes <= self.bench.bytes)).unwrap_or(64)
+    /// The number of parts of a block, so that one fits the GPU's buffer.
+    fn parts(&self, block: &HostBlock) -> usize {
+        (1..64).find(|n| block.part(0, *n).is_ok_and(|part| part.bytes <= self.bench.bytes)).unwrap_or(64)
     }
 
-    fn part(&self, place: &Place, n: usize, parts: usize) -> Result<Span, Box<Finding>> {
-        place.part(n, parts).map_err(|e| during("machine", &e))
+    fn part(&self, block: &HostBlock, n: usize, parts: usize) -> Result<Span, Box<Finding>> {
+        block.part(n, parts).map_err(|e| during("machine", &e))
     }
 
     fn wants_more(&self, samples: &[f64]) -> Result<bool, Box<Finding>> {
@@ -228,7 +228,7 @@ const fn flow(gpu: usize, towards: Towards, host: Span, times: u32) -> HostFlow 
     HostFlow { gpu, towards, host, times }
 }
 
-/// So many copies of `bytes` make a sample when all GPUs copy at once.
+/// The number of copies of `bytes` that make a sample when all GPUs copy at once.
 fn repeats(bytes: u64) -> u32 {
     u32::try_from(TOGETHER.checked_div(bytes).unwrap_or_default()).unwrap_or(MOST).clamp(1, MOST)
 }

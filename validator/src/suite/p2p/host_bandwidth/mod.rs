@@ -1,10 +1,10 @@
-//! How fast is data between each GPU and the host's memory, and within each GPU? nvbandwidth's
-//! copies: to and from the host, one GPU and all at once, both directions at once, and a copy within
-//! the GPU. What goes out comes back and is checked. Memory of the node near each GPU is used.
+//! Bandwidth between each GPU and the host's memory, and within each GPU. nvbandwidth's copies: to and from
+//! the host, one GPU and all at once, both directions at once, and a copy within the GPU. Data goes to the
+//! host and back and is checked. Memory of the NUMA node near each GPU is used.
 
+mod host_memory;
 mod judge;
 mod measure;
-mod place;
 
 use crate::config::Level;
 use crate::floors::raw_to_host;
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "host-bandwidth",
     title: "Host bandwidth",
-    proves: "every GPU moves as much data to and from the host's memory as its PCIe link can",
+    proves: "every GPU moves as much data to and from the host's memory as its PCIe link allows",
     level: Level::Standard,
     deadline: Duration::from_secs(120),
     mandatory: false,
@@ -44,9 +44,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let gpus = clique.addresses();
     let watch = Watch::begin(machine, &gpus);
     let bench = Bench::new(machine, 2, FULL)?;
-    let places = place::places(machine, clique)?;
+    let blocks = host_memory::blocks(machine, clique)?;
     let mut seen = Seen::default();
-    measure::all(machine, &bench, &places, &mut seen)?;
+    measure::all(machine, &bench, &blocks, &mut seen)?;
     let links = std::mem::take(&mut seen.links);
     let (read, fabric) = (machine.fabric()?, links.applied(machine.fabric()?));
     let tree = Tree::of(&fabric);
@@ -56,7 +56,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         most: links.most(read, *gpu),
     };
     let ways: Vec<_> = gpus.iter().map(way).collect();
-    measure::again(machine, &bench, &places, &judge::low(&seen, &ways), &mut seen)?;
+    measure::again(machine, &bench, &blocks, &judge::low(&seen, &ways), &mut seen)?;
     let (found, states) = watch.end(machine);
     seen.findings.extend(found);
     seen.findings.extend(links.findings(&gpus));

@@ -1,9 +1,9 @@
-//! The transfers: set up by both ends on their own memory, carried out by the GPU that works, then
-//! looked at by the target's owner, by the source's owner and by the host.
+//! The transfers: prepared by both ends in their own memory, carried out by the acting GPU, then checked by
+//! the target's owner, by the source's owner and by the host.
 
 use super::field::{Field, Station, counts};
-use super::plan::{GUARD, Plan};
-use super::seen::Sent;
+use super::level_plan::{GUARD, Plan};
+use super::results::Sent;
 use crate::gpu::pattern::{Counts, Nonces, Piece, Wrong, compare, pieces};
 use crate::gpu::{Clique, GpuError, Span};
 use crate::schedule::Pair;
@@ -20,14 +20,14 @@ pub(super) struct Bench<'m> {
     pub(super) nonces: RefCell<Nonces>,
     /// Seeds of earlier transfers, the last ones.
     pub(super) older: RefCell<Vec<u64>>,
-    /// Transfers since all other memory was last looked at.
+    /// Transfers since all other memory was last checked.
     pub(super) since: RefCell<Vec<Past>>,
-    /// All transfers before those.
+    /// The number of transfers before those.
     pub(super) history: RefCell<Vec<Past>>,
     /// What all pairs together sent.
     pub(super) sent: RefCell<Vec<Sent>>,
     /// What changed while all pairs moved data.
-    pub(super) astray: RefCell<Vec<Changed>>,
+    pub(super) crowd_changes: RefCell<Vec<Changed>>,
     /// All other memory, from level standard on.
     pub(super) ground: Vec<Plot<'m>>,
 }
@@ -40,13 +40,13 @@ pub(super) struct Past {
     pub(super) first: u64,
 }
 
-/// One transfer, set up.
+/// One transfer, prepared.
 pub(super) struct Moved<'b, 'm> {
     pub(super) cell: Cell,
     pub(super) seed: u64,
     pub(super) source: Span,
     pub(super) target: Span,
-    /// The target's first word in its field; the pattern counts from there.
+    /// The number of the target's first word in its field; the pattern counts from there.
     pub(super) first: u64,
     pub(super) sender: &'b Station<'m>,
     pub(super) receiver: &'b Station<'m>,
@@ -54,13 +54,13 @@ pub(super) struct Moved<'b, 'm> {
     pub(super) to: &'b Field,
 }
 
-/// What was seen after a transfer.
+/// What was found after a transfer.
 pub(super) struct Seen {
     pub(super) data: Counts,
     below: Counts,
     above: Counts,
     source: Counts,
-    /// The host's own comparison of parts.
+    /// The host's own comparison of samples.
     host: Vec<(Counts, Piece)>,
 }
 
@@ -68,7 +68,7 @@ impl<'m> Bench<'m> {
     /// Memory and queues for every GPU.
     pub(super) fn new(machine: &'m Machine, clique: &'m Clique, plan: Plan) -> Result<Self, GpuError> {
         let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
-        // What is left over is for the driver, which takes some with every context and mapping.
+        // The remainder is for the driver, which takes some with every context and mapping.
         let plan = plan.within(free.into_iter().min().unwrap_or_default() / 2);
         let layout = plan.layout();
         let stations = clique.gpus.iter().map(|g| Station::new(g, layout)).collect::<Result<_, _>>()?;
@@ -82,7 +82,7 @@ impl<'m> Bench<'m> {
             since: RefCell::default(),
             history: RefCell::default(),
             sent: RefCell::default(),
-            astray: RefCell::default(),
+            crowd_changes: RefCell::default(),
             ground: Vec::new(),
         };
         bench.rest()?;
@@ -97,7 +97,7 @@ impl<'m> Bench<'m> {
         self.nonces.borrow_mut().next()
     }
 
-    /// Every field of every GPU holds fresh sentinels and nothing else.
+    /// Fills every field of every GPU with fresh sentinels.
     pub(super) fn rest(&self) -> Result<(), GpuError> {
         for station in &self.stations {
             station.rest(&mut self.nonces.borrow_mut())?;
@@ -105,7 +105,7 @@ impl<'m> Bench<'m> {
         self.stations.iter().try_for_each(Station::wait)
     }
 
-    /// All transfers of one kind; at the first that goes wrong it stops. True when all went well.
+    /// All transfers of one kind; stops at the first that goes wrong. True when all went well.
     pub(super) fn round(&self, pair: Pair, kind: Kind, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
         for shift in &self.plan.shifts {
             for bytes in &self.plan.sizes {
@@ -118,19 +118,19 @@ impl<'m> Bench<'m> {
         Ok(true)
     }
 
-    /// One transfer, and a closer look at one that goes wrong. True when it went well.
+    /// One transfer, with a closer look if it goes wrong. True when it went well.
     pub(super) fn judge(&self, cell: Cell, faults: &mut Vec<Fault>) -> Result<bool, GpuError> {
         let moved = self.set_up(cell)?;
         self.carry(&moved)?;
         let seen = Self::look(&moved)?;
-        let Some(what) = amiss(&moved, &seen) else {
+        let Some(what) = fault_of(&moved, &seen) else {
             self.tidy(&moved)?;
             return Ok(true);
         };
         let traces = self.traces(&moved, what, &seen)?;
         let place = faults.len();
         faults.push(Fault { cell, what, traces, times: None, amid: false });
-        // It is told already, should looking closer hang.
+        // Recorded now, in case the closer look hangs.
         let what = self.closer(&moved, what, &seen)?;
         self.rest()?;
         let times = if place == 0 { Some(self.again(cell)?) } else { None };
@@ -140,14 +140,14 @@ impl<'m> Bench<'m> {
         Ok(false)
     }
 
-    /// How often it goes wrong when it is repeated, the first time included.
+    /// How many repetitions go wrong, the first transfer included.
     fn again(&self, cell: Cell) -> Result<(u32, u32), GpuError> {
         const TIMES: u32 = 4;
         let mut bad = 1;
         for _ in 0..TIMES {
             let moved = self.set_up(cell)?;
             self.carry(&moved)?;
-            bad += u32::from(amiss(&moved, &Self::look(&moved)?).is_some());
+            bad += u32::from(fault_of(&moved, &Self::look(&moved)?).is_some());
             self.rest()?;
         }
         Ok((bad, TIMES + 1))
@@ -165,7 +165,7 @@ impl<'m> Bench<'m> {
         let (seed, first) = (self.nonce(), begin / 4);
         sender.stream.fill(source, seed, first)?;
         sender.wait()?;
-        // What the last transfer left there is swept away by now.
+        // This overwrites what the last transfer left there.
         receiver.wait()?;
         Ok(Moved { cell, seed, source, target, first, sender, receiver, from, to })
     }
@@ -184,7 +184,7 @@ impl<'m> Bench<'m> {
         stream.finish(&doing, cell.patience())
     }
 
-    /// Each end looks at its own memory, and the host at parts of what arrived.
+    /// Each end checks its own memory, and the host checks samples of what arrived.
     fn look(moved: &Moved<'_, 'm>) -> Result<Seen, GpuError> {
         let Moved { seed, first, sender, receiver, to, .. } = moved;
         let (target, sentinel) = (moved.target, to.sentinel());
@@ -210,7 +210,7 @@ impl<'m> Bench<'m> {
         })
     }
 
-    /// What was counted where it is wrong, with a sample.
+    /// The counts of the wrong memory, with a sample.
     fn traces(&self, moved: &Moved<'_, 'm>, what: What, seen: &Seen) -> Result<Traces, GpuError> {
         let (below, above) = moved.guards()?;
         let sentinel = moved.to.sentinel();
@@ -227,7 +227,7 @@ impl<'m> Bench<'m> {
         Ok(Traces { counts, address: span.address, first, seed, found, expected: None })
     }
 
-    /// Source and target hold the sentinel again.
+    /// Restores the sentinel in source and target.
     fn tidy(&self, moved: &Moved<'_, 'm>) -> Result<(), GpuError> {
         let Moved { source, target, sender, receiver, from, to, .. } = moved;
         let source_first = (source.address - from.whole().address) / 4;
@@ -244,21 +244,21 @@ impl<'m> Bench<'m> {
 }
 
 impl Moved<'_, '_> {
-    /// The bands before and behind the target.
+    /// The guard bands before and behind the target.
     fn guards(&self) -> Result<(Span, Span), GpuError> {
         let at = self.target.address - self.to.whole().address;
         let behind = at + self.target.bytes;
         Ok((self.to.part(at - GUARD, GUARD)?, self.to.part(behind, GUARD)?))
     }
 
-    /// The number in its field of a span's first word.
+    /// The number of a span's first word within its field.
     pub(super) fn number(&self, span: Span) -> u64 {
         (span.address - self.to.whole().address) / 4
     }
 }
 
 /// What is wrong, the worst first.
-fn amiss(moved: &Moved<'_, '_>, seen: &Seen) -> Option<What> {
+fn fault_of(moved: &Moved<'_, '_>, seen: &Seen) -> Option<What> {
     let words = moved.cell.bytes / 4;
     let guard = GUARD / 4;
     let looked = seen.data.looked == words
@@ -266,13 +266,13 @@ fn amiss(moved: &Moved<'_, '_>, seen: &Seen) -> Option<What> {
         && seen.below.looked == guard
         && seen.above.looked == guard;
     if !looked {
-        return Some(What::Checker("a check did not look at every word"));
+        return Some(What::Checker("a check did not read every word"));
     }
     if seen.data.wrong > 0 {
         return Some(What::Data(Wrong::Garbage));
     }
     if seen.host.iter().any(|(counts, piece)| !counts.all_right(piece.words.len() as u64)) {
-        return Some(What::Checker("its owner finds it right, the host's copy of it is wrong"));
+        return Some(What::Checker("the owner's check passes, but the host's copy is wrong"));
     }
     let beside = seen.below.wrong > 0 || seen.above.wrong > 0;
     beside.then_some(What::Beside).or_else(|| (seen.source.wrong > 0).then_some(What::Source))

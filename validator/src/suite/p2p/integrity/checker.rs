@@ -1,5 +1,5 @@
-//! Is the checker itself right? Before any pair is believed, every GPU checks memory of its own whose
-//! every word is known, wrong ones among them, and must tell exactly what is there.
+//! Tests the checker itself: before any pair is judged, every GPU checks memory of its own whose every word
+//! is known, wrong ones among them, and must report exactly what is there.
 
 use super::field::Station;
 use crate::gpu::pattern::{Counts, Nonces, compare, word};
@@ -7,20 +7,20 @@ use crate::gpu::{GpuError, Span};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::transfer::Memory;
 
-/// Words of the small cases: three less than 64 KiB, and they begin one word behind a boundary, so
-/// that the kernel's odd ends are looked at too.
+/// Words of the small cases: three less than 64 KiB, beginning one word behind a boundary, so that the
+/// kernel's handling of unaligned ends is tested too.
 const WORDS: u64 = (16 << 10) - 3;
 /// The word that is flipped.
 const FLIPPED: u64 = 12_345;
 
-/// A case: what lies in memory, and against what it is checked.
+/// A case: the content of memory, and the pattern that it is checked against.
 struct Case {
     name: &'static str,
     stored: Vec<u32>,
     seed: u64,
 }
 
-/// What this GPU's checker tells wrongly, if anything. The field holds its sentinel before and after.
+/// A wrong result of this GPU's checker, if any. The field holds its sentinel before and after.
 pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, GpuError> {
     let field = station.field(Memory::Plain)?;
     let first = 1;
@@ -34,9 +34,9 @@ pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<
     }
     let zeros = vec![0; right.len()];
     let cases = [
-        Case { name: "memory that nobody wrote to", stored: sentinel, seed },
+        Case { name: "unwritten memory", stored: sentinel, seed },
         Case { name: "right data", stored: right.clone(), seed },
-        Case { name: "right data against a wrong expectation", stored: right, seed: other },
+        Case { name: "right data checked against another pattern", stored: right, seed: other },
         Case { name: "one flipped bit", stored: flipped, seed },
         Case { name: "zeros", stored: zeros, seed },
     ];
@@ -47,11 +47,11 @@ pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<
             4 => station.stream.set_bytes(span, 0)?,
             _ => {}
         }
-        let told = station.check(span, first, case.seed, field.sentinel())?;
+        let counted = station.check(span, first, case.seed, field.sentinel())?;
         let host = station.words(span, 0, WORDS)?.words;
         let true_counts = compare(&case.stored, first, case.seed, field.sentinel());
-        if told != true_counts || host != case.stored {
-            return Ok(Some(finding(station, case.name, &told, &true_counts, host == case.stored)));
+        if counted != true_counts || host != case.stored {
+            return Ok(Some(finding(station, case.name, &counted, &true_counts, host == case.stored)));
         }
     }
     station.stream.fill(field.whole(), field.sentinel(), 0)?;
@@ -66,7 +66,7 @@ fn large(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, 
     let wrong = word(field.sentinel(), place) ^ (1 << 31);
     station.host.set_word(0, wrong);
     station.stream.copy_in(span.part(place * 4, 4)?, station.host.span(0, 4)?)?;
-    let told = station.check(span, 0, field.sentinel(), nonces.next())?;
+    let counted = station.check(span, 0, field.sentinel(), nonces.next())?;
     station.stream.fill(span, field.sentinel(), 0)?;
     station.wait()?;
     let known = |n: u64| Some(n);
@@ -75,12 +75,12 @@ fn large(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, 
         looked: span.words(),
         wrong: 1,
         zeros,
-        sentinels: told.sentinels,
+        sentinels: counted.sentinels,
         first: known(place),
         last: known(place),
     };
-    let name = "one flipped bit in much memory";
-    Ok((told != expected).then(|| finding(station, name, &told, &expected, true)))
+    let name = "one flipped bit in a large field";
+    Ok((counted != expected).then(|| finding(station, name, &counted, &expected, true)))
 }
 
 /// Writes the case's word `n` from the host.
@@ -91,21 +91,21 @@ fn put(station: &Station<'_>, span: Span, n: u64, case: &Case) -> Result<(), Gpu
     station.wait()
 }
 
-fn finding(station: &Station<'_>, case: &str, told: &Counts, expected: &Counts, host: bool) -> Finding {
+fn finding(station: &Station<'_>, case: &str, counted: &Counts, expected: &Counts, host: bool) -> Finding {
     let gpu = format!("GPU {}", station.gpu.ordinal);
     let message = format!(
-        "{gpu} tells {case} as {} wrong words of {}, first {}, and it is {} of {}, first {}",
-        told.wrong,
-        told.looked,
-        place(told.first),
+        "{gpu}: the checker reports {} wrong words of {}, first {}, for {case}; expected {} of {}, first {}",
+        counted.wrong,
+        counted.looked,
+        place(counted.first),
         expected.wrong,
         expected.looked,
         place(expected.first)
     );
     let finding = Code::P2pChecker.finding(Severity::Error, &gpu, message);
-    let finding = finding.values(told.wrong, expected.wrong, Some("words"));
+    let finding = finding.values(counted.wrong, expected.wrong, Some("words"));
     let host = if host { "the host's copy of it is right" } else { "the host's copy of it is wrong too" };
-    finding.seen(host).seen(format!("told {told:?}")).seen(format!("expected {expected:?}"))
+    finding.seen(host).seen(format!("reported {counted:?}")).seen(format!("expected {expected:?}"))
 }
 
 fn place(word: Option<u64>) -> String {

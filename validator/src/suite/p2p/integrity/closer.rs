@@ -1,5 +1,5 @@
-//! A closer look at a transfer that went wrong, to say in which way; and the search of all memory for
-//! what changed without being meant.
+//! A closer look at a transfer that went wrong, to classify the fault; and the search of all memory for
+//! unintended changes.
 
 use super::bench::{Bench, Moved, Past, Seen};
 use super::field::{Field, Station, counts};
@@ -8,28 +8,28 @@ use crate::gpu::{GpuError, Span};
 use crate::suite::shared::plot::Changed as Anywhere;
 use crate::suite::shared::transfer::{Engine, Fault, Kind, SAMPLE, Traces, Way, What};
 
-/// Words that are fetched where something is wrong.
+/// Words that are fetched around a fault.
 const WINDOW: u64 = 64;
 
-/// Memory that holds something else than its sentinel.
+/// Memory that does not hold its sentinel.
 struct Changed<'b, 'm> {
     station: &'b Station<'m>,
     span: Span,
-    /// Number in its field of the span's first word.
+    /// Number of the span's first word within its field.
     first: u64,
     sentinel: u64,
     counts: Counts,
 }
 
 impl<'m> Bench<'m> {
-    /// In which way it went wrong; what is no matter of data stays what it is.
+    /// Classifies the fault; one that is not about data stays as it is.
     pub(super) fn closer(&self, moved: &Moved<'_, 'm>, what: What, seen: &Seen) -> Result<What, GpuError> {
         let What::Data(_) = what else { return Ok(what) };
         let Moved { cell, seed, first, receiver, target, .. } = moved;
         let sentinel = moved.to.sentinel();
         let again = receiver.check(*target, *first, *seed, sentinel)?;
         let through_peer = match cell.kind {
-            // Without peer access it must not touch what is not its own.
+            // Without peer access it must not touch its peer's memory.
             Kind { way: Way::Read, .. } | Kind { engine: Engine::Staged, .. } => None,
             Kind { way: Way::Write, .. } => {
                 self.machine.doing(&format!("{}: reading back what was written", cell.pair));
@@ -58,7 +58,7 @@ impl<'m> Bench<'m> {
         })))
     }
 
-    /// Where else the data is.
+    /// Other places that hold the data.
     fn elsewhere(&self, moved: &Moved<'_, 'm>) -> Result<Option<Elsewhere>, GpuError> {
         let meant = moved.first..moved.first + moved.target.words();
         for changed in self.changed(&[(moved.from, moved.source), (moved.to, moved.target)])? {
@@ -76,13 +76,13 @@ impl<'m> Bench<'m> {
         Ok(None)
     }
 
-    /// Every field must hold its sentinels again. What does not is told by the transfer whose data is
-    /// there, else by the last one.
+    /// Every field must hold its sentinels again. A change is attributed to the transfer whose data is there,
+    /// else to the last one.
     pub(super) fn strays(&self, faults: &mut Vec<Fault>) -> Result<(), GpuError> {
         let since = self.since.take();
         let Some(last) = since.last() else { return Ok(()) };
         let (pair, kind) = (last.cell.pair, last.cell.kind);
-        self.machine.doing(&format!("{pair}: looking at all other memory after {kind}s"));
+        self.machine.doing(&format!("{pair}: checking all other memory after {kind}s"));
         let changed = self.changed(&[])?;
         for it in &changed {
             let place = it.counts.first.unwrap_or_default();
@@ -103,7 +103,7 @@ impl<'m> Bench<'m> {
         if changed.is_empty() { Ok(()) } else { self.rest() }
     }
 
-    /// What changed in the fields beside `used`, for who finds out by whom.
+    /// What changed in the fields outside `used`, for the caller to find the cause.
     pub(super) fn changed_beside(&self, used: &[(&Field, Span)]) -> Result<Vec<Anywhere>, GpuError> {
         let mut all = Vec::new();
         for it in self.changed(used)? {
@@ -114,10 +114,10 @@ impl<'m> Bench<'m> {
         Ok(all)
     }
 
-    /// All memory of all GPUs that does not hold its sentinel, but for what is in `used`.
+    /// All memory of all GPUs that does not hold its sentinel, except `used`.
     fn changed(&self, used: &[(&Field, Span)]) -> Result<Vec<Changed<'_, 'm>>, GpuError> {
         let mut changed = Vec::new();
-        // All GPUs look at the same time, at one field after the other.
+        // All GPUs check at the same time, one field after the other.
         for way in 0..4 {
             let mut asked = Vec::new();
             for station in &self.stations {
@@ -139,7 +139,7 @@ impl<'m> Bench<'m> {
     }
 }
 
-/// Of a station's fields the n-th half: all before what is used, or all behind it.
+/// The `n`th half of a station's fields: everything before the used part, or everything behind it.
 fn part<'s>(
     station: &'s Station<'_>,
     n: usize,

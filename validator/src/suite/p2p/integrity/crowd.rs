@@ -1,30 +1,30 @@
-//! All pairs together: peer access is on for all of them at once, as programs have it, and everybody's kernels move
-//! data at the same time. Beside few large copies each pair makes many small ones of odd sizes at odd places, by
-//! kernels and by copy engines, so that rare faults show too.
+//! All pairs together: peer access is on for all of them at once, as in real programs, and all kernels move
+//! data at the same time. Besides a few large copies each pair makes many small ones of odd sizes at odd
+//! addresses, by kernels and by copy engines, so that rare faults show too.
 
 use super::bench::Bench;
-use super::seen::{Access, Crowd, Sent, Tried};
+use super::results::{Access, Crowd, Sent, Tried};
 use crate::gpu::{BatchExpected, Clique, GpuError, Piece, Stream, Table, is_spoiled};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::suite::shared::errand::{Came, Errand, GUARD, Keeper, Shape, run, small};
+use crate::suite::shared::errand::{Errand, ErrandResult, GUARD, Keeper, Shape, run, small};
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::open::{Open, apart, with_all};
 use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Way};
 use std::collections::BTreeMap;
 
-/// How often kernels make their large copy, with few pairs: the small ones shall meet traffic. Many pairs are
-/// traffic enough, with copy engines even where no two of them share a GPU.
+/// How many times kernels make their large copy when there are few pairs, so that the small ones meet
+/// traffic. Many pairs are traffic enough, even with copy engines where no two pairs share a GPU.
 const LOAD: u32 = 4;
 const FEW_PAIRS: usize = 8 * 7;
-/// So many copies by copy engines are queued in all at most: the host queues each by itself.
+/// The most copies by copy engines that are queued in all: the host queues each one.
 const MOST_QUEUED: u64 = 1 << 18;
-/// And by kernels: a table has each of them.
+/// The most copies by kernels: a table has each of them.
 const MOST_MOVED: u64 = 1 << 20;
-/// Fewer small copies of a pair say too little.
+/// Fewer small copies of a pair prove too little.
 const FEW: u64 = 32;
 
-/// The shapes of one way of one engine.
+/// The shapes for one direction of one engine.
 struct Shapes {
     kernel: Vec<Shape>,
     copy: Vec<Shape>,
@@ -35,7 +35,7 @@ struct Shapes {
 type Lanes = BTreeMap<Pair, [Stream; 2]>;
 
 impl Bench<'_> {
-    /// Everything with all pairs that did well alone; what goes wrong is added to theirs.
+    /// Runs everything with all pairs that passed alone; adds the faults to those of the pair.
     pub(super) fn crowd(
         &self,
         clique: &Clique,
@@ -67,8 +67,8 @@ impl Bench<'_> {
         let copy = small(half, self.plan.small.min(queued), most, !seed);
         let large = small(half, 1, half, seed.rotate_left(17));
         let behind = |shape: Shape| Shape { from: shape.from + half, to: shape.to + half, ..shape };
-        // Nearly as large as there is room, and odd all the same.
-        // Both ends lie alike to 16 bytes, and at no boundary.
+        // Nearly as large as the room, but odd. Both ends have the same alignment to 16 bytes, and neither is
+        // aligned.
         let odd =
             |s: Shape| Shape { from: GUARD + 53, to: GUARD + 5, bytes: half - half / 16 - s.bytes % 61 };
         let large = large.into_iter().filter(|_| half >= 16 << 10).map(odd);
@@ -99,13 +99,13 @@ impl Bench<'_> {
         {
             let kind = Kind { engine, way, memory: Memory::Plain };
             let seeds = self.sources()?;
-            // Few pairs by copy engines meet each other only where they share GPUs.
+            // With copy engines, few pairs meet each other only where they share GPUs.
             let at_once = engine == Engine::Sm || open.pairs.len() <= FEW_PAIRS;
             let rounds = if at_once { vec![open.pairs.clone()] } else { apart(&open.pairs) };
             for round in rounds {
                 let errands = self.errands(&round, kind, shapes, (&lanes, &seeds))?;
-                let came = run(self.machine, table, &errands)?;
-                self.note(&errands, came, table, tried)?;
+                let result = run(self.machine, table, &errands)?;
+                self.note(&errands, result, table, tried)?;
                 if is_spoiled() {
                     return Ok(());
                 }
@@ -115,7 +115,7 @@ impl Bench<'_> {
         let fields = self.stations.iter().map(|station| &station.plain);
         let areas = fields.map(|field| Ok((field, field.part(layout.source(), layout.area())?)));
         let used = areas.collect::<Result<Vec<_>, GpuError>>()?;
-        self.astray.borrow_mut().extend(self.changed_beside(&used)?);
+        self.crowd_changes.borrow_mut().extend(self.changed_beside(&used)?);
         self.rest()
     }
 
@@ -143,7 +143,8 @@ impl Bench<'_> {
         let few = if kind.engine == Engine::Sm { &shapes.kernel } else { &shapes.copy };
         let kernels = kind.engine == Engine::Sm;
         let times = if kernels && pairs.len() <= FEW_PAIRS { LOAD } else { 1 };
-        // The large ones begin first: then the small ones of kernels, which have a queue of their own, meet them.
+        // The large ones begin first, so that the small ones of kernels, which have a queue of their own,
+        // meet them.
         let (mut large, mut little) = (Vec::new(), Vec::new());
         for pair in pairs {
             let Some([one, two]) = lanes.get(pair) else { continue };
@@ -189,24 +190,24 @@ impl Bench<'_> {
         Ok(Errand { pair, kind, pieces: pieces.collect(), wide, times, expected, worker, keeper })
     }
 
-    /// Adds what went wrong to its pair.
+    /// Adds a fault to its pair.
     fn note(
         &self,
         errands: &[Errand<'_>],
-        came: Vec<Came>,
+        result: Vec<ErrandResult>,
         table: &Table,
         tried: &mut [Tried],
     ) -> Result<(), GpuError> {
         let mut dirty = false;
-        for (errand, came) in errands.iter().zip(came) {
+        for (errand, result) in errands.iter().zip(result) {
             let Some(tried) = tried.iter_mut().find(|t| t.pair == errand.pair) else { continue };
-            match came {
-                Came::Well | Came::Unknown => {}
-                Came::Wrong(counts) => {
+            match result {
+                ErrandResult::Correct | ErrandResult::Unknown => {}
+                ErrandResult::Wrong(counts) => {
                     dirty = true;
                     tried.faults.push(errand.closer(table, &counts)?.fault(true));
                 }
-                Came::Broken(error) => {
+                ErrandResult::Broken(error) => {
                     dirty = true;
                     tried.ended.get_or_insert_with(|| during(&errand.pair.to_string(), &error));
                 }
@@ -219,7 +220,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The last data in every source area again.
+    /// Restores the last data in every source area.
     fn sources_again(&self) -> Result<(), GpuError> {
         let layout = self.plan.layout();
         for station in &self.stations {
@@ -237,7 +238,7 @@ impl Bench<'_> {
     }
 }
 
-/// The number of `other` among the peers of `gpu`.
+/// The index of `other` among the peers of `gpu`.
 const fn peer(gpu: usize, other: usize) -> u64 {
     (if other > gpu { other - 1 } else { other }) as u64
 }

@@ -1,7 +1,7 @@
-//! One GPU's part in the transfers: its fields, which hold a sentinel in every word that no transfer
-//! owns, and the means to look at them from its own side.
+//! One GPU's part in the transfers: its fields, which hold a sentinel in every word that no transfer uses,
+//! and the means to check them locally.
 
-use super::plan::Layout;
+use super::level_plan::Layout;
 use crate::gpu::pattern::{Counts, Nonces, Piece};
 use crate::gpu::{Buffer, Gpu, GpuError, Pinned, Span, Stream, Tally};
 use crate::suite::shared::transfer::Memory;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Filling and checking a GPU's own memory takes milliseconds.
 const OWN: Duration = Duration::from_secs(4);
-/// Room on the host for what is compared there, bytes.
+/// Bytes on the host for samples that are compared there.
 const HOST: u64 = 64 << 10;
 
 /// One GPU with everything that its transfers need, made once.
@@ -24,14 +24,14 @@ pub(super) struct Station<'g> {
     pub(super) mapped: Option<Field>,
 }
 
-/// What one look counts.
+/// The counters of one check.
 pub(super) struct Tallies {
     pub(super) data: Tally,
     pub(super) below: Tally,
     pub(super) above: Tally,
 }
 
-/// Memory that holds `word(sentinel, k)` in its word k wherever no transfer is at work.
+/// Memory that holds `word(sentinel, k)` in its word k wherever no transfer is active.
 pub(super) struct Field {
     buffer: Buffer,
     sentinel: Cell<u64>,
@@ -46,13 +46,13 @@ impl<'g> Station<'g> {
         Ok(Self { gpu, stream: gpu.stream()?, tallies, host, plain, mapped: None })
     }
 
-    /// Adds memory that names `peers` itself.
+    /// Adds memory that is mapped for `peers`.
     pub(super) fn map(&mut self, layout: Layout, peers: &[&Gpu]) -> Result<(), GpuError> {
         self.mapped = Some(Field::over(self.gpu.alloc_mapped(layout.bytes(), peers)?));
         Ok(())
     }
 
-    /// Its field in that kind of memory.
+    /// The field in that kind of memory.
     pub(super) fn field(&self, memory: Memory) -> Result<&Field, GpuError> {
         match memory {
             Memory::Plain => Ok(&self.plain),
@@ -67,7 +67,7 @@ impl<'g> Station<'g> {
         std::iter::once(&self.plain).chain(&self.mapped)
     }
 
-    /// All fields hold fresh sentinels; queued.
+    /// Queues fresh sentinels for all fields.
     pub(super) fn rest(&self, nonces: &mut Nonces) -> Result<(), GpuError> {
         for field in self.fields() {
             field.sentinel.set(nonces.next());
@@ -76,9 +76,9 @@ impl<'g> Station<'g> {
         Ok(())
     }
 
-    /// Waits for what this GPU does with its own memory.
+    /// Waits for this GPU's work on its own memory.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: looking at its own memory", self.gpu.ordinal), OWN)
+        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.ordinal), OWN)
     }
 
     /// Queues copies of parts of `what` to the host.
@@ -91,7 +91,7 @@ impl<'g> Station<'g> {
         Ok(())
     }
 
-    /// What was fetched, after `wait`.
+    /// The fetched parts, after `wait`.
     pub(super) fn fetched(&self, parts: &[(u64, u64)]) -> Vec<Piece> {
         let mut at = 0;
         let mut pieces = Vec::with_capacity(parts.len());
@@ -111,7 +111,7 @@ impl<'g> Station<'g> {
         Ok(Piece { place, words: self.host.words(0, count) })
     }
 
-    /// Checks at once, on this GPU, memory of any.
+    /// Checks memory of any GPU on this GPU, and waits.
     pub(super) fn check(
         &self,
         what: Span,
@@ -143,7 +143,7 @@ impl Field {
     }
 }
 
-/// What a finished check counted.
+/// The counts of a finished check.
 pub(super) fn counts(tally: &Tally) -> Counts {
     tally.checked().into()
 }

@@ -1,8 +1,8 @@
-//! All memory that no transfer uses, of all GPUs, while pairs are tried: it holds a pattern that must not change,
-//! wherever a stray write may land. Only its owner may use it, so that peer access costs nothing more for it.
+//! All memory of all GPUs that no transfer uses, while pairs are tried: it holds a pattern that must not
+//! change, to catch stray writes. Only its owner may use it, so that peer access costs nothing more for it.
 
 use super::bench::{Bench, Past};
-use super::seen::{Access, Tried};
+use super::results::{Access, Tried};
 use crate::gpu::pattern::origin;
 use crate::gpu::{Clique, GpuError, PeerAccess, is_spoiled};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -10,16 +10,16 @@ use crate::schedule::Pair;
 use crate::suite::shared::plot::{Changed, Plot, Share, changed, fill_all};
 use crate::suite::shared::transfer::{Cell, Engine, Fault, Kind, Memory, SAMPLE, Traces, Way, What};
 
-/// With more pairs than this who is to blame for a change without traces is not searched for.
+/// With more pairs than this the cause of a change without traces is not searched for.
 const SEARCHED: usize = 8 * 7;
 
 impl<'m> Bench<'m> {
-    /// Takes all memory that is left but for `besides` bytes of each GPU, where the plan wants that.
+    /// Takes all free memory except `besides` bytes of each GPU, where the plan asks for it.
     pub(super) fn lay_ground(&mut self, clique: &'m Clique, besides: u64) -> Result<(), GpuError> {
         if !self.plan.ground {
             return Ok(());
         }
-        self.machine.doing("taking all other memory of every GPU");
+        self.machine.doing("allocating all other memory of every GPU");
         self.ground = match Plot::take_all(clique, Memory::Mapped, besides) {
             Err(error) if error.is_sticky() => return Err(error),
             // A driver without virtual memory functions has the ordinary ones.
@@ -35,15 +35,15 @@ impl<'m> Bench<'m> {
         self.ground.iter().map(Plot::share).map(|s| Share { bytes: s.bytes + fields, ..s }).collect()
     }
 
-    /// What changed in the ground, as faults of the pairs that did it.
+    /// Changes in the ground, as faults of the pairs that caused them.
     pub(super) fn look_around(&self, clique: &Clique, tried: &mut [Tried]) -> Result<Vec<Finding>, GpuError> {
         if is_spoiled() {
             return Ok(Vec::new());
         }
-        self.machine.doing("looking at all other memory of every GPU");
+        self.machine.doing("checking all other memory of every GPU");
         let mut findings = Vec::new();
         let mut unknown = Vec::new();
-        for it in changed(&self.ground)?.into_iter().chain(self.astray.take()) {
+        for it in changed(&self.ground)?.into_iter().chain(self.crowd_changes.take()) {
             match self.whose(&it) {
                 Some((cell, sure)) => blame(tried, stray(&it, cell, sure)),
                 None => unknown.push(it),
@@ -55,14 +55,14 @@ impl<'m> Bench<'m> {
             for it in unknown {
                 match cell {
                     Some(cell) => blame(tried, stray(&it, cell, false)),
-                    None => findings.push(nobodys(&it)),
+                    None => findings.push(unattributed(&it)),
                 }
             }
         }
         Ok(findings)
     }
 
-    /// The transfer whose data lies there.
+    /// The transfer whose data is there.
     fn whose(&self, it: &Changed) -> Option<(Cell, bool)> {
         let of = |past: &Past| {
             let meant = past.first..past.first + past.cell.bytes / 4;
@@ -79,7 +79,7 @@ impl<'m> Bench<'m> {
         Some((Cell { pair: self.sent_to(from, number), kind, bytes: 4, shift: (0, 0) }, false))
     }
 
-    /// Which pair does it again when it is alone.
+    /// The pair that repeats the fault when it runs alone.
     fn search(&self, clique: &Clique, tried: &[Tried]) -> Result<Option<Cell>, GpuError> {
         let on: Vec<_> = tried.iter().filter(|t| t.access == Access::On).map(|t| t.pair).collect();
         for pair in on.iter().take(if on.len() > SEARCHED { 0 } else { SEARCHED }) {
@@ -116,9 +116,9 @@ fn stray(it: &Changed, cell: Cell, sure: bool) -> Fault {
     Fault { cell, what: What::Stray { gpu: it.gpu, sure }, traces, times: None, amid: false }
 }
 
-fn nobodys(it: &Changed) -> Finding {
+fn unattributed(it: &Changed) -> Finding {
     let message = format!(
-        "GPU {}: memory that nobody uses changed while pairs were tried, and no pair does it alone: {} words",
+        "GPU {}: unused memory changed while pairs were tried, and no pair repeats it alone: {} words",
         it.gpu, it.counts.wrong
     );
     let place = it.counts.first.unwrap_or_default();

@@ -1,19 +1,19 @@
-//! What all pairs' transfers come to. Pure.
+//! The judgement over all pairs' transfers. Pure.
 
-use super::plan::Plan;
-use super::seen::{Access, All, Crowd, Tried};
-use super::tried::checked;
+use super::level_plan::Plan;
+use super::results::{Access, All, Crowd, Tried};
+use super::tried_table::checked;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::pair::together;
-use crate::suite::shared::plot::{Share, told};
+use crate::suite::shared::plot::{Share, coverage};
 use crate::suite::shared::transfer::{findings, ruled_out, size};
 
 /// Lines of evidence that one finding keeps.
 const LINES: usize = 24;
 
-/// Judges all pairs; `pairs` is how many there are, `tried` those that were come to.
+/// Judges all pairs; `pairs` is their number, `tried` those that the test reached.
 pub(super) fn judge(
     plan: &Plan,
     pairs: usize,
@@ -31,23 +31,23 @@ pub(super) fn judge(
     let on = tried.iter().filter(|t| t.access == Access::On).count();
     let claimed = tried.iter().any(|t| t.access != Access::No);
     if tried.len() < pairs && all.iter().all(|f| f.severity < Severity::Fail) {
-        let message = format!("{} of {pairs} pairs were come to", tried.len());
+        let message = format!("{} of {pairs} pairs were reached", tried.len());
         all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
     }
     if claimed && on == 0 {
-        let message = "CUDA says that there is peer access, and no pair could be tried";
+        let message = "CUDA reports peer access, but no pair could be tried";
         all.push(Code::P2pRefused.finding(Severity::Error, "machine", message));
     }
     all.iter_mut().for_each(shorten);
     if !claimed {
-        let why = "CUDA says that no pair has peer access; see p2p-capability";
+        let why = "CUDA reports that no pair has peer access; see p2p-capability";
         return Judgement::not_applicable(why)
             .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect());
     }
     let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
     let summary =
         worst.map_or_else(|| good(plan, (pairs, on), crowd, watched), |worst| worst.message.clone());
-    Judgement::of(summary, all).with_tables(vec![super::tried::tried(plan, crowd)])
+    Judgement::of(summary, all).with_tables(vec![super::tried_table::tried(plan, crowd)])
 }
 
 fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched: &[Share]) -> String {
@@ -58,21 +58,23 @@ fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched
     let least = size(odd.chain(sizes()).min().copied().unwrap_or_default());
     let most = size(sizes().max().copied().unwrap_or_default());
     let nothing = if watched.is_empty() {
-        "nothing else".to_owned()
+        "nothing else changes".to_owned()
     } else {
-        format!("nothing else changes in {}", told(watched))
+        format!("nothing else changes in {}", coverage(watched))
     };
     let rate = ruled_out(checked.into_iter().min().unwrap_or_default());
     format!(
         "{on} of {pairs} ordered pairs: all {transfers} transfers of {least} to {most} arrive, and {nothing}; \
-         faults below {rate} a pair (95 %)"
+         faults are below {rate} per pair (95 %)"
     )
 }
 
 fn not_tried(tried: &Tried) -> Option<(Pair, Finding)> {
     let finding = match &tried.access {
         Access::On => return None,
-        Access::No => Code::P2pUnsupported.finding(Severity::Info, "", "not tried: CUDA says no peer access"),
+        Access::No => {
+            Code::P2pUnsupported.finding(Severity::Info, "", "not tried: CUDA reports no peer access")
+        }
         Access::Refused(why) => {
             Code::P2pRefused.finding(Severity::Info, "", format!("not tried: peer access is refused: {why}"))
         }

@@ -1,6 +1,6 @@
-//! Does data that one GPU sends to another really arrive, and nowhere else? Every ordered pair moves
-//! fresh data by copy engine and by kernel, writing and reading; the owner looks at its own memory, the
-//! host looks again, and all other memory must stay as it was. Nothing is measured here.
+//! Whether data that one GPU sends to another arrives, and changes nothing else. Every ordered pair moves
+//! fresh data by copy engine and by kernel, writing and reading; the owner checks its own memory, the host
+//! checks samples, and all other memory must stay unchanged. Nothing is timed here.
 
 mod bench;
 mod checker;
@@ -9,11 +9,11 @@ mod crowd;
 mod field;
 mod ground;
 mod judge;
-mod plan;
-mod seen;
+mod level_plan;
+mod results;
 #[cfg(test)]
 mod tests;
-mod tried;
+mod tried_table;
 
 use crate::config::Level;
 use crate::gpu::{self, Gpu, GpuError, PeerAccess};
@@ -27,17 +27,18 @@ use crate::suite::shared::room;
 use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Way};
 use crate::suite::{Group, Machine, Test};
 use bench::Bench;
-use plan::Plan;
-use seen::{Access, All, Tried};
+use level_plan::Plan;
+use results::{Access, All, Tried};
 use std::time::Duration;
 
-/// On machines with more GPUs than this other memory is looked at once a pair: whose data lies there is known anyway.
+/// With more GPUs than this other memory is checked once for each pair: its content shows whose data it is
+/// anyway.
 const MANY: usize = 16;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-integrity",
     title: "Peer data",
-    proves: "what a GPU writes to or reads from another arrives whole, and changes nothing else",
+    proves: "all data that a GPU writes to or reads from another arrives, and no other memory changes",
     level: Level::Quick,
     deadline: Duration::from_secs(60),
     mandatory: true,
@@ -59,11 +60,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     machine.doing("preparing memory on every GPU");
     let asked = Plan::of(machine.config.validate.level);
     let mut bench = Bench::new(machine, clique, asked.clone()).map_err(broken)?;
-    let lies = bench.checkers().map_err(broken)?;
+    let wrong = bench.checkers().map_err(broken)?;
     let pairs = clique.pairs().count();
-    if !lies.is_empty() {
-        let summary = lies.first().map(|f| f.message.clone()).unwrap_or_default();
-        return Ok(Judgement::of(summary, lies));
+    if !wrong.is_empty() {
+        let summary = wrong.first().map(|f| f.message.clone()).unwrap_or_default();
+        return Ok(Judgement::of(summary, wrong));
     }
     let mut more: Vec<Finding> = bench.plan.left_out(&asked).into_iter().collect();
     if bench.plan.memories.contains(&Memory::Mapped) {
@@ -86,18 +87,18 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 impl<'m> Bench<'m> {
-    /// What the GPUs' checkers tell wrongly.
+    /// Wrong results of the GPUs' checkers.
     fn checkers(&self) -> Result<Vec<Finding>, GpuError> {
-        let mut lies = Vec::new();
+        let mut wrong = Vec::new();
         for station in &self.stations {
             self.machine.doing(&format!("GPU {}: testing the checker", station.gpu.ordinal));
-            lies.extend(checker::test(station, &mut self.nonces.borrow_mut())?);
+            wrong.extend(checker::test(station, &mut self.nonces.borrow_mut())?);
         }
-        Ok(lies)
+        Ok(wrong)
     }
 
-    /// Adds mapped memory to every GPU, for all that may reach it; a refusal is told, and mapped
-    /// memory left out.
+    /// Adds mapped memory to every GPU, for all that may reach it; a refusal is a finding, and mapped memory
+    /// is left out.
     fn map(&mut self) -> Result<Option<Finding>, GpuError> {
         let gpus: Vec<&Gpu> = self.stations.iter().map(|s| s.gpu).collect();
         let layout = self.plan.layout();
@@ -107,7 +108,7 @@ impl<'m> Bench<'m> {
             self.machine.doing(&format!("GPU {}: mapping memory for its peers", station.gpu.ordinal));
             match station.map(layout, &peers) {
                 Err(error) if error.is_sticky() => return Err(error),
-                // One peer that is refused, which is capability's to tell, shall not stop the others.
+                // One refused peer, which p2p-capability reports, must not stop the others.
                 Err(_) => match station.map(layout, &enabling(&peers, station.gpu)?) {
                     Err(error) if error.is_sticky() => return Err(error),
                     Err(error) => refused = Some((station.gpu.ordinal, error)),
@@ -119,7 +120,7 @@ impl<'m> Bench<'m> {
         if let Some((n, error)) = refused {
             self.stations.iter_mut().for_each(|station| station.mapped = None);
             self.plan.memories.retain(|m| *m != Memory::Mapped);
-            // A driver that has no such memory at all refuses nothing.
+            // A driver without such memory does not refuse it.
             let none = error.code() == Some(NOT_SUPPORTED);
             let (severity, what) =
                 if none { (Severity::Info, "is not supported") } else { (Severity::Fail, "is refused") };
@@ -130,7 +131,8 @@ impl<'m> Bench<'m> {
         Ok(None)
     }
 
-    /// Everything with one pair. What ends it early is told, and others are still tried: they find memory as it was.
+    /// All transfers of one pair. An error that ends it early is recorded, and other pairs are still tried,
+    /// with memory restored.
     fn pair(&self, from: &Gpu, to: &Gpu) -> Result<Tried, GpuError> {
         let pair = Pair { from: from.ordinal, to: to.ordinal };
         let mut tried = Tried { pair, access: Access::No, faults: Vec::new(), ended: None };
@@ -163,12 +165,12 @@ impl<'m> Bench<'m> {
         for alike in self.plan.kinds().chunk_by(|a, b| (a.memory, a.way) == (b.memory, b.way)) {
             for kind in alike {
                 if kind.memory == Memory::Mapped {
-                    // It needs no enabling, and shall not profit from it.
+                    // It needs no enabling, and must not benefit from it.
                     access = None;
                 }
-                // The same in another kind of memory would say nothing new.
-                let told = failed.iter().any(|f| (f.engine, f.way) == (kind.engine, kind.way));
-                if !told && !self.round(tried.pair, *kind, &mut tried.faults)? {
+                // The same in another kind of memory would prove nothing new.
+                let known = failed.iter().any(|f| (f.engine, f.way) == (kind.engine, kind.way));
+                if !known && !self.round(tried.pair, *kind, &mut tried.faults)? {
                     failed.push(*kind);
                 }
             }
@@ -180,8 +182,8 @@ impl<'m> Bench<'m> {
         self.strays(&mut tried.faults)
     }
 
-    /// With peer access off the driver carries the data by way of the host, and it must arrive: then
-    /// whatever goes wrong with peer access on is peer access's fault.
+    /// With peer access off the driver copies through host memory, and the data must arrive: then any fault
+    /// with peer access on is caused by peer access.
     fn control(&self, tried: &mut Tried) -> Result<(), GpuError> {
         let kind = Kind { engine: Engine::Staged, way: Way::Write, memory: Memory::Plain };
         let cell = Cell { pair: tried.pair, kind, bytes: (64 << 10) + 4, shift: (0, 0) };
@@ -190,7 +192,7 @@ impl<'m> Bench<'m> {
     }
 }
 
-/// Those of which CUDA says that they reach `owner`'s memory.
+/// Those that reach `owner`'s memory according to CUDA.
 fn reaching<'g>(gpus: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
     let mut peers = Vec::new();
     for peer in gpus.iter().filter(|g| g.ordinal != owner.ordinal) {
@@ -201,7 +203,7 @@ fn reaching<'g>(gpus: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError>
     Ok(peers)
 }
 
-/// Those of `peers` for which access to `owner` can really be enabled.
+/// Those of `peers` for which access to `owner` can actually be enabled.
 fn enabling<'g>(peers: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
     let mut good = Vec::new();
     for peer in peers {

@@ -1,7 +1,7 @@
-//! What people are told for each way of being wrong, and what must not pass.
+//! The findings for each kind of fault, and results that must not pass.
 
 use super::judge::judge;
-use super::seen::{Access, Tried};
+use super::results::{Access, Tried};
 use super::*;
 use crate::gpu::pattern::{Counts, Wrong, word};
 use crate::outcome::Outcome;
@@ -44,9 +44,9 @@ fn both(access: &Access, faults: Vec<Fault>) -> Judgement {
 }
 
 #[test]
-fn sizes_are_named_as_people_say_them() {
-    let told = [4, 4096, 65_540, (2 << 20) - 4, 64 << 20, 3 << 30].map(crate::suite::shared::transfer::size);
-    assert_eq!(told, ["4 B", "4 KiB", "65540 B", "2 MiB - 4 B", "64 MiB", "3 GiB"]);
+fn sizes_are_shown_in_the_usual_units() {
+    let found = [4, 4096, 65_540, (2 << 20) - 4, 64 << 20, 3 << 30].map(crate::suite::shared::transfer::size);
+    assert_eq!(found, ["4 B", "4 KiB", "65540 B", "2 MiB - 4 B", "64 MiB", "3 GiB"]);
 }
 
 #[test]
@@ -73,27 +73,27 @@ fn little_free_memory_leaves_out_large_sizes() {
 }
 
 #[test]
-fn source_and_target_lie_apart_with_guards_around_them() {
+fn source_and_target_are_apart_with_guards_around_them() {
     let plan = Plan::of(Level::Full);
     let (layout, most) = (plan.layout(), 64 << 20);
     let shift = plan.shifts.iter().map(|(a, b)| a.max(b)).max().unwrap();
-    assert!(layout.source() >= plan::GUARD);
-    assert!(layout.source() + most + shift + plan::GUARD <= layout.target());
-    assert!(layout.target() + most + shift + plan::GUARD <= layout.bytes());
+    assert!(layout.source() >= level_plan::GUARD);
+    assert!(layout.source() + most + shift + level_plan::GUARD <= layout.target());
+    assert!(layout.target() + most + shift + level_plan::GUARD <= layout.bytes());
 }
 
 #[test]
-fn pairs_whose_data_all_arrives_pass_and_say_what_was_tried() {
+fn pairs_whose_data_all_arrives_pass_and_report_what_was_tried() {
     let said = both(&Access::On, vec![]);
     assert_eq!(said.outcome(), Outcome::Pass);
     assert_eq!(
         said.summary,
-        "2 of 2 ordered pairs: all 32 transfers of 4 B to 64 MiB arrive, and nothing else; faults below 19 % a pair (95 %)"
+        "2 of 2 ordered pairs: all 32 transfers of 4 B to 64 MiB arrive, and nothing else changes; faults are below 19 % per pair (95 %)"
     );
 }
 
 #[test]
-fn a_pair_is_told_once_for_each_direction_with_all_that_failed() {
+fn a_pair_has_one_finding_for_each_direction_with_all_that_failed() {
     let faults = vec![
         fault(cell(Engine::Copy, Way::Write, 4096), What::Data(Wrong::Zeros)),
         fault(cell(Engine::Sm, Way::Write, 4), What::Data(Wrong::Stale)),
@@ -118,43 +118,39 @@ fn a_pair_is_told_once_for_each_direction_with_all_that_failed() {
 }
 
 #[test]
-fn each_way_of_being_wrong_has_its_code_and_its_words() {
+fn each_kind_of_fault_has_its_code_and_its_words() {
     use Wrong::{Flip, From, Garbage, Holes, Late, Mirror, Offset, OldRound, OtherGpu, Partial};
     let write = cell(Engine::Sm, Way::Write, 4096);
     for (what, code, words) in [
         (What::Data(Mirror), Code::P2pWrongData, "although the writer reads it back"),
-        (What::Data(Late), Code::P2pWrongData, "only after it was told to be done"),
+        (What::Data(Late), Code::P2pWrongData, "only after the transfer was reported as complete"),
         (What::Data(Offset(-4096)), Code::P2pWrongData, "arrives 4096 bytes before its place"),
-        (What::Data(Offset(64)), Code::P2pWrongData, "arrives 64 bytes behind its place"),
-        (What::Data(From(4096)), Code::P2pWrongData, "brings what lies 4096 bytes behind its source"),
+        (What::Data(Offset(64)), Code::P2pWrongData, "arrives 64 bytes after its place"),
+        (What::Data(From(4096)), Code::P2pWrongData, "delivers the data 4096 bytes after its source"),
         (What::Data(Partial { from: 8, to: 16 }), Code::P2pWrongData, "bytes 8 to 16 are missing"),
         (What::Data(Holes), Code::P2pWrongData, "with holes"),
         (What::Data(OldRound), Code::P2pWrongData, "data of an earlier transfer"),
         (What::Data(Flip), Code::P2pWrongData, "flipped bits"),
-        (What::Data(Garbage), Code::P2pWrongData, "no way that is known"),
+        (What::Data(Garbage), Code::P2pWrongData, "no known pattern"),
         (What::Data(OtherGpu(3)), Code::P2pStray, "arrives in GPU 3 instead"),
         (What::Beside, Code::P2pStray, "changes memory beside its target"),
         (What::Source, Code::P2pStray, "changes its source"),
         (
             What::Stray { gpu: 2, sure: false },
             Code::P2pStray,
-            "writes change memory of GPU 2 that takes no part",
+            "writes change memory of GPU 2 that is not their target",
         ),
-        (
-            What::Stray { gpu: 2, sure: true },
-            Code::P2pStray,
-            "of 4 KiB changes memory of GPU 2 that takes no",
-        ),
+        (What::Stray { gpu: 2, sure: true }, Code::P2pStray, "of 4 KiB changes memory of GPU 2 that is not"),
         (What::Checker("x"), Code::P2pChecker, "SM write of 4 KiB: x"),
     ] {
-        let told = findings(PAIR, &[fault(write, what)]);
-        assert!(told.len() == 1 && told[0].1.is(code), "{what:?}");
-        assert!(told[0].1.message.contains(words), "{}", told[0].1.message);
+        let found = findings(PAIR, &[fault(write, what)]);
+        assert!(found.len() == 1 && found[0].1.is(code), "{what:?}");
+        assert!(found[0].1.message.contains(words), "{}", found[0].1.message);
     }
 }
 
 #[test]
-fn many_pairs_with_one_fault_are_one_finding_with_little_evidence() {
+fn many_pairs_with_one_fault_are_one_finding_with_limited_evidence() {
     let pairs: Vec<_> = (0..16)
         .flat_map(|from| (0..16).map(move |to| Pair { from, to }))
         .filter(|p| p.from != p.to)
@@ -171,7 +167,7 @@ fn many_pairs_with_one_fault_are_one_finding_with_little_evidence() {
 }
 
 #[test]
-fn a_refusal_is_told_and_left_to_capability_but_none_tried_is_no_pass() {
+fn a_refusal_is_reported_and_left_to_capability_but_no_pair_tried_is_not_a_pass() {
     let refused = Access::Refused("217".into());
     let back = Pair { from: 1, to: 0 };
     let one = [tried(PAIR, Access::On, vec![]), tried(back, refused.clone(), vec![])];
@@ -188,11 +184,11 @@ fn without_any_peer_access_nothing_applies_unless_even_staged_copies_are_wrong()
     let staged = fault(cell(Engine::Staged, Way::Write, 65_540), What::Data(Wrong::Garbage));
     let said = both(&Access::No, vec![staged]);
     assert_eq!(said.outcome(), Outcome::Fail);
-    assert!(said.findings[0].cause.contains("not even copies through the host"));
+    assert!(said.findings[0].cause.contains("not even copies through host memory"));
 }
 
 #[test]
-fn a_hang_fails_and_pairs_that_nobody_came_to_are_no_pass() {
+fn a_hang_fails_and_pairs_not_reached_are_not_a_pass() {
     let mut hung = tried(PAIR, Access::On, vec![]);
     hung.ended = Some(Box::new(Code::P2pHang.finding(Severity::Fail, "GPU 0 -> 1", "no end within 4.0 s")));
     let said = judge(&Plan::of(Level::Quick), 2, &[hung], vec![], &All::default());

@@ -1,4 +1,4 @@
-//! What the latencies come to: matrices, findings and one line. Pure.
+//! The judgement over the latencies: matrices, findings and the summary. Pure.
 
 use super::Seen;
 use crate::config::Level;
@@ -13,18 +13,18 @@ use std::collections::BTreeMap;
 /// The matrices of copies, in the report's order.
 const COPIES: &[&str] =
     &["sample.latency.off.gpu", "sample.latency.off.cpu", "sample.latency.on.gpu", "sample.latency.on.cpu"];
-/// The one that is judged: without peer access and on the host's clock other things decide.
+/// The only one that is judged: without peer access and on the host's clock, other factors dominate.
 const JUDGED: &str = "sample.latency.on.gpu";
 
-/// What is known of the pairs' ways.
+/// What is known about the pairs' paths.
 pub(super) struct Kinds<'a> {
-    /// With which others a pair is to be compared.
+    /// The group that a pair is compared with.
     pub(super) like: &'a dyn Fn(Pair) -> String,
     /// Whether NVLinks carry it.
     pub(super) nvlink: &'a dyn Fn(Pair) -> bool,
 }
 
-/// The ordered pairs that are late, to be measured again before it counts.
+/// The ordered pairs that are too slow, to be measured again before they are judged.
 pub(super) fn late(seen: &Seen, kinds: &Kinds<'_>) -> Vec<Pair> {
     let mut pairs: Vec<_> = found(seen, kinds).into_iter().map(|(pair, _)| pair).collect();
     pairs.sort_unstable();
@@ -40,7 +40,7 @@ fn found(seen: &Seen, kinds: &Kinds<'_>) -> Vec<(Pair, Finding)> {
     copies.into_iter().chain(against(&seen.loads, "chase", Small::Load, None, kinds)).collect()
 }
 
-/// Each pair against the best of its like.
+/// Each pair against the best of its group.
 fn against(
     grid: &Grid,
     name: &str,
@@ -62,7 +62,7 @@ fn against(
     pairs().filter_map(one).collect()
 }
 
-/// Judges everything; `states`: how the GPUs fared, a line each.
+/// Judges everything; `states`: the GPUs' states, a line each.
 pub(super) fn judge(
     seen: Seen,
     kinds: &Kinds<'_>,
@@ -86,7 +86,7 @@ pub(super) fn judge(
     judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
 }
 
-/// `16 bytes: 2.2 to 2.7 us; without peer access 13.7 to 18.7; a load of 16384 826.6 to 827.3 ns`
+/// `16 bytes: 2.2 to 2.7 us; without peer access 13.7 to 18.7; each of 16384 loads 827 to 827 ns`
 fn summary(seen: &Seen) -> String {
     let range = |name| {
         let all = || seen.copies.all(name).filter(|(pair, _)| pair.from != pair.to).map(|(_, us)| us);
@@ -95,10 +95,10 @@ fn summary(seen: &Seen) -> String {
     };
     let off = range("sample.latency.off.gpu").unwrap_or_else(|| "not measured".to_owned());
     let Some(on) = range(JUDGED) else {
-        return format!("no pair has peer access; 16 bytes by way of the host {off} us");
+        return format!("no pair has peer access; 16 bytes through host memory take {off} us");
     };
     let chase = seen.loads.range("chase");
-    let chase = chase.map(|(low, high)| format!("; one of {LOADS} loads {low:.0} to {high:.0} ns"));
+    let chase = chase.map(|(low, high)| format!("; each of {LOADS} loads {low:.0} to {high:.0} ns"));
     format!("16 bytes: {on} us; without peer access {off}{}", chase.unwrap_or_default())
 }
 
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(
             said.summary,
-            "16 bytes: 2.2 to 2.2 us; without peer access 15.4 to 15.4; one of 16384 loads 827 to 827 ns"
+            "16 bytes: 2.2 to 2.2 us; without peer access 15.4 to 15.4; each of 16384 loads 827 to 827 ns"
         );
         assert_eq!(said.matrices.len(), 5);
         assert_eq!(said.matrices[4].values, [vec![None, Some(827.3)], vec![Some(827.3), None]]);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_warns_and_one_by_way_of_the_host_fails() {
+    fn a_slow_copy_warns_and_one_through_host_memory_fails() {
         assert_eq!(judge(seen(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
         assert_eq!(late(&seen(4.0), &KINDS), [Pair::new(0, 1)]);
         let mut moment = seen(4.0);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_clock_may_scatter_and_the_gpus_may_not() {
+    fn figures_by_the_hosts_clock_may_scatter_and_by_the_gpus_clock_may_not() {
         let noisy = Measured { spread: 0.9, noisy: true, ..figure(2.2) };
         let mut scattered = seen(2.23);
         scattered.copies.put("sample.latency.on.cpu", Pair::new(0, 1), noisy.clone());

@@ -16,7 +16,8 @@ use crate::suite::shared::speed::{
 const COPIES: u32 = 100;
 const BYTES: u64 = 16;
 
-/// Of more pairs no latency is measured again: then it is the machine, and no moment.
+/// With more pairs than this no latency is measured again: then the machine is slow, and not for a moment
+/// only.
 const MOST_AGAIN: usize = 32;
 
 /// Names of the GPU's and the host's figure.
@@ -24,7 +25,7 @@ type Names = (&'static str, &'static str);
 const OFF: Names = ("sample.latency.off.gpu", "sample.latency.off.cpu");
 const ON: Names = ("sample.latency.on.gpu", "sample.latency.on.cpu");
 
-/// Everything of the level.
+/// Everything that the level asks for.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
@@ -76,14 +77,15 @@ struct Run<'a, 'b> {
     machine: &'a Machine,
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
-    /// What is taken is of another moment.
+    /// Whether this is the second measurement.
     again: bool,
 }
 
 impl Run<'_, '_> {
     fn copies(&mut self, (gpu, cpu): Names, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         let flow = |pair: &Pair| vec![Flow::write(*pair, How::Peer, BYTES, COPIES)];
-        // The first copies of a pair make the driver's paths; p2pBandwidthLatencyTest measures them.
+        // The first copies of a pair set up the driver's paths; p2pBandwidthLatencyTest includes them in its
+        // figure.
         let warm: Vec<_> = pairs.iter().map(flow).collect();
         self.bench.once(self.machine, &warm, &mut || true)?;
         let jobs: Vec<_> = pairs.iter().map(|pair| Job::new(flow(pair), Figure::Latency)).collect();
@@ -105,11 +107,11 @@ impl Run<'_, '_> {
     /// Each `from` reads its `to`'s memory.
     fn chase(&mut self, pairs: &[Pair]) -> Result<(), Box<Finding>> {
         let mut samples: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
-        // The first run wakes the clocks up and is not counted.
+        // The first run raises the clocks and is not counted.
         for run in 0..=LATENCY.samples {
             for ((pair, samples), chased) in pairs.iter().zip(&mut samples).zip(self.chased(pairs)?) {
                 if !chased.right {
-                    self.seen.findings.push(astray(*pair));
+                    self.seen.findings.push(broken_ring(*pair));
                 } else if run > 0 {
                     samples.push(ns_per_load(chased.ms, LOADS).map_err(|why| odd(*pair, &why))?);
                 }
@@ -132,7 +134,7 @@ impl Run<'_, '_> {
     }
 }
 
-fn astray(pair: Pair) -> Finding {
+fn broken_ring(pair: Pair) -> Finding {
     let message =
         format!("{pair}: {LOADS} loads from the peer's memory did not end where the ring of addresses began");
     Code::P2pWrongData.finding(Severity::Fail, &pair, message)

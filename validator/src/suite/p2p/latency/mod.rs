@@ -1,6 +1,6 @@
-//! How long does a small transfer take? 16 bytes by p2pBandwidthLatencyTest's method, on the GPU's
-//! clock and on the host's, with peer access off and on, and one load from a peer's memory by
-//! nvbandwidth's pointer chase (16384 loads for a sample, where it makes a million). Data is checked.
+//! The time of a small transfer: 16 bytes by p2pBandwidthLatencyTest's method, on the GPU's clock and on the
+//! host's, with peer access off and on, and one load from a peer's memory by nvbandwidth's pointer chase
+//! (16384 loads for a sample, where it makes a million). Data is checked.
 
 mod judge;
 mod measure;
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-latency",
     title: "Peer latency",
-    proves: "a small copy reaches every peer as soon as it does without a detour over the host",
+    proves: "a small copy reaches every peer with the latency of a direct path, without a detour through the host",
     level: Level::Quick,
     deadline: Duration::from_secs(60),
     mandatory: false,
@@ -24,7 +24,7 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// The ring of the chase and more.
+/// Room for the ring of the chase, and more.
 const BYTES: u64 = 4 << 20;
 
 /// Everything that was measured.

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 /// Threads of a block, as the gpu layer launches these kernels.
 const THREADS: u64 = 32;
-/// Blocks and additions of each thread. Each waits for its answer: 500 x 2 us over PCIe.
+/// Blocks, and additions of each thread. Each waits for its answer: 500 x 2 us over PCIe.
 const ADD: (u32, u64) = (4, 500);
-/// Fewer: of those that swap at one time only one succeeds.
+/// Fewer: of concurrent swaps only one succeeds.
 const SWAP: (u32, u64) = (2, 64);
-/// Milliseconds are needed; the kernel of compare-and-swaps gives up after some seconds by itself.
+/// Milliseconds are needed; the compare-and-swap kernel gives up by itself after some seconds.
 const HANG: Duration = Duration::from_secs(14);
-/// The counter's place: a line of its own, away from the mailbox, bytes.
+/// The counter's offset: its own cache line, away from the mailbox, bytes.
 const PLACE: u64 = 1024;
 
-/// What counters in `to`'s memory come to; `None` where atomics are not claimed. Access is on.
+/// The results of counters in `to`'s memory; `None` where atomics are not claimed. Access is on.
 pub(super) fn count(
     clique: &Clique,
     players: &[Player<'_>],
@@ -36,7 +36,7 @@ fn one(pair: Pair, peer: &Player<'_>, owner: &Player<'_>, how: Adding) -> Result
     owner.clear()?;
     let counter: Span = owner.memory.span(PLACE, 8)?;
     let (blocks, times) = if how == Adding::Add { ADD } else { SWAP };
-    // The peer begins: its way is the longer one.
+    // The peer begins because its path is longer.
     for it in [peer, owner] {
         match how {
             Adding::Add => it.stream.atomic_add(counter, times, blocks)?,

@@ -1,7 +1,7 @@
-//! Hops that take longer than those of other pairs like them; played once more before it counts.
+//! Hops that take longer than those of comparable pairs; they are played once more before they count.
 
 use super::pingpong::{Player, play};
-use super::{Played, Told, open};
+use super::{Played, Results, open};
 use crate::floors::{Like, Small, latency};
 use crate::gpu::{Clique, GpuError};
 use crate::outcome::finding::Finding;
@@ -11,21 +11,21 @@ use std::collections::BTreeMap;
 
 /// Rounds of the second game.
 const ROUNDS: u64 = 20_000;
-/// Of more pairs no game is played again: then it is the machine, and no moment.
+/// With more pairs than this no game is played again: then the machine is slow, and not for a moment only.
 const MOST_AGAIN: usize = 16;
 
-/// What is wrong with the hops of `told`.
+/// Findings about the hops of `results`.
 pub(super) fn late(
     clique: &Clique,
     players: &[Player<'_>],
     ways: &Ways,
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<Vec<Finding>, GpuError> {
-    let hops: Vec<_> = told.played.iter().filter(|p| ended(p)).map(|p| (p.pair, p.hop_ns)).collect();
+    let hops: Vec<_> = results.played.iter().filter(|p| ended(p)).map(|p| (p.pair, p.hop_ns)).collect();
     let suspects = found(&hops, &BTreeMap::new(), &|pair| ways.like(pair), &|pair| ways.is_nvlink(pair));
     let mut again = BTreeMap::new();
     for (pair, _) in suspects.into_iter().take(MOST_AGAIN) {
-        let (pairs, access) = open(clique, vec![pair], told)?;
+        let (pairs, access) = open(clique, vec![pair], results)?;
         let played = play(players, &pairs, ROUNDS)?;
         again.extend(played.iter().filter(|p| ended(p)).map(|p| (p.pair, p.hop_ns)));
         drop(access);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hop_is_held_against_the_best_of_its_like_and_measured_again() {
+    fn a_hop_is_compared_with_the_best_of_its_group_and_measured_again() {
         let (near, late) = (Pair::new(0, 1), Pair::new(2, 3));
         let said = |again: &BTreeMap<Pair, f64>| {
             let hops = [(near, 1100.0), (Pair::new(0, 2), 1600.0), (late, 2900.0)];

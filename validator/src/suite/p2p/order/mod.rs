@@ -1,7 +1,7 @@
-//! Do GPUs see each other's writes in order, and count together without loss? Two resident kernels
-//! send each other data and then a flag, in turns: who sees the flag must see the data. And two GPUs
-//! add to one counter at the same time, where the driver says that this works. Programs that signal
-//! each other through peer memory, as NCCL does, rely on both.
+//! Whether GPUs see each other's writes in order, and count together without loss. Two resident kernels take
+//! turns to send each other data and then a flag: a GPU that sees the flag must see the data. And two GPUs
+//! add to one counter at the same time, where the driver reports that this works. Programs that signal each
+//! other through peer memory, as NCCL does, rely on both.
 
 mod atomics;
 mod judge;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-order",
     title: "Order and atomics",
-    proves: "GPUs see each other's data before the flag that follows it, and lose no atomic addition",
+    proves: "GPUs see each other's data before the flag that follows it, and no atomic addition is lost",
     level: Level::Standard,
     deadline: Duration::from_secs(60),
     mandatory: false,
@@ -39,18 +39,18 @@ struct Played {
     pair: Pair,
     /// What `from` saw, and what `to` saw.
     sides: [Round; 2],
-    /// Nanoseconds from sending to being seen, the mean of both directions.
+    /// Nanoseconds from sending to arrival, the mean of both directions.
     hop_ns: f64,
 }
 
-/// How GPUs add.
+/// The operation by which GPUs add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Adding {
     Add,
     CompareAndSwap,
 }
 
-/// What a counter came to at which `from` and its owner `to` added at the same time.
+/// The result of a counter to which `from` and its owner `to` added at the same time.
 #[derive(Debug)]
 struct Counted {
     pair: Pair,
@@ -59,9 +59,9 @@ struct Counted {
     expected: u64,
 }
 
-/// All that was tried.
+/// Everything that was tried.
 #[derive(Debug, Default)]
-struct Told {
+struct Results {
     played: Vec<Played>,
     counted: Vec<Counted>,
     /// Pairs with peer access for which atomics are not claimed.
@@ -75,21 +75,21 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    // From here on no test wants all memory for itself.
+    // From here on no test needs all memory for itself.
     nccl::ahead(machine);
     let players = clique.gpus.iter().map(pingpong::Player::new).collect::<Result<Vec<_>, _>>();
     let players = players.map_err(|e| during("machine", &e))?;
-    let mut told = Told::default();
+    let mut results = Results::default();
     for matching in circle(clique.len()) {
-        let (pairs, access) = open(clique, matching, &mut told).map_err(|e| during("machine", &e))?;
+        let (pairs, access) = open(clique, matching, &mut results).map_err(|e| during("machine", &e))?;
         machine.doing(&format!("flags after data: {}", names(&pairs)));
         match pingpong::play(&players, &pairs, ROUNDS) {
-            Ok(played) => told.played.extend(played),
-            Err(error) => told.broken.push(*during(&names(&pairs), &error)),
+            Ok(played) => results.played.extend(played),
+            Err(error) => results.broken.push(*during(&names(&pairs), &error)),
         }
         for pair in pairs {
             if !gpu::is_spoiled() {
-                atomics(machine, clique, &players, pair, &mut told);
+                atomics(machine, clique, &players, pair, &mut results);
             }
         }
         drop(access);
@@ -97,14 +97,14 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
             break;
         }
     }
-    let late = if told.broken.is_empty() && !gpu::is_spoiled() {
+    let late = if results.broken.is_empty() && !gpu::is_spoiled() {
         let ways = Ways::new(machine, clique);
-        late::late(clique, &players, &ways, &mut told).map_err(|e| during("machine", &e))?
+        late::late(clique, &players, &ways, &mut results).map_err(|e| during("machine", &e))?
     } else {
         Vec::new()
     };
     let line = late.first().map(|finding| finding.message.clone());
-    let mut judgement = judge::judge(clique.len(), ROUNDS, &told).with(late);
+    let mut judgement = judge::judge(clique.len(), ROUNDS, &results).with(late);
     judgement.summary = line.unwrap_or(judgement.summary);
     Ok(judgement)
 }
@@ -115,27 +115,27 @@ fn atomics(
     clique: &Clique,
     players: &[pingpong::Player<'_>],
     pair: Pair,
-    told: &mut Told,
+    results: &mut Results,
 ) {
     for pair in [pair, pair.back()] {
         machine.doing(&format!("{pair}: atomic additions"));
         match atomics::count(clique, players, pair) {
-            Ok(None) => told.unclaimed += 1,
-            Ok(Some(counted)) => told.counted.extend(counted),
+            Ok(None) => results.unclaimed += 1,
+            Ok(Some(counted)) => results.counted.extend(counted),
             Err(error) => {
-                told.broken.push(*during(&pair.to_string(), &error));
+                results.broken.push(*during(&pair.to_string(), &error));
                 return;
             }
         }
     }
 }
 
-/// Those pairs that reach each other, with access switched on. What is refused is told, and judged by
+/// Those pairs that reach each other, with access enabled. A refusal is recorded, and judged by
 /// `p2p_capability`.
 fn open(
     clique: &Clique,
     pairs: Vec<Pair>,
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(Vec<Pair>, Vec<PeerAccess>), GpuError> {
     let mut opened = (Vec::new(), Vec::new());
     for pair in pairs {
@@ -151,7 +151,7 @@ fn open(
             Err(error) if error.is_sticky() => return Err(error),
             Err(error) => {
                 let message = format!("{pair}: not tried: peer access is refused: {error}");
-                told.broken.push(Code::P2pRefused.finding(Severity::Info, &pair, message));
+                results.broken.push(Code::P2pRefused.finding(Severity::Info, &pair, message));
             }
         }
     }
@@ -170,7 +170,7 @@ fn names(pairs: &[Pair]) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Games and counters that go wrong, and what is said of them.
+    //! Games and counters that go wrong, and their findings.
 
     use super::judge::judge;
     use super::*;
@@ -182,30 +182,33 @@ mod tests {
         Round { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }
     }
 
-    fn played(one: Round, two: Round) -> Told {
-        Told { played: vec![Played { pair: PAIR, sides: [one, two], hop_ns: 702.4 }], ..Told::default() }
+    fn played(one: Round, two: Round) -> Results {
+        Results {
+            played: vec![Played { pair: PAIR, sides: [one, two], hop_ns: 702.4 }],
+            ..Results::default()
+        }
     }
 
-    fn said(told: &Told) -> Judgement {
-        judge(2, ROUNDS, told)
+    fn said(results: &Results) -> Judgement {
+        judge(2, ROUNDS, results)
     }
 
     #[test]
-    fn a_game_played_to_its_end_passes_and_shows_its_hops() {
-        let mut told = played(side(ROUNDS), side(ROUNDS));
-        let judgement = said(&told);
+    fn a_complete_game_passes_and_shows_its_hops() {
+        let mut results = played(side(ROUNDS), side(ROUNDS));
+        let judgement = said(&results);
         assert_eq!(judgement.outcome(), Outcome::Pass);
         assert_eq!(
             judgement.summary,
-            "1 pair: 100000 flags each way follow their data, 702 to 702 ns a hop; atomics are not claimed"
+            "1 pair: 100000 flags each way arrive after their data, 702 to 702 ns per hop; atomics are not claimed"
         );
         assert_eq!(judgement.matrices[0].values, [[None, Some(702.0)], [Some(702.0), None]]);
-        told.counted = vec![Counted { pair: PAIR, how: Adding::Add, counted: 9, expected: 9 }];
-        assert!(said(&told).summary.ends_with("atomics lose nothing"));
+        results.counted = vec![Counted { pair: PAIR, how: Adding::Add, counted: 9, expected: 9 }];
+        assert!(said(&results).summary.ends_with("no atomic addition is lost"));
     }
 
     #[test]
-    fn words_behind_their_flag_name_the_direction_that_is_to_blame() {
+    fn words_later_than_their_flag_name_the_faulty_direction() {
         let bad = Round { wrong: 3, first_bad: Some(77), ..side(ROUNDS) };
         let judgement = said(&played(bad, side(ROUNDS)));
         let finding = &judgement.findings[0];
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_does_not_arrive_names_the_direction_and_leaves_no_figure() {
+    fn a_missing_flag_names_the_direction_and_leaves_no_figure() {
         for (one, two, words) in [
             (side(0), side(0), "GPU 0 -> 1: no flag arrives"),
             (side(0), side(1), "GPU 1 -> 0: a flag does not arrive"),
@@ -231,25 +234,25 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_never_ran_is_an_error_and_no_pass() {
+    fn a_kernel_that_never_ran_is_an_error_and_not_a_pass() {
         let none = Round { timed_out: false, ..side(0) };
         assert_eq!(said(&played(none, none)).outcome(), Outcome::Error);
     }
 
     #[test]
     fn lost_additions_fail_with_both_numbers() {
-        let mut told = played(side(ROUNDS), side(ROUNDS));
-        told.counted = vec![Counted { pair: PAIR, how: Adding::CompareAndSwap, counted: 7, expected: 9 }];
-        let judgement = said(&told);
+        let mut results = played(side(ROUNDS), side(ROUNDS));
+        results.counted = vec![Counted { pair: PAIR, how: Adding::CompareAndSwap, counted: 7, expected: 9 }];
+        let judgement = said(&results);
         assert!(judgement.outcome() == Outcome::Fail && judgement.findings[0].is(Code::P2pAtomics));
-        assert!(judgement.findings[0].evidence[0].contains("came to 7, expected 9"));
+        assert!(judgement.findings[0].evidence[0].contains("gave 7, expected 9"));
     }
 
     #[test]
-    fn what_broke_off_is_no_pass_and_nothing_to_play_is_said() {
-        let mut told = played(side(ROUNDS), side(ROUNDS));
-        told.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0 -> 1", "2"));
-        assert_eq!(said(&told).outcome(), Outcome::Error);
-        assert_eq!(said(&Told::default()).outcome(), Outcome::NotApplicable);
+    fn an_aborted_test_is_not_a_pass_and_no_pairs_is_not_applicable() {
+        let mut results = played(side(ROUNDS), side(ROUNDS));
+        results.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0 -> 1", "2"));
+        assert_eq!(said(&results).outcome(), Outcome::Error);
+        assert_eq!(said(&Results::default()).outcome(), Outcome::NotApplicable);
     }
 }

@@ -1,5 +1,5 @@
-//! Plays ping-pong between GPUs; pairs without a common GPU at the same time, for their traffic is
-//! too little to disturb another.
+//! Plays ping-pong between GPUs; pairs without a common GPU play at the same time, because their traffic is
+//! too small to disturb others.
 
 use super::{Played, names};
 use crate::gpu::pattern::Nonces;
@@ -7,7 +7,7 @@ use crate::gpu::{Buffer, Event, Gpu, GpuError, Pingpong, Pinned, Stream, Tally};
 use crate::schedule::Pair;
 use std::time::Duration;
 
-/// A kernel gives up after so many seconds of its clock at most.
+/// A kernel gives up after this many seconds of its clock.
 const GIVE_UP_S: u64 = 2;
 /// The host waits longer: clocks of an idle GPU are slow at first.
 const HANG: Duration = Duration::from_secs(6);
@@ -36,7 +36,7 @@ impl<'g> Player<'g> {
         })
     }
 
-    /// All zeros: a flag of an earlier game would be taken for one of this.
+    /// Sets it to zeros: a flag of an earlier game would be taken for a new one.
     pub(super) fn clear(&self) -> Result<(), GpuError> {
         self.stream.set_bytes(self.memory.whole(), 0)?;
         self.stream.finish(&format!("GPU {}: clearing its mailbox", self.gpu.ordinal), HANG)

@@ -1,11 +1,11 @@
-//! Does data also arrive between processes? Frameworks run one process for each GPU and open each
-//! other's memory, through CUDA IPC or through exported descriptors of mapped memory. The worker owns
-//! the memory and looks at it; a second process writes there and reads from there.
+//! Whether data also arrives between processes. Frameworks run one process for each GPU and open each other's
+//! memory, through CUDA IPC or through exported descriptors of mapped memory. The worker owns the memory and
+//! checks it; a second process writes to it and reads from it.
 
 mod judge;
+mod messages;
 mod other;
 mod owner;
-mod speech;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +22,8 @@ use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::seat::Seat;
 use crate::suite::shared::transfer::Fault;
 use crate::suite::{Group, Machine, Test};
+use messages::{Answer, Ask, Trouble};
 use owner::Shared;
-use speech::{Answer, Ask, Trouble};
 use std::cell::RefCell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -32,7 +32,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-processes",
     title: "Between processes",
-    proves: "what one process writes to or reads from a GPU of another process arrives whole, by CUDA IPC and by descriptor",
+    proves: "all data that one process writes to or reads from a GPU of another process arrives, by CUDA IPC and by descriptor",
     level: Level::Standard,
     deadline: Duration::from_secs(120),
     mandatory: false,
@@ -42,21 +42,22 @@ pub(in crate::suite) const TEST: Test = Test {
 
 /// Starting CUDA a second time, with all GPUs.
 const START: Duration = Duration::from_secs(60);
-/// Beyond what a transfer may take by its own clock.
+/// Allowed beyond the time limit of the transfer itself.
 const ANSWER: Duration = Duration::from_secs(12);
 /// `CUDA_ERROR_NOT_SUPPORTED`
 pub(in crate::suite) const NOT_SUPPORTED: i32 = 801;
 
-/// What its contexts take of each GPU's memory at most, bytes.
+/// The most memory that its contexts take on each GPU, bytes.
 pub(in crate::suite) const CONTEXT: u64 = 768 << 20;
 
-/// The other process, before the test that needs it: starting CUDA takes seconds, in which other tests go on.
+/// The other process, started before the test that needs it: starting CUDA takes seconds, during which other
+/// tests run.
 #[derive(Debug, Default)]
 pub struct Beside(RefCell<Option<Partner>>);
 
 impl Beside {
-    /// Starts it where that test was asked for; true while it is starting. What goes wrong is told by that test,
-    /// which tries again.
+    /// Starts it where that test was requested; true while it is starting. That test reports any error, after
+    /// trying again.
     pub(in crate::suite) fn begin(&self, machine: &Machine) -> bool {
         let mut beside = self.0.borrow_mut();
         if machine.runs(&TEST) && beside.is_none() {
@@ -76,17 +77,17 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Nobody needed it: it may be in the middle of its start.
+        // It was not needed, and may still be starting.
         if let Some(mut partner) = self.take() {
             partner.kill();
         }
     }
 }
 
-/// How a buffer gets from one process to the other.
+/// How a buffer is passed from one process to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// By its name in CUDA IPC.
+    /// By its CUDA IPC handle.
     Ipc,
     /// By an exported descriptor of mapped memory.
     Descriptor,
@@ -101,25 +102,25 @@ impl fmt::Display for How {
     }
 }
 
-/// All that was tried.
+/// Everything that was tried.
 #[derive(Debug, Default)]
-struct Told {
+struct Results {
     tried: Vec<(Pair, How)>,
     faults: Vec<(How, Fault)>,
-    /// What the driver does not support, and its words.
+    /// What the driver does not support, and its error.
     unsupported: Vec<(How, String)>,
     broken: Vec<Finding>,
-    /// Sizes of the transfers, each made by both engines both ways.
+    /// Sizes of the transfers, each made by both engines in both directions.
     sizes: [u64; 2],
 }
 
 /// Why one pair, or everything, ends early.
 enum Stop {
-    /// The driver cannot do it this way at all.
+    /// The driver does not support this mechanism.
     Unsupported(String),
-    /// This pair has no more to say.
+    /// This pair ends.
     Pair(Box<Finding>),
-    /// Neither has any other.
+    /// All pairs end.
     All(Box<Finding>),
 }
 
@@ -134,19 +135,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let seats = seats.map_err(|e| during("machine", &e))?;
     machine.doing("starting CUDA in a second process");
     let mut other = Other::start(clique, begun)?;
-    let mut told = Told { sizes: owner::sizes(machine.config.validate.level), ..Told::default() };
+    let mut results = Results { sizes: owner::sizes(machine.config.validate.level), ..Results::default() };
     for how in [How::Ipc, How::Descriptor] {
-        match all(machine, &mut other, &seats, how, &mut told) {
+        match all(machine, &mut other, &seats, how, &mut results) {
             Ok(()) => {}
-            Err(Stop::Unsupported(why)) => told.unsupported.push((how, why)),
-            Err(Stop::Pair(finding)) => told.broken.push(*finding),
+            Err(Stop::Unsupported(why)) => results.unsupported.push((how, why)),
+            Err(Stop::Pair(finding)) => results.broken.push(*finding),
             Err(Stop::All(finding)) => {
-                told.broken.push(*finding);
+                results.broken.push(*finding);
                 break;
             }
         }
     }
-    Ok(judge::judge(&told))
+    Ok(judge::judge(&results))
 }
 
 /// Every ordered pair, one owner after the other.
@@ -155,22 +156,22 @@ fn all(
     other: &mut Other,
     seats: &[Seat<'_>],
     how: How,
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), Stop> {
     for owner in seats {
         let subject = format!("GPU {}", owner.gpu.ordinal);
         let here = |e: GpuError| stop(&subject, &Trouble::from(&e));
         let peers = seats.iter().filter(|p| p.gpu.ordinal != owner.gpu.ordinal);
-        let shared = Shared::new(owner, how, told.sizes).map_err(here)?;
+        let shared = Shared::new(owner, how, results.sizes).map_err(here)?;
         for peer in peers {
             if !peer.gpu.can_access(owner.gpu).map_err(here)? {
                 continue;
             }
             let pair = Pair { from: peer.gpu.ordinal, to: owner.gpu.ordinal };
             machine.doing(&format!("{pair}: between processes by {how}"));
-            match owner::pair(other, &shared, pair, &mut told.faults) {
-                Ok(()) => told.tried.push((pair, how)),
-                Err(Stop::Pair(finding)) if !gpu::is_spoiled() => told.broken.push(*finding),
+            match owner::pair(other, &shared, pair, &mut results.faults) {
+                Ok(()) => results.tried.push((pair, how)),
+                Err(Stop::Pair(finding)) if !gpu::is_spoiled() => results.broken.push(*finding),
                 Err(stop) => return Err(stop),
             }
         }
@@ -178,7 +179,7 @@ fn all(
     Ok(())
 }
 
-/// What a GPU's fault, in either process, means for the rest.
+/// The consequence of a GPU's fault, in either process.
 fn stop(subject: &str, trouble: &Trouble) -> Stop {
     let finding = |code: Code, severity| Box::new(code.finding(severity, subject, trouble.text.clone()));
     match trouble {
@@ -208,9 +209,9 @@ impl Other {
             Ok(Answer::Started(ids)) if ids.iter().eq(clique.gpus.iter().map(|g| &g.uuid)) => {
                 Ok(Self(partner))
             }
-            Ok(Answer::Started(ids)) => Err(broken(format!("it sees others: {}", ids.join(", ")))),
+            Ok(Answer::Started(ids)) => Err(broken(format!("it sees other GPUs: {}", ids.join(", ")))),
             Ok(Answer::Failed(trouble)) => Err(broken(trouble.text)),
-            Ok(answer) => Err(broken(format!("it answers {answer:?}"))),
+            Ok(answer) => Err(broken(format!("unexpected answer {answer:?}"))),
             Err(lost) => Err(broken(lost.to_string())),
         }
     }

@@ -1,7 +1,7 @@
-//! The other process: opens the worker's buffers and writes to them and reads from them, as it is
-//! asked to. It judges nothing.
+//! The other process: opens the worker's buffers, writes to them and reads from them, as requested. It judges
+//! nothing.
 
-use super::speech::{Answer, Ask, Job, Trouble};
+use super::messages::{Answer, Ask, Job, Trouble};
 use crate::gpu::{Buffer, Clique, Gpu, GpuError, IpcHandle, Span};
 use crate::process::partner;
 use crate::suite::shared::seat::Seat;
@@ -16,10 +16,10 @@ use std::time::Duration;
 /// A transfer of 64 MiB over the slowest link.
 pub(super) const ACROSS: Duration = Duration::from_secs(6);
 
-/// Serves a worker until that has no more to ask.
+/// Serves a worker until it has no more requests.
 ///
 /// # Errors
-/// A worker that makes no sense or is gone.
+/// The worker sent something malformed, or is gone.
 pub(in crate::suite) fn serve() -> io::Result<()> {
     let clique = OnceCell::new();
     let mut desk = Desk { clique: &clique, seats: BTreeMap::new(), opened: None };
@@ -28,15 +28,15 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
     })
 }
 
-/// What this process has at hand.
+/// The state of this process.
 struct Desk<'c> {
     clique: &'c OnceCell<Clique>,
-    /// Of the GPUs that worked already.
+    /// Of the GPUs that have acted already.
     seats: BTreeMap<usize, Seat<'c>>,
     opened: Option<Opened>,
 }
 
-/// The GPU that works, and the worker's buffer.
+/// The acting GPU, and the worker's buffer.
 struct Opened {
     gpu: usize,
     theirs: Buffer,
@@ -64,7 +64,7 @@ impl<'c> Desk<'c> {
                 let theirs = match (name, descriptor) {
                     (Some(name), None) => gpu.open_ipc(IpcHandle(name), bytes)?,
                     (None, Some(descriptor)) => gpu.import(descriptor.as_fd(), bytes)?,
-                    _ => return Err(nonsense("a buffer without a name")),
+                    _ => return Err(nonsense("a buffer without a handle")),
                 };
                 self.opened = Some(Opened { gpu: n, theirs, own: gpu.alloc(bytes)? });
                 if let Entry::Vacant(seat) = self.seats.entry(n) {
@@ -89,12 +89,12 @@ impl<'c> Desk<'c> {
 
     fn gpu(&self, n: usize) -> Result<&'c Gpu, GpuError> {
         let clique = self.clique.get().ok_or_else(|| nonsense("work before the start"))?;
-        clique.gpu(n).ok_or_else(|| nonsense("a GPU that is not there"))
+        clique.gpu(n).ok_or_else(|| nonsense("a GPU that does not exist"))
     }
 
     fn working(&self) -> Result<(&Seat<'c>, &Opened), GpuError> {
         let opened = self.opened.as_ref().ok_or_else(|| nonsense("a transfer without a buffer"))?;
-        let seat = self.seats.get(&opened.gpu).ok_or_else(|| nonsense("a GPU that is not there"))?;
+        let seat = self.seats.get(&opened.gpu).ok_or_else(|| nonsense("a GPU that does not exist"))?;
         Ok((seat, opened))
     }
 }

@@ -1,7 +1,6 @@
-//! The owner's side: memory that is shared, asking the other process for transfers, and looking at
-//! what became of it.
+//! The owner's side: memory that is shared, requests to the other process, and checks of the result.
 
-use super::speech::{Answer, Ask, Job, Trouble};
+use super::messages::{Answer, Ask, Job, Trouble};
 use super::{How, Other, Stop, stop};
 use crate::config::Level;
 use crate::gpu::pattern::{Counts, Evidence, Nonces, Piece, classify};
@@ -12,7 +11,7 @@ use crate::suite::shared::seat::Seat;
 use crate::suite::shared::transfer::{Cell, Engine, Fault, Kind, Memory, Traces, Way, What};
 use std::os::fd::AsFd;
 
-/// Sizes that are tried, bytes.
+/// Sizes of the transfers, bytes.
 pub(super) const fn sizes(level: Level) -> [u64; 2] {
     match level {
         Level::Quick | Level::Standard => [4100, (2 << 20) + 12],
@@ -80,7 +79,7 @@ impl<'s, 'g> Shared<'s, 'g> {
     }
 }
 
-/// Everything with one pair: `pair.from` is the other process's GPU, `pair.to` the owner's.
+/// All transfers of one pair: `pair.from` is the other process's GPU, `pair.to` the owner's.
 pub(super) fn pair(
     other: &mut Other,
     shared: &Shared<'_, '_>,
@@ -105,7 +104,7 @@ pub(super) fn pair(
     Ok(())
 }
 
-/// What cannot be opened although there is peer access is refused.
+/// Memory that cannot be opened although there is peer access counts as refused.
 fn open(other: &mut Other, shared: &Shared<'_, '_>, pair: Pair) -> Result<(), Stop> {
     let (ipc, descriptor) = match &shared.name {
         Name::Ipc(handle) => (Some(handle.0.to_vec()), None),
@@ -122,7 +121,7 @@ fn open(other: &mut Other, shared: &Shared<'_, '_>, pair: Pair) -> Result<(), St
     }
 }
 
-/// One transfer by the other process, and what is wrong afterwards.
+/// One transfer by the other process, and its faults.
 fn transfer(
     other: &mut Other,
     shared: &Shared<'_, '_>,
@@ -155,7 +154,7 @@ fn transfer(
         }
     };
     let what = if counts.looked != job.bytes / 4 {
-        What::Checker("a check did not look at every word")
+        What::Checker("a check did not read every word")
     } else if let Some(place) = counts.first {
         let pieces = [Piece { place, words: found.clone() }];
         let (first, expected) = (job.first, job.seed);
@@ -180,12 +179,12 @@ fn transfer(
     Ok(Some(Fault { cell, what, traces, times: None, amid: false }))
 }
 
-/// What the other process reads.
+/// The data that the other process reads.
 fn read(other: &mut Other, pair: Pair, job: Job) -> Result<(Counts, Vec<u32>), Stop> {
     match other.ask(pair, &Ask::Read(job), None)? {
         Answer::Read(counts, found) => Ok((counts, found)),
         answer => {
-            let message = format!("{pair}: the other process answers {answer:?} to a read");
+            let message = format!("{pair}: unexpected answer {answer:?} of the other process to a read");
             Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, &pair, message))))
         }
     }

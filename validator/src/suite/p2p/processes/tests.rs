@@ -1,4 +1,4 @@
-//! What people are told of transfers between processes.
+//! Findings about transfers between processes.
 
 use super::judge::judge;
 use super::*;
@@ -8,8 +8,8 @@ use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Traces, Way, Wh
 
 const PAIR: Pair = Pair { from: 0, to: 1 };
 
-fn told() -> Told {
-    Told { tried: vec![(PAIR, How::Ipc), (PAIR, How::Descriptor)], ..Told::default() }
+fn results() -> Results {
+    Results { tried: vec![(PAIR, How::Ipc), (PAIR, How::Descriptor)], ..Results::default() }
 }
 
 fn fault() -> Fault {
@@ -22,8 +22,8 @@ fn fault() -> Fault {
 }
 
 #[test]
-fn data_that_arrives_both_ways_passes() {
-    let said = judge(&told());
+fn data_that_arrives_by_both_mechanisms_passes() {
+    let said = judge(&results());
     assert_eq!(said.outcome(), Outcome::Pass);
     assert_eq!(
         said.summary,
@@ -32,9 +32,9 @@ fn data_that_arrives_both_ways_passes() {
 }
 
 #[test]
-fn wrong_data_says_by_which_way_it_went() {
-    let told = Told { faults: vec![(How::Ipc, fault())], ..told() };
-    let said = judge(&told);
+fn wrong_data_names_the_mechanism() {
+    let results = Results { faults: vec![(How::Ipc, fault())], ..results() };
+    let said = judge(&results);
     assert!(said.outcome() == Outcome::Fail && said.findings.len() == 1);
     assert_eq!(
         said.summary,
@@ -43,26 +43,34 @@ fn wrong_data_says_by_which_way_it_went() {
 }
 
 #[test]
-fn a_way_that_the_driver_does_not_offer_warns_and_is_no_crash() {
-    let trouble =
-        Trouble { text: "cuIpcGetMemHandle says 801".into(), code: Some(801), hang: false, sticky: false };
-    let Stop::Unsupported(why) = stop("GPU 0", &trouble) else { panic!("801 is no fault") };
-    let mut told = Told { unsupported: vec![(How::Ipc, why)], ..told() };
-    let said = judge(&told);
+fn an_unsupported_mechanism_warns_and_is_not_a_crash() {
+    let trouble = Trouble {
+        text: "cuIpcGetMemHandle returned 801".into(),
+        code: Some(801),
+        hang: false,
+        sticky: false,
+    };
+    let Stop::Unsupported(why) = stop("GPU 0", &trouble) else { panic!("801 is not a fault") };
+    let mut results = Results { unsupported: vec![(How::Ipc, why)], ..results() };
+    let said = judge(&results);
     assert_eq!(said.outcome(), Outcome::Warn);
-    assert!(said.summary.starts_with("CUDA IPC cannot be used between processes here"), "{}", said.summary);
-    told.tried.clear();
-    assert_eq!(judge(&told).outcome(), Outcome::Warn, "nothing tried is no pass");
-    told.unsupported = vec![(How::Descriptor, "cuMemGetAllocationGranularity says 801".into())];
-    assert_eq!(judge(&told).outcome(), Outcome::Warn);
-    told.tried = vec![(PAIR, How::Ipc)];
-    let said = judge(&told);
+    assert!(
+        said.summary.starts_with("CUDA IPC cannot be used between processes on this machine"),
+        "{}",
+        said.summary
+    );
+    results.tried.clear();
+    assert_eq!(judge(&results).outcome(), Outcome::Warn, "nothing tried is not a pass");
+    results.unsupported = vec![(How::Descriptor, "cuMemGetAllocationGranularity returned 801".into())];
+    assert_eq!(judge(&results).outcome(), Outcome::Warn);
+    results.tried = vec![(PAIR, How::Ipc)];
+    let said = judge(&results);
     assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1), "programs have CUDA IPC");
     assert!(said.summary.ends_with("1 ordered pairs by CUDA IPC, 0 by descriptor"), "{}", said.summary);
 }
 
 #[test]
-fn a_hang_or_a_broken_context_of_the_other_process_ends_it_all() {
+fn a_hang_or_a_lost_context_of_the_other_process_ends_all_pairs() {
     let trouble = Trouble { text: "x".into(), code: None, hang: true, sticky: false };
     assert!(matches!(stop("GPU 0", &trouble), Stop::All(f) if f.is(Code::P2pHang)));
     let trouble = Trouble { text: "x".into(), code: Some(700), hang: false, sticky: true };
@@ -72,15 +80,15 @@ fn a_hang_or_a_broken_context_of_the_other_process_ends_it_all() {
 }
 
 #[test]
-fn what_broke_off_is_no_pass() {
+fn an_aborted_test_is_not_a_pass() {
     let finding = Code::TestCrashed.finding(Severity::Error, "GPU 0 -> 1", "died");
-    let told = Told { broken: vec![finding], ..Told::default() };
-    assert_eq!(judge(&told).outcome(), Outcome::Error);
-    assert_eq!(judge(&Told::default()).outcome(), Outcome::NotApplicable);
+    let results = Results { broken: vec![finding], ..Results::default() };
+    assert_eq!(judge(&results).outcome(), Outcome::Error);
+    assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);
 }
 
 #[test]
-fn what_is_said_survives_the_way_there() {
+fn messages_survive_serialization() {
     let ask = Ask::Open { gpu: 3, ipc: Some(vec![7; 64]), bytes: 1 };
     assert_eq!(serde_json::from_slice::<Ask>(&serde_json::to_vec(&ask).unwrap()).unwrap(), ask);
     let counts = fault().traces.counts;

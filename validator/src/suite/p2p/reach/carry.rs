@@ -1,47 +1,47 @@
-//! Copies across all memory: small ones by copy engines at places spread over all of it, one of every order of
-//! magnitude up to more than a gigabyte by both engines, and all of it by copy engines. What is sent is the
-//! sender's own pattern, which says where it comes from.
+//! Copies across all memory: small ones by copy engines at addresses spread over all of it, one of every
+//! order of magnitude up to more than a gigabyte by both engines, and all of it by copy engines. The data
+//! sent is the sender's own pattern, which identifies its origin.
 
 use super::Care;
-use super::judge::{Told, Tried};
+use super::judge::{Results, Tried};
 use super::plot;
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{BatchExpected, GpuError, Piece, Span, Table, is_spoiled};
 use crate::outcome::finding::{Code, Severity};
 use crate::schedule::Pair;
 use crate::suite::Machine;
-use crate::suite::shared::errand::{Came, Errand, GUARD, Keeper, Shape, ladder, run, small};
+use crate::suite::shared::errand::{Errand, ErrandResult, GUARD, Keeper, Shape, ladder, run, small};
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::open::apart;
 use crate::suite::shared::plot::Plot;
 use crate::suite::shared::transfer::{Engine, Kind, Memory, Way};
 use std::time::Duration;
 
-/// The least and the most of the sizes that double.
+/// The smallest and the largest of the sizes that double.
 const LADDER: (u64, u64) = (256 << 10, 1 << 30);
-/// A small copy's size at most.
+/// The largest size of a small copy.
 const SMALL: u64 = 64 << 10;
 /// All memory is written in copies of about this size.
 const STRIDE: u64 = 1 << 30;
-/// So many small copies are queued in all at most.
+/// The most small copies that are queued in all.
 const MOST_QUEUED: u64 = 1 << 17;
 /// Copying half of a GPU's memory over the slowest link.
 const HALF: Duration = Duration::from_secs(40);
 
-/// Odd sizes at odd places, by pairs that share no GPU at the same time.
+/// Odd sizes at odd addresses, by pairs that share no GPU at the same time.
 pub(super) fn odd(
     machine: &Machine,
     plots: &[Plot<'_>],
     pairs: &[Pair],
     (care, nonces): (Care, &mut Nonces),
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
     let room =
         plots.iter().filter_map(first).map(|span| span.bytes).filter(|b| *b > 0).min().unwrap_or_default();
     let seed = nonces.next();
     let few = (MOST_QUEUED / (pairs.len() as u64).max(1)).clamp(16, care.small.max(16));
     let little = small(room, few, SMALL, seed);
-    // A quarter of the room at most: on small GPUs the steps of a gigabyte are left out.
+    // At most a quarter of the room: small GPUs leave out the steps of a gigabyte.
     let steps = ladder(room, LADDER.0, LADDER.1.min(room / 4), care.each, !seed);
     let kinds = [
         (Engine::Copy, Way::Write, &little, false),
@@ -54,13 +54,13 @@ pub(super) fn odd(
     let table = Table::new(owner.gpu, most * plots.len() as u64)?;
     for (engine, way, shapes, wide) in kinds.into_iter().filter(|kind| !kind.2.is_empty()) {
         let kind = Kind { engine, way, memory: Memory::Plain };
-        told.tried.push(Tried { kind, sizes: shapes.iter().map(|s| s.bytes).collect(), seed });
+        results.tried.push(Tried { kind, sizes: shapes.iter().map(|s| s.bytes).collect(), seed });
         for round in apart(pairs) {
             let errands = round.iter().map(|pair| errand(plots, *pair, kind, shapes, wide));
             let errands = errands.collect::<Result<Vec<_>, _>>()?;
-            let came = run(machine, &table, &errands)?;
-            for (errand, came) in errands.iter().zip(came) {
-                note(plots, errand, came, &table, told)?;
+            let result = run(machine, &table, &errands)?;
+            for (errand, result) in errands.iter().zip(result) {
+                note(plots, errand, result, &table, results)?;
             }
             if is_spoiled() {
                 return Ok(());
@@ -103,14 +103,14 @@ fn errand<'p>(
 fn note(
     plots: &[Plot<'_>],
     errand: &Errand<'_>,
-    came: Came,
+    result: ErrandResult,
     table: &Table,
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
-    match came {
-        Came::Well | Came::Unknown => return Ok(()),
-        Came::Wrong(counts) => told.faults.push(errand.closer(table, &counts)?.fault(false)),
-        Came::Broken(error) => told.broken.push(*during(&errand.pair.to_string(), &error)),
+    match result {
+        ErrandResult::Correct | ErrandResult::Unknown => return Ok(()),
+        ErrandResult::Wrong(counts) => results.faults.push(errand.closer(table, &counts)?.fault(false)),
+        ErrandResult::Broken(error) => results.broken.push(*during(&errand.pair.to_string(), &error)),
     }
     if is_spoiled() {
         return Ok(());
@@ -123,14 +123,14 @@ fn note(
     keeper.wait()
 }
 
-/// Copy engines write all memory, half after half, since the other half is what they send: of each GPU by one
-/// peer, or by all.
+/// Copy engines write all memory, one half at a time, because the other half is what they send: of each GPU
+/// by one peer, or by all.
 pub(super) fn whole(
     machine: &Machine,
     plots: &[Plot<'_>],
     pairs: &[Pair],
     care: Care,
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
     for ring in rings(pairs, care.every_peer) {
         for upper in [false, true] {
@@ -145,9 +145,9 @@ pub(super) fn whole(
                     .stream
                     .finish(&format!("{pair}: writing half of all memory"), HALF)?;
             }
-            looked(plots, &ring, &spans, told)?;
-            told.whole.extend(&ring);
-            // Restored, so that the next half is what it was.
+            looked(plots, &ring, &spans, results)?;
+            results.whole.extend(&ring);
+            // Restored, so that the next half starts from the pattern.
             for (pair, spans) in ring.iter().zip(&spans) {
                 let owner = plot(plots, pair.to)?;
                 spans.iter().try_for_each(|half| owner.mend(half.to))?;
@@ -158,7 +158,7 @@ pub(super) fn whole(
     Ok(())
 }
 
-/// One copy of a half, and the number in the sender's pattern of its first word.
+/// One copy of a half, and the number of its first word in the sender's pattern.
 struct Half {
     to: Span,
     from: Span,
@@ -179,7 +179,7 @@ fn halves(plots: &[Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half>, GpuE
         let (from, room) = if upper { (0, middle(own)) } else { (middle(own), own - middle(own)) };
         let mut at = begin;
         while at < end {
-            // The source begins anew where it is shorter than the target.
+            // The source repeats where it is shorter than the target.
             let inside = (at - begin) % room.max(1);
             let bytes = (end - at).min(STRIDE).min(room - inside);
             let first = source.byte(from + inside) / 4;
@@ -194,8 +194,13 @@ fn halves(plots: &[Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half>, GpuE
     Ok(all)
 }
 
-/// The owners look at what was written, all at the same time.
-fn looked(plots: &[Plot<'_>], ring: &[Pair], spans: &[Vec<Half>], told: &mut Told) -> Result<(), GpuError> {
+/// The owners check what was written, all at the same time.
+fn looked(
+    plots: &[Plot<'_>],
+    ring: &[Pair],
+    spans: &[Vec<Half>],
+    results: &mut Results,
+) -> Result<(), GpuError> {
     let most = spans.iter().map(Vec::len).max().unwrap_or_default();
     for n in 0..most {
         let asked = || ring.iter().zip(spans).filter_map(|(pair, spans)| Some((*pair, spans.get(n)?)));
@@ -204,14 +209,14 @@ fn looked(plots: &[Plot<'_>], ring: &[Pair], spans: &[Vec<Half>], told: &mut Tol
             owner.stream.check(half.to, half.first, sender.seed(), owner.seed(), &owner.tally)?;
         }
         for (pair, half) in asked() {
-            missing(plots, pair, half, told)?;
+            missing(plots, pair, half, results)?;
         }
     }
     Ok(())
 }
 
-/// What one check says, where it is not that all is there.
-fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half, told: &mut Told) -> Result<(), GpuError> {
+/// The result of one check, where data is missing.
+fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half, results: &mut Results) -> Result<(), GpuError> {
     let owner = plot(plots, pair.to)?;
     owner.wait()?;
     let counts = Counts::from(owner.tally.checked());
@@ -230,12 +235,12 @@ fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half, told: &mut Told) -> Resu
             words.join(" ")
         );
         let finding = Code::P2pWrongData.finding(Severity::Fail, "", message).seen(seen);
-        told.found.push((pair, finding.values(counts.wrong, 0, Some("words"))));
+        results.found.push((pair, finding.values(counts.wrong, 0, Some("words"))));
     }
     Ok(())
 }
 
-/// Pairs that may write at the same time: nobody writes twice, and nobody is written to twice. Only the first
+/// Pairs that may write at the same time: no GPU writes twice, and no GPU is written to twice. Only the first
 /// such ring, or all.
 fn rings(pairs: &[Pair], all: bool) -> Vec<Vec<Pair>> {
     let mut rings: Vec<Vec<Pair>> = Vec::new();
@@ -247,7 +252,7 @@ fn rings(pairs: &[Pair], all: bool) -> Vec<Vec<Pair>> {
         }
     }
     if !all {
-        // Each GPU's memory once, by whoever comes first.
+        // Each GPU's memory once, by the first available writer.
         let mut owners = std::collections::BTreeSet::new();
         for ring in &mut rings {
             ring.retain(|pair| owners.insert(pair.to));

@@ -1,7 +1,8 @@
-//! Does peer access reach all of a GPU's memory, each page by its own address? All GPUs give nearly all of their
-//! memory at the same time. Every peer writes a tag into every page, which names the page, the writer and the round,
-//! and the owner looks at all of them; peers read such tags too. Then copies of every order of magnitude go between
-//! odd places across all memory, and one pass over all of it finds whatever else changed.
+//! Whether peer access reaches all of a GPU's memory, each page by its own address. All GPUs give nearly all
+//! of their memory at the same time. Every peer writes a tag into every page, which names the page, the
+//! writer and the round, and the owner checks all of them; peers read such tags too. Then copies of every
+//! order of magnitude go between odd addresses across all memory, and one pass over all of it finds any other
+//! change.
 
 mod carry;
 mod judge;
@@ -21,13 +22,13 @@ use crate::suite::shared::plot::{Plot, changed, fill_all};
 use crate::suite::shared::room;
 use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Machine, Test};
-use judge::Told;
+use judge::Results;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-reach",
     title: "Reach",
-    proves: "peers reach every page of nearly all of a GPU's memory, and each address leads to its own place",
+    proves: "peers reach every page of nearly all of a GPU's memory, and each address leads to its own memory",
     level: Level::Standard,
     deadline: Duration::from_secs(90),
     mandatory: false,
@@ -35,7 +36,7 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Less than this is not worth going over: the tests of small buffers did it already.
+/// Less than this is not worth testing: the tests of small buffers covered it already.
 const LITTLE: u64 = 128 << 20;
 
 /// How thorough a level is.
@@ -43,11 +44,11 @@ const LITTLE: u64 = 128 << 20;
 struct Care {
     /// A tagged page has `1 << shift` bytes.
     shift: u32,
-    /// Small copies by copy engines, each way.
+    /// Small copies by copy engines, in each direction.
     small: u64,
     /// Copies in each doubling of size.
     each: u64,
-    /// Copy engines write all memory: by every peer, else by one.
+    /// Whether copy engines write all memory by every peer, else by one.
     every_peer: bool,
 }
 
@@ -66,27 +67,27 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let clique = machine.clique()?;
     let broken = |e: GpuError| during("machine", &e);
-    machine.doing("taking nearly all memory of every GPU");
+    machine.doing("allocating nearly all memory of every GPU");
     let mut plots = Plot::take_all(clique, Memory::Plain, 0).map_err(broken)?;
-    let mut told = Told::default();
+    let mut results = Results::default();
     for plot in plots.iter().filter(|plot| plot.bytes() < LITTLE) {
         let gpu = format!("GPU {}", plot.gpu.ordinal);
-        let message = format!("{gpu}: its memory is not gone over: others use nearly all of it");
-        told.broken.push(Code::GpuInUse.finding(Severity::Warn, &gpu, message));
+        let message = format!("{gpu}: its memory is not tested: other processes use nearly all of it");
+        results.broken.push(Code::GpuInUse.finding(Severity::Warn, &gpu, message));
     }
     let pairs = pairs(clique, &plots).map_err(broken)?;
     if pairs.is_empty() {
-        return Ok(judge::judge(&told));
+        return Ok(judge::judge(&results));
     }
-    let said = over_all(machine, clique, &mut plots, &pairs, &mut told);
+    let said = over_all(machine, clique, &mut plots, &pairs, &mut results);
     if let Err(error) = said {
-        told.broken.push(*during("machine", &error));
+        results.broken.push(*during("machine", &error));
     }
-    told.shares = plots.iter().filter(|plot| plot.bytes() >= LITTLE).map(Plot::share).collect();
-    Ok(judge::judge(&told))
+    results.shares = plots.iter().filter(|plot| plot.bytes() >= LITTLE).map(Plot::share).collect();
+    Ok(judge::judge(&results))
 }
 
-/// Peers and owners, as ordered pairs, where there is memory to go over.
+/// Ordered pairs of peer and owner, where there is memory to test.
 fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
     let worth = |n: usize| plots.get(n).is_some_and(|plot| plot.bytes() >= LITTLE);
     let mut pairs = Vec::new();
@@ -98,13 +99,13 @@ fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
     Ok(pairs)
 }
 
-/// Everything with all of them.
+/// Runs everything with all of them.
 fn over_all(
     machine: &Machine,
     clique: &Clique,
     plots: &mut [Plot<'_>],
     pairs: &[Pair],
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
     let mut nonces = Nonces::new();
     machine.doing("filling nearly all memory of every GPU");
@@ -112,10 +113,10 @@ fn over_all(
     machine.doing("enabling peer access to nearly all memory of every GPU");
     for last in [false, true] {
         let mut short = false;
-        told.at_once = with_all(clique, pairs, |open| {
-            // The driver needs memory for what it maps: a part of it is given back, once.
+        results.at_once = with_all(clique, pairs, |open| {
+            // The driver needs memory for mappings: a part is freed, once.
             short = !last && open.refused.iter().any(|(_, error)| room::is_short(error));
-            if short { Ok(()) } else { group(machine, plots, open, &mut nonces, told) }
+            if short { Ok(()) } else { group(machine, plots, open, &mut nonces, results) }
         })?;
         if !short {
             break;
@@ -123,8 +124,8 @@ fn over_all(
         plots.iter_mut().for_each(Plot::give_way);
     }
     if !is_spoiled() {
-        machine.doing("looking at nearly all memory of every GPU");
-        told.strays = changed(plots)?;
+        machine.doing("checking nearly all memory of every GPU");
+        results.strays = changed(plots)?;
     }
     Ok(())
 }
@@ -135,40 +136,40 @@ fn group(
     plots: &[Plot<'_>],
     open: &Open,
     nonces: &mut Nonces,
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
     let care = Care::of(machine.config.validate.level);
     for (pair, error) in &open.refused {
         let message = format!("{pair}: not tried: peer access is refused: {error}");
-        told.broken.push(Code::P2pRefused.finding(refusal(machine), pair, message));
+        results.broken.push(Code::P2pRefused.finding(refusal(machine), pair, message));
     }
-    told.pairs.extend(&open.pairs);
-    tags::written(machine, plots, &open.pairs, (care.shift, nonces), told)?;
-    tags::read(machine, plots, &open.pairs, (care.shift, nonces), told)?;
-    carry::odd(machine, plots, &open.pairs, (care, nonces), told)?;
-    carry::whole(machine, plots, &open.pairs, care, told)
+    results.pairs.extend(&open.pairs);
+    tags::written(machine, plots, &open.pairs, (care.shift, nonces), results)?;
+    tags::read(machine, plots, &open.pairs, (care.shift, nonces), results)?;
+    carry::odd(machine, plots, &open.pairs, (care, nonces), results)?;
+    carry::whole(machine, plots, &open.pairs, care, results)
 }
 
-/// Where small buffers could be reached, a refusal is about the size of these.
+/// Where small buffers could be reached, a refusal is caused by the size of these.
 fn refusal(machine: &Machine) -> Severity {
     if machine.outcome("p2p-capability") == Some(Outcome::Pass) { Severity::Fail } else { Severity::Info }
 }
 
-/// What one GPU holds.
+/// The memory held on one GPU.
 fn plot<'p, 'g>(plots: &'p [Plot<'g>], n: usize) -> Result<&'p Plot<'g>, GpuError> {
     plots.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
 }
 
-/// How much is gone over, as the line tells it.
-fn covered(told: &Told) -> String {
-    plot::told(&told.shares)
+/// How much memory is tested, for the summary.
+fn covered(results: &Results) -> String {
+    plot::coverage(&results.shares)
 }
 
 #[cfg(test)]
 mod tests {
-    //! What people are told of pages that are missed and of memory that changed.
+    //! Findings about missed pages and changed memory.
 
-    use super::judge::{Amiss, Missed, Swept, judge};
+    use super::judge::{Missed, Swept, TagFault, judge};
     use super::*;
     use crate::gpu::Span;
     use crate::gpu::pattern::Counts;
@@ -182,24 +183,24 @@ mod tests {
         Counts { looked: 11_000, wrong, zeros: 0, sentinels: wrong, first, last: first }
     }
 
-    fn told(way: Way, amiss: Option<Amiss>) -> Told {
+    fn results(way: Way, fault: Option<TagFault>) -> Results {
         let kind = Kind { engine: Engine::Sm, way, memory: Memory::Plain };
-        let missed = amiss.map(|what| Missed { at: 256 << 20, what, found: vec![1], expected: vec![2] });
+        let missed = fault.map(|what| Missed { at: 256 << 20, what, found: vec![1], expected: vec![2] });
         let counts = counts(if missed.is_some() { 2 } else { 0 });
         let swept = vec![Swept { pair: PAIR, kind, pages: 11_000, page: 2 << 20, counts, missed }];
         let shares = vec![Share { gpu: 1, bytes: 22 << 30, total: 24 << 30 }];
-        Told { shares, swept, pairs: vec![PAIR], at_once: 1, ..Told::default() }
+        Results { shares, swept, pairs: vec![PAIR], at_once: 1, ..Results::default() }
     }
 
     #[test]
-    fn all_pages_reached_pass_and_memory_of_others_is_said() {
-        let mut all = told(Way::Write, None);
+    fn all_pages_reached_pass_and_memory_of_other_processes_is_reported() {
+        let mut all = results(Way::Write, None);
         let said = judge(&all);
         assert_eq!(said.outcome(), Outcome::Pass);
         assert_eq!(
             said.summary,
-            "1 ordered pairs reach 91.6 % of 24.0 GiB: every 2 MiB page by itself (11000), copies up to 0.00 GiB, \
-         and nothing else changes"
+            "1 ordered pairs reach 91.6 % of 24.0 GiB: every 2 MiB page is correct (11000), copies of up to 0.00 GiB \
+         arrive, and nothing else changes"
         );
         let row = &said.tables[0]["rows"][0];
         assert_eq!(
@@ -207,12 +208,14 @@ mod tests {
             (&"a tag in every 2 MiB page, 1 peers at once".into(), &11_000.into(), &"0.03 %".into())
         );
         all.shares[0].bytes = 10 << 30;
-        assert!(judge(&all).summary.ends_with("others use GPU 1: 10.0 of 24.0 GiB gone over"));
+        assert!(
+            judge(&all).summary.ends_with("other processes use the rest of GPU 1: 10.0 of 24.0 GiB tested")
+        );
     }
 
     #[test]
-    fn the_first_page_that_is_missed_is_named() {
-        let said = judge(&told(Way::Write, Some(Amiss::Stale)));
+    fn the_first_missed_page_is_named() {
+        let said = judge(&results(Way::Write, Some(TagFault::Stale)));
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::P2pWrongData));
         assert_eq!(
             said.summary,
@@ -222,33 +225,33 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_lead_to_the_same_memory_say_so() {
-        let said = judge(&told(Way::Write, Some(Amiss::Alias(256 << 20))));
-        assert!(said.summary.ends_with("what was written to 0x10000000 is there"));
+    fn addresses_that_lead_to_the_same_memory_are_reported() {
+        let said = judge(&results(Way::Write, Some(TagFault::Alias(256 << 20))));
+        assert!(said.summary.ends_with("it holds what was written to 0x10000000"));
         assert!(said.findings[0].cause.contains("two addresses lead to the same memory"));
-        let said = judge(&told(Way::Read, Some(Amiss::Alias(0))));
-        assert!(said.summary.ends_with("what lies at 0x0 is read"), "{}", said.summary);
-        let said = judge(&told(Way::Write, Some(Amiss::Foreign(Pair::new(2, 3)))));
-        assert!(said.summary.ends_with("what GPU 2 -> 3 wrote is there"), "{}", said.summary);
+        let said = judge(&results(Way::Read, Some(TagFault::Alias(0))));
+        assert!(said.summary.ends_with("the read returns the content of 0x0"), "{}", said.summary);
+        let said = judge(&results(Way::Write, Some(TagFault::Foreign(Pair::new(2, 3)))));
+        assert!(said.summary.ends_with("it holds what GPU 2 -> 3 wrote"), "{}", said.summary);
     }
 
     #[test]
-    fn what_changed_without_being_written_to_is_a_stray_and_unlooked_pages_are_an_error() {
-        let mut stray = told(Way::Write, None);
+    fn memory_that_changed_unwritten_is_a_stray_and_unchecked_pages_are_an_error() {
+        let mut stray = results(Way::Write, None);
         let span = Span { address: 0x7000_0000, bytes: 4096 };
         stray.strays = vec![Changed { gpu: 2, span, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
         let said = judge(&stray);
         assert!(said.findings[0].is(Code::P2pStray) && said.outcome() == Outcome::Fail);
-        let mut unlooked = told(Way::Write, None);
+        let mut unlooked = results(Way::Write, None);
         unlooked.swept[0].counts.looked = 0;
         let said = judge(&unlooked);
         assert!(said.findings[0].is(Code::P2pChecker) && said.outcome() == Outcome::Error);
     }
 
     #[test]
-    fn nothing_tried_is_no_pass() {
-        assert_eq!(judge(&Told::default()).outcome(), Outcome::NotApplicable);
-        let mut broken = Told::default();
+    fn nothing_tried_is_not_a_pass() {
+        assert_eq!(judge(&Results::default()).outcome(), Outcome::NotApplicable);
+        let mut broken = Results::default();
         broken.broken.push(Code::CudaError.finding(Severity::Error, "GPU 0", "2"));
         assert_eq!(judge(&broken).outcome(), Outcome::Error);
     }

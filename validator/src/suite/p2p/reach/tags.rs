@@ -1,7 +1,7 @@
-//! Tags in every page: written by peers and looked at by the owner, then the other way round. All pairs work at the
-//! same time, each in places of its own.
+//! Tags in every page: written by peers and checked by the owner, then the other way round. All pairs work at
+//! the same time, each in its own part of a page.
 
-use super::judge::{Amiss, Missed, Swept, Told};
+use super::judge::{Missed, Results, Swept, TagFault};
 use super::plot;
 use crate::gpu::pattern::{Counts, Nonces, origin, word};
 use crate::gpu::{GpuError, TAG, Tags};
@@ -29,7 +29,7 @@ pub(super) fn written(
     plots: &[Plot<'_>],
     pairs: &[Pair],
     (shift, nonces): (u32, &mut Nonces),
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
     let nonce = nonces.next();
     let mut rounds = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn written(
     for peer in plots {
         peer.stream.finish(&doing, ACROSS)?;
     }
-    machine.doing("owners look at the tags in every page");
+    machine.doing("owners check the tags in every page");
     for wave in waves(&rounds, |pair| pair.to) {
         for round in &wave {
             ask(plot(plots, round.pair.to)?, plot(plots, round.pair.to)?, round, true)?;
@@ -58,9 +58,9 @@ pub(super) fn written(
             let owner = plot(plots, round.pair.to)?;
             let counts = counted(owner)?;
             let missed = closer(owner, round, &rounds, &counts)?;
-            told.swept.push(swept(owner, round, Way::Write, counts, missed));
+            results.swept.push(swept(owner, round, Way::Write, counts, missed));
             if counts.wrong > 0 {
-                // What is wrong has been looked at; the last pass shall find what else is.
+                // This fault is recorded; the last pass must find only others.
                 owner.chunks().iter().try_for_each(|chunk| owner.mend(chunk.span()))?;
                 owner.wait()?;
                 relay(owner, round, &rounds)?;
@@ -70,7 +70,7 @@ pub(super) fn written(
     Ok(())
 }
 
-/// What other peers' tags are not looked at yet: mending took them away, so they are put back.
+/// Mending also removed other peers' tags that are not checked yet, so they are restored.
 fn relay(owner: &Plot<'_>, done: &Round, rounds: &[Round]) -> Result<(), GpuError> {
     let of = |round: &&Round| round.pair.to == done.pair.to && round.pair.from > done.pair.from;
     for round in rounds.iter().filter(of) {
@@ -87,7 +87,7 @@ pub(super) fn read(
     plots: &[Plot<'_>],
     pairs: &[Pair],
     (shift, nonces): (u32, &mut Nonces),
-    told: &mut Told,
+    results: &mut Results,
 ) -> Result<(), GpuError> {
     let nonce = nonces.next();
     let seeds: Vec<u64> = plots.iter().map(|_| nonces.next()).collect();
@@ -113,14 +113,14 @@ pub(super) fn read(
         for round in &wave {
             let counts = counted(plot(plots, round.pair.from)?)?;
             let owner = plot(plots, round.pair.to)?;
-            let what = sort(&counts).unwrap_or(Amiss::Other);
+            let what = sort(&counts).unwrap_or(TagFault::Other);
             let missed = (counts.wrong > 0).then(|| Missed {
                 at: counts.first.unwrap_or_default() << shift,
                 what,
                 found: Vec::new(),
                 expected: Vec::new(),
             });
-            told.swept.push(swept(owner, round, Way::Read, counts, missed));
+            results.swept.push(swept(owner, round, Way::Read, counts, missed));
         }
     }
     for (n, owner) in plots.iter().enumerate() {
@@ -130,7 +130,7 @@ pub(super) fn read(
     plots.iter().try_for_each(Plot::wait)
 }
 
-/// Rounds in waves in which no GPU that looks comes twice.
+/// Rounds in waves in which each checking GPU occurs at most once.
 fn waves(rounds: &[Round], who: impl Fn(Pair) -> usize) -> Vec<Vec<Round>> {
     let mut waves: Vec<Vec<Round>> = Vec::new();
     for round in rounds {
@@ -143,7 +143,7 @@ fn waves(rounds: &[Round], who: impl Fn(Pair) -> usize) -> Vec<Vec<Round>> {
     waves
 }
 
-/// Has one GPU look at the tags in another's memory, or in its own.
+/// Starts the check of the tags in a GPU's memory, by another GPU or by itself.
 fn ask(by: &Plot<'_>, owner: &Plot<'_>, round: &Round, restore: bool) -> Result<(), GpuError> {
     by.tally.begin(&by.stream)?;
     for chunk in owner.chunks() {
@@ -164,16 +164,16 @@ fn swept(owner: &Plot<'_>, round: &Round, way: Way, counts: Counts, missed: Opti
     Swept { pair: round.pair, kind, pages, page: 1 << round.shift, counts, missed }
 }
 
-/// All that is missing, where it is missing in one way.
-fn sort(counts: &Counts) -> Option<Amiss> {
+/// The kind of fault, where all missing tags have the same.
+fn sort(counts: &Counts) -> Option<TagFault> {
     match counts.wrong {
-        n if n == counts.zeros => Some(Amiss::Zeros),
-        n if n == counts.sentinels => Some(Amiss::Stale),
+        n if n == counts.zeros => Some(TagFault::Zeros),
+        n if n == counts.sentinels => Some(TagFault::Stale),
         _ => None,
     }
 }
 
-/// A closer look at the first page whose tag is not there.
+/// A closer look at the first page with a wrong tag.
 fn closer(
     owner: &Plot<'_>,
     round: &Round,
@@ -194,13 +194,13 @@ fn closer(
     let to = |other: &&Round| other.pair.to == round.pair.to;
     let foreign = || {
         let others = rounds.iter().filter(|other| other.pair.to != round.pair.to || other.pair != round.pair);
-        others.filter(|o| o.pair != round.pair).find_map(|o| page_of(o).map(|_| Amiss::Foreign(o.pair)))
+        others.filter(|o| o.pair != round.pair).find_map(|o| page_of(o).map(|_| TagFault::Foreign(o.pair)))
     };
     let own = rounds.iter().filter(to).find(|other| other.pair == round.pair).and_then(page_of);
     let what = own
-        .map(|page| Amiss::Alias(page << round.shift))
+        .map(|page| TagFault::Alias(page << round.shift))
         .or_else(|| sort(counts))
         .or_else(foreign)
-        .unwrap_or(Amiss::Other);
+        .unwrap_or(TagFault::Other);
     Ok(Some(Missed { at, what, found, expected }))
 }

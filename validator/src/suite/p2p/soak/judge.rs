@@ -1,4 +1,4 @@
-//! What the minute comes to: a table with a row for each second and GPU, findings and one line. Pure.
+//! The judgement over the minute: a table with a row for each second and GPU, findings and the summary. Pure.
 
 use super::{Second, Seen};
 use crate::gpu::State;
@@ -9,7 +9,7 @@ use crate::suite::shared::speed::{judged, rounded, table};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Less than this part of the median is a drop: over PCIe between sockets what shares an interconnect
+/// Less than this fraction of the median is a drop: over PCIe between sockets, speed on shared interconnects
 /// varies by a tenth.
 const DROP: f64 = 0.8;
 
@@ -18,7 +18,7 @@ pub(super) fn judge(seen: Seen) -> Judgement {
     if seen.transfers == 0 && seen.findings.is_empty() {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
     }
-    let tables = vec![told(&seen.seconds)];
+    let tables = vec![soak_table(&seen.seconds)];
     let mut findings = throttled(&seen.seconds);
     let speeds: Vec<_> = seen.seconds.iter().map(|second| second.gb_s).collect();
     let middle = median(&speeds).ok();
@@ -27,7 +27,7 @@ pub(super) fn judge(seen: Seen) -> Judgement {
     judged(summary, seen.findings.into_iter().chain(findings)).with_tables(tables)
 }
 
-/// GPUs whose clocks were held down, with every reason that was seen and for how many seconds.
+/// GPUs whose clocks were throttled, with every reason and its number of seconds.
 fn throttled(seconds: &[Second]) -> Vec<Finding> {
     let mut reasons: BTreeMap<(usize, &str), usize> = BTreeMap::new();
     for (gpu, state) in seconds.iter().flat_map(|s| s.states.iter().enumerate()) {
@@ -39,7 +39,7 @@ fn throttled(seconds: &[Second]) -> Vec<Finding> {
         // A busy GPU may reach its power limit; anything else is a fault.
         let severity = if why == "power cap" { Severity::Info } else { Severity::Warn };
         let all = seconds.len();
-        let message = format!("GPU {gpu}: clocks held down in {times} of {all} seconds: {why}");
+        let message = format!("GPU {gpu}: clocks were throttled in {times} of {all} seconds: {why}");
         Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message)
     };
     reasons.into_iter().map(finding).collect()
@@ -61,7 +61,7 @@ fn drop_of(seconds: &[Second], middle: f64) -> Option<Finding> {
     Some(finding.values(rounded(slowest.gb_s), rounded(least), Some("GB/s")))
 }
 
-fn told(seconds: &[Second]) -> Value {
+fn soak_table(seconds: &[Second]) -> Value {
     let columns = [
         ("time", "s"),
         ("all pairs", "GB/s"),
@@ -93,15 +93,15 @@ fn told(seconds: &[Second]) -> Value {
     table("soak", &columns, &rows)
 }
 
-/// `60 s: 9000 transfers arrived, 1480.2 GB/s (1475.0 at least); 31 to 44 C, 280 W at most`
+/// `60 s: 9000 transfers arrived, 1480.2 GB/s (at least 1475.0); 31 to 44 C, at most 280 W`
 fn summary(seen: &Seen, middle: Option<f64>) -> String {
     let states = || seen.seconds.iter().flat_map(|s| s.states.iter().flatten());
     let celsius = || states().filter_map(|s| s.celsius);
     let long = seen.seconds.last().map_or(0.0, |s| s.at);
     let least = seen.seconds.iter().map(|s| s.gb_s).reduce(f64::min);
-    let speed = middle.zip(least).map(|(m, l)| format!(", {m:.1} GB/s ({l:.1} at least)"));
+    let speed = middle.zip(least).map(|(m, l)| format!(", {m:.1} GB/s (at least {l:.1})"));
     let heat = celsius().min().zip(celsius().max()).map(|(low, high)| format!("; {low} to {high} C"));
-    let power = states().filter_map(|s| s.watts).reduce(f64::max).map(|w| format!(", {w:.0} W at most"));
+    let power = states().filter_map(|s| s.watts).reduce(f64::max).map(|w| format!(", at most {w:.0} W"));
     let parts = [speed, heat, power].map(Option::unwrap_or_default).concat();
     format!("{long:.0} s: {} transfers arrived{parts}", seen.transfers)
 }
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(
             said.summary,
-            "2 s: 24 transfers arrived, 1477.5 GB/s (1475.0 at least); 41 to 41 C, 250 W at most"
+            "2 s: 24 transfers arrived, 1477.5 GB/s (at least 1475.0); 41 to 41 C, at most 250 W"
         );
         let rows = said.tables[0]["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 4);

@@ -1,5 +1,5 @@
-//! Keeps all pairs busy for a minute. Where GPUs cannot have all their peers at once, the rounds of
-//! the plan take turns.
+//! Keeps all pairs busy for a minute. Where GPUs cannot have all their peers at once, the rounds of the plan
+//! take turns.
 
 use super::{SOAK, Second, Seen};
 use crate::gpu::State;
@@ -10,14 +10,14 @@ use crate::suite::Machine;
 use crate::suite::shared::speed::{Access, Bench, Flow, How, Ways, wrong};
 use std::time::{Duration, Instant};
 
-/// A run between two checks takes about so long, ms.
+/// The approximate time between two checks, ms.
 const RUN_MS: f64 = 200.0;
 const MOST_COPIES: f64 = 64.0;
 const SECOND: Duration = Duration::from_secs(1);
-/// So many findings of wrong data say it all.
+/// More findings of wrong data add nothing.
 const ENOUGH: usize = 16;
 
-/// The minute.
+/// Runs the minute.
 pub(super) fn all(
     machine: &Machine,
     bench: &Bench<'_>,
@@ -46,15 +46,15 @@ struct Soak<'a, 'b> {
     bench: &'a Bench<'b>,
     seen: &'a mut Seen,
     start: Instant,
-    /// The current one.
+    /// The current second.
     second: Instant,
-    /// Moved in it, and how long that took by the GPUs' clocks, ms: the host's also counts checking
-    /// and whatever else the host does.
+    /// Bytes moved in it, and their time by the GPUs' clocks, ms: the host's time would include checks and
+    /// other work of the host.
     moved: (u64, f64),
 }
 
 impl Soak<'_, '_> {
-    /// Both directions of all `pairs`, for so long.
+    /// Keeps both directions of all `pairs` busy for `so_long`.
     fn keep_up(&mut self, pairs: &[Pair], so_long: Duration) -> Result<(), Box<Finding>> {
         if pairs.is_empty() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Soak<'_, '_> {
             let machine = self.machine;
             let look = &mut || {
                 if due && states.is_none() {
-                    states = Some(told(machine));
+                    states = Some(states_now(machine));
                 }
                 true
             };
@@ -89,7 +89,7 @@ impl Soak<'_, '_> {
         Ok(())
     }
 
-    /// Ends a second when its states were read.
+    /// Ends a second once its states were read.
     fn note(&mut self, states: Option<Vec<Option<State>>>) -> Result<(), Box<Finding>> {
         let Some(states) = states else { return Ok(()) };
         let (bytes, ms) = self.moved;
@@ -103,13 +103,13 @@ impl Soak<'_, '_> {
     }
 }
 
-fn told(machine: &Machine) -> Vec<Option<State>> {
+fn states_now(machine: &Machine) -> Vec<Option<State>> {
     let gpus = machine.clique().map(crate::gpu::Clique::addresses).unwrap_or_default();
     let state = |bdf| machine.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
     gpus.into_iter().map(state).collect()
 }
 
-/// As many copies as keep all busy between two checks, when one of each takes `ms`.
+/// The number of copies that keep all busy between two checks, when one of each takes `ms`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 64")]
 fn copies(ms: f64) -> u32 {
     if ms > 0.0 { (RUN_MS / ms).clamp(1.0, MOST_COPIES) as u32 } else { 1 }

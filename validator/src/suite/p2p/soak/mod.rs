@@ -1,6 +1,6 @@
-//! Does it hold for a minute? All pairs move data at once, every copy's place is checked, and each
-//! second the GPUs say how they fare: clocks, temperature, power, and why clocks are held down.
-//! What the kernel logs meanwhile is added by whoever runs the tests.
+//! Whether traffic holds for a minute. All pairs move data at once, every target is checked, and the GPUs'
+//! state is read each second: clocks, temperature, power, and throttle reasons. The parent adds what the
+//! kernel logs meanwhile.
 
 mod judge;
 mod measure;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-soak",
     title: "Peer soak",
-    proves: "a minute of traffic between all pairs arrives unharmed, at a steady speed",
+    proves: "all data of a minute of traffic between all pairs arrives, at a steady speed",
     level: Level::Full,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -25,28 +25,28 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// How long.
+/// The duration.
 const SOAK: Duration = Duration::from_secs(60);
 
 /// One second.
 #[derive(Debug, Clone, PartialEq)]
 struct Second {
-    /// Since the start, seconds.
+    /// Seconds since the start.
     at: f64,
     /// What all pairs moved together in it, by the GPUs' clocks, GB/s.
     gb_s: f64,
-    /// By GPU; `None` where NVML does not tell.
+    /// By GPU; `None` where NVML does not report it.
     states: Vec<Option<State>>,
 }
 
-/// Everything that was seen.
+/// Everything that was measured.
 #[derive(Debug, Default)]
 struct Seen {
     seconds: Vec<Second>,
-    /// Transfers that were checked.
+    /// The number of checked transfers.
     transfers: u64,
     findings: Vec<Finding>,
-    /// True when the pairs took turns, since not all could have peer access at once.
+    /// Whether the pairs took turns because not all could have peer access at once.
     in_turns: bool,
 }
 
@@ -60,7 +60,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let bench = Bench::new(machine, clique.len().saturating_sub(1), FULL)?;
     let mut seen = Seen::default();
     measure::all(machine, &bench, &ways, &mut seen)?;
-    // Clocks are told second by second.
+    // The table shows clocks second by second.
     seen.findings.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
     Ok(judge::judge(seen))
 }

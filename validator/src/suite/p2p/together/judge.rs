@@ -1,4 +1,4 @@
-//! What the patterns come to: a table with what the links allow, matrices, findings and one line. Pure.
+//! The judgement over the patterns: a table with the links' limits, matrices, findings and the summary. Pure.
 
 use super::pattern::Kind;
 use super::{Moved, Seen};
@@ -12,18 +12,18 @@ use crate::suite::shared::speed::{judged, rounded, table};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Patterns whose transfers are told one by one, and the matrix of each.
+/// Patterns whose transfers are reported one by one, and the matrix of each.
 const MATRICES: &[(&str, Kind)] =
     &[("together.ring", Kind::Ring), ("together.ring.back", Kind::RingBack), ("together.all", Kind::All)];
 
-/// What is known of the machine.
+/// What is known about the machine.
 pub(super) struct Basis<'a> {
     pub(super) routes: &'a Routes,
     /// How many NVLinks each GPU has up.
     pub(super) nvlinks: &'a [u32],
     /// What a bridge's link carries, GB/s.
     pub(super) raw: &'a dyn Fn(Bdf) -> Option<f64>,
-    /// With which others a pair is to be compared.
+    /// The group that a pair is compared with.
     pub(super) like: &'a dyn Fn(Pair) -> String,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Basis<'a> {
 struct Row<'a> {
     moved: &'a Moved,
     expected: Option<Expected>,
-    /// Of which class each pair is: what joins packages is shared by other transfers than what joins the nodes in one.
+    /// The class of each pair: links between packages carry other transfers than links inside a package.
     classes: &'a BTreeMap<Pair, usize>,
 }
 
@@ -66,7 +66,7 @@ fn rows<'a>(seen: &'a Seen, basis: &'a Basis<'_>, classes: &'a BTreeMap<Pair, us
     seen.moved.iter().map(row).collect()
 }
 
-/// The patterns that are to be measured once more before anything is said of them.
+/// The patterns that are to be measured once more before they are judged.
 pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
     let low = |row: &&Row<'_>| row.finding().is_some() || !row.starved(seen, basis).is_empty();
     rows(seen, basis, &classes(&seen.alone, basis.like))
@@ -76,7 +76,7 @@ pub(super) fn low(seen: &Seen, basis: &Basis<'_>) -> Vec<Kind> {
         .collect()
 }
 
-/// Judges everything; `states`: how the GPUs fared, a line each.
+/// Judges everything; `states`: the GPUs' states, a line each.
 pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgement {
     if seen.alone.is_empty() && seen.findings.iter().all(|f| f.severity == Severity::Info) {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
@@ -90,13 +90,13 @@ pub(super) fn judge(seen: Seen, basis: &Basis<'_>, states: &[String]) -> Judgeme
     }
     findings.extend(left_out(&seen));
     let summary = summary(&rows, &seen);
-    let tables = vec![told(&rows, &seen)];
+    let tables = vec![pattern_table(&rows, &seen)];
     let matrices = matrices(&seen.moved, basis.routes.gpus().len());
     drop(rows);
     judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices).with_tables(tables)
 }
 
-/// Nothing is proven of what was not run. Pairs without access are `p2p-capability`'s to judge.
+/// A pattern that did not run proves nothing. Pairs without access are judged by `p2p-capability`.
 fn left_out(seen: &Seen) -> Option<Finding> {
     let (pattern, why) = seen.left_out.first()?;
     let all = seen.left_out.len();
@@ -106,10 +106,10 @@ fn left_out(seen: &Seen) -> Option<Finding> {
 }
 
 /// `measured`: all bytes from the first start to the last stop (nvbandwidth's figure), the better of two
-/// where it was measured again; `expected`: what the links allow by each pair's speed alone, and what
-/// lies between them by the most that was seen to pass; `links`: by the links alone; `sum`: of what
-/// each moved by its own clock; `alone`: of the pairs one by one.
-fn told(rows: &[Row<'_>], seen: &Seen) -> Value {
+/// where it was measured again; `expected`: what the links allow, from each pair's speed alone, and for
+/// shared links from the most that was seen to pass; `links`: by the links alone; `sum`: of each transfer's
+/// speed by its own clock; `alone`: of the pairs one by one.
+fn pattern_table(rows: &[Row<'_>], seen: &Seen) -> Value {
     let columns = [
         ("pattern", ""),
         ("transfers", ""),
@@ -168,18 +168,18 @@ fn matrices(moved: &[Moved], gpus: usize) -> Vec<Matrix> {
 /// `all to all 1543.2 GB/s (0.98), ring 1540.1 GB/s (0.98), lowest: all to GPU 2 380.1 GB/s (0.95) ..`
 fn summary(rows: &[Row<'_>], seen: &Seen) -> String {
     let of = |kind: Kind| rows.iter().find(|row| row.moved.pattern.kind == kind);
-    let ratio = |row: &Row<'_>| row.ratio().map_or("not known".to_owned(), |ratio| format!("{ratio:.2}"));
-    let told =
+    let ratio = |row: &Row<'_>| row.ratio().map_or("unknown".to_owned(), |ratio| format!("{ratio:.2}"));
+    let one =
         |row: &Row<'_>| format!("{} {:.1} GB/s ({})", row.moved.pattern.kind, row.moved.best(), ratio(row));
-    let mut parts: Vec<_> = [Kind::All, Kind::Ring].into_iter().filter_map(of).map(told).collect();
+    let mut parts: Vec<_> = [Kind::All, Kind::Ring].into_iter().filter_map(of).map(one).collect();
     let least = rows
         .iter()
         .filter(|row| row.ratio().is_some())
         .min_by(|a, b| a.ratio().unwrap_or(f64::MAX).total_cmp(&b.ratio().unwrap_or(f64::MAX)));
-    parts.extend(least.map(|row| format!("lowest: {}", told(row))));
+    parts.extend(least.map(|row| format!("lowest: {}", one(row))));
     let not_run = match seen.left_out.first() {
         Some((pattern, _)) => format!(
-            "; not run: {} of {} patterns, as {}",
+            "; not run: {} of {} patterns, the first is {}",
             seen.left_out.len(),
             seen.left_out.len() + rows.len(),
             pattern.kind
@@ -209,7 +209,7 @@ mod tests {
         Routes::new(&fabric, &fabric.gpus, &links).unwrap()
     }
 
-    /// Every transfer moves this part of what a GPU's links give it.
+    /// Every transfer reaches this fraction of what a GPU's links provide.
     fn seen(part: f64) -> Seen {
         let mut seen = Seen::default();
         for pattern in patterns(4) {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_links_give_passes_with_a_row_for_each_pattern() {
+    fn full_link_speed_passes_with_a_row_for_each_pattern() {
         assert_eq!(low_of(&seen(0.98)), []);
         let said = said(seen(0.98), &[]);
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_it_is_a_collapse_that_fails_when_it_stays() {
+    fn half_the_speed_is_a_collapse_that_fails_when_it_persists() {
         let mut half = seen(1.0);
         half.moved[2].total *= 0.5;
         assert_eq!(low_of(&half), [Kind::All]);
@@ -269,11 +269,11 @@ mod tests {
         assert!(finding.is(Code::P2pCollapse) && finding.evidence.contains(&"GPU 0: 35 C".to_owned()));
         assert!(finding.message.contains("move 784.00 GB/s (790.00 when measured again)"), "{finding:?}");
         half.moved[2].again = Some((1550.0, vec![129.0; 12]));
-        assert_eq!(said(half, &[]).outcome(), Outcome::Pass, "it was so only for a moment");
+        assert_eq!(said(half, &[]).outcome(), Outcome::Pass, "it was low only once");
     }
 
     #[test]
-    fn one_transfer_that_starves_among_its_like_is_named() {
+    fn one_starved_transfer_in_its_group_is_named() {
         let mut starved = seen(1.0);
         starved.moved[2].each[5] = 50.0;
         assert_eq!(low_of(&starved), [Kind::All]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_could_not_be_run_is_told() {
+    fn a_pattern_that_could_not_be_run_is_reported() {
         let mut part = seen(1.0);
         let left_out = part.moved.remove(2).pattern;
         part.left_out.push((left_out, "GPU 0 -> 3: too many peers".to_owned()));
@@ -291,7 +291,8 @@ mod tests {
         let rows = judged.tables[0]["rows"].as_array().unwrap();
         assert_eq!(rows.last().unwrap()[0], "all to all (not run: GPU 0 -> 3: too many peers)");
         assert_eq!(rows.last().unwrap()[2], Value::Null);
-        assert!(judged.summary.ends_with("; not run: 1 of 12 patterns, as all to all"), "{}", judged.summary);
+        let end = "; not run: 1 of 12 patterns, the first is all to all";
+        assert!(judged.summary.ends_with(end), "{}", judged.summary);
         assert!(judged.findings[0].is(Code::P2pNotRun) && judged.outcome() == Outcome::Pass);
         assert_eq!(said(Seen::default(), &[]).outcome(), Outcome::NotApplicable);
     }

@@ -13,10 +13,10 @@ use crate::suite::shared::speed::{
 };
 use std::collections::BTreeMap;
 
-/// Up to so many ordered pairs are measured really alone (8 GPUs); of more, the pairs of a round are
-/// measured at once, which share nothing as far as is known.
+/// Up to this many ordered pairs are measured really alone (8 GPUs); of more, the pairs of a round are
+/// measured at once, which share no known link.
 const ALONE: usize = 8 * 7;
-/// The test and the matrix that tell the same.
+/// The test and the matrix with the same measurement.
 const MEASURED: (&str, &str) = ("p2p-bandwidth", "ce.write");
 
 /// Everything.
@@ -34,7 +34,7 @@ pub(super) fn all(
     run.patterns(&rounds.concat(), patterns(bench.gpus()))
 }
 
-/// Measures some patterns once more, after all others: what was low for a moment is not low.
+/// Measures some patterns once more, after all others: a figure that was low only once is not low.
 pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
@@ -71,13 +71,13 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// All that the GPUs' peers allow; `pairs`: all that there are.
+    /// All patterns that the number of peers allows; `pairs`: all pairs.
     fn patterns(&mut self, pairs: &[Pair], all: Vec<Pattern>) -> Result<(), Box<Finding>> {
         let everything = Access::of(self.machine, pairs)?;
         if everything.apart.is_empty() {
             return all.iter().try_for_each(|pattern| self.pattern(pattern));
         }
-        // Too many peers for a GPU, or pairs that have none: each pattern needs only some.
+        // Too many peers for a GPU, or pairs without access: each pattern needs only some pairs.
         drop(everything);
         for pattern in all.into_iter().chain(fewer_peers(self.bench.gpus())) {
             let access = Access::of(self.machine, &pattern.access())?;
@@ -130,7 +130,7 @@ impl Run<'_, '_> {
     }
 
     fn pattern(&mut self, pattern: &Pattern) -> Result<(), Box<Finding>> {
-        // As many copies each: transfers shall end together where they share fairly.
+        // The same number of copies each: transfers that share fairly then end together.
         let times = pattern.pairs.iter().map(|pair| self.times(*pair)).min().unwrap_or(1);
         let flows = pattern.pairs.iter().map(|pair| self.flow(*pair, times)).collect();
         let jobs = [Job::new(flows, Figure::Each)];
@@ -158,7 +158,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// The pairs' speeds of `p2p-bandwidth`, where it measured every one.
+/// The pairs' speeds from `p2p-bandwidth`, if it measured every one.
 fn known(machine: &Machine, rounds: &[Vec<Pair>]) -> Option<BTreeMap<Pair, f64>> {
     let Matrix { values, .. } = machine.matrix(MEASURED.0, MEASURED.1)?;
     let speed = |pair: Pair| Some((pair, (*values.get(pair.from)?.get(pair.to)?)?));

@@ -1,6 +1,6 @@
-//! What is left of the speed when many pairs move data at the same time? Rings and longer leaps, all to
-//! all, all to one and one to all (nvbandwidth's patterns), against what the links allow by each pair's
-//! speed alone. Copy engines write; every transfer's data is checked.
+//! Speed while many pairs move data at the same time: rings and longer shifts, all to all, all to one and one
+//! to all (nvbandwidth's patterns), against what the links allow by each pair's speed alone. Copy engines
+//! write; every transfer's data is checked.
 
 mod judge;
 mod measure;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-together",
     title: "All at once",
-    proves: "many pairs at once share the links without collapse, and their data arrives",
+    proves: "the speed of many pairs at once is what the shared links allow, and their data arrives",
     level: Level::Standard,
     deadline: Duration::from_secs(120),
     mandatory: false,

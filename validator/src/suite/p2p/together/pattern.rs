@@ -3,14 +3,14 @@
 use crate::schedule::Pair;
 use std::fmt;
 
-/// Transfers at the same time.
+/// Transfers that run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub(super) kind: Kind,
     pub(super) pairs: Vec<Pair>,
 }
 
-/// What they look like.
+/// Their shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Each GPU to the next.
@@ -23,9 +23,9 @@ pub(super) enum Kind {
     ToOne(usize),
     /// This one to all others.
     FromOne(usize),
-    /// Each GPU to the one so many further.
+    /// Each GPU to the one `n` further.
     Shift(usize),
-    /// Each GPU to so many that follow it: for GPUs that cannot have all others as peers.
+    /// Each GPU to the `n` that follow it: for GPUs that cannot have all others as peers.
     Next(usize),
 }
 
@@ -53,13 +53,13 @@ impl Pattern {
     }
 }
 
-/// So many shifts say what lies between the GPUs carries.
+/// This many shifts show what the links between the GPUs carry.
 const SHIFTS: usize = 8;
-/// One GPU has access to eight others at most where there is no NVSwitch: four that it sends to, and four
-/// that send to it.
+/// Without NVSwitch a GPU has access to at most eight others: four that it sends to, and four that send to
+/// it.
 const NEXT: usize = 4;
 
-/// All patterns of so many GPUs.
+/// All patterns of this many GPUs.
 pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
     let all = || (0..gpus).flat_map(|a| (0..gpus).map(move |b| Pair::new(a, b))).filter(|p| p.from != p.to);
     let mut patterns = vec![
@@ -72,17 +72,17 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
         let from = all().filter(|p| p.from == n).collect();
         [(Kind::ToOne(n), to), (Kind::FromOne(n), from)].map(|(kind, pairs)| Pattern { kind, pairs })
     });
-    // Of two GPUs the ring is all of it.
+    // With two GPUs the ring is everything.
     patterns.extend(ones.filter(|_| gpus > 2));
     let between = 2..gpus.saturating_sub(1);
     let step = between.len().div_ceil(SHIFTS).max(1);
-    // The one halfway crosses whatever lies in the middle with every transfer.
+    // In the shift by half, every transfer crosses the middle.
     let shifts = between.step_by(step).filter(|n| *n != gpus / 2).chain((gpus > 3).then_some(gpus / 2));
     patterns.extend(shifts.map(|n| shift(gpus, Kind::Shift(n), n)));
     patterns
 }
 
-/// What is run in the place of all to all, where that needs more peers than a GPU can have.
+/// Replaces all to all where that needs more peers than a GPU can have.
 pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
     let next = |n: usize| (1..=NEXT).map(move |k| Pair::new(n, (n + k) % gpus));
     let pairs = || (0..gpus).flat_map(next).collect();
@@ -103,10 +103,12 @@ mod tests {
 
     #[test]
     fn four_gpus_have_every_pattern() {
-        let told = of(4);
-        assert_eq!(told[..3], ["ring: 4", "ring backwards: 4", "all to all: 12"]);
-        assert!(told.contains(&"all to GPU 2: 3".to_owned()) && told.contains(&"GPU 0 to all: 3".to_owned()));
-        assert_eq!(told[11..], ["each to the GPU 2 further: 4"]);
+        let lines = of(4);
+        assert_eq!(lines[..3], ["ring: 4", "ring backwards: 4", "all to all: 12"]);
+        assert!(
+            lines.contains(&"all to GPU 2: 3".to_owned()) && lines.contains(&"GPU 0 to all: 3".to_owned())
+        );
+        assert_eq!(lines[11..], ["each to the GPU 2 further: 4"]);
     }
 
     #[test]
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn many_to_many_is_tried_with_few_peers_too() {
+    fn many_to_many_is_tried_with_few_peers() {
         assert_eq!(fewer_peers(8), None);
         let next = fewer_peers(9).unwrap();
         assert_eq!((next.pairs.len(), next.kind.to_string().as_str()), (36, "each to the next 4 GPUs"));

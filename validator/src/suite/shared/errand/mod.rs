@@ -1,11 +1,11 @@
-//! Errands: many copies from one GPU to another, of odd sizes at odd places, that run at the same time as those of
-//! other pairs. Each is looked at where it arrived, byte by byte with what lies beside it, by the GPU that owns the
-//! memory; what is right becomes what was there before.
+//! Errands: many copies from one GPU to another, of odd sizes at odd addresses, which run at the same time as
+//! those of other pairs. The GPU that owns the target memory checks each copy byte by byte, with the memory
+//! beside it, and restores the previous content where it is right.
 
-mod came;
+mod result;
 mod shape;
 
-pub(in crate::suite) use came::{Came, Mistake};
+pub(in crate::suite) use result::{ErrandResult, Mistake};
 pub(in crate::suite) use shape::{GUARD, Shape, ladder, small};
 
 use super::transfer::{Engine, Kind};
@@ -17,32 +17,32 @@ use crate::schedule::Pair;
 use crate::suite::Machine;
 use std::time::Duration;
 
-/// For what is no copying.
+/// For everything other than copying.
 const GRACE: Duration = Duration::from_secs(4);
-/// No healthy way is slower, bytes a second.
+/// No healthy path is slower; bytes per second.
 const SLOWEST: u64 = 200_000_000;
-/// Longer than this no errand takes.
+/// No errand takes longer than this.
 const LONGEST: Duration = Duration::from_secs(20);
-/// Words that are fetched where something is wrong.
+/// Words that are fetched around a fault.
 const WINDOW: u64 = 64;
 
-/// One pair's copies.
+/// The copies of one pair.
 pub(in crate::suite) struct Errand<'a> {
-    /// `from` works, on the memory of `to`.
+    /// `from` runs the copies, on the memory of `to`.
     pub(in crate::suite) pair: Pair,
     pub(in crate::suite) kind: Kind,
     pub(in crate::suite) pieces: Vec<Piece>,
-    /// They are large: all threads of a kernel work on one after the other.
+    /// The copies are large: all threads of a kernel work on one after the other.
     pub(in crate::suite) wide: bool,
-    /// How often all of them are made.
+    /// How many times all copies are made.
     pub(in crate::suite) times: u32,
     pub(in crate::suite) expected: BatchExpected,
-    /// A queue of the GPU that works, this errand's own.
+    /// A queue of the GPU that runs the copies, used by this errand alone.
     pub(in crate::suite) worker: &'a Stream,
     pub(in crate::suite) keeper: Keeper<'a>,
 }
 
-/// The GPU whose memory the targets are, with what it needs to look at them.
+/// The GPU that owns the targets' memory, with what it needs to check them.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::suite) struct Keeper<'a> {
     pub(in crate::suite) gpu: usize,
@@ -60,7 +60,7 @@ impl Errand<'_> {
         GRACE + Duration::from_secs(self.bytes() / SLOWEST).min(LONGEST)
     }
 
-    /// Words that a check looks at.
+    /// Words that a check reads.
     fn words(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.looked(self.expected.guard).words()).sum()
     }
@@ -84,14 +84,14 @@ impl Errand<'_> {
     }
 }
 
-/// Runs all errands at the same time, then looks at what came of each; in their order. Once a GPU hangs or breaks,
-/// what is not known yet stays so.
+/// Runs all errands at the same time, then checks the result of each; results are in the order of the
+/// errands. Once a GPU hangs or breaks, results not yet known stay unknown.
 pub(in crate::suite) fn run(
     machine: &Machine,
     table: &Table,
     errands: &[Errand<'_>],
-) -> Result<Vec<Came>, GpuError> {
-    let mut all: Vec<Came> = errands.iter().map(|_| Came::Unknown).collect();
+) -> Result<Vec<ErrandResult>, GpuError> {
+    let mut all: Vec<ErrandResult> = errands.iter().map(|_| ErrandResult::Unknown).collect();
     let mut batches = Vec::new();
     let mut before = 0;
     for errand in errands {
@@ -102,14 +102,14 @@ pub(in crate::suite) fn run(
         machine.doing(&format!("{}, {} pairs at once", first.doing(), errands.len()));
     }
     let work = || errands.iter().zip(&batches);
-    for ((errand, batch), came) in work().zip(&mut all) {
-        note(came, errand.start(*batch));
+    for ((errand, batch), result) in work().zip(&mut all) {
+        note(result, errand.start(*batch));
         if is_spoiled() {
             return Ok(all);
         }
     }
-    for (errand, came) in errands.iter().zip(&mut all) {
-        note(came, errand.worker.finish(&errand.doing(), errand.patience()));
+    for (errand, result) in errands.iter().zip(&mut all) {
+        note(result, errand.worker.finish(&errand.doing(), errand.patience()));
         if is_spoiled() {
             return Ok(all);
         }
@@ -121,24 +121,28 @@ pub(in crate::suite) fn run(
             stream.check_batch(batch, errand.wide, &errand.expected, tally)?;
         }
         for n in &wave {
-            let (Some(errand), Some(came)) = (errands.get(*n), all.get_mut(*n)) else { continue };
+            let (Some(errand), Some(result)) = (errands.get(*n), all.get_mut(*n)) else { continue };
             let counts = errand.counted()?;
-            if matches!(came, Came::Broken(_)) {
+            if matches!(result, ErrandResult::Broken(_)) {
                 continue;
             }
-            *came = if counts.all_right(errand.words()) { Came::Well } else { Came::Wrong(counts) };
+            *result = if counts.all_right(errand.words()) {
+                ErrandResult::Correct
+            } else {
+                ErrandResult::Wrong(counts)
+            };
         }
     }
     Ok(all)
 }
 
-fn note(came: &mut Came, said: Result<(), GpuError>) {
-    if let (Came::Unknown, Err(error)) = (&came, said) {
-        *came = Came::Broken(error);
+fn note(result: &mut ErrandResult, said: Result<(), GpuError>) {
+    if let (ErrandResult::Unknown, Err(error)) = (&result, said) {
+        *result = ErrandResult::Broken(error);
     }
 }
 
-/// Numbers of errands by their keepers, in waves in which no keeper comes twice.
+/// Indices of errands by keeper, in waves in which each keeper occurs at most once.
 fn waves(keepers: &[usize]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     for (n, keeper) in keepers.iter().enumerate() {
@@ -155,16 +159,17 @@ fn waves(keepers: &[usize]) -> Vec<Vec<usize>> {
 
 impl Errand<'_> {
     fn counted(&self) -> Result<Counts, GpuError> {
-        let doing = format!("GPU {}: looking at what arrived", self.keeper.gpu);
+        let doing = format!("GPU {}: checking what arrived", self.keeper.gpu);
         self.keeper.stream.finish(&doing, self.patience())?;
         Ok(self.keeper.tally.checked().into())
     }
 
-    /// A closer look at the first of its copies that went wrong.
+    /// A closer look at the first copy that went wrong.
     pub(in crate::suite) fn closer(&self, table: &Table, counts: &Counts) -> Result<Mistake, GpuError> {
         let number = counts.first.map_or(0, |first| wrong_piece(first).0);
         let place = usize::try_from(number).unwrap_or(usize::MAX);
-        let none = || GpuError::Nonsense(format!("{}: wrong in copy {number}, which is none", self.doing()));
+        let none =
+            || GpuError::Nonsense(format!("{}: wrong in copy {number}, which does not exist", self.doing()));
         let piece = *self.pieces.get(place).ok_or_else(none)?;
         let Keeper { stream, tally, host, .. } = self.keeper;
         let batch = table.put(0, &[piece])?;
@@ -195,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_keeper_looks_at_two_at_a_time() {
+    fn no_keeper_checks_two_errands_at_a_time() {
         assert_eq!(waves(&[0, 1, 0, 2, 0, 1]), [vec![0, 1, 3], vec![2, 5], vec![4]]);
         assert!(waves(&[]).is_empty());
     }

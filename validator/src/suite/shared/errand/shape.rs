@@ -1,11 +1,11 @@
-//! Sizes and places of copies as nobody would choose them: odd, unaligned, spread evenly over orders of magnitude.
-//! All follow from a seed that the report tells. Pure.
+//! Unusual sizes and addresses of copies: odd, unaligned, spread evenly over orders of magnitude. All follow
+//! from a seed that the report contains. Pure.
 
 use crate::gpu::pattern::Nonces;
 
-/// Bytes beside each target that are looked at with it.
+/// Bytes beside each target that are checked with it.
 pub(in crate::suite) const GUARD: u64 = 64;
-/// Targets begin this many bytes apart at least, guards and a whole word between them.
+/// Targets begin at least this many bytes apart: guards and a whole word between them.
 const APART: u64 = 2 * GUARD + 8;
 
 /// One copy: offsets of source and target, and its size, bytes.
@@ -16,7 +16,7 @@ pub(in crate::suite) struct Shape {
     pub(in crate::suite) bytes: u64,
 }
 
-/// `count` small copies within `room` bytes, each in a part of its own, or fewer where there is no room.
+/// `count` small copies within `room` bytes, each in its own part, or fewer where there is not enough room.
 pub(in crate::suite) fn small(room: u64, count: u64, most: u64, seed: u64) -> Vec<Shape> {
     let count = count.min(room / (2 * APART));
     let Some(part) = room.checked_div(count) else { return Vec::new() };
@@ -33,14 +33,15 @@ pub(in crate::suite) fn small(room: u64, count: u64, most: u64, seed: u64) -> Ve
         .collect()
 }
 
-/// Every doubling up to this size, and up to this part of the room, has at least so many steps: a fault of sizes
-/// that lie 1.5 times apart meets one of them.
+/// Every doubling up to this size, and up to this part of the room, has at least this many steps: a fault
+/// that affects sizes within a factor of 1.5 hits one of them.
 const FINE: u64 = 64 << 20;
 const FINE_PART: u64 = 64;
 const FINE_STEPS: u64 = 4;
 
-/// Copies of every size from `least` to `most`, `each` of them in every doubling and more of small ones, one behind
-/// the other. Source and target lie alike to 16 bytes, so that kernels can move much at a time; neither at a boundary.
+/// Copies of every size from `least` to `most`, `each` of them in every doubling and more of small ones, one
+/// after the other. Source and target have the same alignment to 16 bytes, so that kernels can move wide
+/// words; neither is aligned.
 pub(in crate::suite) fn ladder(room: u64, least: u64, most: u64, each: u64, seed: u64) -> Vec<Shape> {
     let mut nonces = Nonces::from(seed);
     let mut shapes = Vec::new();
@@ -65,7 +66,7 @@ pub(in crate::suite) fn ladder(room: u64, least: u64, most: u64, each: u64, seed
     shapes
 }
 
-/// A size from `least` to `most`, every order of magnitude as likely.
+/// A size from `least` to `most`, with every order of magnitude equally likely.
 fn spread(least: u64, most: u64, nonce: u64) -> u64 {
     let doublings = u64::from((most / least.max(1)).max(1).ilog2()) + 1;
     let floor = least << (nonce % doublings);
@@ -77,7 +78,7 @@ fn spread(least: u64, most: u64, nonce: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// No two of them touch, nor each other's guards, and none leaves the room.
+    /// Checks that no two of them or their guards touch, and that none leaves the room.
     fn apart(shapes: &[Shape], room: u64) {
         for (one, next) in shapes.iter().zip(shapes.iter().skip(1)) {
             assert!(one.to + one.bytes + 2 * GUARD + 4 <= next.to, "{one:?} {next:?}");
@@ -88,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn small_ones_have_every_size_and_alignment_and_do_not_touch() {
+    fn small_copies_have_every_size_and_alignment_and_do_not_touch() {
         let room = 10 << 20;
         let shapes = small(room, 1024, 64 << 10, 7);
-        assert_eq!(shapes, small(room, 1024, 64 << 10, 7), "the seed says it all");
+        assert_eq!(shapes, small(room, 1024, 64 << 10, 7), "the seed determines all copies");
         assert_eq!(shapes.len(), 1024);
         apart(&shapes, room);
         for doubling in 0..13 {
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_there_are_fewer() {
+    fn little_room_holds_fewer_copies() {
         assert_eq!(small(100, 1024, 64, 7), []);
         assert_eq!(small(0, 1024, 64, 7), []);
         let shapes = small(4096, 1024, 1 << 20, 7);

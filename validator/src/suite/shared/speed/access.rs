@@ -1,5 +1,4 @@
-//! Peer access for the pairs of one round only: on machines without NVSwitch a GPU has eight peers
-//! at most.
+//! Peer access for the pairs of one round only: without NVSwitch a GPU has eight peers at most.
 
 use super::super::gpu_fault::during;
 use crate::gpu::{GpuError, PeerAccess};
@@ -11,16 +10,16 @@ use crate::suite::Machine;
 #[derive(Debug, Default)]
 pub(in crate::suite) struct Access {
     pub(in crate::suite) pairs: Vec<Pair>,
-    /// Pairs that have none, and why.
+    /// Pairs without access, and why.
     pub(in crate::suite) apart: Vec<(Pair, String)>,
     on: Vec<PeerAccess>,
 }
 
 impl Access {
-    /// Both ways for each of `round`, where that works.
+    /// Enables both directions for each of `round`, where that works.
     ///
     /// # Errors
-    /// A fault that leaves nothing to go on with.
+    /// A fault after which no test can go on.
     pub(in crate::suite) fn of(machine: &Machine, round: &[Pair]) -> Result<Self, Box<Finding>> {
         let mut access = Self::default();
         for pair in round {
@@ -44,7 +43,7 @@ fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, 
     };
     let can = a.can_access(b).and_then(|there| Ok(there && b.can_access(a)?));
     if !can.map_err(fault)? {
-        return Ok(Err("CUDA says that they cannot reach each other".to_owned()));
+        return Ok(Err("CUDA reports that they cannot reach each other".to_owned()));
     }
     machine.doing(&format!("{pair}: enabling peer access"));
     match PeerAccess::both_ways(a, b) {

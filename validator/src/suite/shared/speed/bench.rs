@@ -1,5 +1,5 @@
-//! What transfers are run with, made once for a whole test: buffers, queues and clocks of every GPU,
-//! and the latch that lets all of them go at once.
+//! What transfers need, made once for a whole test: buffers, queues and clocks of every GPU, and the latch
+//! that starts all of them at once.
 
 use super::super::gpu_fault::during;
 use super::flow::{Flow, How};
@@ -11,9 +11,9 @@ use crate::suite::Machine;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// A buffer of each kind on each GPU, as large as nvbandwidth's.
+/// The size of each GPU's buffers, as large as nvbandwidth's.
 pub(in crate::suite) const FULL: u64 = 512 << 20;
-/// The least with which figures still mean something.
+/// The smallest size that still gives meaningful figures.
 const LEAST: u64 = 32 << 20;
 
 /// Parts of buffers are multiples of this.
@@ -35,13 +35,13 @@ pub(in crate::suite) struct Bench<'a> {
 pub(super) struct Kit {
     pub(super) source: Buffer,
     pub(super) target: Buffer,
-    /// Fills and checks this GPU's own memory.
+    /// The stream that fills and checks this GPU's own memory.
     pub(super) keeper: Stream,
     /// Its memory is filled.
     pub(super) ready: Event,
-    /// For transfers that this GPU moves at the same time.
+    /// For transfers that this GPU runs at the same time.
     pub(super) lanes: Vec<Lane>,
-    /// For transfers that it gets at the same time.
+    /// For transfers that it receives at the same time.
     pub(super) tallies: Vec<Tally>,
 }
 
@@ -56,15 +56,15 @@ pub(super) struct Lane {
 }
 
 impl<'a> Bench<'a> {
-    /// For at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes`
-    /// at most. Every kernel is run once, because loading one while another waits at the latch would
-    /// spoil the sample; and the GPUs' clocks are held against the host's.
+    /// Made for at most `lanes` transfers from and to each GPU at the same time, with buffers of `bytes` at
+    /// most. Every kernel is run once, because loading one while another waits at the latch would spoil the
+    /// sample; and the GPUs' clocks are compared with the host's.
     pub(in crate::suite) fn new(
         machine: &Machine,
         lanes: usize,
         bytes: u64,
     ) -> Result<Bench<'_>, Box<Finding>> {
-        machine.doing("taking memory on every GPU");
+        machine.doing("allocating memory on every GPU");
         let bench = Bench::made(machine.clique()?, lanes, bytes).map_err(|e| during("machine", &e))?;
         bench.clocks(machine)?;
         Ok(bench)
@@ -93,8 +93,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The same transfer, of a size and at a place so that each GPU can have one from and to each of
-    /// its peers at the same time.
+    /// The same transfer, with a size and an address that let each GPU have one from and to each of its peers
+    /// at the same time.
     pub(in crate::suite) fn for_peer(&self, flow: Flow) -> Flow {
         let peers = self.gpus().saturating_sub(1).max(1) as u64;
         let bytes = (self.bytes / peers / GRAIN * GRAIN).max(GRAIN);
@@ -102,7 +102,7 @@ impl<'a> Bench<'a> {
         Flow { bytes, ..flow }.at(place(from, to, bytes), place(to, from, bytes))
     }
 
-    /// A seed that was never used.
+    /// An unused seed.
     pub(in crate::suite) fn fresh(&self) -> u64 {
         self.nonces.borrow_mut().next()
     }
@@ -120,17 +120,17 @@ impl<'a> Bench<'a> {
         self.kits.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
     }
 
-    /// Where a transfer takes its data from.
+    /// Where a transfer reads its data.
     pub(super) fn source(&self, flow: &Flow) -> Result<Span, GpuError> {
         self.kit(flow.way.from)?.source.span(flow.from, flow.bytes)
     }
 
-    /// Where it brings it.
+    /// Where it writes its data.
     pub(super) fn target(&self, flow: &Flow) -> Result<Span, GpuError> {
         self.kit(flow.way.to)?.target.span(flow.to, flow.bytes)
     }
 
-    /// A size of which the kernels of `gpu` copy whole rounds.
+    /// A size that the kernels of `gpu` copy in whole rounds.
     pub(in crate::suite) fn whole_rounds(&self, gpu: usize, bytes: u64) -> u64 {
         self.clique.gpu(gpu).map_or(bytes, |g| super::flow::whole_rounds(bytes, g.sms))
     }
@@ -169,7 +169,7 @@ const fn place(gpu: usize, peer: usize, bytes: u64) -> u64 {
     n as u64 * bytes
 }
 
-/// The buffers' size where so much memory is free: two of them shall take less than half of it.
+/// The buffers' size for this much free memory: two of them take less than half of it.
 fn fitting(most: u64, free: u64) -> u64 {
     let halves = std::iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|b| *b > LEAST);
     halves.into_iter().find(|bytes| bytes * 4 <= free).unwrap_or(LEAST.min(most))
@@ -180,13 +180,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_peer_has_its_own_place() {
+    fn every_peer_has_its_own_part() {
         assert_eq!([0, 1, 3].map(|peer| place(2, peer, 10)), [0, 10, 20]);
         assert_eq!([1, 2, 3].map(|peer| place(0, peer, 10)), [0, 10, 20]);
     }
 
     #[test]
-    fn buffers_are_smaller_where_memory_is_taken() {
+    fn buffers_are_smaller_where_little_memory_is_free() {
         assert_eq!(fitting(FULL, 24 << 30), 512 << 20);
         assert_eq!(fitting(FULL, 1 << 30), 256 << 20);
         assert_eq!(fitting(FULL, 0), 32 << 20);

@@ -1,5 +1,5 @@
-//! The pointer chase: one thread of a GPU follows a ring of addresses through its peer's memory, one
-//! load at a time, as nvbandwidth does. The ring ends where it began, which is checked.
+//! The pointer chase: one thread of a GPU follows a ring of addresses through its peer's memory, one load at
+//! a time, as nvbandwidth does. The check is that it ends where it began.
 
 use super::bench::Bench;
 use crate::gpu::GpuError;
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 /// nvbandwidth's ring: 2 MiB.
 const RING: u64 = 2 << 20;
-/// Between two addresses, bytes: a line of the cache, and nvbandwidth's stride.
+/// Bytes between two addresses: a cache line, and nvbandwidth's stride.
 const STRIDE: u64 = 128;
 /// Addresses of the ring.
 const COUNT: u64 = RING / STRIDE;
-/// Loads of one sample: once around. nvbandwidth makes 1,000,000, which take 0.8 s for each pair.
+/// Loads of one sample: once around the ring. nvbandwidth makes 1,000,000, which take 0.8 s for each pair.
 pub(in crate::suite) const LOADS: u64 = COUNT;
-/// No load takes so long.
+/// No load takes this long.
 const SLOWEST: Duration = Duration::from_micros(200);
 
 /// One chase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::suite) struct Chased {
     pub(in crate::suite) ms: f64,
-    /// It ended where it began.
+    /// Whether it ended where it began.
     pub(in crate::suite) right: bool,
 }
 

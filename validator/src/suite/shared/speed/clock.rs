@@ -1,5 +1,5 @@
-//! The GPUs' clocks against the host's, before anything is measured by them: every GPU holds still while
-//! the host lets a known time pass.
+//! Compares the GPUs' clocks with the host's before anything is measured by them: every GPU waits while a
+//! known time passes on the host.
 
 use super::super::gpu_fault::during;
 use super::bench::Bench;
@@ -10,27 +10,27 @@ use crate::suite::Machine;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So long they hold still: a hundred times what starting and noticing take.
+/// How long they wait: a hundred times what starting and noticing take.
 const HELD: Duration = Duration::from_millis(5);
-/// And no longer than this, clocks: 2 s at 2 GHz.
+/// The most clocks that they wait: 2 s at 2 GHz.
 const MOST_CLOCKS: u64 = 4_000_000_000;
-/// A host that sleeps so long is busy with other things, and tries again.
+/// A host that sleeps this long is busy with other work, and tries again.
 const OVERSLEPT: Duration = Duration::from_secs(1);
-/// So often.
+/// The number of tries.
 const TRIES: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Bench<'_> {
-    /// Nothing where all clocks agree with the host's.
+    /// Returns without error where all clocks agree with the host's.
     ///
     /// # Errors
-    /// `GPU-CLOCK` of the first that does not; a fault of CUDA or of a GPU.
+    /// `GPU-CLOCK` for the first GPU that disagrees; a fault of CUDA or of a GPU.
     pub(super) fn clocks(&self, machine: &Machine) -> Result<(), Box<Finding>> {
         machine.doing("comparing the GPUs' clocks with the host's");
         let mut all = Vec::new();
         for _ in 0..TRIES {
-            let (slept, told) = self.held().map_err(|e| during("machine", &e))?;
-            all = told;
+            let (slept, measured) = self.held().map_err(|e| during("machine", &e))?;
+            all = measured;
             if slept < OVERSLEPT {
                 break;
             }
@@ -38,7 +38,7 @@ impl Bench<'_> {
         all.iter().find_map(clock).map_or(Ok(()), |finding| Err(Box::new(finding)))
     }
 
-    /// How long the host slept, and what each GPU measured of it.
+    /// How long the host slept, and how long each GPU measured.
     fn held(&self) -> Result<(Duration, Vec<Stretch>), GpuError> {
         let lanes: Vec<_> = self.kits.iter().filter_map(|kit| kit.lanes.first()).collect();
         let begun = Instant::now();
@@ -54,7 +54,7 @@ impl Bench<'_> {
             lane.stream.record(&lane.stop)?;
             lane.is_idle()?;
         }
-        // From here on all have begun, whenever that was.
+        // By now all have begun, whenever that was.
         let asleep = Instant::now();
         thread::sleep(HELD);
         let slept = asleep.elapsed();

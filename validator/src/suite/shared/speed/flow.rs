@@ -1,20 +1,20 @@
-//! One transfer as data: from where to where, who moves it and by what, how much and how often.
+//! One transfer as data: from where to where, who moves it and with what engine, how much and how often.
 
 use crate::schedule::Pair;
 use std::fmt;
 use std::time::Duration;
 
-/// No healthy way is slower, GB/s; work that takes longer has stopped.
+/// No healthy path is slower, GB/s; work that takes longer has stopped.
 const SLOWEST_GB_S: f64 = 0.2;
-/// No sample is meant to take a second.
+/// No sample is meant to take even a second.
 const LONGEST: Duration = Duration::from_secs(30);
-/// For what is no copying: starting, checking, a host that is busy.
+/// For everything other than copying: starting, checking, a busy host.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// By what data is moved.
+/// The engine that moves data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum How {
-    /// `cuMemcpyPeerAsync`, as p2pBandwidthLatencyTest does: by way of the host without peer access.
+    /// `cuMemcpyPeerAsync`, as p2pBandwidthLatencyTest does: through host memory without peer access.
     Peer,
     /// `cuMemcpyAsync`: a copy engine.
     Ce,
@@ -22,28 +22,28 @@ pub(in crate::suite) enum How {
     Sm,
 }
 
-/// Which GPU moves it.
+/// The GPU that moves the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Side {
     /// The one that has the data: it writes.
     Source,
-    /// The one that gets it: it reads.
+    /// The one that receives the data: it reads.
     Target,
 }
 
-/// How often nvbandwidth's copy is made for a sample, at most. It makes 16; 4 of 512 MiB take 5 ms
-/// at 400 GB/s, ten thousand times what a clock tells apart.
+/// How many copies make one sample, at most. nvbandwidth makes 16; 4 of 512 MiB take 5 ms at 400 GB/s, ten
+/// thousand times the resolution of a clock.
 const MOST_COPIES: u32 = 4;
 /// A sample need not be longer, ms.
 const SAMPLE_MS: f64 = 10.0;
 
-/// As many copies as make a sample, when one takes `ms`.
+/// The number of copies for a sample, when one takes `ms`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 1 to 4")]
 pub(in crate::suite) fn copies(ms: f64) -> u32 {
     if ms > 0.0 { (SAMPLE_MS / ms).clamp(1.0, f64::from(MOST_COPIES)) as u32 } else { 1 }
 }
 
-/// As many copies as make a sample, when one of `bytes` moves `gb_s`.
+/// The number of copies for a sample, when `bytes` move at `gb_s`.
 #[expect(clippy::cast_precision_loss, reason = "a few hundred MB")]
 pub(in crate::suite) fn copies_at(bytes: u64, gb_s: f64) -> u32 {
     if gb_s > 0.0 { copies(bytes as f64 / gb_s / 1e6) } else { 1 }
@@ -52,16 +52,16 @@ pub(in crate::suite) fn copies_at(bytes: u64, gb_s: f64) -> u32 {
 /// One transfer, `times` copies of `bytes` one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) struct Flow {
-    /// From where to where; the same GPU twice is a copy within it.
+    /// From where to where; a pair of one GPU is a copy within it.
     pub(in crate::suite) way: Pair,
     pub(in crate::suite) by: Side,
     pub(in crate::suite) how: How,
-    /// Of one copy.
+    /// Bytes of one copy.
     pub(in crate::suite) bytes: u64,
     pub(in crate::suite) times: u32,
-    /// Where it begins in the source's buffer.
+    /// Offset in the source's buffer.
     pub(in crate::suite) from: u64,
-    /// Where it begins in the target's buffer.
+    /// Offset in the target's buffer.
     pub(in crate::suite) to: u64,
 }
 
@@ -79,7 +79,7 @@ impl Flow {
         }
     }
 
-    /// The same elsewhere in the two buffers.
+    /// The same transfer at other offsets in the two buffers.
     pub(in crate::suite) const fn at(self, from: u64, to: u64) -> Self {
         Self { from, to, ..self }
     }
@@ -98,20 +98,20 @@ impl Flow {
     }
 }
 
-/// How long transfers that run at the same time may take together.
+/// The time limit for transfers that run at the same time, together.
 pub(super) fn patience<'a>(flows: impl IntoIterator<Item = &'a Flow>) -> Duration {
     patience_for(flows.into_iter().map(Flow::total).sum())
 }
 
-/// How long so many bytes may take.
+/// The time limit for this many bytes.
 #[expect(clippy::cast_precision_loss, reason = "a generous limit")]
 pub(super) fn patience_for(bytes: u64) -> Duration {
     let slowest = Duration::try_from_secs_f64(bytes as f64 / 1e9 / SLOWEST_GB_S).unwrap_or(LONGEST);
     GRACE + slowest.min(LONGEST)
 }
 
-/// The largest size up to `bytes` that a kernel of `sms` x 512 threads copies in whole rounds of 16
-/// bytes a thread, as nvbandwidth trims its sizes; `bytes` where that would be nothing.
+/// The largest size up to `bytes` that a kernel of `sms` x 512 threads copies in whole rounds of 16 bytes a
+/// thread, as nvbandwidth trims its sizes; `bytes` where that would be 0.
 pub(in crate::suite) fn whole_rounds(bytes: u64, sms: u32) -> u64 {
     let round = u64::from(sms) * 512 * 16;
     let trimmed = bytes.checked_div(round).unwrap_or_default() * round;

@@ -1,4 +1,4 @@
-//! Figures by name and pair, as they become the report's matrices.
+//! Figures by name and pair, which become the report's matrices.
 
 use super::super::pair::matrix;
 use crate::outcome::Matrix;
@@ -6,13 +6,13 @@ use crate::schedule::Pair;
 use crate::stats::Measured;
 use std::collections::BTreeMap;
 
-/// All figures of a test. One that looked wrong is measured again at another moment: then the better of
-/// the two counts, and both are told.
+/// All figures of a test. A figure that looks wrong is measured again later: then the better of the two
+/// counts, and both are reported.
 #[derive(Debug, Default)]
 pub(in crate::suite) struct Grid {
     figures: Cells,
     again: Cells,
-    /// Times: less is better.
+    /// Figures are times: less is better.
     times: bool,
 }
 
@@ -20,7 +20,7 @@ pub(in crate::suite) struct Grid {
 type Cells = BTreeMap<&'static str, BTreeMap<Pair, Measured>>;
 
 impl Grid {
-    /// Of times, of which less is better.
+    /// For times, where less is better.
     pub(in crate::suite) fn times() -> Self {
         Self { times: true, ..Self::default() }
     }
@@ -30,7 +30,7 @@ impl Grid {
         self.figures.entry(name).or_default().insert(pair, figure);
     }
 
-    /// Keeps a figure of another moment.
+    /// Keeps a figure of a second measurement.
     pub(in crate::suite) fn put_again(&mut self, name: &'static str, pair: Pair, figure: Measured) {
         self.again.entry(name).or_default().insert(pair, figure);
     }
@@ -41,13 +41,13 @@ impl Grid {
         Some(self.better(name, pair, first).median)
     }
 
-    /// The figure as it was at first, and that of another moment.
+    /// The first figure, and that of the second measurement.
     pub(in crate::suite) fn both(&self, name: &str, pair: Pair) -> Option<(f64, Option<f64>)> {
         let first = self.figures.get(name)?.get(&pair)?.median;
         Some((first, self.second(name, pair).map(|second| second.median)))
     }
 
-    /// All figures that were measured again: name, pair, at first and then.
+    /// All figures that were measured again: name, pair, first and second figure.
     pub(in crate::suite) fn repeated(&self) -> impl Iterator<Item = (&'static str, Pair, f64, f64)> {
         let cells =
             self.again.iter().flat_map(|(name, cells)| cells.iter().map(|(pair, m)| (*name, *pair, m)));
@@ -78,7 +78,7 @@ impl Grid {
         cells.map(|(name, pair, first)| (name, pair, self.better(name, pair, first)))
     }
 
-    /// Everything, each with the samples of both moments.
+    /// Everything, each with the samples of both measurements.
     pub(in crate::suite) fn everything(&self) -> impl Iterator<Item = (&'static str, Pair, Measured)> {
         self.figures.iter().flat_map(move |(name, cells)| {
             cells.iter().map(move |(pair, first)| {
@@ -102,7 +102,7 @@ impl Grid {
     }
 }
 
-/// The n-th items of all together: what different pairs do at the same time.
+/// The n-th items of all iterators together: what different pairs do at the same time.
 pub(in crate::suite) fn across<T>(mut all: Vec<impl Iterator<Item = T>>) -> Vec<Vec<T>> {
     let next = || {
         let round: Vec<_> = all.iter_mut().filter_map(Iterator::next).collect();
@@ -111,7 +111,7 @@ pub(in crate::suite) fn across<T>(mut all: Vec<impl Iterator<Item = T>>) -> Vec<
     std::iter::from_fn(next).collect()
 }
 
-/// Three decimals, as many as a clock promises.
+/// Rounded to three decimals, the resolution of a clock.
 pub(in crate::suite) fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }
@@ -122,7 +122,7 @@ mod tests {
     use crate::stats::BANDWIDTH;
 
     #[test]
-    fn the_first_of_all_come_first() {
+    fn first_items_come_first() {
         assert_eq!(across(vec!["ab".chars(), "cde".chars()]), [vec!['a', 'c'], vec!['b', 'd'], vec!['e']]);
     }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_better_of_two_moments_counts_and_both_are_told() {
+    fn the_better_of_two_measurements_counts_and_both_are_reported() {
         let figure = |median: f64| BANDWIDTH.of(&[median; 3]).unwrap();
         let pair = Pair::new(0, 1);
         for (mut grid, better) in [(Grid::default(), 30.0), (Grid::times(), 20.0)] {

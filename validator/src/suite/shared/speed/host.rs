@@ -1,6 +1,6 @@
-//! Copies between GPUs and page-locked host memory by the copy engines, several at the same time.
-//! What goes to the host is a fresh pattern that the GPU has just written; what comes from there is
-//! checked by the GPU, so that a way out and back proves both.
+//! Copies between GPUs and page-locked host memory by the copy engines, several at the same time. A copy to
+//! the host sends a fresh pattern that the GPU has just written; the GPU checks what it reads back, so that a
+//! round trip proves both directions.
 
 use super::bench::{Bench, Kit, Lane};
 use super::run::{PARKED, idle};
@@ -8,10 +8,10 @@ use crate::gpu::{Checked, GpuError, Span, Tally};
 use std::fmt;
 use std::time::Duration;
 
-/// Which way data goes.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Towards {
-    /// To the host, which will then hold this pattern.
+    /// To the host, which then holds this pattern.
     Host(u64),
     /// To the GPU; the host holds this pattern.
     Gpu(u64),
@@ -27,11 +27,11 @@ pub(in crate::suite) struct HostFlow {
     pub(in crate::suite) times: u32,
 }
 
-/// What one transfer took.
+/// The time of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::suite) struct HostTimed {
     pub(in crate::suite) ms: f64,
-    /// What a transfer to the GPU brought, where that is wrong.
+    /// The wrong data of a transfer to the GPU, if any.
     pub(in crate::suite) wrong: Option<Checked>,
 }
 
@@ -62,8 +62,8 @@ struct Running<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs `flows` at the same time, each by its own clock; no GPU may have two in one direction.
-    /// `look` is called while they run, until it says that it has seen enough.
+    /// Runs `flows` at the same time, each timed by its own clock; no GPU may have two in one direction.
+    /// `look` is called while they run, until it returns true.
     pub(in crate::suite) fn with_host(
         &self,
         flows: &[HostFlow],
@@ -81,7 +81,7 @@ impl Bench<'_> {
             }
             running.queue()?;
         }
-        // When all have stopped: checking is traffic too.
+        // Only when all have stopped: checking is traffic too.
         for running in &all {
             for other in &all {
                 running.kit.keeper.wait_event(&other.lane.stop)?;

@@ -1,5 +1,5 @@
-//! Links as they are while data moves: idle GPUs slow theirs down, so what sysfs said before says
-//! little. NVML and the kernel are both asked, and held against each other: neither alone is believed.
+//! The links while data moves: idle GPUs slow their links down, so sysfs on an idle machine says little. NVML
+//! and the kernel are both read and compared: neither is trusted alone.
 
 use crate::floors::{disagree, loaded};
 use crate::machine::pcie::link::{gts, parse_speed, raw_gb_s};
@@ -8,19 +8,19 @@ use crate::outcome::finding::Finding;
 use crate::suite::Machine;
 use std::collections::BTreeMap;
 
-/// The best that was seen of each link.
+/// The best state that was seen of each link.
 #[derive(Debug, Default)]
-pub(in crate::suite) struct Links(BTreeMap<Bdf, Told>);
+pub(in crate::suite) struct Links(BTreeMap<Bdf, Readings>);
 
-/// What each source says of one link at its best.
+/// What each source reports of one link at its best.
 #[derive(Debug, Clone, Default)]
-struct Told {
+struct Readings {
     nvml: Option<Link>,
     sysfs: Option<Link>,
 }
 
-impl Told {
-    /// What is believed: the better of both, for a link can be no better than it is.
+impl Readings {
+    /// The accepted state: the better of both, because a link never runs faster than it can.
     fn link(&self) -> Option<&Link> {
         match (&self.nvml, &self.sysfs) {
             (Some(nvml), Some(sysfs)) if raw(sysfs) > raw(nvml) => Some(sysfs),
@@ -48,14 +48,14 @@ fn raw(link: &Link) -> f64 {
 }
 
 impl Links {
-    /// Reads the links of `devices` now and keeps what is better than before; true when all of them
-    /// are at their best, or cannot be read.
+    /// Reads the links of `devices` now and keeps any better state; true when all of them are at their best,
+    /// or cannot be read.
     pub(in crate::suite) fn look(&mut self, machine: &Machine, devices: &[Bdf]) -> bool {
         let mut done = true;
         for bdf in devices.iter().filter(|bdf| !self.is_best(**bdf)).copied().collect::<Vec<_>>() {
-            let told = Told { nvml: nvml(machine, bdf), sysfs: sysfs(machine, bdf) };
-            if told.link().is_some() {
-                self.0.entry(bdf).or_default().keep(told);
+            let readings = Readings { nvml: nvml(machine, bdf), sysfs: sysfs(machine, bdf) };
+            if readings.link().is_some() {
+                self.0.entry(bdf).or_default().keep(readings);
                 done &= self.is_best(bdf);
             }
         }
@@ -68,54 +68,55 @@ impl Links {
     }
 
     fn is_best(&self, bdf: Bdf) -> bool {
-        self.0.get(&bdf).is_some_and(Told::is_best)
+        self.0.get(&bdf).is_some_and(Readings::is_best)
     }
 
     /// What a device's own link carries under load, GB/s.
     pub(in crate::suite) fn own(&self, bdf: Bdf) -> Option<f64> {
-        self.0.get(&bdf).and_then(Told::link).map(raw)
+        self.0.get(&bdf).and_then(Readings::link).map(raw)
     }
 
-    /// What it carries at its best by any source, GB/s.
+    /// What it carries at its best according to any source, GB/s.
     pub(in crate::suite) fn most(&self, fabric: &Fabric, bdf: Bdf) -> Option<f64> {
         let at_best = |l: &Link| raw_gb_s(l.gts.max(l.max_gts), l.width.max(l.max_width));
         let read = fabric.devices.iter().find(|d| d.bdf == bdf).and_then(|d| d.link.as_ref());
-        let told = self.0.get(&bdf).into_iter().flat_map(|told| told.nvml.iter().chain(&told.sysfs));
-        told.chain(read).map(at_best).reduce(f64::max).filter(|most| *most > 0.0)
+        let readings =
+            self.0.get(&bdf).into_iter().flat_map(|readings| readings.nvml.iter().chain(&readings.sysfs));
+        readings.chain(read).map(at_best).reduce(f64::max).filter(|most| *most > 0.0)
     }
 
-    /// The fabric with these links in it: what a link was under load is what it can be.
+    /// The fabric with these links applied: a link's state under load is what it can do.
     pub(in crate::suite) fn applied(&self, fabric: &Fabric) -> Fabric {
         let mut fabric = fabric.clone();
         for device in &mut fabric.devices {
-            if let Some(link) = self.0.get(&device.bdf).and_then(Told::link) {
+            if let Some(link) = self.0.get(&device.bdf).and_then(Readings::link) {
                 device.link = Some(Link { max_gts: link.gts, ..link.clone() });
             }
         }
         fabric
     }
 
-    /// GPUs whose link stayed below what it can be, or of whose link NVML and the kernel do not say the same.
+    /// GPUs whose link stayed below its capability, or for which NVML and the kernel disagree about the link.
     pub(in crate::suite) fn findings(&self, gpus: &[Bdf]) -> Vec<Finding> {
         let found = |(n, bdf): (usize, &Bdf)| {
-            let told = self.0.get(bdf)?;
-            let narrow = told.link().and_then(|link| loaded(n, *bdf, link, link.max_gts, link.max_width));
-            let both = told.nvml.as_ref().zip(told.sysfs.as_ref());
+            let readings = self.0.get(bdf)?;
+            let narrow = readings.link().and_then(|link| loaded(n, *bdf, link, link.max_gts, link.max_width));
+            let both = readings.nvml.as_ref().zip(readings.sysfs.as_ref());
             Some(narrow.into_iter().chain(both.and_then(|(nvml, sysfs)| disagree(n, *bdf, nvml, sysfs))))
         };
         gpus.iter().enumerate().filter_map(found).flatten().collect()
     }
 }
 
-/// What NVML says of a GPU's link now, and what both of its ends can.
+/// The present state of a GPU's link by NVML, and the capability of both ends.
 fn nvml(machine: &Machine, bdf: Bdf) -> Option<Link> {
-    let told = machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok())?;
+    let readings = machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok())?;
     let rate = |generation: u32| gts(u8::try_from(generation).ok()?);
-    let (gts, max_gts) = (rate(told.generation)?, rate(told.max_generation)?);
-    Some(Link { gts, width: told.width, max_gts, max_width: told.max_width })
+    let (gts, max_gts) = (rate(readings.generation)?, rate(readings.max_generation)?);
+    Some(Link { gts, width: readings.width, max_gts, max_width: readings.max_width })
 }
 
-/// The same by the kernel.
+/// The same from the kernel.
 fn sysfs(machine: &Machine, bdf: Bdf) -> Option<Link> {
     let text = |name: &str| machine.root.text(format!("sys/bus/pci/devices/{bdf}/{name}")).ok();
     let link = Link {
@@ -134,7 +135,7 @@ fn above(fabric: &Fabric, bdf: Bdf) -> Option<&Link> {
     device(bdf).and_then(|d| d.parent).and_then(device)?.link.as_ref()
 }
 
-/// A link can be no more than the port above it can.
+/// A link cannot exceed the port above it.
 fn limited(link: Link, above: Option<&Link>) -> Link {
     let Some(above) = above else { return link };
     Link { max_gts: link.max_gts.min(above.max_gts), max_width: link.max_width.min(above.max_width), ..link }
@@ -150,12 +151,12 @@ mod tests {
         Link { gts, width, max_gts: 16.0, max_width: 16 }
     }
 
-    fn nvml(gts: f64, width: u32) -> Told {
-        Told { nvml: Some(link(gts, width)), sysfs: None }
+    fn nvml(gts: f64, width: u32) -> Readings {
+        Readings { nvml: Some(link(gts, width)), sysfs: None }
     }
 
     #[test]
-    fn the_best_that_was_seen_counts() {
+    fn the_best_state_seen_counts() {
         let fabric = fixture::machine(2);
         let gpu = fabric.gpus[0];
         let mut links = Links::default();
@@ -175,23 +176,23 @@ mod tests {
     }
 
     #[test]
-    fn nvmls_lower_word_is_a_finding_and_lowers_nothing() {
+    fn a_lower_state_from_nvml_is_a_finding_and_lowers_nothing() {
         let fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
         let one = Link { gts: 2.5, width: 1, max_gts: 2.5, max_width: 1 };
         let mut links = Links::default();
-        links.0.insert(gpu, Told { nvml: Some(one.clone()), sysfs: Some(link(16.0, 16)) });
+        links.0.insert(gpu, Readings { nvml: Some(one.clone()), sysfs: Some(link(16.0, 16)) });
         let found = links.findings(&fabric.gpus);
         assert!(found.len() == 1 && found[0].is(Code::LinkContradicted), "{found:?}");
         assert_eq!(found[0].severity, crate::outcome::finding::Severity::Warn);
         assert!(links.own(gpu).unwrap() > 31.0 && links.most(&fabric, gpu).unwrap() > 31.0);
-        // A recording that says less than NVML is worth knowing.
-        links.0.insert(gpu, Told { nvml: Some(link(16.0, 16)), sysfs: Some(one) });
+        // A recording that shows less than NVML reports is a finding too.
+        links.0.insert(gpu, Readings { nvml: Some(link(16.0, 16)), sysfs: Some(one) });
         assert_eq!(links.findings(&fabric.gpus)[0].severity, crate::outcome::finding::Severity::Info);
     }
 
     #[test]
-    fn a_link_can_be_no_more_than_the_port_above_it() {
+    fn a_link_cannot_exceed_the_port_above_it() {
         let mut fabric = fixture::machine(1);
         let gpu = fabric.gpus[0];
         fixture::device(&mut fabric, fixture::port(0)).link.as_mut().unwrap().max_width = 8;

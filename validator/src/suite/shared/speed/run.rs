@@ -1,35 +1,35 @@
-//! Runs transfers at the same time, once, and says how long each took and whether its data arrived.
-//! The owner of the source fills it with a fresh pattern and the owner of the target with another,
-//! everything is queued behind a latch, and afterwards the target's owner checks every word.
+//! Runs transfers at the same time, once, and returns how long each took and whether its data arrived. The
+//! owner of the source fills it with a fresh pattern and the owner of the target with another, everything is
+//! queued behind a latch, and afterwards the target's owner checks every word.
 
 use super::bench::{Bench, Kit, Lane};
 use super::flow::{Flow, How, patience};
 use crate::gpu::{Checked, GpuError, Tally};
 use std::time::Instant;
 
-/// So long a parked queue waits for the host at most, clocks: p2pBandwidthLatencyTest's number.
+/// How long a parked queue waits for the host at most, clocks: p2pBandwidthLatencyTest's number.
 pub(super) const PARKED: u64 = 10_000_000;
 
-/// What a group of transfers took that ran together.
+/// The times of a group of transfers that ran together.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::suite) struct Timed {
-    /// Each by its own clock, ms.
+    /// The time of each transfer by its own clock, ms.
     pub(in crate::suite) each: Vec<f64>,
-    /// From the first one's start until all had stopped, ms.
+    /// From the first start until all had stopped, ms.
     pub(in crate::suite) total: f64,
     /// How long the host took to queue each, ms.
     pub(in crate::suite) queued: Vec<f64>,
-    /// The first transfer that brought wrong data, and what of it.
+    /// The first transfer with wrong data, and its check.
     pub(in crate::suite) wrong: Option<(Flow, Checked)>,
 }
 
-/// Which of its GPUs' lanes and tallies a transfer uses.
+/// The lanes and tallies that a transfer uses on its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seat {
     flow: Flow,
     lane: usize,
     tally: usize,
-    /// Patterns: what is sent, and what stands in its place before.
+    /// Patterns: the data sent, and the previous content of the target.
     sent: u64,
     before: u64,
 }
@@ -49,7 +49,7 @@ impl Bench<'_> {
         self.run_and_look(groups, &mut || true)
     }
 
-    /// The same; `look` is called while they run, until it says that it has seen enough.
+    /// The same; `look` is called while they run, until it returns true.
     pub(in crate::suite) fn run_and_look(
         &self,
         groups: &[Vec<Flow>],
@@ -96,8 +96,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Queues a group: the first is parked, the others wait for its start. How long the host took
-    /// for the copies of each, ms.
+    /// Queues a group: the first is parked, the others wait for its start. Returns how long the host took to
+    /// queue the copies of each, ms.
     fn queue(&self, group: &[Running<'_>]) -> Result<Vec<f64>, GpuError> {
         let Some((first, others)) = group.split_first() else { return Ok(Vec::new()) };
         first.lane.stream.park(&self.latch, PARKED)?;
@@ -110,7 +110,7 @@ impl Bench<'_> {
         first.lane.stream.record(&first.lane.end)?;
         for running in group {
             let Running { seat, to, tally, .. } = running;
-            // When all have stopped: checking is traffic too.
+            // Only when all have stopped: checking is traffic too.
             to.keeper.wait_event(&first.lane.end)?;
             to.keeper.check(self.target(&seat.flow)?, 0, seat.sent, seat.before, tally)?;
         }
@@ -136,7 +136,7 @@ impl Bench<'_> {
     }
 }
 
-/// True when all queues have run dry.
+/// Whether all queues are empty.
 pub(super) fn idle<'a>(lanes: impl IntoIterator<Item = &'a Lane>) -> Result<bool, GpuError> {
     for lane in lanes {
         if !lane.is_idle()? {
@@ -154,13 +154,13 @@ fn timed(group: &[Running<'_>], queued: Vec<f64>) -> Result<Timed, GpuError> {
     Ok(Timed { each, total, queued, wrong })
 }
 
-/// True when every word was looked at and none is wrong.
+/// Whether every word was checked and none is wrong.
 const fn arrived(flow: &Flow, checked: &Checked) -> bool {
     checked.wrong == 0 && checked.looked == flow.bytes / 4
 }
 
-/// Gives every transfer a lane of the GPU that moves it, a tally of the one that gets it, and two
-/// fresh patterns.
+/// Gives every transfer a lane of the GPU that moves it, a tally of the one that receives it, and two fresh
+/// patterns.
 fn seats(groups: &[Vec<Flow>], mut fresh: impl FnMut() -> (u64, u64)) -> Vec<Vec<Seat>> {
     let (mut lanes, mut tallies) = (Vec::new(), Vec::new());
     let next = |used: &mut Vec<usize>, gpu: usize| {

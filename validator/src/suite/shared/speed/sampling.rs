@@ -1,39 +1,39 @@
-//! Figures from samples: everything of a round is sampled together, and what scatters is sampled
-//! again, a bounded number of times. A sample that brought wrong data ends its figure: what did not
-//! arrive has no speed.
+//! Figures from samples: everything of a round is sampled together, and what scatters is sampled again, a
+//! bounded number of times. A sample with wrong data ends its figure: data that did not arrive has no speed.
 
 use super::flow::Flow;
 use super::run::Timed;
 use crate::gpu::Checked;
 use crate::stats::{Measured, Policy, Unusable, gb_s, us};
 
-/// What is made of the clocks of a group.
+/// How a figure follows from the clocks of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Figure {
     /// GB/s of the first transfer by its own clock.
     First,
-    /// GB/s within one GPU: what is read and what is written, as p2pBandwidthLatencyTest counts.
+    /// GB/s within one GPU: bytes read plus bytes written, as p2pBandwidthLatencyTest counts.
     Within,
-    /// GB/s of all together, from the first start to the last stop: the sample's both directions.
+    /// GB/s of all together, from the first start to the last stop: both directions in CUDA's sample
+    /// programs.
     Total,
     /// The same within one GPU.
     TotalWithin,
-    /// Sum of the GB/s that each has by its own clock: nvbandwidth's both directions.
+    /// Sum of the GB/s that each has by its own clock: both directions in nvbandwidth.
     Sum,
     /// GB/s of all together, as `Total`, and then of each by its own clock.
     Each,
-    /// us that one copy takes the GPU and, as a second figure, the host to queue.
+    /// us that one copy takes on the GPU and, as a second figure, that the host takes to queue it.
     Latency,
 }
 
-/// Transfers that run together, and what is asked of them.
+/// Transfers that run together, and the figure wanted from them.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::suite) struct Job {
     pub(in crate::suite) flows: Vec<Flow>,
     pub(in crate::suite) figure: Figure,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::suite) enum Taken {
     /// Its figures.
@@ -72,12 +72,12 @@ impl Job {
 
 /// One job's samples so far.
 struct Samples {
-    /// By figure.
+    /// One list per figure.
     figures: Vec<Vec<f64>>,
     wrong: Option<(Flow, Checked)>,
 }
 
-/// Samples `jobs` by `run`, which runs all that it is given at the same time. First all of them
+/// Samples `jobs` with `run`, which runs all that it is given at the same time. All jobs are sampled
 /// `policy.samples` times, then those that scatter again.
 pub(super) fn sampled<E: From<Unusable>>(
     policy: &Policy,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_matrix_counts_as_its_model_does() {
+    fn each_matrix_counts_as_its_reference_program_does() {
         let both = || vec![flow(0, 1), flow(1, 0)];
         let clocks = timed(&[2.0, 4.0], 5.0);
         assert_eq!(figures(both(), Figure::First, &clocks), [500.0]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_scatters_is_sampled_again() {
+    fn only_scattering_jobs_are_sampled_again() {
         let jobs = [Job::new(vec![flow(0, 1)], Figure::First), Job::new(vec![flow(2, 3)], Figure::First)];
         let mut runs = Vec::new();
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |chosen| {

@@ -1,4 +1,4 @@
-//! Samples taken on a bench: what is being done is told first, and a fault becomes a finding.
+//! Samples taken on a bench: the current work is reported first, and a fault becomes a finding.
 
 use super::super::gpu_fault::during;
 use super::bench::Bench;
@@ -46,7 +46,7 @@ impl Bench<'_> {
     /// Samples `jobs`, all at the same time.
     ///
     /// # Errors
-    /// A fault of CUDA or of a GPU, or a clock that says nonsense.
+    /// A fault of CUDA or of a GPU, or a clock with impossible values.
     pub(in crate::suite) fn sampled(
         &self,
         machine: &Machine,
@@ -96,7 +96,7 @@ mod tests {
     use crate::schedule::Pair;
 
     #[test]
-    fn what_runs_is_named_and_much_is_counted() {
+    fn a_few_transfers_are_named_and_more_are_counted() {
         let groups = |n: usize| -> Vec<_> {
             (0..n).map(|k| vec![Flow::write(Pair::new(k, k + 1), How::Ce, 4, 1)]).collect()
         };

@@ -1,12 +1,12 @@
-//! What the GPUs say of themselves around a test: packets that their links had to repeat, and clocks
-//! that were held down.
+//! Counters and clocks of the GPUs around a test: packets that their links had to repeat, and clocks that
+//! were throttled.
 
 use crate::gpu::State;
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 
-/// One GPU before and after.
+/// One GPU's replay counter before and after.
 #[derive(Debug)]
 struct Seen {
     gpu: usize,
@@ -19,13 +19,13 @@ struct Seen {
 pub(in crate::suite) struct Watch(Vec<Seen>);
 
 impl Watch {
-    /// From now on.
+    /// Starts to watch.
     pub(in crate::suite) fn begin(machine: &Machine, gpus: &[Bdf]) -> Self {
         let seen = |(gpu, bdf): (usize, &Bdf)| Seen { gpu, bdf: *bdf, replays: replays(machine, *bdf) };
         Self(gpus.iter().enumerate().map(seen).collect())
     }
 
-    /// What has happened since, and how the GPUs fare now, for the evidence of other findings.
+    /// What has happened since, and the GPUs' present state, for the evidence of other findings.
     pub(in crate::suite) fn end(&self, machine: &Machine) -> (Vec<Finding>, Vec<String>) {
         let mut findings = Vec::new();
         let mut lines = Vec::new();
@@ -33,7 +33,7 @@ impl Watch {
             findings.extend(replayed(*gpu, *bdf, *before, replays(machine, *bdf)));
             if let Some(state) = machine.nvml().ok().and_then(|nvml| nvml.state(*bdf).ok()) {
                 findings.extend(throttled(*gpu, &state));
-                lines.push(told(*gpu, &state));
+                lines.push(state_line(*gpu, &state));
             }
         }
         (findings, lines)
@@ -52,17 +52,17 @@ fn replayed(gpu: usize, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Op
     Some(finding.values(more, 0, Some("packets")).seen(format!("NVML's replay counter rose by {more}")))
 }
 
-/// Held down by the power limit is what a busy GPU does; anything else is a fault.
+/// Throttling by the power limit is normal for a busy GPU; anything else is a fault.
 fn throttled(gpu: usize, state: &State) -> Option<Finding> {
     let bad = state.throttled.iter().any(|why| why != "power cap");
     let why = (!state.throttled.is_empty()).then(|| state.throttled.join(", "))?;
     let severity = if bad { Severity::Warn } else { Severity::Info };
-    let message = format!("GPU {gpu}: clocks held down: {why}");
-    Some(Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message).seen(told(gpu, state)))
+    let message = format!("GPU {gpu}: clocks are throttled: {why}");
+    Some(Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message).seen(state_line(gpu, state)))
 }
 
 /// `GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W`
-pub(in crate::suite) fn told(gpu: usize, state: &State) -> String {
+pub(in crate::suite) fn state_line(gpu: usize, state: &State) -> String {
     let words = [
         state.sm_mhz.map(|mhz| format!("SM {mhz} MHz")),
         state.memory_mhz.map(|mhz| format!("memory {mhz} MHz")),
@@ -71,7 +71,7 @@ pub(in crate::suite) fn told(gpu: usize, state: &State) -> String {
         (!state.throttled.is_empty()).then(|| state.throttled.join(", ")),
     ];
     let words: Vec<_> = words.into_iter().flatten().collect();
-    format!("GPU {gpu}: {}", if words.is_empty() { "tells nothing".to_owned() } else { words.join(", ") })
+    format!("GPU {gpu}: {}", if words.is_empty() { "no state reported".to_owned() } else { words.join(", ") })
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_counter_that_rises_is_told_and_one_that_is_unknown_is_not() {
+    fn a_rising_replay_counter_is_reported_and_an_unknown_one_is_not() {
         assert!(replayed(0, BDF, Some(7), Some(9)).unwrap().message.contains("repeated 2 packets"));
         for (before, after) in [(Some(7), Some(7)), (None, Some(7)), (Some(7), None), (Some(7), Some(0))] {
             assert_eq!(replayed(0, BDF, before, after), None);
@@ -100,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn heat_warns_and_the_power_limit_is_told() {
+    fn heat_warns_and_the_power_limit_is_reported() {
         assert_eq!(throttled(0, &state(&[])), None);
         assert_eq!(throttled(0, &state(&["power cap"])).unwrap().severity, Severity::Info);
         assert_eq!(throttled(0, &state(&["power cap", "power brake"])).unwrap().severity, Severity::Warn);
-        assert_eq!(told(0, &state(&[])), "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W");
+        assert_eq!(state_line(0, &state(&[])), "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W");
     }
 }

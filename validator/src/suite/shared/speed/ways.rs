@@ -1,4 +1,4 @@
-//! The ways between the GPUs: which transfers share nothing, and what carries each pair's data.
+//! The paths between the GPUs: which transfers share no link, and what carries each pair's data.
 
 use super::load::Links;
 use crate::floors;
@@ -11,26 +11,26 @@ use crate::schedule::{Pair, Plan, Routes, Way};
 use crate::suite::Machine;
 use std::collections::BTreeMap;
 
-/// A pair of which nothing is known.
+/// For a pair whose path is unknown.
 const UNKNOWN: Carrier = Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 0.0 };
 
-/// The ways between all GPUs.
+/// The paths between all GPUs.
 #[derive(Debug)]
 pub(in crate::suite) struct Ways {
     gpus: Vec<Bdf>,
-    /// What NVML says of each GPU's NVLinks.
+    /// What NVML reports of each GPU's NVLinks.
     boards: Vec<Board>,
     nvlinks: NvLinks,
-    /// What NVML says that one of them carries in one direction, GB/s.
+    /// What one NVLink carries in one direction according to NVML, GB/s.
     nvlink_gb_s: Option<f64>,
-    /// By the sorted pair: how far apart their NUMA nodes are, where that is told.
+    /// By the sorted pair: the distance of their NUMA nodes, where known.
     distances: BTreeMap<Pair, u32>,
-    /// What the ways occupy; without a known way every pair is measured alone.
+    /// The links that the paths occupy; without known paths every pair is measured alone.
     pub(in crate::suite) routes: Routes,
 }
 
 impl Ways {
-    /// As the fabric and NVML show them.
+    /// As the fabric and NVML report them.
     pub(in crate::suite) fn new(machine: &Machine, clique: &Clique) -> Self {
         let gpus = clique.addresses();
         let nvml = machine.nvml().map_err(str::to_owned);
@@ -46,7 +46,7 @@ impl Ways {
         Self { gpus, boards, nvlinks, nvlink_gb_s, distances, routes }
     }
 
-    /// With which others a pair is to be compared: those whose way is of the same kind and as far.
+    /// The group that a pair is compared with: pairs whose path is of the same kind and distance.
     pub(in crate::suite) fn like(&self, pair: Pair) -> String {
         let far =
             self.distances.get(&pair.sorted()).map_or(String::new(), |far| format!(" at distance {far}"));
@@ -58,7 +58,7 @@ impl Ways {
         matches!(self.routes.get(pair).map(|route| route.way), Some(Way::NvLink(_)))
     }
 
-    /// What a pair's links carry at their best in one direction, GB/s; `None` where nothing tells.
+    /// What a pair's links carry at their best in one direction, GB/s; `None` where unknown.
     pub(in crate::suite) fn ceiling(&self, fabric: &Fabric, links: &Links, pair: Pair) -> Option<f64> {
         match self.routes.get(pair).map(|route| route.way)? {
             Way::NvLink(n) => self.nvlink_gb_s.map(|gb_s| f64::from(n) * gb_s),
@@ -66,7 +66,7 @@ impl Ways {
         }
     }
 
-    /// What the links of both GPUs themselves carry under load, GB/s.
+    /// What the GPUs' own links carry under load, GB/s: the lesser of the two.
     pub(in crate::suite) fn own(&self, links: &Links, pair: Pair) -> Option<f64> {
         self.ends(pair, |bdf| links.own(bdf))
     }
@@ -77,7 +77,7 @@ impl Ways {
         Some(a?.min(b?))
     }
 
-    /// What is wrong with the NVLinks.
+    /// Findings about the NVLinks.
     pub(in crate::suite) fn findings(&self) -> Vec<Finding> {
         nvlinks(&self.boards)
     }
@@ -87,12 +87,12 @@ impl Ways {
         self.boards.iter().map(|board| board.links.as_ref().map_or(0, |links| links.up)).collect()
     }
 
-    /// Pairs that share nothing, round by round, both directions as one.
+    /// Pairs that share no link, round by round, both directions as one.
     pub(in crate::suite) fn rounds(&self) -> Vec<Vec<Pair>> {
         Plan::unordered(&self.routes).rounds
     }
 
-    /// The addresses of what a pair's data crosses over PCIe; nothing where NVLinks carry it.
+    /// The addresses of the devices that a pair's data crosses over PCIe; empty where NVLinks carry it.
     pub(in crate::suite) fn pcie(&self, fabric: &Fabric, pair: Pair) -> Vec<Bdf> {
         if !matches!(self.routes.get(pair).map(|r| r.way), Some(Way::Pcie { .. })) {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Ways {
         [a, b].into_iter().chain(ports).collect()
     }
 
-    /// What carries every pair's data, by the links as they were under load.
+    /// What carries every pair's data, with the links as they were under load.
     pub(in crate::suite) fn carriers(
         &self,
         fabric: &Fabric,
@@ -145,13 +145,13 @@ fn board(gpu: &Gpu, states: &Result<NvLinkStates, String>) -> Board {
     Board { gpu: gpu.ordinal, bdf: gpu.bdf, name: gpu.name.clone(), links }
 }
 
-/// How far apart two NUMA nodes are by the firmware: 10 is the same node.
+/// The distance of two NUMA nodes according to the firmware: 10 is the same node.
 fn distance(machine: &Machine, a: u32, b: u32) -> Option<u32> {
     let nodes = machine.root.text(format!("sys/devices/system/node/node{a}/distance")).ok()?;
     nodes.split_whitespace().nth(usize::try_from(b).ok()?)?.parse().ok()
 }
 
-/// The kind of a pair's way, in the letters of `nvidia-smi topo -m`.
+/// The kind of a pair's path, in the letters of `nvidia-smi topo -m`.
 pub(in crate::suite) fn kind(routes: &Routes, pair: Pair) -> String {
     match routes.get(pair).map(|route| route.way) {
         Some(Way::NvLink(links)) => Cell::NvLink(links).to_string(),

@@ -1,4 +1,4 @@
-//! One transfer between two GPUs: who moves how much, which way, in what kind of memory. Pure.
+//! One transfer between two GPUs: who moves how much, in which direction, in what kind of memory. Pure.
 
 use crate::schedule::Pair;
 use serde::{Deserialize, Serialize};
@@ -8,29 +8,29 @@ use std::time::Duration;
 /// What moves the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::suite) enum Engine {
-    /// A copy engine of the GPU that works.
+    /// A copy engine of the acting GPU.
     Copy,
     /// A kernel on it.
     Sm,
-    /// The driver, by way of the host's memory, with peer access off: the control.
+    /// The driver, through host memory, with peer access off: the control.
     Staged,
 }
 
-/// What the GPU that works does with its peer's memory.
+/// The direction, as seen from the acting GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Way {
-    /// Its own data goes there.
+    /// Its own data goes to the peer.
     Write,
-    /// The peer's data comes here.
+    /// The peer's data comes to it.
     Read,
 }
 
-/// How the memory was made.
+/// How the memory was allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum Memory {
     /// By `cuMemAlloc`; peers reach it once access is enabled.
     Plain,
-    /// By the driver's virtual memory functions; it names its peers itself.
+    /// By the driver's virtual memory functions, which name the peers themselves.
     Mapped,
 }
 
@@ -45,11 +45,11 @@ pub(in crate::suite) struct Kind {
 /// One transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) struct Cell {
-    /// `from` works, on the memory of `to`.
+    /// `from` acts, on the memory of `to`.
     pub(in crate::suite) pair: Pair,
     pub(in crate::suite) kind: Kind,
     pub(in crate::suite) bytes: u64,
-    /// Bytes by which source and target begin behind a boundary of 4 KiB.
+    /// Offsets of source and target from a 4 KiB boundary, bytes.
     pub(in crate::suite) shift: (u64, u64),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Kind {
         let engine = match self.engine {
             Engine::Copy => "copy engine",
             Engine::Sm => "SM",
-            Engine::Staged => return f.write_str("copy through the host, peer access off,"),
+            Engine::Staged => return f.write_str("copy through host memory, peer access off,"),
         };
         write!(f, "{engine} {}", self.way.name())
     }
@@ -99,7 +99,7 @@ impl Way {
 }
 
 impl Cell {
-    /// Where the data is and where it must arrive, as GPUs.
+    /// The GPU that has the data and the one where it must arrive.
     pub(in crate::suite) const fn ends(&self) -> (usize, usize) {
         match self.kind.way {
             Way::Write => (self.pair.from, self.pair.to),
@@ -107,8 +107,8 @@ impl Cell {
         }
     }
 
-    /// How long it may take: seconds for a GPU that is late, and its bytes at a hundredth of what the
-    /// slowest link carries.
+    /// Its time limit: seconds for a GPU that is late, and its bytes at a hundredth of the slowest link's
+    /// rate.
     pub(in crate::suite) const fn patience(&self) -> Duration {
         Duration::from_secs(4 + self.bytes / (32 << 20))
     }

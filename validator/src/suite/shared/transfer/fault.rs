@@ -1,4 +1,4 @@
-//! A transfer that went wrong, and how people are told. Pure.
+//! A transfer that went wrong, and its finding. Pure.
 
 use super::cell::{Cell, Engine, Way};
 use crate::gpu::pattern::{Counts, Wrong, word};
@@ -8,7 +8,7 @@ use crate::schedule::Pair;
 /// What is wrong after a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) enum What {
-    /// What arrived.
+    /// The data that arrived.
     Data(Wrong),
     /// Memory beside the target.
     Beside,
@@ -16,7 +16,7 @@ pub(in crate::suite) enum What {
     Source,
     /// Memory of that GPU that took no part; `sure` when the transfer's data is there.
     Stray { gpu: usize, sure: bool },
-    /// A check did not look at all words, or GPU and host see different data.
+    /// A check did not read all words, or GPU and host see different data.
     Checker(&'static str),
 }
 
@@ -26,9 +26,9 @@ pub(in crate::suite) struct Fault {
     pub(in crate::suite) cell: Cell,
     pub(in crate::suite) what: What,
     pub(in crate::suite) traces: Traces,
-    /// How often it went wrong, of how many times.
+    /// How many times it went wrong, of how many.
     pub(in crate::suite) times: Option<(u32, u32)>,
-    /// Other pairs moved data at the same time.
+    /// Whether other pairs moved data at the same time.
     pub(in crate::suite) amid: bool,
 }
 
@@ -36,14 +36,14 @@ pub(in crate::suite) struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::suite) struct Traces {
     pub(in crate::suite) counts: Counts,
-    /// Address of the first word that was looked at.
+    /// Address of the first word that was checked.
     pub(in crate::suite) address: u64,
     /// Number of that word in the pattern, and its seed.
     pub(in crate::suite) first: u64,
     pub(in crate::suite) seed: u64,
     /// Words from the first wrong one on.
     pub(in crate::suite) found: Vec<u32>,
-    /// What they should be, where that is not the pattern from that word on.
+    /// The expected words, where they do not follow the pattern from that word on.
     pub(in crate::suite) expected: Option<Vec<u32>>,
 }
 
@@ -73,16 +73,16 @@ impl Fault {
             What::Beside => format!("{cell} changes memory beside its target"),
             What::Source => format!("{cell} changes its source"),
             What::Stray { gpu, sure: true } => {
-                format!("{cell} changes memory of GPU {gpu} that takes no part")
+                format!("{cell} changes memory of GPU {gpu} that is not its target")
             }
             What::Stray { gpu, .. } => {
-                format!("{}s change memory of GPU {gpu} that takes no part", cell.kind.way.name())
+                format!("{}s change memory of GPU {gpu} that is not their target", cell.kind.way.name())
             }
             What::Checker(why) => format!("{cell}: {why}"),
         }
     }
 
-    /// The finding of this pair; others of the same kind are told in `more`.
+    /// The finding of this pair; `more` are others of the same kind, as evidence.
     pub(in crate::suite) fn finding(&self, more: &[&Self]) -> Finding {
         let severity = if matches!(self.what, What::Checker(_)) { Severity::Error } else { Severity::Fail };
         let finding = self.code().finding(severity, "", self.message());
@@ -95,12 +95,12 @@ impl Fault {
         }
     }
 
-    /// A cause nearer than the table's.
+    /// A more specific cause than the table's.
     fn cause(&self) -> Option<&'static str> {
         let What::Data(wrong) = self.what else { return None };
         if self.cell.kind.engine == Engine::Staged {
             return Some(
-                "not even copies through the host arrive: a GPU, its link or the host's memory is broken",
+                "not even copies through host memory arrive: a GPU, its link or the host's memory is broken",
             );
         }
         Some(match (wrong, self.cell.kind.way) {
@@ -108,21 +108,21 @@ impl Fault {
                 "reads of the peer get no data: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
             }
             (Wrong::Stale | Wrong::Zeros, Way::Write) => {
-                "writes to the peer are dropped or go elsewhere: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
+                "writes to the peer are dropped or misdirected: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
             }
             (Wrong::Mirror, _) => {
-                "the writer's path to the peer leads back to itself, or its cache keeps what it should send"
+                "the writer's path to the peer leads back to itself, or its cache keeps the data back"
             }
             (Wrong::Late, _) => {
-                "the path keeps writes back, or a cache is not flushed, when work is told to be done"
+                "the path delays writes, or a cache is not flushed, when work is reported as complete"
             }
             (Wrong::Offset(_) | Wrong::From(_), _) => {
-                "the driver and the GPU disagree on where the peer's memory begins in BAR1: an unfit driver patch"
+                "the driver and the GPU disagree on where the peer's memory begins in BAR1: a driver patch that does not fit"
             }
             (Wrong::Partial { .. } | Wrong::Holes, _) => {
                 "part of the memory is not mapped for the peer: BAR1 is smaller than the memory, or packets are lost"
             }
-            (Wrong::OldRound, _) => "a cache between the GPUs answers with what it held before",
+            (Wrong::OldRound, _) => "a cache between the GPUs returns its previous content",
             (Wrong::Flip, _) => {
                 "bits are flipped on the way or in a GPU's memory: link, riser, or memory without ECC"
             }
@@ -158,7 +158,7 @@ fn hex(words: impl Iterator<Item = u32>) -> String {
     words.take(SAMPLE).map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(" ")
 }
 
-/// A pair's faults as findings: one for each code and direction, told by the first of them.
+/// A pair's faults as findings: one for each code and direction, worded by the first of them.
 pub(in crate::suite) fn findings(pair: Pair, faults: &[Fault]) -> Vec<(Pair, Finding)> {
     let mut groups: Vec<Vec<&Fault>> = Vec::new();
     for fault in faults {
@@ -170,6 +170,6 @@ pub(in crate::suite) fn findings(pair: Pair, faults: &[Fault]) -> Vec<(Pair, Fin
             None => groups.push(vec![fault]),
         }
     }
-    let told = |group: Vec<&Fault>| group.split_first().map(|(first, more)| (pair, first.finding(more)));
-    groups.into_iter().filter_map(told).collect()
+    let one = |group: Vec<&Fault>| group.split_first().map(|(first, more)| (pair, first.finding(more)));
+    groups.into_iter().filter_map(one).collect()
 }

@@ -1,4 +1,4 @@
-//! One transfer between two GPUs: what it is, what goes wrong in it, and how much many good ones prove.
+//! One transfer between two GPUs: its definition, its faults, and how much many good ones prove.
 
 mod cell;
 mod fault;

@@ -1,7 +1,7 @@
-//! What a number of good transfers says of rare faults. Pure.
+//! What a number of good transfers proves about rare faults. Pure.
 
-/// The rate of faults, in percent, that `n` transfers without one rule out with 95 % confidence: 3 in n (the rule
-/// of three: (1 - p)^n = 0.05), rounded up to one digit.
+/// The rate of faults, in percent, that `n` transfers without one rule out with 95 % confidence: 3 in n (the
+/// rule of three: (1 - p)^n = 0.05), rounded up to one digit.
 pub(in crate::suite) fn ruled_out(n: u64) -> String {
     if n < 3 {
         return "100 %".to_owned();
@@ -13,7 +13,7 @@ pub(in crate::suite) fn ruled_out(n: u64) -> String {
     format!("{rounded} %")
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people, one digit")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
 const fn float(n: u64) -> f64 {
     n as f64
 }
@@ -23,8 +23,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_that_is_ruled_out_follows_from_the_transfers() {
-        let told = [0, 16, 300, 1000, 1056, 8192, 70_000].map(ruled_out);
-        assert_eq!(told, ["100 %", "19 %", "1 %", "0.3 %", "0.3 %", "0.04 %", "0.005 %"]);
+    fn the_ruled_out_rate_follows_from_the_number_of_transfers() {
+        let rates = [0, 16, 300, 1000, 1056, 8192, 70_000].map(ruled_out);
+        assert_eq!(rates, ["100 %", "19 %", "1 %", "0.3 %", "0.3 %", "0.04 %", "0.005 %"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Page-locked memory near the GPUs: one block for each NUMA node that has any. Locking memory takes
-//! a third of a second for each GiB, so that all tests of a GPU share one block.
+//! Page-locked memory near the GPUs: one block for each NUMA node with GPUs. Locking memory takes a third of
+//! a second for each GiB, so the GPUs of a node share one block.
 
 use crate::gpu::{Clique, GpuError, Pinned, Span};
 use crate::machine::host::near::near;
@@ -8,19 +8,19 @@ use crate::outcome::finding::Finding;
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::during;
 
-/// Bytes of all blocks: nvbandwidth's size where there is one node.
+/// Bytes of all blocks together: nvbandwidth's size where there is one node.
 const BYTES: u64 = 512 << 20;
 /// Sizes are multiples of this.
 const GRAIN: u64 = 1 << 16;
 
 /// Memory near some GPUs.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HostBlock {
     pub(super) gpus: Vec<usize>,
     pinned: Pinned,
 }
 
-impl Place {
+impl HostBlock {
     /// Part `n` of `parts` equal ones.
     pub(super) fn part(&self, n: usize, parts: usize) -> Result<Span, GpuError> {
         let bytes = share(self.pinned.whole().bytes, parts);
@@ -28,19 +28,19 @@ impl Place {
     }
 }
 
-/// The places of all GPUs.
-pub(super) fn places(machine: &Machine, clique: &Clique) -> Result<Vec<Place>, Box<Finding>> {
+/// The memory blocks for all GPUs.
+pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock>, Box<Finding>> {
     let nodes = nodes(machine.fabric()?, clique);
     let bytes = share(BYTES, nodes.len());
-    let place = |(processors, gpus): (Option<String>, Vec<usize>)| {
+    let block = |(processors, gpus): (Option<String>, Vec<usize>)| {
         machine.doing(&format!("locking {bytes} bytes of the host's memory"));
         let _near = processors.as_deref().and_then(near);
         let gpu = gpus.first().and_then(|n| clique.gpu(*n));
         let gpu = gpu.ok_or_else(|| GpuError::Nonsense("a node without a GPU".to_owned()))?;
-        Ok(Place { pinned: Pinned::alloc(gpu, bytes)?, gpus })
+        Ok(HostBlock { pinned: Pinned::alloc(gpu, bytes)?, gpus })
     };
-    let places = nodes.into_iter().map(place).collect::<Result<_, GpuError>>();
-    places.map_err(|e| during("machine", &e))
+    let blocks = nodes.into_iter().map(block).collect::<Result<_, GpuError>>();
+    blocks.map_err(|e| during("machine", &e))
 }
 
 /// GPUs by the processors near them.

@@ -1,7 +1,7 @@
-//! What was tried with each pair, as a table of the report, and what rate of faults that rules out. Pure.
+//! What was tried with each pair, as a table of the report, and the rate of faults that this rules out. Pure.
 
-use super::plan::Plan;
-use super::seen::Crowd;
+use super::level_plan::Plan;
+use super::results::Crowd;
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::{Engine, ruled_out};
 use serde_json::Value;
@@ -12,12 +12,12 @@ struct Row {
     by: &'static str,
     memory: &'static str,
     sizes: Vec<u64>,
-    /// How often each of them was made.
+    /// How many times each of them was made.
     times: u64,
     seed: Option<u64>,
 }
 
-/// Of a pair, by copy engine and by kernel: transfers that were checked one by one.
+/// Transfers of a pair that were checked one by one, by copy engine and by kernel.
 pub(super) fn checked(plan: &Plan, crowd: Option<&Crowd>) -> [u64; 2] {
     let alone = (plan.transfers() / 2) as u64;
     let of = |small: &dyn Fn(&Crowd) -> usize| crowd.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
@@ -88,7 +88,7 @@ const fn name(engine: Engine) -> &'static str {
     match engine {
         Engine::Copy => "copy engine, write and read",
         Engine::Sm => "kernel, write and read",
-        Engine::Staged => "through the host",
+        Engine::Staged => "through host memory",
     }
 }
 

@@ -1,21 +1,21 @@
-//! What the worker asks of the other process, and what that one answers.
+//! Requests of the worker to the other process, and the answers.
 
 use crate::gpu::GpuError;
 use crate::gpu::pattern::Counts;
 use crate::suite::shared::transfer::Engine;
 use serde::{Deserialize, Serialize};
 
-/// What the other process shall do.
+/// A request to the other process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Start CUDA and say which GPUs there are.
+    /// Start CUDA and return the GPUs.
     Start,
-    /// Open a buffer of the worker's for GPU `gpu`: by its name in CUDA IPC, or by the descriptor that
-    /// comes along.
+    /// Open a buffer of the worker for GPU `gpu`: by its CUDA IPC handle, or by the descriptor that
+    /// accompanies the request.
     Open { gpu: usize, ipc: Option<Vec<u8>>, bytes: u64 },
-    /// Write fresh data there.
+    /// Write fresh data to it.
     Write(Job),
-    /// Read what is there, and look at it.
+    /// Read its content, and check it.
     Read(Job),
     /// Close the buffer.
     Close,
@@ -25,7 +25,7 @@ pub(super) enum Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) engine: Engine,
-    /// Where in the buffer.
+    /// Offset in the buffer.
     pub(super) offset: u64,
     pub(super) bytes: u64,
     pub(super) seed: u64,
@@ -34,16 +34,16 @@ pub(super) struct Job {
     pub(super) first: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// CUDA has started; the GPUs' own ids, in CUDA's order.
     Started(Vec<String>),
-    /// It is done.
+    /// Done.
     Done,
-    /// What was read, and words of it from the first wrong one on.
+    /// The check of the data read, and words of it from the first wrong one on.
     Read(Counts, Vec<u32>),
-    /// It could not be done.
+    /// Failed.
     Failed(Trouble),
 }
 
@@ -51,11 +51,11 @@ pub(super) enum Answer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Trouble {
     pub(super) text: String,
-    /// The driver's number, where it gave one.
+    /// The driver's error code, where it gave one.
     pub(super) code: Option<i32>,
-    /// An operation did not end.
+    /// Whether an operation did not end.
     pub(super) hang: bool,
-    /// The context is gone.
+    /// Whether the context is lost.
     pub(super) sticky: bool,
 }
 

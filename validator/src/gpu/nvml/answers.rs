@@ -1,10 +1,10 @@
-//! What NVML tells, as values.
+//! NVML's answers, as values.
 
 use nvml_wrapper::enum_wrappers::device::P2pStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// NVML's word about one way of using a peer, in the letters of `nvidia-smi topo -p2p`.
+/// NVML's answer about one kind of peer access, in the letters of `nvidia-smi topo -p2p`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
     /// It works.
@@ -58,9 +58,9 @@ impl From<P2pStatus> for Status {
     }
 }
 
-/// What NVML says about an ordered pair; an `Err` is its reason for not saying.
+/// NVML's answers about an ordered pair; an `Err` says why there is none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct P2pTold {
+pub struct P2pAnswers {
     /// Reading the peer's memory.
     pub read: Result<Status, String>,
     /// Writing it.
@@ -71,16 +71,16 @@ pub struct P2pTold {
     pub prop: Result<Status, String>,
 }
 
-/// A GPU's PCIe link right now; it is slower while the GPU idles.
+/// A GPU's present PCIe link; it is slower while the GPU idles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Generation now.
+    /// The present generation.
     pub generation: u32,
-    /// Lanes now.
+    /// The present number of lanes.
     pub width: u32,
-    /// Generation at most, of GPU and slot together.
+    /// The highest generation that GPU and slot support.
     pub max_generation: u32,
-    /// Lanes at most.
+    /// The most lanes.
     pub max_width: u32,
 }
 
@@ -89,17 +89,17 @@ pub struct Link {
 pub struct Process {
     /// Its id, in NVML's namespace.
     pub pid: u32,
-    /// Its name; empty when nobody tells.
+    /// Its name; empty when unknown.
     pub name: String,
-    /// GPU memory that it holds, bytes; `None` when nobody tells.
+    /// GPU memory that it holds, bytes; `None` when unknown.
     pub bytes: Option<u64>,
     /// Whether it computes; else it only draws.
     pub compute: bool,
-    /// Whether it is of this run.
+    /// Whether it belongs to this run.
     pub ours: bool,
 }
 
-/// How a GPU fares.
+/// A GPU's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Clock of the multiprocessors, MHz.
@@ -110,6 +110,6 @@ pub struct State {
     pub celsius: Option<u32>,
     /// Power, watts.
     pub watts: Option<f64>,
-    /// Why its clocks are held down; empty when they are not.
+    /// Why its clocks are throttled; empty when they are not.
     pub throttled: Vec<String>,
 }

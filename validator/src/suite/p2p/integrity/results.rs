@@ -1,4 +1,4 @@
-//! What was tried, and what came of it.
+//! What was tried, and the results.
 
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
@@ -8,15 +8,15 @@ use crate::suite::shared::transfer::Fault;
 /// Whether a pair could be tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Access {
-    /// CUDA says that there is none.
+    /// CUDA reports that there is none.
     No,
-    /// CUDA says that there is, and refuses it: its words.
+    /// CUDA reports access but refuses it: the error.
     Refused(String),
-    /// It was switched on.
+    /// It was enabled.
     On,
 }
 
-/// What came of one pair.
+/// The result of one pair.
 #[derive(Debug)]
 pub(super) struct Tried {
     pub(super) pair: Pair,
@@ -26,7 +26,7 @@ pub(super) struct Tried {
     pub(super) ended: Option<Box<Finding>>,
 }
 
-/// What was tried beside the pairs one by one.
+/// What was tried besides the pairs one by one.
 #[derive(Debug, Default)]
 pub(super) struct All {
     /// All pairs together.
@@ -35,12 +35,12 @@ pub(super) struct All {
     pub(super) watched: Vec<Share>,
 }
 
-/// What each pair did while all did.
+/// What each pair did while all pairs were active.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Crowd {
-    /// What the sizes and places follow from.
+    /// The seed of the sizes and addresses.
     pub(super) seed: u64,
-    /// Sizes of small and of large copies, one way of one engine: kernels, then copy engines.
+    /// Sizes of small and of large copies, one direction of one engine: kernels, then copy engines.
     pub(super) kernel: Vec<u64>,
     pub(super) copy: Vec<u64>,
     pub(super) large: Vec<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Crowd {
     pub(super) at_once: usize,
 }
 
-/// Data that was in somebody's source area.
+/// Data that was in a source area.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     pub(super) gpu: usize,

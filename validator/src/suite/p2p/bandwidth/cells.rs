@@ -1,4 +1,4 @@
-//! What is measured for one pair of GPUs, by level: which copies make which cells. Pure.
+//! What is measured for one pair of GPUs, by level: which copies fill which cells. Pure.
 
 use crate::config::Level;
 use crate::schedule::Pair;
@@ -7,9 +7,9 @@ use crate::suite::shared::speed::{Figure, Flow, How, Job, Side};
 
 /// p2pBandwidthLatencyTest's buffer: 40,000,000 integers.
 const SAMPLE_BYTES: u64 = 160_000_000;
-/// How often it copies them.
+/// The number of times it copies them.
 const SAMPLE_TIMES: u32 = 5;
-/// The matrices in the report's order, and the first level that has each.
+/// The matrices in the report's order, and the lowest level that has each.
 pub(super) const MATRICES: &[(&str, Level)] = &[
     ("sample.uni.off", Level::Quick),
     ("sample.uni.on", Level::Quick),
@@ -27,13 +27,13 @@ pub(super) const MATRICES: &[(&str, Level)] = &[
 
 /// How the figures of a matrix are taken.
 pub(super) fn policy(name: &str, level: Level) -> Policy {
-    // Staged copies are ten times slower than others and tell little: two samples, a third where
-    // they differ.
+    // Staged copies are ten times slower than others and less informative: two samples, a third where they
+    // differ.
     let policy = if name.ends_with(".off") { Policy { samples: 2, repeats: 1, ..STAGED } } else { BANDWIDTH };
     if level == Level::Full { Policy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
 }
 
-/// A cell, or two that one measurement fills, and what is run for it.
+/// A cell, or two that one measurement fills, and the transfers for it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cell {
     pub(super) name: &'static str,
@@ -48,13 +48,13 @@ pub(super) struct Sizes {
     pub(super) bytes: u64,
     /// The same in whole rounds of the two GPUs' kernels, of `from` and `to`.
     pub(super) rounds: (u64, u64),
-    /// How often nvbandwidth's copies are made.
+    /// The number of nvbandwidth's copies.
     pub(super) times: u32,
 }
 
 impl Sizes {
     fn sample(self) -> u64 {
-        // Both directions within a GPU need two of each.
+        // Both directions within a GPU need two buffers each.
         SAMPLE_BYTES.min(self.bytes / 2) / 16 * 16
     }
 
@@ -72,7 +72,7 @@ pub(super) fn warm_up(way: Pair, how: How, sizes: Sizes, times: u32) -> Flow {
     Flow::write(way, how, if how == How::Peer { sizes.sample() } else { sizes.bytes }, times)
 }
 
-/// The sample's cells of one GPU with itself.
+/// The sample program's cells of one GPU with itself.
 pub(super) fn within(gpu: usize, on: bool, sizes: Sizes, level: Level) -> Vec<Cell> {
     let way = Pair::new(gpu, gpu);
     let (one, other) = (sample(way, sizes), sample(way, sizes).at(sizes.bytes / 2, sizes.bytes / 2));
@@ -89,7 +89,7 @@ pub(super) fn within(gpu: usize, on: bool, sizes: Sizes, level: Level) -> Vec<Ce
     of_level(vec![uni, both], level)
 }
 
-/// The sample's cells of one pair.
+/// The sample program's cells of one pair.
 pub(super) fn between(pair: Pair, on: bool, sizes: Sizes, level: Level) -> Vec<Cell> {
     let one = |way: Pair| Cell {
         name: if on { "sample.uni.on" } else { "sample.uni.off" },

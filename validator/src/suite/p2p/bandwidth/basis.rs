@@ -1,11 +1,11 @@
-//! What the test was asked, and what it knows of the machine.
+//! The configuration of the test, and what is known about the machine.
 
 use crate::config::Level;
 use crate::floors::Carrier;
 use crate::schedule::Pair;
 
-/// What the test was asked, and what it knows of the machine.
-pub(super) struct Asked<'a> {
+/// The configuration of the test, and what is known about the machine.
+pub(super) struct Basis<'a> {
     pub(super) gpus: usize,
     pub(super) level: Level,
     /// `expect.min_p2p_gb_s`
@@ -14,13 +14,13 @@ pub(super) struct Asked<'a> {
     pub(super) carrier: &'a dyn Fn(Pair) -> Carrier,
     /// What its links carry at their best, GB/s.
     pub(super) ceiling: &'a dyn Fn(Pair) -> Option<f64>,
-    /// What the links of the two GPUs themselves carry under load, GB/s.
+    /// What the GPUs' own links carry under load, GB/s.
     pub(super) own: &'a dyn Fn(Pair) -> Option<f64>,
-    /// With which others a pair is to be compared.
+    /// The group that a pair is compared with.
     pub(super) like: &'a dyn Fn(Pair) -> String,
 }
 
-impl Asked<'_> {
+impl Basis<'_> {
     pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> {
         let gpus = self.gpus;
         (0..gpus).flat_map(move |from| (0..gpus).map(move |to| Pair::new(from, to)))

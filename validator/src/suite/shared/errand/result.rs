@@ -1,4 +1,4 @@
-//! What came of an errand, and in which way it went wrong. Pure.
+//! The result of an errand, and the kind of fault. Pure.
 
 use super::super::transfer::{Cell, Fault, Kind, Traces, What};
 use crate::gpu::pattern::Piece as Found;
@@ -6,16 +6,16 @@ use crate::gpu::pattern::{Counts, Evidence, Wrong, classify, word};
 use crate::gpu::{BatchExpected, GpuError, Piece};
 use crate::schedule::Pair;
 
-/// What came of an errand.
+/// The result of an errand.
 #[derive(Debug)]
-pub(in crate::suite) enum Came {
-    /// All of it arrived, and nothing else.
-    Well,
-    /// What the check counted is not that.
+pub(in crate::suite) enum ErrandResult {
+    /// All data arrived and nothing else changed.
+    Correct,
+    /// The check counted something else.
     Wrong(Counts),
-    /// It could not be carried out.
+    /// The errand could not be carried out.
     Broken(GpuError),
-    /// Something else broke first.
+    /// Another operation failed first.
     Unknown,
 }
 
@@ -28,15 +28,15 @@ pub(in crate::suite) struct Mistake {
     pub(super) expected: BatchExpected,
     /// Wrong words of the whole errand.
     pub(super) crowd: u64,
-    /// This copy's counts, a moment later; its first word is the aligned one before its guard.
+    /// This copy's counts from a second check; the first word is the aligned one before its guard.
     pub(super) again: Counts,
-    /// The first wrong of these words, and what is there.
+    /// The number of the first wrong word, and the words found from there on.
     pub(super) at: u64,
     pub(super) found: Vec<u32>,
 }
 
 impl Mistake {
-    /// As people are told; `amid`: other pairs moved data at the same time.
+    /// The fault for the report; `amid`: other pairs moved data at the same time.
     pub(in crate::suite) fn fault(&self, amid: bool) -> Fault {
         let Self { pair, kind, piece, again, found, .. } = self;
         let looked = piece.looked(self.expected.guard);
@@ -55,7 +55,7 @@ impl Mistake {
         Fault { cell, what: self.what(), traces, times: None, amid }
     }
 
-    /// Which words are the target's, counted from the aligned one before its guard.
+    /// The words of the target, counted from the aligned word before its guard.
     fn inside(&self) -> std::ops::Range<u64> {
         let begin = self.piece.looked(self.expected.guard).address;
         let from = (self.piece.to - begin) / 4;
@@ -68,14 +68,14 @@ impl Mistake {
             return What::Data(Wrong::Late);
         }
         if self.again.wrong == 0 {
-            return What::Checker("a check did not look at every word");
+            return What::Checker("a check did not read every word");
         }
         let inside = self.inside();
         let (first, last) = (self.again.first.unwrap_or_default(), self.again.last.unwrap_or_default());
         if last < inside.start || first >= inside.end {
             return What::Beside;
         }
-        // Words of the pattern stand in the memory's words only where both are aligned alike.
+        // Pattern words line up with memory words only where both have the same alignment.
         let even = (self.piece.first % 4) == (self.piece.to % 4);
         let number = self.piece.first / 4;
         let place = first.saturating_sub(inside.start);
@@ -100,7 +100,7 @@ impl Mistake {
         }))
     }
 
-    /// What the k-th word from the aligned one before the guard must be.
+    /// The expected value of word `k`, counted from the aligned word before the guard.
     fn word(&self, k: u64) -> u32 {
         let Self { piece, expected, .. } = self;
         let begin = piece.looked(expected.guard).address + k * 4;
@@ -139,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn words_of_guard_and_data_are_told_as_they_should_be() {
+    fn expected_words_of_guard_and_data_follow_their_patterns() {
         let mistake = mistake(|_| {});
-        assert_eq!(mistake.word(0), word(6, 0), "the guard begins at a whole word here");
+        assert_eq!(mistake.word(0), word(6, 0), "the guard begins at a word boundary here");
         let first = mistake.inside().start;
         let [.., last] = mistake.word(first).to_le_bytes();
         assert_eq!(last, word(5, 2).to_le_bytes()[1], "three bytes of guard, then byte 9 of the data");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_is_no_data_and_what_is_right_later_is_late() {
+    fn wrong_guard_words_are_beside_the_target_and_data_that_is_right_later_is_late() {
         let beside = mistake(|c| (c.first, c.last) = (Some(2), Some(3)));
         assert_eq!(beside.what(), What::Beside);
         let late = mistake(|c| (c.wrong, c.first, c.last) = (0, None, None));

@@ -1,5 +1,5 @@
-//! Findings that speed tests share: data that did not arrive, figures that scatter, and many pairs
-//! with the same trouble told as one.
+//! Findings that speed tests share: data that did not arrive, figures that scatter, and many findings of one
+//! kind merged into one.
 
 use super::flow::Flow;
 use super::grid::Grid;
@@ -9,13 +9,13 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::stats::Policy;
 
-/// How many findings of one kind are told one by one.
+/// How many findings of one kind are listed one by one.
 const ALONE: usize = 4;
 
-/// Figures of two moments that differ by more than this part are told.
+/// Two measurements that differ by more than this fraction are reported.
 const MOMENT: f64 = 0.1;
 
-/// `P2P-WRONG-DATA`: what a transfer brought while it was timed.
+/// `P2P-WRONG-DATA`: the wrong data of a timed transfer.
 pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
     let words = flow.bytes / 4;
     let Checked { looked, wrong, zeros, sentinels, first, .. } = checked;
@@ -25,11 +25,11 @@ pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
         format!("{looked} of {words} words could be checked, {wrong} of them wrong")
     };
     let first = first.map_or(String::new(), |word| format!("; the first at byte {}", word * 4));
-    let message = format!("{flow}: {what}{first}, so no speed is told");
+    let message = format!("{flow}: {what}{first}, so no speed is reported");
     Code::P2pWrongData.finding(Severity::Fail, &flow.way, message).values(*wrong, 0, Some("words"))
 }
 
-/// What stayed noisy, by the policy of its name; names without one may scatter.
+/// Figures that stayed noisy, by the policy of their name; names without one may scatter.
 pub(in crate::suite) fn noisy(
     grid: &Grid,
     unit: &str,
@@ -38,7 +38,7 @@ pub(in crate::suite) fn noisy(
     grid.measured().filter_map(move |(name, pair, figure)| noise(&pair, name, unit, &policy(name)?, figure))
 }
 
-/// Figures that were low, or late, only for a moment: worth knowing.
+/// Figures that were low, or late, only once.
 pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item = Finding> {
     let apart = |first: f64, again: f64| (first - again).abs() > first.min(again) * MOMENT;
     grid.repeated().filter(move |(.., first, again)| apart(*first, *again)).map(move |(name, pair, first, again)| {
@@ -49,8 +49,8 @@ pub(in crate::suite) fn moments(grid: &Grid, unit: &str) -> impl Iterator<Item =
     })
 }
 
-/// The same findings, but of a kind that there are many of only the first, with the others as its
-/// evidence: 64 GPUs have 4032 pairs.
+/// The same findings, but of a kind with many only the first, with the others as its evidence: 64 GPUs have
+/// 4032 pairs.
 pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<Finding> {
     let mut kinds: Vec<Vec<Finding>> = Vec::new();
     for finding in findings {
@@ -65,7 +65,7 @@ pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<
     kinds.into_iter().flat_map(|kind| if kind.len() > ALONE { first_of(kind) } else { kind }).collect()
 }
 
-/// The test's end: the first of the worst findings as its line, or else `fine`.
+/// The test's judgement: its summary is the first of the worst findings, or else `fine`.
 pub(in crate::suite) fn judged(fine: String, findings: impl IntoIterator<Item = Finding>) -> Judgement {
     let findings = few(findings);
     let worst = findings.iter().map(|f| f.severity).max().filter(|worst| *worst > Severity::Info);
@@ -91,25 +91,25 @@ mod tests {
     const FLOW: Flow = Flow::write(Pair::new(0, 1), How::Ce, 64, 2);
 
     #[test]
-    fn wrong_data_is_told_with_what_was_found_in_its_place() {
+    fn wrong_data_is_reported_with_what_was_found_in_its_place() {
         let checked = Checked { looked: 16, wrong: 3, zeros: 2, sentinels: 1, first: Some(5), last: Some(9) };
         let finding = wrong(&FLOW, &checked);
         assert_eq!(
             finding.message,
             "GPU 0 -> 1: copy engine writes 2 x 64 bytes: 3 of 16 words are wrong (2 are 0, 1 were never \
-             written); the first at byte 20, so no speed is told"
+             written); the first at byte 20, so no speed is reported"
         );
         assert_eq!(finding.severity, Severity::Fail);
     }
 
     #[test]
-    fn a_check_that_did_not_look_is_no_pass() {
+    fn an_incomplete_check_is_not_a_pass() {
         let checked = Checked { looked: 0, wrong: 0, zeros: 0, sentinels: 0, first: None, last: None };
         assert!(wrong(&FLOW, &checked).message.contains("0 of 16 words could be checked"));
     }
 
     #[test]
-    fn many_of_a_kind_are_one() {
+    fn many_of_a_kind_become_one() {
         let slow = |n: usize| Code::P2pSlow.finding(Severity::Fail, &n, format!("GPU {n} is slow"));
         assert_eq!(few((0..4).map(slow)).len(), 4);
         let said = few((0..9).map(slow).chain([Code::P2pLatency.finding(Severity::Warn, "x", "y")]));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_worst_is_the_tests_line() {
+    fn the_first_of_the_worst_is_the_summary() {
         let found = |severity, text: &str| Code::P2pSlow.finding(severity, "x", text);
         let all = [found(Severity::Warn, "a"), found(Severity::Fail, "b"), found(Severity::Fail, "c")];
         assert_eq!(judged("fine".to_owned(), all).summary, "b");

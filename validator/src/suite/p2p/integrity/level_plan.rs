@@ -11,7 +11,7 @@ pub(super) struct Plan {
     pub(super) sizes: Vec<u64>,
     pub(super) memories: Vec<Memory>,
     pub(super) shifts: Vec<(u64, u64)>,
-    /// Small transfers of a pair, for each engine and way, while all pairs make theirs.
+    /// Small transfers of a pair, for each engine and direction, while all pairs make theirs.
     pub(super) small: u64,
     /// Whether all other memory of all GPUs is watched.
     pub(super) ground: bool,
@@ -31,7 +31,7 @@ impl Plan {
                 (sizes, vec![(0, 0), (4, 12), (16, 8)])
             }
         };
-        // NCCL and frameworks map memory by default: what is only true of ordinary memory is not enough for them.
+        // NCCL and frameworks map memory by default: a proof for ordinary memory alone is not enough.
         let (small, ground) = match level {
             Level::Quick => (256, false),
             Level::Standard => (512, true),
@@ -40,7 +40,7 @@ impl Plan {
         Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, ground }
     }
 
-    /// Without what does not fit into so much memory of a GPU; the smallest sizes always stay.
+    /// Without the sizes that do not fit into this much memory of a GPU; the smallest sizes always stay.
     pub(super) fn within(mut self, free: u64) -> Self {
         while self.sizes.len() > 2 && self.bytes() > free {
             self.sizes.pop();
@@ -48,7 +48,7 @@ impl Plan {
         self
     }
 
-    /// Sizes that were asked for and do not fit.
+    /// Requested sizes that do not fit.
     pub(super) fn left_out(&self, asked: &Self) -> Option<Finding> {
         let most = size(asked.sizes.last().copied()?);
         (self.sizes != asked.sizes).then(|| {
@@ -62,7 +62,7 @@ impl Plan {
     }
 
     pub(super) fn layout(&self) -> Layout {
-        // Whole pages: a target that began between 16-byte words would keep the wide kernels out.
+        // Whole pages: a target that began between 16-byte words would rule out the wide kernels.
         let largest = self.sizes.last().copied().unwrap_or_default();
         Layout { area: largest.next_multiple_of(SLACK) + SLACK }
     }
@@ -77,21 +77,21 @@ impl Plan {
         self.memories.iter().copied().flat_map(of).collect()
     }
 
-    /// How many transfers each pair makes.
+    /// The number of transfers of each pair.
     pub(super) fn transfers(&self) -> usize {
         self.kinds().len() * self.sizes.len() * self.shifts.len()
     }
 }
 
-/// How one GPU's field is divided: guard, source, guard, target, guard. All of it holds the sentinel
-/// but for what a transfer needs.
+/// How one GPU's field is divided: guard, source, guard, target, guard. All of it holds the sentinel except
+/// for the parts that a transfer uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     /// Bytes of source and target each.
     area: u64,
 }
 
-/// A band that must not change beside the target, bytes.
+/// A band beside the target that must not change, bytes.
 pub(super) const GUARD: u64 = 64 * KIB;
 /// Room for transfers that do not begin on a boundary, bytes.
 const SLACK: u64 = 4 * KIB;
@@ -107,12 +107,12 @@ impl Layout {
         self.area
     }
 
-    /// Where sources begin, in bytes.
+    /// The offset of sources, bytes.
     pub(super) const fn source(self) -> u64 {
         GUARD
     }
 
-    /// Where targets begin, in bytes.
+    /// The offset of targets, bytes.
     pub(super) const fn target(self) -> u64 {
         2 * GUARD + self.area
     }
