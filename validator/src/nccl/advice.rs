@@ -1,27 +1,27 @@
-//! The workload's NCCL settings, each derived from what one test has proven or the machine shows, with the
-//! reason that stands above it in nccl.conf. Levels go by name (the numbers are of an older order), interfaces
-//! and HCAs by exact name. The GID index of `RoCE` is never set: it differs from node to node and moves, and NCCL
-//! finds it by itself. Which of them reach the workload is `engine`'s matter.
+//! The workload's NCCL settings, each derived from a test's proof or from the machine, with the reason that
+//! precedes it in nccl.conf. Levels are given by name (the numbers follow an older order), interfaces and
+//! HCAs by exact name. The GID index of `RoCE` is never set: it differs from node to node and changes, and
+//! NCCL finds it by itself. `engine` decides which of them reach the workload.
 
 use super::Distance;
 use crate::outcome::Advice;
 
-/// What a search for a better number of channels found.
+/// The result of a search for a better number of channels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Channels {
-    /// The number that is fastest.
+    /// The fastest number.
     pub best: u32,
-    /// The number that NCCL takes by itself.
+    /// The number that NCCL chooses by itself.
     pub usual: u32,
-    /// How many times faster it is.
+    /// The speedup as a factor.
     pub gain: f64,
 }
 
-/// A search's gain that is worth a setting: more than 5 %.
+/// The smallest gain worth a setting: more than 5 %.
 pub const WORTH: f64 = 1.05;
 
-/// How far peer-to-peer may reach, where NCCL's own lines prove it between all GPUs, of which the farthest
-/// pair is so far apart.
+/// The peer-to-peer level, where NCCL's own log lines prove peer-to-peer between all GPUs; `farthest` is the
+/// distance of the farthest pair.
 #[must_use]
 pub fn level(farthest: Distance) -> Option<Advice> {
     use Distance as D;
@@ -35,7 +35,8 @@ pub fn level(farthest: Distance) -> Option<Advice> {
     Some(Advice::new("NCCL_P2P_LEVEL", value.name(), &reason))
 }
 
-/// More channels are a floor and fewer a ceiling: NCCL keeps its choice on the other side.
+/// A larger number is set as the minimum and a smaller one as the maximum: NCCL stays free in the other
+/// direction.
 #[must_use]
 pub fn channels(found: &Channels) -> Option<Advice> {
     let Channels { best, usual, gain } = *found;
@@ -46,21 +47,21 @@ pub fn channels(found: &Channels) -> Option<Advice> {
     };
     let percent = (gain - 1.0) * 100.0;
     let reason =
-        format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL takes by itself");
+        format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL chooses by itself");
     (gain.is_finite() && gain > WORTH && best > 0).then(|| Advice::new(name, best.to_string(), &reason))
 }
 
-/// The interfaces that are up, loopback aside. Exact names (`=`): without it `eth1` would name `eth10` too.
+/// The interfaces that are up, except loopback. Exact names (`=`): otherwise `eth1` would match `eth10` too.
 #[must_use]
 pub fn interfaces(up: &[String]) -> Advice {
     const NAME: &str = "NCCL_SOCKET_IFNAME";
     match exact(up) {
         Some(list) => Advice::new(NAME, list, "the network interfaces that are up"),
-        None => Advice::new(NAME, "=lo", "no interface is up; the ranks of one host meet on the loopback"),
+        None => Advice::new(NAME, "=lo", "no interface is up; the ranks of one host use the loopback"),
     }
 }
 
-/// `=a,b`; names that NCCL's list could not hold are left out.
+/// `=a,b`; names that NCCL's list cannot hold are left out.
 fn exact(names: &[String]) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
     let good: Vec<_> =
@@ -68,7 +69,7 @@ fn exact(names: &[String]) -> Option<String> {
     (!good.is_empty()).then(|| format!("={}", good.join(",")))
 }
 
-/// NVLS as the configuration has it.
+/// NVLS as configured.
 #[must_use]
 pub fn nvls(on: bool) -> Advice {
     let reason = if on { "the configuration turns NVLS on" } else { "the configuration leaves NVLS off" };
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nvls_is_as_the_configuration_has_it() {
+    fn nvls_is_as_configured() {
         assert_eq!((nvls(false).value.as_str(), nvls(true).value.as_str()), ("0", "1"));
     }
 }

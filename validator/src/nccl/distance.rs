@@ -1,12 +1,12 @@
-//! How far two devices are from each other, in NCCL's letters. NCCL knows no NODE: it takes all host
-//! bridges of a NUMA node for one, and silently ignores a level whose name it does not know.
+//! How far two devices are from each other, in NCCL's letters. NCCL has no NODE: it treats all host bridges
+//! of a NUMA node as one, and silently ignores a level whose name it does not know.
 
 use crate::machine::pcie::model::PathKind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The kind of the way between two devices, nearest first (NCCL's order of path types).
+/// The kind of the path between two devices, nearest first (NCCL's order of path types).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Distance {
@@ -14,7 +14,7 @@ pub enum Distance {
     Loc,
     /// `NVLink`.
     Nvl,
-    /// `NVLink` by way of another GPU.
+    /// `NVLink` through another GPU.
     Nvb,
     /// A processor's own link to its GPU.
     C2c,
@@ -22,13 +22,13 @@ pub enum Distance {
     Pix,
     /// Several bridges, not the host bridge.
     Pxb,
-    /// A NIC by way of the processor's own link and PCIe.
+    /// A NIC through the processor's own link and PCIe.
     P2c,
-    /// A NIC by way of another GPU.
+    /// A NIC through another GPU.
     Pxn,
     /// Through one host bridge.
     Phb,
-    /// Between host bridges of one NUMA node; `nvidia-smi` has it, NCCL says PHB.
+    /// Between host bridges of one NUMA node; `nvidia-smi` uses it, NCCL reports PHB.
     Node,
     /// Between NUMA nodes.
     Sys,
@@ -101,6 +101,6 @@ impl FromStr for Distance {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|d| d.name() == text);
-        found.ok_or_else(|| format!("'{text}' is no kind of path; known are {known}"))
+        found.ok_or_else(|| format!("'{text}' is not a kind of path; known are {known}"))
     }
 }

@@ -1,5 +1,6 @@
-//! All that knows NCCL and is not a test: rows and sizes as nccl-tests counts them, what NCCL's log and its dump of the
-//! topology prove, what peer-to-peer gains, settings for a workload, and the processes of the ranks (`ranks`).
+//! Everything about NCCL except the tests: rows and sizes as nccl-tests counts them, what NCCL's log and
+//! topology dump prove, the gain by peer-to-peer, settings for a workload, and the processes of the ranks
+//! (`ranks`).
 
 pub mod advice;
 mod distance;

@@ -1,33 +1,33 @@
-//! One row of nccl-tests' table: what was measured at one size, out of place and in place.
+//! One row of nccl-tests' table: the measurement of one size, out of place and in place.
 
 use crate::gpu::{Collective, DataType, RedOp};
 use serde::{Deserialize, Serialize};
 
-/// Where the result goes.
+/// Where the result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// Into another buffer.
+    /// To another buffer.
     OutOfPlace,
-    /// Into the sent buffer, or a part of it.
+    /// To the send buffer, or a part of it.
     InPlace,
 }
 
-/// Elements that are not what they should be.
+/// Wrong elements.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Wrongs {
     /// How many, of all ranks.
     pub count: u64,
-    /// How many were looked at, of all ranks.
+    /// How many elements were checked, of all ranks.
     pub looked: u64,
-    /// How many calls of the collective gave them.
+    /// In how many calls of the collective.
     pub calls: u64,
-    /// The first of them.
+    /// The first wrong one.
     pub first: Option<FirstWrong>,
 }
 
 impl Wrongs {
-    /// Those of two checks; the first is that of the earlier.
+    /// The sum of two checks; the first wrong element is that of the earlier one.
     #[must_use]
     pub fn and(self, later: Self) -> Self {
         Self {
@@ -42,15 +42,15 @@ impl Wrongs {
 /// The first wrong element.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstWrong {
-    /// Whose receive buffer.
+    /// The rank of the receive buffer.
     pub rank: usize,
-    /// In which of the checked calls, from 0 on.
+    /// The number of the checked call, from 0 on.
     pub call: u64,
-    /// Its number there.
+    /// The element's number in the buffer.
     pub element: u64,
-    /// What it holds, as text.
+    /// Its content, as text.
     pub found: String,
-    /// What it should hold, as text.
+    /// The expected content, as text.
     pub expected: String,
 }
 
@@ -74,15 +74,15 @@ pub struct Row {
     pub count: u64,
     /// Element type.
     pub data: DataType,
-    /// The reduction, where it is one or nccl-tests names one.
+    /// The reduction, where there is one or nccl-tests names one.
     pub op: Option<RedOp>,
     /// The root, where there is one.
     pub root: Option<usize>,
     /// How many ranks.
     pub ranks: usize,
-    /// Into another buffer.
+    /// Out of place.
     pub out_of_place: Timed,
-    /// Into the same.
+    /// In place.
     pub in_place: Timed,
 }
 
@@ -100,13 +100,13 @@ impl Row {
         self.algbw(timed) * self.collective.bus_factor(self.ranks as u64)
     }
 
-    /// Calls whose results were looked at, of both placements.
+    /// Calls whose results were checked, in both placements.
     #[must_use]
     pub fn checked(&self) -> u64 {
         [&self.out_of_place, &self.in_place].iter().filter_map(|t| t.wrong.as_ref()).map(|w| w.calls).sum()
     }
 
-    /// Wrong elements of both placements.
+    /// Wrong elements in both placements.
     #[must_use]
     pub fn wrong(&self) -> u64 {
         [&self.out_of_place, &self.in_place].iter().filter_map(|t| t.wrong.as_ref()).map(|w| w.count).sum()

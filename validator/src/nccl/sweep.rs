@@ -1,4 +1,4 @@
-//! The sizes of a run and how often each is done: nccl-tests' `-b -e -f -i -n -w -c` as one value.
+//! The sizes of a run and the number of calls: nccl-tests' `-b -e -f -i -n -w -c` as one value.
 
 use crate::gpu::{Collective, DataType, RedOp};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct Sweep {
     pub from: u64,
     /// Largest size, bytes.
     pub to: u64,
-    /// The next size is so many times the one before; 1: it is `step` bytes more.
+    /// The factor from each size to the next; 1: the next is `step` bytes more.
     pub factor: u64,
     /// See `factor`.
     pub step: u64,
@@ -22,7 +22,7 @@ pub struct Sweep {
     pub warmups: u32,
     /// Whether values are checked.
     pub check: bool,
-    /// Whether counts are left as they come out, and not rounded to 16 bytes.
+    /// Whether counts are used as they result, without rounding to 16 bytes.
     pub odd: bool,
     /// Element type.
     pub data: DataType,
@@ -33,7 +33,7 @@ pub struct Sweep {
 /// Why there are no sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSweep {
-    /// The end lies before the beginning.
+    /// The largest size is below the smallest.
     #[error("-e {to} is less than -b {from}")]
     Backwards {
         /// Smallest size.
@@ -41,7 +41,7 @@ pub enum BadSweep {
         /// Largest size.
         to: u64,
     },
-    /// It would never end.
+    /// The sizes would never end.
     #[error("-f {factor} with a step of {step} bytes makes no progress")]
     Stuck {
         /// The factor.
@@ -49,7 +49,7 @@ pub enum BadSweep {
         /// The step.
         step: u64,
     },
-    /// More rows than anybody reads.
+    /// Too many rows.
     #[error("{rows} sizes and more; at most {most} are allowed")]
     Long {
         /// How many were counted.
@@ -59,11 +59,12 @@ pub enum BadSweep {
     },
 }
 
-/// So many rows at most.
+/// The most rows.
 const MOST: usize = 4096;
 
 impl Sweep {
-    /// Out of place and in place, 8 B to 128 MiB by factor 2, 20 calls after 1: what guides ask for.
+    /// Out of place and in place, 8 B to 128 MiB by factor 2, 20 calls after 1: the usual parameters in
+    /// guides.
     #[must_use]
     pub const fn standard(collective: Collective) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl Sweep {
         Self { from: bytes, to: bytes, ..self }
     }
 
-    /// One row of exactly so many elements for each call, whichever they are.
+    /// One row of exactly this many elements for each call, for any collective.
     #[must_use]
     pub const fn of_count(self, count: u64, ranks: u64) -> Self {
         let parts = if self.collective.has_parts() { ranks } else { 1 };
@@ -95,7 +96,7 @@ impl Sweep {
         Self { odd: true, ..self.at(bytes) }
     }
 
-    /// The same, each size once and unchecked: what goes before timed rows, as in nccl-tests.
+    /// The same, each size once and unchecked: the warm-up before timed rows, as in nccl-tests.
     #[must_use]
     pub const fn untimed(self) -> Self {
         Self { iterations: 1, check: false, ..self }
@@ -119,7 +120,7 @@ impl Sweep {
             size =
                 if self.factor > 1 { bytes.checked_mul(self.factor) } else { bytes.checked_add(self.step) };
             if size == Some(bytes) {
-                // One size is fine; more of the same are not.
+                // One size is fine; repetitions are not.
                 if self.from == self.to {
                     break;
                 }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_without_end_is_refused() {
+    fn an_endless_sweep_is_refused() {
         let sweep = Sweep { factor: 1, step: 0, ..Sweep::standard(Collective::Reduce) };
         assert_eq!(sweep.sizes(), Err(BadSweep::Stuck { factor: 1, step: 0 }));
         let sweep = Sweep { from: 0, factor: 2, ..sweep };

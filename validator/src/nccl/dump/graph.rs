@@ -1,5 +1,5 @@
-//! The graph dump: for each pattern of communication the channels that NCCL built, the kind of path that
-//! it found good enough, and the bandwidth that it counts on.
+//! The graph dump: for each communication pattern the channels that NCCL built, the kind of path that it
+//! accepted, and the bandwidth that it expects.
 
 use super::{BadDump, Dump, Topology};
 use crate::nccl::Distance;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// How a graph's channels are laid out.
+/// The layout of a graph's channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
     /// Trees whose NIC traffic is balanced over two GPUs.
@@ -23,7 +23,7 @@ pub enum Pattern {
     Nvls,
     /// Reductions in the network's switches.
     Collnet,
-    /// A number that this version does not know.
+    /// A number that is unknown here.
     Other(u32),
 }
 
@@ -34,11 +34,11 @@ pub struct Graph {
     pub id: u32,
     /// The layout.
     pub pattern: Pattern,
-    /// What NCCL counts on for each channel inside the host, GB/s.
+    /// The bandwidth that NCCL expects for each channel inside the host, GB/s.
     pub gb_s: f64,
     /// The farthest kind of path inside the host.
     pub distance: Distance,
-    /// The GPUs of each channel, in their order.
+    /// The GPUs of each channel, in order.
     pub channels: Vec<Vec<Hop>>,
 }
 
@@ -47,7 +47,7 @@ pub struct Graph {
 pub struct Hop {
     /// NVML's number.
     pub dev: u64,
-    /// Its rank, where this version of NCCL writes it.
+    /// Its rank, if this version of NCCL writes it.
     pub rank: Option<usize>,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Pattern {
 }
 
 impl Graph {
-    /// The ranks of each channel in their order; `None` where a GPU is not in `topology`.
+    /// The ranks of each channel in order; `None` where a GPU is not in `topology`.
     #[must_use]
     pub fn orders(&self, topology: &Topology) -> Option<Vec<Vec<usize>>> {
         let known = |dev| topology.gpus.iter().find(|g| g.dev == dev)?.rank;
@@ -89,11 +89,11 @@ impl Graph {
     }
 }
 
-/// NVML's number of a GPU. Older versions write it as it is, newer ones in hexadecimal, with the number of the
-/// host in the uppermost byte (`NCCL_TOPO_ID`; seen in NCCL 2.28.9: `dev="0x1"`).
+/// NVML's number of a GPU. Older versions write it in decimal, newer ones in hexadecimal, with the number of
+/// the host in the uppermost byte (`NCCL_TOPO_ID`; seen in NCCL 2.28.9: `dev="0x1"`).
 struct Device(u64);
 
-/// What of it is the GPU's.
+/// The bits that hold the GPU's number.
 const LOCAL: u64 = (1 << 56) - 1;
 
 impl FromStr for Device {
@@ -110,7 +110,7 @@ impl FromStr for Device {
 /// Reads the dump of `NCCL_GRAPH_DUMP_FILE`.
 ///
 /// # Errors
-/// See [`BadDump`]; no graph in it is one, too.
+/// See [`BadDump`]; a dump without a graph is one too.
 pub fn graphs(text: &str) -> Result<Vec<Graph>, BadDump> {
     let dump = Dump::parse("graph", "graphs", text)?;
     let top = dump.document.root_element();
@@ -125,14 +125,14 @@ pub fn graphs(text: &str) -> Result<Vec<Graph>, BadDump> {
 fn graph(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Graph, BadDump> {
     let channels = node.children().filter(|n| n.has_tag_name("channel"));
     let channels = channels.map(|n| channel(dump, n)).collect::<Result<Vec<_>, _>>()?;
-    let told: usize = dump.needed(node, "nchannels")?;
-    if told != channels.len() {
-        let what = format!("nchannels=\"{told}\", and {} are there", channels.len());
+    let expected: usize = dump.needed(node, "nchannels")?;
+    if expected != channels.len() {
+        let what = format!("nchannels=\"{expected}\", but there are {}", channels.len());
         return Err(dump.bad(node, what));
     }
     let gb_s: f64 = dump.needed(node, "speedintra")?;
     if !gb_s.is_finite() || gb_s < 0.0 {
-        return Err(dump.bad(node, format!("speedintra=\"{gb_s}\" is no speed")));
+        return Err(dump.bad(node, format!("speedintra=\"{gb_s}\" is not a speed")));
     }
     Ok(Graph {
         id: dump.needed(node, "id")?,

@@ -1,6 +1,6 @@
-//! NCCL's own picture of the machine: what `NCCL_TOPO_DUMP_FILE` and `NCCL_GRAPH_DUMP_FILE` hold. Which
-//! GPUs it saw, and over which kind of path it means to build how many channels. Anything
-//! malformed is an error that says what and where; a dump that was cut off is malformed.
+//! NCCL's own view of the machine: the content of `NCCL_TOPO_DUMP_FILE` and `NCCL_GRAPH_DUMP_FILE`. It shows
+//! the GPUs that NCCL found, and over which kind of path it builds how many channels. Malformed content is an
+//! error that names the fault and the line; a truncated dump is malformed.
 
 mod graph;
 mod topology;
@@ -11,7 +11,7 @@ pub use topology::{Gpu, Topology, topology};
 use roxmltree::{Document, Node, ParsingOptions};
 use std::str::FromStr;
 
-/// Elements of the largest dump that is read. A machine of 16 GPUs with 64 channels has 5000.
+/// The most elements of a dump that is read. A machine of 16 GPUs with 64 channels has 5000.
 const MOST_ELEMENTS: u32 = 100_000;
 
 /// Why a dump cannot be read.
@@ -20,13 +20,13 @@ const MOST_ELEMENTS: u32 = 100_000;
 pub struct BadDump {
     /// `topology` or `graph`.
     pub dump: &'static str,
-    /// Counted from 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// What is wrong there.
+    /// What is wrong.
     pub what: String,
 }
 
-/// One dump, parsed, with what its errors say.
+/// One parsed dump, with its name for errors.
 struct Dump<'a> {
     name: &'static str,
     document: Document<'a>,
@@ -54,7 +54,7 @@ impl<'a> Dump<'a> {
         BadDump { dump: self.name, line, what }
     }
 
-    /// An attribute that must be there.
+    /// A required attribute.
     fn needed<T: FromStr>(&self, node: Node<'_, '_>, attribute: &str) -> Result<T, BadDump> {
         let missing = || self.bad(node, format!("<{}> lacks {attribute}", node.tag_name().name()));
         self.known(node, attribute)?.ok_or_else(missing)
@@ -120,7 +120,7 @@ mod tests {
 "#;
 
     #[test]
-    fn gpus_are_read_beside_whatever_else_is_there() {
+    fn gpus_are_read_among_other_elements() {
         let topology = topology(SYSTEM).unwrap();
         let gpus: Vec<_> = topology.gpus.iter().map(|g| (g.dev, g.rank, g.bdf.to_string(), g.sm)).collect();
         let expected =
@@ -142,12 +142,12 @@ mod tests {
             (Pattern::Ring.to_string(), Pattern::Other(9).to_string()),
             ("ring".into(), "pattern 9".into())
         );
-        let nobody = topology(&SYSTEM.replace("dev=\"0\"", "dev=\"7\"")).unwrap();
-        assert_eq!(ring.orders(&nobody), None);
+        let other = topology(&SYSTEM.replace("dev=\"0\"", "dev=\"7\"")).unwrap();
+        assert_eq!(ring.orders(&other), None);
     }
 
     #[test]
-    fn what_is_malformed_is_named_with_its_line() {
+    fn malformed_dumps_are_reported_with_their_line() {
         let error = |text: &str| topology(text).unwrap_err().to_string();
         assert_eq!(error(""), "NCCL's topology dump, line 1: it is empty");
         let bare = SYSTEM.replace(" sm=\"89\"", "");
@@ -164,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn a_graph_that_does_not_add_up_is_refused() {
+    fn an_inconsistent_graph_is_rejected() {
         let error = |from: &str, to: &str| graphs(&GRAPHS.replace(from, to)).unwrap_err().to_string();
         let counted = error("nchannels=\"2\"", "nchannels=\"3\"");
-        assert_eq!(counted, "NCCL's graph dump, line 2: nchannels=\"3\", and 2 are there");
+        assert_eq!(counted, "NCCL's graph dump, line 2: nchannels=\"3\", but there are 2");
         assert!(
-            error("speedintra=\"12.5\"", "speedintra=\"inf\"").ends_with("speedintra=\"inf\" is no speed")
+            error("speedintra=\"12.5\"", "speedintra=\"inf\"").ends_with("speedintra=\"inf\" is not a speed")
         );
         assert!(
             error("typeintra=\"SYS\"", "typeintra=\"QPI\"")

@@ -16,7 +16,7 @@ pub struct Topology {
 pub struct Gpu {
     /// NVML's number.
     pub dev: u64,
-    /// Its rank; a GPU that is in no communicator has none.
+    /// Its rank; a GPU outside the communicator has none.
     pub rank: Option<usize>,
     /// Its address.
     pub bdf: Bdf,
@@ -27,7 +27,7 @@ pub struct Gpu {
 /// Reads the dump of `NCCL_TOPO_DUMP_FILE`.
 ///
 /// # Errors
-/// See [`BadDump`]; no GPU in it is one, too.
+/// See [`BadDump`]; a dump without a GPU is one too.
 pub fn topology(text: &str) -> Result<Topology, BadDump> {
     let dump = Dump::parse("topology", "system", text)?;
     let all = dump.document.descendants();
@@ -44,7 +44,7 @@ fn gpu(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Gpu, BadDump> {
     Ok(Gpu { dev, rank, bdf, sm: dump.needed(node, "sm")? })
 }
 
-/// The PCIe function that a device stands in.
+/// The PCIe function of a device.
 fn slot(dump: &Dump<'_>, node: Node<'_, '_>) -> Result<Option<Bdf>, BadDump> {
     let Some(pci) = node.ancestors().find(|n| n.has_tag_name("pci")) else { return Ok(None) };
     dump.needed(pci, "busid").map(Some)

@@ -1,15 +1,15 @@
-//! What P2P is worth: the same collective with and without it, in sweeps that took turns (A-B-A-B) so that
-//! drift does not decide. At each size the median of an arm's sweeps counts; that P2P is slower is said
-//! only where every sweep with it was slower than every sweep without.
+//! The gain by P2P: the same collective with and without it, in alternating sweeps (A-B-A-B) so that drift
+//! does not matter. At each size the median of an arm's sweeps counts; P2P is called slower only where every
+//! sweep with it was slower than every sweep without.
 
 use super::{Placement, Row, Timed};
 use crate::stats;
 
-/// From this size on P2P must not be slower. Below, latency decides, and host memory may be nearer
-/// (8 RTX 4090: 0.93 at 128 KiB on a machine where P2P is worth 43 %).
+/// From this size on P2P must not be slower. Below, latency dominates, and host memory may be nearer (8 RTX
+/// 4090: 0.93 at 128 KiB on a machine where P2P gains 43 %).
 pub const LARGE: u64 = 4 << 20;
 
-/// Slower is less than this part of the speed; less is noise.
+/// Below this part of the speed P2P counts as slower; above it is noise.
 pub const SLOWER: f64 = 0.97;
 
 /// One size.
@@ -25,43 +25,43 @@ pub struct Gain {
     pub off_gb_s: f64,
     /// Bus bandwidth with P2P, GB/s.
     pub on_gb_s: f64,
-    /// How many times faster it is with P2P.
+    /// The speedup by P2P as a factor.
     pub speedup: f64,
     /// Whether P2P is slower in every pairing of sweeps.
     pub slower: bool,
 }
 
-/// Why there is nothing to compare.
+/// Why no comparison is possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoGain {
-    /// An arm has no sweep, or a sweep no size.
+    /// An arm has no sweep, or a sweep has no size.
     #[error("the arm {arm} P2P was not measured")]
     Empty {
         /// `with` or `without`.
         arm: &'static str,
     },
-    /// The arms did not measure the same.
+    /// The arms measured different sizes.
     #[error("{size}: not measured in every sweep of the arm {arm} P2P")]
     Missing {
         /// `with` or `without`.
         arm: &'static str,
-        /// Which size.
+        /// The size.
         size: String,
     },
-    /// A time that is none.
+    /// An invalid time.
     #[error("{size}: a time of {us} us in the arm {arm} P2P")]
     Time {
         /// `with` or `without`.
         arm: &'static str,
-        /// Which size.
+        /// The size.
         size: String,
-        /// What was measured.
+        /// The measured time.
         us: String,
     },
 }
 
-/// The gain at each size that moves anything, in the order of the first sweep. Sizes that are rounded to
-/// the same bytes are one, whose last row counts.
+/// The gain at each size that moves data, in the order of the first sweep. Sizes that round to the same
+/// number of bytes are one, and the last row counts.
 ///
 /// # Errors
 /// See [`NoGain`].
@@ -71,7 +71,7 @@ pub fn gains(off: &[Vec<Row>], on: &[Vec<Row>], placement: Placement) -> Result<
     on.first().filter(|rows| !rows.is_empty()).ok_or(NoGain::Empty { arm: WITH })?;
     let all = on.iter().chain(off).flatten().filter(moving);
     for row in all {
-        // Whatever one sweep measured, all did: nothing is left out because an arm failed there.
+        // All sweeps must have measured the same: an arm that failed at a size does not hide it.
         times(off, row.bytes, placement, WITHOUT)?;
         times(on, row.bytes, placement, WITH)?;
     }
@@ -101,7 +101,7 @@ fn gain(off: &[Vec<Row>], on: &[Vec<Row>], row: &Row, placement: Placement) -> R
     })
 }
 
-/// The times of one size, one of each sweep.
+/// The times of one size, one for each sweep.
 fn times(
     sweeps: &[Vec<Row>],
     bytes: u64,
@@ -125,17 +125,17 @@ fn middle(times: &[f64], row: &Row, arm: &'static str) -> Result<f64, NoGain> {
     stats::median(times).map_err(|_| NoGain::Missing { arm, size: size(row.bytes) })
 }
 
-/// `P2P: +43 % at 128 MiB`, of the largest size.
+/// `P2P: +43 % at 128 MiB`, for the largest size.
 #[must_use]
 pub fn headline(gains: &[Gain]) -> Option<String> {
     let largest = gains.iter().max_by_key(|gain| gain.bytes)?;
     Some(format!("P2P: {} at {}", percent(largest.speedup), size(largest.bytes)))
 }
 
-/// The gain as people say it: `+43 %`.
+/// The gain in percent: `+43 %`.
 #[must_use]
 pub fn percent(speedup: f64) -> String {
-    // Adding nothing turns -0 into 0.
+    // Adding zero turns -0 into 0.
     let percent = ((speedup - 1.0) * 100.0).round() + 0.0;
     format!("{percent:+.0} %")
 }
@@ -157,7 +157,7 @@ pub fn slower(gains: &[Gain]) -> Vec<Gain> {
     gains.iter().filter(|gain| gain.slower && gain.bytes >= LARGE).copied().collect()
 }
 
-/// Bytes in the largest binary unit that leaves a whole number.
+/// Bytes in the largest binary unit that gives a whole number.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];

@@ -37,7 +37,7 @@ fn at(gains: &[Gain], bytes: u64) -> Gain {
 }
 
 #[test]
-fn the_gains_of_document_002_come_out() {
+fn the_gains_match_the_recorded_ones() {
     let (off, on) = arms();
     let gains = gains(&[off], &[on], Placement::OutOfPlace).unwrap();
     let known =
@@ -52,7 +52,7 @@ fn the_gains_of_document_002_come_out() {
 }
 
 #[test]
-fn in_place_is_counted_apart() {
+fn in_place_is_counted_separately() {
     let (off, on) = arms();
     let gains = gains(&[off], &[on], Placement::InPlace).unwrap();
     assert!((at(&gains, 131_072).speedup - 0.77).abs() < 0.005);
@@ -71,7 +71,7 @@ fn effects_are_named_by_their_size() {
 }
 
 #[test]
-fn slower_counts_at_large_sizes_and_in_every_pairing_alone() {
+fn slower_counts_only_at_large_sizes_and_in_every_pairing() {
     let sweep = |large: f64, small: f64| vec![row(1 << 20, small, 1.0), row(8 << 20, large, 1.0)];
     let slower_sizes = |on: [f64; 2]| {
         let off = [sweep(100.0, 10.0), sweep(104.0, 10.0)];
@@ -85,7 +85,7 @@ fn slower_counts_at_large_sizes_and_in_every_pairing_alone() {
 }
 
 #[test]
-fn sweeps_are_told_by_their_median() {
+fn sweeps_are_represented_by_their_median() {
     let sweep = |us: f64| vec![row(1 << 20, us, 1.0)];
     let off = [sweep(100.0), sweep(110.0)];
     let on = [sweep(70.0), sweep(70.0), sweep(900.0)];
@@ -96,7 +96,7 @@ fn sweeps_are_told_by_their_median() {
 }
 
 #[test]
-fn a_size_that_an_arm_lacks_is_an_error_not_a_gap() {
+fn a_size_missing_in_an_arm_is_an_error() {
     let (off, on) = arms();
     let short = on[..7].to_vec();
     let error = gains(std::slice::from_ref(&off), &[on, short], Placement::OutOfPlace).unwrap_err();
@@ -112,7 +112,7 @@ fn a_size_that_an_arm_lacks_is_an_error_not_a_gap() {
 }
 
 #[test]
-fn rows_that_move_nothing_are_no_gain() {
+fn rows_that_move_nothing_have_no_gain() {
     let sweep = || vec![row(0, 0.6, 0.6), row(0, 0.6, 0.6), row(64, 20.0, 20.0)];
     let gains = gains(&[sweep()], &[sweep()], Placement::OutOfPlace).unwrap();
     assert_eq!(gains.iter().map(|g| g.bytes).collect::<Vec<_>>(), [64]);

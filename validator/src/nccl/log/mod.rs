@@ -1,6 +1,6 @@
-//! What NCCL (2.19 to 2.32) says of itself with `NCCL_DEBUG=INFO`: its version, the rings, how each rank
-//! reaches which other, what the environment set, what it warns of. Lines of several processes may be
-//! mixed, and other programs' lines may stand between. What that proves is `proof`'s matter.
+//! NCCL's (2.19 to 2.32) log lines with `NCCL_DEBUG=INFO`: its version, the rings, the transport between
+//! ranks, the settings from the environment, warnings. Lines of several processes may be mixed, with other
+//! programs' lines in between. `proof` handles what they prove.
 
 mod proof;
 mod scan;
@@ -12,7 +12,7 @@ pub use via::Via;
 use scan::{after, number, setting};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything that was understood.
+/// Everything that was recognized.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Said {
     /// As printed: `2.28.9+cuda13.0`.
@@ -21,15 +21,15 @@ pub struct Said {
     pub links: Vec<Link>,
     /// The order of the ranks on each channel.
     pub rings: Vec<Ring>,
-    /// What NCCL found set, each name and value once: by us, or by the host's `/etc/nccl.conf`.
+    /// The settings that NCCL found, each name and value once: ours, or from the host's `/etc/nccl.conf`.
     pub settings: Vec<(String, String)>,
     /// Warnings, each once.
     pub warnings: Vec<String>,
-    /// Ranks for which no transport was left, as NCCL names them: whoever notices stands first.
+    /// Ranks without any transport between them, as NCCL names them: the rank that reports it is first.
     pub unconnected: Vec<(usize, usize)>,
-    /// What NCCL says of GPUs between which the driver does not allow P2P, each line once.
+    /// NCCL's lines about GPUs between which the driver does not allow P2P, each once.
     pub p2p_disabled: Vec<String>,
-    /// Lines that tell of a connection and could not be understood.
+    /// Lines about a connection that could not be parsed.
     pub unread: Vec<String>,
 }
 
@@ -42,11 +42,11 @@ pub struct Link {
     pub from: usize,
     /// The receiving rank.
     pub to: usize,
-    /// Whose half the line tells of.
+    /// The half of the connection that the line is about.
     pub half: Half,
     /// The transport.
     pub via: Via,
-    /// What stands behind the transport's name: `/read`, `/direct/direct`, `/IB/0/GDRDMA`.
+    /// The text after the transport's name: `/read`, `/direct/direct`, `/IB/0/GDRDMA`.
     pub suffix: String,
 }
 
@@ -58,7 +58,7 @@ impl Link {
     }
 }
 
-/// Over a network each side tells of its half, else the sender of both.
+/// Over a network each side logs its half, otherwise the sender logs both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Half {
     /// The sender's.
@@ -76,12 +76,12 @@ pub struct Ring {
     pub channel: u32,
     /// How many channels there are.
     pub of: u32,
-    /// The ranks in their order.
+    /// The ranks in order.
     pub order: Vec<usize>,
 }
 
 impl Said {
-    /// Reads what stands in a log.
+    /// Parses a log.
     #[must_use]
     pub fn read(log: &str) -> Self {
         let mut said = Self::default();
@@ -90,9 +90,9 @@ impl Said {
             let line = line.trim();
             match after(line, &[" NCCL WARN ", " NCCL INFO "]) {
                 Some((" NCCL WARN ", message)) => said.warned(message),
-                Some((_, message)) => said.told(message, &mut settings),
-                // At level VERSION, and before 2.20 at every level, it stands alone.
-                None if line.starts_with("NCCL version ") => said.told(line, &mut settings),
+                Some((_, message)) => said.info(message, &mut settings),
+                // At level VERSION, and before 2.20 at every level, this line has no prefix.
+                None if line.starts_with("NCCL version ") => said.info(line, &mut settings),
                 None => {}
             }
         }
@@ -100,13 +100,13 @@ impl Said {
         said
     }
 
-    /// How many channels the rings have.
+    /// The number of channels of the rings.
     #[must_use]
     pub fn channels(&self) -> Option<u32> {
         self.rings.iter().map(|ring| ring.of).max()
     }
 
-    /// By which transports each rank reaches which other.
+    /// The transports from each rank to each other.
     #[must_use]
     pub fn transports(&self) -> Vec<(usize, usize, Vec<Via>)> {
         let mut pairs = BTreeMap::<_, BTreeSet<_>>::new();
@@ -116,7 +116,7 @@ impl Said {
         pairs.into_iter().map(|((from, to), via)| (from, to, via.into_iter().collect())).collect()
     }
 
-    /// What is set and is not ours: in force though nobody asked for it, or with another value.
+    /// Settings that are not ours: in force though not requested, or with another value.
     #[must_use]
     pub fn foreign(&self, ours: &[(String, String)]) -> Vec<(String, String)> {
         let is_ours =
@@ -128,30 +128,30 @@ impl Said {
         if let Some(pair) = scan::no_transport(message) {
             note(&mut self.unconnected, pair);
         }
-        self.told_of_p2p(message);
+        self.p2p_message(message);
         note(&mut self.warnings, message.to_owned());
     }
 
-    fn told(&mut self, message: &str, settings: &mut BTreeSet<(String, String)>) {
+    fn info(&mut self, message: &str, settings: &mut BTreeSet<(String, String)>) {
         if let Some(channel) = message.strip_prefix("Channel ") {
-            self.told_of_channel(channel);
+            self.channel_message(channel);
         } else if let Some(version) = message.strip_prefix("NCCL version ") {
             self.version = version.split_whitespace().next().map(str::to_owned).or(self.version.take());
         } else if let Some(set) = setting(message) {
             settings.insert(set);
         } else {
-            self.told_of_p2p(message);
+            self.p2p_message(message);
         }
     }
 
-    fn told_of_p2p(&mut self, message: &str) {
+    fn p2p_message(&mut self, message: &str) {
         if message.starts_with("P2P is disabled between") {
             note(&mut self.p2p_disabled, message.to_owned());
         }
     }
 
     /// `00/24 : 0 1 2 3`, or `00/0 : 0[0] -> 1[1] via P2P/CUMEM`.
-    fn told_of_channel(&mut self, text: &str) {
+    fn channel_message(&mut self, text: &str) {
         if text.contains("->") {
             match scan::link(text) {
                 Some(link) => self.links.push(link),
@@ -170,7 +170,7 @@ fn ring(text: &str) -> Option<Ring> {
     Some(Ring { channel: number(channel)?, of: number(of)?, order })
 }
 
-/// NCCL prints numbers as it understood them: `0x1` comes back as `1`.
+/// NCCL prints numbers as it parsed them: `0x1` becomes `1`.
 fn same(ours: &str, said: &str) -> bool {
     let whole = |text: &str| match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16).ok(),
@@ -180,7 +180,7 @@ fn same(ours: &str, said: &str) -> bool {
     ours.eq_ignore_ascii_case(said) || whole(ours).is_some_and(|value| whole(said) == Some(value))
 }
 
-/// More different ones than anybody reads; one is enough to doubt or to contradict.
+/// More distinct entries than anybody reads; one is enough to doubt or to contradict.
 const MOST: usize = 256;
 
 fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {

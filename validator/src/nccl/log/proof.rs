@@ -1,5 +1,6 @@
-//! What a log proves of the way that an arm's data took. Absence of evidence is no proof: where NCCL said
-//! nothing of a pair that must have been connected, or something that nobody understands, it is unproven.
+//! What a log proves about the transport of an arm's data. Absence of evidence is not a proof: where NCCL
+//! logged nothing about a pair that must have been connected, or something unknown, the transport is
+//! unproven.
 
 use super::{Half, Link, Said};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What an arm allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// GPUs reach each other's memory, all of them.
+    /// All GPUs reach each other's memory.
     P2p,
-    /// None does.
+    /// No GPU does.
     NoP2p,
 }
 
-/// Which ranks must have been connected.
+/// The ranks that must have been connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairs {
     /// Neighbours on the ring of every channel.
@@ -22,25 +23,25 @@ pub enum Pairs {
     All,
 }
 
-/// What comes of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// It is as expected; which transports between how many pairs.
+    /// As expected; the transports, and the number of pairs.
     Proven(String),
-    /// It is not; one line each.
+    /// Not as expected; one line for each contradiction.
     Disproven(Vec<String>),
-    /// It cannot be told, and why.
+    /// Unknown, and why.
     Unproven(String),
 }
 
 impl Said {
-    /// Whether `ranks` ranks were connected as expected.
+    /// Judges whether `ranks` ranks were connected as expected.
     #[must_use]
     pub fn proves(&self, ranks: usize, expect: Expect, pairs: Pairs) -> Proof {
         self.proves_within(ranks, expect, pairs, &|_, _| true)
     }
 
-    /// The same where not all ranks reach each other: nothing is expected of the way between two that are not
+    /// The same where not all ranks reach each other: any transport is accepted between two that are not
     /// `together`.
     #[must_use]
     pub fn proves_within(
@@ -60,7 +61,7 @@ impl Said {
         }
     }
 
-    /// Whatever contradicts the expectation.
+    /// Everything that contradicts the expectation.
     fn against(&self, expect: Expect, together: &dyn Fn(usize, usize) -> bool) -> Vec<String> {
         let wanted = expect == Expect::P2p;
         let mut wrong = BTreeMap::<_, BTreeSet<u32>>::new();
@@ -76,16 +77,16 @@ impl Said {
         links.chain(none).chain(disabled).collect()
     }
 
-    /// Whatever leaves it open.
+    /// The first reason to doubt.
     fn doubt(&self, ranks: usize, pairs: Pairs) -> Option<String> {
         if ranks < 2 {
-            return Some(format!("{ranks} ranks have nobody to talk to"));
+            return Some(format!("{ranks} ranks have no connections"));
         }
         if let Some(line) = self.unread.first() {
-            return Some(format!("not understood: Channel {line}"));
+            return Some(format!("unknown line: Channel {line}"));
         }
         if self.links.is_empty() {
-            return Some("NCCL said nothing of any connection".to_owned());
+            return Some("NCCL logged no connection".to_owned());
         }
         if let Some(link) = self.links.iter().find(|l| l.via.is_p2p().is_none()) {
             return Some(format!("unknown transport: {} -> {} via {}", link.from, link.to, link.via));
@@ -105,12 +106,12 @@ impl Said {
         let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
         let missing: Vec<_> = all.filter(|(from, to)| from != to && !known.contains(&(*from, *to))).collect();
         let (from, to) = missing.first()?;
-        Some(format!("NCCL said nothing of {from} -> {to}{}", more(missing.len())))
+        Some(format!("NCCL logged nothing about {from} -> {to}{}", more(missing.len())))
     }
 
     fn missing_on_rings(&self, ranks: usize) -> Option<String> {
         if self.rings.is_empty() {
-            return Some("NCCL named no ring".to_owned());
+            return Some("NCCL logged no ring".to_owned());
         }
         let everyone: BTreeSet<_> = (0..ranks).collect();
         let known = connected(self.links.iter(), |link| (link.channel, link.from, link.to));
@@ -124,7 +125,7 @@ impl Said {
             missing.extend(hops.filter(|hop| !known.contains(hop)));
         }
         let (channel, from, to) = missing.first()?;
-        Some(format!("NCCL said nothing of {from} -> {to} on channel {channel}{}", more(missing.len())))
+        Some(format!("NCCL logged nothing about {from} -> {to} on channel {channel}{}", more(missing.len())))
     }
 
     fn summary(&self, ranks: usize) -> String {
@@ -137,14 +138,14 @@ impl Said {
     }
 }
 
-/// What both sides told of.
+/// Connections that both sides logged.
 fn connected<'a, K: Ord>(links: impl Iterator<Item = &'a Link>, key: impl Fn(&Link) -> K) -> BTreeSet<K> {
     let mut halves = BTreeMap::<K, BTreeSet<Half>>::new();
     for link in links {
         halves.entry(key(link)).or_default().insert(link.half);
     }
-    let whole = |told: &BTreeSet<Half>| told.contains(&Half::Both) || told.len() == 2;
-    halves.into_iter().filter(|(_, told)| whole(told)).map(|(key, _)| key).collect()
+    let whole = |seen: &BTreeSet<Half>| seen.contains(&Half::Both) || seen.len() == 2;
+    halves.into_iter().filter(|(_, seen)| whole(seen)).map(|(key, _)| key).collect()
 }
 
 fn channels(count: usize) -> String {
@@ -152,5 +153,5 @@ fn channels(count: usize) -> String {
 }
 
 fn more(missing: usize) -> String {
-    if missing > 1 { format!(" and of {} more", missing - 1) } else { String::new() }
+    if missing > 1 { format!(" and {} more", missing - 1) } else { String::new() }
 }

@@ -1,9 +1,9 @@
-//! The parts of NCCL's lines: messages, links, settings. All of it answers `None` to what it does not know.
+//! Parsers for parts of NCCL's lines: messages, links, settings. All return `None` for unknown input.
 
 use super::{Half, Link, Via};
 use std::str::FromStr;
 
-/// The first of `marks` in a line, and what stands behind it.
+/// The first of `marks` in a line, and the text after it.
 pub(super) fn after<'a>(line: &'a str, marks: &[&'static str]) -> Option<(&'static str, &'a str)> {
     let found = marks.iter().filter_map(|mark| line.split_once(mark).map(|parts| (*mark, parts)));
     let (mark, (_, message)) = found.min_by_key(|(_, (before, _))| before.len())?;
@@ -41,7 +41,7 @@ fn rank(text: &str) -> Option<usize> {
     plain.then(|| number(rank)).flatten()
 }
 
-/// `NCCL_X set by environment to V`; numbers have a full stop behind them, words have not.
+/// `NCCL_X set by environment to V`; numbers are followed by a full stop, words are not.
 pub(super) fn setting(message: &str) -> Option<(String, String)> {
     let (name, value) =
         message.split_once(" set by environment to ").or_else(|| message.split_once(" set to "))?;

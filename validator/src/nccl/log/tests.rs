@@ -33,7 +33,7 @@ fn link(text: &str) -> Link {
 }
 
 #[test]
-fn a_log_of_four_gpus_is_understood() {
+fn a_log_of_four_gpus_is_parsed() {
     let said = Said::read(&strict());
     assert_eq!(said.version.as_deref(), Some("2.28.9+cuda13.0"));
     assert_eq!((said.channels(), said.links.len()), (Some(2), 8));
@@ -48,7 +48,7 @@ fn a_log_of_four_gpus_is_understood() {
 }
 
 #[test]
-fn every_known_transport_is_read_with_what_stands_behind_it() {
+fn every_known_transport_is_read_with_its_suffix() {
     let known = [
         ("00/0 : 0[0] -> 1[1] via P2P/direct pointer", Via::Direct, ""),
         ("00/0 : 0[0] -> 1[1] via P2P/direct pointer/read", Via::Direct, "/read"),
@@ -83,7 +83,7 @@ fn every_known_transport_is_read_with_what_stands_behind_it() {
 }
 
 #[test]
-fn warnings_are_read_with_a_time_before_them_and_without() {
+fn warnings_are_read_with_and_without_a_timestamp() {
     let said = Said::read(
         "\n[2026-11-20 10:24:45] vm:2344:2377 [3] transport.cc:40 NCCL WARN No transport found for rank 3[90] -> rank 2[80]\n\
          vm:2344:2377 [3] NCCL INFO transport.cc:162 -> 2\n\
@@ -98,7 +98,7 @@ fn warnings_are_read_with_a_time_before_them_and_without() {
 }
 
 #[test]
-fn an_old_version_says_its_name_without_a_host() {
+fn an_old_version_is_read_without_a_host_prefix() {
     assert_eq!(Said::read("NCCL version 2.19.3+cuda12.3\n").version.as_deref(), Some("2.19.3+cuda12.3"));
 }
 
@@ -133,9 +133,9 @@ fn p2p_around_the_ring_is_proven() {
 }
 
 #[test]
-fn a_ring_proves_nothing_of_other_pairs() {
+fn a_ring_proves_nothing_about_other_pairs() {
     let proof = Said::read(&strict()).proves(4, Expect::P2p, Pairs::All);
-    assert_eq!(proof, Proof::Unproven("NCCL said nothing of 0 -> 2 and of 7 more".to_owned()));
+    assert_eq!(proof, Proof::Unproven("NCCL logged nothing about 0 -> 2 and 7 more".to_owned()));
 }
 
 #[test]
@@ -170,15 +170,15 @@ fn silence_is_never_a_proof() {
         }
     };
     let quiet: String = strict().lines().filter(|l| !l.contains(" via ")).map(|l| format!("{l}\n")).collect();
-    unproven("", "nothing of any connection");
-    unproven(&quiet, "nothing of any connection");
+    unproven("", "no connection");
+    unproven(&quiet, "no connection");
     unproven(&strict().replace("P2P/direct pointer", "XYZ"), "unknown transport");
     let torn = format!("{quiet}vm:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] vvm:1:2 [1] NCCL INFO x\n");
-    unproven(&torn, "not understood");
+    unproven(&torn, "unknown line");
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_lines_are_named() {
     let why = |log: &str| match Said::read(log).proves(4, Expect::P2p, Pairs::Ring) {
         Proof::Unproven(why) => why,
         other => panic!("{other:?}"),
@@ -186,8 +186,8 @@ fn what_is_missing_is_named() {
     let without = |part: &str| -> String {
         strict().lines().filter(|l| !l.contains(part)).map(|l| format!("{l}\n")).collect()
     };
-    assert_eq!(why(&without("Channel 01/0 : 3[3]")), "NCCL said nothing of 3 -> 0 on channel 1");
-    assert_eq!(why(&without("/02 : ")), "NCCL named no ring");
+    assert_eq!(why(&without("Channel 01/0 : 3[3]")), "NCCL logged nothing about 3 -> 0 on channel 1");
+    assert_eq!(why(&without("/02 : ")), "NCCL logged no ring");
     assert_eq!(
         why(&strict().replace(": 0 1 2 3", ": 0 1 2 2")),
         "the ring of channel 0 is not one of 4 ranks"
@@ -208,14 +208,14 @@ fn no_transport_and_a_driver_that_disallows_disprove() {
 }
 
 #[test]
-fn over_a_network_both_halves_must_be_told() {
+fn over_a_network_both_halves_must_be_logged() {
     let half = |from: usize, to: usize, half: &str| {
         format!("vm:1:1 [0] NCCL INFO Channel 00/0 : {from}[0] -> {to}[1] [{half}] via NET/Socket/0\n")
     };
     let ring = "vm:1:1 [0] NCCL INFO Channel 00/01 : 0 1\n".to_owned();
     let sent = ring + &half(0, 1, "send") + &half(1, 0, "send") + &half(0, 1, "receive");
     let proof = Said::read(&sent).proves(2, Expect::NoP2p, Pairs::Ring);
-    assert_eq!(proof, Proof::Unproven("NCCL said nothing of 1 -> 0 on channel 0".to_owned()));
+    assert_eq!(proof, Proof::Unproven("NCCL logged nothing about 1 -> 0 on channel 0".to_owned()));
     let whole = sent + &half(1, 0, "receive");
     let text = "NET between 2 of 2 ordered pairs, 1 channel";
     assert_eq!(Said::read(&whole).proves(2, Expect::NoP2p, Pairs::All), Proof::Proven(text.to_owned()));

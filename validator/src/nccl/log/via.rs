@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// How one rank's data reaches another.
+/// The transport of data from one rank to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Via {
-    /// The peer's memory under its own address: both ranks live in one process.
+    /// The peer's memory under its own address: both ranks are in one process.
     Direct,
-    /// The peer's memory, mapped as CUDA's virtual memory management shares it.
+    /// The peer's memory, mapped through CUDA's virtual memory management.
     Cumem,
-    /// The peer's memory, mapped as CUDA's IPC shares it.
+    /// The peer's memory, mapped through CUDA IPC.
     Ipc,
-    /// The peer's memory, by way of another GPU.
+    /// The peer's memory, through another GPU.
     Indirect,
     /// The peer's memory on another host of the same `NVLink` fabric.
     Mnnvl,
     /// The host's memory.
     Shm,
-    /// A network, be it the host's own loopback.
+    /// A network, including the host's own loopback.
     Net,
-    /// What this version does not know, as it was written.
+    /// An unknown transport, as logged.
     Other(String),
 }
 
-/// Each with the name by which NCCL writes it.
+/// The transports and their names in NCCL's log.
 const NAMES: [(Via, &str); 7] = [
     (Via::Direct, "P2P/direct pointer"),
     (Via::Cumem, "P2P/CUMEM"),
@@ -35,7 +35,7 @@ const NAMES: [(Via, &str); 7] = [
 ];
 
 impl Via {
-    /// The transport and what stands behind its name. A name that merely begins like a known one is not it.
+    /// The transport and the text after its name. A name that only begins like a known one does not match.
     pub(super) fn read(text: &str) -> (Self, String) {
         let known = NAMES.iter().find_map(|(via, name)| Some((via, text.strip_prefix(name)?)));
         match known {
@@ -44,7 +44,7 @@ impl Via {
         }
     }
 
-    /// Whether GPUs reach each other's memory; `None` where that is not known.
+    /// Whether GPUs reach each other's memory; `None` where that is unknown.
     #[must_use]
     pub const fn is_p2p(&self) -> Option<bool> {
         match self {

@@ -1,16 +1,17 @@
-//! The data of a row's timed calls: what each finds in its place, what it must leave there, and counting what is
-//! wrong, all on the GPUs that own it. Places lie one behind the other; no two hold the same values.
+//! The data of a row's timed calls: the input of each call, the expected result, and counting wrong elements,
+//! all on the GPUs that own the memory. Calls use consecutive parts of the buffers; no two hold the same
+//! values.
 
 use super::layout::{Layout, Part};
+use super::messages::Fault;
 use super::seat::Seat;
-use super::speech::Fault;
 use super::team::Team;
 use super::watch::{patience, wait};
 use super::{RowAsk, element};
 use crate::gpu::{Expected, GpuError, Runs, Shape, Span, Values, ValuesExpected};
 use crate::nccl::{FirstWrong, Placement, Wrongs};
 
-/// What receive buffers hold before a call: no value's bytes, and not zero.
+/// The content of receive buffers before a call: the bytes of no value, and not zero.
 const POISON: u8 = 0xa5;
 
 /// One placement's calls.
@@ -21,12 +22,12 @@ pub(super) struct Check<'t> {
     pub(super) values: Values,
     pub(super) placement: Placement,
     pub(super) seed: u64,
-    /// How many calls are checked, from the first place on.
+    /// The number of checked calls, from the first part on.
     pub(super) calls: u64,
 }
 
 impl Check<'_> {
-    /// Gives every call its data, on the ranks' streams.
+    /// Fills every call's data, on the ranks' streams.
     pub(super) fn prepare(&self) -> Result<(), Fault> {
         self.each(|seat| {
             let all = Part { receive: true, offset: 0, bytes: self.shape.bytes.saturating_mul(self.calls) };
@@ -37,7 +38,7 @@ impl Check<'_> {
         })
     }
 
-    /// Looks at all that the calls have left, once they are done.
+    /// Checks the results of all calls, once they are done.
     pub(super) fn look(&self) -> Result<Wrongs, Fault> {
         self.each(|seat| self.look_at(seat))?;
         wait(self.team, patience(self.shape.bytes, u32::try_from(self.calls).unwrap_or(u32::MAX)))?;
@@ -52,25 +53,25 @@ impl Check<'_> {
         self.team.seats.iter().try_for_each(|seat| act(seat).map_err(|e| Fault::of(Some(seat.rank), &e)))
     }
 
-    /// Where the first call's data lies.
+    /// The layout of the first call's data.
     fn layout(&self, seat: &Seat) -> Layout {
         let element = self.ask.data.bytes();
         Layout::new(self.ask.collective, self.shape, element, seat.rank, self.placement, 0)
     }
 
-    /// The memory from a part of the first place to that of the last.
+    /// The memory from a part in the first call to that in the last.
     fn places(&self, seat: &Seat, part: Part) -> Result<Span, GpuError> {
         let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
         seat.span(Part { bytes: before.saturating_add(part.bytes), ..part })
     }
 
-    /// So many runs of `count` elements in each place. Numbers go on from call to call.
+    /// Runs of `count` elements in each call's part. Numbers continue from call to call.
     fn runs(&self, count: u64, parts: u64) -> Runs {
         let stride = self.shape.bytes / self.ask.data.bytes();
         Runs { count, parts, calls: self.calls, stride, step: self.shape.send }
     }
 
-    /// What a rank must have received of one call.
+    /// The expected content of a rank's receive buffer after one call.
     fn expected(&self, seat: &Seat) -> Vec<Expected> {
         self.ask.collective.expected(self.shape, self.team.ranks, seat.rank, self.ask.root)
     }
@@ -80,7 +81,7 @@ impl Check<'_> {
         seat.tally.begin(&seat.stream)?;
         let parts = self.expected(seat);
         if let Some(Expected { count, first, from, .. }) = parts.first().copied() {
-            // Parts of several ranks lie one behind the other, in the ranks' order.
+            // Parts of several ranks are consecutive, in the ranks' order.
             let runs = self.runs(count, parts.len() as u64);
             let what = self.places(seat, self.layout(seat).receive)?;
             let expect = ValuesExpected { from, op, ranks, seed, first };
@@ -89,14 +90,14 @@ impl Check<'_> {
         seat.tally.end(&seat.stream)
     }
 
-    /// Adds what a GPU has found.
+    /// Adds the counts of one GPU.
     fn count(&self, seat: &Seat, wrongs: &mut Wrongs) -> Result<(), Fault> {
         let parts = self.expected(seat);
         let of_call: u64 = parts.iter().map(|part| part.count).sum();
         let all = of_call.saturating_mul(self.calls);
         let said = seat.tally.checked();
         if said.looked != all {
-            let text = format!("rank {}: {} elements of {all} were looked at", seat.rank, said.looked);
+            let text = format!("rank {}: {} elements of {all} were checked", seat.rank, said.looked);
             return Err(Fault::broken(text));
         }
         wrongs.looked += all;
@@ -104,7 +105,7 @@ impl Check<'_> {
         let Some(number) = said.first.filter(|_| wrongs.first.is_none()) else { return Ok(()) };
         let (call, element) = (number / of_call.max(1), number % of_call.max(1));
         let part = parts.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));
-        let part = part.ok_or_else(|| Fault::broken(format!("element {element} is not there")))?;
+        let part = part.ok_or_else(|| Fault::broken(format!("element {element} does not exist")))?;
         let part =
             Expected { first: part.first.saturating_add(call.saturating_mul(self.shape.send)), ..*part };
         let (op, ranks) = (self.ask.op, self.team.ranks);
@@ -115,7 +116,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// What a received element holds.
+    /// The content of a received element.
     fn found(&self, seat: &Seat, call: u64, element: u64) -> Result<String, Fault> {
         let bytes = self.ask.data.bytes();
         let fetch = || {

@@ -1,8 +1,8 @@
-//! An arm's processes as one: asked all together, heard by one deadline, ended in bounded time.
+//! An arm's processes as a group: asked together, answering within one deadline, stopped in bounded time.
 
+use super::messages::{Answer, Ask};
 use super::output::Output;
 use super::serve::ABORT;
-use super::speech::{Answer, Ask};
 use super::trouble::{Reply, Whose};
 use crate::process::partner;
 use crate::process::partner::{GRACE, Lost, Partner};
@@ -10,12 +10,12 @@ use std::io;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Once one has failed, the others get so long to tell their part.
+/// Once one has failed, the others get this long to report.
 const OTHERS: Duration = Duration::from_secs(1);
-/// Giving GPUs and a communicator back.
+/// The time limit for releasing GPUs and a communicator.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// All processes of an arm, in the order of their ranks.
+/// All processes of an arm, in rank order.
 #[derive(Debug, Default)]
 pub(super) struct Crew(Vec<Process>);
 
@@ -27,7 +27,7 @@ struct Process {
 }
 
 impl Crew {
-    /// Starts one more.
+    /// Starts another process.
     pub(super) fn start(&mut self, mut command: Command, whose: Whose) -> io::Result<()> {
         let said = Output::new()?;
         command.stdout(said.stdio()?);
@@ -36,17 +36,18 @@ impl Crew {
         Ok(())
     }
 
-    /// Asks each what `ask` says for its place in the order. One that cannot be asked is heard of later.
+    /// Sends each process the request of `ask` for its position. A process that cannot be asked is noticed
+    /// later.
     pub(super) fn say(&mut self, ask: impl Fn(usize) -> Ask) {
         for (n, process) in self.0.iter_mut().enumerate() {
-            // Its end, or its silence, tells more than the socket's error.
+            // Its exit or its silence tells more than the socket's error.
             if let Err(lost) = process.partner.say(&ask(n), None) {
                 log::debug!("{}: {lost}", process.whose);
             }
         }
     }
 
-    /// What all answer. Once one has failed the others are not waited for much longer.
+    /// The replies of all. Once one has failed the others are not waited for much longer.
     pub(super) fn hear(&mut self, within: Duration) -> Vec<(Whose, Reply)> {
         let begun = Instant::now();
         let mut due = begun + within;
@@ -69,13 +70,13 @@ impl Crew {
                 *reply = Some(heard);
             }
         }
-        // Less than `within`, where another's failure has cut it short.
+        // Less than `within` where another's failure has shortened the wait.
         let waited = begun.elapsed().min(within);
         let replies = replies.into_iter().map(|reply| reply.unwrap_or(Reply::Silent(waited)));
         self.0.iter().map(|process| process.whose).zip(replies).collect()
     }
 
-    /// Which of those that have not answered yet have something to say.
+    /// The processes among those without a reply that are ready to be read.
     fn ready(&self, replies: &[Option<Reply>], within: Duration) -> io::Result<Vec<usize>> {
         let open = self.0.iter().zip(replies).enumerate().filter(|(_, (_, reply))| reply.is_none());
         let (places, partners): (Vec<_>, Vec<_>) =
@@ -84,37 +85,37 @@ impl Crew {
         Ok(places.into_iter().zip(ready).filter(|(_, ready)| *ready).map(|(n, _)| n).collect())
     }
 
-    /// What NCCL has said in each process.
+    /// NCCL's output of each process.
     pub(super) fn said(&self) -> Vec<String> {
         self.0.iter().map(|process| process.said.text()).collect()
     }
 
-    /// Closes our ends, at which the processes end by themselves.
+    /// Closes our ends of the sockets, so that the processes exit by themselves.
     pub(super) fn let_go(&mut self) {
         self.0.iter_mut().for_each(|process| process.partner.let_go());
     }
 
-    /// Lets all end by themselves. False when one did not, or not well.
+    /// Lets all exit by themselves. False when one did not, or failed.
     pub(super) fn end(&mut self) -> bool {
         let well = self.release(|_| true, ENDING);
         self.kill();
         well
     }
 
-    /// Ends all after trouble: those that have told a failure abort the communicator, the others are killed.
+    /// Stops all after an error: those that reported a failure abort the communicator, the others are killed.
     pub(super) fn end_after(&mut self, replies: &[(Whose, Reply)]) {
-        let told = |whose: Whose| {
+        let has_reported = |whose: Whose| {
             let failed = |reply: &Reply| matches!(reply, Reply::Said(Answer::Failed(_)));
             replies.iter().any(|(of, reply)| *of == whose && failed(reply))
         };
-        for process in self.0.iter_mut().filter(|process| !told(process.whose)) {
+        for process in self.0.iter_mut().filter(|process| !has_reported(process.whose)) {
             process.partner.kill();
         }
-        self.release(told, ABORT + Duration::from_millis(500));
+        self.release(has_reported, ABORT + Duration::from_millis(500));
         self.kill();
     }
 
-    /// Closes our end to those; true when all of them ended well in time.
+    /// Closes our end to the selected ones; true when all of them exited successfully in time.
     fn release(&mut self, which: impl Fn(Whose) -> bool, within: Duration) -> bool {
         let due = Instant::now() + within;
         let mut chosen: Vec<_> = self.0.iter_mut().filter(|process| which(process.whose)).collect();
@@ -129,7 +130,7 @@ impl Crew {
         well
     }
 
-    /// Kills what is left. One that hangs in the kernel stays behind.
+    /// Kills the remaining ones. A process that hangs in the kernel remains.
     fn kill(&mut self) {
         let due = Instant::now() + GRACE;
         for process in &mut self.0 {
@@ -138,7 +139,7 @@ impl Crew {
         }
         for process in &mut self.0 {
             if process.partner.gone(due.saturating_duration_since(Instant::now())).is_none() {
-                log::warn!("{} does not die; it hangs in the kernel and is left behind", process.whose);
+                log::warn!("{} cannot be killed; it hangs in the kernel and remains", process.whose);
             }
         }
     }

@@ -1,19 +1,19 @@
-//! What of NCCL's lines a person is shown when an arm has ended: warnings first, then the last that each
-//! rank said. Pure.
+//! The NCCL lines that are shown when an arm has failed: warnings first, then the last lines of each rank.
+//! Pure.
 
 use std::collections::BTreeSet;
 
-/// NCCL's words for a pair of ranks without a way that is allowed (its `src/transport.cc`).
+/// NCCL's message for a pair of ranks without an allowed transport (its `src/transport.cc`).
 const NO_TRANSPORT: &str = "No transport found";
 const WARNING: &str = "NCCL WARN ";
-/// So many lines are shown.
+/// The most lines shown.
 const MOST: usize = 40;
-/// So many of them are each process's last.
+/// How many of them are the last of each process.
 const LAST: usize = 4;
-/// A line is not longer than that.
+/// The longest line.
 const LONGEST: usize = 240;
 
-/// The lines to show of what each process said.
+/// The lines to show from each process's output.
 pub(super) fn last_words(said: &[String]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let warnings = said.iter().flat_map(|text| text.lines()).filter(|line| line.contains(WARNING));
@@ -28,7 +28,7 @@ pub(super) fn last_words(said: &[String]) -> Vec<String> {
     all.map(|line| line.chars().take(LONGEST).collect()).collect()
 }
 
-/// NCCL's own words for a way that is missing, where it said them.
+/// NCCL's own message about a missing transport, if any.
 pub(super) fn no_transport(said: &[String]) -> Option<String> {
     let mut lines = said.iter().flat_map(|text| text.lines());
     lines.find_map(|line| line.find(NO_TRANSPORT).and_then(|at| line.get(at..))).map(str::to_owned)
@@ -38,7 +38,7 @@ pub(super) fn no_transport(said: &[String]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// From NCCL 2.28.9 with every way forbidden.
+    /// From NCCL 2.28.9 with every transport forbidden.
     const FORBIDDEN: &str = "\
 vm:2344:2377 [3] NCCL INFO NCCL_NET_DISABLE_INTRA set by environment to 1.
 
@@ -51,7 +51,7 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
 ";
 
     #[test]
-    fn warnings_come_first_and_nothing_twice() {
+    fn warnings_come_first_and_no_line_is_repeated() {
         let lines = last_words(&[FORBIDDEN.to_owned(), "one\nvm:1:1 [0] NCCL WARN two\n".to_owned()]);
         assert!(lines[0].contains("No transport found for rank 3[90]"), "{lines:#?}");
         assert_eq!(lines[1], "vm:1:1 [0] NCCL WARN two");
@@ -60,7 +60,7 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
     }
 
     #[test]
-    fn many_ranks_do_not_make_a_long_list() {
+    fn many_ranks_give_a_bounded_list() {
         let long = format!("{}\n", "x".repeat(5000));
         let said: Vec<_> = (0..64)
             .map(|rank| format!("{long}vm:{rank}:1 NCCL WARN first\nrank {rank} a\nrank {rank} b\n"))
@@ -72,7 +72,7 @@ vm:2344:2377 [3] NCCL INFO group.cc:76 -> 2 [Async thread]
     }
 
     #[test]
-    fn a_missing_way_is_told_in_nccls_own_words() {
+    fn a_missing_transport_is_reported_in_nccls_words() {
         let said = [String::new(), FORBIDDEN.to_owned()];
         assert_eq!(no_transport(&said).unwrap(), "No transport found for rank 3[90] -> rank 2[80]");
         assert_eq!(no_transport(&["Channel 00 via P2P/CUMEM".to_owned()]), None);

@@ -1,10 +1,10 @@
-//! One element as text: what a wrong one holds, and what it should hold. Pure; the rule of the values is
-//! `collective::Values`', and `kernels/nccl.cu` follows it too.
+//! One element as text: the content of a wrong element, and its expected value. Pure; the rule of the values
+//! is `collective::Values`, and `kernels/nccl.cu` follows it too.
 
 use crate::gpu::pattern::word;
 use crate::gpu::{DataType, Expected, RedOp, Values};
 
-/// What keeps the ranks' values apart: 2^64 over the golden ratio, odd.
+/// Distinguishes the ranks' values: 2^64 over the golden ratio, odd.
 const RANK_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The value of `rank` at place `i`: a whole number that the type holds exactly.
@@ -14,7 +14,7 @@ fn value(values: Values, seed: u64, rank: usize, i: u64) -> u64 {
     if values.powers { scale << (word % range).min(32) } else { scale * (1 + word % range) }
 }
 
-/// What stands `k` elements behind the begin of `part`.
+/// The expected value `k` elements after the beginning of `part`.
 pub(super) fn expected(part: Expected, k: u64, op: RedOp, ranks: usize, values: Values, seed: u64) -> u64 {
     let of = |rank| value(values, seed, rank, part.first.saturating_add(k));
     let Some(from) = part.from else {
@@ -51,7 +51,7 @@ pub(super) fn text(data: DataType, bits: u64) -> String {
     }
 }
 
-/// Whole where it is whole, else with a few digits.
+/// An integer without decimals, anything else with a few digits.
 fn number(x: f64) -> String {
     let plain = x == 0.0 || (1e-3..1e15).contains(&x.abs());
     if plain || !x.is_finite() { format!("{x}") } else { format!("{x:.4e}") }
@@ -76,14 +76,14 @@ mod tests {
     use crate::gpu::Collective;
 
     #[test]
-    fn elements_are_told_as_numbers_and_as_bits() {
+    fn elements_are_shown_as_numbers_and_as_bits() {
         let of = |data, bits| text(data, bits);
         assert_eq!(of(DataType::Float, u64::from(1234.0_f32.to_bits())), "1234 (0x449a4000)");
         assert_eq!(of(DataType::Float, 0), "0 (0x00000000)");
         assert_eq!(of(DataType::Float, 0xa5a5_a5a5), "-2.8735e-16 (0xa5a5a5a5)");
         assert_eq!(of(DataType::Double, 3.5_f64.to_bits()), "3.5 (0x400c000000000000)");
         assert_eq!(of(DataType::Int32, 0xffff_ffff), "-1 (0xffffffff)");
-        // 16 bits of a word whose upper half is something else.
+        // The upper half of the word is ignored for 16-bit types.
         assert_eq!(of(DataType::Half, 0x1234_3c00), "1 (0x3c00)");
         assert_eq!(of(DataType::Half, 0xfc00), "-inf (0xfc00)");
         assert_eq!(of(DataType::Half, 0x7e00), "NaN (0x7e00)");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reduced_is_expected_of_all_ranks() {
+    fn reductions_expect_the_values_of_all_ranks() {
         let values = Values::exact(DataType::Float, Some(RedOp::Sum), 4).unwrap();
         let shape = Collective::ReduceScatter.shape(256, 4, 4);
         let [part] = Collective::ReduceScatter.expected(shape, 4, 2, 0)[..] else { panic!() };
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_is_expected_of_its_sender() {
+    fn moves_expect_the_values_of_the_sender() {
         let values = Values::exact(DataType::Half, None, 1).unwrap();
         let shape = Collective::Alltoall.shape(256, 4, 2);
         let parts = Collective::Alltoall.expected(shape, 4, 3, 0);

@@ -1,20 +1,20 @@
-//! The environment of an arm's processes, whole: nothing else is in it. Every variable is set in every arm,
-//! because NCCL takes what is not set from `/etc/nccl.conf` (its `src/misc/param.cc`), where an earlier
-//! verdict's settings may lie. An empty value is NCCL's own default.
+//! The complete environment of an arm's processes. Every variable is set in every arm, because NCCL reads
+//! unset ones from `/etc/nccl.conf` (its `src/misc/param.cc`), which may hold an earlier verdict's settings.
+//! An empty value is NCCL's own default.
 
 use super::{Arm, Setup};
 use std::net::SocketAddr;
 
-/// What the arm's environment is made of, beside its setup.
+/// What the arm's environment depends on, besides its setup.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surroundings {
-    /// Where the driver's and NCCL's libraries are, as the worker has it.
+    /// Where the driver's and NCCL's libraries are, as set for the worker.
     pub(super) library_path: Option<String>,
-    /// Where NCCL writes the topology that it has found.
+    /// The file for NCCL's topology dump.
     pub(super) topology: String,
-    /// Where NCCL writes the graphs that it has chosen.
+    /// The file for NCCL's graph dump.
     pub(super) graph: String,
-    /// Where NCCL answers questions about its state; `None` turns that off.
+    /// The address where NCCL answers questions about its state; `None` turns that off.
     pub(super) ras: Option<SocketAddr>,
 }
 
@@ -26,24 +26,23 @@ pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, 
     let off = matches!(setup.arm, Arm::Off | Arm::Withheld);
     let strict = matches!(setup.arm, Arm::Strict | Arm::Withheld);
     let pairs = [
-        // CUDA counts GPUs as NVML and the report do, and not the fastest first.
+        // CUDA numbers GPUs like NVML and the report, not the fastest first.
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
-        // Not what the user's home says; `/etc/nccl.conf` cannot be kept out.
+        // Excludes the user's home; `/etc/nccl.conf` cannot be excluded.
         ("NCCL_CONF_FILE", "/dev/null"),
         ("NCCL_DEBUG", "INFO"),
         ("NCCL_DEBUG_SUBSYS", "INIT,BOOTSTRAP,ENV,GRAPH,P2P,SHM,NET"),
-        // To no file, but to standard output.
+        // Standard output instead of a file.
         ("NCCL_DEBUG_FILE", ""),
         ("NCCL_P2P_DISABLE", flag(off)),
         ("NCCL_P2P_LEVEL", if off { "LOC" } else { "SYS" }),
         ("NCCL_SHM_DISABLE", flag(strict)),
         ("NCCL_NET_DISABLE_INTRA", flag(strict)),
-        // 2: where the GPUs have it.
+        // 2: on GPUs that support it.
         ("NCCL_NVLS_ENABLE", if setup.nvls { "2" } else { "0" }),
         ("NCCL_MNNVL_ENABLE", "0"),
         ("NCCL_SOCKET_IFNAME", "lo"),
-        // Connections are made, and told of, when they are first used: starting is quick, and what is told
-        // of was used.
+        // Connections are made and logged at their first use: starting is quick, and what is logged was used.
         ("NCCL_RUNTIME_CONNECT", "1"),
         ("NCCL_MIN_NCHANNELS", &channels),
         ("NCCL_MAX_NCHANNELS", &channels),
@@ -87,12 +86,12 @@ mod tests {
     fn of(setup: &Setup) -> BTreeMap<String, String> {
         let all = environment(setup, &around());
         let map: BTreeMap<_, _> = all.iter().cloned().collect();
-        assert_eq!(all.len(), map.len(), "no name twice");
+        assert_eq!(all.len(), map.len(), "each name is unique");
         map
     }
 
     #[test]
-    fn the_arm_of_peers_is_set_in_full() {
+    fn the_p2p_arms_environment_is_complete() {
         let said: Vec<_> =
             environment(&setup(Arm::P2p), &around()).iter().map(|(n, v)| format!("{n}={v}")).collect();
         let expected = "LD_LIBRARY_PATH=/drivers CUDA_DEVICE_ORDER=PCI_BUS_ID NCCL_CONF_FILE=/dev/null \
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_arms_differ_in_what_they_forbid_alone() {
+    fn the_other_arms_differ_only_in_what_they_forbid() {
         let peers = of(&setup(Arm::P2p));
         let changed = |setup: &Setup| -> Vec<String> {
             let other = of(setup);
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_port_nothing_is_asked_of_nccl() {
+    fn without_a_port_ras_is_off() {
         let around = Surroundings { ras: None, library_path: None, ..around() };
         let all = environment(&setup(Arm::P2p), &around);
         let of = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());

@@ -1,5 +1,5 @@
-//! Where a call's data lies in a rank's two buffers, after nccl-tests: in place, both sides lie in the
-//! receive buffer, one inside of the other.
+//! The position of a call's data in a rank's two buffers, after nccl-tests: in place, both sides are in the
+//! receive buffer, one inside the other.
 
 use crate::gpu::{Collective, Shape};
 use crate::nccl::Placement;
@@ -7,13 +7,13 @@ use crate::nccl::Placement;
 /// A part of one of a rank's buffers, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
-    /// In the receive buffer; else in the send buffer.
+    /// Whether it is in the receive buffer; else in the send buffer.
     pub(super) receive: bool,
     pub(super) offset: u64,
     pub(super) bytes: u64,
 }
 
-/// What a rank sends and where it receives.
+/// Where a rank sends from and where it receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) send: Part,
@@ -21,7 +21,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For a call whose data begins `shift` bytes behind the buffers' begin.
+    /// For a call whose data begins `shift` bytes after the buffers' beginning.
     pub(super) fn new(
         collective: Collective,
         shape: Shape,
@@ -46,7 +46,7 @@ impl Layout {
     }
 }
 
-/// In how many calls of a row each has a place of its own in buffers of `room` bytes.
+/// How many calls of a row have a part of their own in buffers of `room` bytes.
 pub(super) const fn places(row_bytes: u64, room: u64) -> u64 {
     match room.checked_div(row_bytes) {
         Some(places) if places > 0 => places,
@@ -54,8 +54,8 @@ pub(super) const fn places(row_bytes: u64, room: u64) -> u64 {
     }
 }
 
-/// How far call number `n` of a row is shifted, bytes: every call finds other memory, as long as there is
-/// some, and so no old data in a cache.
+/// The shift of call number `n` of a row, bytes: as long as there is room, every call uses other memory, so
+/// that no cache holds old data.
 pub(super) const fn shift(n: u32, row_bytes: u64, room: u64) -> u64 {
     row_bytes * (n as u64 % places(row_bytes, room))
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_lies_inside_of_its_buffer_however_far_it_is_shifted() {
+    fn every_part_is_inside_its_buffer_for_every_shift() {
         for collective in Collective::ALL {
             for (ranks, element) in [(1_usize, 4_u64), (4, 2), (5, 8)] {
                 let shape = collective.shape(4096, ranks as u64, element);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_a_ranks_part_lies_where_nccl_looks_for_it() {
+    fn in_place_a_ranks_part_is_where_nccl_expects_it() {
         let of = |collective: Collective, rank| {
             let shape = collective.shape(4096, 4, 4);
             let layout = Layout::new(collective, shape, 4, rank, Placement::InPlace, 0);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_wander_through_the_buffer_and_begin_again() {
+    fn calls_move_through_the_buffer_and_wrap_around() {
         assert_eq!([0, 1, 2, 3, 4].map(|n| shift(n, 8, 30)), [0, 8, 16, 0, 8]);
         assert_eq!([0, 1].map(|n| shift(n, 30, 30)), [0, 0]);
         assert_eq!([shift(5, 31, 30), shift(5, 0, 30)], [0, 0]);

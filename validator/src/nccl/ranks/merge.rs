@@ -1,17 +1,17 @@
-//! What an arm's processes have seen of a row, as one. Pure.
+//! Merges the results of an arm's processes for a row. Pure.
 
 use super::RowAsk;
-use super::speech::Done;
+use super::messages::Done;
 use crate::gpu::Shape;
 use crate::nccl::{Row, Timed, Wrongs};
 
-/// A row without elements: nothing is called.
+/// A row without elements: no call is made.
 pub(super) fn nothing(ask: &RowAsk) -> Done {
     let timed = |checked: bool| Timed { us: 0.0, wrong: checked.then(Wrongs::default) };
     Done { out_of_place: timed(ask.check), in_place: timed(ask.check && ask.collective.checks_in_place()) }
 }
 
-/// The row that all processes have seen.
+/// The row, merged from all processes.
 pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> Row {
     let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
     Row {
@@ -27,7 +27,7 @@ pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> 
     }
 }
 
-/// What all processes have seen: the mean of their times, and all that is wrong.
+/// The mean of all processes' times, and all wrong elements.
 fn together(all: Vec<Timed>) -> Timed {
     let processes = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);
     let us = all.iter().map(|timed| timed.us).sum::<f64>() / f64::from(processes);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_process_has_not_checked_is_not_checked() {
+    fn a_row_unchecked_by_one_process_is_unchecked() {
         let timed = |us, looked| Timed { us, wrong: looked };
         let looked = Some(Wrongs { looked: 8, calls: 20, ..Wrongs::default() });
         let both = together(vec![timed(2.0, looked.clone()), timed(4.0, looked.clone())]);

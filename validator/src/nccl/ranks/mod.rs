@@ -1,6 +1,6 @@
-//! The processes of an arm: fresh ones, whose NCCL environment is fixed when they start, because NCCL reads
-//! it once. `session` is the worker's side, `serve` is theirs; `speech` is what they say to each other.
-//! What rows mean is left to the tests.
+//! The processes of an arm: fresh ones, whose NCCL environment is fixed at their start, because NCCL reads it
+//! once. `session` is the worker's side, `serve` the processes' side; `messages` defines their messages. The
+//! tests decide what rows mean.
 
 mod check;
 mod crew;
@@ -9,13 +9,13 @@ mod element;
 mod environment;
 mod layout;
 mod merge;
+mod messages;
 mod output;
 mod ras;
 mod row;
 mod seat;
 mod serve;
 mod session;
-mod speech;
 mod team;
 mod trouble;
 mod watch;
@@ -34,13 +34,13 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
-    /// Peer-to-peer between all GPUs of the machine, whatever lies between them.
+    /// Peer-to-peer between all GPUs of the machine, over any path.
     P2p,
     /// No peer-to-peer.
     Off,
-    /// Peer-to-peer and nothing else: what works then has used it.
+    /// Only peer-to-peer: success proves its use.
     Strict,
-    /// Nothing at all: what works then heeds no setting.
+    /// Nothing: success proves that NCCL ignores its settings.
     Withheld,
 }
 
@@ -55,28 +55,28 @@ impl fmt::Display for Arm {
     }
 }
 
-/// What is started.
+/// The setup of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// Its environment.
+    /// Its kind, which decides the environment.
     pub arm: Arm,
-    /// One process for each GPU, as frameworks do; else one for all.
+    /// One process for each GPU, as in frameworks; else one for all.
     pub processes: bool,
     /// CUDA's numbers of the GPUs, ordered by address; the n-th is rank n.
     pub gpus: Vec<usize>,
     /// Whether NCCL may use NVLink SHARP.
     pub nvls: bool,
-    /// So many channels exactly; `None` leaves it to NCCL.
+    /// The exact number of channels; `None` leaves it to NCCL.
     pub channels: Option<u32>,
-    /// The largest row's buffer, bytes; each GPU holds two of them.
+    /// The buffer size for the largest row, bytes; each GPU holds two of them.
     pub most_bytes: u64,
-    /// So large the two buffers should be, where memory allows, so that many calls find a place of their own.
+    /// The wanted size of the two buffers, where memory allows, so that many calls have a part of their own.
     pub room: u64,
-    /// Folders before the loader's own for the libraries; empty: those of this process.
+    /// Folders searched for the libraries before the loader's own; empty: those of this process.
     pub library_path: Vec<String>,
 }
 
-/// What has been started.
+/// The started arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Started {
     /// NCCL's version, 22907 for 2.29.7.
@@ -92,7 +92,7 @@ pub struct Started {
 pub struct Device {
     /// The rank.
     pub rank: usize,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// CUDA's number for the GPU, ordered by address.
     pub ordinal: usize,
@@ -107,7 +107,7 @@ pub struct Device {
 pub struct RowAsk {
     /// Which collective.
     pub collective: Collective,
-    /// The wished size, bytes; the row says what came of it.
+    /// The requested size, bytes; the row has the actual one.
     pub bytes: u64,
     /// Element type.
     pub data: DataType,
@@ -117,11 +117,11 @@ pub struct RowAsk {
     pub root: usize,
     /// Timed calls for each placement; at least one is made.
     pub iterations: u32,
-    /// Calls before them; at least one is made, for it brings the ranks into step.
+    /// Calls before them; at least one is made, because it synchronizes the ranks.
     pub warmups: u32,
     /// Whether values are checked.
     pub check: bool,
-    /// Whether counts are left as they come out.
+    /// Whether counts are used unrounded.
     pub odd: bool,
 }
 
@@ -133,7 +133,7 @@ impl RowAsk {
         Self { collective, bytes, data, op, root, iterations, warmups, check, odd }
     }
 
-    /// The buffers of each of so many ranks.
+    /// The buffers of each of this many ranks.
     const fn shape(&self, ranks: usize) -> Shape {
         let Self { collective, bytes, data, .. } = *self;
         let (ranks, element) = (ranks as u64, data.bytes());

@@ -1,5 +1,5 @@
-//! Files without a name, into which an arm's processes write: they can be read while the writer lives and
-//! after it was killed, and nothing of them stays behind.
+//! Unnamed files for an arm's processes to write to: they can be read while the writer lives and after it was
+//! killed, and they leave nothing behind.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -9,15 +9,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 
-/// No more than that is read: what NCCL says of 64 ranks is a tenth.
+/// The most bytes that are read: NCCL's output for 64 ranks is a tenth of it.
 const MOST: u64 = 16 << 20;
 
-/// One of them.
+/// One such file.
 #[derive(Debug)]
 pub(super) struct Output(File);
 
 impl Output {
-    /// An empty one, which only its worker has.
+    /// An empty file that only this worker has open.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(memfd_create("firstlight-nccl", MemfdFlags::CLOEXEC)?.into()))
     }
@@ -27,18 +27,18 @@ impl Output {
         Ok(self.0.try_clone()?.into())
     }
 
-    /// The name under which a process opens it that was started while it was inheritable.
+    /// The path under which a process opens it that was started while it was inheritable.
     pub(super) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 
-    /// Whether processes that are started from now on have it, under the same number.
+    /// Whether processes started from now on inherit it, under the same number.
     pub(super) fn inherit(&self, yes: bool) -> io::Result<()> {
         let flags = if yes { FdFlags::empty() } else { FdFlags::CLOEXEC };
         Ok(fcntl_setfd(&self.0, flags)?)
     }
 
-    /// What was written so far. The writers' place in it is not touched.
+    /// The content so far. The writers' offset is not changed.
     pub(super) fn text(&self) -> String {
         let mut bytes = Vec::new();
         let mut room = vec![0; 64 << 10];
@@ -58,7 +58,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn what_a_killed_process_has_written_can_be_read() {
+    fn the_output_of_a_killed_process_can_be_read() {
         let (said, dump) = (Output::new().unwrap(), Output::new().unwrap());
         dump.inherit(true).unwrap();
         let script = format!("echo one; echo graph > {}; echo two; kill -KILL $$", dump.path());
@@ -67,12 +67,12 @@ mod tests {
         dump.inherit(false).unwrap();
         assert!(!child.wait().unwrap().success());
         assert_eq!((said.text().as_str(), dump.text().as_str()), ("one\ntwo\n", "graph\n"));
-        // Read again, for nothing was moved.
+        // A second read gives the same: the offset did not move.
         assert_eq!(said.text(), "one\ntwo\n");
     }
 
     #[test]
-    fn another_arms_process_does_not_have_it() {
+    fn another_arms_process_does_not_inherit_it() {
         let dump = Output::new().unwrap();
         let script = format!("test ! -e {}", dump.path());
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());

@@ -1,29 +1,29 @@
-//! Asks NCCL itself how its communicators are, while one of them hangs: from 2.24 on a thread of every NCCL
-//! process listens where `NCCL_RAS_ADDR` says, and the processes know of each other. The conversation is
-//! that of NVIDIA's `ncclras` (NCCL's `src/ras/client.cc`, its other side is `src/ras/client_support.cc`):
-//! a line with the protocol's version each, a line with the time that it may take, which is answered by
-//! `OK`, the question, and then text until the other side closes.
+//! Asks NCCL for the state of its communicators while one of them hangs: from 2.24 on a thread of every NCCL
+//! process listens at `NCCL_RAS_ADDR`, and the processes know of each other. The protocol is that of NVIDIA's
+//! `ncclras` (NCCL's `src/ras/client.cc`, its other side is `src/ras/client_support.cc`): each side sends a
+//! line with its protocol version, then the client sends a line with a timeout, which is answered by `OK`,
+//! then the question, and the answer is text until the server closes.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// So many lines are kept.
+/// The most lines that are kept.
 const MOST_LINES: usize = 40;
-/// So many bytes are read.
+/// The most bytes that are read.
 const MOST_BYTES: usize = 256 << 10;
-/// Connecting on the same machine.
+/// The time limit for connecting on the same machine.
 const CONNECT: Duration = Duration::from_secs(1);
-/// Several processes listen at the same port (`SO_REUSEPORT`), and the kernel chooses: one that is stopped
-/// does not answer, another may.
+/// Several processes listen at the same port (`SO_REUSEPORT`), and the kernel chooses one: a stopped process
+/// does not answer, another one may.
 const TRIES: u32 = 3;
 
-/// A port that nobody uses at this moment.
+/// A port that is unused at this moment.
 pub(super) fn free_port() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
-/// What NCCL knows of its state, or one line that says why it does not tell.
+/// NCCL's report of its state, or one line that says why there is none.
 pub(super) fn diagnosis(at: SocketAddr, within: Duration) -> Vec<String> {
     let due = Instant::now() + within;
     let mut last = None;
@@ -35,7 +35,7 @@ pub(super) fn diagnosis(at: SocketAddr, within: Duration) -> Vec<String> {
         }
     }
     let why = last.map_or_else(|| "not asked".to_owned(), |error| error.to_string());
-    vec![format!("NCCL's RAS at {at} does not tell its state: {why}")]
+    vec![format!("NCCL's RAS at {at} does not report its state: {why}")]
 }
 
 fn lines(text: &str) -> Vec<String> {
@@ -53,13 +53,13 @@ fn ask(at: SocketAddr, due: Instant) -> io::Result<String> {
     talk.rest()
 }
 
-/// A time that is left, for the kernel takes zero for `without end`.
+/// The remaining time, never zero, which the kernel takes for no limit.
 fn left(due: Instant) -> io::Result<Duration> {
     let left = due.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// A connection that ends in time, however slowly the other side talks.
+/// A connection that ends in time, however slow the other side is.
 struct Talk {
     stream: TcpStream,
     due: Instant,
@@ -71,7 +71,7 @@ impl Talk {
         self.stream.write_all(line.as_bytes())
     }
 
-    /// The next line, which must begin so.
+    /// The next line, which must begin with `begin`.
     fn expect(&mut self, begin: &str) -> io::Result<()> {
         let mut line = Vec::new();
         while !line.ends_with(b"\n") && line.len() < 1024 {
@@ -86,14 +86,14 @@ impl Talk {
         if is { Ok(()) } else { Err(io::Error::other(format!("it says {:?}", line.trim_end()))) }
     }
 
-    /// All that follows, or as much as comes in time.
+    /// All that follows, or as much as arrives in time.
     fn rest(&mut self) -> io::Result<String> {
         let (mut bytes, mut room) = (Vec::new(), [0; 4096]);
         while bytes.len() < MOST_BYTES {
             match self.read(&mut room) {
                 Ok(0) => break,
                 Ok(n) => bytes.extend_from_slice(room.get(..n).unwrap_or_default()),
-                // A part of the truth is better than none.
+                // A partial answer is better than none.
                 Err(_) if !bytes.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -115,7 +115,7 @@ impl Talk {
 
 #[cfg(test)]
 mod tests {
-    //! A server that talks as NCCL's does, or worse.
+    //! Servers that behave like NCCL's, or worse.
 
     use super::*;
     use std::io::{BufRead, BufReader};
@@ -123,7 +123,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(300);
 
-    /// Serves connections one after the other, each with what it does; says where.
+    /// Serves connections one after the other, each with its function; returns the address.
     fn server(served: Vec<fn(TcpStream)>) -> (SocketAddr, thread::JoinHandle<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
@@ -135,7 +135,7 @@ mod tests {
         (at, serving)
     }
 
-    /// Hears the three lines in their order and answers them.
+    /// Reads the three lines in order and answers them.
     fn polite(stream: TcpStream, status: &str) {
         let mut hear = BufReader::new(stream.try_clone().unwrap());
         let mut say = stream;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nccl_knows_is_told_line_by_line() {
+    fn nccls_state_is_returned_line_by_line() {
         let (at, serving) =
             server(vec![|s| polite(s, "NCCL version 2.29.7\n\nErrors\n======\n#0-1: RUNNING  \n")]);
         let said = diagnosis(at, Duration::from_secs(5));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_silent_is_not_waited_for_and_another_is_asked() {
+    fn a_silent_server_is_skipped_and_another_is_asked() {
         let silent: fn(TcpStream) = |s| {
             thread::spawn(move || {
                 thread::sleep(4 * SOON);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends_in_time_and_says_so() {
+    fn silence_ends_in_time_and_is_reported() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let start = Instant::now();
         let said = diagnosis(listener.local_addr().unwrap(), SOON);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_talks_without_end_is_cut_off() {
+    fn an_endless_answer_is_cut_off() {
         let (at, _serving) = server(vec![|s| {
             polite(s.try_clone().unwrap(), "begin\n");
             let mut say = s;
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_or_somebody_else_is_told_in_one_line() {
+    fn a_missing_or_foreign_server_is_reported_in_one_line() {
         let at = free_port().unwrap();
         let said = diagnosis(at, SOON);
         assert!(said.len() == 1 && said[0].contains("refused") && said[0].contains("127.0.0.1"), "{said:?}");
-        let somebody: fn(TcpStream) = |mut s| s.write_all(b"HTTP/1.1 400\r\n").unwrap();
-        let (at, serving) = server(vec![somebody; 3]);
+        let foreign: fn(TcpStream) = |mut s| s.write_all(b"HTTP/1.1 400\r\n").unwrap();
+        let (at, serving) = server(vec![foreign; 3]);
         let said = diagnosis(at, Duration::from_secs(5));
         assert!(said.len() == 1 && said[0].contains("HTTP/1.1 400"), "{said:?}");
         serving.join().unwrap();

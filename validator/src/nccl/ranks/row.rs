@@ -1,23 +1,23 @@
-//! One row in an arm's process: each placement is timed, and what the timed calls have left is checked. Each of
-//! them has a place of its own in the buffers, with data of its own, as far as there is room: in a row of more
-//! calls the last ones have. What they must leave is `check`'s matter.
+//! One row in an arm's process: each placement is timed, and the results of the timed calls are checked. Each
+//! call has its own part of the buffers with its own data, as far as there is room: in a row of more calls
+//! only the last ones do. `check` handles the expected results.
 
 use super::RowAsk;
 use super::check::Check;
 use super::layout::{Layout, places, shift};
+use super::messages::{Done, Fault};
 use super::seat::{STEP, Seat};
-use super::speech::{Done, Fault};
 use super::team::Team;
 use super::watch::{patience, wait};
 use crate::gpu::{Call, Group, Shape, Values};
 use crate::nccl::{Placement, Timed};
 
-/// How many calls are made ready at most; more come back to the same places.
+/// The most calls that are prepared; more calls reuse them.
 const READY: u32 = 256;
-/// Bytes for each rank in the call that brings the ranks into step.
+/// Bytes for each rank in the call that synchronizes the ranks.
 const SMALL: u64 = 16;
 
-/// Does it, with a seed for each placement; rows use so much of the buffers, bytes.
+/// Runs the row, with a seed for each placement; rows use `room` bytes of the buffers.
 pub(super) fn row(team: &Team, ask: &RowAsk, seeds: [u64; 2], room: u64) -> Result<Done, Fault> {
     let task = Task::new(team, ask, room)?;
     let [out_of_place, in_place] = seeds;
@@ -36,7 +36,7 @@ struct Task<'t> {
     values: Option<Values>,
 }
 
-/// Calls on one stream of each rank, which its events of this number frame.
+/// Calls on one stream of each rank, between two of its events.
 struct Burst {
     events: usize,
     calls: u32,
@@ -66,7 +66,7 @@ impl<'t> Task<'t> {
         timed.map_err(named)
     }
 
-    /// Times the calls; the last of them, for which there are places, find fresh data and are checked.
+    /// Times the calls; the last ones, which have parts of their own, use fresh data and are checked.
     fn checked(&self, placement: Placement, values: Values, seed: u64) -> Result<Timed, Fault> {
         let all = self.ask.iterations.max(1);
         let room = u32::try_from(places(self.shape.bytes, self.room)).unwrap_or(u32::MAX);
@@ -82,12 +82,12 @@ impl<'t> Task<'t> {
             calls: last.calls.into(),
         };
         let (warm, before) = (self.warm_up(placement)?, self.groups(placement, first.calls)?);
-        // Ready before the clock runs: of a few bytes the processor's part is all of the time.
+        // Prepared before the measurement: for small sizes the processor's part is all of the time.
         let (step, timed) = (self.step(placement)?, self.groups(placement, last.calls)?);
         self.enqueue(&warm, self.ask.warmups.max(1))?;
         self.burst(&first, &before)?;
         check.prepare()?;
-        // The ranks come out of this small one in step, which the calls before have long lost.
+        // This small call synchronizes the ranks again, which have drifted apart since the calls before.
         self.team.enqueue(&step)?;
         self.burst(&last, &timed)?;
         wait(self.team, self.patience())?;
@@ -108,7 +108,7 @@ impl<'t> Task<'t> {
         patience(self.shape.bytes, self.ask.warmups.max(1).saturating_add(self.ask.iterations.max(1)))
     }
 
-    /// The calls before the clock runs bring up what a size needs.
+    /// The calls before the measurement set up what a size needs.
     fn warm_up(&self, placement: Placement) -> Result<Vec<Group<'_>>, Fault> {
         self.groups(placement, self.ask.warmups.max(1))
     }
@@ -118,7 +118,7 @@ impl<'t> Task<'t> {
         places.map(|shift| self.call(placement, self.shape, shift)).collect()
     }
 
-    /// A call of a few bytes behind all others' places.
+    /// A call of a few bytes behind all other parts.
     fn step(&self, placement: Placement) -> Result<Group<'_>, Fault> {
         let (ranks, element) = (self.team.ranks as u64, self.ask.data.bytes());
         let shape = self.ask.collective.shape(SMALL.saturating_mul(ranks).min(STEP), ranks, element);
@@ -174,6 +174,6 @@ pub(super) fn values(ask: &RowAsk, ranks: usize) -> Result<Values, Fault> {
     let known = u32::try_from(ranks).ok().and_then(|ranks| Values::exact(ask.data, op, ranks));
     known.ok_or_else(|| {
         let RowAsk { data, op, .. } = ask;
-        Fault::broken(format!("{op} of {ranks} ranks' {data} is not exact: it cannot be checked"))
+        Fault::broken(format!("{op} of {data} over {ranks} ranks is not exact and cannot be checked"))
     })
 }

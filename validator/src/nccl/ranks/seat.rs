@@ -1,16 +1,17 @@
-//! One rank's GPU with all that its rows need, taken once: two buffers, a stream, events, a tally. Behind what rows
-//! use of a buffer lies a little more, for the calls that bring the ranks into step.
+//! One rank's GPU with everything that its rows need, allocated once: two buffers, a stream, events, a tally.
+//! After the part for rows each buffer has some room for the calls that synchronize the ranks.
 
 use super::layout::{Layout, Part};
-use super::speech::Fault;
+use super::messages::Fault;
 use super::trouble::TroubleKind;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
 
-/// CUDA and NCCL need memory of their own beside the buffers, bytes.
+/// CUDA and NCCL need memory besides the buffers, bytes.
 const BESIDE: u64 = 64 << 20;
-/// More than the least is taken only up to this part of what is free: other arms begin at the same time.
+/// More than the minimum is allocated only up to this part of the free memory: other arms start at the same
+/// time.
 const SHARE: u64 = 16;
-/// Behind the rows' part of each buffer, bytes: 16 for each of more ranks than any machine has.
+/// After the rows' part of each buffer, bytes: 16 for each of more ranks than any machine has.
 pub(super) const STEP: u64 = 64 << 10;
 
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(super) struct Seat {
     pub(super) ordinal: usize,
     pub(super) stream: Stream,
     pub(super) tally: Tally,
-    /// Around the timed calls; those that are checked have the second pair.
+    /// Around the timed calls; checked calls use the second pair.
     pub(super) events: [[Event; 2]; 2],
     /// Bytes of each buffer that rows may use.
     pub(super) room: u64,
@@ -61,23 +62,23 @@ impl Seat {
         buffer.span(part.offset, part.bytes)
     }
 
-    /// What a call sends, and where it receives.
+    /// Where a call sends from, and where it receives.
     pub(super) fn spans(&self, layout: &Layout) -> Result<(Span, Span), GpuError> {
         Ok((self.span(layout.send)?, self.span(layout.receive)?))
     }
 
-    /// Begins to copy out one element.
+    /// Starts to copy out one element.
     pub(super) fn fetch(&self, element: Span) -> Result<(), GpuError> {
         self.stream.copy_out(self.host.span(0, element.bytes)?, element)
     }
 
-    /// The fetched element's bytes, the low ones of these.
+    /// The fetched element's bytes, in the low bits.
     pub(super) fn fetched(&self) -> u64 {
         u64::from(self.host.word(0)) | u64::from(self.host.word(1)) << 32
     }
 }
 
-/// How large each of the two buffers is, less what lies behind: whole lines of a cache.
+/// The size of each of the two buffers without the room after it: whole cache lines.
 fn room(least: u64, wish: u64, free: u64) -> u64 {
     let line = 128;
     (free / SHARE).min(wish).max(least).next_multiple_of(line)
@@ -86,7 +87,7 @@ fn room(least: u64, wish: u64, free: u64) -> u64 {
 fn short(ordinal: usize, rank: usize, wanted: u64, free: u64, total: u64) -> Fault {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let text = format!(
-        "GPU {ordinal}: the rows' two buffers need {} MiB of memory, and {} of {} MiB are free",
+        "GPU {ordinal}: the rows' two buffers need {} MiB of memory, but only {} of {} MiB are free",
         mib(wanted),
         free >> 20,
         mib(total)
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_buffers_are_as_large_as_is_wished_where_there_is_memory_for_other_arms_too() {
+    fn the_buffers_have_the_wanted_size_where_there_is_memory_for_other_arms_too() {
         assert_eq!(room(128 << 20, 640 << 20, 24 << 30), 640 << 20);
         assert_eq!(room(128 << 20, 640 << 20, 4 << 30), 256 << 20);
         assert_eq!(room(128 << 20, 640 << 20, 1 << 30), 128 << 20);
@@ -107,9 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_short_is_told_with_how_much() {
+    fn short_memory_is_reported_with_its_size() {
         let fault = short(3, 1, (2 << 30) + BESIDE, 1 << 30, 80 << 30);
-        let expected = "GPU 3: the rows' two buffers need 2112 MiB of memory, and 1024 of 81920 MiB are free";
+        let expected =
+            "GPU 3: the rows' two buffers need 2112 MiB of memory, but only 1024 of 81920 MiB are free";
         assert_eq!((fault.text.as_str(), fault.rank), (expected, Some(1)));
     }
 }

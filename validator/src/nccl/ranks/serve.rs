@@ -1,8 +1,8 @@
-//! The side of an arm's process: does what the worker asks, one thing after the other. A failure is the last
-//! thing that it tells: the worker looks at it first, then the communicator is aborted, and the process goes.
+//! The side of an arm's process: executes the worker's requests one after the other. A failure is its last
+//! message: the worker examines it first, then the communicator is aborted, and the process exits.
 
+use super::messages::{Answer, Ask, Fault};
 use super::row::row;
-use super::speech::{Answer, Ask, Fault};
 use super::team::Team;
 use crate::gpu;
 use crate::process::lineage;
@@ -12,15 +12,15 @@ use std::{io, thread};
 
 /// The name of the hidden command that runs this.
 pub const COMMAND: &str = "rank";
-/// So long the worker may look at what hangs before it closes its end.
+/// How long the worker may examine a hang before it closes its end.
 const LOOKED_AT: Duration = Duration::from_secs(15);
-/// So long an abort may take.
+/// The time limit of an abort.
 pub(super) const ABORT: Duration = Duration::from_secs(2);
 
-/// Serves a worker until that has no more to ask.
+/// Serves a worker until it has no more requests.
 ///
 /// # Errors
-/// A worker that makes no sense or is gone.
+/// The worker sent something malformed, or is gone.
 pub fn serve() -> io::Result<()> {
     let worker = Worker::meet()?;
     gpu::log_at_once();
@@ -50,7 +50,7 @@ fn answer(team: &mut Option<Team>, ask: Ask) -> Result<Answer, Fault> {
     }
 }
 
-/// No destructor runs any more, for none of them is sure to return.
+/// Runs no destructors, because none of them is sure to return.
 fn give_up(worker: &Worker, mut team: Option<Team>, fault: Fault) -> io::Result<()> {
     // A worker that is gone has ended this process too.
     let _ = worker.say(&Answer::Failed(fault));

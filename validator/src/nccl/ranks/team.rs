@@ -1,25 +1,25 @@
 //! A process's ranks: their GPUs, and their parts of the communicator.
 
 use super::Device;
+use super::messages::{Fault, Open, Opened};
 use super::seat::Seat;
-use super::speech::{Fault, Open, Opened};
 use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
 
-/// Dropped, communicators go first and contexts last.
+/// When dropped, communicators go first and contexts last.
 #[derive(Debug)]
 pub(super) struct Team {
-    /// None before it has joined.
+    /// Empty before it has joined.
     pub(super) comms: Vec<Comm>,
     pub(super) seats: Vec<Seat>,
     clique: Clique,
-    /// How many ranks the communicator has, in all processes.
+    /// The number of ranks of the communicator, in all processes.
     pub(super) ranks: usize,
     /// Bytes of the smallest of its GPUs' buffers.
     pub(super) room: u64,
 }
 
 impl Team {
-    /// Starts CUDA on these GPUs, and on no other, and takes memory there.
+    /// Starts CUDA on these GPUs only, and allocates memory there.
     pub(super) fn open(open: &Open) -> Result<(Self, Opened), Fault> {
         let nccl = Nccl::load()?;
         let version = nccl.version()?;
@@ -37,7 +37,7 @@ impl Team {
         Ok((team, Opened { nccl: version, devices, room, id }))
     }
 
-    /// Becomes a part of the communicator of `ranks`.
+    /// Joins the communicator of `ranks`.
     pub(super) fn join(&mut self, id: Option<&UniqueId>, ranks: usize) -> Result<(), Fault> {
         let gpus = self.seats.iter().map(|seat| find(&self.clique, seat.ordinal));
         let gpus = gpus.collect::<Result<Vec<_>, _>>()?;
@@ -50,13 +50,13 @@ impl Team {
             (_, seats, _) => {
                 let have = seats.len();
                 return Err(Fault::broken(format!(
-                    "a process with {have} GPUs cannot join {ranks} ranks so"
+                    "a process with {have} GPUs cannot join {ranks} ranks in this way"
                 )));
             }
         };
         let (found, wanted) = (comms.iter().map(|c| (c.rank(), c.ranks())), self.seats.iter());
         if !found.eq(wanted.map(|seat| (seat.rank, ranks))) {
-            return Err(Fault::broken("NCCL has given ranks that nobody asked for"));
+            return Err(Fault::broken("NCCL has assigned ranks that were not requested"));
         }
         (self.comms, self.ranks) = (comms, ranks);
         Ok(())
@@ -70,18 +70,18 @@ impl Team {
         group.map_err(|error| self.fault(&error))
     }
 
-    /// Queues it.
+    /// Queues a call.
     pub(super) fn enqueue(&self, group: &Group<'_>) -> Result<(), Fault> {
         group.enqueue().map_err(|error| self.fault(&error))
     }
 
-    /// An error of all ranks here, which is one rank's where there is no other.
+    /// An error of all ranks here; if there is only one rank, of that rank.
     fn fault(&self, error: &GpuError) -> Fault {
         let only = if let [seat] = self.seats.as_slice() { Some(seat.rank) } else { None };
         Fault::of(only, error)
     }
 
-    /// Ends the communicator by force. NCCL may never return from that.
+    /// Aborts the communicator. NCCL may never return from that.
     pub(super) fn abort(&mut self) {
         for comm in self.comms.drain(..) {
             if let Err(error) = comm.abort() {

@@ -1,21 +1,21 @@
-//! Why an arm has ended, told from what each of its processes came to. Pure.
+//! The cause of an arm's failure, from the replies of its processes. Pure.
 
-use super::speech::{Answer, Fault};
+use super::messages::{Answer, Fault};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Why an arm has ended.
+/// Why an arm has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Trouble {
-    /// The one rank that it is about, where it is one.
+    /// The rank that it is about, if it is a single one.
     pub rank: Option<usize>,
-    /// In one line.
+    /// One line of text.
     pub text: String,
-    /// Of which kind.
+    /// The kind.
     pub kind: TroubleKind,
-    /// What NCCL said last and, of a hang, what it knows of its state.
+    /// NCCL's last lines and, for a hang, its report of its state.
     pub diagnosis: Vec<String>,
 }
 
@@ -23,19 +23,19 @@ pub struct Trouble {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TroubleKind {
-    /// A library, or a function of it.
+    /// A library, or a function of it, is missing.
     Missing,
-    /// Something does not end.
+    /// An operation does not end.
     Hang,
-    /// NCCL finds no way between two ranks that the arm allows.
+    /// NCCL finds no transport between two ranks that the arm allows.
     NoTransport,
-    /// NCCL says so, with this `ncclResult_t`.
+    /// NCCL returned this `ncclResult_t`.
     Nccl(i32),
-    /// CUDA says so.
+    /// CUDA returned an error.
     Cuda,
     /// A process died.
     Died,
-    /// It could not be started or asked, or makes no sense.
+    /// A process could not be started or asked, or sent something malformed.
     Broken,
 }
 
@@ -48,7 +48,7 @@ impl Trouble {
 /// `ncclRemoteError`: another rank failed first.
 const REMOTE_ERROR: i32 = 6;
 
-/// What one process came to.
+/// The reply of one process.
 #[derive(Clone)]
 pub(super) enum Reply {
     Said(Answer),
@@ -57,12 +57,12 @@ pub(super) enum Reply {
     Broken(String),
 }
 
-/// Whose reply it is.
+/// The process that replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Of the process of all ranks.
+    /// The process of all ranks.
     All,
-    /// Of one rank's.
+    /// The process of one rank.
     Rank(usize),
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Whose {
 }
 
 impl Reply {
-    /// Why the arm cannot go on; `None` for an answer.
+    /// Why the arm cannot continue; `None` for an answer.
     fn fault(&self, whose: Whose) -> Option<Fault> {
         let rank = match whose {
             Whose::All => None,
@@ -91,12 +91,12 @@ impl Reply {
                 fault(TroubleKind::Hang, text)
             }
             Self::Died(how) => fault(TroubleKind::Died, format!("{whose} died: {how}")),
-            Self::Broken(why) => fault(TroubleKind::Broken, format!("{whose} cannot be talked to: {why}")),
+            Self::Broken(why) => fault(TroubleKind::Broken, format!("{whose} cannot be reached: {why}")),
         }
     }
 
-    /// How close to the cause this is: a process that died or a GPU that is broken makes others fail, and
-    /// one that hangs keeps the others waiting.
+    /// How close to the cause this is: a dead process or a broken GPU makes others fail, and a hanging
+    /// process keeps the others waiting.
     fn weight(&self) -> u8 {
         let Self::Said(Answer::Failed(fault)) = self else {
             return match self {
@@ -118,8 +118,8 @@ impl Reply {
     }
 }
 
-/// The fault closest to the cause; `None` when there is none. One that hangs without a word is told beside
-/// those that notice it.
+/// The fault closest to the cause; `None` when there is none. A silent hanging process is reported together
+/// with those that notice it.
 pub(super) fn cause(replies: &[(Whose, Reply)]) -> Option<Fault> {
     let mut worst: Option<&(Whose, Reply)> = None;
     for reply in replies {
@@ -140,7 +140,7 @@ pub(super) fn cause(replies: &[(Whose, Reply)]) -> Option<Fault> {
         fault.text = format!("{}; {}", fault.text, other.text);
     }
     if matches!(worst, Reply::Said(_)) && fault.kind == TroubleKind::Hang && hanging.len() > 1 {
-        // All of them wait: it is nobody's in particular.
+        // All of them wait: no single rank is the cause.
         fault.rank = None;
         for (whose, _) in hanging.iter().skip(1) {
             fault.text = format!("{}, {whose}", fault.text);
@@ -166,8 +166,8 @@ mod tests {
     const LATE: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_process_that_died_is_the_cause_of_what_others_say() {
-        let remote = failed(TroubleKind::Nccl(6), "ncclAllReduce says 6 remote error");
+    fn a_dead_process_is_the_cause_of_the_others_errors() {
+        let remote = failed(TroubleKind::Nccl(6), "ncclAllReduce returned 6 remote error");
         let fault = of(vec![remote.clone(), Reply::Died("signal: 9 (SIGKILL)".to_owned()), remote]);
         assert_eq!((fault.rank, fault.kind), (Some(1), TroubleKind::Died));
         assert_eq!(fault.text, "rank 1 died: signal: 9 (SIGKILL)");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_wait_it_is_nobodys_in_particular() {
+    fn where_all_wait_no_single_rank_is_named() {
         let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
         let fault = of(vec![waits.clone(), Reply::Said(Answer::Joined), waits.clone()]);
         assert_eq!((fault.rank, fault.text.as_str()), (None, "no end within 10.0 s at rank 0, rank 2"));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_nccl_weighs_more_than_the_silence_that_follows() {
+    fn an_nccl_error_outweighs_the_silence_that_follows() {
         let remote = failed(TroubleKind::Nccl(6), "6 remote error");
         let own = failed(TroubleKind::Nccl(3), "3 internal error");
         let fault = of(vec![Reply::Silent(LATE), remote, own]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_no_trouble() {
+    fn answers_are_not_trouble() {
         let all = [(Whose::Rank(0), Reply::Said(Answer::Joined)), (Whose::All, Reply::Said(Answer::Joined))];
         assert!(cause(&all).is_none() && cause(&[]).is_none());
     }

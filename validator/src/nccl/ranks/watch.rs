@@ -1,28 +1,28 @@
-//! Waiting for the ranks' GPUs: never without a bound, and never without asking NCCL whether it has given up.
+//! Waits for the ranks' GPUs: always with a time limit, and always asking NCCL whether it has failed.
 
-use super::speech::Fault;
+use super::messages::Fault;
 use super::team::Team;
 use super::trouble::TroubleKind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Slower than anything that works: a narrow link of an old generation through a busy host.
+/// Slower than anything that works: a narrow link of an old generation on a busy host.
 const SLOW_BYTES_PER_S: u64 = 200_000_000;
-/// What starting, connecting and a busy machine may take beside.
+/// Extra time for starting, connecting and a busy machine.
 const BESIDE: Duration = Duration::from_secs(10);
-/// So long the GPUs are asked without a pause: short work shall be seen as soon as it ends.
+/// How long the GPUs are polled without a pause, so that the end of short work is seen at once.
 const EAGER: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(50);
-/// So often NCCL is asked.
+/// How often NCCL is asked.
 const ASK: Duration = Duration::from_millis(1);
 
-/// How long so many calls with so many bytes may take.
+/// The time limit of this many calls with this many bytes.
 pub(super) fn patience(bytes: u64, calls: u32) -> Duration {
     let ns = u128::from(bytes) * u128::from(calls) * 1_000_000_000 / u128::from(SLOW_BYTES_PER_S);
     BESIDE.saturating_add(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
 }
 
-/// Waits until all that was asked of the ranks' GPUs is done.
+/// Waits until all work of the ranks' GPUs is done.
 pub(super) fn wait(team: &Team, within: Duration) -> Result<(), Fault> {
     let start = Instant::now();
     let mut next_ask = ASK;
@@ -35,7 +35,7 @@ pub(super) fn wait(team: &Team, within: Duration) -> Result<(), Fault> {
         }
         let waited = start.elapsed();
         if working.is_empty() {
-            // What is done may be done because NCCL has given up.
+            // Work may be done because NCCL has given up.
             return trouble(team);
         }
         if waited > within {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_names_the_ranks_that_work() {
+    fn a_hang_names_the_ranks_that_are_still_working() {
         let fault = hang(&[0, 2], Duration::from_secs(10));
         assert_eq!(fault.text, "no end within 10.0 s at ranks 0, 2");
         assert_eq!((fault.rank, hang(&[3], BESIDE).rank), (None, Some(3)));

@@ -1,28 +1,28 @@
 //! The best ring through all GPUs: the one whose slowest edge is fastest. NCCL's ring algorithms cannot be
-//! faster than that edge, so busbw at large sizes is judged against it. Exact up to 16 GPUs; beyond that `search`
-//! finds a good ring, and says how much better another one could be.
+//! faster than that edge, so busbw at large sizes is judged against it. Exact up to 16 GPUs; beyond that
+//! `search` finds a good ring, and a bound for any better one.
 
 mod search;
 
-/// At most so many GPUs are tried in all orders; that remembers 2^15 sets of them.
+/// The most GPUs for which all orders are tried; that stores 2^15 sets of them.
 const MOST: usize = 16;
 
 /// A ring.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ring {
-    /// The GPUs in their order; the last sends to the first.
+    /// The GPUs in order; the last sends to the first.
     pub order: Vec<usize>,
     /// Its slowest edge, in the matrix's unit.
     pub slowest: f64,
-    /// From and to whom that edge leads.
+    /// The two GPUs of that edge: from, to.
     pub edge: (usize, usize),
-    /// No ring's slowest edge is faster than this one; up to 16 GPUs it is `slowest` itself.
+    /// No ring's slowest edge is faster than this; up to 16 GPUs it equals `slowest`.
     pub most: f64,
 }
 
-/// The best ring over `matrix[from][to]`, or of more than 16 GPUs a good one, which is a ring all the same: what
-/// it carries can be reached. `None` where it cannot be told: fewer than 2 GPUs, a matrix that is not square, or a pair without a positive, finite figure, which might have been
-/// part of it.
+/// The best ring over `matrix[from][to]`; for more than 16 GPUs a good one, whose speed can really be
+/// reached. `None` where it is undefined: fewer than 2 GPUs, a matrix that is not square, or a pair without a
+/// positive, finite figure, which might have been part of it.
 #[must_use]
 pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
     let edges = Edges::of(matrix)?;
@@ -32,18 +32,19 @@ pub fn best_ring(matrix: &[Vec<Option<f64>>]) -> Option<Ring> {
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
     speeds.sort_by(f64::total_cmp);
     speeds.dedup();
-    // The slowest of all always gives a ring; where one speed gives one, every slower one does.
+    // The slowest speed always gives a ring; where one speed gives one, every slower one does.
     let possible = speeds.partition_point(|speed| edges.ring(*speed).is_some());
     let order = edges.ring(*speeds.get(possible.checked_sub(1)?)?)?;
-    edges.told(order, None)
+    edges.with_slowest(order, None)
 }
 
 /// Every ordered pair's speed.
 struct Edges(Vec<Vec<f64>>);
 
 impl Edges {
-    /// A ring with its slowest edge; `most`: what no ring exceeds, where this one is not known to be the best.
-    fn told(&self, order: Vec<usize>, most: Option<f64>) -> Option<Ring> {
+    /// A ring with its slowest edge; `most`: a bound for all rings, where this one is not known to be the
+    /// best.
+    fn with_slowest(&self, order: Vec<usize>, most: Option<f64>) -> Option<Ring> {
         let next = order.iter().cycle().skip(1);
         let hops =
             order.iter().zip(next).filter_map(|(from, to)| Some((*from, *to, self.speed(*from, *to)?)));
@@ -75,7 +76,7 @@ impl Edges {
         self.0.iter().enumerate().flat_map(row).filter(|(from, to, _)| from != to)
     }
 
-    /// A ring of edges that are at least so fast. `ends[set]`: where a path from GPU 0 through exactly the
+    /// A ring of edges with at least this speed. `ends[set]`: where a path from GPU 0 through exactly the
     /// GPUs of `set` can end, one bit each.
     fn ring(&self, least: f64) -> Option<Vec<usize>> {
         let size = self.0.len();
@@ -128,7 +129,7 @@ mod tests {
         (0..size).map(row).collect()
     }
 
-    /// All orders that begin with GPU 0.
+    /// Tries all orders that begin with GPU 0.
     fn slowest_by_trying_all(matrix: &[Vec<Option<f64>>]) -> f64 {
         fn go(matrix: &[Vec<Option<f64>>], order: &mut Vec<usize>, least: f64) -> f64 {
             let last = *order.last().unwrap();
@@ -146,9 +147,9 @@ mod tests {
         go(matrix, &mut vec![0], f64::INFINITY)
     }
 
-    /// Document 002: four GPUs to a socket, 25.5 GB/s inside and 20.57 to 22.53 across.
+    /// Recorded: four GPUs to a socket, 25.5 GB/s inside and 20.57 to 22.53 across.
     #[test]
-    fn two_sockets_are_crossed_twice_where_it_is_fastest() {
+    fn two_sockets_are_crossed_twice_at_the_fastest_edges() {
         let speed = |from: usize, to: usize| match (from / 4 == to / 4, from, to) {
             (true, ..) => 25.5,
             (_, 1, 6) => 22.53,
@@ -180,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn two_gpus_are_both_directions() {
+    fn two_gpus_form_a_ring_of_both_directions() {
         let ring = best_ring(&matrix(2, |from, _| if from == 0 { 50.0 } else { 40.0 })).unwrap();
         assert_eq!(ring, Ring { order: vec![0, 1], slowest: 40.0, edge: (1, 0), most: 40.0 });
     }
 
     #[test]
-    fn sixteen_gpus_are_searched_in_a_moment() {
+    fn sixteen_gpus_are_searched_quickly() {
         let matrix =
             matrix(
                 16,
@@ -199,7 +200,7 @@ mod tests {
 
     /// Four GPUs to a switch, switches in a row: the best ring is known, and found.
     #[test]
-    fn more_gpus_than_can_be_tried_in_all_orders_get_a_good_ring_and_a_bound() {
+    fn too_many_gpus_for_all_orders_get_a_good_ring_and_a_bound() {
         for size in [17, 24, 32, 64] {
             let speed = |from: usize, to: usize| match (from / 4, to / 4) {
                 (a, b) if a == b => 25.0,
@@ -216,9 +217,9 @@ mod tests {
         assert_eq!((alike.slowest, alike.most), (7.0, 7.0));
     }
 
-    /// The search is held against what trying all orders gives, where that can be done.
+    /// Compares the search with trying all orders, where that is possible.
     #[test]
-    fn what_is_searched_is_near_the_best_and_never_beyond_its_bound() {
+    fn a_searched_ring_is_near_the_best_and_never_beyond_its_bound() {
         let mut word = 2_u64;
         for size in [4, 8, 12, 16] {
             for _ in 0..20 {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_leaves_it_open() {
+    fn an_unmeasured_pair_gives_no_ring() {
         let mut missing = matrix(4, |_, _| 1.0);
         missing[2][3] = None;
         assert_eq!(best_ring(&missing), None);

@@ -1,13 +1,13 @@
-//! A good ring through more GPUs than can be tried in all orders, and a bound for how good any can be. Pure.
+//! A good ring through more GPUs than can be tried in all orders, and a bound for any ring. Pure.
 //!
-//! The bound: in a ring each GPU sends to one and receives from one, so that no ring is faster than the best way
-//! to give each GPU one of the others to send to, which is a matching and quickly found. The ring: from several
-//! beginnings, always to the fastest GPU that is left; then, as long as it helps, the slowest edge is taken out and
-//! the ring put together in another way, without turning any part of it around, because the directions' speeds differ.
+//! The bound: in a ring each GPU sends to one and receives from one, so no ring is faster than the best
+//! assignment of a receiver to each GPU, which is a matching and quickly found. The ring: from several
+//! starts, always on to the fastest remaining GPU; then, as long as it helps, the slowest edge is removed and
+//! the ring is reassembled without reversing any part of it, because the directions' speeds differ.
 
 use super::{Edges, Ring};
 
-/// A ring and what no ring exceeds.
+/// A ring and the bound for all rings.
 pub(super) fn ring(edges: &Edges) -> Option<Ring> {
     let size = edges.0.len();
     let most = bound(edges)?;
@@ -25,10 +25,10 @@ pub(super) fn ring(edges: &Edges) -> Option<Ring> {
     let mut order = best?;
     let zero = order.iter().position(|gpu| *gpu == 0)?;
     order.rotate_left(zero);
-    edges.told(order, Some(most))
+    edges.with_slowest(order, Some(most))
 }
 
-/// The fastest speed at which each GPU can have another one of its own to send to.
+/// The fastest speed at which each GPU can have a receiver of its own.
 fn bound(edges: &Edges) -> Option<f64> {
     let mut speeds: Vec<f64> = edges.all().map(|(_, _, speed)| speed).collect();
     speeds.sort_by(f64::total_cmp);
@@ -37,14 +37,14 @@ fn bound(edges: &Edges) -> Option<f64> {
     speeds.get(possible.checked_sub(1)?).copied()
 }
 
-/// Whether each GPU can have one of its own over edges that are at least so fast.
+/// Whether each GPU can have a receiver of its own over edges with at least this speed.
 fn matched(edges: &Edges, least: f64) -> bool {
     let size = edges.0.len();
     let mut taken: Vec<Option<usize>> = vec![None; size];
     (0..size).all(|from| give(edges, least, from, &mut taken, &mut vec![false; size]))
 }
 
-/// Gives `from` one to send to; who had it gets another one.
+/// Assigns a receiver to `from`; its previous sender gets another one.
 fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], seen: &mut [bool]) -> bool {
     for to in 0..taken.len() {
         let good = to != from && edges.speed(from, to).is_some_and(|speed| speed >= least);
@@ -61,7 +61,7 @@ fn give(edges: &Edges, least: f64, from: usize, taken: &mut [Option<usize>], see
     false
 }
 
-/// From `first` on always to the fastest that is left.
+/// From `first` on always to the fastest remaining GPU.
 fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
     let mut left: Vec<usize> = (0..edges.0.len()).filter(|gpu| *gpu != first).collect();
     let (mut order, mut here) = (vec![first], first);
@@ -78,7 +78,8 @@ fn nearest(edges: &Edges, first: usize) -> Vec<usize> {
     order
 }
 
-/// The slowest edge, and how many are as slow: of two rings the one with fewer of them is nearer to a better one.
+/// The slowest edge, and how many are as slow: of two rings the one with fewer of them is closer to a better
+/// one.
 fn worth(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
     let next = order.iter().cycle().skip(1);
     let speeds: Vec<f64> = order.iter().zip(next).filter_map(|(a, b)| edges.speed(*a, *b)).collect();
@@ -87,9 +88,9 @@ fn worth(edges: &Edges, order: &[usize]) -> (f64, std::cmp::Reverse<usize>) {
     (slowest, std::cmp::Reverse(alike))
 }
 
-/// Puts the ring together anew around its slowest edge, as long as that helps.
+/// Reassembles the ring around its slowest edge, as long as that helps.
 fn improved(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
-    // Each step makes the ring better, and there are only so many edges; this is a bound all the same.
+    // Each step improves the ring, so this ends; the limit is a safeguard.
     for _ in 0..order.len().saturating_mul(order.len()) {
         let Some(better) = step(edges, &order) else { break };
         order = better;
@@ -97,8 +98,8 @@ fn improved(edges: &Edges, mut order: Vec<usize>) -> Vec<usize> {
     order
 }
 
-/// The best of all rings that leave the slowest edge out: with that edge at the seam, the ring is three parts, and the
-/// last two change places.
+/// The best of all rings without the slowest edge: with that edge at the seam, the ring has three parts, and
+/// the last two are swapped.
 fn step(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
     let size = order.len();
     let edge = |order: &[usize], n: usize| edges.speed(*order.get(n % size)?, *order.get((n + 1) % size)?);
@@ -110,7 +111,7 @@ fn step(edges: &Edges, order: &[usize]) -> Option<Vec<usize>> {
     ring.rotate_left((slowest + 1) % size);
     let at = |n: usize| ring.get(n).copied();
     let speed = |a: usize, b: usize| edges.speed(at(a)?, at(b)?);
-    // first .. i | i+1 .. j | j+1 .. last: becomes first .. i, j+1 .. last, i+1 .. j, whose new edges are three.
+    // first .. i | i+1 .. j | j+1 .. last: becomes first .. i, j+1 .. last, i+1 .. j, with three new edges.
     let mut best: Option<(f64, usize, usize)> = None;
     for i in 0..size.saturating_sub(2) {
         for j in i + 1..size - 1 {

@@ -1,10 +1,11 @@
-//! All reduce with peer-to-peer and without, both in processes of their own, taken in turns so that drift
-//! decides nothing: are the values right, is the speed what the links allow, and what is peer-to-peer worth?
+//! All reduce with peer-to-peer and without, each in processes of its own, measured in turns so that drift
+//! does not matter: whether the values are right, whether the speed is what the links allow, and what
+//! peer-to-peer gains.
 
-use super::again::{self, Again};
 use super::arms::{self, Which};
 use super::limits::Limits;
-use super::{checked, connected, groups, limits_of_all, proof, sweep, told};
+use super::remeasure::{self, Again};
+use super::{checked, connected, groups, limits_of_all, proof, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
 use crate::nccl::gain::Gain;
@@ -19,7 +20,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-allreduce",
     title: "All reduce",
-    proves: "all reduce gives right values in every timed call, each size as fast as the slowest link of the best ring, and what peer-to-peer is worth",
+    proves: "all reduce gives right values in every timed call, each size as fast as the slowest link of the best ring allows (the gain by peer-to-peer is reported)",
     level: Level::Standard,
     deadline: Duration::from_secs(240),
     mandatory: false,
@@ -27,9 +28,9 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// How often each arm is measured, in turns.
+/// How many times each arm is measured, in turns.
 const TURNS: usize = 2;
-/// Both arms' sweeps, and what NCCL's lines prove of them.
+/// Both arms' sweeps, and what NCCL's log lines prove about them.
 struct Taken {
     on: Vec<Vec<Row>>,
     off: Vec<Vec<Row>>,
@@ -38,9 +39,9 @@ struct Taken {
     seen: [proof::Seen; 2],
 }
 
-/// What was held against the links.
+/// The comparison with the links.
 struct Held {
-    /// The rows with peer-to-peer: means of the turns, and better times where a row was measured again.
+    /// The rows with peer-to-peer: means of the turns, or better times where a row was measured again.
     on: Vec<Row>,
     again: Again,
     limits: Option<Limits>,
@@ -51,7 +52,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    // All arms are at rest before a clock runs.
+    // All arms are idle before a measurement starts.
     for which in [Which::Processes, Which::P2p, Which::Off] {
         arms::settle(machine, which);
     }
@@ -60,7 +61,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let mut on = mean(&taken.on);
     let limits = limits_of_all(machine, &on)?;
     let again = match &limits {
-        Ok(limits) => again::judge(machine, Which::P2p, &mut on, limits)?,
+        Ok(limits) => remeasure::judge(machine, Which::P2p, &mut on, limits)?,
         Err(unjudged) => Again { findings: vec![unjudged.clone()], rows: Vec::new() },
     };
     let limits = limits.ok();
@@ -83,13 +84,14 @@ fn judge(taken: &Taken, held: Held, states: &[String]) -> Result<Judgement, Box<
     findings.extend(slow.chain(seen.iter().flat_map(|seen| seen.findings.clone())));
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
     let rows = [("", &on), (".off", &off), (".odd", &beside)];
-    let rows = rows.map(|(name, rows)| told::rows(&format!("nccl.all_reduce{name}"), rows));
+    let rows = rows.map(|(name, rows)| tables::rows(&format!("nccl.all_reduce{name}"), rows));
     let seen = seen.iter().flat_map(|seen| seen.tables.clone());
-    let tables = std::iter::once(told::gains(&gains)).chain(rows).chain(seen);
+    let tables = std::iter::once(tables::gains(&gains)).chain(rows).chain(seen);
     let effects = gain::effects(&gains).into_iter().map(|(name, times)| (name, rounded(times))).collect();
-    let over = if checked::over(odd) { " and 256 MiB" } else { ", not over 128 MiB (memory)" };
+    let over = if checked::over(odd) { " and 256 MiB" } else { ", no size over 128 MiB (memory is short)" };
     let said = summary(&on, &off, limits.as_ref(), &gains);
-    let said = judged(format!("{said}; odd counts{over} too; {}", checked::told(&all)), findings);
+    let said =
+        judged(format!("{said}; odd counts{over} are right too; {}", checked::evidence(&all)), findings);
     Ok(said.with_tables(tables.collect()).with_effects(effects))
 }
 
@@ -102,7 +104,7 @@ fn measure(machine: &Machine, groups: &[Vec<usize>]) -> Result<Taken, Box<Findin
     for _ in 0..TURNS {
         for (which, sweeps) in [(Which::P2p, &mut on), (Which::Off, &mut off)] {
             sweeps.push(arms::with(machine, which, |ranks| {
-                // This arm has rested while the other worked: its first row would pay for that.
+                // This arm was idle while the other worked: its first row would include waking up.
                 let first = Sweep { check: false, ..sweep.at(sweep.from) };
                 sweep::rows(machine, which, ranks, &first)?;
                 sweep::rows(machine, which, ranks, &sweep)
@@ -136,7 +138,7 @@ fn mean(sweeps: &[Vec<Row>]) -> Vec<Row> {
     first.iter().enumerate().map(one).collect()
 }
 
-/// Arms that did not measure the same cannot be compared.
+/// Arms that measured different rows cannot be compared.
 fn incomplete(why: &gain::NoGain) -> Box<Finding> {
     Box::new(Code::NcclError.finding(Severity::Error, "all_reduce", format!("all_reduce: {why}")))
 }
@@ -199,13 +201,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_is_the_headline_and_an_effect() {
+    fn a_gain_is_in_the_headline_and_in_the_effects() {
         let said = said(20.64, 14.45, 0);
         assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
         assert_eq!(
             said.summary,
             "20.6 GB/s at 128 MiB, 14.4 without peer-to-peer. P2P: +43 % at 128 MiB; 0.98 of the best ring's \
-             slowest edge; odd counts, not over 128 MiB (memory) too; 10 calls checked: fewer than 1 in 3 go wrong (95 %)"
+             slowest edge; odd counts, no size over 128 MiB (memory is short) are right too; 10 calls checked: fewer than 1 in 3 are wrong (95 %)"
         );
         assert_eq!(said.effects.get("p2p_speedup_128M"), Some(&1.428));
         assert_eq!(said.tables[0]["name"], "nccl.gain");

@@ -1,6 +1,7 @@
-//! The arms of the NCCL tests: processes of their own, started side by side by the first test that wants
-//! one and kept for the tests after it, since starting CUDA and a communicator costs more than most
-//! measurements. An arm in which something went wrong is ended; who wants it later starts it anew.
+//! The arms of the NCCL tests: NCCL configurations, each in processes of its own, started in parallel by the
+//! first test that needs one and kept for the tests after it, because starting CUDA and a communicator costs
+//! more than most measurements. An arm in which something went wrong is stopped; a later test that needs it
+//! starts it anew.
 
 use super::{groups, trouble};
 use crate::config::Level;
@@ -12,15 +13,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Starting CUDA and NCCL, where the test has no deadline.
+/// The time limit for starting CUDA and NCCL, where the test has no deadline.
 const START: Duration = Duration::from_secs(60);
-/// One part in so many of what is left of the test's deadline is kept for what comes after the start.
+/// One part in this many of the time left is kept for the work after the start.
 const KEPT: u32 = 4;
 
 /// Which arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Which {
-    /// Peer-to-peer or nothing, one process.
+    /// Only peer-to-peer, one process.
     Strict,
     /// Peer-to-peer allowed, one process.
     P2p,
@@ -28,9 +29,9 @@ pub(super) enum Which {
     Off,
     /// Peer-to-peer or nothing, one process for each GPU.
     Processes,
-    /// Not even peer-to-peer, one process, two GPUs: it must find no way.
+    /// No transport at all, one process, two GPUs: it must fail to connect.
     Withheld,
-    /// As `Strict`, of one group of the GPUs, by its place among the groups.
+    /// As `Strict`, for one group of the GPUs, by its index.
     Group(usize),
 }
 
@@ -44,7 +45,7 @@ impl fmt::Display for Which {
             Self::P2p => "with peer-to-peer",
             Self::Off => "without peer-to-peer",
             Self::Processes => "in a process for each GPU",
-            Self::Withheld => "with every way forbidden",
+            Self::Withheld => "with every transport forbidden",
         })
     }
 }
@@ -53,7 +54,7 @@ impl fmt::Display for Which {
 #[derive(Debug, Default)]
 pub struct Arms {
     running: RefCell<BTreeMap<Which, Ranks>>,
-    /// What befell an arm before a test wanted it: that test tells it.
+    /// Errors of an arm before a test needed it: that test reports them.
     broken: RefCell<BTreeMap<Which, Box<Finding>>>,
 }
 
@@ -66,7 +67,7 @@ pub(super) const fn most_bytes(level: Level) -> u64 {
 }
 
 impl Which {
-    /// Its word in the names of tables.
+    /// Its name in the names of tables.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Strict | Self::Group(_) => "strict",
@@ -77,8 +78,8 @@ impl Which {
         }
     }
 
-    /// How large the buffers are where memory allows, bytes: each call of a row has a place of its own as long as
-    /// there is room, and only what has one is checked.
+    /// The size of the buffers where memory allows, bytes: each call of a row uses its own part as long as
+    /// there is room, and only such calls are checked.
     const fn room(self) -> u64 {
         match self {
             Self::Strict | Self::Group(_) => 128 << 20,
@@ -88,7 +89,7 @@ impl Which {
         }
     }
 
-    /// What it is made of on this machine.
+    /// Its configuration on this machine.
     pub(super) fn setup(self, machine: &Machine) -> Result<Setup, Box<Finding>> {
         let groups = groups::of(machine)?;
         let all = || (0..groups.iter().map(Vec::len).sum()).collect();
@@ -120,7 +121,7 @@ impl Which {
     }
 }
 
-/// Starts those of `which` that are not there yet, and waits for none.
+/// Starts those of `which` that are not running yet, without waiting.
 pub(super) fn begin(machine: &Machine, which: &[Which]) -> Result<(), Box<Finding>> {
     let mut arms = machine.nccl.running.borrow_mut();
     for which in which {
@@ -133,10 +134,10 @@ pub(super) fn begin(machine: &Machine, which: &[Which]) -> Result<(), Box<Findin
     Ok(())
 }
 
-/// Works with an arm, which is started if need be.
+/// Works with an arm, which is started if necessary.
 ///
 /// # Errors
-/// What went wrong in it, as a finding; the arm is ended then.
+/// An error of the arm, as a finding; the arm is stopped then.
 pub(super) fn with<T>(
     machine: &Machine,
     which: Which,
@@ -146,10 +147,10 @@ pub(super) fn with<T>(
         return Err(finding);
     }
     begin(machine, &[which])?;
-    // Taken out meanwhile: after a fault it does not go back.
+    // Removed for the call: after a fault it is not put back.
     let taken = machine.nccl.running.borrow_mut().remove(&which);
     let Some(mut ranks) = taken else { return Err(trouble::gone(&which.to_string())) };
-    machine.doing(&format!("joining the GPUs by NCCL, {which}"));
+    machine.doing(&format!("connecting the GPUs by NCCL, {which}"));
     let done = ranks.join(patience(machine.left())).map(drop).and_then(|()| work(&mut ranks));
     match done {
         Ok(done) => {
@@ -160,8 +161,8 @@ pub(super) fn with<T>(
     }
 }
 
-/// Waits until an arm that was begun has started, so that nothing else runs when a clock does. What went wrong
-/// in it is kept for the test that wants it.
+/// Waits until an arm that is starting has started, so that nothing else runs during a measurement. An error
+/// is kept for the test that needs the arm.
 pub(super) fn settle(machine: &Machine, which: Which) {
     if !machine.nccl.running.borrow().contains_key(&which) {
         return;
@@ -171,19 +172,20 @@ pub(super) fn settle(machine: &Machine, which: Which) {
     }
 }
 
-/// The same of all arms that were begun ahead.
+/// The same for all arms that were started ahead.
 pub(in crate::suite) fn settle_all(machine: &Machine) {
     let begun: Vec<_> = machine.nccl.running.borrow().keys().copied().collect();
     begun.into_iter().for_each(|which| settle(machine, which));
 }
 
-/// How long CUDA and NCCL may take to start: what is `left` of the test's deadline, less what is to be done then.
+/// The time limit for starting CUDA and NCCL: the time `left` until the test's deadline, less the part for
+/// the work after it.
 pub(super) fn patience(left: Option<Duration>) -> Duration {
     left.map_or(START, |left| left.saturating_sub(left / KEPT))
 }
 
 impl Drop for Arms {
-    /// Giving GPUs back takes a communicator most of a second: all do it at the same time.
+    /// Releasing GPUs takes a communicator most of a second: all do it at the same time.
     fn drop(&mut self) {
         let mut running = self.running.borrow_mut();
         running.values_mut().for_each(Ranks::release);
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_gets_what_is_left_of_the_deadline() {
+    fn a_start_gets_most_of_the_remaining_deadline() {
         let patience = |left: u64| patience(Some(Duration::from_secs(left))).as_secs();
         assert_eq!((patience(150), patience(60), patience(0)), (112, 45, 0));
         assert_eq!(super::patience(None), START);

@@ -1,6 +1,6 @@
-//! Is another number of channels than NCCL's own choice worth setting? A bounded search: a fresh arm for each
-//! number, two sizes; only what gains more than 5 % at the large one and loses nothing at the small one, and what
-//! NCCL says that it really used, is handed to the workload.
+//! Whether another number of channels than NCCL's own choice is worth setting. A bounded search: a fresh arm
+//! for each number, two sizes; a number is handed to the workload only if it gains more than 5 % at the large
+//! size, loses nothing at the small one, and NCCL reports that it really used it.
 
 use super::arms::{self, Which};
 use super::{connected, sweep, trouble};
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-channels",
     title: "Channels",
-    proves: "NCCL's own number of channels is within 5 % of the best, or which number is better and by how much",
+    proves: "NCCL's own number of channels is within 5 % of the best; otherwise the better number and its gain are reported",
     level: Level::Full,
     deadline: Duration::from_secs(300),
     mandatory: false,
@@ -28,11 +28,12 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// What is tried; NCCL takes 32 at most on one node.
+/// The numbers tried; NCCL accepts 32 at most on one node.
 const TRIED: [u32; 5] = [2, 4, 8, 16, 32];
-/// The small size may not lose more than that.
+/// The small size may not become slower than this factor.
 const LOSS: f64 = 0.97;
-/// So near to the best is as good: channels cost the workload processors, so the fewest are taken.
+/// Speeds this close to the best count as equal: channels cost the workload multiprocessors, so the fewest
+/// are chosen.
 const ALIKE: f64 = 1.01;
 /// Small and large, bytes.
 const SIZES: [u64; 2] = [1 << 20, 128 << 20];
@@ -43,7 +44,7 @@ struct Tried {
     channels: Option<u32>,
     /// By size, best of both placements, us.
     us: [f64; 2],
-    /// How many NCCL says that it uses.
+    /// The number that NCCL reports to use.
     used: Option<u32>,
     rows: Vec<Row>,
 }
@@ -57,7 +58,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     for channels in TRIED {
         tried.push(one(machine, &standard, Some(channels))?);
     }
-    // Once more at the end: what drifted meanwhile must not look like a gain.
+    // Measured again at the end: drift must not look like a gain.
     let again = one(machine, &standard, None)?;
     let own = match tried.first() {
         Some(first) => [first.us[0].min(again.us[0]), first.us[1].min(again.us[1])],
@@ -100,7 +101,7 @@ fn rows(machine: &Machine, ranks: &mut Ranks) -> Result<Vec<Row>, Trouble> {
     Ok(rows)
 }
 
-/// The number that is worth setting: the fewest channels of those that are fastest.
+/// The number worth setting: the fewest channels among the fastest.
 fn best(tried: &[Tried], own: [f64; 2], usual: Option<u32>) -> Option<Channels> {
     let usual = usual?;
     let gain = |t: &Tried| Some((t.channels?, own[0] / t.us[0], own[1] / t.us[1]));
@@ -112,12 +113,12 @@ fn best(tried: &[Tried], own: [f64; 2], usual: Option<u32>) -> Option<Channels> 
     best.map(|(best, _, gain)| Channels { best, usual, gain })
 }
 
-/// `; asked for 32 it says 16`: what was not tried although it was asked for.
+/// `; asked for 32, NCCL uses 16`: requests that NCCL did not follow.
 fn refused(tried: &[Tried]) -> String {
     let one = |t: &Tried| {
         let asked = t.channels.filter(|_| t.used != t.channels)?;
-        let used = t.used.map_or("nothing".to_owned(), |used| used.to_string());
-        Some(format!("; asked for {asked} it says {used}"))
+        let used = t.used.map_or("an unknown number".to_owned(), |used| used.to_string());
+        Some(format!("; asked for {asked}, NCCL uses {used}"))
     };
     tried.iter().filter_map(one).collect()
 }
@@ -126,7 +127,7 @@ fn summary(best: Option<&Channels>) -> String {
     match best {
         Some(Channels { best, usual, gain }) => {
             let percent = (gain - 1.0) * 100.0;
-            format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL takes by itself")
+            format!("{best} channels are {percent:.0} % faster than the {usual} that NCCL chooses by itself")
         }
         None => "NCCL's own number of channels is within 5 % of the best".to_owned(),
     }
@@ -163,30 +164,34 @@ mod tests {
         let found = best(&more, own, Some(2)).unwrap();
         assert_eq!(best(&more, own, None), None);
         assert_eq!(found, Channels { best: 16, usual: 2, gain: 1.25 });
-        assert_eq!(summary(Some(&found)), "16 channels are 25 % faster than the 2 that NCCL takes by itself");
+        assert_eq!(
+            summary(Some(&found)),
+            "16 channels are 25 % faster than the 2 that NCCL chooses by itself"
+        );
     }
 
     #[test]
-    fn what_slows_small_sizes_down_is_not_handed_on() {
+    fn a_setting_that_slows_small_sizes_down_is_not_handed_on() {
         assert_eq!(best(&[tried(Some(32), [120.0, 800.0])], [100.0, 1000.0], Some(2)), None);
     }
 
     #[test]
-    fn of_what_is_equally_fast_the_fewest_channels_are_taken() {
+    fn the_fewest_channels_among_equally_fast_are_chosen() {
         let all =
             [(4, 900.0), (8, 802.0), (16, 800.0), (32, 800.0)].map(|(n, us)| tried(Some(n), [100.0, us]));
         assert_eq!(best(&all, [100.0, 1000.0], Some(2)).unwrap().best, 8);
     }
 
     #[test]
-    fn a_number_that_nccl_did_not_take_is_told_and_not_handed_on() {
+    fn a_number_that_nccl_did_not_accept_is_reported_and_not_handed_on() {
         let own = [100.0, 1000.0];
         let asked = |used| Tried { used, ..tried(Some(32), [100.0, 500.0]) };
-        for (used, told) in
-            [(Some(16), "; asked for 32 it says 16"), (None, "; asked for 32 it says nothing")]
-        {
+        for (used, expected) in [
+            (Some(16), "; asked for 32, NCCL uses 16"),
+            (None, "; asked for 32, NCCL uses an unknown number"),
+        ] {
             assert_eq!(best(&[asked(used)], own, Some(2)), None);
-            assert_eq!(refused(&[tried(None, own), asked(used)]), told);
+            assert_eq!(refused(&[tried(None, own), asked(used)]), expected);
         }
         assert!(best(&[asked(Some(32))], own, Some(2)).is_some() && refused(&[asked(Some(32))]).is_empty());
     }

@@ -1,5 +1,5 @@
-//! What is checked beside the sweeps' even sizes: odd and prime counts on unaligned addresses, one size over
-//! 128 MiB, many small calls; and what so many right results say of rare faults.
+//! Checks besides the sweeps' even sizes: odd and prime counts on unaligned addresses, one size over 128 MiB,
+//! many small calls; and what this many right results prove about rare faults.
 
 use super::arms::Which;
 use super::sweep;
@@ -8,18 +8,18 @@ use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
 use crate::suite::Machine;
 
-/// Elements of each call: alone, few, and primes in the range of each of NCCL's protocols.
+/// Elements of each call: one, few, and primes in the range of each of NCCL's protocols.
 const ODD: [u64; 7] = [1, 3, 13, 1009, 65_537, 1_048_573, 5_000_011];
 /// Calls of each odd count.
 const CALLS: u32 = 4;
 /// Over 128 MiB, and odd: elements of the larger buffer.
 const BIG: u64 = (256 << 20) / 4 + 3;
-/// Many small calls, for faults that are rare: in each placement of each of these counts.
+/// Many small calls, for rare faults: in each placement of each of these counts.
 const SMALL: [u64; 3] = [253, 2048, 16_381];
 const MANY: u32 = 256;
 const MANY_RANKS: u32 = 16;
 
-/// Every odd count, as far as the buffers hold it.
+/// Every odd count that fits the buffers.
 pub(super) fn odd(
     machine: &Machine,
     which: Which,
@@ -31,7 +31,7 @@ pub(super) fn odd(
     taken(machine, which, ranks, &all)
 }
 
-/// One call in each placement over 128 MiB; nothing where memory is short.
+/// One call in each placement over 128 MiB; empty where memory is short.
 pub(super) fn big(
     machine: &Machine,
     which: Which,
@@ -66,13 +66,13 @@ pub(super) fn over(rows: &[Row]) -> bool {
     rows.iter().any(|row| row.bytes > 128 << 20 && row.checked() > 0)
 }
 
-/// `2040 calls checked, rarer faults than 1 in 680 not excluded`: of `n` right results with 95 % certainty fewer
+/// `2040 calls checked: fewer than 1 in 680 are wrong (95 %)`: of `n` right results with 95 % certainty fewer
 /// than 3/n are wrong (the rule of three).
-pub(super) fn told(rows: &[Row]) -> String {
+pub(super) fn evidence(rows: &[Row]) -> String {
     let calls: u64 = rows.iter().map(Row::checked).sum();
     match calls / 3 {
         0 => format!("{calls} calls checked"),
-        one_in => format!("{calls} calls checked: fewer than 1 in {one_in} go wrong (95 %)"),
+        one_in => format!("{calls} calls checked: fewer than 1 in {one_in} are wrong (95 %)"),
     }
 }
 
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn so_many_right_results_exclude_faults_that_are_not_rarer() {
+    fn n_right_results_rule_out_faults_more_frequent_than_3_in_n() {
         // A row has one checked call in each placement.
         let rows = vec![row(8, 20.0, 0); 510];
-        assert_eq!(told(&rows), "1020 calls checked: fewer than 1 in 340 go wrong (95 %)");
-        assert_eq!(told(&[row(8, 20.0, 0)]), "2 calls checked");
+        assert_eq!(evidence(&rows), "1020 calls checked: fewer than 1 in 340 are wrong (95 %)");
+        assert_eq!(evidence(&[row(8, 20.0, 0)]), "2 calls checked");
         assert!(over(&[row(256 << 20, 1.0, 0)]) && !over(&rows));
     }
 }

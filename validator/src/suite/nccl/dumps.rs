@@ -1,5 +1,5 @@
-//! What NCCL's dumps of topology and graphs say: a second witness beside its lines. NCCL was asked for them, so
-//! that one which is missing, cannot be read or leaves a GPU out is told.
+//! NCCL's dumps of topology and graphs: a second source besides its log lines. NCCL was asked for them, so a
+//! dump that is missing, unreadable or without one of the GPUs is a finding.
 
 use super::arms::Which;
 use crate::nccl::dump;
@@ -9,7 +9,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;
 
-/// What they say.
+/// The content of the dumps.
 pub(super) struct Witness {
     /// One row for each graph that NCCL searched for.
     pub(super) table: Value,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn dumps_that_show_all_ranks_are_shown_and_raise_no_doubt() {
+    fn dumps_with_all_ranks_are_shown_and_raise_no_doubt() {
         let seen = judge(Which::P2p, Some(TOPOLOGY), Some(GRAPHS), 2);
         assert_eq!(seen.finding, None);
         assert_eq!(seen.table["name"], "nccl.graph.p2p");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_broken_or_leaves_a_gpu_out_is_told() {
+    fn a_dump_that_is_missing_broken_or_without_a_gpu_is_reported() {
         let said = |topology, graph, ranks| doubt(topology, graph, ranks).unwrap();
         assert!(said(None, Some(GRAPHS), 2).ends_with("it wrote no topology"));
         assert!(said(Some(TOPOLOGY), Some(" "), 2).ends_with("it wrote no graph"));

@@ -1,5 +1,5 @@
-//! Which GPUs reach each other: all of them, or on machines with bridges or a divided switch only those of a group.
-//! Each group is proven for itself then; between groups NCCL may go as it likes.
+//! Which GPUs reach each other: all of them, or on machines with bridges or a partitioned switch only those
+//! of a group. Then each group is proven separately; between groups NCCL may use any transport.
 
 use crate::gpu::Clique;
 use crate::outcome::finding::Finding;
@@ -10,13 +10,14 @@ use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::peers;
 
 /// The test that has asked for each pair's access, and its matrix.
-const TOLD: (&str, &str) = ("p2p-capability", "p2p.connectivity");
+const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
 
-/// All groups, of single GPUs too; one of all GPUs where access is not in groups.
+/// All groups, of single GPUs too; one of all GPUs where access does not form groups.
 pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<usize>>, Box<Finding>> {
     let clique = machine.clique()?;
-    let told = machine.matrix(TOLD.0, TOLD.1).filter(|_| machine.outcome(TOLD.0) != Some(Outcome::Error));
-    let access = told.map_or_else(|| asked(clique), |told| Ok(told.values))?;
+    let known =
+        machine.matrix(ACCESS.0, ACCESS.1).filter(|_| machine.outcome(ACCESS.0) != Some(Outcome::Error));
+    let access = known.map_or_else(|| asked(clique), |known| Ok(known.values))?;
     Ok(found(clique.len(), &access))
 }
 
@@ -66,10 +67,10 @@ mod tests {
     }
 
     #[test]
-    fn bridged_pairs_are_groups_and_anything_else_is_one_machine() {
+    fn bridged_pairs_are_groups_and_anything_else_is_one_group() {
         assert_eq!(found(4, &access(4, |a, b| a / 2 == b / 2)), [vec![0, 1], vec![2, 3]]);
         assert_eq!(found(4, &access(4, |_, _| true)), [vec![0, 1, 2, 3]]);
-        // One direction is missing, or no GPU reaches another: what is proven then is that all do.
+        // One direction is missing, or no GPU reaches another: then the test must prove all GPUs together.
         assert_eq!(found(3, &access(3, |a, b| (a, b) != (0, 1))), [vec![0, 1, 2]]);
         assert_eq!(found(2, &access(2, |_, _| false)), [vec![0, 1]]);
     }

@@ -1,6 +1,7 @@
-//! How long a call may take on healthy links. Large ones are made of bytes: a ring moves them no faster than its
-//! slowest edge, so the best ring over the measured speeds between the GPUs is the limit, and each collective has
-//! its own part of it. Small ones are made of latency: the processor's part for each GPU, and a few hops. Pure.
+//! The longest time for a call on healthy links. Large calls are limited by bandwidth: a ring moves data no
+//! faster than its slowest edge, so the best ring over the measured speeds between the GPUs is the limit, and
+//! each collective reaches its own part of it. Small calls are limited by latency: the processor's time for
+//! each GPU, and a few hops. Pure.
 
 use crate::floors::Carrier;
 use crate::gpu::Collective;
@@ -8,29 +9,30 @@ use crate::nccl::{Ring, Row, best_ring};
 use crate::outcome::Matrix;
 use crate::schedule::Pair;
 
-/// From this size on bytes decide.
+/// From this size on bandwidth dominates.
 pub(super) const LARGE: u64 = 4 << 20;
-/// Up to this size only latency decides.
+/// Up to this size only latency matters.
 pub(super) const SMALL: u64 = 16 << 10;
-/// A call may take so many times what the sweep's quickest small one takes, beside its bytes' time. On record 1.9 (4
-/// H200, all_gather of 256 KiB).
+/// A call may take this many times the sweep's quickest small call, in addition to the time for its bytes. On
+/// record 1.9 (4 H200, all_gather of 256 KiB).
 const RAMP: f64 = 2.5;
-/// A sweep's quickest small call counts as at least this, us: the processor's part of a call scatters. On record 6 to
-/// 36 us for the same call on idle hosts with H200.
+/// A sweep's quickest small call counts as at least this, us: the processor's part of a call scatters. On
+/// record 6 to 36 us for the same call on idle hosts with H200.
 pub(super) const SCATTER_US: f64 = 20.0;
-/// Calls of fewer bytes than these may take so many times their bytes' time: pipelines are short then, and below
-/// `LARGE` NCCL changes its protocols. On record, of 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB), 1.07 (8 MiB).
+/// Calls below this size may take this many times the time for their bytes: pipelines are short then, and
+/// below `LARGE` NCCL changes its protocols. On record, of 8 x 4090: 3.7 (256 KiB), 2.0 (1 MiB), 1.2 (4 MiB),
+/// 1.07 (8 MiB).
 const SHORT: [(u64, f64); 4] = [(1 << 20, 4.0), (LARGE, 2.5), (8 << 20, 1.4), (16 << 20, 1.15)];
-/// What a call may take with nothing to move, us: for itself, and for each GPU that the processor starts it on. On
+/// The time of a call without data, us: for itself, and for each GPU that the processor starts it on. On
 /// record 14 (2 H200), 19 (4 H200) and 38 (8 x 4090); single runs take twice as long.
 const START_US: f64 = 15.0;
 const START_GPU_US: f64 = 6.0;
 /// A ring has two hops for each GPU; each may take twice a small copy's time.
 const HOPS: f64 = 4.0;
-/// Where no copy's time was measured, us: p2pBandwidthLatencyTest's on H200.
+/// Used where no copy's time was measured, us: p2pBandwidthLatencyTest's on H200.
 const LATENCY_US: f64 = 2.5;
 
-/// What the rows of a run are held against.
+/// The limits for the rows of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Limits {
     /// The best ring by the measured speeds.
@@ -66,11 +68,11 @@ impl Limits {
         edge * self.part(collective)
     }
 
-    /// The part of the slowest edge that must come out. Over PCIe the rings' is 1.00 on record (8 x 4090: 20.64 GB/s
-    /// over an edge of 20.57); an exchange shares the uplinks of switches and sockets. NVLink is not filled by 128 MiB,
-    /// and kernels, which NCCL moves data with, reach less than copy engines: on record 0.84 and 0.73 (all_reduce on 4
-    /// and 2 H200), 0.74 (all_gather, reduce_scatter), 0.86 (broadcast, reduce), 0.75 (alltoall), and 0.41 (sendrecv,
-    /// which has few channels to one peer).
+    /// The part of the slowest edge's speed that must be reached. Over PCIe rings reach 1.00 on record (8 x
+    /// 4090: 20.64 GB/s over an edge of 20.57); an exchange shares the uplinks of switches and sockets. 128
+    /// MiB do not saturate NVLink, and kernels, which NCCL moves data with, reach less than copy engines: on
+    /// record 0.84 and 0.73 (all_reduce on 4 and 2 H200), 0.74 (all_gather, reduce_scatter), 0.86 (broadcast,
+    /// reduce), 0.75 (alltoall), and 0.41 (sendrecv, which has few channels to one peer).
     fn part(&self, collective: Collective) -> f64 {
         const TO_ONE_PEER: f64 = 0.3;
         let peers = self.ranks - 1.0;
@@ -88,17 +90,17 @@ impl Limits {
         }
     }
 
-    /// How long a row's call may take, us; `small_us` is what small ones of its sweep take.
+    /// The time limit of a row's call, us; `small_us` is the time of small ones in its sweep.
     pub(super) fn most_us(&self, row: &Row, small_us: f64) -> f64 {
         let mb_s = self.least_gb_s(row.collective) * 1e3;
         let short = SHORT.iter().find(|(below, _)| row.bytes < *below).map_or(1.0, |(_, times)| *times);
         let bytes_us = short * moved(row) / mb_s;
-        // What pipelines cost until they are full grows with their length.
+        // The cost of filling pipelines grows with their length.
         let pipeline = if row.bytes >= LARGE { self.ranks / 4.0 } else { 0.0 };
         (RAMP + pipeline) * small_us.max(SCATTER_US) + bytes_us
     }
 
-    /// How long the quickest small call may take, us.
+    /// The time limit of the quickest small call, us.
     pub(super) fn most_small_us(&self) -> f64 {
         START_US + START_GPU_US * self.ranks + HOPS * (self.ranks - 1.0) * self.latency_us
     }
@@ -110,7 +112,7 @@ fn moved(row: &Row) -> f64 {
     row.bytes as f64 * row.collective.bus_factor(row.ranks as u64)
 }
 
-/// Whether every pair has to talk, and not only neighbours on a ring.
+/// Whether all pairs communicate, not only neighbours on a ring.
 const fn exchanges(collective: Collective) -> bool {
     matches!(
         collective,
@@ -149,7 +151,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_the_links_speeds_there_are_no_limits() {
+    fn without_link_speeds_there_are_no_limits() {
         assert_eq!(Limits::of(None, None, &|_| PCI), None);
         let mut one = edges(4, 20.0);
         one.values[1][2] = None;
@@ -157,9 +159,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_calls_limit_is_its_start_and_its_bytes() {
+    fn a_calls_limit_is_its_start_plus_its_bytes() {
         let limits = limits(4, 400.0, NVL);
-        // 128 MiB: 1.5 times its bytes over 260 GB/s, and 3.5 small calls.
+        // 128 MiB: 1.5 times the time of its bytes at 260 GB/s, plus 3.5 small calls.
         let large = limits.most_us(&row(128 << 20, 0.0, 0), 20.0);
         assert!((large - (70.0 + 774.3)).abs() < 1.0, "{large}");
         let small = limits.most_us(&row(8, 0.0, 0), 20.0);
@@ -168,7 +170,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_exchange_is_held_against_the_slowest_pair_and_two_gpus_have_one_peer() {
+    fn an_exchange_is_compared_with_the_slowest_pair_and_two_gpus_have_one_peer() {
         let mut uneven = edges(4, 400.0);
         uneven.values[0][2] = Some(100.0);
         let limits = Limits::of(Some(&uneven), None, &|_| NVL).unwrap();

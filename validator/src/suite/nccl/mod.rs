@@ -1,21 +1,22 @@
-//! NCCL: every collective right, and proven to use the way it claims. Each test is a file; what they share
-//! is here and beside: the arms (`arms`), running sizes (`sweep`), what went wrong in them (`trouble`), what
-//! NCCL's own lines and dumps prove (`proof`, `dumps`), tables (`told`). How an arm's processes work is `ranks`' matter.
+//! The NCCL tests: every collective is right, and uses the transport that it claims. Each test is a file;
+//! shared code is here and in `arms` (the NCCL configurations), `sweep` (running sizes), `trouble` (errors in
+//! arms), `proof` and `dumps` (what NCCL's log lines and dumps prove), `tables`. `ranks` handles an
+//! arm's processes.
 
-mod again;
 mod allreduce;
 mod arms;
 mod channels;
 mod checked;
+mod collectives;
 mod dumps;
 mod groups;
 mod limits;
-mod others;
 mod processes;
 mod proof;
+mod remeasure;
 mod speed;
 mod sweep;
-mod told;
+mod tables;
 mod transport;
 mod trouble;
 mod types;
@@ -25,7 +26,7 @@ pub(super) use allreduce::TEST as ALLREDUCE;
 pub use arms::Arms;
 pub(super) use arms::settle_all;
 pub(super) use channels::TEST as CHANNELS;
-pub(super) use others::TEST as OTHERS;
+pub(super) use collectives::TEST as OTHERS;
 pub(super) use processes::TEST as PROCESSES;
 pub(super) use transport::{TEST as TRANSPORT, ahead};
 pub(super) use types::TEST as TYPES;
@@ -40,7 +41,8 @@ use crate::suite::shared::gate::gate;
 use crate::suite::shared::speed::{Links, Ways};
 use limits::Limits;
 
-/// What the earlier tests' figures say of the speeds to expect between these GPUs; `None` where they were not taken.
+/// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
+/// measured.
 fn limits(machine: &Machine, gpus: &[usize], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
     let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::part(&matrix, gpus));
     let gpu = |n: usize| gpus.get(n).copied().unwrap_or(n);
@@ -48,8 +50,8 @@ fn limits(machine: &Machine, gpus: &[usize], carrier: &dyn Fn(Pair) -> Carrier) 
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
 }
 
-/// The same between all GPUs. Where access is in groups, data between them goes through the host: nothing is
-/// expected of that, and that nothing is judged is no fault of the machine.
+/// The same between all GPUs. Where access is in groups, data between them goes through the host: no speed is
+/// expected of that, and the missing limit is not a fault of the machine.
 fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
     let (clique, groups) = (machine.clique()?, groups::of(machine)?);
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
@@ -66,7 +68,7 @@ fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Findi
 const EDGES: (&str, &str) = ("p2p-bandwidth", "ce.write");
 const LATENCY: (&str, &str) = ("p2p-latency", "sample.latency.on.gpu");
 
-/// Whether a test of NCCL has something to build on.
+/// Whether the preconditions of an NCCL test hold.
 fn open(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
     if let Some(none) = gate(machine, true)? {
         return Ok(Some(none));

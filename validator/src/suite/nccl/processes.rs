@@ -1,8 +1,8 @@
-//! One process for each GPU, as frameworks run NCCL: other code in NCCL and in the driver connects the GPUs
-//! then. Shared memory and network are forbidden here too, so that success is the proof.
+//! One process for each GPU, as frameworks run NCCL: then other code in NCCL and in the driver connects the
+//! GPUs. Shared memory and network are forbidden here too, so that success is the proof.
 
 use super::arms::{self, Which};
-use super::{again, checked, connected, groups, limits_of_all, proof, sweep, told};
+use super::{checked, connected, groups, limits_of_all, proof, remeasure, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
 use crate::nccl::log::Pairs;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-processes",
     title: "A process for each GPU",
-    proves: "NCCL connects processes by peer-to-peer too, as frameworks use it, as fast, and their values are right",
+    proves: "NCCL also connects one process for each GPU by peer-to-peer, as frameworks use it, at full speed and with right values",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -34,9 +34,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let (mut rows, seen) = arms::with(machine, Which::Processes, measure)?;
     let mut slow = Vec::new();
     let mut again = Vec::new();
-    // Where nothing can be held against the links, nccl-allreduce says so.
+    // Where no comparison with the links is possible, nccl-allreduce reports that.
     if let Ok(limits) = limits_of_all(machine, &rows)? {
-        let judged = again::judge(machine, Which::Processes, &mut rows, &limits)?;
+        let judged = remeasure::judge(machine, Which::Processes, &mut rows, &limits)?;
         (slow, again) = (judged.findings, judged.rows);
     }
     let shown = rows.clone();
@@ -44,9 +44,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let mut findings = sweep::wrong(Which::Processes, &rows);
     findings.extend(slow);
     findings.extend(seen.findings);
-    let mut tables = vec![told::rows("nccl.processes", &shown)];
+    let mut tables = vec![tables::rows("nccl.processes", &shown)];
     tables.extend(seen.tables);
-    let summary = format!("{}; {}; {}", seen.summary, speed(&shown), checked::told(&rows));
+    let summary = format!("{}; {}; {}", seen.summary, speed(&shown), checked::evidence(&rows));
     Ok(judged(summary, findings).with_tables(tables))
 }
 

@@ -1,5 +1,5 @@
-//! What NCCL's own lines prove of an arm's way between the GPUs. Another way than the arm's is a failure,
-//! and lines that do not say are no proof.
+//! What NCCL's own log lines prove about an arm's transport. Another transport than the arm's is a failure,
+//! and lines that do not name one are no proof.
 
 use super::arms::Which;
 use super::dumps::{self, Witness};
@@ -11,7 +11,7 @@ use crate::suite::shared::peers;
 use crate::suite::shared::speed::table;
 use serde_json::Value;
 
-/// What was proven, as far as it was.
+/// The result of the proof.
 pub(super) struct Seen {
     /// `P2P/direct pointer between 12 of 12 ordered pairs, 24 channels`
     pub(super) summary: String,
@@ -31,7 +31,7 @@ pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<usize>
     seen
 }
 
-/// How many ranks, and which of them reach each other.
+/// The number of ranks, and which of them reach each other.
 type Ranked<'a> = (usize, &'a dyn Fn(usize, usize) -> bool);
 
 fn judge(
@@ -47,21 +47,21 @@ fn judge(
         Proof::Proven(summary) => (summary, Vec::new()),
         Proof::Disproven(lines) => {
             let first = lines.first().map_or("", String::as_str);
-            let message = format!("NCCL {which}: its lines name another way: {first}");
+            let message = format!("NCCL {which}: its log names another transport: {first}");
             (
                 message.clone(),
                 vec![Code::NcclTransport.finding(Severity::Fail, &subject, message).seen_all(lines)],
             )
         }
         Proof::Unproven(why) => {
-            let message = format!("NCCL {which}: its lines prove no transport: {why}");
+            let message = format!("NCCL {which}: its log proves no transport: {why}");
             let finding = Code::NcclUnproven.finding(Severity::Error, &subject, message.clone());
             (message, vec![finding.seen_all(said.warnings.clone())])
         }
     };
     let foreign: Vec<_> = said.foreign(ours).iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !foreign.is_empty() {
-        let message = format!("NCCL {which}: set from outside: {}", foreign.join(", "));
+        let message = format!("NCCL {which}: set by the environment or a file: {}", foreign.join(", "));
         findings.push(Code::NcclSettings.finding(Severity::Warn, "machine", message));
     }
     Seen { summary, findings, tables: vec![shown(which, said)] }
@@ -84,7 +84,7 @@ fn shown(which: Which, said: &Said) -> Value {
 mod tests {
     use super::*;
 
-    /// Two GPUs on one channel, joined by `via`.
+    /// Two GPUs on one channel, connected by `via`.
     fn seen(which: Which, via: &str, more: &str) -> Seen {
         let log = format!(
             "h:1:1 [0] NCCL INFO Channel 00/01 : 0 1\n\
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_to_peer_is_proven_by_name() {
+    fn peer_to_peer_is_proven_by_its_name_in_the_log() {
         let seen = seen(Which::Strict, "P2P/CUMEM", "");
         assert!(
             seen.findings.is_empty() && seen.summary.starts_with("P2P/CUMEM between 2 of 2"),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_in_the_place_of_peer_to_peer_fails_and_so_does_the_contrary() {
+    fn shared_memory_instead_of_peer_to_peer_fails_and_the_reverse_too() {
         for (which, via) in [(Which::P2p, "SHM/direct/direct"), (Which::Off, "P2P/direct pointer")] {
             let seen = seen(which, via, "");
             assert!(seen.findings[0].is(Code::NcclTransport) && seen.findings[0].severity == Severity::Fail);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_from_outside_are_told() {
+    fn foreign_settings_are_reported() {
         let more = "h:1:1 [0] NCCL INFO NCCL_P2P_LEVEL set by environment to SYS\n\
                     h:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n";
         let seen = seen(Which::P2p, "P2P/direct pointer", more);

@@ -1,4 +1,4 @@
-//! Running sizes on an arm, and what wrong values in them mean.
+//! Runs sizes on an arm, and turns wrong values into findings.
 
 use super::arms::Which;
 use crate::gpu::{Collective, DataType, RedOp};
@@ -8,14 +8,15 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 use std::collections::BTreeSet;
 
-/// So many calls are timed at least, also where not all of them find a place.
+/// The least number of timed calls, even where not all of them have a buffer of their own.
 const LEAST_CALLS: u64 = 4;
-/// With more ranks than that fewer calls are made: no machine has so many, and pairs grow with their square.
+/// With more ranks than this fewer calls are made: no single machine has as many, and pairs grow with their
+/// square.
 const MANY: usize = 16;
 const CALLS_OF_MANY: u32 = 5;
 
-/// Every size of a sweep, smallest first; where rows are large as many calls of each as find a place in the
-/// buffers, for those are checked.
+/// Every size of a sweep, smallest first; large rows make as many calls of each as the buffers hold, because
+/// only those are checked.
 pub(super) fn rows(
     machine: &Machine,
     which: Which,
@@ -44,8 +45,8 @@ fn calls(bytes: u64, ranks: &Ranks) -> u32 {
     u32::try_from(places.max(LEAST_CALLS)).unwrap_or(u32::MAX)
 }
 
-/// Every size once, untimed: NCCL connects the ways that a size needs when it first comes, and the GPUs' clocks
-/// rise. As nccl-tests does before its first row.
+/// Every size once, untimed: NCCL connects the paths of a size at its first use, and the GPUs' clocks rise.
+/// nccl-tests does the same before its first row.
 pub(super) fn warm_up(
     machine: &Machine,
     which: Which,
@@ -55,8 +56,8 @@ pub(super) fn warm_up(
     rows(machine, which, ranks, &sweep.untimed()).map(drop)
 }
 
-/// One finding for each collective, type and reduction that gave wrong values: the first of its rows, and
-/// how many more sizes, however often each was measured.
+/// One finding for each collective, type and reduction with wrong values: the first of its rows, and the
+/// number of further sizes, however often each was measured.
 pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
     let mut kinds: Vec<(Kind, Vec<&Row>)> = Vec::new();
     for row in rows.iter().filter(|row| row.wrong() > 0 || unchecked(row)) {
@@ -67,12 +68,12 @@ pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
         }
     }
     let sizes = |rows: &[&Row]| rows.iter().map(|row| row.bytes).collect::<BTreeSet<_>>().len();
-    kinds.iter().filter_map(|(_, rows)| Some(told(which, rows.first()?, sizes(rows)))).collect()
+    kinds.iter().filter_map(|(_, rows)| Some(finding(which, rows.first()?, sizes(rows)))).collect()
 }
 
 type Kind = (Collective, DataType, Option<RedOp>);
 
-/// A check that looked at too little is none.
+/// Whether a check covered too little to count.
 fn unchecked(row: &Row) -> bool {
     let expected = row.count > 0;
     expected && looked(&row.out_of_place) == Some(0)
@@ -83,7 +84,7 @@ fn looked(timed: &Timed) -> Option<u64> {
     timed.wrong.as_ref().map(|wrong| wrong.looked)
 }
 
-fn told(which: Which, row: &Row, sizes: usize) -> Finding {
+fn finding(which: Which, row: &Row, sizes: usize) -> Finding {
     let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
     let wrong = |timed: &&Timed| timed.wrong.as_ref().is_some_and(|w| w.count > 0);
     let op = row.op.filter(|_| row.collective.reduces()).map_or(String::new(), |op| format!(" {op}"));
@@ -94,7 +95,7 @@ fn told(which: Which, row: &Row, sizes: usize) -> Finding {
         .find(|(_, timed)| wrong(timed))
         .and_then(|(place, timed)| Some((place, timed.wrong.as_ref()?)))
     else {
-        let message = format!("{what}: no value was looked at{more}");
+        let message = format!("{what}: no value was checked{more}");
         return Code::P2pChecker.finding(Severity::Error, &row.collective, message);
     };
     let first =
@@ -113,7 +114,7 @@ pub(super) mod tests {
     use super::*;
     use crate::nccl::Wrongs;
 
-    /// A row of 4 ranks that took `us` and has `wrong` values.
+    /// A row of 4 ranks with `us` and `wrong` values.
     pub(in crate::suite::nccl) fn row(bytes: u64, us: f64, wrong: u64) -> Row {
         let shape = Collective::AllReduce.shape(bytes, 4, 4);
         let first = (wrong > 0).then(|| FirstWrong {
@@ -143,7 +144,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_with_their_first_place() {
+    fn wrong_values_are_reported_with_their_first_position() {
         // 64 B and 128 B are measured in two turns.
         let rows =
             [(8, 0), (64, 1), (128, 3), (8, 0), (64, 0), (128, 1)].map(|(n, wrong)| row(n, 20.0, wrong));
@@ -158,7 +159,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_check_that_looked_at_nothing_is_an_error() {
+    fn a_check_of_no_values_is_an_error() {
         let mut blind = row(64, 20.0, 0);
         blind.out_of_place.wrong = Some(Wrongs::default());
         let found = wrong(Which::P2p, &[blind]);

@@ -1,10 +1,11 @@
-//! Does NCCL use peer-to-peer? With shared memory and the network forbidden it can only start where every
-//! connection is peer-to-peer; then every pair talks, every value is checked, and NCCL's own lines say by
-//! which way. A second witness is that it finds none where peer-to-peer is forbidden too, a third is how long it
-//! takes. Runs before anything about NCCL is believed, and is what the workload's level of peer-to-peer stands on.
+//! Whether NCCL uses peer-to-peer. With shared memory and the network forbidden it can only start where every
+//! connection is peer-to-peer; then every pair communicates, every value is checked, and NCCL's own log lines
+//! name the transport. A second proof is that it fails to connect where peer-to-peer is forbidden too, a
+//! third is its speed. It runs before the other NCCL tests, and the workload's peer-to-peer level depends on
+//! it.
 
 use super::arms::{self, Which};
-use super::{again, checked, groups, limits, open, proof, sweep, withheld};
+use super::{checked, groups, limits, open, proof, remeasure, sweep, withheld};
 use crate::config::Level;
 use crate::floors::Carrier;
 use crate::gpu::Collective;
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl",
-    title: "NCCL's way between GPUs",
-    proves: "NCCL connects every pair of GPUs by peer-to-peer: with all else forbidden it works, with that forbidden too it does not, and its own lines say so",
+    title: "NCCL transport between GPUs",
+    proves: "NCCL connects every pair of GPUs by peer-to-peer: it works with all other transports forbidden, fails with peer-to-peer forbidden too, and its log names peer-to-peer",
     level: Level::Quick,
     deadline: Duration::from_secs(150),
     mandatory: true,
@@ -31,7 +32,7 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Sizes that take the ways for small, middle and large data.
+/// Sizes that use the protocols for small, middle and large data.
 const SIZES: [u64; 3] = [8, 1 << 20, 32 << 20];
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
@@ -42,7 +43,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         Level::Quick => &[],
         Level::Standard | Level::Full => &[Which::P2p, Which::Off, Which::Processes],
     };
-    // The arms of later tests start meanwhile; what goes wrong in them is told there.
+    // The arms of later tests start meanwhile; those tests report their errors.
     let groups = groups::of(machine)?;
     let strict = strict(&groups);
     arms::begin(machine, &first(&strict))?;
@@ -54,20 +55,21 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         taken.add(one(machine, *which, gpus, &carrier)?);
     }
     let withheld = withheld::ask(machine);
-    let forbidden = if withheld.is_none() { "; with that forbidden too it finds no way" } else { "" };
-    let held = if taken.held { "" } else { "; not held against the links, which were not measured" };
+    let forbidden =
+        if withheld.is_none() { "; with peer-to-peer forbidden too it cannot connect" } else { "" };
+    let held = if taken.held { "" } else { "; not compared with the links, which were not measured" };
     let withheld = withheld.filter(|_| !names_another_way(&taken.findings));
     let Taken { rows, mut findings, summaries, tables, .. } = taken;
     findings.extend(withheld);
     findings.extend(ahead.err().map(|finding| *finding));
-    let summary = format!("{}{forbidden}{held}; {}", summaries.join("; "), checked::told(&rows));
+    let summary = format!("{}{forbidden}{held}; {}", summaries.join("; "), checked::evidence(&rows));
     let said = judged(summary, findings).with_tables(tables);
     let level = level(said.outcome(), &groups, carrier);
     Ok(said.advising(level.into_iter().collect()))
 }
 
-/// Starts what this test needs first, where it is due: CUDA and a communicator take seconds, in which other tests
-/// go on. What goes wrong is told by this test.
+/// Starts what this test needs first, if it is due: CUDA and a communicator take seconds, during which other
+/// tests run. This test reports any error.
 pub(in crate::suite) fn ahead(machine: &Machine) {
     if !machine.runs(&TEST) {
         return;
@@ -82,12 +84,12 @@ fn first(strict: &[(Which, Vec<usize>)]) -> Vec<Which> {
     strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect()
 }
 
-/// Where its lines name another way already, it is known that NCCL does not heed what forbids that way.
+/// Where the log already names another transport, it is known that NCCL ignores the settings that forbid it.
 fn names_another_way(findings: &[Finding]) -> bool {
     findings.iter().any(|f| f.severity == Severity::Fail && f.is(Code::NcclTransport))
 }
 
-/// The arms that prove the way: one of all GPUs, or one of each group with a pair in it.
+/// The arms of the proof: one of all GPUs, or one of each group with at least one pair.
 fn strict(groups: &[Vec<usize>]) -> Vec<(Which, Vec<usize>)> {
     if let [all] = groups {
         return vec![(Which::Strict, all.clone())];
@@ -96,14 +98,14 @@ fn strict(groups: &[Vec<usize>]) -> Vec<(Which, Vec<usize>)> {
     pairs.map(|(n, group)| (Which::Group(n), group.clone())).collect()
 }
 
-/// What came of arms.
+/// The results of arms.
 #[derive(Default)]
 struct Taken {
     rows: Vec<Row>,
     findings: Vec<Finding>,
     summaries: Vec<String>,
     tables: Vec<Value>,
-    /// All of them were held against the links.
+    /// Whether all of them were compared with the links.
     held: bool,
 }
 
@@ -117,7 +119,7 @@ impl Taken {
     }
 }
 
-/// One arm. What goes through the host's memory is not as fast as the links, whatever its lines say.
+/// Runs one arm. Data through host memory is slower than the links, whatever the log says.
 fn one(
     machine: &Machine,
     which: Which,
@@ -126,7 +128,8 @@ fn one(
 ) -> Result<Taken, Box<Finding>> {
     let (mut rows, seen) = arms::with(machine, which, |ranks| measure(machine, which, ranks))?;
     let limits = limits(machine, gpus, carrier);
-    let again = limits.as_ref().map(|limits| again::judge(machine, which, &mut rows, limits)).transpose()?;
+    let again =
+        limits.as_ref().map(|limits| remeasure::judge(machine, which, &mut rows, limits)).transpose()?;
     let (slow, again) = again.map_or_else(Default::default, |again| (again.findings, again.rows));
     rows.extend(again);
     let mut findings = sweep::wrong(which, &rows);
@@ -136,7 +139,7 @@ fn one(
     Ok(Taken { rows, findings, summaries: vec![seen.summary], tables: seen.tables, held })
 }
 
-/// How far peer-to-peer may reach, once it is proven between all pairs that reach each other.
+/// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.
 fn level(outcome: Outcome, groups: &[Vec<usize>], carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
     if !matches!(outcome, Outcome::Pass | Outcome::Warn) {
         return None;
@@ -153,7 +156,7 @@ fn level(outcome: Outcome, groups: &[Vec<usize>], carrier: impl Fn(Pair) -> Carr
     pairs.map(distance).max().and_then(advice::level)
 }
 
-/// All reduce for the rings and trees, all to all for every pair.
+/// All reduce for rings and trees, all to all for every pair.
 fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Row>, proof::Seen), Trouble> {
     let mut rows = Vec::new();
     for collective in [Collective::AllReduce, Collective::Alltoall] {
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_level_is_that_of_the_farthest_pair_and_only_what_is_proven_has_one() {
+    fn the_level_is_that_of_the_farthest_pair_and_requires_a_proof() {
         let carrier = |pair: Pair| Carrier::Pcie {
             kind: if pair == Pair::new(2, 0) { PathKind::Sys } else { PathKind::Pix },
             raw_gb_s: 31.5,

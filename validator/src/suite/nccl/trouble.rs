@@ -1,5 +1,5 @@
-//! What went wrong in an arm, as a finding: what hangs or finds no way between the GPUs is theirs, what is
-//! missing or crashed says nothing of them.
+//! Errors of an arm as findings: a hang or a failed connection is a fault of the GPUs, a missing library or a
+//! crash says nothing about them.
 
 use crate::nccl::ranks::{Trouble, TroubleKind};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -19,7 +19,7 @@ pub(super) fn finding(subject: &str, trouble: &Trouble) -> Box<Finding> {
     Box::new(code.finding(severity, subject, message).seen_all(trouble.diagnosis.clone()))
 }
 
-/// An arm that is not where it was put: a fault of ours.
+/// An arm that is missing from its place: an internal error.
 pub(super) fn gone(subject: &str) -> Box<Finding> {
     let message = format!("NCCL {subject}: its processes were lost");
     Box::new(Code::TestCrashed.finding(Severity::Error, subject, message))
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_nothing_of_the_gpus_is_an_error_and_what_does_fails() {
+    fn errors_unrelated_to_the_gpus_are_errors_and_the_others_fail() {
         for (kind, code, severity) in [
             (TroubleKind::Missing, Code::NcclMissing, Severity::Error),
             (TroubleKind::Hang, Code::NcclHang, Severity::Fail),

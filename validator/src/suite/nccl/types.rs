@@ -1,8 +1,8 @@
-//! Every element type with every reduction. Values are whole numbers whose reduction is exact in the type,
-//! so that one that is off by the last bit is wrong.
+//! Every element type with every reduction. Values are whole numbers whose reduction is exact in the type, so
+//! a value that is off by the last bit is wrong.
 
 use super::arms::{self, Which};
-use super::{checked, connected, sweep, told};
+use super::{checked, connected, sweep, tables};
 use crate::config::Level;
 use crate::gpu::{Collective, DataType, RedOp, Values};
 use crate::nccl::ranks::{Ranks, Trouble};
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-types",
     title: "Types and reductions",
-    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double come out exact in all_reduce and reduce_scatter",
+    proves: "sum, min, max and mean of float, half, bfloat16, int32 and double are exact in all_reduce and reduce_scatter",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -24,7 +24,8 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// Odd counts, one for each of NCCL's protocols, about: latency, middle, bandwidth; and bytes of an even one.
+/// Odd counts, roughly one for each of NCCL's protocols: latency, middle, bandwidth; and bytes of an even
+/// one.
 const COUNTS: [u64; 3] = [257, 65_537, 2_000_003];
 const EVEN: u64 = 1 << 20;
 
@@ -43,21 +44,21 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let findings = sweep::wrong(Which::P2p, &rows);
     let names: Vec<_> = collectives.iter().map(|collective| collective.name()).collect();
     let mut summary = format!(
-        "{} types with {} reductions in {}: exact; {}",
+        "{} types with {} reductions in {}: all exact; {}",
         DataType::ALL.len(),
         RedOp::ALL.len(),
         names.join(", "),
-        checked::told(&rows)
+        checked::evidence(&rows)
     );
     for (data, op) in left_out {
-        summary += &format!("; not {op} of {data}, which {gpus} GPUs cannot give exactly");
+        summary += &format!("; without {op} of {data}, which is not exact with {gpus} GPUs");
     }
-    Ok(judged(summary, findings).with_tables(vec![told::rows("nccl.types", &rows)]))
+    Ok(judged(summary, findings).with_tables(vec![tables::rows("nccl.types", &rows)]))
 }
 
 type Kind = (DataType, RedOp);
 
-/// What can be judged with so many ranks, and what cannot.
+/// The combinations that can be judged with this many ranks, and the others.
 fn kinds(ranks: u32) -> (Vec<Kind>, Vec<Kind>) {
     let all = DataType::ALL.into_iter().flat_map(|data| RedOp::ALL.map(|op| (data, op)));
     all.partition(|(data, op)| Values::exact(*data, Some(*op), ranks).is_some())
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_judged_with_the_numbers_of_gpus_that_machines_have() {
+    fn everything_is_judged_with_common_numbers_of_gpus() {
         for ranks in [2, 4, 6, 8, 10, 16] {
             assert_eq!(kinds(ranks).0.len(), 20, "{ranks}");
         }

@@ -1,6 +1,6 @@
-//! The second witness: with peer-to-peer forbidden as well, NCCL must find no way between two GPUs. If it connects
-//! them all the same, then it does not heed what forbids shared memory and network either, and that it works where
-//! those are forbidden proves nothing, whatever its lines say.
+//! The second proof: with peer-to-peer forbidden as well, NCCL must fail to connect two GPUs. If it connects
+//! them, it ignores the settings that forbid shared memory and network too, and its success with those
+//! forbidden proves nothing, whatever its log says.
 
 use super::arms::{self, Which};
 use crate::gpu::Collective;
@@ -12,12 +12,12 @@ use crate::suite::Machine;
 /// One small call.
 const BYTES: u64 = 1 << 10;
 
-/// Asks it. `None`: it finds no way, as it must.
+/// Runs the arm. `None`: it cannot connect, as it must.
 pub(super) fn ask(machine: &Machine) -> Option<Finding> {
     let which = Which::Withheld;
     let sweep = Sweep { iterations: 1, ..Sweep::standard(Collective::AllReduce).at(BYTES) };
     let mut ended = Ended::Works;
-    // The arm's end is what is wanted: it is judged here and not as a finding of its own.
+    // The arm must fail: that is judged here and is not a finding of its own.
     let tried = arms::with(machine, which, |ranks| {
         ranks.row(&RowAsk::of(&sweep, BYTES, 0)).inspect_err(|trouble| {
             ended = match trouble.kind {
@@ -29,7 +29,7 @@ pub(super) fn ask(machine: &Machine) -> Option<Finding> {
     judge(ended, tried.err().map(|finding| *finding))
 }
 
-/// How it ended.
+/// How the arm ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Works,
@@ -43,14 +43,15 @@ fn judge(ended: Ended, said: Option<Finding>) -> Option<Finding> {
         (Ended::NoWay, _) => None,
         (_, Some(said)) if said.code == Code::NcclNoTransport.entry().code => None,
         (_, None) => {
-            let message =
-                format!("NCCL {which}: it connects two GPUs all the same, so nothing proves its way");
+            let message = format!(
+                "NCCL {which}: it connects two GPUs although every transport is forbidden, so its transport is unproven"
+            );
             Some(Code::NcclUnforbidden.finding(Severity::Error, &which, message))
         }
         (_, Some(said)) => {
-            let message = format!("whether its settings are heeded is not known: {}", said.message);
+            let message = format!("it is unknown whether NCCL obeys its settings: {}", said.message);
             let finding = Code::NcclUnproven.finding(Severity::Error, &which, message);
-            let finding = finding.because("NCCL should have found no way and ended in another manner");
+            let finding = finding.because("NCCL should have failed to connect, but ended differently");
             Some(finding.seen_all(said.evidence))
         }
     }
@@ -61,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_finding_no_way_is_a_witness() {
+    fn only_a_failed_connection_is_a_proof() {
         let said = |code: Code| Some(code.finding(Severity::Fail, "x", "why"));
         assert_eq!(judge(Ended::NoWay, said(Code::NcclNoTransport)), None);
-        // NCCL may look for ways when the communicator is made.
+        // NCCL may search for transports already when the communicator is made.
         assert_eq!(judge(Ended::Works, said(Code::NcclNoTransport)), None);
         let works = judge(Ended::Works, None).unwrap();
         assert!(works.is(Code::NcclUnforbidden) && works.severity == Severity::Error);
         let hangs = judge(Ended::Else, said(Code::NcclHang)).unwrap();
-        assert!(hangs.is(Code::NcclUnproven) && hangs.message.ends_with("not known: why"));
+        assert!(hangs.is(Code::NcclUnproven) && hangs.message.ends_with("settings: why"));
     }
 }

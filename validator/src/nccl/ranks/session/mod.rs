@@ -1,14 +1,14 @@
-//! The worker's side of an arm: starts its processes, asks them for rows, and when something goes wrong
-//! finds out what, ends them all, and leaves nothing behind.
+//! The worker's side of an arm: starts its processes, asks them for rows, and after an error finds the cause,
+//! stops them all, and leaves nothing behind.
 
 use super::crew::Crew;
 use super::diagnosis::{last_words, no_transport};
 use super::environment::{Surroundings, environment};
 use super::merge::{nothing, row};
+use super::messages::{Answer, Ask, Fault, Open, Opened};
 use super::output::Output;
 use super::row::values;
 use super::serve::COMMAND;
-use super::speech::{Answer, Ask, Fault, Open, Opened};
 use super::trouble::{Reply, Trouble, TroubleKind, Whose, cause};
 use super::watch::patience;
 use super::{RowAsk, Setup, Started, ras};
@@ -23,12 +23,12 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// NCCL's account of its state while it hangs.
+/// The time limit for NCCL's report of its state while it hangs.
 const LOOKING: Duration = Duration::from_secs(8);
-/// The processes notice a hang themselves, and get so much longer to say so.
+/// The processes notice a hang themselves, and get this much longer to report it.
 const BESIDE: Duration = Duration::from_secs(5);
 
-/// The processes of an arm. Dropped, they end, in bounded time.
+/// The processes of an arm. Dropping it stops them, in bounded time.
 #[derive(Debug)]
 pub struct Ranks {
     setup: Setup,
@@ -41,13 +41,13 @@ pub struct Ranks {
     nonces: Nonces,
     begun: Instant,
     started: Option<Started>,
-    /// Bytes of the ranks' buffers, once they are there.
+    /// Bytes of the ranks' buffers, once allocated.
     room: u64,
     ended: bool,
 }
 
 impl Ranks {
-    /// Starts an arm's processes and does not wait for them: several arms start side by side.
+    /// Starts an arm's processes without waiting for them: several arms start in parallel.
     ///
     /// # Errors
     /// They cannot be started.
@@ -70,7 +70,7 @@ impl Ranks {
 
     fn new(setup: &Setup) -> io::Result<Self> {
         let (topology, graph) = (Output::new()?, Output::new()?);
-        // Without a port there is no diagnosis, and all else works.
+        // Without a port there is no diagnosis, but everything else works.
         let ras = ras::free_port().inspect_err(|e| log::warn!("no port for NCCL's RAS: {e}")).ok();
         let own = || std::env::var("LD_LIBRARY_PATH").ok();
         let library_path =
@@ -104,7 +104,7 @@ impl Ranks {
             command.envs(lineage::limit().map(|gpus| (lineage::LIMIT, gpus)));
             self.crew.start(command, whose)?;
         }
-        // The next arm's processes get theirs.
+        // The next arm's processes must not inherit them.
         self.dumps(false)?;
         let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
         self.crew.say(|n| {
@@ -113,7 +113,7 @@ impl Ranks {
             Ask::Open(Open { gpus, first: n, most_bytes: *most_bytes, room: *room, id })
         });
         if !processes {
-            // It needs nobody's id.
+            // A single process needs no id.
             self.crew.say(|_| Ask::Join { id: None, ranks });
         }
         Ok(())
@@ -124,16 +124,16 @@ impl Ranks {
         self.graph.inherit(inherited)
     }
 
-    /// How many ranks it has.
+    /// The number of ranks.
     #[must_use]
     pub const fn ranks(&self) -> usize {
         self.setup.gpus.len()
     }
 
-    /// Waits until the communicator is there.
+    /// Waits until the communicator exists.
     ///
     /// # Errors
-    /// It is not there `within` that time, or cannot be.
+    /// It does not exist `within` that time, or failed.
     pub fn join(&mut self, within: Duration) -> Result<&Started, Trouble> {
         if self.started.is_none() {
             let started = self.open(Instant::now() + within)?;
@@ -151,7 +151,7 @@ impl Ranks {
         self.room = opened.iter().map(|opened| opened.room).min().unwrap_or_default();
         if self.setup.processes {
             let id = opened.iter().find_map(|opened| opened.id.clone());
-            // Without one each process says so itself.
+            // Without one each process reports that itself.
             self.crew.say(|_| Ask::Join { id: id.clone(), ranks });
         }
         let joined = |answer| matches!(answer, Answer::Joined).then_some(());
@@ -162,17 +162,17 @@ impl Ranks {
         Ok(Started { nccl, devices, seconds })
     }
 
-    /// How large a row may be, bytes.
+    /// The largest row, bytes.
     #[must_use]
     pub const fn room(&self) -> u64 {
         self.room
     }
 
-    /// One row: out of place and then in place. The results of the last timed calls are checked, of as many as
-    /// find a place of their own in the buffers.
+    /// One row: out of place and then in place. The results of the last timed calls are checked, as many as
+    /// have a part of their own in the buffers.
     ///
     /// # Errors
-    /// What was asked for makes no sense, and the arm goes on; or it failed, and the arm has ended.
+    /// An invalid request, after which the arm continues; or a failure, after which the arm is stopped.
     pub fn row(&mut self, ask: &RowAsk) -> Result<Row, Trouble> {
         let ranks = self.setup.gpus.len();
         let shape = ask.shape(ranks);
@@ -193,12 +193,12 @@ impl Ranks {
         Ok(row(ask, shape, ranks, done))
     }
 
-    /// Whether the row can be asked for.
+    /// Whether the row is a valid request.
     fn allow(&self, ask: &RowAsk, shape: Shape) -> Result<(), Trouble> {
         let ranks = self.setup.gpus.len();
         let refuse = |why: String| Err(Trouble::broken(format!("{ask}: {why}")));
         if self.ended || self.started.is_none() {
-            return refuse("the arm's processes are not there".to_owned());
+            return refuse("the arm's processes are gone".to_owned());
         }
         if shape.bytes > self.room {
             return refuse(format!("the buffers hold {} bytes", self.room));
@@ -209,31 +209,31 @@ impl Ranks {
         if ask.check { values(ask, ranks).map(drop).or_else(|fault| refuse(fault.text)) } else { Ok(()) }
     }
 
-    /// All NCCL lines of all its processes so far, also of those that are gone.
+    /// All NCCL lines of all its processes so far, including those that are gone.
     #[must_use]
     pub fn said(&self) -> String {
         self.crew.said().concat()
     }
 
-    /// The topology that NCCL has found, as XML; `None` while it has written none.
+    /// NCCL's topology dump, as XML; `None` until it is written.
     #[must_use]
     pub fn topology(&self) -> Option<String> {
         Some(self.topology.text()).filter(|text| !text.is_empty())
     }
 
-    /// The graphs that NCCL has chosen, as XML; `None` while it has written none.
+    /// NCCL's graph dump, as XML; `None` until it is written.
     #[must_use]
     pub fn graph(&self) -> Option<String> {
         Some(self.graph.text()).filter(|text| !text.is_empty())
     }
 
-    /// All that is in the processes' environment.
+    /// The complete environment of the processes.
     #[must_use]
     pub fn environment(&self) -> &[(String, String)] {
         &self.environment
     }
 
-    /// Lets the processes go, without waiting until they have: they give their GPUs back meanwhile.
+    /// Lets the processes exit, without waiting for that: they release their GPUs meanwhile.
     pub fn release(&mut self) {
         self.crew.let_go();
     }
@@ -256,16 +256,16 @@ impl Ranks {
             _ => None,
         });
         let said: Option<Vec<_>> = said.collect();
-        said.ok_or_else(|| self.end(doing, Fault::broken("an answer to another question"), &replies))
+        said.ok_or_else(|| self.end(doing, Fault::broken("the answer does not match the request"), &replies))
     }
 
-    /// Ends everything, once it is known what there is to know.
+    /// Stops everything, after the cause has been collected.
     fn end(&mut self, doing: &str, fault: Fault, replies: &[(Whose, Reply)]) -> Trouble {
         let mut diagnosis = match self.ras {
             Some(at) if fault.kind == TroubleKind::Hang => ras::diagnosis(at, LOOKING),
             _ => Vec::new(),
         };
-        // What they say of their end tells nothing of its cause.
+        // Their output while they stop says nothing about the cause.
         let said = self.crew.said();
         diagnosis.extend(last_words(&said));
         self.ended = true;

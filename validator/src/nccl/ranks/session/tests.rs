@@ -1,8 +1,8 @@
-//! Arms whose processes are played by the shell: `dd` takes one packet, `printf` sends one.
+//! Arms whose processes are shell scripts: `dd` reads one packet, `printf` sends one.
 
 use super::*;
 use crate::gpu::{Collective, DataType, RedOp};
-use crate::nccl::ranks::speech::Done;
+use crate::nccl::ranks::messages::Done;
 use crate::nccl::ranks::{Arm, Device};
 use crate::nccl::{FirstWrong, Timed, Wrongs};
 use std::cell::Cell;
@@ -39,7 +39,7 @@ const ROW: RowAsk = RowAsk {
     odd: false,
 };
 
-/// Takes the next packet and writes it out, so that the test can read it.
+/// Reads the next packet and prints it, so that the test can read it.
 const HEAR: &str = "dd bs=65536 count=1 2>/dev/null <&0; echo";
 
 fn say(answer: &Answer) -> String {
@@ -65,7 +65,7 @@ fn failed(kind: TroubleKind, text: &str) -> Answer {
     Answer::Failed(Fault { rank: None, kind, text: text.to_owned() })
 }
 
-/// An arm in which each process plays its script.
+/// An arm in which each process runs its script.
 fn arm(setup: &Setup, scripts: &[String]) -> Ranks {
     let next = Cell::new(0);
     let command = || {
@@ -77,7 +77,7 @@ fn arm(setup: &Setup, scripts: &[String]) -> Ranks {
     Ranks::launch(setup, &command).unwrap()
 }
 
-/// Starts, joins, and then does what `then` says, after `begin`.
+/// Starts with `begin`, joins, and then runs `then`.
 fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
     let ranks = setup.gpus.len();
     let script = |rank: usize| {
@@ -91,7 +91,7 @@ fn joined(setup: &Setup, begin: &str, then: &[&str]) -> Ranks {
     ranks
 }
 
-/// The processes' numbers, which each has written first.
+/// The processes' ids, which each has printed first.
 fn pids(ranks: &Ranks) -> Vec<String> {
     let said = ranks.crew.said();
     said.iter().map(|text| text.lines().next().unwrap().to_owned()).collect()
@@ -106,7 +106,7 @@ fn assert_gone(pids: &[String]) {
 }
 
 #[test]
-fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
+fn an_arm_of_one_process_starts_does_a_row_and_returns_nccls_output() {
     let setup = setup(0);
     let then = format!("echo '<system/>' > $NCCL_TOPO_DUMP_FILE; {HEAR}; {}; env", say(&done(5.0, None)));
     let mut ranks = joined(&setup, "", &[&then]);
@@ -118,7 +118,7 @@ fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
     assert_eq!((row.out_of_place.us, row.in_place.us), (5.0, 6.0));
     assert_eq!(ranks.topology().as_deref(), Some("<system/>\n"));
     assert_eq!(ranks.graph(), None);
-    assert!(ranks.crew.end(), "it ends by itself");
+    assert!(ranks.crew.end(), "it exits by itself");
     let said = ranks.said();
     assert!(
         said.contains(r#"{"Open":{"gpus":[4,5],"first":0,"most_bytes":1024,"room":4096,"id":false}}"#),
@@ -132,7 +132,7 @@ fn an_arm_of_one_process_starts_does_a_row_and_tells_what_nccl_said() {
 }
 
 #[test]
-fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
+fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
     let wrong =
         |rank| FirstWrong { rank, call: 1, element: 7, found: "0".to_owned(), expected: "9".to_owned() };
     let answers = [done(3.0, None), done(6.0, Some(wrong(1))), done(9.0, Some(wrong(2)))];
@@ -140,8 +140,8 @@ fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
     let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
     let row = ranks.row(&ROW).unwrap();
     assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
-    let told = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)) };
-    assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(told), None));
+    let sum = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)) };
+    assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(sum), None));
     let said = ranks.crew.said();
     for (rank, said) in said.iter().enumerate() {
         let (gpu, id) = (4 + rank, rank == 0);
@@ -153,7 +153,7 @@ fn of_several_processes_times_are_averaged_and_wrong_elements_added_up() {
 }
 
 #[test]
-fn a_process_that_dies_is_told_with_nccls_last_words_and_takes_the_others_along() {
+fn a_dead_process_is_reported_with_nccls_last_lines_and_stops_the_others() {
     let dies = format!("{HEAR}; echo 'vm:1:1 [1] NCCL WARN Cuda failure'; kill -SEGV $$");
     let mut ranks = joined(&setup(3), "", &["exec sleep 60", &dies, "exec sleep 60"]);
     let pids = pids(&ranks);
@@ -165,14 +165,14 @@ fn a_process_that_dies_is_told_with_nccls_last_words_and_takes_the_others_along(
     assert!(trouble.text.starts_with(text), "{trouble}");
     assert_eq!(trouble.diagnosis[0], "vm:1:1 [1] NCCL WARN Cuda failure");
     assert_gone(&pids);
-    assert!(ranks.said().contains("Cuda failure"), "what was said can still be read");
-    assert!(ranks.row(&ROW).unwrap_err().text.contains("not there"));
+    assert!(ranks.said().contains("Cuda failure"), "the output can still be read");
+    assert!(ranks.row(&ROW).unwrap_err().text.contains("gone"));
 }
 
 #[test]
-fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_one_is_named() {
+fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_rank_is_named() {
     let waits = failed(TroubleKind::Hang, "no end within 10.0 s at rank 0");
-    // Told, it waits until it is let go.
+    // After its report it waits until it is released.
     let waits = format!("{HEAR}; {}; {HEAR}; echo let go", say(&waits));
     let mut ranks = joined(&setup(2), "", &[&waits, "exec sleep 60"]);
     let pids = pids(&ranks);
@@ -202,7 +202,7 @@ fn while_ranks_hang_nccl_is_asked_for_its_state_and_the_silent_one_is_named() {
 }
 
 #[test]
-fn an_arm_that_does_not_start_in_time_is_a_hang_that_says_where() {
+fn an_arm_that_does_not_start_in_time_is_a_hang_with_its_stage() {
     let mut ranks = arm(&setup(0), &["echo $$; exec sleep 60".to_owned()]);
     let due = Instant::now() + SOON;
     while ranks.said().is_empty() && Instant::now() < due {
@@ -218,20 +218,20 @@ fn an_arm_that_does_not_start_in_time_is_a_hang_that_says_where() {
 }
 
 #[test]
-fn a_way_that_is_missing_is_told_in_nccls_words() {
+fn a_missing_transport_is_reported_in_nccls_words() {
     let line = "vm:1:1 [0] transport.cc:40 NCCL WARN No transport found for rank 0[60] -> rank 1[70]";
-    let fails = say(&failed(TroubleKind::Nccl(2), "ncclAllReduce says 2"));
+    let fails = say(&failed(TroubleKind::Nccl(2), "ncclAllReduce returned 2"));
     let mut ranks = joined(&setup(0), "", &[&format!("{HEAR}; echo '{line}'; {fails}; {HEAR}")]);
     let trouble = ranks.row(&ROW).unwrap_err();
     assert_eq!(trouble.kind, TroubleKind::NoTransport);
-    let end = "ncclAllReduce says 2: No transport found for rank 0[60] -> rank 1[70]";
+    let end = "ncclAllReduce returned 2: No transport found for rank 0[60] -> rank 1[70]";
     assert!(trouble.text.ends_with(end), "{trouble}");
     assert_eq!(trouble.diagnosis[0], line);
 }
 
 #[test]
-fn a_row_without_elements_asks_nobody() {
-    // One that were asked would not answer.
+fn a_row_without_elements_sends_no_request() {
+    // A process that was asked would not answer.
     let mut ranks = joined(&setup(0), "", &[]);
     let none = RowAsk { collective: Collective::Alltoall, bytes: 16, ..ROW };
     let row = ranks.row(&none).unwrap();
@@ -243,7 +243,7 @@ fn a_row_without_elements_asks_nobody() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_the_arm_goes_on() {
+fn invalid_requests_are_refused_and_the_arm_continues() {
     let then = format!("{HEAR}; {}", say(&done(1.0, None)));
     let mut ranks = joined(&setup(0), "", &[&then]);
     for (ask, why) in [
@@ -258,18 +258,18 @@ fn what_cannot_be_done_is_refused_and_the_arm_goes_on() {
 }
 
 #[test]
-fn an_answer_to_another_question_ends_the_arm() {
+fn an_answer_that_does_not_match_stops_the_arm() {
     let mut ranks = joined(&setup(0), "", &[&format!("{HEAR}; {}; {HEAR}", say(&Answer::Joined))]);
     let pids = pids(&ranks);
     let trouble = ranks.row(&ROW).unwrap_err();
     assert_eq!(trouble.kind, TroubleKind::Broken);
-    assert!(trouble.text.contains("another question"), "{trouble}");
+    assert!(trouble.text.contains("does not match the request"), "{trouble}");
     assert_gone(&pids);
 }
 
 #[test]
-fn an_arm_that_is_dropped_ends_in_bounded_time() {
-    // It does not look at its socket, and takes no hint but the last.
+fn a_dropped_arm_stops_in_bounded_time() {
+    // It does not read its socket, and only SIGKILL stops it.
     let ranks = joined(&setup(2), "trap '' TERM HUP", &["exec sleep 60", "exec sleep 60"]);
     let pids = pids(&ranks);
     let start = Instant::now();
@@ -279,7 +279,7 @@ fn an_arm_that_is_dropped_ends_in_bounded_time() {
 }
 
 #[test]
-fn arms_start_side_by_side_and_have_nothing_of_each_other() {
+fn arms_start_in_parallel_and_share_nothing() {
     let first = arm(&setup(0), &["exec sleep 60".to_owned()]);
     let dumps = [first.topology.path(), first.graph.path()].join(" -o -e ");
     let own = "test -e $NCCL_TOPO_DUMP_FILE -a -e $NCCL_GRAPH_DUMP_FILE && echo own";

@@ -1,5 +1,6 @@
-//! Which rows took too long: held against the links, and against each other, for a fault at one size or one
-//! placement alone leaves its neighbours as they are. What is too long is measured again before it counts. Pure.
+//! Which rows took too long, compared with the links and with each other, because a fault at one size or one
+//! placement does not affect its neighbours. Rows that are too slow are measured again before they count.
+//! Pure.
 
 use super::limits::{LARGE, Limits, SCATTER_US, SMALL};
 use crate::gpu::Collective;
@@ -9,15 +10,16 @@ use crate::suite::shared::speed::rounded;
 use serde_json::Value;
 use std::fmt;
 
-/// From this size on a row is held against its neighbours; below, protocols change from one to the next.
+/// From this size on a row is compared with its neighbours; below, protocols change from one to the next.
 const NEIGHBOURS: u64 = 1 << 20;
-/// A call may not take more than so many times what twice its bytes take. On record 1.2 (alltoall of 512 KiB).
+/// A call may take at most this many times the time of twice its bytes. On record 1.2 (alltoall of 512 KiB).
 const OF_TWICE: f64 = 1.3;
-/// From `LARGE` on, twice the bytes may not take more than so many times as long. On record 2.4.
+/// From `LARGE` on, twice the bytes may take at most this many times as long. On record 2.4.
 const TWICE: f64 = 2.7;
-/// One placement may not take more than so many times what the other takes. On record 1.15.
+/// One placement may take at most this many times the time of the other. On record 1.15.
 const OTHER: f64 = 1.5;
-/// Up to so many times its limit it is a warning; of what is made of bytes alone it is less.
+/// Up to this many times its limit a slow row is a warning; the second factor is for rows that only bandwidth
+/// limits.
 const CLEARLY: f64 = 1.5;
 const CLEARLY_OF_BYTES: f64 = 1.11;
 
@@ -27,29 +29,29 @@ pub(super) struct Slow {
     pub(super) collective: Collective,
     pub(super) bytes: u64,
     pub(super) placement: Placement,
-    /// What it took, us.
+    /// Its time, us.
     pub(super) us: f64,
     /// Its bus bandwidth, GB/s.
     gb_s: f64,
-    /// What it should take at most, us.
+    /// The time limit, us.
     most_us: f64,
     why: Why,
 }
 
-/// What it is held against.
+/// The limit that it exceeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Why {
-    /// The links, GB/s of bus bandwidth at least.
+    /// The links, which allow at least this bus bandwidth, GB/s.
     Links(f64),
     /// Latency.
     Start,
-    /// Twice or half its bytes.
+    /// Twice or half its size.
     Neighbour(u64),
     /// The other placement.
     Other,
 }
 
-/// All that are too slow. `rows` are sweeps, of whichever collectives.
+/// All rows that are too slow. `rows` are sweeps of any collectives.
 pub(super) fn slow(rows: &[Row], limits: &Limits) -> Vec<Slow> {
     let of = |collective: &Collective| {
         let own: Vec<_> = rows.iter().filter(|r| r.collective == *collective && r.count > 0).collect();
@@ -66,7 +68,7 @@ fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
     for row in rows {
         for placement in [Placement::OutOfPlace, Placement::InPlace] {
             let held = held(row, placement, rows, limits, small_us);
-            // Each row once, by what it misses most.
+            // Each row once, by the limit that it exceeds most.
             let worst = held.into_iter().filter(|slow| slow.us > slow.most_us);
             found.extend(worst.max_by(|a, b| a.times().total_cmp(&b.times())));
         }
@@ -75,7 +77,7 @@ fn one(rows: &[&Row], limits: &Limits) -> Vec<Slow> {
     found
 }
 
-/// Everything that a row is held against.
+/// All limits of a row that it exceeds.
 fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_us: f64) -> Vec<Slow> {
     let slow = |most_us, why| Slow { most_us, why, ..Slow::of(row, placement) };
     let links = Why::Links(limits.least_gb_s(row.collective));
@@ -84,7 +86,7 @@ fn held(row: &Row, placement: Placement, rows: &[&Row], limits: &Limits, small_u
     if row.bytes < NEIGHBOURS {
         return all;
     }
-    // Where ranks do not divide a size, twice its bytes are some less.
+    // Where ranks do not divide a size, the next row has a little less than twice its bytes.
     let near = |bytes: u64| rows.iter().find(|r| r.bytes.abs_diff(bytes) <= bytes >> 10);
     if let Some(twice) = near(row.bytes * 2) {
         all.push(slow(at_least(twice, placement) * OF_TWICE, Why::Neighbour(twice.bytes)));
@@ -123,7 +125,7 @@ const fn time(row: &Row, placement: Placement) -> f64 {
 }
 
 impl Slow {
-    /// A row's figures, held against nothing yet.
+    /// A row's figures, without a limit yet.
     fn of(row: &Row, placement: Placement) -> Self {
         let timed = match placement {
             Placement::OutOfPlace => &row.out_of_place,
@@ -140,7 +142,7 @@ impl Slow {
         }
     }
 
-    /// How many times its limit it took.
+    /// Its time as a multiple of the limit.
     fn times(&self) -> f64 {
         self.us / self.most_us
     }
@@ -161,16 +163,15 @@ impl fmt::Display for Slow {
             "{collective} of {size} {place} takes {us:.1} us ({gb_s:.2} GB/s), expected at most {most_us:.1} us"
         )?;
         match self.why {
-            Why::Links(least) => write!(f, " ({least:.2} GB/s by the links)"),
+            Why::Links(least) => write!(f, " (the links allow {least:.2} GB/s)"),
             Why::Start => f.write_str(" (latency)"),
-            Why::Neighbour(bytes) => write!(f, " (by what {} take)", gain::size(bytes)),
-            Why::Other => f.write_str(" (by the other placement)"),
+            Why::Neighbour(bytes) => write!(f, " (from the time of {})", gain::size(bytes)),
+            Why::Other => f.write_str(" (from the other placement)"),
         }
     }
 }
 
-/// One finding for each collective: its worst row, with the others as evidence. `said`: what each row took before it
-/// was measured again.
+/// One finding for each collective: its worst row, with the others as evidence.
 pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding> {
     let of = |collective: &Collective| {
         let mut own: Vec<_> = slow.iter().filter(|slow| slow.collective == *collective).collect();
@@ -182,20 +183,21 @@ pub(super) fn findings(slow: &[Slow], limits: &Limits, arm: &str) -> Vec<Finding
         let finding = Code::NcclSlow.finding(worst.severity(), collective, message);
         let finding = finding.values(rounded(worst.us), rounded(worst.most_us), Some("us"));
         let lines = own.iter().skip(1).map(ToString::to_string).collect();
-        Some(finding.seen_all(lines).seen(told(limits)))
+        Some(finding.seen_all(lines).seen(ring_line(limits)))
     };
     Collective::ALL.iter().filter_map(of).collect()
 }
 
-/// That nothing was held against the links.
+/// The finding that nothing was compared with the links.
 pub(super) fn unjudged(rows: &[Row]) -> Finding {
     let best = rows.iter().map(|row| row.busbw(&row.out_of_place)).fold(0.0, f64::max);
-    let message = format!("NCCL reaches {best:.2} GB/s, and what the links allow was not measured");
+    let message =
+        format!("NCCL reaches {best:.2} GB/s, but the links' speed was not measured for comparison");
     let finding = Code::NcclUnjudged.finding(Severity::Warn, "all_reduce", message);
     finding.values(rounded(best), Value::Null, Some("GB/s"))
 }
 
-fn told(limits: &Limits) -> String {
+fn ring_line(limits: &Limits) -> String {
     let ring = &limits.ring;
     let order: Vec<_> = ring.order.iter().map(ToString::to_string).collect();
     let (order, slowest, (a, b)) = (order.join(" -> "), ring.slowest, ring.edge);

@@ -1,4 +1,5 @@
-//! Healthy tables on record pass; a fault at one size, one placement or in small calls does not.
+//! Recorded tables of healthy machines pass; a fault at one size, in one placement or in small calls does
+//! not.
 
 use super::super::limits::tests::{NVL, PCI, limits};
 use super::super::sweep::tests::row;
@@ -37,7 +38,7 @@ fn found(ranks: usize, edge: f64, carrier: Carrier, times: [f64; 25]) -> Vec<Slo
 }
 
 #[test]
-fn what_machines_on_record_take_passes() {
+fn recorded_machines_pass() {
     assert_eq!(found(4, 361.0, NVL, H200), []);
     assert_eq!(found(4, 396.0, NVL, H200), []);
     assert_eq!(found(2, 389.0, NVL, TWO), []);
@@ -45,17 +46,17 @@ fn what_machines_on_record_take_passes() {
 }
 
 #[test]
-fn data_that_went_through_the_hosts_memory_is_too_slow_for_the_links() {
+fn data_through_host_memory_is_too_slow_for_the_links() {
     let limits = limits(8, 20.57, PCI);
     let found = findings(&slow(&sweep(8, SHARED), &limits), &limits, "with peer-to-peer");
     assert_eq!(found.len(), 1);
     assert!(found[0].is(Code::NcclSlow) && found[0].severity == Severity::Fail, "{found:?}");
-    assert!(found[0].message.contains("by the links"), "{}", found[0].message);
+    assert!(found[0].message.contains("the links allow"), "{}", found[0].message);
     let last = found[0].evidence.last().unwrap();
     assert!(last.starts_with("best ring by measured speeds: 0 -> ") && last.contains("20.57 GB/s"), "{last}");
 }
 
-/// Whichever size from 4 MiB on is slow by two, it is found, and it alone or with its neighbours.
+/// Any size from 4 MiB on that is slower by two is found, alone or with its neighbours.
 #[test]
 fn each_large_size_has_a_floor_of_its_own() {
     for (ranks, edge, carrier, times) in [(4, 390.0, NVL, H200), (8, 20.57, PCI, RTX), (2, 389.0, NVL, TWO)] {
@@ -92,7 +93,7 @@ fn placements_whose_calls_are_as_short_as_a_launch_are_not_compared() {
 }
 
 #[test]
-fn one_slow_small_size_and_slow_small_calls_at_all_are_found() {
+fn one_slow_small_size_is_found_and_so_are_small_calls_that_are_all_slow() {
     let mut one = H200;
     one[5] *= 3.0;
     let slow = found(4, 390.0, NVL, one);
@@ -103,7 +104,7 @@ fn one_slow_small_size_and_slow_small_calls_at_all_are_found() {
 }
 
 #[test]
-fn a_little_too_slow_warns() {
+fn slightly_too_slow_warns() {
     let times = RTX.map(|us| us * 1.2);
     let limits = limits(8, 20.57, PCI);
     let found = findings(&slow(&sweep(8, times), &limits), &limits, "with peer-to-peer");
@@ -112,7 +113,7 @@ fn a_little_too_slow_warns() {
 }
 
 #[test]
-fn each_collective_is_told_for_itself() {
+fn each_collective_has_its_own_finding() {
     let mut rows = sweep(4, H200.map(|us| us * 4.0));
     rows.extend(
         sweep(4, H200.map(|us| us * 9.0))
@@ -126,7 +127,7 @@ fn each_collective_is_told_for_itself() {
 }
 
 #[test]
-fn without_the_links_speeds_that_is_told() {
+fn missing_link_speeds_are_reported() {
     let found = unjudged(&[row(134_217_728, 600.0, 0)]);
     assert!(found.is(Code::NcclUnjudged) && found.severity == Severity::Warn);
 }

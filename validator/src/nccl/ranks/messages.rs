@@ -1,50 +1,50 @@
-//! What the worker asks of an arm's processes, and what they answer.
+//! Requests of the worker to an arm's processes, and the answers.
 
 use super::{Device, RowAsk, TroubleKind};
 use crate::gpu::{GpuError, UniqueId};
 use crate::nccl::Timed;
 use serde::{Deserialize, Serialize};
 
-/// What a process shall do.
+/// A request to a process.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) enum Ask {
-    /// Start CUDA and take memory.
+    /// Start CUDA and allocate memory.
     Open(Open),
-    /// Become a part of the communicator; without an id it is this process's alone.
+    /// Join the communicator; without an id it is this process's alone.
     Join { id: Option<UniqueId>, ranks: usize },
-    /// Do one row; out of place and in place have a seed each. All ranks use so much of their buffers, bytes.
+    /// Run one row; out of place and in place have a seed each. All ranks use `room` bytes of their buffers.
     Row { ask: RowAsk, seeds: [u64; 2], room: u64 },
 }
 
-/// Which GPUs a process has.
+/// The GPUs of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Open {
     /// CUDA's numbers.
     pub(super) gpus: Vec<usize>,
     /// The first one's rank; the others follow.
     pub(super) first: usize,
-    /// Bytes of each of a GPU's two buffers at least.
+    /// Minimum bytes of each of a GPU's two buffers.
     pub(super) most_bytes: u64,
-    /// And where memory allows.
+    /// Wanted bytes, where memory allows.
     pub(super) room: u64,
     /// Whether it makes the communicator's id.
     pub(super) id: bool,
 }
 
-/// What came of it.
+/// The answer.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// CUDA has started.
     Opened(Opened),
-    /// The communicator is there.
+    /// The communicator exists.
     Joined,
     /// The row is done.
     Row(Done),
-    /// It could not be done, and this process does nothing more.
+    /// It failed, and this process does nothing more.
     Failed(Fault),
 }
 
-/// What was found.
+/// The opened GPUs.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Opened {
     pub(super) nccl: u32,
@@ -54,24 +54,24 @@ pub(super) struct Opened {
     pub(super) id: Option<UniqueId>,
 }
 
-/// A row, as far as one process has seen it.
+/// A row, as far as one process measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) out_of_place: Timed,
     pub(super) in_place: Timed,
 }
 
-/// Why it could not be done.
+/// The reason of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Fault {
-    /// The one rank that it is about.
+    /// The rank that it is about, if it is a single one.
     pub(super) rank: Option<usize>,
     pub(super) kind: TroubleKind,
     pub(super) text: String,
 }
 
 impl Fault {
-    /// What the worker should not have asked, or what makes no sense.
+    /// An invalid request, or an impossible state.
     pub(super) fn broken(text: impl Into<String>) -> Self {
         Self { rank: None, kind: TroubleKind::Broken, text: text.into() }
     }

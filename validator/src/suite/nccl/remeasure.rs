@@ -1,5 +1,5 @@
-//! Measuring again what took too long: single runs take twice as long for reasons of their own, so that only what
-//! is too slow at other moments too counts. The best of a row's times is its time.
+//! Repeats measurements that took too long: single runs sometimes take twice as long by chance, so only a row
+//! that stays too slow counts. The best of a row's times is its time.
 
 use super::arms::{self, Which};
 use super::limits::Limits;
@@ -12,16 +12,16 @@ use crate::suite::Machine;
 use std::thread;
 use std::time::Duration;
 
-/// So often at most.
+/// The most repetitions.
 const ROUNDS: usize = 3;
-/// Before each: what disturbed a row may be over then.
+/// The pause before each: a disturbance may be over then.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What came of it.
+/// The result.
 pub(super) struct Again {
-    /// What stayed too slow, as findings; each with all that was measured.
+    /// Rows that stayed too slow, as findings; each with all measurements.
     pub(super) findings: Vec<Finding>,
-    /// All rows that were measured again, for their values were checked too.
+    /// All rows that were measured again, because their values were checked too.
     pub(super) rows: Vec<Row>,
 }
 
@@ -46,17 +46,17 @@ pub(super) fn judge(
         measured.extend(new);
         slow = speed::slow(rows, limits);
     }
-    let told = |slow: &Slow| {
+    let lines = |slow: &Slow| {
         let same = |other: &&Slow| other.bytes == slow.bytes && other.collective == slow.collective;
         before.iter().filter(same).map(|slow| format!("measured before: {slow}")).collect::<Vec<_>>()
     };
-    let evidence: Vec<_> = slow.iter().flat_map(told).collect();
+    let evidence: Vec<_> = slow.iter().flat_map(lines).collect();
     let findings = speed::findings(&slow, limits, &which.to_string());
     let findings = findings.into_iter().map(|finding| finding.seen_all(evidence.clone())).collect();
     Ok(Again { findings, rows: measured })
 }
 
-/// Each size of those once more, both placements.
+/// Measures each of those sizes once more, in both placements.
 fn take(machine: &Machine, which: Which, ranks: &mut Ranks, slow: &[Slow]) -> Result<Vec<Row>, Trouble> {
     let mut kinds: Vec<_> = slow.iter().map(|slow| (slow.collective, slow.bytes)).collect();
     kinds.dedup();
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_keeps_the_better_time_of_each_placement_and_what_was_wrong() {
+    fn a_row_keeps_the_better_time_of_each_placement_and_its_wrong_values() {
         let mut rows = vec![row(8, 20.0, 0), row(64, 50.0, 1)];
         let mut new = row(64, 30.0, 0);
         new.in_place.us = 90.0;

@@ -1,9 +1,9 @@
-//! The other eight collectives, over all sizes, with every value of every timed call checked; odd counts and one size
-//! over 128 MiB too. Each is held against the links by what of its bytes crosses them.
+//! The other eight collectives, over all sizes, with every value of every timed call checked; odd counts and
+//! one size over 128 MiB too. Each is compared with the links by the bytes that cross them.
 
-use super::again::{self, Again};
 use super::arms::{self, Which};
-use super::{checked, connected, limits_of_all, sweep, told};
+use super::remeasure::{self, Again};
+use super::{checked, connected, limits_of_all, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
 use crate::nccl::ranks::{Ranks, Trouble};
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "nccl-collective",
     title: "Every other collective",
-    proves: "the eight other collectives give the right values in every timed call, as fast as the links allow each",
+    proves: "the eight other collectives give right values in every timed call, each as fast as the links allow",
     level: Level::Standard,
     deadline: Duration::from_secs(180),
     mandatory: false,
@@ -32,19 +32,19 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let (mut rows, odd) = arms::with(machine, Which::P2p, |ranks| measure(machine, ranks))?;
     let again = match limits_of_all(machine, &rows)? {
-        Ok(limits) => again::judge(machine, Which::P2p, &mut rows, &limits)?,
+        Ok(limits) => remeasure::judge(machine, Which::P2p, &mut rows, &limits)?,
         Err(unjudged) => Again { findings: vec![unjudged], rows: Vec::new() },
     };
     let beside = [odd.as_slice(), again.rows.as_slice()].concat();
     let all = [rows.as_slice(), beside.as_slice()].concat();
     let mut findings = sweep::wrong(Which::P2p, &all);
     findings.extend(again.findings);
-    let summary = format!("{}; {}", summary(&rows, checked::over(&odd)), checked::told(&all));
-    let tables = [told::rows("nccl.collectives", &rows), told::rows("nccl.collectives.odd", &beside)];
+    let summary = format!("{}; {}", summary(&rows, checked::over(&odd)), checked::evidence(&all));
+    let tables = [tables::rows("nccl.collectives", &rows), tables::rows("nccl.collectives.odd", &beside)];
     Ok(judged(summary, findings).with_tables(tables.into()))
 }
 
-/// The sweeps, and what is checked beside them.
+/// The sweeps, and the additional checks.
 fn measure(machine: &Machine, ranks: &mut Ranks) -> Result<(Vec<Row>, Vec<Row>), Trouble> {
     let (mut rows, mut odd) = (Vec::new(), Vec::new());
     for collective in Collective::ALL.into_iter().filter(|c| *c != Collective::AllReduce) {
@@ -77,7 +77,7 @@ fn summary(rows: &[Row], over: bool) -> String {
         return "nothing was measured".to_owned();
     };
     let (kinds, sizes) = (speeds.len(), rows.len());
-    let over = if over { " and 256 MiB" } else { ", not over 128 MiB (memory)" };
+    let over = if over { " and 256 MiB" } else { ", no size over 128 MiB (memory is short)" };
     format!(
         "{kinds} collectives, {sizes} rows, odd counts{over}, every value right: {low:.1} ({slow}) to {high:.1} ({fast}) GB/s of bus \
          bandwidth at {up_to}{}",
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_whose_largest_size_is_a_little_less_count_too() {
+    fn collectives_with_a_slightly_smaller_largest_size_count_too() {
         let part = Row { collective: Collective::AllGather, ..row(134_217_696, 300.0, 0) };
         let other = Row { collective: Collective::Reduce, ..row(134_217_728, 390.8, 0) };
         let said = summary(&[part, other], false);

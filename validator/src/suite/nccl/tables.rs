@@ -5,7 +5,7 @@ use crate::nccl::{Row, Timed};
 use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;
 
-/// Rows of one arm, as nccl-tests' columns.
+/// Rows of one arm, with nccl-tests' columns.
 pub(super) fn rows(name: &str, rows: &[Row]) -> Value {
     let columns = [
         ("collective", ""),
@@ -45,7 +45,7 @@ fn figures(row: &Row, timed: &Timed) -> [Value; 4] {
     [rounded(timed.us).into(), rounded(row.algbw(timed)).into(), rounded(row.busbw(timed)).into(), wrong]
 }
 
-/// What peer-to-peer is worth at each size; the console's table is made of it.
+/// The gain by peer-to-peer at each size; the console's table is made from it.
 pub(super) fn gains(gains: &[Gain]) -> Value {
     let columns = [
         ("size", "bytes"),
@@ -57,7 +57,7 @@ pub(super) fn gains(gains: &[Gain]) -> Value {
     ];
     let line = |gain: &Gain| {
         let Gain { bytes, off_us, on_us, off_gb_s, on_gb_s, speedup, .. } = *gain;
-        // Bandwidths as they are: rounded twice, the console's two decimals would not be nccl-tests'.
+        // Bandwidths unrounded: rounded twice, the console's two decimals would differ from nccl-tests'.
         let figures = [rounded(off_us), rounded(on_us), off_gb_s, on_gb_s, rounded(speedup)];
         std::iter::once(bytes.into()).chain(figures.map(Value::from)).collect::<Vec<Value>>()
     };
