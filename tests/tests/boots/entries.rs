@@ -19,14 +19,14 @@ fn default_validates_at_standard_level() {
     let booted = boot("default");
     handed_over(&booted);
     booted.says("level standard");
-    booted.says("6 of 6 required words");
+    booted.says("6 of 6 required parameters");
 }
 
 #[test]
 fn pt_has_the_other_kernel_and_expects_it() {
     let booted = boot("pt");
     handed_over(&booted);
-    booted.says("3 of 3 required words");
+    booted.says("3 of 3 required parameters");
 }
 
 #[test]

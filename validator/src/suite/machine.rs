@@ -1,4 +1,4 @@
-//! What tests are given: the root, the configuration, and what has been read once for all of them.
+//! What tests are given: the root, the configuration, and data that is read once for all of them.
 
 use super::Test;
 use super::nccl::Arms;
@@ -23,44 +23,44 @@ use std::time::{Duration, Instant};
 
 /// The machine under test.
 pub struct Machine {
-    /// Where everything is read.
+    /// The root from which everything is read.
     pub root: Root,
-    /// What is asked of the machine.
+    /// The configuration.
     pub config: Config,
     /// The fabric, or why it could not be read.
     pub fabric: Result<Fabric, String>,
     /// The kernel's log so far, or why it could not be read.
     pub log: Result<Vec<kmsg::Line>, String>,
-    /// How many of its records are missing.
+    /// How many log records are missing.
     pub log_lost: u64,
     /// Names and versions.
     pub identity: Identity,
     /// NVIDIA's driver.
     pub nvidia: Nvidia,
-    /// The tests that this process runs, by id.
+    /// The ids of the tests that this process runs.
     pub due: Vec<String>,
-    /// How the tests before this one ended, by id; those of earlier workers too.
+    /// The outcomes of earlier tests by id, including those of earlier workers.
     pub ended: RefCell<BTreeMap<String, Outcome>>,
-    /// What they measured by pair, by id.
+    /// The matrices that earlier tests measured, by id.
     pub matrices: RefCell<BTreeMap<String, Vec<Matrix>>>,
-    /// Its GPUs, opened by the first test that asks.
+    /// The machine's GPUs, opened by the first test that asks.
     pub gpus: Gpus,
-    /// NCCL's processes, started by the first test that wants them.
+    /// NCCL's processes, started by the first test that needs them.
     pub nccl: Arms,
     /// A second process with CUDA, for tests that need one.
     pub beside: Beside,
-    /// When the running test's deadline ends it; `None` before the first.
+    /// The end of the running test's deadline; `None` before the first test.
     pub until: Cell<Option<Instant>>,
-    /// Tells the parent something in the middle of a test.
+    /// Sends the parent a message in the middle of a test.
     pub tell: Box<dyn Fn(Message)>,
 }
 
-/// What the driver's libraries make of the machine's GPUs, each asked for once.
+/// What the driver's libraries report about the machine's GPUs, each asked once.
 #[derive(Debug, Default)]
 pub struct Gpus {
     clique: OnceCell<Result<Clique, GpuError>>,
     nvml: OnceCell<Result<Nvml, String>>,
-    /// How they stood before this process used them.
+    /// Their state before this process used them.
     pub(super) stood: OnceCell<Look>,
 }
 
@@ -77,10 +77,10 @@ impl Machine {
         self.due.iter().any(|id| id == test.id)
     }
 
-    /// Its GPUs, each with a CUDA context. The first call takes seconds.
+    /// The GPUs, each with a CUDA context. The first call takes seconds.
     ///
     /// # Errors
-    /// `CUDA-MISSING`, `CUDA-START` and their like with the reason.
+    /// `CUDA-MISSING`, `CUDA-START` and similar codes with the reason.
     pub fn clique(&self) -> Result<&Clique, Box<Finding>> {
         let open = || {
             self.stood();
@@ -95,45 +95,45 @@ impl Machine {
     /// NVML, or why it does not start.
     ///
     /// # Errors
-    /// NVML's words.
+    /// NVML's error.
     pub fn nvml(&self) -> Result<&Nvml, &str> {
         self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
     }
 
-    /// Whether CUDA has been started with its GPUs.
+    /// Whether CUDA has been started on the machine's GPUs.
     #[must_use]
     pub fn has_clique(&self) -> bool {
         self.gpus.clique.get().is_some_and(Result::is_ok)
     }
 
-    /// What is left of the running test's deadline.
+    /// The time left until the running test's deadline.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
         Some(self.until.get()?.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells the parent what is being done: it is named when this process hangs or dies.
+    /// Sends the parent what is being done; the parent names it when this process hangs or dies.
     pub fn doing(&self, what: &str) {
         (self.tell)(Message::Doing(what.to_owned()));
     }
 
-    /// How an earlier test ended; `None` when it did not run.
+    /// The outcome of an earlier test; `None` when it did not run.
     #[must_use]
     pub fn outcome(&self, id: &str) -> Option<Outcome> {
         self.ended.borrow().get(id).copied()
     }
 
-    /// What an earlier test measured by pair; `None` when it did not.
+    /// A matrix that an earlier test measured; `None` when it did not.
     #[must_use]
     pub fn matrix(&self, id: &str, name: &str) -> Option<Matrix> {
         self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.name == name).cloned()
     }
 
-    /// Why a test with GPUs has nothing to do: none here, no driver, or a recorded machine whose
-    /// GPUs are elsewhere. `pairs` says that one GPU is too few.
+    /// Why a test with GPUs has nothing to do: no GPU, no driver, or a recorded machine whose GPUs are
+    /// elsewhere. `pairs`: one GPU is too few.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// When this is unknown.
     pub fn no_gpus(&self, pairs: bool) -> Result<Option<Judgement>, Box<Finding>> {
         if let Some(idle) = self.idle()? {
             return Ok(Some(idle));
@@ -145,12 +145,12 @@ impl Machine {
             return Ok(None);
         }
         let there = self.fabric()?.gpus.len();
-        // Where CUDA does not start, the test that needs it says so.
+        // Where CUDA does not start, the test that needs it reports that.
         let seen = if there < 2 { there } else { self.clique().map_or(there, |clique| clique.gpus.len()) };
         Ok(no_pair(there, seen).map(Judgement::not_applicable))
     }
 
-    /// The fabric, for tests that cannot say anything without it.
+    /// The fabric, for tests that need it.
     ///
     /// # Errors
     /// `FABRIC-UNREADABLE` with the reason.
@@ -161,7 +161,7 @@ impl Machine {
         })
     }
 
-    /// The kernel's log, for tests that cannot say anything without it.
+    /// The kernel's log, for tests that need it.
     ///
     /// # Errors
     /// `KMSG-UNREADABLE` with the reason.
@@ -171,18 +171,18 @@ impl Machine {
             Box::new(Code::KmsgUnreadable.finding(Severity::Error, "machine", message))
         };
         match &self.log {
-            // No kernel starts without a word: something else stands in the log's place.
+            // A running kernel has always logged something, so an empty log is not the kernel's log.
             Ok(lines) if lines.is_empty() => Err(unreadable("/dev/kmsg holds no line")),
             Ok(lines) => Ok(lines),
             Err(why) => Err(unreadable(why)),
         }
     }
 
-    /// Why a test of the driver's work has nothing to look at: no GPU, or no driver for it, which
-    /// the test `driver` judges.
+    /// Why a test of the driver has nothing to judge: no GPU, or no driver for it, which the test `driver`
+    /// judges.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// When this is unknown.
     pub fn idle(&self) -> Result<Option<Judgement>, Box<Finding>> {
         if self.fabric()?.gpus.is_empty() {
             return Ok(Some(Judgement::not_applicable("no NVIDIA GPU")));
@@ -191,7 +191,7 @@ impl Machine {
         Ok(known(&self.nvidia.loaded)?.is_none().then(none))
     }
 
-    /// Lines of the kernel's log that hold one of `words`, or the one line that says why there are none.
+    /// Lines of the kernel's log that contain one of `words`, or one line that says why there are none.
     #[must_use]
     pub fn log_evidence(&self, words: &[&str]) -> Vec<String> {
         match &self.log {
@@ -201,7 +201,7 @@ impl Machine {
     }
 }
 
-/// Why there is no pair among the GPUs on the bus, of which CUDA has `seen`.
+/// Why there is no pair among the GPUs on the bus, of which CUDA reports `seen`.
 fn no_pair(there: usize, seen: usize) -> Option<String> {
     match (there, seen) {
         (_, 2..) => None,
@@ -210,7 +210,7 @@ fn no_pair(there: usize, seen: usize) -> Option<String> {
     }
 }
 
-/// What was read, or `SYS-UNREADABLE` with the file and the reason.
+/// The value that was read, or `SYS-UNREADABLE` with the file and the reason.
 pub(super) fn known<T>(read: &Read<T>) -> Result<&T, Box<Finding>> {
     read.as_ref().map_err(|why| Box::new(Code::SysUnreadable.finding(Severity::Error, "machine", why)))
 }
@@ -226,7 +226,7 @@ mod tests {
     use super::no_pair;
 
     #[test]
-    fn gpus_that_cuda_does_not_have_make_no_pair() {
+    fn gpus_missing_from_cuda_form_no_pair() {
         assert_eq!(no_pair(1, 1).unwrap(), "one GPU: there is no pair");
         assert_eq!(no_pair(2, 1).unwrap(), "CUDA has 1 of 2 GPUs, see the test cuda: there is no pair");
         assert_eq!((no_pair(8, 7), no_pair(2, 2)), (None, None));

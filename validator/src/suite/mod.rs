@@ -1,6 +1,6 @@
-//! The tests. Each is one file: what it is (id, what a pass proves, deadline) and a pure judge over
-//! a typed input; reading that input is a few lines. `ALL` is the one ordered list: the console,
-//! the report, `firstlight list` and `docs/tests.md` follow from it.
+//! The tests. Each is one file: its metadata (id, what a pass proves, deadline) and a pure judge over a typed
+//! input; reading that input takes a few lines. `ALL` is the one ordered list: the console, the report,
+//! `firstlight list` and `docs/tests.md` follow it.
 
 mod driver;
 mod fabric;
@@ -25,33 +25,34 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use std::time::Duration;
 
-/// Tests that share a worker process: a fault in one group cannot take another with it.
+/// Tests that share a worker process: a fault in one group cannot affect another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// What can be said without a driver: kernel, processors, fabric.
+    /// Tests that need no driver: kernel, processors, fabric.
     Host,
-    /// What GPUs do, through CUDA, which is started once for all of them.
+    /// Tests of GPUs through CUDA, which is started once for all of them.
     Gpu,
 }
 
 /// One test.
 #[derive(Debug)]
 pub struct Test {
-    /// Short and stable; what `--only` and the report call it.
+    /// Short and stable; used by `--only` and the report.
     pub id: &'static str,
-    /// For people.
+    /// The human-readable title.
     pub title: &'static str,
     /// What a pass proves, as a sentence.
     pub proves: &'static str,
-    /// The first level that runs it.
+    /// The lowest level that runs it.
     pub level: Level,
-    /// After this it is stopped and an error; with more than 8 GPUs a test of pairs gets more.
+    /// The deadline: a test that passes it is stopped and is an error. With more than 8 GPUs a test of pairs
+    /// gets more.
     pub deadline: Duration,
-    /// Without it there is no verdict but ERROR.
+    /// Whether the verdict is ERROR without this test.
     pub mandatory: bool,
-    /// Whose worker runs it.
+    /// The worker that runs it.
     pub group: Group,
-    /// Reads and judges. A finding instead of a judgement says why it could not (boxed: it is large).
+    /// Reads and judges. A finding instead of a judgement says why it could not (boxed because it is large).
     pub run: fn(&Machine) -> Result<Judgement, Box<Finding>>,
 }
 
@@ -59,7 +60,7 @@ pub struct Test {
 const PAIRS_OF_8: usize = 8 * 7;
 
 impl Test {
-    /// How long it may take on a machine with so many GPUs: work with GPUs grows with the pairs.
+    /// The time limit on a machine with this many GPUs: work with GPUs grows with the number of pairs.
     #[must_use]
     pub fn patience(&self, gpus: usize) -> Duration {
         let pairs = gpus.saturating_mul(gpus.saturating_sub(1));
@@ -108,32 +109,32 @@ pub const ALL: &[&Test] = &[
     &nccl::CHANNELS,
 ];
 
-/// A test that only reads files: ten seconds are a hundred times what it takes on a large machine.
+/// For a test that only reads files: ten seconds are a hundred times what it takes on a large machine.
 const READING: Duration = Duration::from_secs(10);
 
-/// The other process of `p2p-processes`; serves until the worker has no more to ask.
+/// The other process of `p2p-processes`; serves until the worker has no more requests.
 ///
 /// # Errors
-/// A worker that makes no sense or is gone.
+/// The worker sent something malformed, or is gone.
 pub fn partner() -> std::io::Result<()> {
     p2p::processes::serve()
 }
 
-/// How the GPUs of a machine stand now.
+/// The present state of the machine's GPUs.
 ///
 /// # Errors
-/// NVML's words, or that it does not answer in time.
+/// NVML's error, or that it does not answer in time.
 pub fn look(fabric: Option<&Fabric>) -> Result<Vec<Standing>, String> {
     shared::look::within(shared::look::PROBE, shared::look::held(fabric))
 }
 
-/// The tests without which something that is expected of the machine cannot be told.
+/// The tests that alone can judge something that the configuration expects.
 #[must_use]
 pub const fn demanded(expect: &Expect) -> &'static [&'static str] {
     if expect.golden { &[host::image::TEST.id] } else { &[] }
 }
 
-/// The tests without which nothing is proven about so many GPUs: where there is one, no test of pairs.
+/// The tests without which nothing is proven about this many GPUs: with one GPU, no test of pairs.
 pub fn proof(gpus: usize) -> impl Iterator<Item = &'static Test> {
     let mandatory = move |test: &&Test| gpus > 0 && test.group == Group::Gpu && test.mandatory;
     let of_one = move |test: &&Test| gpus > 1 || test.id == driver::cuda::TEST.id;
@@ -146,7 +147,7 @@ pub fn ids() -> Vec<&'static str> {
     ALL.iter().map(|t| t.id).collect()
 }
 
-/// The test of that id.
+/// The test with that id.
 #[must_use]
 pub fn by_id(id: &str) -> Option<&'static Test> {
     ALL.iter().copied().find(|t| t.id == id)

@@ -1,5 +1,4 @@
-//! What goes over the pipes between `validate` and a worker: one request in, one message a line
-//! out, both JSON.
+//! The messages between `validate` and a worker, as JSON: one request in, one message per line out.
 
 use crate::config::Config;
 use crate::gpu::Look;
@@ -14,30 +13,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What a worker is asked to do.
+/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The machine.
+    /// The machine's root.
     pub root: PathBuf,
-    /// What is asked of it.
+    /// The configuration.
     pub config: Config,
     /// Ids of the tests to run, in order.
     pub tests: Vec<String>,
-    /// How the tests before these ended, by id.
+    /// The outcomes of the tests before these, by id.
     pub ended: BTreeMap<String, Outcome>,
-    /// What they measured by pair, by id.
+    /// The matrices that those tests measured, by id.
     #[serde(default)]
     pub matrices: BTreeMap<String, Vec<Matrix>>,
     /// GPUs whose NVLinks are asked for, instead of tests.
     #[serde(default)]
     pub nvlinks_of: Vec<Bdf>,
-    /// Whether it is asked how the machine's GPUs stand, instead of tests.
+    /// Whether the state of the machine's GPUs is asked for, instead of tests.
     #[serde(default)]
     pub look: bool,
 }
 
 impl Request {
-    /// One that asks for nothing yet.
+    /// A request that asks for nothing yet.
     #[must_use]
     pub fn of(root: &Root, config: &Config) -> Self {
         Self {
@@ -61,36 +60,36 @@ pub struct Facts {
     pub fabric: Option<Fabric>,
     /// Versions of the GPU software.
     pub driver: Driver,
-    /// What tells the loaded module from other builds.
+    /// What distinguishes the loaded module from other builds.
     pub module: ModuleHash,
-    /// What the driver says about its GPUs, by address.
+    /// What the driver reports about its GPUs, by address.
     pub gpus: BTreeMap<String, Information>,
 }
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Message {
     /// First: the machine.
     Facts(Box<Facts>),
-    /// How many NVLinks join which pairs, or why that is not known.
+    /// How many NVLinks connect which pairs, or why that is unknown.
     NvLinks(Result<Vec<(Bdf, Bdf, u32)>, String>),
-    /// How the GPUs stand: before the first test that uses them, and after each test with GPUs, where it was
-    /// asked.
+    /// The state of the GPUs: before the first test that uses them, and after each test with GPUs, where
+    /// requested.
     Look(Option<Look>),
     /// A test begins.
     Begin(String),
-    /// What the test that began is doing, to be named if this is the last that is heard.
+    /// What the running test is doing; the parent names it if this is the last message.
     Doing(String),
     /// The CUDA version that the driver offers, once CUDA has been started.
     Cuda(String),
-    /// The test that began has ended.
+    /// The running test has ended.
     End {
-        /// Which.
+        /// The test's id.
         id: String,
         /// How long it took, seconds.
         seconds: f64,
-        /// How it ended.
+        /// Its judgement.
         said: Judgement,
     },
 }

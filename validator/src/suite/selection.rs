@@ -1,15 +1,16 @@
-//! Which tests run: those of the level, or those that `only` names, whatever their level; fewer by `skip`, and
-//! those that the scope holds. A mandatory test that is left out is remembered, for it costs the verdict. What the configuration expects and only one test can
-//! tell makes that test run at every level, and mandatory. Pure.
+//! Which tests run: those of the level, or those that `only` names, whatever their level, less those that
+//! `skip` names and those outside the scope. A mandatory test that is left out is recorded, because it costs
+//! the verdict. Where the configuration expects something that only one test can judge, that test runs at
+//! every level and is mandatory. Pure.
 
 use super::{ALL, Group, Test, demanded};
 use crate::config::{Config, Level, Validate};
 use crate::outcome::scope::Scope;
 
-/// What runs and what does not.
+/// Which tests run and which do not.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// What the verdict speaks of.
+    /// The scope of the verdict.
     pub scope: Scope,
     /// In the order of the suite.
     pub run: Vec<&'static Test>,
@@ -18,8 +19,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The tests to run, by group and by how thorough they are: each is one worker's. A test that is asked
-    /// for by name is as thorough as its own level, the others as the level that is asked for.
+    /// The tests to run, by group and thoroughness: each list is one worker's. A test that is requested by
+    /// name is as thorough as its own level, the others as the requested level.
     #[must_use]
     pub fn groups(&self, asked: &Validate) -> Vec<(Level, Vec<&'static Test>)> {
         let level = |test: &Test| {
@@ -31,7 +32,7 @@ impl Plan {
     }
 }
 
-/// What `validate` asks for.
+/// The tests that `validate` runs.
 #[must_use]
 pub fn plan(config: &Config) -> Plan {
     let (asked, demanded) = (&config.validate, demanded(&config.expect));
@@ -46,8 +47,8 @@ pub fn plan(config: &Config) -> Plan {
     }
 }
 
-/// What a command asks for that is about some tests only: the others were never asked for, so
-/// nothing is missed when they do not run.
+/// The tests of a command that is about some tests only: the others were never requested, so nothing is
+/// missing when they do not run.
 #[must_use]
 pub fn selection(asked: &Validate, ids: &[&str]) -> Plan {
     let mut plan = among(asked, &[], |test| ids.contains(&test.id));
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_of_the_level_runs_in_the_suites_order() {
+    fn all_tests_of_the_level_run_in_suite_order() {
         let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id).collect();
         assert_eq!(ids(&[], &[]), (standard, vec![]));
         let full = plan(&asking(|v| v.level = Level::Full));
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn mandatory_tests_left_out_are_remembered_and_others_are_not() {
+    fn mandatory_tests_left_out_are_recorded_and_others_are_not() {
         assert_eq!(ids(&[], &["acs", "display"]).1, ["acs"]);
         let (run, left_out) = ids(&["acs", "links"], &["links"]);
         assert_eq!(run, ["acs"]);
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_is_asked_for_by_name_runs_at_every_level() {
+    fn a_test_requested_by_name_runs_at_every_level() {
         for level in [Level::Quick, Level::Standard, Level::Full] {
             for test in ALL {
                 let plan = plan(&asking(|v| (v.level, v.only) = (level, vec![test.id.into()])));
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_golden_image_that_is_expected_is_looked_at_at_every_level_and_never_left_out_silently() {
+    fn an_expected_golden_image_is_checked_at_every_level_and_never_left_out_silently() {
         let mut config = asking(|v| v.level = Level::Quick);
         let runs = |config: &Config| plan(config).run.iter().any(|t| t.id == "image");
         assert!(!runs(&config));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_misses_nothing_but_what_is_left_out_of_it() {
+    fn a_selection_misses_only_what_is_left_out_of_it() {
         let all = Config::default().validate;
         let plan = selection(&all, &["acs", "links"]);
         assert_eq!((plan.run.len(), plan.left_out.len()), (2, 0));
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_asked_for_by_name_is_as_thorough_as_its_own_level_and_the_others_as_asked() {
+    fn a_test_requested_by_name_is_as_thorough_as_its_own_level_and_the_others_as_the_requested_level() {
         let only = ["acs", "image", "cuda", "nccl-types", "p2p-soak"].map(str::to_owned).to_vec();
         let asked = asking(|v| (v.level, v.only) = (Level::Quick, only));
         for (level, tests) in plan(&asked).groups(&asked.validate) {

@@ -132,7 +132,7 @@ fn without_a_gpu_the_driver_stage_is_told_and_a_pass_stays_a_pass() {
     let report = machine.report("");
     assert_eq!(report["verdict"], "PASS");
     let driver = test(&report, "driver");
-    assert_eq!(driver["summary"], "no NVIDIA GPU; loading nvidia came back with ENODEV");
+    assert_eq!(driver["summary"], "no NVIDIA GPU; loading nvidia failed with ENODEV");
     assert_eq!(codes(&report, "driver"), ["DRIVER-NO-GPU"]);
 }
 
@@ -142,7 +142,7 @@ fn a_gpu_with_peer_to_peer_of_its_own_needs_no_patch() {
     let summary = |id: &str| test(&report, id)["summary"].as_str().unwrap();
     assert_eq!(
         summary("driver"),
-        "580.159.04: module, libcuda, libnvidia-ml, GSP firmware; its file is not at hand, the kernel took it"
+        "580.159.04: module, libcuda, libnvidia-ml, GSP firmware; its file is not available, but the kernel accepted it"
     );
     assert_eq!(summary("bar1"), "1 GPUs: 256 GiB; more than 256 MiB; no other size is offered");
     for id in ["driver-params", "patch", "bar1-static"] {
@@ -158,7 +158,7 @@ fn a_library_path_of_the_configuration_is_read_below_the_root() {
     let report: Value = serde_json::from_str(&said.out).unwrap();
     let found = &test(&report, "driver")["findings"][0];
     assert!(
-        found["message"].as_str().unwrap().starts_with("/opt/nvidia/libcuda.so.1 leads to no file"),
+        found["message"].as_str().unwrap().starts_with("/opt/nvidia/libcuda.so.1 does not lead to a file"),
         "{found}"
     );
 }

@@ -1,6 +1,6 @@
-//! Has the driver mapped all of a GPU's memory into BAR1 for good? Peers write to bus addresses
-//! inside of BAR1; what is mapped there only for a while would be another's memory a moment later.
-//! The driver tells it in the kernel's log alone, once each time that it starts a GPU.
+//! Whether the driver has mapped all of a GPU's memory into BAR1 permanently. Peers write to bus addresses
+//! inside BAR1; after a temporary mapping such an address would soon lead to other memory. The driver reports
+//! this only in the kernel's log, each time it starts a GPU.
 
 use crate::config::Level;
 use crate::machine::host::kmsg;
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "bar1-static",
     title: "Static BAR1",
-    proves: "the kernel's log says that the driver mapped the memory of every GPU that needs it into BAR1 for good",
+    proves: "according to the kernel's log the driver has mapped the memory of every GPU that needs it into BAR1 permanently",
     level: Level::Quick,
     deadline: READING,
     mandatory: false,
@@ -51,7 +51,7 @@ fn judge(lines: &[Line], gpus: &[&Device], patched: bool) -> Judgement {
         return Judgement::of(first.message.clone(), off);
     }
     let (maps, pairs) = (log::static_maps(lines).len(), log::peer_maps(lines));
-    // Lines of other drivers do not name the GPU; then their number has to do.
+    // Lines of other drivers do not name the GPU; then their number must suffice.
     let mapped = gpus.iter().filter(|gpu| last(gpu, lines).is_some()).count().max(maps.min(gpus.len()));
     let expected = match () {
         () if mapped + pairs > 0 => gpus.len(),
@@ -59,13 +59,13 @@ fn judge(lines: &[Line], gpus: &[&Device], patched: bool) -> Judgement {
         () => 0,
     };
     match (expected, log::begins(lines)) {
-        (0, _) => Judgement::not_applicable("nothing says that this driver maps BAR1 for good"),
+        (0, _) => Judgement::not_applicable("this driver is not known to map BAR1 permanently"),
         _ if mapped >= expected => Judgement::of(format!("{mapped} of {expected} GPUs"), Vec::new()),
         (_, begins) => Judgement::by(missing(mapped, expected, begins, lines)),
     }
 }
 
-/// The last thing that our patches say of a GPU.
+/// The last line of our patches about a GPU.
 fn last<'a>(gpu: &Device, lines: &'a [Line]) -> Option<Bar1Peer<'a>> {
     let address = gpu.bdf.to_string();
     log::bar1_peers(lines).into_iter().rev().find(|line| line.gpu == address)
@@ -82,10 +82,10 @@ fn switched_off(gpu: &Device, lines: &[Line]) -> Option<Finding> {
 fn missing(mapped: usize, expected: usize, begins: Option<Duration>, lines: &[Line]) -> Finding {
     let (severity, since) = match begins {
         None => (Severity::Fail, String::new()),
-        // What a log that forgot its beginning does not say may have stood there.
+        // The missing beginning of the log may have held the lines.
         Some(at) => (Severity::Error, format!("; lines before {} s are gone", at.as_secs())),
     };
-    let message = format!("{mapped} of {expected} GPUs have their memory in BAR1 for good{since}");
+    let message = format!("{mapped} of {expected} GPUs have their memory in BAR1 permanently{since}");
     let seen = kmsg::mentioning(lines, &["tatic bar1", "BAR1 P2P mapping", "BAR1 peer-to-peer"], 8);
     let finding = Code::Bar1NotStatic.finding(severity, "nvidia", message);
     finding.values(mapped, expected, Some("GPUs")).seen_all(seen)
@@ -93,7 +93,7 @@ fn missing(mapped: usize, expected: usize, begins: Option<Duration>, lines: &[Li
 
 #[cfg(test)]
 mod tests {
-    //! Logs of patched and stock drivers, whole and cut.
+    //! Logs of patched and stock drivers, complete and truncated.
 
     use super::*;
     use crate::machine::host::nvidia::account::tests::with;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_every_gpu_passes_whoever_wrote_the_driver() {
+    fn a_line_for_every_gpu_passes_with_any_driver() {
         for patched in [true, false] {
             assert_eq!(say(&[MAP, MAP], patched).summary, "2 of 2 GPUs");
             assert_eq!(say(&[MAP, MAP, MAP, PAIR], patched).outcome(), Outcome::Pass);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_less_fails_and_so_do_pairs_without_maps() {
+    fn a_missing_gpu_fails_and_so_do_pairs_without_maps() {
         for texts in [&["Linux version"][..], &[MAP], &[PAIR], &[FIRST], &[FIRST, FIRST]] {
             let said = say(texts, true);
             assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::Bar1NotStatic), "{texts:?}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stock_driver_and_a_family_that_the_patches_leave_alone_promise_nothing() {
+    fn a_stock_driver_and_an_unpatched_family_are_not_applicable() {
         assert_eq!(say(&["Linux version"], false).outcome(), Outcome::NotApplicable);
         assert_eq!(say_of("0x2204", 0, &["Linux version"], true).outcome(), Outcome::NotApplicable);
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_patched_module_whose_gpus_were_started_is_expected_to_say_so() {
+    fn only_a_patched_module_with_started_gpus_is_expected_to_log_the_mapping() {
         assert!(is_patched(&with("/load", json!(true))));
         assert!(!is_patched(&with("/held", json!([]))));
         assert!(!is_patched(&with("/modules/0/patch", json!(""))));

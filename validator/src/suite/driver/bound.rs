@@ -1,4 +1,4 @@
-//! Does anything but NVIDIA's driver hold a GPU, or stand ready to take it?
+//! Whether any driver other than NVIDIA's holds a GPU, or is ready to bind to one.
 
 use crate::config::Level;
 use crate::machine::host::modules;
@@ -46,7 +46,7 @@ fn judge(fabric: &Fabric, loaded: &[&str], version: Option<&str>, expected: Opti
             .values("loaded", "not loaded", None)
             .seen(format!("/sys/module/{module}"))
     }));
-    // A machine without GPUs needs no driver, whatever the configuration says for those with.
+    // A machine without GPUs needs no driver, even if the configuration names one.
     findings.extend(expected.filter(|_| !fabric.gpus.is_empty()).and_then(|e| mismatch(version, e)));
     let summary = match (findings.first(), version) {
         (Some(first), _) => first.message.clone(),
@@ -99,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_driver_that_waits_for_a_gpu_fails() {
+    fn a_loaded_foreign_driver_fails() {
         let said = judge(&with_driver(None), &["nouveau"], None, None);
         assert_eq!(said.outcome(), Outcome::Fail);
         assert_eq!(said.summary, "nouveau is loaded, expected not to be");
     }
 
     #[test]
-    fn the_version_is_held_to_what_is_expected() {
+    fn the_version_must_be_the_expected_one() {
         let say = |version, expected| judge(&with_driver(Some("nvidia")), &[], version, expected);
         assert_eq!(say(Some("550.1"), Some("550.1")).outcome(), Outcome::Pass);
         assert!(say(Some("555.2"), Some("550.1")).findings[0].is(Code::DriverMismatch));

@@ -1,5 +1,5 @@
-//! Does CUDA start, and with the GPUs that are on the bus? A GPU that others use is told with their
-//! names: what is measured beside them is not the machine's.
+//! Whether CUDA starts with the GPUs that are on the bus. A GPU that other processes use is reported with
+//! their names: they distort measurements.
 
 use crate::config::Level;
 use crate::gpu::{Gpu, GpuError, Look, Process, Standing};
@@ -10,7 +10,7 @@ use crate::suite::{Group, Machine, Test};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Memory that contexts and the driver itself take of a GPU; more is somebody else's.
+/// Memory that contexts and the driver itself take on a GPU; more belongs to other processes.
 const OWN_BYTES: u64 = 3 << 29;
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -32,9 +32,9 @@ struct Seen {
     name: String,
     used_bytes: u64,
     total_bytes: u64,
-    /// Who else uses it, or why that is not known.
+    /// The other processes that use it, or why they are unknown.
     users: Result<Vec<Process>, String>,
-    /// How busy it was before the tests, percent, where that is much.
+    /// How busy it was before the tests, percent, if that is significant.
     busy: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ fn standing(stood: &Look, gpu: Bdf) -> Option<&Standing> {
     stood.known().iter().find(|g| g.gpu == gpu)
 }
 
-/// Who used a GPU before the tests did.
+/// The processes that used a GPU before the tests.
 fn users(stood: &Look, gpu: Bdf) -> Result<Vec<Process>, String> {
     stood.gpus.as_ref().map_err(Clone::clone)?;
     let standing = standing(stood, gpu).ok_or("NVML was not asked about it")?;
@@ -106,12 +106,13 @@ fn models(seen: &[Seen]) -> String {
 }
 
 fn missing(bdf: &Bdf) -> Finding {
-    let message = format!("{bdf} is on the bus and held by the driver, and CUDA does not see it");
+    let message = format!("{bdf} is on the bus and bound to the driver, but CUDA does not see it");
     Code::GpuCountCuda.finding(Severity::Fail, bdf, message)
 }
 
 fn stranger(seen: &Seen) -> Finding {
-    let message = format!("CUDA sees a GPU at {}, where the bus shows none that the driver holds", seen.bdf);
+    let message =
+        format!("CUDA sees a GPU at {}, where the bus shows none that is bound to the driver", seen.bdf);
     Code::GpuCountCuda.finding(Severity::Error, &seen.bdf, message)
 }
 
@@ -120,7 +121,7 @@ fn in_use(seen: &Seen) -> Option<Finding> {
     let users = match &seen.users {
         Ok(users) => users,
         Err(why) => {
-            let message = format!("{name}: who uses it is not known: {why}");
+            let message = format!("{name}: the processes that use it are unknown: {why}");
             return Some(Code::GpuInUse.finding(Severity::Warn, &name, message));
         }
     };
@@ -129,7 +130,7 @@ fn in_use(seen: &Seen) -> Option<Finding> {
     }
     let busy = seen.busy.map_or(String::new(), |percent| format!("{percent} % busy, "));
     let taken = format!("{busy}{:.1} of {:.1} GiB taken", gib(seen.used_bytes), gib(seen.total_bytes));
-    let who = if users.is_empty() { "nobody that NVML names".to_owned() } else { names(users) };
+    let who = if users.is_empty() { "processes that NVML does not name".to_owned() } else { names(users) };
     let finding =
         Code::GpuInUse.finding(Severity::Warn, &name, format!("{name} is in use: {taken} by {who}"));
     Some(finding.values(seen.used_bytes, OWN_BYTES, Some("bytes")).seen_all(users.iter().map(line).collect()))
@@ -145,7 +146,7 @@ fn line(process: &Process) -> String {
     format!("process {} {}: {bytes} bytes", process.pid, process.name)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people, with one decimal")]
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / GIB
 }
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_that_cuda_does_not_see_fails_and_one_that_is_not_there_is_an_error() {
+    fn a_gpu_missing_from_cuda_fails_and_one_missing_from_the_bus_is_an_error() {
         let (fabric, mut seen) = machine();
         seen.pop();
         let judgement = said(&fabric, &seen);
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(judgement.outcome(), Outcome::Warn);
         assert_eq!(judgement.summary, "GPU 1 is in use: 10.0 of 24.0 GiB taken by /usr/bin/train");
         seen[1].users = Ok(vec![]);
-        assert!(said(&fabric, &seen).summary.ends_with("by nobody that NVML names"));
+        assert!(said(&fabric, &seen).summary.ends_with("by processes that NVML does not name"));
         (seen[1].used_bytes, seen[1].busy) = (1 << 20, Some(97));
         let judgement = said(&fabric, &seen);
         assert_eq!(judgement.outcome(), Outcome::Warn);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn users_that_cannot_be_asked_for_warn() {
+    fn unknown_users_warn() {
         let (fabric, mut seen) = machine();
         seen[0].users = Err("libnvidia-ml.so.1: not found".into());
         assert_eq!(said(&fabric, &seen).outcome(), Outcome::Warn);

@@ -1,4 +1,4 @@
-//! What NVIDIA's driver is, how it was loaded, what it has logged, and whether CUDA starts on it.
+//! NVIDIA's driver: its version, how it was loaded, what it has logged, and whether CUDA starts on it.
 
 pub(super) mod bar1_static;
 pub(super) mod bound;

@@ -1,5 +1,5 @@
-//! Do programs find the driver? No udev runs here, so every device node was made by somebody: it
-//! must be there and have the numbers that the driver answers to.
+//! Whether programs find the driver. No udev runs in the image, so init made every device node: each must
+//! exist and have the numbers that the driver uses.
 
 use crate::config::Level;
 use crate::machine::host::nvidia::Read;
@@ -14,7 +14,7 @@ use crate::suite::{Group, READING, Test};
 pub(in crate::suite) const TEST: Test = Test {
     id: "nodes",
     title: "Device nodes",
-    proves: "the driver's device nodes are there, with the numbers that it answers to",
+    proves: "the driver's device nodes exist and have the numbers that the driver uses",
     level: Level::Quick,
     deadline: READING,
     mandatory: true,
@@ -35,7 +35,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judge(&all, account.is_some()))
 }
 
-/// What init says it made, beyond what every CUDA program needs.
+/// The nodes that init reports, besides those that every CUDA program needs.
 fn add(wanted: &mut Vec<Wanted>, account: Option<&Account>) {
     for node in account.iter().flat_map(|a| &a.nodes) {
         if !wanted.iter().any(|w| w.path == node.path) {
@@ -44,7 +44,7 @@ fn add(wanted: &mut Vec<Wanted>, account: Option<&Account>) {
     }
 }
 
-/// `ours`: firstlight's init started this machine, so nothing is left to come later.
+/// `ours`: firstlight's init started this machine, so no node is still to be made.
 fn judge(all: &[(Read<Stands>, Wanted)], ours: bool) -> Judgement {
     let findings: Vec<_> = all.iter().filter_map(|(found, wanted)| finding(found, wanted, ours)).collect();
     let summary = match findings.iter().rev().max_by_key(|f| f.severity) {
@@ -66,17 +66,17 @@ fn is_number(text: &str) -> bool {
 fn finding(found: &Read<Stands>, wanted: &Wanted, ours: bool) -> Option<Finding> {
     let path = &wanted.path;
     let (severity, message) = match (found, wanted.numbers) {
-        (Err(why), _) => (Severity::Error, format!("it cannot be told what stands at {why}")),
+        (Err(why), _) => (Severity::Error, format!("a device node cannot be read: {why}")),
         // CUDA loads nvidia-uvm at its first use where nvidia-modprobe is installed.
         (_, None) => {
             let severity = if ours { Severity::Fail } else { Severity::Warn };
-            (severity, format!("nvidia-uvm is not loaded, so nothing answers {path}"))
+            (severity, format!("nvidia-uvm is not loaded, so {path} does not work"))
         }
         (Ok(Stands::Device(a, b)), Some((c, d))) if (*a, *b) == (c, d) => return None,
         (Ok(stands), Some((major, minor))) => {
             let found = match stands {
-                Stands::Nothing => "not there".to_owned(),
-                Stands::Other => "no character device".to_owned(),
+                Stands::Nothing => "missing".to_owned(),
+                Stands::Other => "not a character device".to_owned(),
                 Stands::Device(a, b) => format!("device {a}:{b}"),
             };
             (Severity::Fail, format!("{path} is {found}, expected device {major}:{minor}"))
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_uvm_fails_where_nothing_would_load_it_later() {
+    fn a_missing_uvm_fails_where_it_would_not_be_loaded_later() {
         assert_eq!(say(Ok(Stands::Nothing), None, true).outcome(), Outcome::Fail);
         assert_eq!(say(Ok(Stands::Nothing), None, false).outcome(), Outcome::Warn);
     }
 
     #[test]
-    fn what_init_made_must_still_be_there() {
+    fn nodes_that_init_made_must_still_exist() {
         let caps = json!([{ "path": "/dev/nvidia-caps/nvidia-cap1", "major": 236, "minor": 1 },
                           { "path": "/dev/nvidiactl", "major": 195, "minor": 255 }]);
         let mut wanted = vec![node("nvidiactl", Some((195, 255)))];

@@ -1,5 +1,5 @@
-//! Are the parameters in force that the driver was asked to load with? Without RMForceStaticBar1
-//! and its like the patched driver behaves as the stock one does.
+//! Whether the parameters with which the driver was to be loaded are in force. Without RMForceStaticBar1 and
+//! similar ones the patched driver behaves like the stock driver.
 
 use crate::config::Level;
 use crate::machine::host::nvidia::Read;
@@ -27,7 +27,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(nothing);
     }
     let Some(account) = known(&machine.nvidia.account)? else {
-        return Ok(Judgement::not_applicable("not started by firstlight: nothing says what was asked for"));
+        return Ok(Judgement::not_applicable(
+            "not started by firstlight: the requested parameters are unknown",
+        ));
     };
     let own = params::read(&machine.root);
     let own = known(&own)?;
@@ -38,7 +40,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judge(account, in_force))
 }
 
-/// `in_force` is a parameter's value now; `None` when the module does not show it.
+/// `in_force` is a parameter's present value; `None` when the module does not show it.
 fn judge(account: &Account, in_force: impl Fn(&Parameter) -> Read<Option<String>>) -> Judgement {
     if account.parameters.is_empty() {
         return Judgement::not_applicable("no parameter was asked for");
@@ -56,20 +58,22 @@ fn judge(account: &Account, in_force: impl Fn(&Parameter) -> Read<Option<String>
 
 fn finding(asked: &Parameter, now: Read<Option<String>>) -> Option<Finding> {
     let Parameter { module, name, wanted, found } = asked;
-    let told = |severity, message: String, now: Value| {
+    let mismatch = |severity, message: String, now: Value| {
         let finding = Code::DriverParameters.finding(severity, module, message);
         Some(finding.values(now, wanted.as_str(), None))
     };
-    // A parameter that the module hides was perhaps read back by init another way.
+    // init may have read a parameter that the module hides by other means.
     match now.map(|now| now.or_else(|| found.clone())) {
         Ok(Some(now)) if params::same(wanted, &now) => None,
         Ok(Some(now)) => {
-            told(Severity::Fail, format!("{name} is '{now}', expected '{wanted}'"), now.as_str().into())
+            mismatch(Severity::Fail, format!("{name} is '{now}', expected '{wanted}'"), now.as_str().into())
         }
-        Ok(None) => {
-            told(Severity::Error, format!("{module} does not show {name}, expected '{wanted}'"), Value::Null)
-        }
-        Err(why) => told(Severity::Error, why, Value::Null),
+        Ok(None) => mismatch(
+            Severity::Error,
+            format!("{module} does not show {name}, expected '{wanted}'"),
+            Value::Null,
+        ),
+        Err(why) => mismatch(Severity::Error, why, Value::Null),
     }
 }
 
@@ -96,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_right_at_the_start_and_is_not_now_fails() {
+    fn a_parameter_that_changed_since_the_start_fails() {
         let said = judge(&asked(&json!("a=1;b=2")), |_| Ok(Some("a=1".to_owned())));
         assert_eq!(said.outcome(), Outcome::Fail);
     }
 
     #[test]
-    fn a_parameter_that_nobody_can_read_is_an_error() {
+    fn an_unreadable_parameter_is_an_error() {
         assert_eq!(judge(&asked(&Value::Null), |_| Ok(None)).outcome(), Outcome::Error);
         assert_eq!(judge(&asked(&Value::Null), |_| Err("denied".to_owned())).outcome(), Outcome::Error);
         assert_eq!(judge(&asked(&json!("a=1;b=2")), |_| Ok(None)).outcome(), Outcome::Pass);
     }
 
     #[test]
-    fn nothing_asked_is_nothing_to_judge() {
+    fn no_requested_parameter_is_not_applicable() {
         let said = judge(&with("/load", json!(true)), |_| Ok(None));
         assert_eq!(said.outcome(), Outcome::NotApplicable);
     }

@@ -1,6 +1,6 @@
-//! Has the driver complained since the machine started? Xid errors, GPUs that fell off the bus and
-//! GPUs that could not be started stand in the kernel's log, and nowhere else once they are over. What programs
-//! did before the tests is information.
+//! Whether the driver has logged errors since the machine started. Xid errors, GPUs that fell off the bus and
+//! GPUs that could not be started are only in the kernel's log once they are over. Errors that programs
+//! caused before the tests are information.
 
 use crate::config::Level;
 use crate::machine::host::faults;
@@ -15,7 +15,7 @@ use crate::suite::{Group, Machine, READING, Test};
 pub(in crate::suite) const TEST: Test = Test {
     id: "xid",
     title: "Xid errors",
-    proves: "as far back as the kernel's log goes, the driver lost no GPU and reported no Xid error but of programs",
+    proves: "as far back as the kernel's log goes, the driver lost no GPU and reported no Xid errors except those that programs cause",
     level: Level::Quick,
     deadline: READING,
     mandatory: false,
@@ -24,7 +24,7 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    // Lines count also where no GPU is left on the bus: they say where it went.
+    // Lines count even if no GPU is left on the bus: they show why.
     let said = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
     if said.findings.is_empty() {
         if machine.fabric()?.gpus.is_empty() {
@@ -47,7 +47,7 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         None => format!("none {since}"),
         Some(worst) if worst.severity == Severity::Info => {
-            format!("{} of programs, no other {since}", count(findings.len()))
+            format!("{} caused by programs, no other {since}", count(findings.len()))
         }
         Some(worst) => worst.message.clone(),
     };
@@ -81,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_did_before_is_information_and_what_the_hardware_did_fails() {
+    fn earlier_errors_of_programs_are_information_and_hardware_errors_fail() {
         let line = "NVRM: Xid (PCI:0000:01:00): 31, pid=1, name=train, MMU Fault";
         let said = say(0, &[line]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
-        assert_eq!(said.summary, "1 Xid error of programs, no other since the machine started");
+        assert_eq!(said.summary, "1 Xid error caused by programs, no other since the machine started");
         let said = say(0, &[line, "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
         assert!(said.summary.starts_with("Xid 79 on 0000:01:00"), "{}", said.summary);
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn a_log_with_a_hole_is_no_pass() {
+    fn a_log_with_a_gap_is_not_a_pass() {
         let said = judge(&[], 3);
         assert_eq!(said.outcome(), Outcome::Warn);
         assert!(said.findings[0].is(Code::KmsgLost) && !said.summary.starts_with("none"));
     }
 
     #[test]
-    fn a_gpu_off_the_bus_or_never_started_is_told_by_its_own_code() {
+    fn a_gpu_off_the_bus_or_never_started_has_its_own_code() {
         let said = say(
             0,
             &[

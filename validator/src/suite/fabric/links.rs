@@ -1,5 +1,6 @@
-//! Are the links of GPUs, and of NICs that exchange data with them, as wide and as fast as they can be?
-//! Width shows at once; speed only under load, since idle GPUs lower it, so that is told and not judged here.
+//! Whether the links of GPUs, and of NICs that exchange data with them, are as wide and as fast as they can
+//! be. Width is visible at once; speed only under load, because idle GPUs lower it, so speed is reported and
+//! not judged here.
 
 use crate::config::Level;
 use crate::machine::pcie::model::{Bdf, Device, Fabric};
@@ -23,18 +24,18 @@ fn judge(fabric: &Fabric) -> Judgement {
     if fabric.gpus.is_empty() {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
-    // One that does not answer is told by the test `fabric`.
+    // The test `fabric` reports a device that does not respond.
     let of = |wanted: &[Bdf]| -> Vec<&Device> {
         fabric.devices.iter().filter(|d| wanted.contains(&d.bdf) && !d.config.gone).collect()
     };
     let (gpus, nics) = (of(&fabric.gpus), of(&nic::exchanging(fabric)));
-    let told = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
+    let found = fabric.findings.iter().filter(|f| f.code.starts_with("LINK-"));
     if !gpus.iter().any(|d| d.link.is_some()) {
         // Virtual machines show GPUs without a link.
-        return Judgement::not_applicable("neither sysfs nor the registers tell the link of any GPU");
+        return Judgement::not_applicable("neither sysfs nor the registers show the link of any GPU");
     }
     let findings: Vec<_> =
-        told.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
+        found.cloned().chain(gpus.iter().filter(|d| d.link.is_none()).map(|d| unknown(d))).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.clone(),
         None => format!(
@@ -46,9 +47,9 @@ fn judge(fabric: &Fabric) -> Judgement {
     Judgement::of(summary, findings)
 }
 
-/// Others of its kind have a link, so it should have one.
+/// Other devices of its kind have a link, so it should have one.
 fn unknown(gpu: &Device) -> Finding {
-    let message = format!("the link of {} is told neither by sysfs nor by its registers", gpu.bdf);
+    let message = format!("neither sysfs nor the registers show the link of {}", gpu.bdf);
     Code::PciUnreadable.finding(Severity::Error, &gpu.bdf, message)
 }
 
@@ -77,13 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_gpu_at_its_slowest_speed_is_told_and_passes() {
+    fn an_idle_gpu_at_its_slowest_speed_is_reported_and_passes() {
         let said = with_link(2.5, 16);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
     }
 
     #[test]
-    fn a_link_that_nothing_tells_is_no_pass() {
+    fn an_unknown_link_is_not_a_pass() {
         let mut fabric = fixture::machine(2);
         let (first, second) = (fabric.gpus[0], fabric.gpus[1]);
         fixture::device(&mut fabric, first).link = None;

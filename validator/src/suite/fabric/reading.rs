@@ -1,5 +1,5 @@
-//! Could the machine be read without a contradiction? Everything that reading brought up and that
-//! no other test answers for: devices that are gone, damaged configuration space, unreadable files.
+//! Whether the machine could be read without a contradiction: all findings of reading that no other test
+//! covers, such as missing devices, damaged configuration space, unreadable files.
 
 use crate::config::Level;
 use crate::machine::pcie::model::Fabric;
@@ -18,7 +18,7 @@ pub(in crate::suite) const TEST: Test = Test {
     run: |machine| Ok(judge(machine.fabric()?, &machine.identity.problems)),
 };
 
-/// Beginnings of codes that the tests acs, iommu and links answer for.
+/// Prefixes of codes that the tests acs, iommu and links cover.
 const ELSEWHERE: &[&str] = &["ACS-", "NO-ECAM", "IOMMU-", "LINK-"];
 
 fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_machine_passes_and_one_with_a_gpu_off_the_bus_fails() {
+    fn a_healthy_machine_passes_and_one_with_a_gpu_off_the_bus_fails() {
         assert_eq!(spoilt(|_| ()).summary, "6 PCI functions, 2 GPUs, 0 NICs");
         let said = spoilt(|f| {
             let gpu = f.gpus[1];
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_test_answers_for_is_left_to_it() {
+    fn findings_that_another_test_covers_are_left_to_it() {
         let said = spoilt(|f| fixture::device(f, fixture::port(0)).acs.as_mut().unwrap().ctrl = 0x1d);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 0));
     }

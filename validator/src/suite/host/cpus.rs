@@ -1,5 +1,5 @@
-//! Are all processors in use? A kernel without x2APIC silently leaves out those with large APIC
-//! ids, which is what switching the IOMMU off costs on large AMD machines.
+//! Whether all processors are in use. A kernel without x2APIC silently omits those with large APIC ids, which
+//! happens on large AMD machines when the IOMMU is switched off.
 
 use crate::config::Level;
 use crate::machine::host::cpu::Cpus;
@@ -21,15 +21,15 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// What the kernel says when it cannot use a processor (arch/x86/kernel/{apic,smpboot,cpu/topology}.c).
+/// Kernel messages about unusable processors (arch/x86/kernel/{apic,smpboot,cpu/topology}.c).
 const X2APIC: &[&str] = &["x2apic disabled", "x2apic: IRQ remapping doesn't", "has invalid APIC ID"];
 const LIMIT: &str = "NR_CPUS/possible_cpus limit";
-/// Without x2APIC a processor's APIC id has 8 bits, of which 255 means all: no more can be addressed.
+/// Without x2APIC an APIC id has 8 bits, of which 255 means all processors: no more can be addressed.
 const WITHOUT_X2APIC: usize = 255;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    // Only root may read the table; without that right there is one witness less.
+    // Only root may read the table; without that permission one source is missing.
     let firmware = match madt::read(&machine.root) {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => None,
         read => read.map_err(|e| unreadable("sys/firmware/acpi/tables/APIC", &e))?,
@@ -45,12 +45,12 @@ fn judge(cpus: Cpus, firmware: Option<usize>, log: Vec<String>) -> Judgement {
         return Judgement::of(format!("{online} of {online} online"), Vec::new());
     }
     let expected = known.max(present);
-    let told = firmware.map_or_else(|| "not read".to_owned(), |n| n.to_string());
+    let in_firmware = firmware.map_or_else(|| "not read".to_owned(), |n| n.to_string());
     let counts = format!("possible {possible}, present {present}, online {online}");
     let finding = Code::CpusLost
         .finding(Severity::Fail, "machine", format!("{online} processors are online, expected {expected}"))
         .values(online, expected, Some("processors"))
-        .seen(format!("/sys/devices/system/cpu: {counts}; ACPI MADT: {told}"));
+        .seen(format!("/sys/devices/system/cpu: {counts}; ACPI MADT: {in_firmware}"));
     let says = |word: &str| log.iter().any(|line| line.starts_with("kmsg: ") && line.contains(word));
     let finding = if says(LIMIT) {
         finding
@@ -58,9 +58,7 @@ fn judge(cpus: Cpus, firmware: Option<usize>, log: Vec<String>) -> Judgement {
             .remedy("remove nr_cpus= and possible_cpus= from the boot entry")
     } else if X2APIC.iter().any(|w| says(w)) || (online <= WITHOUT_X2APIC && expected > WITHOUT_X2APIC) {
         finding
-            .because(
-                "x2APIC is off: without interrupt remapping the kernel leaves out APIC ids of 255 and above",
-            )
+            .because("x2APIC is off: without interrupt remapping the kernel omits APIC ids of 255 and above")
             .remedy("boot the image's pt flavour (iommu=pt) and set fabric.iommu = \"pt\"")
     } else {
         finding
@@ -94,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_could_be_filled_later_are_no_loss_when_the_firmware_says_so() {
+    fn empty_sockets_are_no_loss_when_the_firmware_reports_them() {
         assert_eq!(judge(cpus(258, 2, 2), Some(2), vec![]).outcome(), Outcome::Pass);
     }
 
     #[test]
-    fn x2apic_is_named_as_the_cause_when_the_kernel_says_so() {
+    fn x2apic_is_named_as_the_cause_when_the_kernel_logs_it() {
         let line = "kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup".to_owned();
         let said = judge(cpus(2, 2, 1), Some(2), vec![line.clone()]);
         assert_eq!(said.summary, "1 processors are online, expected 2");
@@ -108,19 +106,19 @@ mod tests {
     }
 
     #[test]
-    fn an_unread_log_is_no_witness_against_x2apic() {
+    fn an_unread_log_proves_nothing_about_x2apic() {
         let unread = vec!["kernel log not read: /dev/kmsg: denied".to_owned()];
         let said = judge(cpus(2, 2, 1), None, unread);
         assert!(!said.findings[0].cause.contains("x2APIC"));
     }
 
     #[test]
-    fn the_size_of_the_loss_names_x2apic_without_a_log() {
+    fn processors_limited_to_255_imply_x2apic_without_a_log() {
         assert!(judge(cpus(384, 384, 255), None, vec![]).findings[0].cause.starts_with("x2APIC is off"));
     }
 
     #[test]
-    fn a_kernel_for_fewer_processors_is_told_from_x2apic() {
+    fn a_kernel_for_fewer_processors_is_distinguished_from_x2apic() {
         let line =
             "kmsg: APIC: NR_CPUS/possible_cpus limit of 8 reached. Processor 8/0x8 ignored.".to_owned();
         let said = judge(cpus(8, 8, 8), Some(16), vec![line]);

@@ -1,5 +1,5 @@
-//! Does a framebuffer sit on a GPU? The firmware's can break writes through BAR1 in one direction;
-//! integrity, measured, decides, so this only warns and names the pairs.
+//! Whether a framebuffer is on a GPU. The firmware's framebuffer can break writes through BAR1 in one
+//! direction; the integrity test decides by measurement, so this test only warns and names the pairs.
 
 use crate::config::Level;
 use crate::machine::host::screen;
@@ -13,7 +13,7 @@ use crate::suite::{Group, Machine, READING, Test};
 pub(in crate::suite) const TEST: Test = Test {
     id: "display",
     title: "Display on a GPU",
-    proves: "no framebuffer sits on an NVIDIA GPU",
+    proves: "no framebuffer is on an NVIDIA GPU",
     level: Level::Quick,
     deadline: READING,
     mandatory: false,
@@ -37,14 +37,14 @@ fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
         .collect();
     let summary = match (findings.first(), devices().find(|d| d.boot_vga)) {
         (Some(first), _) => first.message.clone(),
-        (None, Some(gpu)) => format!("{} is the boot display; no framebuffer sits on it", gpu.bdf),
+        (None, Some(gpu)) => format!("{} is the boot display; no framebuffer is on it", gpu.bdf),
         (None, None) => "no framebuffer on a GPU".to_owned(),
     };
     Judgement::of(summary, findings)
 }
 
-/// The framebuffer on this GPU. One whose folder names no PCI function is the firmware's, and that
-/// is on the boot display.
+/// The framebuffer on this GPU. A framebuffer whose folder names no PCI function is the firmware's, which is
+/// on the boot display.
 fn on(gpu: Bdf, boot_vga: bool, screens: &[Framebuffer]) -> Option<&Framebuffer> {
     let address = gpu.to_string();
     screens.iter().find(|s| {
@@ -58,9 +58,9 @@ fn finding(fabric: &Fabric, gpu: Bdf, screen: &Framebuffer) -> Finding {
     let pairs: Vec<_> = others.map(|other| format!("{other} -> {gpu}")).collect();
     let spoils = match &pairs[..] {
         [] => String::new(),
-        pairs => format!("; it may spoil {}", pairs.join(", ")),
+        pairs => format!("; it may break {}", pairs.join(", ")),
     };
-    let message = format!("framebuffer {} sits on {gpu}{spoils}", screen.name);
+    let message = format!("framebuffer {} is on {gpu}{spoils}", screen.name);
     Code::DisplayOnGpu
         .finding(Severity::Warn, &gpu, message)
         .values(screen.name.as_str(), serde_json::Value::Null, None)
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gpu_there_is_nothing_to_look_at() {
+    fn no_gpu_is_not_applicable() {
         assert_eq!(judge(&fixture::machine(0), &[]).outcome(), Outcome::NotApplicable);
     }
 }

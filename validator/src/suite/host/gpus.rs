@@ -1,4 +1,4 @@
-//! Are the GPUs there that should be? Nothing found is never a pass by itself: only a person can
+//! Whether the expected GPUs are present. Finding none is never a pass by itself: only the configuration can
 //! say that none is expected.
 
 use crate::config::{Expect, Level, numbered};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(in crate::suite) const TEST: Test = Test {
     id: "gpus",
     title: "GPU inventory",
-    proves: "the NVIDIA GPUs on the bus are as many, and of the model, as expected",
+    proves: "the number and the model of the NVIDIA GPUs on the bus are as expected",
     level: Level::Quick,
     deadline: READING,
     mandatory: true,
@@ -26,11 +26,11 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let told = known(&machine.nvidia.gpus)?;
-    let names = told.iter().filter_map(|(gpu, told)| Some((gpu.clone(), told.name.clone()?))).collect();
+    let known = known(&machine.nvidia.gpus)?;
+    let names = known.iter().filter_map(|(gpu, known)| Some((gpu.clone(), known.name.clone()?))).collect();
     let left_out = machine.config.validate.limit.as_ref().map_or(0, |limit| limit.left_out.len());
     let said = judge(&machine.config.expect, fabric, left_out, &names);
-    // A run that was asked about less is not asked about this.
+    // A run that is limited to some tests does not check this.
     let measured = matches!(machine.config.validate.scope, Scope::Fabric | Scope::Only(_))
         || plan(&machine.config).run.iter().any(|t| t.id == bandwidth::TEST.id);
     let gpus = &fabric.gpus;
@@ -39,15 +39,15 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(said.with(unmeasured(&machine.config.expect, fabric, measured).into_iter().collect()))
 }
 
-/// A floor for bandwidth that no test of this run measures.
+/// A configured minimum bandwidth that no test of this run measures.
 fn unmeasured(expect: &Expect, fabric: &Fabric, measured: bool) -> Option<Finding> {
     let floor = expect.min_p2p_gb_s.filter(|_| !measured && !fabric.gpus.is_empty())?;
-    let message = format!("expect.min_p2p_gb_s is {floor}, and p2p-bandwidth is left out");
+    let message = format!("expect.min_p2p_gb_s is {floor}, but p2p-bandwidth is left out");
     let finding = Code::ExpectUnchecked.finding(Severity::Error, "machine", message);
     Some(finding.values(serde_json::Value::Null, floor, Some("GB/s")))
 }
 
-/// `left_out` GPUs are on the bus too.
+/// `left_out` more GPUs are on the bus.
 fn judge(expect: &Expect, fabric: &Fabric, left_out: usize, names: &BTreeMap<String, String>) -> Judgement {
     let found = fabric.gpus.len() + left_out;
     let count = count(expect.gpus, found, fabric);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_expected_pass_and_one_less_fails() {
+    fn the_expected_number_passes_and_one_less_fails() {
         assert_eq!(say(&expect(Some(2)), 2), Judgement::of("2 of 2 on the bus", vec![]));
         let said = say(&expect(Some(3)), 2);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuCount));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_floor_that_nothing_measures_is_an_error() {
+    fn an_unmeasured_floor_is_an_error() {
         let floor = Expect { min_p2p_gb_s: Some(20.0), ..Expect::default() };
         let said = |gpus, measured| unmeasured(&floor, &fixture::machine(gpus), measured);
         assert!(said(2, false).unwrap().is(Code::ExpectUnchecked));

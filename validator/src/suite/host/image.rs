@@ -1,5 +1,5 @@
-//! Does the machine run the files of its image, all of them and no others? Only where the configuration asks
-//! for it is the answer a verdict: whoever adds a file to the image may have a reason.
+//! Whether the machine runs exactly the files of its image. This is a verdict only where the configuration
+//! asks for it: there may be a reason for an added file.
 
 use crate::config::Level;
 use crate::machine::image::{Examined, NAMES_ITSELF, Unknown, document, examine};
@@ -11,9 +11,9 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "image",
     title: "Golden image",
-    proves: "every file of the image is as its build listed it, and no other lies beside them",
+    proves: "every file of the image is as its build listed it, and there are no other files",
     level: Level::Full,
-    // 270 MB are hashed: seconds, a minute under emulation.
+    // 270 MB are hashed: this takes seconds, a minute under emulation.
     deadline: Duration::from_secs(300),
     mandatory: false,
     group: Group::Host,
@@ -27,15 +27,15 @@ fn judge(expected: bool, seen: &Result<Option<Examined>, Unknown>) -> Judgement 
     match seen {
         Err(why) => Judgement::by(Code::SysUnreadable.finding(Severity::Error, "image", why.to_string())),
         Ok(None) if expected => {
-            let message = format!("expect.golden = true, and there is no {NAMES_ITSELF}");
+            let message = format!("expect.golden = true, but there is no {NAMES_ITSELF}");
             Judgement::by(Code::ImageNone.finding(Severity::Fail, "image", message))
         }
-        Ok(None) => Judgement::not_applicable("this is no image of firstlight"),
+        Ok(None) => Judgement::not_applicable("this is not an image of firstlight"),
         Ok(Some(image)) if image.is_golden() => Judgement::of(image.to_string(), Vec::new()),
         Ok(Some(image)) if expected => Judgement::of(image.to_string(), vec![changed(image, Severity::Fail)]),
         Ok(Some(image)) => {
-            let told = vec![changed(image, Severity::Info)];
-            Judgement::not_applicable(format!("{image}; expect.golden is not set")).with(told)
+            let changes = vec![changed(image, Severity::Info)];
+            Judgement::not_applicable(format!("{image}; expect.golden is not set")).with(changes)
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_image_fails_where_a_golden_one_is_expected_and_is_told_elsewhere() {
+    fn a_changed_image_fails_where_a_golden_one_is_expected_and_is_reported_elsewhere() {
         let said = judge(true, &added());
         assert_eq!(
             (said.outcome(), said.summary.as_str()),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_either_way() {
+    fn an_unreadable_image_is_an_error_either_way() {
         for expected in [false, true] {
             let why = Unknown::Senseless { path: "/x".into(), why: "y".into() };
             assert_eq!(judge(expected, &Err(why)).outcome(), Outcome::Error);

@@ -1,5 +1,5 @@
-//! Do device addresses mean physical memory? All witnesses must agree: the IOMMU class, groups and
-//! their types, devices that are in a group. What firmware and kernel say is evidence beside them.
+//! Whether device addresses are physical addresses. All sources must agree: the IOMMU class, groups and their
+//! types, devices in a group. What firmware and kernel report is additional evidence.
 
 use crate::config::{IommuPolicy, Level};
 use crate::machine::host::dma_groups;
@@ -32,7 +32,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(judge(&asked, &fabric.iommu, doubts, &groups, log))
 }
 
-/// What is asked of the IOMMU.
+/// The requirement on the IOMMU.
 #[derive(Debug)]
 struct Asked {
     policy: IommuPolicy,
@@ -41,8 +41,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// What the configuration says; where it says nothing, firstlight's own kernel is to have no IOMMU in use, and
-    /// another one may have what does not translate for a GPU or a network card.
+    /// From the configuration; without one, firstlight's own kernel must have no IOMMU in use, and another
+    /// kernel may have IOMMU groups that do not translate for a GPU or a network card.
     fn of(machine: &Machine, fabric: &Fabric) -> Self {
         match machine.config.fabric.iommu {
             Some(policy) => Self { policy, functions: None },
@@ -55,11 +55,11 @@ impl Asked {
         }
     }
 
-    /// Groups that may translate, for none of the functions is in one of them.
+    /// Groups that may translate because none of the functions is in one of them.
     fn spares(&self, groups: &DmaGroups) -> BTreeSet<String> {
         let Some(functions) = &self.functions else { return BTreeSet::new() };
         let known = |function: &String| groups.members.iter().any(|(member, _)| member == function);
-        // Where a function's group is not known, it may be any; where there is none, nothing tells them apart.
+        // An unknown group of a function may be any group; with no group known, none is exempt.
         if functions.is_empty() || !functions.iter().all(known) {
             return BTreeSet::new();
         }
@@ -69,7 +69,7 @@ impl Asked {
     }
 }
 
-/// `doubts` are witnesses that could not be read or contradict each other.
+/// `doubts` are sources that could not be read or contradict each other.
 fn judge(
     asked: &Asked,
     iommu: &Iommu,
@@ -82,7 +82,7 @@ fn judge(
     let (harmless, translating): (Vec<_>, Vec<_>) =
         groups.types.iter().filter(translates).partition(|(group, _)| spared.contains(group));
     let finding = if let Some((group, kind)) = translating.first() {
-        // Whoever leaves the choice to the firmware has been told; the measured tests decide.
+        // A choice left to the firmware has a finding already; the measuring tests decide.
         let severity = if policy == IommuPolicy::Firmware { Severity::Warn } else { Severity::Fail };
         let message = format!(
             "{} of {} IOMMU groups translate (group {group} is {kind}), expected 0",
@@ -103,7 +103,7 @@ fn judge(
         );
         Code::IommuNotOff.finding(Severity::Fail, "machine", message).values("in use", "off", None)
     } else if iommu.mode == IommuMode::Unknown || iommu.groups != groups.types.len() {
-        let message = "the witnesses of the IOMMU contradict each other or cannot be read";
+        let message = "the sources about the IOMMU contradict each other or cannot be read";
         Code::IommuUnknown.finding(Severity::Error, "machine", message)
     } else {
         return Judgement::of(summary(iommu, groups, harmless.len()), doubts);
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn no_witness_of_an_iommu_is_off() {
+    fn no_source_shows_an_iommu_means_off() {
         let said = judge(&all(IommuPolicy::Off), &off(), vec![], &groups(&[], &[]), vec![]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 0));
         assert_eq!(said.summary, "off: no IOMMU class, no groups (firmware offers DMAR)");
     }
 
     #[test]
-    fn each_single_witness_is_enough_to_fail() {
+    fn each_single_source_is_enough_to_fail() {
         let gpu = "0000:41:00.0";
         for (class, dma) in [
             (iommu(IommuMode::Off, &["dmar0"], 0), groups(&[], &[])),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_everywhere_is_what_pass_through_means() {
+    fn identity_everywhere_is_pass_through() {
         let class = iommu(IommuMode::Identity, &["ivhd0"], 2);
         let said = judge(&all(IommuPolicy::Pt), &class, vec![], &groups(&["identity"; 2], &[]), vec![]);
         assert_eq!(said.outcome(), Outcome::Pass);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_that_cannot_be_read_is_an_error_not_off() {
+    fn an_unreadable_source_is_an_error_not_off() {
         let doubt = Code::IommuUnknown.finding(Severity::Error, "machine", "/sys/class/iommu: denied");
         let said = judge(&all(IommuPolicy::Off), &off(), vec![doubt], &groups(&[], &[]), vec![]);
         assert_eq!(said.outcome(), Outcome::Error);
@@ -253,7 +253,7 @@ mod tests {
         assert!(fine.summary.starts_with("2 groups: 1 translate, none of a GPU"), "{}", fine.summary);
         assert_eq!(said(&["DMA-FQ", "identity"], "0").outcome(), Outcome::Fail);
         assert_eq!(said(&["identity", "DMA-FQ"], "1").outcome(), Outcome::Fail);
-        // Whose group nobody knows may be in the one that translates.
+        // A function whose group is unknown may be in the one that translates.
         let unknown = DmaGroups { members: vec![], ..groups(&["identity", "DMA-FQ"], &[]) };
         let class = iommu(IommuMode::Translated, &["dmar0"], 2);
         assert_eq!(judge(&asked, &class, vec![], &unknown, vec![]).outcome(), Outcome::Fail);

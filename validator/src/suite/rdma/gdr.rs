@@ -1,6 +1,6 @@
-//! May network cards reach GPU memory (GPUDirect RDMA), and by what: dma-buf, `nvidia_peermem`, nothing?
-//! This is what the driver offers. That a card really does it takes traffic between two machines, and
-//! the summary says so.
+//! Whether network cards may reach GPU memory (GPUDirect RDMA), and through what: dma-buf, `nvidia_peermem`,
+//! or nothing. This is what the driver offers. Proving that a card really does it requires traffic between
+//! two machines, and the summary says so.
 
 use crate::config::Level;
 use crate::gpu::{DirectRdma, Gpu};
@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(in crate::suite) const TEST: Test = Test {
     id: "gdr",
     title: "GPUDirect RDMA",
-    proves: "whatever GPUDirect RDMA the driver offers for a GPU, the kernel has the part that carries it",
+    proves: "the kernel has the part that each GPUDirect RDMA mechanism offered by the driver needs",
     level: Level::Standard,
     deadline: Duration::from_secs(30),
     mandatory: false,
@@ -28,7 +28,7 @@ pub(in crate::suite) const TEST: Test = Test {
     run,
 };
 
-/// The module that carries the old form.
+/// The module that implements the old mechanism.
 const PEERMEM: &str = "nvidia_peermem";
 
 /// What carries a card's access to a GPU's memory.
@@ -36,7 +36,7 @@ const PEERMEM: &str = "nvidia_peermem";
 enum Carrier {
     DmaBuf,
     Peermem,
-    /// The GPU could, and nothing carries it.
+    /// The GPU supports it, but the kernel part is missing.
     Missing,
     /// The driver does not offer it.
     Unsupported,
@@ -56,13 +56,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let loaded = modules::loaded(&machine.root, &[PEERMEM]).map_err(|e| unreadable("sys/module", &e))?;
     let clique = machine.clique()?;
     let ask = |gpu: &Gpu| Ok((gpu.ordinal, gpu.direct_rdma()?));
-    let told = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
-    let told = told.map_err(|e| during("machine", &e))?;
-    Ok(judge(&told, !loaded.is_empty(), &near::ways(fabric)))
+    let offered = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
+    let offered = offered.map_err(|e| during("machine", &e))?;
+    Ok(judge(&offered, !loaded.is_empty(), &near::ways(fabric)))
 }
 
-const fn carrier(told: DirectRdma, peermem: bool) -> Carrier {
-    match told {
+const fn carrier(offered: DirectRdma, peermem: bool) -> Carrier {
+    match offered {
         DirectRdma { dma_buf: true, .. } => Carrier::DmaBuf,
         DirectRdma { peer_memory: true, .. } if peermem => Carrier::Peermem,
         DirectRdma { peer_memory: true, .. } => Carrier::Missing,
@@ -70,9 +70,9 @@ const fn carrier(told: DirectRdma, peermem: bool) -> Carrier {
     }
 }
 
-fn judge(told: &[(usize, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judgement {
+fn judge(offered: &[(usize, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judgement {
     let of = |wanted| {
-        let gpus = told.iter().filter(move |(_, told)| carrier(*told, peermem) == wanted);
+        let gpus = offered.iter().filter(move |(_, offered)| carrier(*offered, peermem) == wanted);
         gpus.map(|(gpu, _)| gpu.to_string()).collect::<Vec<_>>()
     };
     let findings = [
@@ -90,66 +90,71 @@ fn judge(told: &[(usize, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judgemen
         .filter(|(gpus, ..)| !gpus.is_empty())
         .map(|(gpus, code, severity, what)| {
             let subject = format!("GPU {}", gpus.join(", "));
-            let message = format!("{subject} {what}: cards go by way of the host's memory");
-            code.finding(severity, &subject, message).seen_all(evidence(told, peermem))
+            let message = format!("{subject} {what}: cards transfer data through host memory");
+            code.finding(severity, &subject, message).seen_all(evidence(offered, peermem))
         })
         .collect();
     let worst = findings.iter().find(|f| f.severity > Severity::Info);
     let summary = worst.map_or_else(|| summary(&of), |f| f.message.clone());
-    let carried: Vec<_> = told.iter().map(|(_, told)| carrier(*told, peermem)).collect();
+    let carried: Vec<_> = offered.iter().map(|(_, offered)| carrier(*offered, peermem)).collect();
     Judgement::of(summary, findings)
-        .with_tables(vec![table(told, peermem)])
+        .with_tables(vec![table(offered, peermem)])
         .advising(advice(&carried, ways).into_iter().collect())
 }
 
-/// `8 GPUs by dma-buf; no card's traffic was tried, which takes a second machine`, or that there is none.
+/// `8 GPUs: by dma-buf; card traffic is not tested, which requires a second machine`, or that there is none.
 fn summary(of: &impl Fn(Carrier) -> Vec<String>) -> String {
-    let told = [
+    let offered = [
         (Carrier::DmaBuf, "by dma-buf"),
         (Carrier::Peermem, "by nvidia_peermem"),
-        (Carrier::Unsupported, "not offered, by way of the host's memory"),
+        (Carrier::Unsupported, "not offered, data goes through host memory"),
     ];
-    let told = told.into_iter().map(|(which, word)| (of(which).len(), word)).filter(|(n, _)| *n > 0);
-    let told: Vec<_> = told.map(|(n, word)| format!("{n} GPUs: {word}")).collect();
+    let offered = offered.into_iter().map(|(which, word)| (of(which).len(), word)).filter(|(n, _)| *n > 0);
+    let offered: Vec<_> = offered.map(|(n, word)| format!("{n} GPUs: {word}")).collect();
     let carried = !of(Carrier::DmaBuf).is_empty() || !of(Carrier::Peermem).is_empty();
-    let untried = if carried { "; no card's traffic was tried, which takes a second machine" } else { "" };
-    format!("{}{untried}", told.join(", "))
+    let untried = if carried { "; card traffic is not tested, which requires a second machine" } else { "" };
+    format!("{}{untried}", offered.join(", "))
 }
 
-fn evidence(told: &[(usize, DirectRdma)], peermem: bool) -> Vec<String> {
-    let line = |(gpu, told): &(usize, DirectRdma)| {
-        let (old, new, mapped) = (told.peer_memory, told.dma_buf, told.mapped);
+fn evidence(offered: &[(usize, DirectRdma)], peermem: bool) -> Vec<String> {
+    let line = |(gpu, offered): &(usize, DirectRdma)| {
+        let (old, new, mapped) = (offered.peer_memory, offered.dma_buf, offered.mapped);
         format!(
             "GPU {gpu}: GPU_DIRECT_RDMA_SUPPORTED {old}, DMA_BUF_SUPPORTED {new}, with mapped memory {mapped}"
         )
     };
     let module = if peermem { "loaded" } else { "not loaded" };
-    told.iter().map(line).chain([format!("/sys/module/{PEERMEM}: {module}")]).collect()
+    offered.iter().map(line).chain([format!("/sys/module/{PEERMEM}: {module}")]).collect()
 }
 
-fn table(told: &[(usize, DirectRdma)], peermem: bool) -> Value {
+fn table(offered: &[(usize, DirectRdma)], peermem: bool) -> Value {
     let columns = [("GPU", ""), ("by", ""), ("dma-buf", ""), ("peer memory", ""), ("mapped memory", "")];
-    let row = |(gpu, told): &(usize, DirectRdma)| {
-        let by = match carrier(*told, peermem) {
+    let row = |(gpu, offered): &(usize, DirectRdma)| {
+        let by = match carrier(*offered, peermem) {
             Carrier::DmaBuf => "dma-buf",
             Carrier::Peermem => PEERMEM,
             Carrier::Missing => "nothing",
             Carrier::Unsupported => "unsupported",
         };
-        vec![json!(gpu), json!(by), json!(told.dma_buf), json!(told.peer_memory), json!(told.mapped)]
+        vec![json!(gpu), json!(by), json!(offered.dma_buf), json!(offered.peer_memory), json!(offered.mapped)]
     };
-    crate::suite::shared::speed::table("GPUDirect RDMA", &columns, &told.iter().map(row).collect::<Vec<_>>())
+    crate::suite::shared::speed::table(
+        "GPUDirect RDMA",
+        &columns,
+        &offered.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
-/// NCCL uses GPUDirect RDMA up to a distance, PXB unless told. Cards that share a host bridge with a GPU
-/// are within reach too; beyond it nothing speaks for the detour.
+/// NCCL uses GPUDirect RDMA up to a distance, PXB by default. Cards that share a host bridge with a GPU are
+/// close enough too; beyond it the detour does not pay.
 fn advice(carried: &[Carrier], ways: &[Ways]) -> Option<Advice> {
     let all = carried.iter().all(|c| matches!(c, Carrier::DmaBuf | Carrier::Peermem));
     let nearest = ways.iter().filter_map(Ways::nearest).map(|(kind, _)| kind);
     let far = nearest.filter(|kind| *kind <= PathKind::Phb).max().filter(|_| all && !carried.is_empty())?;
     let level = near::letters(far.max(PathKind::Pxb));
-    let reason =
-        format!("GPUs have their nearest network card at {level} or nearer, and the driver lets it in");
+    let reason = format!(
+        "GPUs have their nearest network card at {level} or nearer, and the driver lets the card access GPU memory"
+    );
     Some(Advice::new("NCCL_NET_GDR_LEVEL", level, &reason))
 }
 
@@ -167,27 +172,27 @@ mod tests {
         kinds.iter().map(|kind| Ways { gpu, to: vec![("mlx5_0".into(), *kind)] }).collect()
     }
 
-    fn say(told: &[DirectRdma], peermem: bool) -> Judgement {
-        let told: Vec<_> = told.iter().copied().enumerate().collect();
-        judge(&told, peermem, &ways(&[PathKind::Pix]))
+    fn say(offered: &[DirectRdma], peermem: bool) -> Judgement {
+        let offered: Vec<_> = offered.iter().copied().enumerate().collect();
+        judge(&offered, peermem, &ways(&[PathKind::Pix]))
     }
 
     #[test]
-    fn each_way_is_named_and_none_is_promised() {
-        let untried = "; no card's traffic was tried, which takes a second machine";
-        for (told, peermem, word) in [
+    fn each_mechanism_is_named_and_none_is_promised() {
+        let untried = "; card traffic is not tested, which requires a second machine";
+        for (offered, peermem, word) in [
             (NEW, false, format!("2 GPUs: by dma-buf{untried}")),
             (NEW, true, format!("2 GPUs: by dma-buf{untried}")),
             (OLD, true, format!("2 GPUs: by nvidia_peermem{untried}")),
-            (NONE, true, "2 GPUs: not offered, by way of the host's memory".to_owned()),
+            (NONE, true, "2 GPUs: not offered, data goes through host memory".to_owned()),
         ] {
-            let said = say(&[told, told], peermem);
+            let said = say(&[offered, offered], peermem);
             assert_eq!((said.outcome(), said.summary), (Outcome::Pass, word));
         }
     }
 
     #[test]
-    fn a_gpu_that_could_and_that_nothing_carries_warns() {
+    fn a_supported_gpu_without_the_kernel_part_warns() {
         let said = say(&[NEW, OLD], false);
         assert!(said.outcome() == Outcome::Warn && said.findings[0].is(Code::GdrNoWay));
         assert_eq!(said.findings[0].subject, "GPU 1");
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_geforce_is_told_and_gets_no_level() {
+    fn a_geforce_is_reported_and_gets_no_level() {
         let said = say(&[NONE], false);
         assert!(said.findings[0].is(Code::GdrUnsupported) && said.findings[0].severity == Severity::Info);
         assert!(said.advice.is_empty());

@@ -1,6 +1,6 @@
-//! Is NVIDIA's driver there, of one piece, and made for this kernel? Module, libraries and firmware
-//! must be of one version to the last digit: the driver refuses to talk to another. What init says
-//! about its own driver stage becomes part of this verdict.
+//! Whether NVIDIA's driver is loaded, consistent, and built for this kernel. Module, libraries and firmware
+//! must have exactly the same version: the driver refuses any other. init's findings about its driver stage
+//! become part of this verdict.
 
 mod parts;
 
@@ -43,14 +43,13 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     Ok(Judgement::of(summary, findings))
 }
 
-/// A machine on which the driver does not run. Without a GPU there is nothing to drive. With one,
-/// only a person who said `driver.load = false` makes that a thing to leave unjudged; for everyone
-/// else a GPU without its driver does not do what it must.
+/// A machine on which the driver does not run. Without a GPU none is needed. With a GPU only `driver.load =
+/// false` excuses that; otherwise a GPU without its driver fails.
 fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding>) -> Judgement {
     let gpus = fabric.gpus.len();
     let why = match account {
         _ if gpus == 0 => match account.and_then(|a| a.module("nvidia")?.error.as_deref()) {
-            Some(error) => format!("no NVIDIA GPU; loading nvidia came back with {error}"),
+            Some(error) => format!("no NVIDIA GPU; loading nvidia failed with {error}"),
             None => "no NVIDIA GPU".to_owned(),
         },
         Some(account) if !account.load => format!("driver.load = false: {gpus} GPUs without their driver"),
@@ -72,22 +71,22 @@ fn absent(gpus: usize, tried: bool) -> Finding {
     let finding = Code::DriverMissing
         .finding(Severity::Fail, "nvidia", message)
         .values("not loaded", "loaded", None)
-        .seen("/sys/module/nvidia: not there");
-    if tried { finding.because("init wanted to load it and does not say why it could not") } else { finding }
+        .seen("/sys/module/nvidia: missing");
+    if tried { finding.because("init was to load it, but does not report why that failed") } else { finding }
 }
 
-/// GPUs that answer, and that no driver has although NVIDIA's is loaded. One that another driver
-/// holds is told by the test `drivers`, one that init names is told already.
-fn left_alone(fabric: &Fabric, told: &[Finding]) -> Vec<Finding> {
+/// GPUs that respond but are not bound although NVIDIA's driver is loaded. The test `drivers` reports those
+/// that another driver holds; those that init names are reported already.
+fn left_alone(fabric: &Fabric, known: &[Finding]) -> Vec<Finding> {
     let gpus = fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
     let alone = gpus.filter(|d| d.driver.is_none() && !d.config.gone);
     let new = alone
-        .filter(|d| !told.iter().any(|f| f.subject == d.bdf.to_string() && f.severity >= Severity::Fail));
+        .filter(|d| !known.iter().any(|f| f.subject == d.bdf.to_string() && f.severity >= Severity::Fail));
     let finding = |bdf| {
-        let message = format!("the NVIDIA driver is loaded and has not taken {bdf}");
+        let message = format!("the NVIDIA driver is loaded but not bound to {bdf}");
         Code::GpuInit
             .finding(Severity::Fail, &bdf, message)
-            .seen(format!("/sys/bus/pci/devices/{bdf}/driver: not there"))
+            .seen(format!("/sys/bus/pci/devices/{bdf}/driver: missing"))
     };
     new.map(|d| finding(d.bdf)).collect()
 }
@@ -102,13 +101,13 @@ fn complaints(log: &[kmsg::Line]) -> Option<Finding> {
 
 /// The worst finding that is more than information.
 fn worst(findings: &[Finding]) -> Option<&Finding> {
-    // The first of the worst: `max_by_key` would take the last.
+    // The first of the worst: `max_by_key` would return the last.
     findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity)
 }
 
 #[cfg(test)]
 mod tests {
-    //! With and without GPUs, with and without a driver, with and without init's account.
+    //! With and without GPUs, with and without a driver, with and without init's report.
 
     use super::*;
     use crate::machine::host::nvidia::account::tests::with;
@@ -127,22 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gpu_there_is_nothing_to_drive_and_enodev_is_named() {
+    fn no_gpu_is_not_applicable_and_enodev_is_named() {
         let none = fixture::machine(0);
         assert_eq!(without(&none, None, vec![]), Judgement::not_applicable("no NVIDIA GPU"));
         let said = without(&none, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::NotApplicable, 1));
-        assert_eq!(said.summary, "no NVIDIA GPU; loading nvidia came back with ENODEV");
+        assert_eq!(said.summary, "no NVIDIA GPU; loading nvidia failed with ENODEV");
     }
 
     #[test]
-    fn a_stage_that_failed_is_told_also_without_a_gpu() {
+    fn a_failed_stage_is_reported_even_without_a_gpu() {
         let said = without(&fixture::machine(0), Some(&enodev()), noted("DRIVER-TIMEOUT", "error"));
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Error, "said"));
     }
 
     #[test]
-    fn a_gpu_without_its_driver_fails_unless_a_person_said_so() {
+    fn a_gpu_without_its_driver_fails_unless_configured() {
         let two = fixture::machine(2);
         let said = without(&two, None, vec![]);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::DriverMissing));
@@ -161,11 +160,11 @@ mod tests {
         }
         let silent = without(&two, Some(&enodev()), noted("DRIVER-NO-GPU", "info"));
         assert_eq!((silent.outcome(), silent.findings.len()), (Outcome::Fail, 2));
-        assert!(silent.findings[1].cause.starts_with("init wanted to load it"));
+        assert!(silent.findings[1].cause.starts_with("init was to load it"));
     }
 
     #[test]
-    fn a_gpu_that_the_driver_did_not_take_fails_once() {
+    fn an_unbound_gpu_fails_once() {
         let mut fabric = fixture::machine(3);
         let [first, second, gone] = fabric.gpus[..] else { panic!("three") };
         fixture::device(&mut fabric, first).driver = Some("nvidia".into());
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_worst_is_told() {
+    fn the_first_of_the_worst_is_reported() {
         let found =
             [noted("DRIVER-NO-GPU", "info"), noted("GPU-INIT", "fail"), noted("GPU-VBIOS", "fail")].concat();
         assert!(worst(&found).is_some_and(|f| f.is(Code::GpuInit)));

@@ -1,19 +1,18 @@
-//! The driver's parts held against each other: module, libraries, GPU firmware, and the kernel that
-//! the module is built for.
+//! Compares the driver's parts: module, libraries, GPU firmware, and the kernel that the module is built for.
 
 use crate::machine::host::nvidia::library::Library;
 use crate::machine::host::nvidia::module::Loaded;
 use crate::machine::host::nvidia::{Nvidia, Read};
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// One part: what it is, its version, where that was seen.
+/// One part: its name, its version, and where the version was read.
 struct Part {
     name: &'static str,
     version: String,
     seen: String,
 }
 
-/// Everything that is wrong with the parts of a loaded driver.
+/// All faults of the parts of a loaded driver.
 pub(super) fn judge(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut parts = own(nvidia, loaded);
@@ -32,14 +31,14 @@ pub(super) fn judge(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) -> V
     findings
 }
 
-/// What there is to say when nothing is wrong.
+/// The summary when nothing is wrong.
 pub(super) fn summary(nvidia: &Nvidia, loaded: &Loaded, kernel: Option<&str>) -> String {
     let version = &loaded.version;
     let firmware = if firmware(nvidia, loaded).is_ok_and(|f| !f.is_empty()) { ", GSP firmware" } else { "" };
     let kernel = match (built_for(nvidia), kernel) {
         (Some(_), Some(kernel)) => format!("; built for {kernel}"),
-        // The kernel refuses a module that is made for another one.
-        _ => "; its file is not at hand, the kernel took it".to_owned(),
+        // The kernel refuses a module that is built for another one.
+        _ => "; its file is not available, but the kernel accepted it".to_owned(),
     };
     format!("{version}: module, libcuda, libnvidia-ml{firmware}{kernel}")
 }
@@ -48,7 +47,7 @@ fn own(nvidia: &Nvidia, loaded: &Loaded) -> Vec<Part> {
     let part = |name, version: &str, seen: &str| Part { name, version: version.into(), seen: seen.into() };
     let mut parts = vec![
         part("module", &loaded.version, "/sys/module/nvidia/version"),
-        part("module's own word", &loaded.says, "/proc/driver/nvidia/version"),
+        part("module's own version", &loaded.says, "/proc/driver/nvidia/version"),
     ];
     if let Ok(Some(account)) = &nvidia.account {
         let version = account.image.as_ref().map(|i| i.version.as_str());
@@ -67,7 +66,7 @@ fn library_part(name: &'static str, library: &Read<Option<Library>>) -> Result<P
             Ok(Part { name, version: version.clone(), seen: path.clone() })
         }
         Ok(Some(Library { path, version: None })) => Err(missing(format!(
-            "{path} leads to no file with a version in its name, so its version is unknown"
+            "{path} does not lead to a file with a version in its name, so its version is unknown"
         ))),
         Ok(None) => {
             Err(missing(format!("{name} is in none of the usual folders, so its version is unknown")))
@@ -76,11 +75,11 @@ fn library_part(name: &'static str, library: &Read<Option<Library>>) -> Result<P
     }
 }
 
-/// The firmware that runs on the GPUs; before their first use, what the kernel would load. Only
-/// NVIDIA's closed module can do without.
+/// The firmware that runs on the GPUs; before their first use, the firmware that the kernel would load. Only
+/// NVIDIA's closed module works without.
 fn firmware(nvidia: &Nvidia, loaded: &Loaded) -> Result<Vec<Part>, Box<Finding>> {
     let gpus = nvidia.gpus.iter().flatten();
-    let running = gpus.filter_map(|(gpu, told)| Some((gpu, told.firmware.clone()?)));
+    let running = gpus.filter_map(|(gpu, recorded)| Some((gpu, recorded.firmware.clone()?)));
     let running: Vec<_> = running
         .map(|(gpu, version)| {
             let seen = format!("/proc/driver/nvidia/gpus/{gpu}/information");
@@ -100,9 +99,9 @@ fn firmware(nvidia: &Nvidia, loaded: &Loaded) -> Result<Vec<Part>, Box<Finding>>
     match found.iter().find(|version| **version == loaded.version).or(found.first()) {
         Some(version) => Ok(vec![part(version)]),
         None if !loaded.open => Ok(Vec::new()),
-        None => Err(error(
-            "no GPU tells which GSP firmware runs on it, and there is none in the usual folders".to_owned(),
-        )),
+        None => {
+            Err(error("no GPU reports its GSP firmware, and there is none in the usual folders".to_owned()))
+        }
     }
 }
 
@@ -119,9 +118,9 @@ fn mismatch(parts: &[Part], version: &str) -> Option<Finding> {
 
 /// The kernel that the module's file is built for: vermagic's first word.
 fn built_for(nvidia: &Nvidia) -> Option<String> {
-    let told = nvidia.account.as_ref().ok().and_then(|a| a.as_ref()?.module("nvidia")?.vermagic.clone());
+    let recorded = nvidia.account.as_ref().ok().and_then(|a| a.as_ref()?.module("nvidia")?.vermagic.clone());
     let file = || nvidia.file.as_ref().ok()?.as_ref()?.vermagic.clone();
-    Some(told.or_else(file)?.split_whitespace().next()?.to_owned())
+    Some(recorded.or_else(file)?.split_whitespace().next()?.to_owned())
 }
 
 fn vermagic(nvidia: &Nvidia, kernel: Option<&str>) -> Option<Finding> {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_version_everywhere_is_as_it_should_be() {
+    fn one_version_everywhere_passes() {
         assert_eq!(spoilt(|_| ()), vec![]);
         let good = nvidia("555.58.02", 2);
         let said = summary(&good, good.loaded.as_ref().unwrap().as_ref().unwrap(), KERNEL);
@@ -200,10 +199,10 @@ mod tests {
     }
 
     #[test]
-    fn firmware_is_asked_of_the_gpus_first_and_then_of_the_folders() {
+    fn firmware_is_read_from_the_gpus_first_and_then_from_the_folders() {
         let unused = |n: &mut Nvidia| n.gpus.as_mut().unwrap().values_mut().for_each(|g| g.firmware = None);
-        assert_eq!(spoilt(|n| n.firmware = Ok(vec![])), vec![], "the GPUs tell");
-        assert_eq!(spoilt(unused), vec![], "the folder tells");
+        assert_eq!(spoilt(|n| n.firmware = Ok(vec![])), vec![], "the GPUs report it");
+        assert_eq!(spoilt(unused), vec![], "the folder shows it");
         let gone = spoilt(|n| {
             unused(n);
             n.firmware = Ok(vec![]);

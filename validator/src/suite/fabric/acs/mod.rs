@@ -1,7 +1,7 @@
-//! Does any port on a GPU path send peer traffic up to the root complex? Read twice with a pause:
-//! a port that something switches back on is caught.
+//! Whether any port on a GPU path redirects peer traffic to the root complex. Read twice with a pause, to
+//! catch a port that something switches back on.
 
-mod pass;
+mod fabric_pass;
 
 use crate::config::Level;
 use crate::fabric::acs;
@@ -44,8 +44,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     sleep(PAUSE);
     let again = Fabric::read(&machine.root).map_err(|e| unreadable("sys/bus/pci/devices", &e))?;
-    let (journal, told) = pass::read(&machine.root);
-    Ok(judge(policy, fabric, &again, &journal).with(told))
+    let (journal, findings) = fabric_pass::read(&machine.root);
+    Ok(judge(policy, fabric, &again, &journal).with(findings))
 }
 
 fn nothing(fabric: &Fabric) -> String {
@@ -55,7 +55,7 @@ fn nothing(fabric: &Fabric) -> String {
     format!("no port on a GPU path; {have} functions have ACS, {redirecting} redirect")
 }
 
-/// Ports at which GPU paths turn; with `all` also every other function that has ACS.
+/// Ports at which GPU paths turn; with `all` also every other function with ACS.
 fn covered(fabric: &Fabric, policy: AcsPolicy) -> BTreeSet<Bdf> {
     let mut ports = Turns::of(fabric).ports();
     if policy == AcsPolicy::All {
@@ -68,21 +68,21 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     let ports = covered(first, policy);
     let turns = [Turns::of(first), Turns::of(again)];
     let found = ports.iter().filter_map(|p| port(*p, [first, again], &turns));
-    let now: Vec<_> = found.map(|f| pass::explained(f, journal)).collect();
+    let now: Vec<_> = found.map(|f| fabric_pass::explained(f, journal)).collect();
     let unread = acs::unread(first);
-    // What is wrong with a port is told above, once.
+    // Each fault of a port is reported once, above.
     let wrong: Vec<_> = now.iter().map(|f| f.subject.clone()).collect();
-    let told = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
-    let quirks = first.findings.iter().filter(told).filter(|f| !wrong.contains(&f.subject)).cloned();
+    let findings = |f: &&Finding| f.is(Code::AcsQuirk) && ports.iter().any(|p| p.to_string() == f.subject);
+    let quirks = first.findings.iter().filter(findings).filter(|f| !wrong.contains(&f.subject)).cloned();
     let clean = ports.len() - now.iter().filter(|f| f.severity > Severity::Info).count();
     let place = if policy == AcsPolicy::All { "ports" } else { "ports on GPU paths" };
     let summary = match unread.first() {
         Some(port) => port.message.clone(),
         None => format!("{clean} of {} {place}: redirect off", ports.len()),
     };
-    // Whoever keeps ACS on purpose has been told; the measured tests decide.
+    // ACS that is kept on purpose has a finding already; the measuring tests decide.
     let most = if policy == AcsPolicy::Off { Severity::Warn } else { Severity::Error };
-    // Then nothing can be cleared here: that is what is to be mended.
+    // Then lockdown prevents clearing, and must be fixed first.
     let redirects = now.iter().any(|f| f.is(Code::AcsRedirect) && f.severity > Severity::Info);
     let locked = (redirects && policy != AcsPolicy::Off).then(|| lockdown(again)).flatten();
     let kept = pass_through::kept(again);
@@ -91,10 +91,10 @@ fn judge(policy: AcsPolicy, first: &Fabric, again: &Fabric, journal: &[Entry]) -
     Judgement::of(summary, locked.into_iter().chain(lowered).chain(quirks).collect())
 }
 
-/// What is wrong with a port now. When it was right a moment ago, that is what is wrong.
+/// A port's present fault; or, when it was right a moment ago, that it changed.
 fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Finding> {
     let Some(now) = find(again, bdf) else {
-        let message = format!("{bdf} was there and is gone a moment later");
+        let message = format!("{bdf} was present and is gone a moment later");
         return Some(Code::FabricUnreadable.finding(Severity::Error, &bdf, message));
     };
     let before = find(first, bdf)?;
@@ -106,12 +106,12 @@ fn port(bdf: Bdf, [first, again]: [&Fabric; 2], turns: &[Turns; 2]) -> Option<Fi
     }
 }
 
-/// A port that the fabric pass leaves alone: to run the pass is no remedy.
+/// A port that the fabric pass skips: running the pass is no remedy.
 fn reasoned(found: Finding, kept: &Kept) -> Finding {
     let own = kept.iter().find(|(port, _)| port.to_string() == found.subject);
     match own {
         Some((_, (device, why))) if found.is(Code::AcsRedirect) && found.severity > Severity::Info => found
-            .because(format!("the fabric pass leaves it as it is: {device} {why}"))
+            .because(format!("the fabric pass skips it: {device} {why}"))
             .remedy(Code::AcsKept.entry().remedy),
         _ => found,
     }
@@ -156,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pass_could_not_do_is_told_of_that_port_and_of_no_other() {
-        let stuck = |n| pass::entry(fixture::port(n), Some(0x1d), Some("ACS-STUCK"));
+    fn a_failure_of_the_pass_is_reported_for_its_port_only() {
+        let stuck = |n| fabric_pass::entry(fixture::port(n), Some(0x1d), Some("ACS-STUCK"));
         let with = |journal: &[Entry]| {
             let fabric = with_control(0x1d);
             judge(AcsPolicy::Path, &fabric, &fabric, journal)
@@ -177,7 +177,7 @@ mod tests {
         let said = judge(AcsPolicy::Path, &fabric, &fabric, &[]);
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::Lockdown), "{said:?}");
         assert!(said.findings[0].message.contains("(integrity)") && said.findings[1].is(Code::AcsRedirect));
-        // Where nothing is to be cleared it is no matter.
+        // Where nothing has to be cleared it does not matter.
         let mut clear = with_control(0);
         clear.lockdown = Some("integrity".into());
         assert_eq!(judge(AcsPolicy::Path, &clear, &clear, &[]).findings, []);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_only_check_are_no_redirection() {
+    fn checking_bits_are_not_redirection() {
         assert_eq!(say(AcsPolicy::Path, 0x53, 0x53).outcome(), Outcome::Pass);
     }
 
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_wrong_is_not_forgiven_by_the_second_look() {
+    fn a_port_that_was_wrong_still_fails_if_the_second_read_is_clear() {
         assert_eq!(say(AcsPolicy::Path, 0x1d, 0).outcome(), Outcome::Fail);
     }
 
     #[test]
-    fn ports_off_the_paths_matter_only_when_all_are_asked_for() {
+    fn ports_off_the_paths_matter_only_when_all_are_requested() {
         let mut fabric = with_control(0);
         let root_port = fabric.devices[0].bdf;
         fixture::device(&mut fabric, root_port).acs.as_mut().unwrap().ctrl = 0x1d;
@@ -215,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn acs_that_is_kept_on_purpose_is_told() {
+    fn acs_kept_on_purpose_is_reported() {
         assert_eq!(say(AcsPolicy::Off, 0x1d, 0x1d).outcome(), Outcome::Warn);
     }
 
     #[test]
-    fn a_harmful_chipset_port_is_told_once_and_only_told_where_acs_is_kept() {
+    fn a_harmful_chipset_port_is_reported_once_and_is_only_information_where_acs_is_kept() {
         let mut fabric = with_control(0x1d);
         fixture::device(&mut fabric, fixture::port(1)).acs.as_mut().unwrap().quirk = true;
         fabric.findings = crate::fabric::judge::all(&fabric);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_never_read_is_no_pass_either() {
+    fn a_port_that_was_never_read_is_not_a_pass_either() {
         let mut fabric = with_control(0);
         fabric.devices.retain(|d| d.bdf != fixture::port(0));
         let said = judge(AcsPolicy::Path, &fabric, &fabric, &[]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn without_gpus_no_port_is_covered_unless_all_are_asked_for() {
+    fn without_gpus_no_port_is_covered_unless_all_are_requested() {
         let fabric = fixture::machine(0);
         assert!(covered(&fabric, AcsPolicy::Path).is_empty());
         assert_eq!(covered(&fabric, AcsPolicy::All).len(), 1);

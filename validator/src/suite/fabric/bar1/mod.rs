@@ -1,9 +1,9 @@
-//! Does BAR1, the window into a GPU's memory, cover it? 256 MiB is what a GPU has whose BAR nobody
-//! resized. How much memory a GPU has is known where the driver logged how much of it BAR1 shows;
-//! elsewhere BAR1 is held against the largest size that the GPU offers, which covers its memory. Where
-//! neither is known, a BAR1 that peers go through is no pass.
+//! Whether BAR1, the window into a GPU's memory, covers it. A GPU whose BAR was not resized has 256 MiB. The
+//! size of a GPU's memory is known where the driver logged how much of it BAR1 shows; elsewhere BAR1 is
+//! compared with the largest size that the GPU offers, which covers its memory. Where neither is known, a
+//! BAR1 that peers use is not a pass.
 
-mod pass;
+mod fabric_pass;
 
 use crate::config::Level;
 use crate::fabric::rebar;
@@ -32,18 +32,18 @@ pub(in crate::suite) const TEST: Test = Test {
 
 /// BAR1 without Resizable BAR.
 const SMALL: u64 = 256 << 20;
-/// The whole configuration space, which holds the sizes on offer.
+/// The whole configuration space, which contains the offered sizes.
 const WHOLE: usize = 4096;
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
     let gpus = peer::ways(fabric, known(&machine.nvidia.gpus)?);
-    // Without the log there are still the sizes on offer.
+    // Without the log the offered sizes are still known.
     let memory = memory(&gpus, machine.log.as_deref().unwrap_or_default());
-    Ok(pass::explained(judge(&gpus, &memory), pass::read(&machine.root), &gpus))
+    Ok(fabric_pass::explained(judge(&gpus, &memory), fabric_pass::read(&machine.root), &gpus))
 }
 
-/// The memory of GPUs as the driver logged it: by address, or for all where all are of one kind.
+/// The memory of GPUs as the driver logged it: by address, or for all where all are of the same model.
 fn memory(gpus: &[(&Device, Way)], lines: &[Line]) -> BTreeMap<String, u64> {
     let alike = gpus.iter().all(|(gpu, _)| gpus.first().is_some_and(|(first, _)| first.device == gpu.device));
     let of_all = log::static_maps(lines).into_iter().max().filter(|_| alike);
@@ -57,7 +57,7 @@ fn judge(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>) -> Judgement {
     if gpus.is_empty() {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
-    // One that does not answer is told by the test `fabric`.
+    // The test `fabric` reports a GPU that does not respond.
     let there: Vec<_> = gpus.iter().filter(|(gpu, _)| !gpu.config.gone).copied().collect();
     let of = |gpu: &Device| memory.get(&gpu.bdf.to_string()).copied();
     let findings: Vec<_> = there.iter().filter_map(|(gpu, way)| finding(gpu, *way, of(gpu))).collect();
@@ -69,13 +69,13 @@ fn judge(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>) -> Judgement {
     Judgement::of(summary, findings)
 }
 
-/// What the sizes were held against.
+/// What the sizes were compared with.
 fn compared(gpus: &[(&Device, Way)], memory: &BTreeMap<String, u64>, all: bool) -> &'static str {
     let known = gpus.iter().filter(|(gpu, _)| memory.contains_key(&gpu.bdf.to_string())).count();
     let offering = gpus.iter().filter(|(gpu, _)| !gpu.rebar.is_empty()).count();
     match () {
-        () if !all => "peers do not reach these GPUs through it",
-        () if known == gpus.len() => "that is all of their memory",
+        () if !all => "peers do not reach these GPUs through BAR1",
+        () if known == gpus.len() => "this covers all of their memory",
         () if offering == gpus.len() => "the largest size that each offers",
         () => "more than 256 MiB; no other size is offered",
     }
@@ -91,18 +91,18 @@ fn sizes(gpus: &[(&Device, Way)]) -> String {
 }
 
 fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
-    // Then nobody can say what BAR1 covers.
+    // Then it is unknown what BAR1 covers.
     if let Some(finding) = rebar::disagrees(gpu) {
         return Some(finding);
     }
     let severity = if way == Way::Bar1 { Severity::Fail } else { Severity::Info };
-    let told = |severity, found: Option<u64>, wanted: Option<u64>, message: String| {
+    let too_small = |severity, found: Option<u64>, wanted: Option<u64>, message: String| {
         let finding =
             Code::Bar1Small.finding(severity, &gpu.bdf, message).values(found, wanted, Some("bytes"));
         Some(finding.seen(format!("/sys/bus/pci/devices/{}/resource", gpu.bdf)))
     };
     let Some(bar) = gpu.aperture().filter(|bar| bar.start != 0) else {
-        return told(severity, None, None, format!("BAR1 of {} has no address", gpu.bdf));
+        return too_small(severity, None, None, format!("BAR1 of {} has no address", gpu.bdf));
     };
     let offered =
         gpu.rebar.iter().find(|r| r.bar == bar.index).and_then(|r| r.supported_bytes.last().copied());
@@ -111,15 +111,15 @@ fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
         (None, Some(offered)) => (offered, "that the GPU offers"),
         (None, None) if bar.bytes <= SMALL => (SMALL + 1, "more than 256 MiB"),
         (None, None) if way == Way::Native => return None,
-        // A hypervisor may hide the sizes on offer, and a fixed size need not be large enough.
+        // A hypervisor may hide the offered sizes, and a fixed size need not be large enough.
         (None, None) => {
             let why = if gpu.config.bytes >= WHOLE {
-                "it offers no sizes, and how much memory it has is not known"
+                "it offers no sizes, and the size of its memory is unknown"
             } else {
-                "which sizes it offers cannot be read, nor how much memory it has"
+                "neither the sizes that it offers nor the size of its memory can be read"
             };
             let message = format!("BAR1 of {} is {}; {why}", gpu.bdf, size(bar.bytes));
-            return told(Severity::Error, Some(bar.bytes), None, message);
+            return too_small(Severity::Error, Some(bar.bytes), None, message);
         }
     };
     if bar.bytes >= wanted {
@@ -127,19 +127,19 @@ fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {
     }
     let expected = if wanted == SMALL + 1 { what.to_owned() } else { format!("the {} {what}", size(wanted)) };
     let message = format!("BAR1 of {} is {}, expected {expected}", gpu.bdf, size(bar.bytes));
-    told(severity, Some(bar.bytes), (wanted != SMALL + 1).then_some(wanted), message)
+    too_small(severity, Some(bar.bytes), (wanted != SMALL + 1).then_some(wanted), message)
 }
 
 #[cfg(test)]
 mod tests {
-    //! Sizes against what is known of a GPU's memory, by the way that its peers reach it.
+    //! Sizes against the size of a GPU's memory, by the mechanism through which peers reach it.
 
     use super::*;
     use crate::machine::pcie::model::{Bar, Fabric, Rebar};
     use crate::outcome::Outcome;
     use crate::suite::shared::fixture;
 
-    /// Two GPUs with a register BAR, BAR1 of `bytes`, and the sizes they offer.
+    /// Two GPUs with a register BAR, BAR1 of `bytes`, and the offered sizes.
     fn machine(bytes: u64, offered: &[u64]) -> Fabric {
         let mut fabric = fixture::machine(2);
         for gpu in fabric.gpus.clone() {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     const OFFERED: &[u64] = &[64 << 20, 256 << 20, 16 << 30, 32 << 30];
-    /// 24210 MiB, as an RTX 4090 shows it.
+    /// 24210 MiB, as an RTX 4090 reports.
     const MEMORY: u64 = 0x5_e920_0000;
 
     #[test]
@@ -180,15 +180,15 @@ mod tests {
     }
 
     #[test]
-    fn known_memory_decides_over_what_is_offered() {
+    fn known_memory_overrides_the_offered_sizes() {
         let said = say(&machine(32 << 30, &[64 << 30]), Way::Bar1, Some(MEMORY));
-        assert_eq!(said.summary, "2 GPUs: 32 GiB; that is all of their memory");
+        assert_eq!(said.summary, "2 GPUs: 32 GiB; this covers all of their memory");
         let said = say(&machine(16 << 30, &[16 << 30]), Way::Bar1, Some(MEMORY));
         assert_eq!(said.summary, "BAR1 of 0000:10:00.0 is 16 GiB, expected the 24210 MiB of memory");
     }
 
     #[test]
-    fn a_bar1_that_is_smaller_in_the_hardware_than_for_the_kernel_is_broken() {
+    fn a_bar1_that_is_smaller_in_hardware_than_for_the_kernel_is_broken() {
         for way in [Way::Bar1, Way::Native] {
             let mut fabric = machine(32 << 30, OFFERED);
             let gpu = fabric.gpus[1];
@@ -203,19 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_is_offered_is_not_enough() {
+    fn half_of_the_offered_size_is_not_enough() {
         assert_eq!(say(&machine(16 << 30, OFFERED), Way::Bar1, None).outcome(), Outcome::Fail);
     }
 
     #[test]
-    fn a_gpu_with_a_way_of_its_own_is_only_told_about() {
+    fn a_gpu_with_its_own_mechanism_is_only_reported() {
         let said = say(&machine(256 << 20, OFFERED), Way::Native, None);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 2));
-        assert_eq!(said.summary, "2 GPUs: 256 MiB; peers do not reach these GPUs through it");
+        assert_eq!(said.summary, "2 GPUs: 256 MiB; peers do not reach these GPUs through BAR1");
     }
 
     #[test]
-    fn without_sizes_on_offer_256_mib_fails_and_more_is_an_error_unless_the_memory_is_known() {
+    fn without_offered_sizes_256_mib_fails_and_more_is_an_error_unless_the_memory_is_known() {
         assert_eq!(say(&machine(256 << 20, &[]), Way::Bar1, None).outcome(), Outcome::Fail);
         let mut fabric = machine(32 << 30, &[]);
         let said = say(&fabric, Way::Bar1, None);
@@ -223,7 +223,7 @@ mod tests {
             (said.outcome(), said.summary.as_str()),
             (
                 Outcome::Error,
-                "BAR1 of 0000:10:00.0 is 32 GiB; it offers no sizes, and how much memory it has is not known"
+                "BAR1 of 0000:10:00.0 is 32 GiB; it offers no sizes, and the size of its memory is unknown"
             )
         );
         assert_eq!(say(&fabric, Way::Native, None).outcome(), Outcome::Pass);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_without_an_address_fails_and_a_gpu_off_the_bus_is_left_to_others() {
+    fn a_bar_without_an_address_fails_and_a_gpu_off_the_bus_is_left_to_other_tests() {
         let mut fabric = machine(32 << 30, OFFERED);
         let gpu = fabric.gpus[1];
         fixture::device(&mut fabric, gpu).bars[1].start = 0;
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gpu_there_is_nothing_to_cover() {
+    fn no_gpu_is_not_applicable() {
         assert_eq!(judge(&[], &BTreeMap::new()).outcome(), Outcome::NotApplicable);
     }
 
@@ -272,6 +272,6 @@ mod tests {
         fixture::device(&mut mixed, gpu).device = "0x2204".into();
         let gpus: Vec<_> =
             mixed.devices.iter().filter(|d| mixed.gpus.contains(&d.bdf)).map(|d| (d, Way::Bar1)).collect();
-        assert_eq!(memory(&gpus, &[theirs]), BTreeMap::new(), "nobody knows whose it is");
+        assert_eq!(memory(&gpus, &[theirs]), BTreeMap::new(), "the line's GPU is unknown");
     }
 }

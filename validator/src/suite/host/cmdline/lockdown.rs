@@ -1,17 +1,18 @@
-//! `lockdown=` asks the kernel to protect itself from root. One that is built without it ignores the word
-//! in silence, and whoever wrote it believes in a protection that is not there.
+//! `lockdown=` asks the kernel to protect itself from root. A kernel that is built without it silently
+//! ignores the parameter, and the user relies on a protection that does not exist.
 
 use crate::machine::host::cmdline::words;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// The kernel's modes, from the weakest to the strongest. It only ever goes up.
+/// The kernel's modes, from the weakest to the strongest. The mode can only be raised.
 const MODES: [&str; 3] = ["none", "integrity", "confidentiality"];
 
 fn strength(mode: &str) -> Option<usize> {
     MODES.iter().position(|m| *m == mode)
 }
 
-/// The command line asks for more lockdown than there is: `held` is the mode that the kernel shows.
+/// The finding that the command line asks for more lockdown than is in force: `held` is the mode that the
+/// kernel shows.
 pub(super) fn ignored(line: &str, held: Option<&str>) -> Option<Finding> {
     let asked = words(line).into_iter().filter(|w| w.key == "lockdown").filter_map(|w| w.value);
     let asked = asked.filter(|mode| strength(mode).is_some()).max_by_key(|mode| strength(mode))?;
@@ -20,7 +21,7 @@ pub(super) fn ignored(line: &str, held: Option<&str>) -> Option<Finding> {
     }
     let shown = held.map_or("this kernel has no lockdown".to_owned(), |mode| format!("its mode is {mode}"));
     let message = format!("lockdown={asked} is ignored: {shown}");
-    let seen = held.map_or("is not there".to_owned(), str::to_owned);
+    let seen = held.map_or("missing".to_owned(), str::to_owned);
     Some(
         Code::LockdownIgnored
             .finding(Severity::Warn, "kernel", message)
@@ -34,16 +35,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_the_kernel_does_not_know_is_told() {
+    fn a_parameter_that_the_kernel_ignores_is_reported() {
         let found = ignored("quiet lockdown=integrity", None).unwrap();
         assert_eq!(found.message, "lockdown=integrity is ignored: this kernel has no lockdown");
-        assert_eq!(found.evidence, ["/sys/kernel/security/lockdown: is not there"]);
+        assert_eq!(found.evidence, ["/sys/kernel/security/lockdown: missing"]);
         assert!(found.is(Code::LockdownIgnored) && found.severity == Severity::Warn);
     }
 
     #[test]
-    fn less_than_was_asked_for_is_told_and_as_much_or_more_is_not() {
-        for (line, held, told) in [
+    fn less_lockdown_than_requested_is_reported_and_as_much_or_more_is_not() {
+        for (line, held, reported) in [
             ("", None, false),
             ("lockdown=nonsense", None, false),
             ("lockdown=none", None, false),
@@ -54,7 +55,7 @@ mod tests {
             ("lockdown=integrity", Some("confidentiality"), false),
             ("quiet -- lockdown=integrity", None, false),
         ] {
-            assert_eq!(ignored(line, held).is_some(), told, "{line} {held:?}");
+            assert_eq!(ignored(line, held).is_some(), reported, "{line} {held:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Was the kernel started with the words that the configuration stands on? They are what keeps
-//! translation and ACS off when a driver binds or a device is reset later. firstlight's own kernel has them built
-//! in, so one that lacks them is not what it should be; of any other kernel they are told, and judged is what they
-//! are for: by the tests `iommu` and `acs`.
+//! Whether the kernel was started with the parameters that the configuration requires. They keep translation
+//! and ACS off when a driver binds or a device is reset later. firstlight's own kernel has them built in, so
+//! there a missing one is a fault; for any other kernel they are reported, and the tests `iommu` and `acs`
+//! judge their effect.
 
 mod lockdown;
 
@@ -17,7 +17,7 @@ use std::fmt;
 pub(in crate::suite) const TEST: Test = Test {
     id: "cmdline",
     title: "Kernel command line",
-    proves: "firstlight's own kernel was started with the words that keep the IOMMU and ACS as configured",
+    proves: "firstlight's own kernel was started with the parameters that keep the IOMMU and ACS as configured",
     level: Level::Quick,
     deadline: READING,
     mandatory: true,
@@ -25,7 +25,7 @@ pub(in crate::suite) const TEST: Test = Test {
     run: |machine| {
         let line = cmdline::read(&machine.root).map_err(|e| unreadable("proc/cmdline", &e))?;
         let lockdown = machine.fabric.as_ref().map(|fabric| fabric.lockdown.as_deref());
-        // Whether a fabric that cannot be read is locked down is that fault's least part.
+        // Where the fabric cannot be read, lockdown does not matter.
         let ignored = lockdown.ok().and_then(|mode| lockdown::ignored(&line, mode));
         let policy = machine.config.fabric.iommu.unwrap_or(IommuPolicy::Off);
         let said = if machine.identity.is_own() { judge(policy, &line) } else { elsewhere(policy, &line) };
@@ -33,17 +33,17 @@ pub(in crate::suite) const TEST: Test = Test {
     },
 };
 
-/// `key=..,value,..` must be there.
+/// `key=..,value,..` must be present.
 struct Need {
     key: &'static str,
     value: &'static str,
-    /// Without it the machine is wrong, or only worse than it could be.
+    /// How bad it is when missing.
     severity: Severity,
-    /// Items of a later word of that key that begin so take it back.
+    /// Items of a later parameter with that key that begin like this revoke it.
     rivals: &'static [&'static str],
 }
 
-/// Peer traffic stays on its way through every reset (facts: kernel re-applies its ACS policy then).
+/// Peer traffic stays direct through every reset (facts: kernel re-applies its ACS policy then).
 const ACS: Need = Need {
     key: "pci",
     value: "config_acs=0000000@pci:0:0",
@@ -78,16 +78,16 @@ const fn needs(policy: IommuPolicy) -> Option<&'static [Need]> {
 }
 
 fn nothing_asked() -> Judgement {
-    Judgement::not_applicable("fabric.iommu = \"firmware\" asks for no words")
+    Judgement::not_applicable("fabric.iommu = \"firmware\" requires no parameters")
 }
 
-/// Another kernel's words: told beside what is measured.
+/// Another kernel's parameters: reported in addition to what is measured.
 fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
     let Some(needs) = needs(policy) else { return nothing_asked() };
     let words = cmdline::words(line);
     let lacking: Vec<_> = needs.iter().filter(|n| n.met_at(&words).is_none()).map(Need::to_string).collect();
     let summary = format!(
-        "not firstlight's kernel: {} of {} of its words; iommu and acs are measured",
+        "not firstlight's kernel: {} of {} of its parameters; the tests iommu and acs judge their effect",
         needs.len() - lacking.len(),
         needs.len()
     );
@@ -95,7 +95,8 @@ fn elsewhere(policy: IommuPolicy, line: &str) -> Judgement {
     Judgement::of(summary, missing.into_iter().collect())
 }
 
-/// The needed words are there; a later rival is told, for what really holds is seen by `iommu` and `acs`.
+/// The required parameters must be present; a later rival is reported only, because `iommu` and `acs` see
+/// what is in force.
 fn judge(policy: IommuPolicy, line: &str) -> Judgement {
     let Some(needs) = needs(policy) else { return nothing_asked() };
     let words = cmdline::words(line);
@@ -108,8 +109,8 @@ fn judge(policy: IommuPolicy, line: &str) -> Judgement {
     let findings: Vec<_> =
         missing.chain(overridden).map(|f| f.seen(format!("/proc/cmdline: {line}"))).collect();
     let summary = match lacking.first() {
-        Some(first) => format!("{} of {} required words; {first} is missing", there.len(), needs.len()),
-        None => format!("{} of {} required words", there.len(), needs.len()),
+        Some(first) => format!("{} of {} required parameters; {first} is missing", there.len(), needs.len()),
+        None => format!("{} of {} required parameters", there.len(), needs.len()),
     };
     Judgement::of(summary, findings)
 }
@@ -134,7 +135,7 @@ fn overridden(need: &Need, words: &[Word]) -> Option<Finding> {
 }
 
 impl Need {
-    /// Where the word stands.
+    /// The parameter's position.
     fn met_at(&self, words: &[Word]) -> Option<usize> {
         words.iter().position(|w| w.key == self.key && w.items().any(|i| i == self.value))
     }
@@ -155,8 +156,8 @@ mod tests {
         pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance console=ttyS0";
 
     #[test]
-    fn the_built_in_line_passes_and_each_word_taken_away_does_not() {
-        assert_eq!(judge(IommuPolicy::Off, BUILT_IN), Judgement::of("6 of 6 required words", vec![]));
+    fn the_built_in_line_passes_and_each_missing_parameter_does_not() {
+        assert_eq!(judge(IommuPolicy::Off, BUILT_IN), Judgement::of("6 of 6 required parameters", vec![]));
         for word in ["intel_iommu=off", "amd_iommu=off", "config_acs=0000000@pci:0:0", "off,"] {
             let said = judge(IommuPolicy::Off, &BUILT_IN.replacen(word, "", 1));
             assert_eq!(said.outcome(), Outcome::Fail, "{word}");
@@ -168,9 +169,9 @@ mod tests {
     }
 
     #[test]
-    fn missing_words_are_told_together() {
+    fn missing_parameters_are_reported_together() {
         let said = judge(IommuPolicy::Off, "quiet iommu=off");
-        assert_eq!(said.summary, "1 of 6 required words; iommu=soft is missing");
+        assert_eq!(said.summary, "1 of 6 required parameters; iommu=soft is missing");
         assert_eq!(said.findings.len(), 2);
         let message =
             "the kernel command line lacks intel_iommu=off amd_iommu=off pci=config_acs=0000000@pci:0:0";
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_word_against_it_is_told_and_judged_by_what_holds() {
+    fn a_later_rival_is_reported_and_judged_by_its_effect() {
         let line = format!("{BUILT_IN} iommu=on intel_iommu=on pci=config_acs=1111111@pci:0:0");
         let said = judge(IommuPolicy::Off, &line);
         assert_eq!(said.outcome(), Outcome::Pass);
@@ -189,23 +190,26 @@ mod tests {
     }
 
     #[test]
-    fn pass_through_needs_its_own_words() {
+    fn pass_through_needs_its_own_parameters() {
         let line = "iommu=pt pci=config_acs=0000000@pci:0:0 pcie_aspm.policy=performance";
         assert_eq!(judge(IommuPolicy::Pt, line).outcome(), Outcome::Pass);
         assert_eq!(judge(IommuPolicy::Pt, BUILT_IN).outcome(), Outcome::Fail);
     }
 
     #[test]
-    fn another_kernels_words_are_told_and_not_judged() {
+    fn another_kernels_parameters_are_reported_and_not_judged() {
         let said = elsewhere(IommuPolicy::Off, "quiet iommu=pt amd_iommu=on");
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Pass, 1));
         assert_eq!(said.findings[0].severity, Severity::Info);
-        assert_eq!(said.summary, "not firstlight's kernel: 0 of 6 of its words; iommu and acs are measured");
+        assert_eq!(
+            said.summary,
+            "not firstlight's kernel: 0 of 6 of its parameters; the tests iommu and acs judge their effect"
+        );
         assert_eq!(elsewhere(IommuPolicy::Off, BUILT_IN).findings, []);
     }
 
     #[test]
-    fn the_firmwares_choice_asks_for_nothing() {
+    fn the_firmwares_choice_requires_nothing() {
         assert_eq!(judge(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
         assert_eq!(elsewhere(IommuPolicy::Firmware, "").outcome(), Outcome::NotApplicable);
     }

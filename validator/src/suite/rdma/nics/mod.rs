@@ -1,5 +1,5 @@
-//! Which ports of RDMA devices carry traffic, how fast, under which address, and how far the GPUs are
-//! from them. All of it is read; that traffic really flows takes a second machine.
+//! The ports of RDMA devices: which carry traffic, how fast, under which address, and how far the GPUs are
+//! from them. This only reads; testing traffic requires a second machine.
 
 mod show;
 
@@ -64,15 +64,15 @@ fn findings(device: Option<&Device>, name: &str, port: &Port) -> Vec<Finding> {
     [narrow(name, port), slot(device, name, port), no_address(name, port)].into_iter().flatten().collect()
 }
 
-/// A port without a link is one that nobody uses; one with a link should be in use.
+/// A port without a link is unused; one with a link should be in use.
 fn inactive(name: &str, port: &Port) -> Finding {
     let carrier = port.netdev.as_ref().is_some_and(|n| n.carrier == Some(true));
     let linked = carrier || !matches!(port.physical.as_str(), "Sleep" | "Polling" | "Disabled");
     let severity = if linked { Severity::Warn } else { Severity::Info };
     let (state, physical) = (port.state, &port.physical);
-    let message = format!("{name} is {state} and {physical}, expected ACTIVE where it has a link");
+    let message = format!("{name} is {state} and {physical}, expected ACTIVE if it has a link");
     let seen = port.netdev.as_ref().map(|n| {
-        let carrier = n.carrier.map_or("not told", |c| if c { "yes" } else { "no" });
+        let carrier = n.carrier.map_or("unknown", |c| if c { "yes" } else { "no" });
         format!("interface {}: {}, carrier {carrier}", n.name, n.operstate)
     });
     let values = (state.to_string(), "ACTIVE");
@@ -80,8 +80,8 @@ fn inactive(name: &str, port: &Port) -> Finding {
     finding.seen_all(seen.into_iter().collect())
 }
 
-/// All ports of InfiniBand cards have four lanes; two are what a split port of a switch gives (HDR100,
-/// NDR200). For Ethernet the kernel makes the number up.
+/// All ports of InfiniBand cards have four lanes; two are what a split switch port gives (HDR100, NDR200).
+/// For Ethernet the kernel invents the number.
 fn narrow(name: &str, port: &Port) -> Option<Finding> {
     let lanes = port.rate.lanes;
     if port.is_ethernet() || lanes >= 4 {
@@ -92,8 +92,8 @@ fn narrow(name: &str, port: &Port) -> Option<Finding> {
     Some(Code::NicNarrow.finding(severity, name, message).values(lanes, 4, Some("lanes")))
 }
 
-/// What the card's PCIe link carries in one direction, Gb/s, against the port's rate. Cards are built
-/// so on purpose, too (two halves that share a port): told and not judged.
+/// What the card's PCIe link carries in one direction, Gb/s, against the port's rate. Some cards are built
+/// this way on purpose (two halves that share a port): reported and not judged.
 fn slot(device: Option<&Device>, name: &str, port: &Port) -> Option<Finding> {
     let link = device?.link.as_ref()?;
     let carries = (raw_gb_s(link.gts, link.width) * 8.0 * 10.0).round() / 10.0;
@@ -111,12 +111,12 @@ fn no_address(name: &str, port: &Port) -> Option<Finding> {
     if !port.is_ethernet() || port.roce_v2_ipv4().is_some() {
         return None;
     }
-    let message = format!("{name} is ACTIVE and has no RoCE v2 address on IPv4");
+    let message = format!("{name} is ACTIVE but has no RoCE v2 address on IPv4");
     Some(Code::NicNoGid.finding(Severity::Info, name, message))
 }
 
-/// Ports by state: an inactive one in NCCL's list makes its connections fail. `=` makes names exact, for
-/// otherwise mlx5_1 stands for mlx5_10 too.
+/// Selects ports by state: an inactive port in NCCL's list makes its connections fail. `=` makes names exact,
+/// because otherwise mlx5_1 also matches mlx5_10.
 fn advice(ports: &[(&Hca, &Port)]) -> Option<Advice> {
     let active = ports.iter().filter(|(_, port)| port.is_active());
     let names: Vec<_> = active.map(|(hca, port)| format!("{}:{}", hca.name, port.number)).collect();
@@ -126,7 +126,7 @@ fn advice(ports: &[(&Hca, &Port)]) -> Option<Advice> {
 
 #[cfg(test)]
 mod tests {
-    //! What is said of ports in every state, with two GPUs and one or two cards.
+    //! Findings about ports in every state, with two GPUs and one or two cards.
 
     use super::*;
     use crate::machine::host::rdma::{Gid, Netdev, Rate, State};
@@ -161,7 +161,7 @@ mod tests {
         port(State::Active, "LinkUp", "Ethernet")
     }
 
-    /// The first of the fixture's GPUs stands for the card's function: it has a link.
+    /// The first of the fixture's GPUs serves as the card's function, because it has a link.
     fn say(ports: Vec<Port>) -> Judgement {
         let mut fabric = fixture::machine(2);
         let bdf = fabric.gpus[1];
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_a_link_is_told_and_one_with_a_link_that_is_not_in_use_warns() {
+    fn a_port_without_a_link_is_reported_and_an_unused_one_with_a_link_warns() {
         for (state, physical, severity) in [
             (State::Down, "Disabled", Severity::Info),
             (State::Down, "Polling", Severity::Info),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_a_port_that_is_down_makes_it_no_active_one() {
+    fn an_address_does_not_make_a_port_active() {
         let down = port(State::Down, "Disabled", "Ethernet");
         assert!(down.roce_v2_ipv4().is_some());
         assert!(say(vec![down]).advice.is_empty());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_faster_than_its_slot_and_one_without_an_address_are_told() {
+    fn a_port_faster_than_its_slot_and_one_without_an_address_are_reported() {
         let mut fast = active();
         fast.rate.gbit_s = 400.0;
         let said = say(vec![fast]);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_rdma_device_there_is_nothing_to_look_at() {
+    fn no_rdma_device_is_not_applicable() {
         assert_eq!(say(vec![]).outcome(), Outcome::NotApplicable);
     }
 }

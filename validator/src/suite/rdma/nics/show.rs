@@ -1,5 +1,5 @@
-//! What the report shows of network cards: the lines of `ibdev2netdev`, every port with its state, rate
-//! and address, and the way of every GPU to every card.
+//! What the report shows about network cards: the lines of `ibdev2netdev`, every port with its state, rate
+//! and address, and the distance from every GPU to every card.
 
 use crate::machine::host::rdma::{Hca, Port};
 use crate::machine::pcie::near::{Ways, letters};
@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 /// `2 of 4 ports ACTIVE: mlx5_0 100 Gb/s; GPUs to their nearest: 1 PHB, 7 SYS`
 pub(super) fn summary(ports: &[(&Hca, &Port)], ways: &[Ways]) -> String {
     let active: Vec<_> = ports.iter().filter(|(_, port)| port.is_active()).collect();
-    let told = active.iter().map(|(hca, port)| format!("{} {} Gb/s", hca.name, port.rate.gbit_s));
-    let told = told.collect::<Vec<_>>().join(", ");
+    let names = active.iter().map(|(hca, port)| format!("{} {} Gb/s", hca.name, port.rate.gbit_s));
+    let names = names.collect::<Vec<_>>().join(", ");
     let mut counts = BTreeMap::new();
     for (kind, _) in ways.iter().filter_map(Ways::nearest) {
         *counts.entry(kind).or_insert(0) += 1;
@@ -19,7 +19,7 @@ pub(super) fn summary(ports: &[(&Hca, &Port)], ways: &[Ways]) -> String {
     let nearest: Vec<_> = counts.into_iter().map(|(kind, n)| format!("{n} {}", letters(kind))).collect();
     let mut text = format!("{} of {} ports ACTIVE", active.len(), ports.len());
     if !active.is_empty() {
-        text += &format!(": {told}");
+        text += &format!(": {names}");
     }
     if !nearest.is_empty() {
         text += &format!("; GPUs to their nearest card: {}", nearest.join(", "));
@@ -27,7 +27,7 @@ pub(super) fn summary(ports: &[(&Hca, &Port)], ways: &[Ways]) -> String {
     text
 }
 
-/// As `ibdev2netdev` prints it.
+/// In the format of `ibdev2netdev`.
 pub(super) fn ibdev2netdev(hcas: &[Hca]) -> Value {
     let rows: Vec<_> = hcas.iter().flat_map(Hca::ibdev2netdev).map(|line| vec![json!(line)]).collect();
     table("ibdev2netdev", &[("line", "")], &rows)
@@ -68,7 +68,7 @@ pub(super) fn ports(ports: &[(&Hca, &Port)]) -> Value {
     table("rdma ports", &columns, &ports.iter().map(row).collect::<Vec<_>>())
 }
 
-/// A row for each GPU: the letters to every card, then the nearest.
+/// A row for each GPU: the distance letters to every card, then the nearest.
 pub(super) fn ways(hcas: &[Hca], ways: &[Ways]) -> Value {
     let mut columns = vec![("GPU", ""), ("address", "")];
     columns.extend(hcas.iter().map(|hca| (hca.name.as_str(), "")));

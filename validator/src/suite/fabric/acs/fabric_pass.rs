@@ -1,26 +1,26 @@
-//! What the fabric pass did before, from its journal: what it cleared, and why a port redirects
-//! although the pass was there.
+//! What the fabric pass did before, from its journal: the registers it cleared, and why a port redirects
+//! although the pass ran.
 
 use crate::fabric::journal::{Entry, Journal};
 use crate::fabric::plan::ACS_CONTROL_NAME;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Why a port that the pass had cleared redirects again.
+/// Why a port that the pass cleared redirects again.
 const AGAIN: &str = "something set ACS again: a reset, a rescan, a driver that binds, management firmware, \
                      or `firstlight fabric restore`";
 
-/// The journal's entries, and what the report tells of them. No journal, no pass.
+/// The journal's entries, and their findings. Without a journal the pass did not run.
 pub(super) fn read(root: &Root) -> (Vec<Entry>, Vec<Finding>) {
     match Journal::of(root) {
         Err(e) => {
-            let message = format!("what the fabric pass did is not known: {e}");
+            let message = format!("the results of the fabric pass are unknown: {e}");
             (Vec::new(), vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)])
         }
         Ok(journal) => {
             let entries = journal.map_or_else(Vec::new, |j| j.entries);
-            let told = cleared(&entries);
-            (entries, told)
+            let findings = cleared(&entries);
+            (entries, findings)
         }
     }
 }
@@ -35,8 +35,8 @@ fn cleared(entries: &[Entry]) -> Vec<Finding> {
     vec![Code::AcsCleared.finding(Severity::Info, "machine", message).seen_all(seen)]
 }
 
-/// A port that redirects although the pass wrote to it: what became of the write is what is wrong
-/// with it, and to run the pass again is no remedy. Any other finding stays as it is.
+/// A port that redirects although the pass wrote to it: the result of the write is the fault, and running the
+/// pass again is no remedy. Any other finding stays unchanged.
 pub(super) fn explained(found: Finding, journal: &[Entry]) -> Finding {
     let about = |e: &&Entry| e.register == ACS_CONTROL_NAME && e.bdf.to_string() == found.subject;
     match journal.iter().rev().find(about) {
@@ -45,20 +45,20 @@ pub(super) fn explained(found: Finding, journal: &[Entry]) -> Finding {
     }
 }
 
-/// What became of a write to a port that redirects now. An entry that tells neither an end nor a
-/// failure is of a pass that died.
+/// The result of a write to a port that redirects now. An entry with neither a result nor a failure is of a
+/// pass that died.
 fn outcome(entry: &Entry, found: &Finding) -> Option<Finding> {
     let codes = [Code::AcsStuck, Code::AcsReverted, Code::AcsRefused];
     let code = match &entry.finding {
-        Some(told) => codes.into_iter().find(|c| c.entry().code == told)?,
+        Some(findings) => codes.into_iter().find(|c| c.entry().code == findings)?,
         None if entry.readback == Some(entry.after) => Code::AcsReverted,
         None => return None,
     };
     let what = match code {
-        Code::AcsStuck => "did not take the fabric pass's write",
+        Code::AcsStuck => "did not keep the value that the fabric pass wrote",
         Code::AcsRefused => "could not be written by the fabric pass",
         _ if entry.finding.is_none() => "was cleared by the fabric pass and redirects again",
-        _ => "took the fabric pass's write and went back",
+        _ => "kept the value that the fabric pass wrote, but later changed back",
     };
     let Entry { bdf, register, before, after, .. } = entry;
     let message = format!("{bdf} {what}: {register} is {}, expected {after:#06x}", control(found));
@@ -69,12 +69,12 @@ fn outcome(entry: &Entry, found: &Finding) -> Option<Finding> {
     Some(if entry.finding.is_none() { finding.because(AGAIN) } else { finding })
 }
 
-/// The register now, as it is written elsewhere.
+/// The register's present value, in the usual notation.
 fn control(found: &Finding) -> String {
     found.measured.as_u64().map_or_else(|| found.measured.to_string(), |ctrl| format!("{ctrl:#06x}"))
 }
 
-/// An entry for tests: 0x001d was there and zero was written.
+/// An entry for tests: the register held 0x001d and zero was written.
 #[cfg(test)]
 pub(super) fn entry(
     bdf: crate::machine::pcie::model::Bdf,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_pass_cleared_is_told_and_what_did_not_last_is_not() {
+    fn registers_that_the_pass_cleared_are_reported_if_that_lasted() {
         assert_eq!(cleared(&[entry(port(0), Some(0x1d), None), entry(port(0), None, None)]), []);
         let said = &cleared(&[entry(port(0), Some(0), None)])[0];
         assert_eq!(said.message, "the fabric pass cleared 1 ACS control registers");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_journal_is_a_warning_and_none_is_silence() {
+    fn a_damaged_journal_warns_and_a_missing_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         assert_eq!(read(&root), (vec![], vec![]));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_failed_is_what_is_wrong_with_the_port() {
+    fn a_failed_write_is_the_ports_fault() {
         for (code, readback) in
             [("ACS-STUCK", Some(0x1d)), ("ACS-REVERTED", Some(0x1d)), ("ACS-REFUSED", None)]
         {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_lasted_has_come_undone_since() {
+    fn a_lasting_write_that_is_undone_now_was_reverted() {
         let said = said(&[entry(port(0), Some(0), None)]);
         assert!(said.is(Code::AcsReverted), "{said:?}");
         assert_eq!(
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_died_or_wrote_elsewhere_explains_nothing() {
+    fn a_pass_that_died_or_wrote_another_register_explains_nothing() {
         assert_eq!(said(&[]), redirects());
         assert_eq!(said(&[entry(port(0), None, None)]), redirects());
         assert_eq!(said(&[entry(port(1), Some(0), None)]), redirects());

@@ -1,5 +1,5 @@
-//! What the Resizable BAR pass said about each GPU, from the fabric pass's journal: why BAR1 is as
-//! small as it is, or that the pass made it large.
+//! The findings of the Resizable BAR pass about each GPU, from the fabric pass's journal: why BAR1 is small,
+//! or that the pass enlarged it.
 
 use super::Way;
 use crate::fabric::journal::Journal;
@@ -8,23 +8,23 @@ use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 
-/// The pass's findings about BARs. No journal, no pass.
+/// The pass's findings about BARs. Without a journal the pass did not run.
 pub(super) fn read(root: &Root) -> Vec<Finding> {
     match Journal::of(root) {
         Ok(journal) => journal.map(|j| j.findings).unwrap_or_default(),
         Err(why) => {
-            let message = format!("what the fabric pass did is not known: {why}");
+            let message = format!("the results of the fabric pass are unknown: {why}");
             vec![Code::SysUnreadable.finding(Severity::Warn, "machine", message)]
         }
     }
 }
 
-/// The judgement with what the pass said. Where peers do not go through BAR1 its size is no fault;
-/// a GPU whose registers the pass could not repair is one everywhere.
-pub(super) fn explained(said: Judgement, told: Vec<Finding>, gpus: &[(&Device, Way)]) -> Judgement {
+/// The judgement with the pass's findings. Where peers do not use BAR1 its size is not a fault; a GPU whose
+/// registers the pass could not repair always fails.
+pub(super) fn explained(said: Judgement, findings: Vec<Finding>, gpus: &[(&Device, Way)]) -> Judgement {
     let native =
         |f: &Finding| gpus.iter().any(|(gpu, way)| *way == Way::Native && gpu.bdf.to_string() == f.subject);
-    let weighed = told.into_iter().map(|mut finding| {
+    let weighed = findings.into_iter().map(|mut finding| {
         if native(&finding) && !finding.is(Code::RebarBroken) {
             finding.severity = Severity::Info;
         }
@@ -44,41 +44,44 @@ mod tests {
     use crate::machine::host::nvidia::fixture::machine;
     use crate::suite::shared::fixture;
 
-    fn told(code: Code, severity: Severity) -> Vec<Finding> {
+    fn findings(code: Code, severity: Severity) -> Vec<Finding> {
         vec![code.finding(severity, "0000:10:00.0", "said")]
     }
 
-    fn after(told: Vec<Finding>, way: Way) -> Judgement {
+    fn after(findings: Vec<Finding>, way: Way) -> Judgement {
         let fabric = fixture::machine(1);
         let gpus: Vec<_> =
             fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, way)).collect();
-        explained(Judgement::of("1 GPUs: 32 GiB", vec![]), told, &gpus)
+        explained(Judgement::of("1 GPUs: 32 GiB", vec![]), findings, &gpus)
     }
 
     #[test]
-    fn what_the_pass_said_stands_beside_what_is_measured() {
-        let said = after(told(Code::RebarResized, Severity::Info), Way::Bar1);
+    fn the_passs_findings_are_added_to_the_measured_ones() {
+        let said = after(findings(Code::RebarResized, Severity::Info), Way::Bar1);
         assert_eq!(
             (said.outcome(), said.findings.len(), said.summary.as_str()),
             (Outcome::Pass, 1, "1 GPUs: 32 GiB")
         );
-        let said = after(told(Code::RebarNoRoom, Severity::Fail), Way::Bar1);
+        let said = after(findings(Code::RebarNoRoom, Severity::Fail), Way::Bar1);
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "said"));
     }
 
     #[test]
-    fn where_peers_go_another_way_only_a_broken_gpu_counts() {
-        assert_eq!(after(told(Code::RebarNoRoom, Severity::Fail), Way::Native).outcome(), Outcome::Pass);
-        assert_eq!(after(told(Code::RebarBroken, Severity::Error), Way::Native).outcome(), Outcome::Error);
+    fn without_peers_through_bar1_only_a_broken_gpu_counts() {
+        assert_eq!(after(findings(Code::RebarNoRoom, Severity::Fail), Way::Native).outcome(), Outcome::Pass);
+        assert_eq!(
+            after(findings(Code::RebarBroken, Severity::Error), Way::Native).outcome(),
+            Outcome::Error
+        );
     }
 
     #[test]
-    fn the_journal_tells_it_and_a_damaged_one_warns() {
+    fn the_journal_is_read_and_a_damaged_one_warns() {
         let dir = machine(&[("run/firstlight/fabric.json", "{")]);
         let root = Root::new(dir.path());
         let [finding] = &read(&root)[..] else { panic!("one") };
         assert!(finding.is(Code::SysUnreadable) && finding.severity == Severity::Warn);
-        let findings = told(Code::RebarNoRoom, Severity::Warn);
+        let findings = findings(Code::RebarNoRoom, Severity::Warn);
         let journal = Journal { findings: findings.clone(), ..Journal::new(root.path()) };
         journal.save(&Journal::place(&root).unwrap()).unwrap();
         assert_eq!(read(&root), findings);
