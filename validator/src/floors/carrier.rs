@@ -1,5 +1,5 @@
-//! What carries the data of a pair, and from that the floors. The factors fit every figure on
-//! record, of healthy machines:
+//! What carries the data of a pair, and the floors that follow. The factors fit every recorded figure of
+//! healthy machines:
 //!
 //! | machine | raw GB/s | one direction GB/s | of raw |
 //! |---|---|---|---|
@@ -13,77 +13,77 @@
 //! | the same, copy engine reads | 478.1 | 394 | 0.82 |
 //! | the same, kernels write, read | 478.1 | 370, 376 | 0.77, 0.79 |
 //!
-//! Both directions at once, as a multiple of one: 1.93 to 1.95 within a socket, 1.86 and 1.64 between;
-//! over NVLink 1.98, 1.98 (reads), 1.98 and 1.80 (kernels' writes and reads). Of reads over PCIe nothing is
-//! on record: they wait for their answers, and some root complexes are slow to give them.
+//! Both directions at once, as a multiple of one: 1.93 to 1.95 within a socket, 1.86 and 1.64 between; over
+//! NVLink 1.98, 1.98 (reads), 1.98 and 1.80 (kernels' writes and reads). There is no record of reads over
+//! PCIe: they wait for answers, and some root complexes are slow to give them.
 
 use crate::machine::pcie::model::PathKind;
 use crate::machine::pcie::topo::Cell;
 use crate::schedule::Way;
 
-/// What NVLink 3 and 4 carry per link and direction where NVML does not tell: 25 GB/s of data
+/// What NVLink 3 and 4 carry per link and direction, used where NVML does not report it: 25 GB/s of data
 /// (26.5625 GB/s of signalling on NVLink 4).
 pub const NVLINK_GB_S: f64 = 25.0;
 
 /// Below the floor, but by less than a tenth: a warning.
 const MARGIN: f64 = 0.9;
 
-/// What the data of a pair crosses.
+/// What carries the data of a pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Carrier {
     /// PCIe links.
     Pcie {
-        /// How far apart the two are.
+        /// The distance of the two GPUs.
         kind: PathKind,
-        /// The narrowest link on the way, under load: idle GPUs slow their links down. GB/s in one
-        /// direction; 0 when that cannot be told.
+        /// The narrowest link on the path, under load, because idle GPUs slow their links down. GB/s in one
+        /// direction; 0 when unknown.
         raw_gb_s: f64,
     },
     /// NVLinks.
     NvLink {
         /// How many of them the GPU with fewer has.
         links: u32,
-        /// What NVML says that each carries in one direction, GB/s, or [`NVLINK_GB_S`].
+        /// What each carries in one direction according to NVML, GB/s, or [`NVLINK_GB_S`].
         gb_s: f64,
     },
 }
 
-/// Who moves data, and which way.
+/// Who moves the data, and in which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mover {
     /// A kernel on the multiprocessors; else a copy engine.
     pub kernel: bool,
-    /// It reads its peer's memory; else it writes.
+    /// It reads its peer's memory; else it writes to it.
     pub read: bool,
 }
 
 impl Mover {
-    /// What everything else is held against.
+    /// The reference for all other movers.
     pub const WRITES: Self = Self { kernel: false, read: false };
 }
 
-/// The least that is right, and how it was derived.
+/// The lowest acceptable figure, and its derivation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Floor {
-    /// At least this is good; at least nine tenths of it are a warning.
+    /// A figure of at least this is good; one of at least nine tenths of it is a warning.
     pub least: f64,
     /// `0.75 of the 31.5 GB/s that the narrowest link of its PIX path carries`
     pub because: String,
 }
 
-/// How a figure stands to its floor.
+/// A figure's relation to its floor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// At least the floor.
     Good,
-    /// Below it by less than a tenth.
+    /// Less, but at least nine tenths of the floor.
     Low,
-    /// Below that, or no figure at all.
+    /// Less than nine tenths, or no figure at all.
     Bad,
 }
 
 impl Floor {
-    /// How `figure` stands to it.
+    /// The grade of `figure`.
     #[must_use]
     pub fn grade(&self, figure: f64) -> Grade {
         if figure >= self.least {
@@ -97,7 +97,7 @@ impl Floor {
 }
 
 impl Carrier {
-    /// Of a pair's way; `None` for copies that are staged on purpose.
+    /// The carrier of a pair's path; `None` for copies that are staged on purpose.
     #[must_use]
     pub fn of(way: Way, nvlink_gb_s: f64) -> Option<Self> {
         match way {
@@ -107,7 +107,7 @@ impl Carrier {
         }
     }
 
-    /// What it carries in one direction, GB/s; `None` when that cannot be told.
+    /// What it carries in one direction, GB/s; `None` when unknown.
     #[must_use]
     pub fn raw(&self) -> Option<f64> {
         let raw = match self {
@@ -117,7 +117,7 @@ impl Carrier {
         (raw.is_finite() && raw > 0.0).then_some(raw)
     }
 
-    /// The floor of one direction alone, GB/s; `None` when what it carries cannot be told.
+    /// The floor of one direction alone, GB/s; `None` when the carrier's rate is unknown.
     #[must_use]
     pub fn floor(&self, mover: Mover) -> Option<Floor> {
         let raw = self.raw()?;
@@ -135,7 +135,7 @@ impl Carrier {
         Some(Floor { least: raw * part, because })
     }
 
-    /// The least that both directions at once move, as a multiple of one direction alone.
+    /// The floor for both directions at once, as a multiple of one direction alone.
     #[must_use]
     pub fn both_ways(&self, mover: Mover) -> Floor {
         let least = match (self.is_far(), mover.read) {
@@ -146,7 +146,7 @@ impl Carrier {
         Floor { least, because: format!("{least} times one direction alone") }
     }
 
-    /// The same over links that carry `raw_gb_s`.
+    /// The same with links that carry `raw_gb_s`.
     #[must_use]
     pub const fn with_raw(self, raw_gb_s: f64) -> Self {
         match self {
@@ -155,7 +155,7 @@ impl Carrier {
         }
     }
 
-    /// Whether NVLinks carry it.
+    /// Whether it is NVLink.
     #[must_use]
     pub const fn is_nvlink(&self) -> bool {
         matches!(self, Self::NvLink { .. })

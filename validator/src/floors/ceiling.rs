@@ -1,14 +1,13 @@
-//! What no figure can be: more than the links carry at their best, or more than they say that they carry
-//! now.
+//! Upper limits of figures: what the links carry at their best, and what they report to carry now.
 
-use super::told;
+use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Data never reaches a link's raw rate, for packets have heads; so much is left to rounding.
+/// Data never reaches a link's raw rate, because packets have headers; this much is allowed for rounding.
 const ROUNDING: f64 = 1.02;
 
-/// A figure above what is physically possible. `subject`: a pair or a GPU; `what`: the matrix;
-/// `most`: GB/s that the links carry at their best, `None` where nothing tells.
+/// A figure above what is physically possible. `subject`: a pair or a GPU; `what`: the matrix; `most`: GB/s
+/// that the links carry at their best, `None` where unknown.
 #[must_use]
 pub fn impossible(
     subject: &(impl ToString + ?Sized),
@@ -19,16 +18,16 @@ pub fn impossible(
     let most = most.filter(|most| gb_s > most * ROUNDING)?;
     let message = format!(
         "{}: {what} {gb_s:.2} GB/s, expected at most {most:.2} GB/s, which its links carry at their best: either \
-         the figure or what is known of the links is wrong",
+         the figure or the reported link state is wrong",
         subject.to_string()
     );
     let finding = Code::SpeedImpossible.finding(Severity::Error, subject, message);
-    Some(finding.values(told(gb_s), told(most), Some("GB/s")))
+    Some(finding.values(rounded(gb_s), rounded(most), Some("GB/s")))
 }
 
-/// A figure above what the links on the way say that they carry now, `raw`, though not above what they
-/// carry at their best. `own`: what the ends' own links say; if that explains the figure, a port between
-/// them is told wrong, as virtual machines do.
+/// A figure above what the links on the path report to carry now, `raw`, though not above what they carry at
+/// their best. `own`: what the ends' own links report; if that explains the figure, a port between them is
+/// reported wrongly, as in virtual machines.
 #[must_use]
 pub fn contradicted(
     subject: &(impl ToString + ?Sized),
@@ -40,11 +39,11 @@ pub fn contradicted(
     let explained = own.is_some_and(|own| gb_s <= own * ROUNDING);
     let severity = if explained { Severity::Info } else { Severity::Warn };
     let message = format!(
-        "{}: {gb_s:.2} GB/s went over links that say they carry {raw:.2} GB/s under load, expected at most that",
+        "{}: {gb_s:.2} GB/s moved over links that report {raw:.2} GB/s under load, expected at most that",
         subject.to_string()
     );
     let finding = Code::LinkContradicted.finding(severity, subject, message);
-    Some(finding.values(told(gb_s), told(raw), Some("GB/s")))
+    Some(finding.values(rounded(gb_s), rounded(raw), Some("GB/s")))
 }
 
 #[cfg(test)]
@@ -61,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_link_says_it_carries_contradicts_it() {
+    fn more_than_a_link_reports_to_carry_contradicts_it() {
         let said = |own| contradicted("GPU 0 -> 1", 25.0, Some(0.25), own).map(|f| f.severity);
         assert_eq!(
             [said(Some(0.25)), said(None), said(Some(31.5))],

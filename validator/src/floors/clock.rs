@@ -1,11 +1,12 @@
-//! A GPU's clock against the host's: a speed is bytes over time, and the time is the GPU's word alone.
+//! A GPU's clock against the host's: a speed is bytes over time, and the time comes from the GPU's clock
+//! alone.
 
-use super::told;
+use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Two clocks may go apart by this part; crystals do by a ten thousandth.
+/// Two clocks may differ by this part; crystals differ by a ten thousandth.
 const APART: f64 = 0.02;
-/// And by the time that one step of a clock takes, ms.
+/// Additionally allowed: one step of a clock, ms.
 const STEP_MS: f64 = 0.02;
 
 /// A stretch of time that two clocks measured.
@@ -13,11 +14,11 @@ const STEP_MS: f64 = 0.02;
 pub struct Stretch {
     /// The GPU's number.
     pub gpu: usize,
-    /// How long it was by the GPU's clock, ms.
+    /// Its length by the GPU's clock, ms.
     pub gpu_ms: f64,
-    /// By the host's it lasted so long at least, ms: the GPU had begun, and was not told to end.
+    /// Its least length by the host's clock, ms: the GPU had begun, and was not told to end.
     pub least_ms: f64,
-    /// And so long at most.
+    /// Its greatest length by the host's clock, ms.
     pub most_ms: f64,
 }
 
@@ -31,11 +32,11 @@ pub fn clock(stretch: &Stretch) -> Option<Finding> {
     }
     let message = format!(
         "GPU {gpu}: {gpu_ms:.3} ms passed by its clock, expected {least_ms:.3} to {most_ms:.3} ms, which passed by \
-         the host's: no speed is told"
+         the host's clock: no speed is reported"
     );
     let expected = if *gpu_ms < least { least_ms } else { most_ms };
     let finding = Code::GpuClock.finding(Severity::Error, &format!("GPU {gpu}"), message);
-    Some(finding.values(told(*gpu_ms), told(*expected), Some("ms")))
+    Some(finding.values(rounded(*gpu_ms), rounded(*expected), Some("ms")))
 }
 
 #[cfg(test)]
@@ -52,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_slow_fast_or_senseless_is_an_error() {
+    fn a_slow_fast_or_invalid_clock_is_an_error() {
         for ms in [0.075, 2.5, 4.8, 5.6, 10.4, 0.0, -5.0, f64::NAN] {
             let finding = said(ms).unwrap();
             assert!(finding.is(Code::GpuClock) && finding.severity == Severity::Error, "{ms}");

@@ -1,16 +1,16 @@
-//! How long small things take, against what such a link takes on record, and against the best that this
-//! machine shows of the same kind.
+//! Latencies, compared with those on record for such links, and with the best comparable pair of this
+//! machine.
 
-use super::told;
+use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
-/// Beyond so many times the best of its like a pair is late: on record 1.47 (8 x 4090, near and far
+/// A pair is late beyond this many times the best of its group: on record 1.47 (8 x 4090, near and far
 /// sockets together) and 1.24 (4 H200).
 const TIMES_BEST: f64 = 1.8;
-/// Beyond so many times a copy within one GPU a copy to a peer is late: on record 1.56.
+/// A copy to a peer is late beyond this many times a copy within one GPU: on record 1.56.
 const TIMES_LOCAL: f64 = 2.5;
-/// A 16-byte copy by way of the host: on record 11 to 20 us.
+/// A 16-byte copy through host memory: on record 11 to 20 us.
 const STAGED_US: f64 = 8.0;
 
 /// What is timed.
@@ -25,12 +25,12 @@ pub enum Small {
     Hop,
 }
 
-/// Against what a figure is held, in its unit.
+/// The figures for comparison, in the same unit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Like {
     /// NVLinks carry it.
     pub nvlink: bool,
-    /// The least of all pairs like it.
+    /// The least of all pairs in its group.
     pub best: Option<f64>,
     /// The same within one GPU.
     pub local: Option<f64>,
@@ -57,14 +57,14 @@ impl Small {
     }
 }
 
-/// A figure that is beyond its limit. `again`: the same at another moment.
+/// A figure beyond its limit. `again`: the figure of a second measurement.
 #[must_use]
 pub fn latency(pair: Pair, small: Small, (first, again): (f64, Option<f64>), like: &Like) -> Option<Finding> {
     let figure = again.map_or(first, |again| again.min(first));
     let most = small.most(like.nvlink);
     let limits = [
-        (Some(most), "what such links take"),
-        (like.best.map(|best| best * TIMES_BEST), "1.8 times the best of the pairs like it"),
+        (Some(most), "the latency of such links"),
+        (like.best.map(|best| best * TIMES_BEST), "1.8 times the best of the comparable pairs"),
         (like.local.map(|local| local * TIMES_LOCAL), "2.5 times a copy within a GPU"),
     ];
     let limits = limits.into_iter().filter_map(|(limit, why)| Some((limit?, why)));
@@ -72,14 +72,18 @@ pub fn latency(pair: Pair, small: Small, (first, again): (f64, Option<f64>), lik
     let severity = match figure {
         figure if figure <= limit => return None,
         figure if small != Small::Copy || figure <= STAGED_US => Severity::Warn,
-        // NaN is here.
+        // NaN ends here.
         _ => Severity::Fail,
     };
     let (what, unit) = small.words();
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let message =
         format!("{pair}: {what} {first:.2} {unit}{again}, expected at most {limit:.2} {unit} ({why})");
-    Some(Code::P2pLatency.finding(severity, &pair, message).values(told(figure), told(limit), Some(unit)))
+    Some(Code::P2pLatency.finding(severity, &pair, message).values(
+        rounded(figure),
+        rounded(limit),
+        Some(unit),
+    ))
 }
 
 #[cfg(test)]
@@ -93,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_straight_or_late_or_goes_by_way_of_the_host() {
+    fn a_copy_is_direct_or_late_or_through_host_memory() {
         let pcie = Like::default();
         assert_eq!(severity(Small::Copy, 2.73, pcie), None);
         assert_eq!(severity(Small::Copy, 3.01, pcie), Some(Severity::Warn));
@@ -101,13 +105,13 @@ mod tests {
         assert_eq!(severity(Small::Copy, f64::NAN, pcie), Some(Severity::Fail));
         assert_eq!(
             latency(PAIR, Small::Copy, (11.0, Some(12.0)), &pcie).unwrap().message,
-            "GPU 0 -> 1: 16 bytes take 11.00 us (12.00 when measured again), expected at most 3.00 us (what such \
-             links take)"
+            "GPU 0 -> 1: 16 bytes take 11.00 us (12.00 when measured again), expected at most 3.00 us (the latency \
+             of such links)"
         );
     }
 
     #[test]
-    fn each_is_held_against_the_machines_own_best() {
+    fn each_is_compared_with_the_machines_own_best() {
         let like = |best| Like { best: Some(best), ..Like::default() };
         assert_eq!(severity(Small::Copy, 1.69, like(1.17)), None);
         assert_eq!(severity(Small::Copy, 2.9, like(1.4)), Some(Severity::Warn));
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_late_for_a_moment_is_not_late() {
+    fn a_pair_that_was_late_only_once_is_not_late() {
         assert_eq!(latency(PAIR, Small::Copy, (9.0, Some(1.4)), &Like::default()), None);
     }
 }

@@ -1,8 +1,8 @@
-//! A GPU's own link: what it is under load against what it can be, and copies to and from the
-//! host's memory against what the links up to the root carry.
+//! A GPU's own link: its state under load against its capability, and copies to and from the host's memory
+//! against what the links up to the root carry.
 
 use super::carrier::{Floor, Grade};
-use super::told;
+use super::rounded;
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Bdf, Link};
 use crate::machine::pcie::tree::Tree;
@@ -12,8 +12,8 @@ use crate::outcome::finding::{Code, Finding, Severity};
 /// Gen5 x16: 54.9 of 63.0 GB/s); the encoding of packets alone takes 10 to 20 %.
 const HOST: f64 = 0.75;
 
-/// A GPU's link, read while data moves: narrower or slower than it can be. `can_gts`,
-/// `can_width`: what both its ends can.
+/// A GPU's link, read while data moves, that is narrower or slower than it can be. `can_gts`, `can_width`:
+/// the capability of both ends.
 #[must_use]
 pub fn loaded(gpu: usize, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) -> Option<Finding> {
     if now.gts >= can_gts && now.width >= can_width {
@@ -24,11 +24,11 @@ pub fn loaded(gpu: usize, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) ->
     let message = format!("GPU {gpu} ({bdf}): {is} under load, expected {can}");
     let (measured, expected) = (raw_gb_s(now.gts, now.width), raw_gb_s(can_gts, can_width));
     let finding = Code::GpuLinkLoad.finding(Severity::Warn, &format!("GPU {gpu}"), message);
-    Some(finding.values(told(measured), told(expected), Some("GB/s")))
+    Some(finding.values(rounded(measured), rounded(expected), Some("GB/s")))
 }
 
-/// What the narrowest link between `gpu` and the root carries in one direction, GB/s; `None` when
-/// no link on the way tells.
+/// What the narrowest link between `gpu` and the root carries in one direction, GB/s; `None` when no link on
+/// the path reports it.
 #[must_use]
 pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
     let devices = tree.get(gpu).into_iter().chain(tree.above(gpu));
@@ -36,9 +36,9 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
     raw.reduce(f64::min).filter(|raw| *raw > 0.0)
 }
 
-/// One copy between host and GPU; `what`: as in `from the host`; `again`: the same at another moment;
-/// `raw`: what the links carry. It is a warning however slow: peer-to-peer does not go through the host's
-/// memory. Nor is it one a little below: other tenants of a shared host keep its memory busy.
+/// One copy between host and GPU; `what`: as in `from the host`; `again`: the second measurement; `raw`: what
+/// the links carry. It is at most a warning: peer-to-peer does not use host memory. Slightly below the floor
+/// it is not even that: other tenants of a shared host keep its memory busy.
 #[must_use]
 pub fn host(gpu: usize, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
     let subject = format!("GPU {gpu}");
@@ -46,9 +46,9 @@ pub fn host(gpu: usize, what: &str, (first, again): (f64, Option<f64>), raw: Opt
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let Some(raw) = raw else {
         let message =
-            format!("{subject}: {first:.2} GB/s{again} {what}, and what its link can carry cannot be told");
+            format!("{subject}: {first:.2} GB/s{again} {what}, but what its link can carry is unknown");
         let finding = Code::HostSlow.finding(Severity::Warn, &subject, message);
-        return Some(finding.values(told(gb_s), serde_json::Value::Null, Some("GB/s")));
+        return Some(finding.values(rounded(gb_s), serde_json::Value::Null, Some("GB/s")));
     };
     let floor = Floor { least: raw * HOST, because: String::new() };
     let severity = match floor.grade(gb_s) {
@@ -62,11 +62,11 @@ pub fn host(gpu: usize, what: &str, (first, again): (f64, Option<f64>), raw: Opt
          that its link carries)"
     );
     let finding = Code::HostSlow.finding(severity, &subject, message);
-    Some(finding.values(told(gb_s), told(least), Some("GB/s")))
+    Some(finding.values(rounded(gb_s), rounded(least), Some("GB/s")))
 }
 
-/// What NVML and the kernel say of one GPU's link, read in the same moments under load. NVML's lower
-/// word would only lower what is expected; the kernel's may be a recording, or a virtual machine's.
+/// NVML's and the kernel's readings of one GPU's link, taken at the same time under load. A lower reading of
+/// NVML would lower only what is expected; the kernel's may be a recording, or a virtual machine's.
 #[must_use]
 pub fn disagree(gpu: usize, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
     let (by_nvml, by_kernel) = (raw_gb_s(nvml.gts, nvml.width), raw_gb_s(sysfs.gts, sysfs.width));
@@ -76,10 +76,10 @@ pub fn disagree(gpu: usize, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Findi
     let severity = if by_nvml < by_kernel { Severity::Warn } else { Severity::Info };
     let told_link = |link: &Link| format!("x{} at {} GT/s", link.width, link.gts);
     let message = format!(
-        "GPU {gpu} ({bdf}): under load NVML says {}, and the kernel {}, expected the same",
+        "GPU {gpu} ({bdf}): under load NVML reports {}, but the kernel {}, expected the same",
         told_link(nvml),
         told_link(sysfs)
     );
     let finding = Code::LinkContradicted.finding(severity, &format!("GPU {gpu}"), message);
-    Some(finding.values(told(by_nvml), told(by_kernel), Some("GB/s")))
+    Some(finding.values(rounded(by_nvml), rounded(by_kernel), Some("GB/s")))
 }

@@ -1,6 +1,6 @@
-//! What measured figures mean: floors from what the links can carry, and the signatures of known
-//! faults. Pure: figures in, findings out, each with what was measured, what was expected and why.
-//! What is measured, and how often, is the tests' and `stats`' matter.
+//! The meaning of measured figures: floors from what the links can carry, and the signatures of known faults.
+//! Pure: figures in, findings out, each with the measured and the expected value and the reason. The tests
+//! decide what is measured, `stats` how often.
 
 mod carrier;
 mod ceiling;
@@ -28,8 +28,8 @@ pub use pair::{Figures, asymmetric, is_staged, mover, pair};
 pub use sizes::{Size, expected_by_size, slow_size};
 pub use together::{Share, collapse, starved};
 
-/// A figure as people read it and JSON keeps it: two decimals.
-fn told(figure: f64) -> f64 {
+/// A figure for the report: rounded to two decimals.
+fn rounded(figure: f64) -> f64 {
     (figure * 100.0).round() / 100.0
 }
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_pair_is_told_with_both_figures_and_where_the_floor_is_from() {
+    fn a_slow_pair_is_reported_with_both_figures_and_the_floors_origin() {
         let slow = &pair(&moved(pcie(PathKind::Pix, 31.508), 12.345), None)[0];
         let message = "GPU 0 -> 1: 12.35 GB/s, expected at least 23.63 GB/s \
                    (0.75 of the 31.5 GB/s that the narrowest link of its PIX path carries)";
@@ -118,18 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn the_owners_floor_stands_beside_the_models() {
+    fn the_configured_floor_adds_to_the_models() {
         let link = pcie(PathKind::Pix, 31.5);
         assert_eq!(codes(&pair(&moved(link, 26.0), Some(26.5))), [("P2P-SLOW", Severity::Fail)]);
         assert_eq!(pair(&moved(link, 26.0), Some(25.0)), []);
-        // A lower one does not take the model's away.
+        // A lower one does not replace the model's.
         assert_eq!(codes(&pair(&moved(link, 12.0), Some(10.0))), [("P2P-SLOW", Severity::Fail)]);
         let both = &pair(&moved(link, 9.0), Some(10.0))[0];
-        assert_eq!(both.expected, 23.63, "the higher floor is told");
+        assert_eq!(both.expected, 23.63, "the higher floor is reported");
     }
 
     #[test]
-    fn a_path_of_which_nothing_is_known_is_an_error_unless_the_owner_says_what_to_expect() {
+    fn an_unknown_path_is_an_error_without_a_configured_floor() {
         let unknown = moved(pcie(PathKind::Phb, 0.0), 20.0);
         let finding = &pair(&unknown, None)[0];
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_by_way_of_the_host_are_named_as_such_and_once() {
+    fn staged_copies_are_reported_once() {
         assert_eq!(codes(&pair(&stock(), None)), [("P2P-STAGED", Severity::Fail)]);
         let finding = &pair(&stock(), None)[0];
         assert!(
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_at_once_is_not_staged() {
-        // As fast as with peer access off, but it answers: H200 over PCIe would look so.
+    fn a_pair_with_low_latency_is_not_staged() {
+        // As fast as with peer access off, but with a low latency: H200 over PCIe would look like this.
         assert!(!is_staged(&Figures { both_ways: Some(38.0), latency_us: Some(1.5), ..stock() }));
         let half = Figures { latency_us: Some(1.5), ..stock() };
         assert_eq!(codes(&pair(&half, None)), [("P2P-SLOW", Severity::Fail)], "both ways at once are slow");
         assert!(!is_staged(&Figures { off: Some(17.0), both_ways: None, ..stock() }));
-        assert!(!is_staged(&moved(pcie(PathKind::Sys, 31.5), 19.5)), "one figure says nothing");
+        assert!(!is_staged(&moved(pcie(PathKind::Sys, 31.5), 19.5)), "one figure alone proves nothing");
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
             [said(ce_read, far, 20.3), said(sm_write, far, 20.5), said(sm_read, far, 19.6)],
             [None; 3]
         );
-        assert_eq!(said(sm_write, pcie(PathKind::Sys, 0.0), 1.0), None, "told by the writes");
+        assert_eq!(said(sm_write, pcie(PathKind::Sys, 0.0), 1.0), None, "reported by the writes");
         let both = |one: f64, gb_s| super::mover(PAIR, "sm.bi.read", sm_read, &h200, (gb_s, Some(one)));
         assert_eq!(both(376.2, 676.8), None);
         assert_eq!(both(376.2, 390.0).unwrap().severity, Severity::Warn);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn scatter_is_worth_knowing_and_a_warning_when_a_verdict_may_hang_on_it() {
+    fn scatter_is_information_and_a_warning_when_it_may_affect_a_verdict() {
         let of = |samples: &[f64]| BANDWIDTH.of(samples).unwrap();
         let judged = |m: &Measured| noise(&PAIR, "ce.write", "GB/s", &BANDWIDTH, m);
         assert_eq!(judged(&of(&[392.0, 391.0, 392.5])), None);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_stays_narrow_under_load_is_told() {
+    fn a_link_that_stays_narrow_under_load_is_reported() {
         let link = |gts, width| Link { gts, width, max_gts: 16.0, max_width: 16 };
         let at = bdf("0000:01:00.0");
         assert_eq!(loaded(0, at, &link(16.0, 16), 16.0, 16), None);
@@ -240,15 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_copies_are_held_to_the_links_up_to_the_root() {
+    fn host_copies_are_compared_with_the_links_up_to_the_root() {
         let devices = two_gpus();
         let raw = raw_to_host(&Tree::new(&devices), bdf("0000:01:00.0"));
         assert!((raw.unwrap() - 31.5).abs() < 0.1);
         assert_eq!(host(0, "from the host", (25.0, None), raw), None);
         assert_eq!(host(0, "from the host", (12.0, None), raw).unwrap().severity, Severity::Warn);
-        assert!(host(0, "to the host", (12.0, None), None).unwrap().message.contains("cannot be told"));
+        assert!(host(0, "to the host", (12.0, None), None).unwrap().message.contains("is unknown"));
         assert_eq!(host(1, "to the host", (54.87, None), Some(63.0)), None);
-        // A shared host's memory is busy at times: that is worth knowing, and says nothing of the GPU.
+        // A shared host's memory is busy at times: that is information, and says nothing about the GPU.
         assert_eq!(
             host(1, "from the host", (44.9, Some(44.8)), Some(63.0)).unwrap().severity,
             Severity::Info

@@ -1,14 +1,14 @@
-//! Figures that scatter although they were repeated.
+//! Figures that still scatter after repeats.
 
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::stats::{Measured, Policy};
 
-/// Scatter beyond this many times what the policy allows puts the figure itself in doubt: the
-/// floors stand 15 % and more below what healthy machines reach.
+/// Scatter beyond this many times the policy's limit puts the figure itself in doubt: the floors are 15 % and
+/// more below what healthy machines reach.
 const DOUBTFUL: f64 = 5.0;
 
-/// A figure that stayed noisy: worth knowing, and a warning when a verdict may hang on it.
-/// `subject`: a pair; `what`: the matrix, as in `ce.write`.
+/// A figure that stayed noisy: information, or a warning when it may affect a verdict. `subject`: a pair;
+/// `what`: the matrix, as in `ce.write`.
 #[must_use]
 pub fn noise(
     subject: &(impl ToString + ?Sized),

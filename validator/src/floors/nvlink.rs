@@ -1,9 +1,9 @@
-//! NVLinks that are down or do not answer: what is missing would else only lower what is expected.
+//! NVLinks that are down or do not answer: otherwise a missing link would only lower what is expected.
 
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// One GPU and what NVML says of its NVLinks.
+/// One GPU and what NVML reports of its NVLinks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
     /// CUDA's number.
@@ -12,22 +12,22 @@ pub struct Board {
     pub bdf: Bdf,
     /// Its model, as the driver names it.
     pub name: String,
-    /// What NVML says, or why it says nothing.
+    /// NVML's report, or why there is none.
     pub links: Result<Links, String>,
 }
 
-/// How its NVLinks are.
+/// The state of its NVLinks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Links {
-    /// So many are up.
+    /// How many are up.
     pub up: u32,
-    /// These are down.
+    /// The numbers of those that are down.
     pub down: Vec<u32>,
-    /// NVML gave an error for these.
+    /// Those for which NVML returned an error.
     pub silent: Vec<(u32, String)>,
 }
 
-/// A bridge between two cards joins so many links.
+/// The number of links of a bridge between two cards.
 const BRIDGE: u32 = 4;
 
 impl Links {
@@ -42,15 +42,15 @@ impl Board {
         self.links.as_ref().map_or(0, Links::all)
     }
 
-    /// NVLinks of cards lead to a bridge, which may be left out: NVIDIA calls such boards PCIe or NVL,
-    /// and those for workstations have one bridge's links. On all others every link is wired.
+    /// NVLinks of cards lead to a bridge, which is optional: NVIDIA calls such boards PCIe or NVL, and those
+    /// for workstations have one bridge's links. On all others every link is wired.
     fn by_bridge(&self, links: u32) -> bool {
         let name = self.name.to_ascii_uppercase();
         links <= BRIDGE || name.contains("PCIE") || name.contains("NVL")
     }
 }
 
-/// What is wrong with the NVLinks of `boards`, each held against those of its own model.
+/// Findings about the NVLinks of `boards`, each compared with those of the same model.
 #[must_use]
 pub fn nvlinks(boards: &[Board]) -> Vec<Finding> {
     boards.iter().flat_map(|board| one(board, boards)).collect()
@@ -65,7 +65,7 @@ fn one(board: &Board, boards: &[Board]) -> Vec<Finding> {
         let all = links.silent.len();
         unreadable(
             board,
-            &format!("{all} of its NVLinks do not tell their state, the first is {link}: {why}"),
+            &format!("{all} of its NVLinks do not report their state, the first is {link}: {why}"),
         )
     });
     let alike = boards.iter().filter(|other| other.name == board.name);
@@ -88,18 +88,18 @@ fn down(board: &Board, links: &Links, most: u32) -> Option<Finding> {
     let mut seen = Vec::new();
     if !links.down.is_empty() {
         let numbers: Vec<_> = links.down.iter().map(ToString::to_string).collect();
-        seen.push(format!("NVML says that these are not active: {}", numbers.join(", ")));
+        seen.push(format!("NVML reports that these are not active: {}", numbers.join(", ")));
     }
     if links.all() < most {
         seen.push(format!(
-            "NVML knows {} of them on this GPU, and {most} on others of its model",
+            "NVML lists {} of them on this GPU, and {most} on others of its model",
             links.all()
         ));
     }
     let finding = Code::NvLinkDown.finding(severity, &format!("GPU {gpu}"), message);
     let finding = finding.values(up, most, Some("links")).seen_all(seen);
     Some(if severity == Severity::Info {
-        finding.because("no bridge joins this card's links").remedy("fit a bridge, if NVLink is wanted")
+        finding.because("no bridge connects this card's links").remedy("fit a bridge if NVLink is wanted")
     } else {
         finding
     })
@@ -107,7 +107,7 @@ fn down(board: &Board, links: &Links, most: u32) -> Option<Finding> {
 
 fn unreadable(board: &Board, why: &str) -> Finding {
     let Board { gpu, bdf, .. } = board;
-    let message = format!("GPU {gpu} ({bdf}): whether NVLinks join it to others is not known: {why}");
+    let message = format!("GPU {gpu} ({bdf}): it is unknown whether NVLinks connect it to others: {why}");
     Code::NvLinkUnknown.finding(Severity::Error, &format!("GPU {gpu}"), message)
 }
 
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn all_links_up_or_none_there_is_as_it_should_be() {
+    fn all_links_up_or_no_links_pass() {
         assert_eq!(said("NVIDIA H200", &[(18, 0); 4]), []);
         assert_eq!(said("NVIDIA GeForce RTX 4090", &[(0, 0); 8]), []);
     }
@@ -140,25 +140,25 @@ mod tests {
         let gpu = |n: usize, severity| (format!("GPU {n}"), severity);
         assert_eq!(said("NVIDIA H200", &[(18, 0), (17, 1)]), [gpu(1, Severity::Warn)]);
         assert_eq!(said("NVIDIA H200", &[(9, 9), (18, 0)]), [gpu(0, Severity::Fail)]);
-        // Whether one or all.
+        // It does not matter whether one or all are down.
         assert_eq!(said("NVIDIA H200", &[(0, 18); 2]), [gpu(0, Severity::Fail), gpu(1, Severity::Fail)]);
         let all = nvlinks(&boards("NVIDIA H200", &[(17, 1), (18, 0)]));
         assert!(all[0].message.ends_with("17 of 18 NVLinks are up, expected 18"), "{all:?}");
-        assert_eq!(all[0].evidence, ["NVML says that these are not active: 17"]);
+        assert_eq!(all[0].evidence, ["NVML reports that these are not active: 17"]);
     }
 
     #[test]
-    fn gpus_of_one_model_are_held_against_each_other() {
+    fn gpus_of_one_model_are_compared() {
         let found = nvlinks(&boards("NVIDIA H200", &[(18, 0), (0, 0)]));
         assert_eq!((found.len(), found[0].severity), (1, Severity::Fail));
-        assert!(found[0].evidence[0].contains("knows 0 of them on this GPU, and 18 on others"), "{found:?}");
+        assert!(found[0].evidence[0].contains("lists 0 of them on this GPU, and 18 on others"), "{found:?}");
         let mut mixed = boards("NVIDIA H200", &[(18, 0), (0, 0)]);
         mixed[1].name = "NVIDIA L40S".to_owned();
         assert_eq!(nvlinks(&mixed), []);
     }
 
     #[test]
-    fn bridges_may_be_left_out_but_not_half_fitted() {
+    fn bridges_may_be_missing_but_not_half_fitted() {
         for (name, up, down) in
             [("NVIDIA GeForce RTX 3090", 0, 4), ("NVIDIA H100 PCIe", 0, 12), ("NVIDIA A100-PCIE-40GB", 4, 8)]
         {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_nvml_is_not_no_nvlink() {
+    fn an_nvml_error_is_not_the_absence_of_nvlink() {
         let mut all = boards("NVIDIA H200", &[(18, 0); 2]);
         all[0].links = Err("GPU is lost".to_owned());
         all[1].links = Ok(Links { up: 17, down: Vec::new(), silent: vec![(4, "unknown".to_owned())] });
@@ -178,6 +178,6 @@ mod tests {
             found.iter().all(|f| f.is(Code::NvLinkUnknown) && f.severity == Severity::Error),
             "{found:?}"
         );
-        assert!(found[1].message.contains("1 of its NVLinks do not tell their state, the first is 4"));
+        assert!(found[1].message.contains("1 of its NVLinks do not report their state, the first is 4"));
     }
 }

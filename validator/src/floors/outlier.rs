@@ -1,7 +1,7 @@
-//! Figures that stand apart among others of the same kind: robust statistics, which one bad figure
-//! cannot move, and no table of what boards should do.
+//! Figures that are outliers among others of the same kind: robust statistics, which one bad figure cannot
+//! shift, and no table of what boards should reach.
 
-use super::told;
+use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::stats::median;
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 
 /// From the median absolute deviation to the standard deviation of a normal distribution.
 const SIGMA: f64 = 1.4826;
-/// A figure is not apart within so many of them.
+/// A figure within this many of them is no outlier.
 const SIGMAS: f64 = 6.0;
-/// Nor within this part of the median: on record like pairs of a healthy machine lie 9 % apart.
+/// Nor within this part of the median: on record comparable pairs of a healthy machine differ by 9 %.
 const NEAR: f64 = 0.15;
-/// Of so few figures nothing is said.
+/// Smaller groups are not judged.
 const FEWEST: usize = 5;
 
-/// Pairs whose speed is far below that of their like. `what`: the matrix; `all`: GB/s by pair, and with
-/// which others each is to be compared.
+/// Pairs whose speed is far below that of their group. `what`: the matrix; `all`: GB/s by pair, and the group
+/// of each.
 #[must_use]
 pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
     let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -29,16 +29,16 @@ pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)>
     let found = |(pair, gb_s, like): &(Pair, f64, String)| {
         let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
         let message = format!(
-            "{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the middle of all pairs like it is \
+            "{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the median of all comparable pairs is \
              {middle:.2} GB/s"
         );
         let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
-        Some((*pair, finding.values(told(*gb_s), told(*least), Some("GB/s"))))
+        Some((*pair, finding.values(rounded(*gb_s), rounded(*least), Some("GB/s"))))
     };
     all.iter().filter_map(found).collect()
 }
 
-/// The median of a group, and what is too far below it.
+/// The median of a group, and the limit for outliers below it.
 fn limit(group: &[f64]) -> Option<(f64, f64)> {
     if group.len() < FEWEST {
         return None;
@@ -59,15 +59,15 @@ mod tests {
     }
 
     #[test]
-    fn one_far_below_its_like_is_named_and_cannot_move_the_middle() {
+    fn one_far_below_its_group_is_named_and_cannot_shift_the_median() {
         let found = outliers("sm.write", &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].0, found[0].1.severity), (Pair::new(0, 5), Severity::Warn));
-        assert!(found[0].1.message.contains("the middle of all pairs like it is 25.65 GB/s"), "{found:?}");
+        assert!(found[0].1.message.contains("the median of all comparable pairs is 25.65 GB/s"), "{found:?}");
     }
 
     #[test]
-    fn what_scatters_on_healthy_machines_is_not_apart() {
+    fn scatter_of_healthy_machines_is_no_outlier() {
         assert_eq!(outliers("ce.write", &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])), []);
         assert_eq!(outliers("ce.write", &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
         assert_eq!(outliers("ce.write", &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");

@@ -1,29 +1,29 @@
-//! One ordered pair's figures: its speed against its floors, copies that are staged through the
-//! host although peer access is on, its latency, and a direction that is slower than the other.
+//! One ordered pair's figures: its speed against its floors, copies that are staged through host memory
+//! although peer access is on, its latency, and a direction that is slower than the other.
 
-use super::{Carrier, Floor, Grade, Mover, told};
+use super::{Carrier, Floor, Grade, Mover, rounded};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
 /// Staged copies are as fast as with peer access off: within 3 %.
 const ALIKE: f64 = 0.03;
-/// Both directions at once move less than this many times one direction: on record 1.08 where
-/// copies are staged, 1.5 and more where they are not.
+/// Below this many times one direction, both directions at once indicate staging: on record 1.08 where copies
+/// are staged, 1.5 and more where they are not.
 const ONE_WAY: f64 = 1.2;
-/// A 16-byte copy straight to the peer: on record 1.2 to 2.7 us.
+/// A 16-byte direct copy to the peer: on record 1.2 to 2.7 us.
 const STRAIGHT_US: f64 = 3.0;
-/// A 16-byte copy by way of the host: on record 11 to 20 us.
+/// A 16-byte copy through host memory: on record 11 to 20 us.
 const STAGED_US: f64 = 8.0;
-/// The slower direction moves less than this part of the faster one. On healthy machines the
-/// widest difference on record is 0.92 (a pair measured cold).
+/// Below this part of the faster direction the slower one is reported. On healthy machines the widest
+/// difference on record is 0.92 (a pair measured cold).
 const ASYMMETRIC: f64 = 0.85;
 
-/// What was measured for one ordered pair, peer access on unless said.
+/// The figures of one ordered pair, with peer access on unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
     /// From where to where.
     pub pair: Pair,
-    /// By what.
+    /// The carrier.
     pub carrier: Carrier,
     /// One direction alone, GB/s.
     pub one_way: f64,
@@ -31,12 +31,12 @@ pub struct Figures {
     pub off: Option<f64>,
     /// Both directions at once, their sum, GB/s, where it was measured.
     pub both_ways: Option<f64>,
-    /// A 16-byte copy as the GPU's clock sees it, us, where it was measured.
+    /// The time of a 16-byte copy by the GPU's clock, us, where it was measured.
     pub latency_us: Option<f64>,
 }
 
-/// Everything about the speed of one ordered pair; `least`: `expect.min_p2p_gb_s`. Latency and
-/// asymmetry are asked for by themselves, because they are measured by other tests.
+/// All findings about the speed of one ordered pair; `least`: `expect.min_p2p_gb_s`. Latency and asymmetry
+/// have functions of their own, because other tests measure them.
 #[must_use]
 pub fn pair(figures: &Figures, least: Option<f64>) -> Vec<Finding> {
     if is_staged(figures) {
@@ -45,9 +45,9 @@ pub fn pair(figures: &Figures, least: Option<f64>) -> Vec<Finding> {
     one_way(figures, least).into_iter().chain(both_ways(figures)).collect()
 }
 
-/// The signature of copies that go by way of the host: as fast as with peer access off and slow to
-/// answer, or both directions at once little faster than one. A pair that answers in the time of a
-/// straight copy is not staged, however slow it is.
+/// The signature of copies through host memory: as fast as with peer access off and with a high latency, or
+/// both directions at once little faster than one. A pair with the latency of a direct copy is not staged,
+/// however slow it is.
 #[must_use]
 pub fn is_staged(figures: &Figures) -> bool {
     let answers = |is: fn(f64) -> bool| figures.latency_us.is_some_and(is);
@@ -66,19 +66,19 @@ fn staged(figures: &Figures) -> Finding {
     let floor = figures.carrier.floor(Mover::WRITES);
     let expected = floor.as_ref().map(|f| format!(", expected at least {:.2} GB/s", f.least));
     let message = format!(
-        "{pair}: {one_way:.2} GB/s{}: copied by way of the host, not straight to the peer",
+        "{pair}: {one_way:.2} GB/s{}: copied through host memory, not directly to the peer",
         expected.unwrap_or_default()
     );
     Code::P2pStaged
         .finding(Severity::Fail, pair, message)
-        .values(told(*one_way), floor.map(|f| told(f.least)), Some("GB/s"))
+        .values(rounded(*one_way), floor.map(|f| rounded(f.least)), Some("GB/s"))
         .seen_all(seen)
 }
 
 fn one_way(figures: &Figures, least: Option<f64>) -> Option<Finding> {
     let Figures { pair, one_way, carrier, .. } = figures;
     let asked = least.map(|least| Floor { least, because: "expect.min_p2p_gb_s".to_owned() });
-    // What the owner asks for is no matter of degree.
+    // A configured floor has no margin.
     let asked = asked.filter(|floor| floor.grade(*one_way) != Grade::Good);
     let floor = match (asked, carrier.floor(Mover::WRITES)) {
         (Some(asked), Some(floor)) if floor.grade(*one_way) == Grade::Bad && floor.least > asked.least => {
@@ -100,16 +100,16 @@ fn one_way(figures: &Figures, least: Option<f64>) -> Option<Finding> {
 fn slow(pair: Pair, gb_s: f64, floor: &Floor, severity: Severity) -> Finding {
     let Floor { least, because } = floor;
     let message = format!("{pair}: {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
-    Code::P2pSlow.finding(severity, &pair, message).values(told(gb_s), told(*least), Some("GB/s"))
+    Code::P2pSlow.finding(severity, &pair, message).values(rounded(gb_s), rounded(*least), Some("GB/s"))
 }
 
 fn unknown(pair: Pair, gb_s: f64) -> Finding {
-    let message = format!("{pair}: {gb_s:.2} GB/s, and what its path can carry cannot be told");
+    let message = format!("{pair}: {gb_s:.2} GB/s, but what its path can carry is unknown");
     Code::P2pSlow
         .finding(Severity::Error, &pair, message)
-        .values(told(gb_s), serde_json::Value::Null, Some("GB/s"))
-        .because("a link on the way shows no speed, as in some virtual machines")
-        .remedy("say what to expect: expect.min_p2p_gb_s")
+        .values(rounded(gb_s), serde_json::Value::Null, Some("GB/s"))
+        .because("a link on the path reports no speed, as in some virtual machines")
+        .remedy("set expect.min_p2p_gb_s to the expected speed")
 }
 
 fn both_ways(figures: &Figures) -> Option<Finding> {
@@ -127,10 +127,10 @@ fn both_ways(figures: &Figures) -> Option<Finding> {
          {one_way:.2} GB/s)",
         floor.because
     );
-    Some(Code::P2pSlow.finding(severity, pair, message).values(told(both), told(least), Some("GB/s")))
+    Some(Code::P2pSlow.finding(severity, pair, message).values(rounded(both), rounded(least), Some("GB/s")))
 }
 
-/// Reads of the copy engine and what kernels move, one direction alone (`both` false) or both at once as a
+/// Reads of the copy engine and speeds of kernels, one direction alone (`both` false) or both at once as a
 /// multiple of `one`. `what`: the matrix.
 #[must_use]
 pub fn mover(
@@ -147,7 +147,7 @@ pub fn mover(
             Floor { least: floor.least * one, because: format!("{}, {one:.2} GB/s", floor.because) }
         }
     };
-    // Reads over PCIe differ between root complexes; a half of their floor is no matter of taste.
+    // Reads over PCIe differ between root complexes; below half of their floor is a fault all the same.
     let lenient = mover.read && !carrier.is_nvlink();
     let severity = match floor.grade(gb_s) {
         Grade::Good => return None,
@@ -157,7 +157,7 @@ pub fn mover(
     };
     let Floor { least, because } = floor;
     let message = format!("{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s ({because})");
-    Some(Code::P2pSlow.finding(severity, &pair, message).values(told(gb_s), told(least), Some("GB/s")))
+    Some(Code::P2pSlow.finding(severity, &pair, message).values(rounded(gb_s), rounded(least), Some("GB/s")))
 }
 
 /// One direction against the other; `pair` is the one that moved `there` GB/s.
@@ -173,5 +173,5 @@ pub fn asymmetric(pair: Pair, what: &str, there: f64, back: f64) -> Option<Findi
          of the other direction)"
     );
     let finding = Code::P2pAsymmetric.finding(Severity::Warn, &slower, message);
-    Some(finding.values(told(slow), told(least), Some("GB/s")))
+    Some(finding.values(rounded(slow), rounded(least), Some("GB/s")))
 }

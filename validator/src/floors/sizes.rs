@@ -1,24 +1,24 @@
-//! Bandwidth by size: a copy takes a fixed time and then so long for each byte. One size that takes far
-//! longer than the others let expect is a fault that the largest size does not show.
+//! Bandwidth by size: a copy takes a fixed time plus a time for each byte. One size that takes far longer
+//! than the others suggest is a fault that the largest size does not show.
 
-use super::told;
+use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
-/// At least this part of what the smallest and the largest size let expect: what lies between begins to
-/// fill the link, and is somewhat slower than a straight line.
+/// The least part of what the smallest and the largest size predict: sizes in between start to fill the link,
+/// and are somewhat slower than a straight line.
 const PART: f64 = 0.4;
 
 /// One size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Size {
-    /// Of one copy.
+    /// Bytes of one copy.
     pub bytes: u64,
     /// GB/s.
     pub gb_s: f64,
 }
 
-/// What is expected of each size at least, GB/s, by the others; in ascending order of the sizes.
+/// The least expected speed of each size, GB/s, from the others; in ascending order of the sizes.
 #[must_use]
 pub fn expected_by_size(sizes: &[Size]) -> Vec<f64> {
     let each = |n: usize| {
@@ -31,7 +31,7 @@ pub fn expected_by_size(sizes: &[Size]) -> Vec<f64> {
     (0..sizes.len()).map(each).collect()
 }
 
-/// A size that is too slow. `what`: the matrix; `again`: the figure at another moment.
+/// A size that is too slow. `what`: the matrix; `again`: the figure of a second measurement.
 #[must_use]
 pub fn slow_size(pair: Pair, what: &str, size: &Size, least: f64, again: Option<f64>) -> Option<Finding> {
     let best = again.map_or(size.gb_s, |again| again.max(size.gb_s));
@@ -41,11 +41,11 @@ pub fn slow_size(pair: Pair, what: &str, size: &Size, least: f64, again: Option<
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
     let message = format!(
         "{pair}: {what} of {} bytes {:.2} GB/s{again}, expected at least {least:.2} GB/s ({PART} of what the other \
-         sizes let expect)",
+         sizes suggest)",
         size.bytes, size.gb_s
     );
     let finding = Code::P2pSlow.finding(Severity::Warn, &pair, message);
-    Some(finding.values(told(best), told(least), Some("GB/s")))
+    Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
 }
 
 /// Nanoseconds of one copy: bytes over GB/s.
@@ -62,7 +62,7 @@ const fn bytes(bytes: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A copy starts in 2 us and then moves 25 GB/s; `slow`: these bytes take so many times as long.
+    /// A copy starts in 2 us and then moves 25 GB/s; copies of `slow` bytes take `times` as long.
     fn sizes(slow: u64, times: f64) -> Vec<Size> {
         let one = |bytes: u64| {
             let ns = (2000.0 + super::bytes(bytes) / 25.0) * if bytes == slow { times } else { 1.0 };
@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_fit_each_other_pass() {
+    fn consistent_sizes_pass() {
         assert_eq!(slow(&sizes(0, 1.0)), [0; 0]);
         assert_eq!(slow(&sizes(1 << 20, 2.0)), [0; 0], "a little slower is usual");
     }
 
     #[test]
-    fn one_slow_size_is_found_wherever_it_is() {
+    fn one_slow_size_is_found_anywhere() {
         for n in 6..15 {
             assert_eq!(slow(&sizes(1 << (2 * n), 4.0)), [1 << (2 * n)]);
         }

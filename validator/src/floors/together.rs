@@ -1,23 +1,23 @@
-//! All transfers at once against what the links give. On record: a PCIe switch over which two GPUs write
-//! to two others falls from 37 to 2.7 GB/s, without an error anywhere.
+//! All transfers at once against what the links allow. On record: a PCIe switch over which two GPUs write to
+//! two others falls from 37 to 2.7 GB/s, without any error.
 
 use super::network::Expected;
-use super::told;
+use super::rounded;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
-/// What is expected is the ideal. Healthy machines come to 0.95 and more of it over NVSwitch; a collapse to
-/// half comes to less than this.
+/// The expected speed is the ideal. Healthy machines reach 0.95 and more of it over NVSwitch; a collapse to
+/// half reaches less than this.
 const BAD: f64 = 0.55;
-/// Below this something is odd, but switches that share their ports out unevenly come near it.
+/// Below this the speed is suspicious, but switches that share their ports unevenly come close to it.
 const LOW: f64 = 0.7;
-/// A transfer that moves less than this part of what transfers like it move at the same time is starved.
+/// A transfer below this part of comparable simultaneous transfers is starved.
 const STARVED: f64 = 0.5;
-/// Of so few nothing is said.
+/// Smaller groups are not judged.
 const FEWEST: usize = 4;
 
 /// `what`: the pattern, as in `ring`; `total`: what its `transfers` moved together, GB/s, from the first
-/// start to the last stop; `again`: the same at another moment.
+/// start to the last stop; `again`: the second measurement.
 #[must_use]
 pub fn collapse(
     what: &str,
@@ -29,7 +29,7 @@ pub fn collapse(
     let severity = match best / expected.total {
         part if part >= LOW => return None,
         part if part >= BAD => Severity::Warn,
-        // NaN is here.
+        // NaN ends here.
         _ => Severity::Fail,
     };
     let least = expected.total * LOW;
@@ -40,11 +40,11 @@ pub fn collapse(
         expected.total, expected.limit
     );
     let finding = Code::P2pCollapse.finding(severity, what, message);
-    Some(finding.values(told(best), told(least), Some("GB/s")))
+    Some(finding.values(rounded(best), rounded(least), Some("GB/s")))
 }
 
-/// Transfers that get far less than others like them in the same pattern, both in GB/s and as a part of
-/// what they move alone.
+/// Transfers that get far less than comparable ones in the same pattern, both in GB/s and as a part of what
+/// they move alone.
 #[must_use]
 pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
     let middle = |like: &str, of: fn(&Share) -> f64| {
@@ -53,7 +53,7 @@ pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
     };
     let found = |share: &Share| {
         let Share { pair, gb_s, alone, like } = share;
-        // Where a GPU is shared all get as much, else each as much of its own.
+        // On a shared GPU all get the same speed, otherwise each the same part of its own.
         let as_much = middle(like, |other| other.gb_s)? * STARVED;
         let of_its_own = middle(like, Share::part)? * STARVED * alone;
         let least = as_much.min(of_its_own);
@@ -61,11 +61,11 @@ pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
             return None;
         }
         let message = format!(
-            "{pair}: {gb_s:.2} GB/s in the pattern {what}, expected at least {least:.2} GB/s ({STARVED} of what the \
-             transfers like it get)"
+            "{pair}: {gb_s:.2} GB/s in the pattern {what}, expected at least {least:.2} GB/s ({STARVED} of what \
+             comparable transfers get)"
         );
         let finding = Code::P2pCollapse.finding(Severity::Warn, pair, message);
-        Some(finding.values(told(*gb_s), told(least), Some("GB/s")))
+        Some(finding.values(rounded(*gb_s), rounded(least), Some("GB/s")))
     };
     each.iter().filter_map(found).collect()
 }
@@ -77,9 +77,9 @@ pub struct Share {
     pub pair: Pair,
     /// GB/s by its own clock.
     pub gb_s: f64,
-    /// GB/s when nothing else moves.
+    /// GB/s when no other transfer runs.
     pub alone: f64,
-    /// With which others it is to be compared.
+    /// The group that it is compared with.
     pub like: String,
 }
 

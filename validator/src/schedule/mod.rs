@@ -1,6 +1,6 @@
-//! Which transfers between GPUs may run at the same time: those that share nothing on their ways.
-//! Pure data made from the topology, so that a plan can be printed and tested without a GPU. What
-//! is transferred, and how it is timed, is the tests' matter.
+//! Which transfers between GPUs may run at the same time: those whose paths share no resource. Pure data made
+//! from the topology, so that a plan can be printed and tested without a GPU. The tests decide what is
+//! transferred and how it is timed.
 
 mod order;
 mod plan;
@@ -46,7 +46,7 @@ impl Pair {
     }
 }
 
-/// As findings name it: `GPU 0 -> 1`.
+/// In the format of findings: `GPU 0 -> 1`.
 impl fmt::Display for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GPU {} -> {}", self.from, self.to)

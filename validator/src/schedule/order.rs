@@ -1,13 +1,13 @@
-//! The order in which pairs are offered to a plan: the circle method of round-robin tournaments.
-//! Its rounds are perfect matchings, so that first-fit reaches the bound where only the GPUs
-//! themselves are shared: N-1 rounds for even N, N for odd N.
+//! The order in which pairs are offered to a plan: the circle method of round-robin tournaments. Its rounds
+//! are perfect matchings, so that first-fit reaches the bound where only the GPUs themselves are shared: N-1
+//! rounds for even N, N for odd N.
 
 use super::Pair;
 
 /// Every unordered pair of `gpus` GPUs, smaller number first, one tournament round after the other.
 pub(crate) fn circle(gpus: usize) -> Vec<Vec<Pair>> {
-    // One GPU stands still and the others move around it by one seat a round; with an odd number
-    // an empty seat stands still.
+    // One GPU keeps its seat and the others move around it by one seat a round; with an odd number an empty
+    // seat is kept.
     let Some(seats) = gpus.checked_next_multiple_of(2).and_then(|m| m.checked_sub(1)) else {
         return Vec::new();
     };
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn one_gpu_has_nobody_to_talk_to() {
+    fn one_gpu_has_no_pairs() {
         assert!(circle(0).concat().is_empty());
         assert!(circle(1).concat().is_empty());
     }

@@ -1,5 +1,5 @@
-//! The plan: rounds of transfers that share nothing, made by first-fit in the order of the circle
-//! method, and what kept pairs apart. The same topology always gives the same plan.
+//! The plan: rounds of transfers that share no resource, made by first-fit in the order of the circle method,
+//! and the resources that kept pairs apart. The same topology always gives the same plan.
 
 use super::order::circle;
 use super::{Pair, Resource, Routes};
@@ -7,33 +7,33 @@ use crate::machine::pcie::model::Bdf;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which pairs run together, and why not more of them.
+/// Which pairs run together, and why no more of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// The GPUs' addresses by number.
     pub gpus: Vec<Bdf>,
-    /// True when every pair is there once for each direction.
+    /// Whether every pair occurs once for each direction.
     pub ordered: bool,
     /// One after the other; the pairs of one round run at the same time.
     pub rounds: Vec<Vec<Pair>>,
-    /// What pairs of different GPUs share, the most shared first: they are kept apart for it.
+    /// Resources that pairs of different GPUs share and that keep them apart, the most shared first.
     pub shared: Vec<Shared>,
 }
 
-/// One thing that pairs of different GPUs share.
+/// One resource that pairs of different GPUs share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shared {
-    /// The thing.
+    /// The resource.
     pub resource: Resource,
-    /// How many pairs of the plan use it: it takes at least as many rounds.
+    /// How many pairs of the plan use it: the plan has at least as many rounds.
     pub pairs: usize,
 }
 
 impl Plan {
-    /// Every direction of every pair is a transfer of its own.
+    /// Every direction of every pair is a separate transfer.
     #[must_use]
     pub fn ordered(routes: &Routes) -> Self {
-        // A GPU is occupied whether it sends or receives, so both directions of a matching are two
+        // A GPU is occupied whether it sends or receives, so the two directions of a matching are two
         // matchings.
         let both = |round: Vec<Pair>| [round.clone(), round.into_iter().map(Pair::back).collect()];
         let offers = circle(routes.gpus().len()).into_iter().flat_map(both).flatten();
@@ -60,14 +60,14 @@ impl Plan {
         Self { gpus: routes.gpus().to_vec(), ordered, rounds, shared: shared(routes, ordered) }
     }
 
-    /// How many transfers there are.
+    /// The number of transfers.
     #[must_use]
     pub fn transfers(&self) -> usize {
         self.rounds.iter().map(Vec::len).sum()
     }
 }
 
-/// A number for each resource, so that a set of them is a few words of bits.
+/// A number for each resource, so that a set of resources is a few words of bits.
 struct Ids<'a>(BTreeMap<&'a Resource, usize>);
 
 /// A set of resources by their numbers, 64 to a word.
@@ -91,7 +91,7 @@ impl<'a> Ids<'a> {
     }
 }
 
-/// A round in the making.
+/// A round under construction.
 struct Round {
     pairs: Vec<Pair>,
     used: Bits,
@@ -113,7 +113,7 @@ impl Round {
     }
 }
 
-/// Everything but the GPUs themselves that two pairs without a common GPU both use.
+/// All resources except the GPUs themselves that two pairs without a common GPU both use.
 fn shared(routes: &Routes, ordered: bool) -> Vec<Shared> {
     let mut users: BTreeMap<&Resource, (usize, BTreeSet<&Resource>)> = BTreeMap::new();
     let is_gpu = |r: &&Resource| matches!(r, Resource::Gpu(_));
@@ -125,12 +125,12 @@ fn shared(routes: &Routes, ordered: bool) -> Vec<Shared> {
             ends.extend(gpus());
         }
     }
-    // A port above one GPU is used by many pairs, which that GPU keeps apart already: all pairs of
-    // k GPUs with one common are k - 1.
-    let tells = |pairs: usize, ends: usize| pairs > (ends - 1) * if ordered { 2 } else { 1 };
+    // A port above one GPU is used by many pairs, which that GPU keeps apart already: there are k - 1 pairs
+    // of k GPUs with one in common.
+    let matters = |pairs: usize, ends: usize| pairs > (ends - 1) * if ordered { 2 } else { 1 };
     let mut shared: Vec<_> = users
         .into_iter()
-        .filter(|(_, (pairs, ends))| !ends.is_empty() && tells(*pairs, ends.len()))
+        .filter(|(_, (pairs, ends))| !ends.is_empty() && matters(*pairs, ends.len()))
         .map(|(resource, (pairs, _))| Shared { resource: resource.clone(), pairs })
         .collect();
     shared.sort_by(|a, b| b.pairs.cmp(&a.pairs).then_with(|| a.resource.cmp(&b.resource)));

@@ -1,11 +1,11 @@
-//! What a transfer between two GPUs occupies. Coarse on purpose: a thing is occupied whatever the
-//! direction, because two figures that were measured over one shared thing say nothing about either.
+//! The resources that a transfer between two GPUs occupies. Coarse on purpose: a resource is occupied in both
+//! directions, because two figures measured over one shared resource say nothing about either.
 
 use crate::machine::pcie::model::Bdf;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// One thing that only one transfer may use at a time.
+/// One resource that only one transfer may use at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// A GPU, sending or receiving: a ring over all GPUs, in which each does both, moves less per
@@ -13,13 +13,13 @@ pub enum Resource {
     Gpu(usize),
     /// The link of a bridge that the traffic crosses.
     Port(Bdf),
-    /// What joins the root ports of one root bus, named as sysfs does: `pci0000:c0`.
+    /// The connection of the root ports of one root bus, named as in sysfs: `pci0000:c0`.
     HostBridge(String),
-    /// What joins the host bridges of one NUMA node; `None` where the firmware names no node.
+    /// The connection of the host bridges of one NUMA node; `None` where the firmware names no node.
     Node(Option<u32>),
-    /// What joins NUMA nodes, in one package or between packages: which, sysfs does not tell.
+    /// The connection of NUMA nodes, in one package or between packages: sysfs does not show which.
     Interconnect,
-    /// The host's memory, or a way of which nothing is known.
+    /// Host memory, or an unknown path.
     Host,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Resource {
             Self::Node(Some(node)) => write!(f, "the fabric of NUMA node {node}"),
             Self::Node(None) => f.write_str("the processor's fabric"),
             Self::Interconnect => f.write_str("the interconnect between NUMA nodes"),
-            Self::Host => f.write_str("the host's memory"),
+            Self::Host => f.write_str("host memory"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The way of every pair of GPUs, and what it occupies: from the fabric's paths, or over NVLink,
-//! where it is only the two GPUs.
+//! The path of every pair of GPUs, and what it occupies: from the fabric's paths, or over NVLink, where it is
+//! only the two GPUs.
 
 use super::{Pair, Resource};
 use crate::machine::pcie::acs_bits::REDIRECT;
@@ -9,43 +9,43 @@ use crate::machine::pcie::topo::NvLinks;
 use crate::machine::pcie::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By what two GPUs reach each other.
+/// How two GPUs reach each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Way {
-    /// So many NVLinks, straight or through NVSwitches.
+    /// This many NVLinks, direct or through NVSwitches.
     NvLink(u32),
     /// Over PCIe.
     Pcie {
-        /// How far apart.
+        /// The distance.
         kind: PathKind,
-        /// What the narrowest link on the way can carry in one direction, GB/s; 0 when unknown.
+        /// What the narrowest link on the path can carry in one direction, GB/s; 0 when unknown.
         raw_gb_s: f64,
     },
-    /// Peer access is off: copies go by way of the host's memory.
+    /// Peer access is off: copies go through host memory.
     Staged,
 }
 
-/// One pair's way.
+/// One pair's path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Route {
-    /// By what.
+    /// The kind.
     pub way: Way,
-    /// What it occupies, the two GPUs among it.
+    /// The resources that it occupies, including the two GPUs.
     pub resources: BTreeSet<Resource>,
 }
 
-/// Which half of a thing traffic occupies.
+/// The direction in which traffic occupies a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// From a GPU towards the root.
     Up,
     /// From the root towards a GPU.
     Down,
-    /// A thing that has no halves, as far as is known.
+    /// Both, for a resource without separate directions, as far as is known.
     Whole,
 }
 
-/// The ways of all pairs of some GPUs.
+/// The paths of all pairs of some GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Routes {
     gpus: Vec<Bdf>,
@@ -55,9 +55,9 @@ pub struct Routes {
     routes: BTreeMap<Pair, Route>,
 }
 
-/// A GPU is not in the fabric, so its ways are unknown.
+/// A GPU is not in the fabric, so its paths are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{pair}: the fabric has no way between {a} and {b}")]
+#[error("{pair}: the fabric has no path between {a} and {b}")]
 pub struct NoRoute {
     /// The pair.
     pub pair: Pair,
@@ -68,8 +68,8 @@ pub struct NoRoute {
 }
 
 impl Routes {
-    /// With peer access on. `gpus`: addresses by number (CUDA's ordinals, or the order of the
-    /// addresses); `nvlinks`: what NVML says, empty without it.
+    /// With peer access on. `gpus`: addresses by number (CUDA's ordinals, or the order of the addresses);
+    /// `nvlinks`: from NVML, empty without it.
     ///
     /// # Errors
     /// When a GPU is not in the fabric.
@@ -88,8 +88,8 @@ impl Routes {
         Ok(Self { above: gpus.iter().map(above).collect(), ..routes })
     }
 
-    /// With peer access off every copy goes by way of the host's memory, which all share. Also the
-    /// plan for GPUs of which no way is known: one pair at a time.
+    /// With peer access off every copy goes through host memory, which all share. Also the plan for GPUs with
+    /// unknown paths: one pair at a time.
     #[must_use]
     pub fn staged(gpus: &[Bdf]) -> Self {
         let staged = |pair: Pair, _, _| -> Result<Route, std::convert::Infallible> {
@@ -119,14 +119,14 @@ impl Routes {
         &self.gpus
     }
 
-    /// A pair's way, the same in both directions; `None` when there is no such pair.
+    /// A pair's path, the same in both directions; `None` when there is no such pair.
     #[must_use]
     pub fn get(&self, pair: Pair) -> Option<&Route> {
         self.routes.get(&pair.sorted())
     }
 
-    /// What a transfer in one direction occupies, and which half of it: links carry both directions
-    /// at once. Empty when there is no such pair.
+    /// The resources that a transfer in one direction occupies, and in which direction: links carry both
+    /// directions at once. Empty when there is no such pair.
     #[must_use]
     pub fn lanes(&self, pair: Pair) -> Vec<(&Resource, Lane)> {
         let resources = self.get(pair).into_iter().flat_map(|r| &r.resources);
@@ -150,7 +150,7 @@ impl Routes {
     }
 }
 
-/// What a way over PCIe occupies beside its two ends.
+/// The resources of a PCIe path besides its two ends.
 fn crossed(tree: &Tree, path: &Path) -> BTreeSet<Resource> {
     let mut crossed: BTreeSet<_> = path.ports.iter().copied().map(Resource::Port).collect();
     let ends = [path.a, path.b].map(|end| tree.get(end));
@@ -171,7 +171,7 @@ fn crossed(tree: &Tree, path: &Path) -> BTreeSet<Resource> {
     crossed
 }
 
-/// ACS sends the traffic up to the root complex instead of straight to the peer.
+/// ACS redirects the traffic to the root complex instead of directly to the peer.
 fn redirected(tree: &Tree, path: &Path) -> bool {
     let ports = path.ports.iter().filter_map(|p| tree.get(*p));
     ports.filter_map(|p| p.acs.as_ref()).any(|acs| acs.ctrl & REDIRECT != 0)

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// GPUs below a root port each, of which `place` says root bus and NUMA node.
+/// GPUs below a root port each; `place` gives root bus and NUMA node.
 fn apart(gpus: u8, place: impl Fn(u8) -> (String, Option<u32>)) -> Fabric {
     let each = |n: u8| {
         let port = format!("0000:{n:02x}:01.0");
@@ -53,7 +53,7 @@ fn two_switches() -> Fabric {
     fabric([switch(1, 0x10, 4), switch(2, 0x20, 4)].concat())
 }
 
-/// Every pair exactly once, and no two of one round share anything.
+/// Checks that every pair occurs exactly once, and that no two of one round share a resource.
 fn sound(plan: &Plan, routes: &Routes) -> Result<(), TestCaseError> {
     let gpus = routes.gpus().len();
     let all: BTreeSet<_> = plan.rounds.iter().flatten().copied().collect();
@@ -115,7 +115,7 @@ fn near_pairs_of_two_nodes_run_together() {
 }
 
 #[test]
-fn the_reference_machine_is_measured_one_pair_after_the_other() {
+fn the_reference_machine_is_measured_pair_by_pair() {
     let machine = machines::laid_out("epyc-8x4090");
     let fabric = Fabric::read(&Root::new(machine.path())).unwrap();
     let (ordered, unordered) = plans(&over_pcie(&fabric));
@@ -129,8 +129,8 @@ fn pairs_of_two_switches_run_together_and_the_uplinks_carry_one_at_a_time() {
     let inside = [Pair::new(0, 1), Pair::new(2, 3), Pair::new(4, 5), Pair::new(6, 7)];
     let routes = over_pcie(&two_switches());
     let free: Vec<_> = inside.iter().flat_map(|p| &routes.get(*p).unwrap().resources).collect();
-    assert_eq!(free.iter().collect::<BTreeSet<_>>().len(), free.len(), "they share something");
-    // 16 pairs cross both uplinks; the 12 within a switch fit beside them.
+    assert_eq!(free.iter().collect::<BTreeSet<_>>().len(), free.len(), "they share a resource");
+    // 16 pairs cross both uplinks; the 12 within a switch fit in the same rounds.
     assert_eq!((ordered.rounds.len(), unordered.rounds.len()), (32, 16));
     assert!(unordered.to_string().contains("16 of 28 pairs share 0000:00:01.0"), "{unordered}");
 }
@@ -159,15 +159,15 @@ fn without_peer_access_all_pairs_share_the_hosts_memory() {
 }
 
 #[test]
-fn a_gpu_that_is_not_on_the_bus_has_no_way() {
+fn a_gpu_missing_from_the_bus_has_no_path() {
     let fabric = on_one_root_bus(2);
     let gpus = [fabric.gpus[0], bdf("0000:ff:00.0")];
     let why = Routes::new(&fabric, &gpus, &NvLinks::new()).unwrap_err().to_string();
-    assert_eq!(why, "GPU 0 -> 1: the fabric has no way between 0000:80:00.0 and 0000:ff:00.0");
+    assert_eq!(why, "GPU 0 -> 1: the fabric has no path between 0000:80:00.0 and 0000:ff:00.0");
 }
 
 #[test]
-fn numbers_are_the_callers_and_not_the_order_of_addresses() {
+fn gpu_numbers_are_the_callers_and_not_the_order_of_addresses() {
     let fabric = two_switches();
     let mut gpus = fabric.gpus.clone();
     gpus.swap(1, 7);
@@ -187,10 +187,10 @@ fn one_gpu_is_an_empty_plan() {
 }
 
 #[test]
-fn a_plan_is_told_in_80_columns() {
-    let told = Plan::unordered(&behind_nvswitch(4)).to_string();
+fn a_plan_is_printed_in_80_columns() {
+    let text = Plan::unordered(&behind_nvswitch(4)).to_string();
     assert_eq!(
-        told,
+        text,
         "both directions at once: 6 pairs of 4 GPUs in 3 rounds\n  \
            a GPU takes part in one transfer at a time\n  \
            round 1    0<->3 1<->2\n  round 2    0<->2 1<->3\n  round 3    0<->1 2<->3\n"
@@ -199,14 +199,14 @@ fn a_plan_is_told_in_80_columns() {
     let rounds = "  rounds 1 to 6, one pair each: 1->2 2->1 0->2 2->0 0->1 1->0\n";
     assert!(serial.ends_with(rounds), "{serial}");
     for routes in [behind_nvswitch(64), over_pcie(&two_switches()), over_pcie(&on_one_root_bus(16))] {
-        let told = Plan::ordered(&routes).to_string();
-        assert!(told.lines().all(|l| l.chars().count() <= 80), "{told}");
+        let text = Plan::ordered(&routes).to_string();
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     }
 }
 
-/// Promised: 64 GPUs under a second (optimized). Here the deadline is against hangs.
+/// A promise: 64 GPUs in under a second (optimized). Here the deadline is against hangs.
 #[test]
-fn sixty_four_gpus_are_planned_at_once() {
+fn sixty_four_gpus_are_planned_quickly() {
     for routes in [behind_nvswitch(64), over_pcie(&on_one_root_bus(64))] {
         let start = Instant::now();
         let plan = Plan::ordered(&routes);
@@ -232,7 +232,7 @@ fn machine() -> impl Strategy<Value = (Fabric, Vec<(usize, usize)>)> {
 
 proptest! {
     #[test]
-    fn every_plan_is_sound_and_the_same_again((fabric, links) in machine()) {
+    fn every_plan_is_sound_and_deterministic((fabric, links) in machine()) {
         let at = |n: usize| fabric.gpus.get(n).copied();
         let link = |(a, b): &(usize, usize)| Some((at(*a)?, at(*b)?)).filter(|(a, b)| a < b);
         let nvlinks: NvLinks = links.iter().filter_map(link).map(|pair| (pair, 4)).collect();
@@ -241,7 +241,7 @@ proptest! {
             sound(&plan, &routes)?;
             let again = if plan.ordered { Plan::ordered(&routes) } else { Plan::unordered(&routes) };
             prop_assert_eq!(&plan, &again);
-            // No plan is shorter than what its most shared thing must carry.
+            // No plan is shorter than its most shared resource requires.
             let most = plan.shared.first().map_or(0, |s| s.pairs);
             prop_assert!(plan.rounds.len() >= most);
         }

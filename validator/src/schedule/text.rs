@@ -1,10 +1,10 @@
-//! A plan for people, in 80 columns: what there is to do, why not more of it at once, the rounds.
+//! A plan as text, in 80 columns: the transfers, why no more run at once, the rounds.
 
 use super::{Pair, Plan, Shared};
 use crate::fabric::text::layout::wrapped;
 use std::fmt;
 
-/// How many shared things are named; what is shared by fewer pairs costs fewer rounds.
+/// How many shared resources are named; those shared by fewer pairs cost fewer rounds.
 const NAMED: usize = 4;
 
 impl fmt::Display for Plan {
@@ -28,7 +28,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Rounds that are told together: the number of the first, and they.
+/// Rounds that are printed together: the number of the first, and the rounds.
 type Numbered<'a> = (usize, &'a [Vec<Pair>]);
 
 fn numbered<'a>(next: &mut usize, rounds: &'a [Vec<Pair>]) -> Option<Numbered<'a>> {
@@ -42,7 +42,7 @@ impl Plan {
     fn why(&self) -> String {
         let mut text = wrapped("  ", "    ", "a GPU takes part in one transfer at a time");
         for shared in self.shared.iter().take(NAMED) {
-            text += &wrapped("  ", "    ", &self.told(shared));
+            text += &wrapped("  ", "    ", &self.sentence(shared));
         }
         match self.shared.len().saturating_sub(NAMED) {
             0 => text,
@@ -50,7 +50,7 @@ impl Plan {
         }
     }
 
-    fn told(&self, shared: &Shared) -> String {
+    fn sentence(&self, shared: &Shared) -> String {
         let all = self.transfers();
         if shared.pairs == all {
             return format!("all pairs share {}", shared.resource);

@@ -1,6 +1,6 @@
-//! From what a clock said to a figure: units, the median of samples, how far they scatter, and how
-//! often a noisy figure is measured again. Pure; taking a sample is the caller's. No figure is
-//! ever zero, negative or not a number: a clock that says so has measured nothing.
+//! From clock readings to a figure: units, the median of samples, their scatter, and how often a noisy figure
+//! is measured again. Pure; the caller takes the samples. No figure is ever zero, negative or NaN: a clock
+//! with such a reading has measured nothing.
 
 mod repeat;
 mod unit;
@@ -11,22 +11,22 @@ pub use unit::{gb_s, ns_per_load, us};
 /// Why there is no figure.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum Unusable {
-    /// The clock stood still, ran backwards or said nothing.
-    #[error("the clock says that {what} took {ms} ms, which cannot be")]
+    /// The clock stood still, ran backwards or gave no reading.
+    #[error("the clock reports that {what} took {ms} ms, which is impossible")]
     Time {
         /// What was timed.
         what: &'static str,
-        /// What it said, milliseconds.
+        /// The reading, milliseconds.
         ms: f64,
     },
     /// Nothing was moved, so there is no speed.
-    #[error("{what} of nothing is no figure")]
+    #[error("{what} of 0 bytes or operations has no figure")]
     Nothing {
-        /// What was to be told.
+        /// What was measured.
         what: &'static str,
     },
-    /// A sample that is no positive, finite number.
-    #[error("a sample of {value} is no figure")]
+    /// A sample that is not a positive, finite number.
+    #[error("a sample of {value} is not a valid figure")]
     Sample {
         /// The sample.
         value: f64,

@@ -1,45 +1,45 @@
-//! A figure from several samples: their median, the scatter, and a bounded number of repeats when
-//! they scatter too far. A figure says how often it was repeated; a noisy one stays marked.
+//! A figure from several samples: their median, the scatter, and a bounded number of repeats when they
+//! scatter too far. A figure records its number of repeats; a noisy one stays marked.
 
 use super::Unusable;
 use serde::{Deserialize, Serialize};
 
-/// How a figure is taken.
+/// How a figure is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
-    /// How many samples there are at least, and how many must agree.
+    /// The least number of samples, and how many must agree.
     pub samples: usize,
-    /// How far those that agree may lie apart, as a part of the median.
+    /// How far agreeing samples may differ, as a part of the median.
     pub spread: f64,
-    /// How many more samples may be taken until so many agree. Fewer than `samples`: those that
-    /// agree stay the majority, so that the median of all lies among them and nothing is chosen.
+    /// How many more samples may be taken until enough agree. Fewer than `samples`: those that agree stay the
+    /// majority, so the median of all is among them and nothing is selected.
     pub repeats: usize,
 }
 
-/// Bandwidth: 2 %. The figures are promised to be within 2 % of nvbandwidth's, so a sample that
-/// lies further off says nothing; on an undisturbed machine samples agree within 0.1 % (four H200:
-/// all cells of one matrix, 391.5 to 392.7 GB/s) and up to 2 % over PCIe between sockets.
+/// Bandwidth: 2 %. The figures are promised to be within 2 % of nvbandwidth's, so a sample that is further
+/// off is useless; on an undisturbed machine samples agree within 0.1 % (four H200: all cells of one matrix,
+/// 391.5 to 392.7 GB/s) and up to 2 % over PCIe between sockets.
 pub const BANDWIDTH: Policy = Policy { samples: 3, spread: 0.02, repeats: 2 };
 
-/// Bandwidth of copies staged through the host: 5 %. Two processors' memory and a thread of the
-/// driver take part; on four H200 the cells of one matrix lie 4 % apart.
+/// Bandwidth of copies staged through host memory: 5 %. Two processors' memory and a thread of the driver
+/// take part; on four H200 the cells of one matrix differ by 4 %.
 pub const STAGED: Policy = Policy { samples: 3, spread: 0.05, repeats: 2 };
 
-/// Latency: 10 %, as near as the figures are promised to the sample's.
+/// Latency: 10 %, the promised distance from the figures of NVIDIA's sample.
 pub const LATENCY: Policy = Policy { samples: 3, spread: 0.10, repeats: 2 };
 
 /// A figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Everything that was measured, in order.
+    /// All samples, in order.
     pub samples: Vec<f64>,
     /// The median of all samples.
     pub median: f64,
-    /// How far those samples lie apart that agree best, as a part of the median.
+    /// How far the best agreeing samples differ, as a part of the median.
     pub spread: f64,
-    /// How many samples were taken beyond those that were asked for.
+    /// How many more samples were taken than requested.
     pub repeats: usize,
-    /// True when too few samples agree even so.
+    /// Whether too few samples agree even so.
     pub noisy: bool,
 }
 
@@ -47,7 +47,7 @@ impl Policy {
     /// Takes samples until enough of them agree or the repeats are used up.
     ///
     /// # Errors
-    /// The first that `sample` makes, or a sample that is no positive, finite number.
+    /// The first error of `sample`, or a sample that is not a positive, finite number.
     pub fn measure<E: From<Unusable>>(
         &self,
         mut sample: impl FnMut() -> Result<f64, E>,
@@ -61,11 +61,11 @@ impl Policy {
         }
     }
 
-    /// True while another sample is to be taken: for those who measure several things at the same
-    /// time, and take one sample of each in turn until none wants more.
+    /// Whether another sample is to be taken: for callers that measure several things at the same time, and
+    /// take one sample of each in turn until none wants more.
     ///
     /// # Errors
-    /// A sample that is no positive, finite number.
+    /// A sample that is not a positive, finite number.
     pub fn wants_more(&self, samples: &[f64]) -> Result<bool, Unusable> {
         if samples.len() < self.wanted() {
             return sorted(samples).map(|_| true);
@@ -74,10 +74,10 @@ impl Policy {
         Ok(measured.noisy && measured.repeats < self.repeats.min(self.wanted() - 1))
     }
 
-    /// The figure of samples that were taken already.
+    /// The figure of existing samples.
     ///
     /// # Errors
-    /// When there is none, or one is no positive, finite number.
+    /// There is none, or one is not a positive, finite number.
     pub fn of(&self, samples: &[f64]) -> Result<Measured, Unusable> {
         let sorted = sorted(samples)?;
         let median = middle(&sorted).ok_or(Unusable::None)?;
@@ -97,7 +97,7 @@ impl Policy {
 /// The median of some figures: the middle one, or the mean of the two in the middle.
 ///
 /// # Errors
-/// When there is none, or one is no positive, finite number.
+/// There is none, or one is not a positive, finite number.
 pub fn median(samples: &[f64]) -> Result<f64, Unusable> {
     middle(&sorted(samples)?).ok_or(Unusable::None)
 }
@@ -145,30 +145,30 @@ mod tests {
     }
 
     #[test]
-    fn one_sample_that_was_disturbed_is_outvoted_by_repeats() {
+    fn one_disturbed_sample_is_outvoted_by_repeats() {
         let (measured, taken) = run(BANDWIDTH, &[361.0, 391.9, 392.0, 392.1]);
         let measured = measured.unwrap();
         assert_eq!((measured.repeats, taken, measured.noisy), (1, 4, false));
         assert!((measured.median - 391.95).abs() < 1e-9);
-        assert_eq!(measured.samples[0], 361.0, "what was disturbed stays in the record");
+        assert_eq!(measured.samples[0], 361.0, "the disturbed sample stays in the record");
     }
 
     #[test]
-    fn a_figure_that_keeps_scattering_stays_marked_and_ends() {
+    fn a_figure_that_keeps_scattering_is_marked_and_sampling_ends() {
         let (measured, taken) = run(BANDWIDTH, &[10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
         let measured = measured.unwrap();
         assert_eq!((measured.repeats, taken, measured.noisy, measured.median), (2, 5, true, 30.0));
     }
 
     #[test]
-    fn no_more_samples_are_repeated_than_leave_a_majority() {
+    fn repeats_never_outnumber_the_majority() {
         let policy = Policy { repeats: 100, ..BANDWIDTH };
         assert_eq!(run(policy, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]).1, 5);
         assert_eq!(run(Policy { samples: 0, ..policy }, &[1.0]).1, 1);
     }
 
     #[test]
-    fn those_who_measure_together_are_told_whether_to_go_on() {
+    fn simultaneous_measurements_learn_whether_to_continue() {
         let more = |samples: &[f64]| BANDWIDTH.wants_more(samples);
         assert_eq!([more(&[]), more(&[392.0, 361.0])], [Ok(true), Ok(true)]);
         assert_eq!(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_figure_never_becomes_one() {
+    fn invalid_samples_never_become_a_figure() {
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(run(BANDWIDTH, &[1.0, bad, 1.0]).0, Err(Unusable::Sample { .. })), "{bad}");
             assert!(matches!(BANDWIDTH.of(&[bad]), Err(Unusable::Sample { .. })), "{bad}");
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_is_between_the_two_in_the_middle() {
+    fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
         assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Ok(2.5));
         assert_eq!(median(&[7.0]), Ok(7.0));
     }
 
     proptest! {
         #[test]
-        fn a_figure_lies_among_samples_that_agree(
+        fn a_figure_is_among_samples_that_agree(
             samples in prop::collection::vec(0.001_f64..1e6, 5..6),
         ) {
             let (measured, taken) = run(BANDWIDTH, &samples);

@@ -1,11 +1,11 @@
-//! Units: bytes and milliseconds (what CUDA's events tell) to GB/s, microseconds, nanoseconds.
+//! Units: from bytes and milliseconds (as reported by CUDA events) to GB/s, microseconds, nanoseconds.
 
 use super::Unusable;
 
 /// Bandwidth in GB/s (10^9 bytes a second): `bytes` in all, `ms` for all of them.
 ///
 /// # Errors
-/// When the time is no positive, finite number, or nothing was moved.
+/// The time is not a positive, finite number, or nothing was moved.
 pub fn gb_s(bytes: u64, ms: f64) -> Result<f64, Unusable> {
     let what = "a copy";
     per(what, ms, bytes).map(|(ms, bytes)| bytes / ms / 1e6)
@@ -27,7 +27,7 @@ pub fn ns_per_load(ms: f64, loads: u64) -> Result<f64, Unusable> {
     per("a chain of loads", ms, loads).map(|(ms, loads)| ms * 1e6 / loads)
 }
 
-/// A nanosecond; CUDA's events tell half a microsecond apart.
+/// A nanosecond; CUDA events have a resolution of half a microsecond.
 const SHORTEST_MS: f64 = 1e-6;
 
 #[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 9 PB; no test moves that much")]
@@ -45,7 +45,7 @@ fn per(what: &'static str, ms: f64, of: u64) -> Result<(f64, f64), Unusable> {
 mod tests {
     use super::*;
 
-    /// The sample of CUDA: 5 copies of 160 MB in 2.04 ms are 392 GB/s.
+    /// CUDA's sample: 5 copies of 160 MB in 2.04 ms are 392 GB/s.
     #[test]
     fn bytes_and_milliseconds_become_gb_s() {
         assert!((gb_s(5 * 160_000_000, 2.04).unwrap() - 392.157).abs() < 0.001);
@@ -53,13 +53,13 @@ mod tests {
     }
 
     #[test]
-    fn small_times_are_told_for_one() {
+    fn small_times_are_divided_by_the_count() {
         assert_eq!(us(0.25, 100), Ok(2.5));
         assert_eq!(ns_per_load(800.0, 1_000_000), Ok(800.0));
     }
 
     #[test]
-    fn a_clock_that_says_nonsense_measures_nothing() {
+    fn a_clock_with_invalid_readings_measures_nothing() {
         for ms in [0.0, -0.0, 1e-300, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             assert!(matches!(gb_s(1, ms), Err(Unusable::Time { .. })), "{ms}");
             assert!(matches!(us(ms, 1), Err(Unusable::Time { .. })), "{ms}");

@@ -1,44 +1,44 @@
-//! What transfers at the same time should move. Each moves as many bytes, so the thing that has the most
-//! to carry for what it can decides when all are done: a GPU's own link, a bridge's, or something
-//! between them of which only measuring says what it carries.
+//! What simultaneous transfers should move. Each moves the same number of bytes, so the link with the most to
+//! carry in relation to its rate decides when all are done: a GPU's own link, a bridge's, or a shared
+//! resource between them whose rate only measuring shows.
 
 use crate::machine::pcie::model::Bdf;
 use crate::schedule::{Lane, Pair, Resource, Routes, Way};
 use std::collections::BTreeMap;
 
-/// The part of a link's raw rate that data gets: on record 0.81 to 0.89.
+/// The part of a link's raw rate that is available for data: on record 0.81 to 0.89.
 const PAYLOAD: f64 = 0.8;
 
-/// Half of a thing that traffic shares.
+/// One direction of a shared resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
     /// A GPU's own links: those of PCIe, or NVLinks.
     Own { gpu: usize, lane: Lane, nvlink: bool },
     /// A bridge's link.
     Port(Bdf, Lane),
-    /// Anything else between GPUs, as pairs of one class use it.
+    /// Any other resource between GPUs, as pairs of one class use it.
     Between(&'a Resource, Lane, usize),
 }
 
-/// What is known of the ways.
+/// What is known about the paths.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     /// What they occupy.
     pub routes: &'a Routes,
-    /// What every ordered pair moves by itself, GB/s.
+    /// The speed of every ordered pair alone, GB/s.
     pub alone: &'a BTreeMap<Pair, f64>,
-    /// How many NVLinks each GPU has up; 0 where that is not told.
+    /// How many NVLinks each GPU has up; 0 where unknown.
     pub nvlinks: &'a [u32],
-    /// Of which class each pair is, see [`classes`].
+    /// The class of each pair, see [`classes`].
     pub classes: &'a BTreeMap<Pair, usize>,
 }
 
-/// Neighbours in speed that are further apart belong to different classes: on record like pairs lie 9 %
-/// apart in all, near and far sockets 13 %.
+/// Neighbours in speed with a larger ratio belong to different classes: on record comparable pairs differ by
+/// 9 % in all, near and far sockets by 13 %.
 const GAP: f64 = 1.08;
 
-/// Pairs whose ways seem to be the same: as `like` says, and nearly as fast. What joins NUMA nodes may
-/// be in one package or between two, which nothing tells; their speed does.
+/// Pairs whose paths seem to be the same: in one group of `like`, and nearly as fast. Whether a link between
+/// NUMA nodes is inside one package or between two is reported nowhere; the speed shows it.
 #[must_use]
 pub fn classes(alone: &BTreeMap<Pair, f64>, like: &dyn Fn(Pair) -> String) -> BTreeMap<Pair, usize> {
     let mut all: Vec<_> = alone.iter().map(|(pair, gb_s)| (like(*pair), *gb_s, *pair)).collect();
@@ -57,7 +57,7 @@ pub fn classes(alone: &BTreeMap<Pair, f64>, like: &dyn Fn(Pair) -> String) -> BT
     classes
 }
 
-/// Transfers of as many bytes each that ran together, and what they moved together from the first start
+/// Transfers of the same number of bytes that ran together, and what they moved together from the first start
 /// to the last stop, GB/s.
 #[derive(Debug, Clone, Copy)]
 pub struct Ran<'a> {
@@ -67,11 +67,11 @@ pub struct Ran<'a> {
     pub total: f64,
 }
 
-/// What each thing carries, GB/s.
+/// The rates of all resources, GB/s.
 #[derive(Debug)]
 pub struct Network<'a> {
     known: Known<'a>,
-    /// By what a single pair shows, and by the raw rate of the links.
+    /// From what a single pair shows, and the raw rate of the links.
     links: BTreeMap<Key<'a>, f64>,
     /// The most that was seen to pass.
     seen: BTreeMap<Key<'a>, f64>,
@@ -80,17 +80,17 @@ pub struct Network<'a> {
 /// What transfers should move together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
-    /// GB/s, with what has been seen to pass where no rate is known.
+    /// GB/s, with the most seen to pass where no rate is known.
     pub total: f64,
     /// GB/s by the links alone.
     pub links: f64,
-    /// What sets the limit.
+    /// The limiting resource.
     pub limit: String,
 }
 
 impl<'a> Network<'a> {
-    /// From what is known of the ways and what passed over them; `raw`: GB/s that the link of a bridge
-    /// carries, where that can be told.
+    /// From the known paths and what passed over them; `raw`: GB/s that the link of a bridge carries, where
+    /// known.
     #[must_use]
     pub fn new(known: Known<'a>, raw: &dyn Fn(Bdf) -> Option<f64>, ran: &[Ran<'a>]) -> Self {
         let mut network = Self { known, links: BTreeMap::new(), seen: BTreeMap::new() };
@@ -132,20 +132,20 @@ impl<'a> Network<'a> {
         let share = |(key, n): (&Key<'_>, &f64), map: &BTreeMap<Key<'a>, f64>| Some(map.get(key)? / n);
         for user in &users {
             if let Some(gb_s) = share(user, &self.links).filter(|gb_s| *gb_s < each.0) {
-                each = (gb_s, told(user.0));
+                each = (gb_s, resource_name(user.0));
             }
         }
         let links = each.0;
         for user in &users {
             if let Some(gb_s) = share(user, &self.seen).filter(|gb_s| *gb_s < each.0) {
-                each = (gb_s, told(user.0));
+                each = (gb_s, resource_name(user.0));
             }
         }
         let all = count(pairs.len());
         Some(Expected { total: each.0 * all, links: links * all, limit: each.1 })
     }
 
-    /// How many of `pairs` use each thing.
+    /// How many of `pairs` use each resource.
     fn users(&self, pairs: &[Pair]) -> BTreeMap<Key<'a>, f64> {
         let mut users = BTreeMap::new();
         for key in pairs.iter().flat_map(|pair| self.keys(*pair)) {
@@ -158,16 +158,16 @@ impl<'a> Network<'a> {
         let way = self.known.routes.get(pair).map(|route| route.way);
         let nvlink = matches!(way, Some(Way::NvLink(_)));
         let class = self.known.classes.get(&pair).copied().unwrap_or(0);
-        let key = |(thing, lane): (&'a Resource, Lane)| match thing {
+        let key = |(resource, lane): (&'a Resource, Lane)| match resource {
             Resource::Gpu(gpu) => Key::Own { gpu: *gpu, lane, nvlink },
             Resource::Port(port) => Key::Port(*port, lane),
-            thing => Key::Between(thing, lane, class),
+            resource => Key::Between(resource, lane, class),
         };
         self.known.routes.lanes(pair).into_iter().map(key).collect()
     }
 
-    /// Times what `pair` moves, what a GPU's own links carry: GPUs that NVLinks join without a switch
-    /// have some for each peer.
+    /// How many times the speed of `pair` a GPU's own links carry: GPUs with NVLinks and no switch have
+    /// separate links for each peer.
     fn links_of(&self, key: Key<'_>, pair: Pair) -> f64 {
         let way = self.known.routes.get(pair).map(|route| route.way);
         let (Key::Own { gpu, nvlink: true, .. }, Some(Way::NvLink(links))) = (key, way) else { return 1.0 };
@@ -176,7 +176,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// Whether its rate is known: of anything else only that it carries what was seen to pass.
+/// Whether its rate is known: any other resource is only known to carry what was seen to pass.
 const fn is_link(key: &Key<'_>) -> bool {
     matches!(key, Key::Own { .. } | Key::Port(..))
 }
@@ -186,7 +186,7 @@ const fn count(n: usize) -> f64 {
     n as f64
 }
 
-fn told(key: &Key<'_>) -> String {
+fn resource_name(key: &Key<'_>) -> String {
     let way = |lane: Lane, up, down| match lane {
         Lane::Up => up,
         Lane::Down => down,
@@ -195,7 +195,7 @@ fn told(key: &Key<'_>) -> String {
     match key {
         Key::Own { gpu, lane, .. } => format!("GPU {gpu}{}", way(*lane, " out", " in")),
         Key::Port(port, lane) => format!("{port}{}", way(*lane, " up", " down")),
-        Key::Between(thing, ..) => thing.to_string(),
+        Key::Between(resource, ..) => resource.to_string(),
     }
 }
 

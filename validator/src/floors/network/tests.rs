@@ -28,7 +28,7 @@ fn near(measured: f64, expected: f64) {
 }
 
 #[test]
-fn behind_a_switch_each_gpu_gives_and_takes_what_its_own_links_carry() {
+fn behind_a_switch_each_gpu_sends_and_receives_what_its_own_links_carry() {
     let routes = joined(4, 18);
     let alone = everyone(&routes, 392.0);
     let none = BTreeMap::new();
@@ -46,7 +46,7 @@ fn behind_a_switch_each_gpu_gives_and_takes_what_its_own_links_carry() {
 }
 
 #[test]
-fn without_a_switch_every_peer_has_links_of_its_own() {
+fn without_a_switch_every_peer_has_separate_links() {
     let routes = joined(4, 4);
     let alone = everyone(&routes, 95.0);
     let all: Vec<_> = alone.keys().copied().collect();
@@ -87,7 +87,7 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     let none = BTreeMap::new();
     let known = Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &none };
     let writers = [Pair::new(0, 2), Pair::new(1, 3)];
-    // Between the root ports nothing is known but what passes.
+    // Nothing is known about the resources between the root ports except what passes.
     let expected = |gen5: bool, moved: f64| {
         let raw = |_: Bdf| gen5.then_some(63.0);
         let others = [Pair::new(2, 3), Pair::new(3, 2)];
@@ -101,7 +101,7 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     assert_eq!(judged(36.0, None), None);
     assert_eq!(judged(23.0, None).unwrap().severity, Severity::Warn);
     assert_eq!(judged(18.5, None).unwrap().severity, Severity::Fail, "half is a collapse");
-    assert_eq!(judged(18.5, Some(36.0)), None, "it was so only for a moment");
+    assert_eq!(judged(18.5, Some(36.0)), None, "it was low only once");
     let finding = judged(5.4, Some(5.5)).unwrap();
     assert!(finding.is(Code::P2pCollapse));
     assert!(
@@ -113,10 +113,10 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     assert_eq!(judged(f64::NAN, None).unwrap().severity, Severity::Fail, "no figure is never good");
 }
 
-/// What joins the sockets carries what the pairs across it showed, all at once: no more is expected of it
-/// when all write to all, and no less.
+/// The interconnect of the sockets carries what the pairs across it showed, all at once: no more is expected
+/// of it when all write to all, and no less.
 #[test]
-fn what_nothing_is_known_of_carries_what_was_seen_to_pass() {
+fn an_unknown_resource_carries_what_was_seen_to_pass() {
     use crate::machine::pcie::model::Kind::RootPort;
     use crate::machine::pcie::sample::{device, gpu};
     let mut devices = Vec::new();
@@ -151,7 +151,7 @@ fn what_nothing_is_known_of_carries_what_was_seen_to_pass() {
 }
 
 #[test]
-fn classes_are_those_of_one_kind_that_are_as_fast() {
+fn classes_are_pairs_of_one_kind_and_speed() {
     let pair = |n| Pair::new(0, n);
     let speeds = [(1, 25.5), (2, 26.0), (3, 20.6), (4, 21.7), (5, 22.5), (6, 26.0)];
     let alone: BTreeMap<_, _> = speeds.iter().map(|(n, gb_s)| (pair(*n), *gb_s)).collect();
@@ -164,7 +164,7 @@ fn classes_are_those_of_one_kind_that_are_as_fast() {
 }
 
 #[test]
-fn a_transfer_that_starves_among_its_like_is_named() {
+fn a_starved_transfer_in_its_group_is_named() {
     let share = |pair, gb_s, alone, like: &str| Share { pair, gb_s, alone, like: like.to_owned() };
     let each = |slow: f64| -> Vec<_> {
         let one = |n| share(Pair::new(0, n), if n == 3 { slow } else { 12.5 }, 25.0, "SYS");
@@ -179,9 +179,9 @@ fn a_transfer_that_starves_among_its_like_is_named() {
     );
 }
 
-/// Promised together with the plan: 64 GPUs under a second (optimized).
+/// A promise, together with the plan: 64 GPUs in under a second (optimized).
 #[test]
-fn sixty_four_gpus_are_shared_out_at_once() {
+fn sixty_four_gpus_are_distributed_quickly() {
     let routes = joined(64, 18);
     let alone = everyone(&routes, 392.0);
     let all: Vec<_> = alone.keys().copied().collect();
@@ -190,12 +190,12 @@ fn sixty_four_gpus_are_shared_out_at_once() {
         total(Known { routes: &routes, alone: &alone, nvlinks: &[18; 64], classes: &BTreeMap::new() }, &all),
         64.0 * 392.0,
     );
-    println!("{} transfers shared out in {:?}", all.len(), start.elapsed());
+    println!("{} transfers distributed in {:?}", all.len(), start.elapsed());
     assert!(start.elapsed().as_secs() < 20);
 }
 
 proptest! {
-    /// All get something, and no link is expected to carry more than it can.
+    /// Every transfer gets something, and no link is expected to carry more than it can.
     #[test]
     fn what_is_expected_is_possible(gpus in 2_usize..8, seed in prop::collection::vec(1.0_f64..500.0, 56)) {
         let routes = joined(gpus, 18);
