@@ -107,6 +107,14 @@ pub enum End {
     Interrupted(Request),
 }
 
+impl End {
+    /// The exit status, as `firstlight` gives it; `None` when the child ended otherwise.
+    #[must_use]
+    pub fn status(self) -> Option<u8> {
+        if let Self::Exited(status) = self { u8::try_from(status).ok() } else { None }
+    }
+}
+
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -77,12 +77,6 @@ pub const KEYS: &[Key] = &[
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
 ];
 
-/// The sections that init owns.
-pub const SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
-
-/// The validator's sections: init knows their names and passes their content on.
-pub const FOREIGN: &[&str] = &["fabric", "validate", "expect"];
-
 /// All sections, for error messages.
 pub const SECTIONS_TEXT: &str =
     "fabric, driver, network, validate, expect, policy, workload, report, console";
@@ -156,15 +150,16 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::section;
 
     #[test]
     fn every_key_is_in_a_section_that_init_owns() {
         for key in KEYS {
             let section = key.name.split('.').next().unwrap();
-            assert!(SECTIONS.contains(&section), "{}", key.name);
-            assert!(!FOREIGN.contains(&section), "{}", key.name);
+            assert!(section::INIT.contains(&section), "{}", key.name);
+            assert!(!section::VALIDATOR.contains(&section), "{}", key.name);
         }
-        for section in SECTIONS.iter().chain(FOREIGN) {
+        for section in section::INIT.iter().chain(section::VALIDATOR) {
             assert!(SECTIONS_TEXT.split(", ").any(|s| s == *section), "{section}");
         }
     }

@@ -2,7 +2,7 @@
 //! the running kernel's modules by modules.dep.
 
 use super::modinfo::Modinfo;
-use super::report_parts::{Module, Outcome};
+use super::report::{Module, Outcome};
 use crate::modules::Tree;
 use crate::modules::deps::name_of;
 use std::fs::{self, File};

@@ -2,8 +2,7 @@
 //! those of the driver's core, sysfs the others.
 
 use super::parameters::Given;
-use super::report::{Code, Finding, Severity};
-use super::report_parts::Parameter;
+use super::report::{Code, Finding, Parameter, Severity};
 use crate::modules::deps::name_of;
 use std::collections::BTreeMap;
 use std::fs;

@@ -15,7 +15,6 @@ pub mod modinfo;
 pub mod nodes;
 pub mod parameters;
 pub mod report;
-pub mod report_parts;
 pub mod start;
 pub mod triplet;
 pub mod unfinished;

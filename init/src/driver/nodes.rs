@@ -2,7 +2,7 @@
 //! There is no udev to make them, and the tool that NVIDIA's libraries would run for it is not in the
 //! image. Pure; `start::make_nodes` makes them.
 
-use super::report_parts::Node;
+use super::report::Node;
 use std::collections::BTreeMap;
 
 /// Minor of /dev/nvidiactl.

@@ -1,8 +1,7 @@
 //! The report that process 1 writes when the child that starts the driver does not finish: the child's last
 //! draft, with a finding about where it stopped.
 
-use super::report::{Code, Finding, Report, Severity};
-use super::report_parts::Module;
+use super::report::{Code, Finding, Module, Report, Severity};
 use super::start::seconds;
 use crate::child::End;
 use crate::sys::kernel::error_name;

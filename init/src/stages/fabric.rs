@@ -1,7 +1,7 @@
 //! The stage `fabric`: runs the fabric pass, `firstlight fabric fix`, in a child before the driver is
 //! loaded. The validator reports the pass's findings again; a pass that could not do its work is trouble.
 
-use crate::child::{End, on_output, printable};
+use crate::child::{on_output, printable};
 use crate::config::types::Validator;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
@@ -9,6 +9,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::verdict::Trouble;
+use contract::{schema, status};
 use log::debug;
 use serde::Deserialize;
 use std::fmt;
@@ -54,8 +55,6 @@ struct Document {
     summary: String,
 }
 
-/// The version of the document that this stage reads.
-const SCHEMA: &str = "firstlight.fix/1";
 /// Size limit of the document: some hundred bytes for each register of the largest machines.
 const LARGEST: u64 = 16 << 20;
 
@@ -69,10 +68,12 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<Fixed, Fault> {
     // A document of an earlier pass must not be taken for that of this one.
     let _not_there = std::fs::remove_file(paths::FABRIC_FIX);
     let mut line = on_output(|line| debug!("fabric: {line}"));
-    let done = m.run(&spec, &mut line, |end| matches!(end, End::Exited(0 | 1 | 64)))?;
-    Ok(match done.end {
-        End::Exited(64) => return Err(Fault::Config(refusal(&done.tail))),
-        End::Exited(0 | 1) => match summary() {
+    let done = m.run(&spec, &mut line, |end| {
+        matches!(end.status(), Some(status::FINE | status::FAILING | status::WRONG_USE))
+    })?;
+    Ok(match done.end.status() {
+        Some(status::WRONG_USE) => return Err(Fault::Config(refusal(&done.tail))),
+        Some(status::FINE | status::FAILING) => match summary() {
             Ok(summary) => Fixed::Done(summary),
             Err(why) => Fixed::Failed(format!("firstlight fabric fix: {}: {why}", paths::FABRIC_FIX)),
         },
@@ -90,9 +91,9 @@ fn summary_of(bytes: &[u8]) -> Result<String, String> {
     let document: Document = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     let (schema, summary) = (printable(document.schema.as_bytes()), printable(document.summary.as_bytes()));
     match (schema.as_str(), summary.trim()) {
-        (SCHEMA, "") => Err("summary: read an empty text; allowed: one line".to_owned()),
-        (SCHEMA, summary) => Ok(summary.to_owned()),
-        (other, _) => Err(format!("schema: read {other}; allowed: {SCHEMA}")),
+        (schema::FIX, "") => Err("summary: read an empty text; allowed: one line".to_owned()),
+        (schema::FIX, summary) => Ok(summary.to_owned()),
+        (other, _) => Err(format!("schema: read {other}; allowed: {}", schema::FIX)),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::paths;
 use crate::stages::decide::Decision;
 use crate::verdict::{Judgement, Trouble, Verdict};
+use contract::schema;
 use log::info;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -149,7 +150,7 @@ struct VerdictFile<'a> {
 
 fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
     let file = VerdictFile {
-        schema: "firstlight.verdict/1",
+        schema: schema::VERDICT,
         verdict: judgement.verdict,
         scope: judgement.scope.as_deref(),
         covers: judgement.covers.as_deref(),

@@ -9,7 +9,8 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::process::{self, Signal};
-use crate::verdict::Proof;
+use crate::verdict::{Proof, Verdict};
+use contract::last_line::BEGINNING;
 use log::{debug, info};
 use std::fmt;
 use std::fs;
@@ -38,7 +39,7 @@ pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     let spec = helper::validator(config, &args, config.timeout + GRACE);
     let mut held = Vec::new();
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
-    let done = m.run(&spec, &mut line, |end| matches!(end, End::Exited(0 | 1 | 3)))?;
+    let done = m.run(&spec, &mut line, reached)?;
     if !matches!(done.end, End::Exited(_)) {
         // Workers of a validator that died may still use the GPUs.
         process::kill_all(Signal::KILL);
@@ -50,6 +51,12 @@ pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
         lines: held,
         seconds: done.took.as_secs_f64(),
     })
+}
+
+/// Whether a validator that ended so reached a verdict.
+fn reached(end: End) -> bool {
+    let status = if let End::Exited(status) = end { Verdict::of_status(status) } else { None };
+    status.is_some_and(|verdict| verdict != Verdict::Error)
 }
 
 /// Prints or holds back the line. Returns whether it was taken; other lines are shown only if the validator
@@ -64,7 +71,7 @@ fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
 }
 
 fn is_verdict(line: &str) -> bool {
-    line.starts_with("VERDICT") || line.starts_with("FIRSTLIGHT ")
+    line.starts_with("VERDICT") || line.starts_with(BEGINNING)
 }
 
 /// Removes files of earlier runs: only a report of this run counts.

@@ -1,53 +1,7 @@
 //! The verdict on the machine and its grounds.
 
-use serde::{Deserialize, Serialize};
+use contract::outcome::Verdict;
 use serde_json::value::RawValue;
-use std::fmt;
-
-/// The verdict on the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Verdict {
-    /// Every mandatory test passed.
-    Pass,
-    /// As Pass, with a warning.
-    Degraded,
-    /// A test failed.
-    Fail,
-    /// No verdict could be reached.
-    Error,
-}
-
-impl Verdict {
-    /// The verdict for an exit status of `firstlight validate`.
-    #[must_use]
-    pub const fn of_status(status: i32) -> Option<Self> {
-        match status {
-            0 => Some(Self::Pass),
-            1 => Some(Self::Fail),
-            2 => Some(Self::Error),
-            3 => Some(Self::Degraded),
-            _ => None,
-        }
-    }
-
-    /// Whether the machine may be used.
-    #[must_use]
-    pub const fn is_good(self) -> bool {
-        matches!(self, Self::Pass | Self::Degraded)
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pass => "PASS",
-            Self::Degraded => "DEGRADED",
-            Self::Fail => "FAIL",
-            Self::Error => "ERROR",
-        })
-    }
-}
 
 /// A problem before or after the validation that makes the verdict ERROR.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,14 +2,16 @@
 //! and report agree; everything else is ERROR with a cause.
 
 mod judgement;
-mod last_line;
 mod validator_report;
 
-pub use judgement::{Judgement, Trouble, Verdict};
+pub use contract::outcome::Verdict;
+pub use judgement::{Judgement, Trouble};
 
 use crate::child::End;
-use last_line::last_line;
-use validator_report::{MachineFacts, Outcome, Report};
+use contract::last_line::{BEGINNING, LastLine};
+use contract::outcome::Outcome;
+use contract::schema;
+use validator_report::{MachineFacts, Report};
 
 /// What the validator left behind.
 #[derive(Debug)]
@@ -35,7 +37,20 @@ impl Judgement {
         }
         let verdict = self.verdict;
         let because = self.cause.as_ref().map_or_else(String::new, |cause| format!("   {cause}"));
-        vec![format!("VERDICT  {verdict}{because}"), last_line(self, here)]
+        vec![format!("VERDICT  {verdict}{because}"), self.last_line(here).to_string()]
+    }
+
+    /// The line for a verdict that init reached itself.
+    fn last_line<'a>(&'a self, here: &'a str) -> LastLine<'a> {
+        LastLine {
+            verdict: self.verdict,
+            failed: self.failed.iter().map(String::as_str).collect(),
+            warned: self.warned.iter().map(String::as_str).collect(),
+            codes: self.codes.iter().map(String::as_str).collect(),
+            scope: self.scope.as_deref().unwrap_or("machine"),
+            host: self.host.as_deref().unwrap_or(here),
+            seconds: self.seconds,
+        }
     }
 }
 
@@ -95,8 +110,8 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
 /// Checks the report against the exit status.
 fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
     let (schema, verdict) = (&report.schema, report.verdict);
-    if schema != "firstlight.report/1" {
-        return Err(format!("report.json: schema {schema:?}, expected \"firstlight.report/1\""));
+    if schema != schema::REPORT {
+        return Err(format!("report.json: schema {schema:?}, expected {:?}", schema::REPORT));
     }
     if verdict != said {
         return Err(format!("the validator's exit status says {said}, its report {verdict}"));
@@ -126,8 +141,8 @@ fn last_lines(held: &[String], verdict: Verdict) -> Vec<String> {
     let last = |prefix: &str| held.iter().rev().find(|line| line.starts_with(prefix));
     let says =
         |line: &&String| line.split_whitespace().nth(1).is_some_and(|word| word == verdict.to_string());
-    let scraper = format!("FIRSTLIGHT verdict={verdict} ");
-    match (last("VERDICT").filter(says), last("FIRSTLIGHT ").filter(|line| line.starts_with(&scraper))) {
+    let scraper = format!("{BEGINNING}verdict={verdict} ");
+    match (last("VERDICT").filter(says), last(BEGINNING).filter(|line| line.starts_with(&scraper))) {
         (Some(a), Some(b)) => vec![a.clone(), b.clone()],
         _ => Vec::new(),
     }

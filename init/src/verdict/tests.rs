@@ -189,3 +189,14 @@ fn exactly_one_scraper_line_is_announced_in_every_case() {
         assert_eq!(count, 1, "{end:?}");
     }
 }
+
+#[test]
+fn a_verdict_of_inits_own_has_this_machines_name() {
+    let mut judgement = Judgement::error("config", "why".to_owned(), 0.5);
+    let rest = "warned=none codes=none scope=machine host=node7 seconds=0.5";
+    let line = |judgement: &Judgement, here| judgement.announcement(here)[1].clone();
+    assert_eq!(line(&judgement, "node7"), format!("FIRSTLIGHT verdict=ERROR failed=config {rest}"));
+    (judgement.host, judgement.codes) = (Some("a b\nc=d".to_owned()), vec!["X\rY".to_owned()]);
+    assert!(line(&judgement, "node7").ends_with("codes=X?Y scope=machine host=a?b?c?d seconds=0.5"));
+    assert!(line(&Judgement::error("x", String::new(), 0.0), "").contains(" host=unknown "));
+}

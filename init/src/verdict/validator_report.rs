@@ -1,6 +1,6 @@
 //! The part of the validator's report that init reads.
 
-use super::Verdict;
+use contract::outcome::{Outcome, Verdict};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -36,16 +36,6 @@ struct Test {
 struct Finding {
     code: String,
     severity: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Outcome {
-    Pass,
-    Warn,
-    Fail,
-    Error,
-    NotApplicable,
 }
 
 impl Report {

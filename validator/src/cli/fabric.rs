@@ -14,6 +14,7 @@ use crate::fabric::text;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::pcie::topo::Topology;
 use crate::machine::root::Root;
+use contract::schema;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -85,7 +86,7 @@ fn fix(
     let Done { fabric, bars, plan, applied } = &done;
     let both = Both { acs: applied, rebar: &bars.rebar };
     let content = &Summed { summary: text::summary(plan, applied, bars), both };
-    let document = Document { schema: "firstlight.fix/1", root: &fabric.root, content };
+    let document = Document { schema: schema::FIX, root: &fabric.root, content };
     either(json, &document, &text::fixed(fabric, plan, applied, bars))?;
     Ok(status(&applied.findings))
 }

@@ -1,6 +1,8 @@
 //! The commands: each reads what it needs, asks the pure parts, writes what they say, and ends
 //! with an exit status.
 
+pub use contract::status::{FAILING, FINE, UNDONE, WRONG_USE};
+
 pub mod args;
 mod console;
 mod deliver;
@@ -30,15 +32,6 @@ use crate::{render, suite};
 use args::{Args, Command, Lineage};
 use output::OutputError;
 use std::io;
-
-/// Everything is as it should be.
-pub const FINE: u8 = 0;
-/// The command found something that fails, or had to leave it so.
-pub const FAILING: u8 = 1;
-/// The command could not do its work.
-pub const UNDONE: u8 = 2;
-/// Wrong use, or a configuration that is refused.
-pub const WRONG_USE: u8 = 64;
 
 /// Why a command ended before its work was done; one line.
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,11 @@
 //! error that names its file or word, the key, what was read and what is allowed.
 
 use super::value::Raw;
-use super::{Config, INIT_SECTIONS, KEYS};
+use super::{Config, KEYS};
 use crate::files::bounded;
 use crate::text::nearest::nearest;
 use crate::text::shown::shown;
+use contract::section;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -180,11 +181,11 @@ impl Config {
 }
 
 fn own_sections() -> BTreeSet<&'static str> {
-    KEYS.iter().filter_map(|k| k.split('.').next()).collect()
+    section::VALIDATOR.iter().copied().collect()
 }
 
 fn sections() -> BTreeSet<&'static str> {
-    own_sections().into_iter().chain(INIT_SECTIONS.iter().copied()).collect()
+    section::VALIDATOR.iter().chain(section::INIT).copied().collect()
 }
 
 fn unknown(at: Source, what: &'static str, name: &str, known: &BTreeSet<&str>) -> ConfigError {

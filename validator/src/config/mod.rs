@@ -154,9 +154,6 @@ pub const KEYS: &[&str] = &[
     "expect.golden",
 ];
 
-/// The sections that init owns.
-pub const INIT_SECTIONS: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
-
 impl Config {
     /// Puts one value in its place; `tests`: the ids that there are. `None` when there is no such key; the
     /// inner error says what the key allows.

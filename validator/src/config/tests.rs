@@ -1,6 +1,7 @@
 //! What the configuration takes and what it refuses, with the exact line that a person reads.
 
 use super::*;
+use std::collections::BTreeSet;
 
 fn merge(files: &[&str], words: &[&str]) -> Result<Config, String> {
     let files: Vec<_> = files
@@ -191,4 +192,10 @@ fn what_breaks_no_line_is_shown_as_it_is() {
 fn a_file_that_is_not_there_is_named() {
     let error = Config::load(&[PathBuf::from("/nowhere/c.toml")], &[], &[]).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/c.toml: cannot be read: No such file"), "{error}");
+}
+
+#[test]
+fn init_knows_the_sections_of_the_validators_keys() {
+    let sections: BTreeSet<_> = KEYS.iter().filter_map(|key| key.split('.').next()).collect();
+    assert_eq!(sections, contract::section::VALIDATOR.iter().copied().collect());
 }

@@ -7,29 +7,13 @@ mod matrix;
 pub mod scope;
 
 pub use advice::Advice;
+pub use contract::outcome::{Outcome, Verdict};
 pub use matrix::Matrix;
 
 use finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// How one test ended, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// Proven.
-    Pass,
-    /// Proven, with something that makes the machine less than it could be.
-    Warn,
-    /// Disproven.
-    Fail,
-    /// It could not be found out.
-    Error,
-    /// There is nothing of the kind on this machine.
-    NotApplicable,
-}
 
 /// What a judge says: the outcome follows from the findings, so none can be without its reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -137,57 +121,19 @@ impl Judgement {
     }
 }
 
-/// What all outcomes together say about the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Verdict {
-    /// Every mandatory test ran and passed.
-    Pass,
-    /// Every mandatory test ran, none failed, at least one warned.
-    Degraded,
-    /// At least one test failed.
-    Fail,
-    /// No verdict could be reached, or a mandatory test did not run.
-    Error,
-}
-
-impl Verdict {
-    /// The worst of all outcomes. What could not be found out weighs more than what is known to
-    /// be broken, and nothing at all is an error: a machine of which nothing is known is not good.
-    #[must_use]
-    pub fn of(outcomes: &[Outcome]) -> Self {
-        let any = |wanted| outcomes.contains(&wanted);
-        if any(Outcome::Error) || !outcomes.iter().any(|o| *o != Outcome::NotApplicable) {
-            Self::Error
-        } else if any(Outcome::Fail) {
-            Self::Fail
-        } else if any(Outcome::Warn) {
-            Self::Degraded
-        } else {
-            Self::Pass
-        }
-    }
-
-    /// The exit status of `firstlight validate` for this verdict.
-    #[must_use]
-    pub const fn exit_status(self) -> u8 {
-        match self {
-            Self::Pass => 0,
-            Self::Fail => 1,
-            Self::Error => 2,
-            Self::Degraded => 3,
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pass => "PASS",
-            Self::Degraded => "DEGRADED",
-            Self::Fail => "FAIL",
-            Self::Error => "ERROR",
-        })
+/// The verdict of a machine: the worst of all outcomes. What could not be found out weighs more than what is
+/// known to be broken, and nothing at all is an error: a machine of which nothing is known is not good.
+#[must_use]
+pub fn verdict(outcomes: &[Outcome]) -> Verdict {
+    let any = |wanted| outcomes.contains(&wanted);
+    if any(Outcome::Error) || !outcomes.iter().any(|o| *o != Outcome::NotApplicable) {
+        Verdict::Error
+    } else if any(Outcome::Fail) {
+        Verdict::Fail
+    } else if any(Outcome::Warn) {
+        Verdict::Degraded
+    } else {
+        Verdict::Pass
     }
 }
 
@@ -236,19 +182,19 @@ mod tests {
     #[test]
     fn the_verdict_is_the_worst_outcome() {
         use Outcome::{Error, Fail, NotApplicable, Pass, Warn};
-        for (outcomes, verdict) in [
+        for (outcomes, want) in [
             (&[Pass, NotApplicable][..], Verdict::Pass),
             (&[Pass, Warn], Verdict::Degraded),
             (&[Warn, Fail, Pass], Verdict::Fail),
             (&[Fail, Error, Pass], Verdict::Error),
         ] {
-            assert_eq!(Verdict::of(outcomes), verdict, "{outcomes:?}");
+            assert_eq!(verdict(outcomes), want, "{outcomes:?}");
         }
     }
 
     #[test]
     fn nothing_that_ran_is_an_error_not_a_pass() {
-        assert_eq!(Verdict::of(&[]), Verdict::Error);
-        assert_eq!(Verdict::of(&[Outcome::NotApplicable]), Verdict::Error);
+        assert_eq!(verdict(&[]), Verdict::Error);
+        assert_eq!(verdict(&[Outcome::NotApplicable]), Verdict::Error);
     }
 }

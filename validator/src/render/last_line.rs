@@ -1,45 +1,31 @@
-//! The line for scrapers, the last one of every text: `FIRSTLIGHT verdict=.. failed=.. warned=.. codes=.. scope=..
-//! host=.. seconds=..`. Each value is one word, whatever the report holds.
+//! The line for scrapers, the last one of every text, from a report.
 
 use crate::outcome::Verdict;
 use crate::outcome::finding::Severity;
 use crate::render::alike::alike;
 use crate::report::Report;
+use contract::last_line::LastLine;
 
 /// The line, with its end.
 #[must_use]
 pub fn last_line(report: &Report) -> String {
-    let failed = match (&report.failed()[..], report.verdict) {
+    let mut failed = report.failed();
+    if failed.is_empty() && report.verdict == Verdict::Error {
         // No test can be named when none ran: then it is the validator that failed.
-        ([], Verdict::Error) => "validator".to_owned(),
-        (ids, _) => list(ids),
-    };
+        failed.push("validator");
+    }
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
     let codes = alike(bad, |finding| finding.code.as_str());
-    let codes: Vec<&str> = codes.iter().filter_map(|group| Some(group.first()?.code.as_str())).collect();
-    let host = report.machine.host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unknown");
-    format!(
-        "FIRSTLIGHT verdict={} failed={failed} warned={} codes={} scope={} host={} seconds={:.1}\n",
-        report.verdict,
-        list(&report.warned()),
-        list(&codes),
-        word(&report.scope.to_string()),
-        word(host),
-        report.seconds
-    )
-}
-
-fn list(words: &[&str]) -> String {
-    if words.is_empty() {
-        return "none".to_owned();
-    }
-    words.iter().map(|w| word(w)).collect::<Vec<_>>().join(",")
-}
-
-/// What would end the value, or the line, or forge another value, becomes `?`.
-fn word(text: &str) -> String {
-    let keeps = |c: char| !c.is_control() && !c.is_whitespace() && c != '=';
-    text.chars().map(|c| if keeps(c) { c } else { '?' }).collect()
+    let line = LastLine {
+        verdict: report.verdict,
+        failed,
+        warned: report.warned(),
+        codes: codes.iter().filter_map(|group| Some(group.first()?.code.as_str())).collect(),
+        scope: &report.scope.to_string(),
+        host: report.machine.host.as_deref().unwrap_or_default(),
+        seconds: report.seconds,
+    };
+    format!("{line}\n")
 }
 
 #[cfg(test)]

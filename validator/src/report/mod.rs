@@ -16,13 +16,13 @@ use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Link};
 use crate::outcome::finding::Finding;
 use crate::outcome::scope::Scope;
-use crate::outcome::{Judgement, Matrix, Outcome, Verdict};
+use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The name of this format.
-pub const SCHEMA: &str = "firstlight.report/1";
+pub const SCHEMA: &str = contract::schema::REPORT;
 
 /// One run's report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -247,6 +247,6 @@ impl Report {
     /// Adds an entry; the verdict follows from all of them.
     pub fn push(&mut self, entry: TestEntry) {
         self.tests.push(entry);
-        self.verdict = Verdict::of(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
+        self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }
 }

@@ -4,7 +4,7 @@
 use super::{Report, TestEntry};
 use crate::outcome::Matrix;
 use crate::outcome::scope::Scope;
-use crate::outcome::{Judgement, Outcome, Verdict};
+use crate::outcome::{self, Judgement, Outcome, Verdict};
 use std::collections::BTreeSet;
 
 /// What contradicts itself, in one line.
@@ -18,7 +18,7 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
             return Some(format!("test {:?}: listed twice", test.id));
         }
     }
-    let verdict = Verdict::of(&report.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
+    let verdict = outcome::verdict(&report.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     if report.verdict != verdict {
         return Some(format!("verdict: read {}, its tests come to {verdict}", report.verdict));
     }

@@ -4,6 +4,7 @@
 use crate::config::cmdline::Word;
 use crate::config::error::Wrong;
 use crate::config::keys::{self, Key, Kind};
+use contract::section;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
@@ -44,9 +45,9 @@ impl Merged {
         };
         for (section, content) in table.get_ref() {
             let (section, content) = (section.get_ref().as_ref(), content.get_ref());
-            if keys::FOREIGN.contains(&section) {
+            if section::VALIDATOR.contains(&section) {
                 self.add_foreign(place, section, content);
-            } else if keys::SECTIONS.contains(&section) {
+            } else if section::INIT.contains(&section) {
                 self.add_section(place, section, content);
             } else {
                 let read = if content.is_table() { "a section of that name" } else { "a key of that name" };
@@ -63,10 +64,10 @@ impl Merged {
         let Some(text) = word.value.as_deref() else {
             return self.refuse(&place, path, "no value", "firstlight.SECTION.KEY=VALUE");
         };
-        if keys::FOREIGN.contains(&section) && !rest.is_empty() {
+        if section::VALIDATOR.contains(&section) && !rest.is_empty() {
             self.set.push(format!("{path}={text}"));
             self.note_timeout(path, text.parse().ok());
-        } else if keys::SECTIONS.contains(&section) && !rest.is_empty() {
+        } else if section::INIT.contains(&section) && !rest.is_empty() {
             self.add_own_word(&place, section, path, text);
         } else if path != crate::config::origin::WORD && path != crate::config::remote::WORD {
             self.refuse(&place, path, "that name", &format!("sections {}", keys::SECTIONS_TEXT));

@@ -28,7 +28,7 @@ impl Run<'_, '_> {
                 return self.finds(finding.as_severe_as(Severity::Error));
             }
         };
-        let (planned, without) = nodes::plan(&devices, self.report.has("nvidia_uvm"));
+        let (planned, without) = nodes::plan(&devices, self.has("nvidia_uvm"));
         for name in without {
             let message = format!("the module is loaded and {name} is not in /proc/devices");
             self.finds(Finding::fail(Code::NodesMissing, name, message));

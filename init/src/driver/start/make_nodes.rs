@@ -86,7 +86,7 @@ pub(super) fn make(root: &Path, planned: &Planned) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::driver::nodes::Access;
-    use crate::driver::report_parts::Node;
+    use crate::driver::report::Node;
     use crate::sample::files;
 
     #[test]

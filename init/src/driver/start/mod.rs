@@ -12,11 +12,10 @@ use crate::driver::description::{Description, Family};
 use crate::driver::hardware::Hardware;
 use crate::driver::image;
 use crate::driver::kernel_lines::{Cursor, unpacking};
-use crate::driver::report::{Code, Finding, Report, Severity};
-use crate::driver::report_parts::Image;
+use crate::driver::report::{Code, Finding, Image, Report, Severity};
 use crate::driver::triplet::Parts;
 use crate::file_io::write_atomically;
-use crate::modules::insert;
+use crate::modules::{deps, insert};
 use crate::paths;
 use places::{Door, Places, Wanted};
 use std::os::fd::BorrowedFd;
@@ -63,7 +62,7 @@ pub fn start(places: &Places, wanted: &Wanted, door: &mut Door<'_>) -> Report {
     if wanted.load {
         run.step("loading modules", Run::load_modules);
     }
-    if run.report.has("nvidia") {
+    if run.has("nvidia") {
         run.step("reading parameters back", Run::read_parameters_back);
         run.step("making device nodes", Run::make_nodes);
         run.step("starting the fabric manager", Run::start_fabric_manager);
@@ -170,6 +169,11 @@ impl Run<'_, '_> {
                 self.finds(finding.as_severe_as(Severity::Error));
             }
         }
+    }
+
+    /// Whether the module of that name is in the kernel.
+    fn has(&self, module: &str) -> bool {
+        self.report.modules.iter().any(|m| m.outcome.is_in() && deps::name_of(&m.name) == module)
     }
 
     /// The families of the description that this machine has.

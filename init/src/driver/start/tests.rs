@@ -1,7 +1,7 @@
 use super::fixture::{ASKED, Fake, GPU, MODINFO, log, takes_it};
 use super::*;
 use crate::driver::elf;
-use crate::driver::report_parts::Outcome;
+use crate::driver::report::Outcome;
 use std::fs;
 use std::io;
 

@@ -38,7 +38,7 @@ fn version(version: &str, patch: &str) -> String {
 /// Adds the codes of problems, as many as fit.
 fn with_codes(line: &str, report: &Report) -> String {
     let wrong = report.findings.iter().filter(|finding| finding.severity > Severity::Info);
-    let mut codes: Vec<_> = wrong.map(|finding| finding.code.name()).collect();
+    let mut codes: Vec<_> = wrong.map(|finding| finding.code.to_string()).collect();
     codes.dedup();
     let mut shown = line.to_owned();
     for (n, code) in codes.iter().enumerate() {
@@ -57,8 +57,7 @@ fn with_codes(line: &str, report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::report::Finding;
-    use crate::driver::report_parts::{Image, Module, Node, Outcome};
+    use crate::driver::report::{Finding, Image, Module, Node, Outcome};
 
     fn report(outcome: Outcome, error: Option<&str>) -> Report {
         let mut report = Report::new(true);

@@ -8,7 +8,7 @@ use crate::child::{Done, End, on_output};
 use crate::config::types::Driver;
 use crate::driver::hardware::Hardware;
 use crate::driver::kernel_lines::{Cursor, KMSG};
-use crate::driver::report::{Report, SCHEMA};
+use crate::driver::report::Report;
 use crate::driver::start::{INITRD, write};
 use crate::driver::unfinished::Unfinished;
 use crate::fault::Fault;
@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::paths;
 use crate::sys::descriptors;
 use crate::verdict::Trouble;
+use contract::schema;
 use log::debug;
 use std::fmt;
 use std::fs;
@@ -115,7 +116,7 @@ impl Progress {
 fn read() -> Result<Report, String> {
     let bytes = fs::read(paths::DRIVER).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     let report: Report = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
-    if report.schema == SCHEMA {
+    if report.schema == schema::DRIVER {
         Ok(report)
     } else {
         Err(format!("{}: schema {}", paths::DRIVER, report.schema))

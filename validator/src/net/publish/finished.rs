@@ -2,11 +2,12 @@
 //! words of it that places need. Nothing else of it is judged here.
 
 use super::shelf::plain;
+use contract::schema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 /// What may be published.
-const SCHEMAS: [&str; 2] = ["firstlight.report/1", "firstlight.verdict/1"];
+const SCHEMAS: [&str; 2] = [schema::REPORT, schema::VERDICT];
 
 /// No report is larger; init refuses larger ones too.
 pub const LARGEST: u64 = 64 << 20;

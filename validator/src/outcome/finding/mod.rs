@@ -5,24 +5,11 @@ mod code;
 mod table;
 
 pub use code::Code;
+pub use contract::outcome::Severity;
 pub use table::markdown;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// How bad a finding is. The order is the order of badness.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing, judged harmless.
-    Info,
-    /// The machine works, but less well than it could.
-    Warn,
-    /// The machine does not do what it must.
-    Fail,
-    /// It could not be found out whether the machine does what it must.
-    Error,
-}
 
 /// One finding, as every report and every `--json` shows it (`design: FINDING`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

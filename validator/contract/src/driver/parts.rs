@@ -1,5 +1,6 @@
-//! What the driver's report lists: the image, its modules, their parameters, device nodes.
+//! What the account of the driver lists: the image, its modules, their parameters, device nodes.
 
+use super::not_needed;
 use serde::{Deserialize, Serialize};
 
 /// The image's description from `driver.toml`.
@@ -8,6 +9,7 @@ pub struct Image {
     /// Version of modules, userspace and firmware.
     pub version: String,
     /// `debian` or `files`.
+    #[serde(default, deserialize_with = "not_needed")]
     pub source: String,
     /// Patch level; empty for an unpatched driver.
     pub patch: String,
@@ -23,6 +25,7 @@ pub struct Module {
     /// Its name as configured.
     pub name: String,
     /// Its file; empty when there is none (built in, or not found).
+    #[serde(default, deserialize_with = "not_needed")]
     pub file: String,
     /// `version` of its modinfo.
     pub version: Option<String>,
@@ -33,10 +36,12 @@ pub struct Module {
     /// `srcversion` of its modinfo.
     pub srcversion: Option<String>,
     /// The parameters that it was given.
+    #[serde(default, deserialize_with = "not_needed")]
     pub parameters: String,
     /// The result of loading it.
     pub outcome: Outcome,
     /// The kernel's error number.
+    #[serde(default, deserialize_with = "not_needed")]
     pub errno: Option<i32>,
     /// The name of that error.
     pub error: Option<String>,
