@@ -2,7 +2,7 @@
 # boot.sh [SCENARIO] [--pt] [KERNEL-WORD..]: boots the built image in QEMU on a machine of root ports
 # and switches, shows the console as it comes, and exits with the verdict's code: 0 PASS, 1 FAIL,
 # 2 ERROR or no verdict, 3 DEGRADED. KVM is used when a guest really starts with it.
-# SCENARIO is one of tests/simgpu/scenarios, `healthy` unless given: simulated GPUs and the recorded
+# SCENARIO is one of tests/simgpu/scenarios, `healthy` unless given: simulated GPUs and the modelled
 # machine that they sit in, as files behind the initrd. `none` boots without GPUs, `list` lists them.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"

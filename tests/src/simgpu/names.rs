@@ -75,4 +75,19 @@ mod tests {
         assert_eq!(nearest("zero", &names), ["zeros", "stale", "healthy"]);
         assert_eq!((distance("", "abc"), distance("abc", "abc"), distance("kitten", "sitting")), (3, 0, 3));
     }
+
+    #[test]
+    fn every_scenario_says_what_it_is_and_what_to_expect() {
+        let names = Scenario::names().unwrap();
+        assert!(names.len() > 20, "{names:?}");
+        for name in names {
+            let text = fs::read_to_string(folder("scenarios").join(format!("{name}.toml"))).unwrap();
+            assert!(text.starts_with("# "), "{name} does not say what it is");
+            let scenario = Scenario::named(&name).unwrap();
+            let expect = scenario.expect();
+            assert!(["PASS", "DEGRADED", "FAIL", "ERROR"].contains(&expect.verdict.as_str()), "{name}");
+            assert_eq!(expect.verdict == "PASS", expect.fails.is_empty(), "{name}");
+            assert!(scenario.count() > 1, "{name}");
+        }
+    }
 }
