@@ -1,6 +1,7 @@
 //! Errors in the configuration. Each is one line that names the place, the key, the value and the allowed
-//! values.
+//! values, in the same form as the validator's (`validator/src/config/layer.rs`).
 
+use strsim::levenshtein;
 use thiserror::Error;
 
 /// Escapes control characters, so that the content of a file or kernel word cannot break the line of an
@@ -22,7 +23,7 @@ pub enum Wrong {
         why: String,
     },
     /// A file is not valid TOML.
-    #[error("{}: line {}: {}", shown(place), .line, shown(why))]
+    #[error("{}, line {}: {}", shown(place), .line, shown(why))]
     Syntax {
         /// The file.
         place: String,
@@ -31,14 +32,34 @@ pub enum Wrong {
         /// The parser's error text.
         why: String,
     },
-    /// A key is unknown or its value is invalid.
-    #[error("{}: {}: read {}, allowed: {}", shown(place), shown(key), shown(read), shown(allowed))]
+    /// A kernel word without `=`.
+    #[error("{}: read a word without '='; allowed: firstlight.SECTION.KEY=VALUE", shown(place))]
+    NoValue {
+        /// The kernel word.
+        place: String,
+        /// The word's name without `firstlight.`.
+        key: String,
+    },
+    /// A section or key is unknown.
+    #[error("{}: {}: there is no such {what}; {}", shown(place), shown(name), hint(name, known))]
+    Unknown {
+        /// The file or the kernel word.
+        place: String,
+        /// `section` or `key`.
+        what: &'static str,
+        /// The name as it was read.
+        name: String,
+        /// The names that are allowed.
+        known: Vec<&'static str>,
+    },
+    /// The value of a key is invalid.
+    #[error("{}: {}: read {}; allowed: {}", shown(place), shown(key), shown(read), shown(allowed))]
     Key {
         /// The file or the kernel word.
         place: String,
         /// `SECTION.KEY`
         key: String,
-        /// The value as TOML, or a description of the key.
+        /// The value as it was written, or a description of it.
         read: String,
         /// What is allowed.
         allowed: String,
@@ -49,6 +70,40 @@ impl Wrong {
     /// Whether the error is about the actions after a verdict.
     #[must_use]
     pub fn concerns_policy(&self) -> bool {
-        matches!(self, Self::Key { key, .. } if key == "policy" || key.starts_with("policy."))
+        match self {
+            Self::NoValue { key, .. } | Self::Unknown { name: key, .. } | Self::Key { key, .. } => {
+                key == "policy" || key.starts_with("policy.")
+            }
+            Self::Unreadable { .. } | Self::Syntax { .. } => false,
+        }
+    }
+}
+
+/// The nearest known name, or all of them when none is near.
+fn hint(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("allowed: {}", known.join(", ")),
+    }
+}
+
+/// The known name that `name` is a typing error of. The rule is the validator's (`text/nearest.rs`); it is
+/// here again because the programs share words and no code.
+fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let most = (name.chars().count() / 3).clamp(1, 2);
+    let near = known.iter().map(|k| (levenshtein(name, k), *k)).filter(|(distance, _)| *distance <= most);
+    near.min().map(|(_, k)| k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_finds_its_name_and_another_word_finds_nothing() {
+        let known = ["driver.load", "driver.modules"];
+        assert_eq!(hint("driver.laod", &known), "did you mean driver.load?");
+        assert_eq!(hint("driver.colour", &known), "allowed: driver.load, driver.modules");
+        assert_eq!(nearest("", &["acs"]), None);
     }
 }

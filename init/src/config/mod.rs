@@ -76,12 +76,12 @@ fn refused(m: Merged) -> Refused {
 fn typed(m: &mut Merged, files: &[File], words: &[Word]) -> Config {
     let booted_from = Origin::of(words).unwrap_or_else(|read| {
         let place = format!("kernel word firstlight.{}", origin::WORD);
-        m.refuse(&place, origin::WORD, &format!("\"{read}\""), "stick, network");
+        m.refuse(&place, origin::WORD, &read, "stick, network");
         Origin::Stick
     });
     let remote = remote::Remote::of(words).unwrap_or_else(|read| {
         let place = format!("kernel word firstlight.{}", remote::WORD);
-        m.refuse(&place, remote::WORD, &format!("\"{read}\""), remote::ALLOWED);
+        m.refuse(&place, remote::WORD, &read, remote::ALLOWED);
         None
     });
     let hostname = words.iter().rev().find(|w| w.name == "hostname").and_then(|w| w.value.as_deref());
@@ -219,9 +219,7 @@ mod tests {
             (NetworkMode::Dhcp, "http://h/x".to_owned())
         );
         let lines = errors("", "firstlight.config=http://h/x");
-        assert!(
-            lines[0].starts_with("kernel word firstlight.config: config: read \"http://h/x\", allowed: ")
-        );
+        assert!(lines[0].starts_with("kernel word firstlight.config: config: read http://h/x; allowed: "));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Remote {
         let mut files = Vec::new();
         for (n, line) in sums.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let (sum, name) = listed(line).ok_or_else(|| {
-                format!("{SUMS}: line {}: read {line:?}, allowed: what sha256sum prints", n + 1)
+                format!("{SUMS}, line {}: read {line:?}; allowed: what sha256sum prints", n + 1)
             })?;
             let file = Self { url: format!("{}{name}", self.url), sha256: sum.to_owned() };
             match (name, meant(name, identity)) {

@@ -65,7 +65,7 @@ fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String
         match meant(&name, identity) {
             Some(For::Another) => {}
             Some(order) => ours.push((order, name)),
-            None => return Err(format!("config.d/{name}: not the name of a node, allowed: {NAMES}")),
+            None => return Err(format!("config.d/{name}: not the name of a node; allowed: {NAMES}")),
         }
     }
     ours.sort();
@@ -123,7 +123,7 @@ mod tests {
         let all = names(&["serial-S1.toml", "mac-525400123456.toml", "serial-S2.toml"]);
         assert_eq!(chosen(all, &node).unwrap(), names(&["mac-525400123456.toml", "serial-S1.toml"]));
         let why = chosen(names(&["mac-5254.toml"]), &node).unwrap_err();
-        assert!(why.starts_with("config.d/mac-5254.toml: not the name of a node, allowed: mac-"), "{why}");
+        assert!(why.starts_with("config.d/mac-5254.toml: not the name of a node; allowed: mac-"), "{why}");
     }
 
     #[test]

@@ -13,13 +13,13 @@ fn a_typo_stops_the_boot_with_every_line_that_is_wrong() {
     assert_eq!(down, Down::Rebooted, "{console}");
     assert!(
         console.contains(
-            "ERROR     INIT-CONFIG: /etc/firstlight/config.toml: consle: read a section of that name"
+            "ERROR     INIT-CONFIG: /etc/firstlight/config.toml: consle: there is no such section; did you mean console?"
         ),
         "{console}"
     );
     assert!(
         console.contains(
-            "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read \"many\", allowed: 1 to 1000"
+            "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many; allowed: 1 to 1000"
         ),
         "{console}"
     );
@@ -84,7 +84,7 @@ fn a_file_that_is_named_after_no_node_stops_the_boot() {
     let words = format!("firstlight.report.partition=/dev/{}", disk.name);
     let (_, _, console) = Machine::new(PASS, CONFIG).device(&disk.name).cmdline(&words).boot().down();
     let line =
-        "config.d/mac-5254.toml: not the name of a node, allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
+        "config.d/mac-5254.toml: not the name of a node; allowed: mac-AABBCCDDEEFF.toml, serial-NAME.toml";
     assert!(console.lines().any(|l| l.starts_with("ERROR") && l.contains(line)), "{console}");
 }
 

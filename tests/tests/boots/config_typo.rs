@@ -37,7 +37,7 @@ fn a_misspelt_key_in_a_file() {
     let config = "[policy]\non_error = \"poweroff\"\n[driver]\nlaod = false\n";
     let booted = boot.config(config).run().unwrap();
     stopped(&booted);
-    one_line(&booted, &["/etc/firstlight/config.d/50-test.toml", "driver.laod", "load", "false"]);
+    one_line(&booted, &["/etc/firstlight/config.d/50-test.toml", "driver.laod", "driver.load"]);
     booted.ended(&End::PowerOff);
 }
 

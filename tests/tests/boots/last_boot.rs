@@ -13,7 +13,7 @@ fn the_next_boot_tells_what_the_last_one_died_of() {
         boot.with_firmware(&variables).unwrap().append("firstlight.policy.on_error=poweroff")
     };
     let died = boot().append("firstlight.report.keep=many").run().unwrap();
-    let words = "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read \"many\"";
+    let words = "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many";
     died.says(&format!("ERROR     {words}"));
     died.never_says("last boot");
     died.never_says("not in the firmware's store");

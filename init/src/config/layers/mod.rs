@@ -16,6 +16,8 @@ pub struct Entry {
     pub value: Value,
     /// File name or kernel word.
     pub place: String,
+    /// The value as it was written.
+    read: String,
 }
 
 /// All layers together.
@@ -50,8 +52,7 @@ impl Merged {
             } else if section::INIT.contains(&section) {
                 self.add_section(place, section, content);
             } else {
-                let read = if content.is_table() { "a section of that name" } else { "a key of that name" };
-                self.refuse(place, section, read, &format!("sections {}", keys::SECTIONS_TEXT));
+                self.unknown(place, "section", section, keys::sections());
             }
         }
     }
@@ -62,15 +63,18 @@ impl Merged {
         let place = format!("kernel word {}", word.name);
         let (section, rest) = path.split_once('.').unwrap_or((path, ""));
         let Some(text) = word.value.as_deref() else {
-            return self.refuse(&place, path, "no value", "firstlight.SECTION.KEY=VALUE");
+            return self.wrong.push(Wrong::NoValue { place, key: path.to_owned() });
         };
-        if section::VALIDATOR.contains(&section) && !rest.is_empty() {
+        let (foreign, own) = (section::VALIDATOR.contains(&section), section::INIT.contains(&section));
+        if foreign && !rest.is_empty() {
             self.set.push(format!("{path}={text}"));
             self.note_timeout(path, text.parse().ok());
-        } else if section::INIT.contains(&section) && !rest.is_empty() {
+        } else if foreign {
+            self.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE"));
+        } else if own {
             self.add_own_word(&place, section, path, text);
         } else if path != crate::config::origin::WORD && path != crate::config::remote::WORD {
-            self.refuse(&place, path, "that name", &format!("sections {}", keys::SECTIONS_TEXT));
+            self.unknown(&place, "section", section, keys::sections());
         }
     }
 
@@ -79,14 +83,14 @@ impl Merged {
         let at = self.entries.iter().position(|entry| entry.key == key);
         let (Some(at), Some(known)) = (at, keys::find(key)) else { return };
         let entry = self.entries.swap_remove(at);
-        self.refuse(&entry.place, key, &entry.value.to_string(), known.allowed);
+        self.refuse(&entry.place, key, &entry.read, known.allowed);
     }
 
     /// Reports a value that is invalid in combination with others, and what would be allowed.
     pub fn refuse_as(&mut self, key: &str, allowed: &str) {
         let Some(at) = self.entries.iter().position(|entry| entry.key == key) else { return };
         let entry = self.entries.swap_remove(at);
-        self.refuse(&entry.place, key, &entry.value.to_string(), allowed);
+        self.refuse(&entry.place, key, &entry.read, allowed);
     }
 
     /// Reports any other error.
@@ -101,7 +105,7 @@ impl Merged {
 
     fn add_foreign(&mut self, place: &str, section: &str, content: &DeValue<'_>) {
         let Some(table) = content.as_table() else {
-            return self.refuse(place, section, &shown(content), "a section");
+            return self.refuse(place, section, &shown(content), &format!("a section [{section}]"));
         };
         if section == "validate" {
             let seconds = table.get("timeout_s").and_then(|value| keys::value(value.get_ref()));
@@ -118,14 +122,17 @@ impl Merged {
 
     fn add_section(&mut self, place: &str, section: &str, content: &DeValue<'_>) {
         let Some(table) = content.as_table() else {
-            return self.refuse(place, section, &shown(content), "a section");
+            return self.refuse(place, section, &shown(content), &format!("a section [{section}]"));
         };
         for (name, read) in table {
             let (path, read) = (format!("{section}.{}", name.get_ref()), read.get_ref());
             match (keys::find(&path), keys::value(read)) {
-                (Some(key), Some(value)) if key.kind.takes(&value) => self.put(key, value, place),
+                (Some(key), Some(value)) if key.kind.takes(&value) => {
+                    let written = value.to_string();
+                    self.put(key, value, place, written);
+                }
                 (Some(key), _) => self.refuse(place, &path, &shown(read), key.allowed),
-                (None, _) => self.unknown(place, section, &path, &shown(read)),
+                (None, _) => self.unknown(place, "key", &path, keys::of_section(section)),
             }
         }
     }
@@ -133,8 +140,8 @@ impl Merged {
     fn add_own_word(&mut self, place: &str, section: &str, path: &str, text: &str) {
         if let Some(key) = keys::find(path) {
             return match key.kind.from_word(text) {
-                Some(value) => self.put(key, value, place),
-                None => self.refuse(place, path, &format!("\"{text}\""), key.allowed),
+                Some(value) => self.put(key, value, place, text.to_owned()),
+                None => self.refuse(place, path, text, key.allowed),
             };
         }
         let pair = keys::KEYS.iter().find_map(|key| {
@@ -144,24 +151,24 @@ impl Merged {
         match pair {
             Some((key, name)) => {
                 let table = Table::from_iter([(name.to_owned(), Value::String(text.to_owned()))]);
-                self.put(key, Value::Table(table), place);
+                self.put(key, Value::Table(table), place, text.to_owned());
             }
-            None => self.unknown(place, section, path, &format!("\"{text}\"")),
+            None => self.unknown(place, "key", path, keys::of_section(section)),
         }
     }
 
-    fn unknown(&mut self, place: &str, section: &str, path: &str, read: &str) {
-        let allowed = format!("keys of [{section}]: {}", keys::of_section(section));
-        self.refuse(place, path, &format!("unknown key = {read}"), &allowed);
+    fn unknown(&mut self, place: &str, what: &'static str, name: &str, known: Vec<&'static str>) {
+        let (place, name) = (place.to_owned(), name.to_owned());
+        self.wrong.push(Wrong::Unknown { place, what, name, known });
     }
 
     /// A later layer replaces earlier values; tables are merged entry by entry.
-    fn put(&mut self, key: &'static Key, value: Value, place: &str) {
+    fn put(&mut self, key: &'static Key, value: Value, place: &str, read: String) {
         let place = place.to_owned();
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key.name) else {
-            return self.entries.push(Entry { key: key.name, value, place });
+            return self.entries.push(Entry { key: key.name, value, place, read });
         };
-        entry.place = place;
+        (entry.place, entry.read) = (place, read);
         match (&mut entry.value, value) {
             (Value::Table(old), Value::Table(new)) => old.extend(new),
             (old, new) => *old = new,
@@ -177,7 +184,7 @@ fn shown(read: &DeValue<'_>) -> String {
 fn syntax(place: &str, text: &str, e: &toml::de::Error) -> Wrong {
     let until = e.span().and_then(|span| text.get(..span.start)).unwrap_or("");
     let line = until.matches('\n').count() + 1;
-    Wrong::Syntax { place: place.to_owned(), line, why: e.message().replace('\n', ", ") }
+    Wrong::Syntax { place: place.to_owned(), line, why: e.message().replace('\n', " ") }
 }
 
 #[cfg(test)]

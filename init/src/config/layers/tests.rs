@@ -43,38 +43,81 @@ fn an_error_names_place_key_value_and_what_is_allowed() {
     assert_eq!(
         lines(&m),
         [
-            "f.toml: policy.on_pass: read \"workloda\", allowed: workload, workload-without-p2p, hold, shell, \
+            "f.toml: policy.on_pass: read \"workloda\"; allowed: workload, workload-without-p2p, hold, shell, \
              reboot, poweroff",
-            "kernel word firstlight.report.keep: report.keep: read \"0\", allowed: 1 to 1000 reports",
+            "kernel word firstlight.report.keep: report.keep: read 0; allowed: 1 to 1000 reports",
         ]
     );
 }
 
 #[test]
 fn unknown_sections_keys_and_top_level_scalars_are_errors() {
-    for (text, line) in [
-        ("[polcy]\n", ""),
-        ("keep = 1\n", ""),
-        ("report = 1\n", ""),
-        ("validate = 1\n", ""),
-        ("[report]\nkep = 1\n", ""),
-        ("", "firstlight.polcy.on_pass=hold"),
-        ("", "firstlight.report.kep=1"),
-        ("", "firstlight.report=1"),
-        ("", "firstlight.validate=1"),
-        ("", "firstlight.driver.load"),
-        ("", "firstlight.driver.parameters.=1"),
-        ("", "firstlight."),
+    let keys = "allowed: report.keep, report.partition, report.timeout_s, report.url";
+    let all = "allowed: console, driver, expect, fabric, network, policy, report, validate, workload";
+    for (text, word, error) in [
+        ("[polcy]\n", "", "f: polcy: there is no such section; did you mean policy?".to_owned()),
+        ("[colour]\n", "", format!("f: colour: there is no such section; {all}")),
+        ("keep = 1\n", "", format!("f: keep: there is no such section; {all}")),
+        ("report = 1\n", "", "f: report: read 1; allowed: a section [report]".to_owned()),
+        ("validate = 1\n", "", "f: validate: read 1; allowed: a section [validate]".to_owned()),
+        (
+            "[report]\nkep = 1\n",
+            "",
+            "f: report.kep: there is no such key; did you mean report.keep?".to_owned(),
+        ),
+        ("", "polcy.on_pass=hold", "polcy: there is no such section; did you mean policy?".to_owned()),
+        ("", "report.kep=1", "report.kep: there is no such key; did you mean report.keep?".to_owned()),
+        ("", "report=1", format!("report: there is no such key; {keys}")),
+        ("", "validate=1", "validate: read 1; allowed: firstlight.validate.KEY=VALUE".to_owned()),
+        ("", "driver.load", "read a word without '='; allowed: firstlight.SECTION.KEY=VALUE".to_owned()),
+        (
+            "",
+            "driver.parameters.=1",
+            "driver.parameters.: there is no such key; did you mean driver.parameters?".to_owned(),
+        ),
+        ("", ".=1", format!(": there is no such section; {all}")),
     ] {
-        let m = merged(&[("f", text)], line);
-        assert_eq!(m.wrong.len(), 1, "{text}{line}: {:?}", lines(&m));
+        let name = word.split('=').next().unwrap();
+        let (line, place) = match word {
+            "" => (String::new(), String::new()),
+            _ => (format!("firstlight.{word}"), format!("kernel word firstlight.{name}: ")),
+        };
+        assert_eq!(lines(&merged(&[("f", text)], &line)), [format!("{place}{error}")]);
+    }
+    assert_eq!(merged(&[], "firstlight.").wrong.len(), 1);
+}
+
+#[test]
+fn a_value_that_is_refused_later_is_shown_as_it_was_written() {
+    let mut m = merged(&[("f", "[report]\nurl = \"h\"\n")], "firstlight.network.dns=ns1,ns2");
+    ["report.url", "network.dns"].iter().for_each(|key| m.refuse_entry(key));
+    let [url, dns] = &lines(&m)[..] else { panic!("two") };
+    assert!(url.starts_with("f: report.url: read \"h\"; allowed: "), "{url}");
+    assert!(
+        dns.starts_with("kernel word firstlight.network.dns: network.dns: read ns1,ns2; allowed: "),
+        "{dns}"
+    );
+}
+
+#[test]
+fn every_error_about_the_policy_is_known_as_such() {
+    for (word, concerns) in [
+        ("policy.on_error", true),
+        ("policy.on_err=hold", true),
+        ("policy.on_error=never", true),
+        ("policy=hold", true),
+        ("polcy.on_error=hold", false),
+        ("report.keep", false),
+    ] {
+        let m = merged(&[], &format!("firstlight.{word}"));
+        assert_eq!(m.wrong.iter().map(Wrong::concerns_policy).collect::<Vec<_>>(), [concerns], "{word}");
     }
 }
 
 #[test]
 fn a_broken_file_names_its_line() {
     let m = merged(&[("f", "[report]\nkeep = \n")], "");
-    assert!(lines(&m)[0].starts_with("f: line 2: "), "{:?}", lines(&m));
+    assert!(lines(&m)[0].starts_with("f, line 2: "), "{:?}", lines(&m));
 }
 
 #[test]
@@ -98,13 +141,13 @@ fn an_unusable_validate_timeout_is_left_to_the_validator() {
 #[test]
 fn no_value_can_break_the_line_of_its_error() {
     for (file, text, line, shown) in [
-        ("f", "[network]\nmode = \"a\\nb\"\n", "", "network.mode: read \"\"\"\\na\\nb\"\"\", allowed: "),
-        ("f", "[\"a\\nb\"]\n", "", "f: a\\nb: read a section of that name, "),
-        ("f", "\"a\\r\\nb\" = 1\n", "", "f: a\\r\\nb: read a key of that name, "),
-        ("f", "[report]\n\"a\\nb\" = 1\n", "", "f: report.a\\nb: read unknown key = 1, "),
-        ("f\ng", "[report]\nkeep = \n", "", "f\\ng: line 2: "),
-        ("f", "", "\"firstlight.a\nb=c\"", "kernel word firstlight.a\\nb: a\\nb: read that name, "),
-        ("f", "", "firstlight.report.x=\"a\nb\"", "report.x: read unknown key = \"a\\nb\", "),
+        ("f", "[network]\nmode = \"a\\nb\"\n", "", "network.mode: read \"\"\"\\na\\nb\"\"\"; allowed: "),
+        ("f", "[\"a\\nb\"]\n", "", "f: a\\nb: there is no such section; "),
+        ("f", "\"a\\r\\nb\" = 1\n", "", "f: a\\r\\nb: there is no such section; "),
+        ("f", "[report]\n\"a\\nb\" = 1\n", "", "f: report.a\\nb: there is no such key; "),
+        ("f\ng", "[report]\nkeep = \n", "", "f\\ng, line 2: "),
+        ("f", "", "\"firstlight.a\nb=c\"", "kernel word firstlight.a\\nb: a\\nb: there is no such section; "),
+        ("f", "", "\"firstlight.report.keep=a\nb\"", "report.keep: read a\\nb; allowed: "),
     ] {
         let lines = lines(&merged(&[(file, text)], line));
         let [only] = &lines[..] else { panic!("{lines:?}") };
@@ -115,5 +158,5 @@ fn no_value_can_break_the_line_of_its_error() {
 #[test]
 fn printable_text_is_shown_unchanged() {
     let m = merged(&[("f", "[\"ä\\\\b 'c'\"]\n")], "");
-    assert!(lines(&m)[0].starts_with("f: ä\\b 'c': read a section"), "{:?}", lines(&m));
+    assert!(lines(&m)[0].starts_with("f: ä\\b 'c': there is no such section"), "{:?}", lines(&m));
 }
