@@ -1,0 +1,9 @@
+//! Ways to start: the recipe, boot entries, media, Secure Boot, a locked-down kernel, a golden image.
+
+mod entries;
+mod golden;
+mod lockdown;
+mod media;
+mod pxe_serve;
+mod run;
+mod secure_boot;
