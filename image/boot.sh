@@ -15,12 +15,15 @@ case ${1:-} in
     *) scenario=$1; shift ;;
 esac
 scenarios=$REPO/tests/simgpu/scenarios
+# A scenario is a table [NAME]; the remark above it says what it is.
+names=$(grep -ho '^\[[a-z0-9-]*\]$' "$scenarios"/*.toml | tr -d '[]' | sort)
+about() { awk -v "header=[$1]" '/^# / { text = text substr($0, 3) "\n"; next } $0 == header { printf "%s", text; exit } { text = "" }' "$scenarios"/*.toml; }
 if [ "$scenario" = list ]; then
-    for file in "$scenarios"/*.toml; do printf '%-17s %s\n' "$(basename "$file" .toml)" "$(sed -n '1s/^# //p' "$file")"; done
+    for name in $names; do printf '%-20s %s\n' "$name" "$(about "$name" | head -1)"; done
     exit 0
 fi
-[ "$scenario" = none ] || [ -e "$scenarios/$scenario.toml" ] ||
-    die "there is no scenario '$scenario'" "none, list, or one of: $(cd "$scenarios" && echo *.toml | sed 's/\.toml//g')"
+[ "$scenario" = none ] || grep -qx -- "$scenario" <<< "$names" ||
+    die "there is no scenario '$scenario'" "none, list, or one of: $(echo $names)"
 kernel=$out/firstlight.vmlinuz
 [ "${1:-}" != --pt ] || { kernel=$out/firstlight-pt.vmlinuz; shift; }
 [ -e "$kernel" ] || die "there is no image in $out" "just image"
@@ -55,7 +58,7 @@ machine=(
 initrd=$out/firstlight.initrd words=
 if [ "$scenario" = none ]; then words=firstlight.expect.gpus=0; else
     say "laying out simulated GPUs: scenario $scenario"
-    sed -n 's/^# \?/firstlight: /p' "$scenarios/$scenario.toml" >&2
+    about "$scenario" | sed 's/^/firstlight: /' >&2
     simulated=$REPO/target/image/simulated
     cargo run --release --locked --quiet -p firstlight-tests --bin simgpu -- "$scenario" "$simulated.cpio" >&2
     # The kernel takes an uncompressed archive only from an offset that four divides.

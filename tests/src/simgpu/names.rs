@@ -1,9 +1,10 @@
 //! The names of the scenarios, what each is about, and which of them a person may have meant.
 
-use super::scenario::{Scenario, folder};
+use super::scenario::{Scenario, folder, read};
 use crate::error::{Error, Result};
 use std::fs;
 use std::path::PathBuf;
+use toml::Table;
 
 impl Scenario {
     /// Every scenario's name, in order.
@@ -11,10 +12,10 @@ impl Scenario {
     /// # Errors
     /// The folder cannot be read.
     pub fn names() -> Result<Vec<String>> {
-        let folder = folder("scenarios");
-        let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
-        let stem = |path: PathBuf| Some(path.file_stem()?.to_str()?.to_owned());
-        let mut names: Vec<_> = entries.flatten().filter_map(|e| stem(e.path())).collect();
+        let mut names = Vec::new();
+        for file in files()? {
+            names.extend(read(&file)?.into_iter().map(|(name, _)| name));
+        }
         names.sort();
         Ok(names)
     }
@@ -32,15 +33,48 @@ impl Scenario {
         Err(format!("there is no scenario '{name}'; the nearest are {like}; `list` names all"))
     }
 
-    /// What its file says about it, in the remark at its top.
+    /// What its file says about it, in the remark above it.
     ///
     /// # Errors
     /// It is not there.
     pub fn about(name: &str) -> Result<String> {
-        let path = folder("scenarios").join(format!("{name}.toml"));
-        let text = fs::read_to_string(&path).map_err(Error::file("read", path))?;
-        Ok(text.lines().map_while(|line| line.strip_prefix("# ")).collect::<Vec<_>>().join(" "))
+        let file = file_with(name)?;
+        let text = fs::read_to_string(&file).map_err(Error::file("read", file))?;
+        let header = format!("[{name}]");
+        let above: Vec<_> = text.lines().take_while(|line| *line != header).collect();
+        let mut remark: Vec<_> = above.iter().rev().map_while(|line| line.strip_prefix("# ")).collect();
+        remark.reverse();
+        Ok(remark.join(" "))
     }
+}
+
+/// The files of scenarios, in order.
+fn files() -> Result<Vec<PathBuf>> {
+    let folder = folder("scenarios");
+    let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
+    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn missing(name: &str) -> Error {
+    Error::Scenario { path: folder("scenarios"), why: format!("no scenario is called {name}") }
+}
+
+/// The file in which a scenario is.
+fn file_with(name: &str) -> Result<PathBuf> {
+    for file in files()? {
+        if read(&file)?.contains_key(name) {
+            return Ok(file);
+        }
+    }
+    Err(missing(name))
+}
+
+/// The table of a scenario.
+pub(super) fn table(name: &str) -> Result<Table> {
+    let table = read(&file_with(name)?)?.remove(name);
+    table.and_then(|value| value.try_into().ok()).ok_or_else(|| missing(name))
 }
 
 /// The three names that differ from `name` by the fewest letters.
@@ -81,8 +115,7 @@ mod tests {
         let names = Scenario::names().unwrap();
         assert!(names.len() > 20, "{names:?}");
         for name in names {
-            let text = fs::read_to_string(folder("scenarios").join(format!("{name}.toml"))).unwrap();
-            assert!(text.starts_with("# "), "{name} does not say what it is");
+            assert!(!Scenario::about(&name).unwrap().is_empty(), "{name} does not say what it is");
             let scenario = Scenario::named(&name).unwrap();
             let expect = scenario.expect();
             assert!(["PASS", "DEGRADED", "FAIL", "ERROR"].contains(&expect.verdict.as_str()), "{name}");

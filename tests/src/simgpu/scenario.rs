@@ -1,5 +1,6 @@
 //! A scenario as data: read from its file, laid over its machine's, and changed by a test.
 
+use super::names;
 use crate::error::{Error, Result};
 use crate::image::workspace;
 use machines::Machine;
@@ -36,10 +37,10 @@ impl Scenario {
     /// # Errors
     /// It, or its machine, is not there or is not TOML.
     pub fn named(name: &str) -> Result<Self> {
-        Self::of(read(&folder("scenarios").join(format!("{name}.toml")))?)
+        Self::of(names::table(name)?)
     }
 
-    /// The scenario that such a file's text stands for.
+    /// The scenario that such a table stands for.
     ///
     /// # Errors
     /// Its machine is not there or is not TOML.
