@@ -123,14 +123,14 @@ impl Gpu {
     }
 }
 
-/// How network cards may reach a GPU's memory, as the driver says.
+/// How network cards may reach a GPU's memory, according to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectRdma {
-    /// GPUDirect RDMA in its old form, which the module `nvidia_peermem` carries.
+    /// The old GPUDirect RDMA mechanism, which the module `nvidia_peermem` implements.
     pub peer_memory: bool,
     /// GPUDirect RDMA by dma-buf.
     pub dma_buf: bool,
-    /// Also for mapped memory, which NCCL takes.
+    /// Also for mapped memory, which NCCL uses.
     pub mapped: bool,
 }
 
