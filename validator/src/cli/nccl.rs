@@ -218,7 +218,7 @@ fn told(ranks: &Ranks) {
     let channels = said.channels().map_or(String::new(), |n| format!(", {n} channels"));
     log::info!("NCCL's own lines: {way}{channels}");
     for (name, value) in said.foreign(ranks.environment()) {
-        log::warn!("NCCL: set from outside: {name}={value}");
+        log::warn!("NCCL: set by the environment or a file: {name}={value}");
     }
 }
 
