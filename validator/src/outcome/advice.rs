@@ -1,4 +1,4 @@
-//! A setting for the workload that a test has proven to be right.
+//! A setting for the workload that a test has proven correct.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,13 @@ pub struct Advice {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// Why, in one line without `=`, since old NCCL takes any line of nccl.conf with one for a setting.
+    /// The reason, in one line without `=`, because old NCCL takes any line of nccl.conf with `=` as a
+    /// setting.
     pub reason: String,
 }
 
 impl Advice {
-    /// A variable; a reason that does not fit on one line is made to.
+    /// A variable; the reason is reduced to one line.
     #[must_use]
     pub fn new(name: &str, value: impl Into<String>, reason: &str) -> Self {
         let plain = |c: char| match c {

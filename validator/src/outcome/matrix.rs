@@ -1,4 +1,4 @@
-//! Figures in rows and columns, as a report holds them.
+//! Tables of measurements, as a report holds them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,28 +1,29 @@
-//! What a verdict speaks of: the whole machine, its fabric alone, or the tests that a person named. A PASS
-//! says nothing beyond it, so every form of a report names it.
+//! The scope of a verdict: the whole machine, its fabric alone, or the tests that the user named. A PASS says
+//! nothing beyond its scope, so every form of a report names it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a verdict speaks of. As text one word without blanks: `machine`, `fabric`, `gpus:0,2`, `only:acs,iommu`.
+/// The scope of a verdict. As text one word without blanks: `machine`, `fabric`, `gpus:0,2`,
+/// `only:acs,iommu`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
-    /// The machine with what its GPUs do.
+    /// The machine, including what its GPUs do.
     #[default]
     Machine,
-    /// What can be said without using a GPU: kernel, PCIe, driver.
+    /// Everything that can be tested without using a GPU: kernel, PCIe, driver.
     Fabric,
-    /// These GPUs, by number, and what they do; nothing else of the machine.
+    /// These GPUs, by number, and nothing else of the machine.
     Gpus(Vec<usize>),
     /// These tests, by id, and nothing else.
     Only(Vec<String>),
 }
 
-/// Before the ids.
+/// The prefix before the test ids.
 const ONLY: &str = "only:";
-/// Before the numbers.
+/// The prefix before the GPU numbers.
 const GPUS: &str = "gpus:";
 
 impl fmt::Display for Scope {
@@ -39,9 +40,9 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A word that names no scope.
+/// A word that is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("read scope {0:?}, allowed: machine, fabric, gpus:N,.., only:TEST,..")]
+#[error("{0:?} is not a scope; allowed: machine, fabric, gpus:N,.., only:TEST,..")]
 pub struct NoScope(String);
 
 impl FromStr for Scope {
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scope_is_one_word_and_comes_back_from_it() {
+    fn each_scope_is_written_as_one_word_and_parsed_back() {
         let only = Scope::Only(vec!["acs".into(), "p2p-order".into()]);
         for (scope, word) in [
             (Scope::Machine, "machine"),
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scope_is_refused() {
+    fn other_words_are_refused() {
         for word in [
             "",
             "Machine",

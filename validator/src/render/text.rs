@@ -174,7 +174,7 @@ FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=no
          cause   processors were taken offline, or the kernel could not start
                  them
          remedy  read the kernel's lines about the missing processors: `dmesg`,
-                 words x2apic and smpboot
+                 search for x2apic and smpboot
 
 SCOPE    machine: no GPU
 VERDICT  FAIL   1 failed

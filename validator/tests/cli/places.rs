@@ -117,7 +117,7 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         ),
         (
             changed("\"scope\": \"fabric\"", "\"scope\": \"all\""),
-            "read scope \"all\", allowed: machine, fabric",
+            "\"all\" is not a scope; allowed: machine, fabric",
         ),
         (changed("\"id\": \"cmdline\"", "\"id\": \"x\\nFIRSTLIGHT verdict=PASS\""), "allowed in an id"),
         (

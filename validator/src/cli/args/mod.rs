@@ -1,5 +1,5 @@
-//! The command line as types. Wrong use is told in one line; what the words mean to each command
-//! is its own file in `cli`.
+//! The command line as types. Wrong use is reported in one line. Each command is implemented in its own file
+//! in `cli`.
 
 mod nccl;
 mod publish;
@@ -18,105 +18,105 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Proves that this machine's GPUs can really talk to each other.
+/// Validates GPU peer-to-peer and NCCL on this machine
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "firstlight", version, max_term_width = 80, arg_required_else_help = false)]
 pub struct Args {
     /// A recorded machine instead of this one: the file of `record`, or a folder in the layout of /
     #[arg(long, global = true, value_name = "FILE|DIR")]
     pub root: Option<PathBuf>,
-    /// A configuration file; may be given again, the later wins; stands before the command
+    /// A configuration file; repeatable, later files override earlier ones; goes before the command
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
-    /// One key of the configuration, over all files; stands before the command
+    /// Set one configuration key, overriding all files; repeatable; goes before the command
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub enum Command {
     /// Run the tests and give a verdict: exit status 0 PASS, 1 FAIL, 2 ERROR, 3 DEGRADED
     Validate(Validate),
-    /// Look at the PCIe fabric, take ACS off the ways between GPUs, make BAR1 cover their memory
+    /// Show the PCIe fabric, disable ACS on the paths between GPUs, enlarge BAR1 to cover GPU memory
     #[command(arg_required_else_help = false)]
     Fabric {
         /// What to do with the fabric.
         #[command(subcommand)]
         action: Fabric,
     },
-    /// The matrix and legend of `nvidia-smi topo -m`, from sysfs and NVML
+    /// Print the matrix and legend of `nvidia-smi topo -m`, read from sysfs and NVML
     Topo {
-        /// The matrix as JSON, to a file or `-`
+        /// Write the matrix as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
-    /// The tables of p2pBandwidthLatencyTest, once it is proven that data arrives
+    /// Print the tables of p2pBandwidthLatencyTest, after checking that data arrives intact
     P2p(P2p),
-    /// Which image runs here, and whether it is golden: exit status 0 golden, 1 not golden, 2 not known
+    /// Print which image runs and whether it is golden: exit status 0 golden, 1 not golden, 2 unknown
     Image {
-        /// The answer as JSON, to a file or `-`
+        /// Write the answer as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
-    /// The table of nccl-tests: a collective over sizes, with every value checked
+    /// Print the table of nccl-tests: a collective over a range of sizes, with every value checked
     Nccl(Nccl),
     /// Record this machine's PCI functions, driver and kernel log as one text file, for a bug report
     Record {
         /// The file, or `-`
         file: Place,
     },
-    /// Every test: id, level, deadline, what a pass proves
+    /// List every test: id, level, deadline, what a pass proves
     List {
-        /// The list as JSON, to a file or `-`
+        /// Write the list as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
-        /// Every finding with cause and remedy instead, as Markdown
+        /// List every finding with cause and remedy instead, as Markdown
         #[arg(long, conflicts_with = "json")]
         findings: bool,
     },
-    /// Show a report again
+    /// Convert a report to another form
     Render {
         /// A report of `validate --json`
         report: PathBuf,
-        /// In which form
+        /// The output form
         #[arg(long)]
         to: Form,
-        /// Where to
+        /// The output file, or `-`
         #[arg(short, long, value_name = "FILE", default_value = "-")]
         output: Place,
     },
-    /// A report's NAME=value lines for the workload
+    /// Print a report's settings for the workload as NAME=value lines
     Env {
         /// A report of `validate --json`
         report: PathBuf,
     },
-    /// Keep a finished report on a partition, at a URL, or both
+    /// Save a finished report to a partition, a URL, or both
     Publish(Publish),
-    /// Fetch the file that a configuration names by URL and checksum
+    /// Download the file that a configuration names by URL and checksum
     #[command(hide = true)]
     Fetch(Fetch),
-    /// Ask NTP servers by how many seconds this machine's clock must be moved; moves nothing
+    /// Ask NTP servers for this machine's clock offset in seconds; changes nothing
     #[command(hide = true)]
     Time(Time),
-    /// Runs tests for `validate`, which speaks to it through pipes
+    /// Run tests for `validate`, which communicates with it through pipes
     #[command(hide = true)]
     Worker(Lineage),
-    /// The other process of a worker's test between processes
+    /// The second process of a worker's test between two processes
     #[command(hide = true)]
     Partner(Lineage),
-    /// One of the processes of a worker's test with NCCL
+    /// One of the processes of a worker's NCCL test
     #[command(hide = true)]
     Rank(Lineage),
 }
 
-/// For commands that this program starts itself.
+/// Options of commands that only this program starts.
 #[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
 pub struct Lineage {
-    /// A process with which this one ends; the last is its parent
+    /// A process with which this one ends; the last one is its parent
     #[arg(long, value_name = "PID")]
     pub beneath: Vec<i32>,
 }
@@ -124,25 +124,25 @@ pub struct Lineage {
 /// `validate`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct Validate {
-    /// How thorough to be
+    /// How thorough the tests are
     #[arg(long)]
     pub level: Option<Level>,
-    /// What the verdict is to speak of: the machine with its GPUs, or what needs no GPU to run
+    /// The scope of the verdict: the machine with its GPUs, or everything that needs no running GPU
     #[arg(long, default_value = "machine", conflicts_with = "only")]
     pub scope: ScopeChoice,
-    /// Only these GPUs, by number or address; the verdict speaks of them alone
+    /// Test only these GPUs, given by number or address; the verdict covers only them
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
     pub gpus: Vec<GpuName>,
-    /// Only these tests, whatever their level; the verdict speaks of them alone
+    /// Run only these tests, whatever their level; the verdict covers only them
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub only: Vec<String>,
-    /// All but these tests; without a mandatory one the verdict is ERROR
+    /// Run all tests except these; without a mandatory test the verdict is ERROR
     #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
     pub skip: Vec<String>,
-    /// The report as JSON, to a file or `-`
+    /// Write the report as JSON to a file or `-`
     #[arg(long, value_name = "FILE")]
     pub json: Option<Place>,
-    /// The report as text, to a file or `-`, which it is unless the JSON goes there
+    /// Write the report as text to a file or `-`; the default is `-`, unless the JSON goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
 }
@@ -167,13 +167,13 @@ fn ids() -> PossibleValuesParser {
 /// `p2p`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct P2p {
-    /// The report of these tests as JSON, or the plan's, to a file or `-`
+    /// Write the report of these tests, or the plan, as JSON to a file or `-`
     #[arg(long, value_name = "FILE")]
     pub json: Option<Place>,
-    /// Only show which pairs would be measured at the same time, and why not more; needs no driver
+    /// Only show which pairs would be measured simultaneously, and what limits that; needs no driver
     #[arg(long)]
     pub plan: bool,
-    /// How thorough to be
+    /// How thorough the tests are
     #[arg(long, conflicts_with = "plan")]
     pub level: Option<Level>,
 }
@@ -181,60 +181,60 @@ pub struct P2p {
 /// `fabric`
 #[derive(Debug, Clone, PartialEq, Subcommand)]
 pub enum Fabric {
-    /// What the fabric is
+    /// Show the fabric
     Show {
-        /// The fabric as JSON, to a file or `-`
+        /// Write the fabric as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
-    /// What `fix` would do; writes nothing
+    /// Show what `fix` would do; writes nothing
     Plan {
-        /// Which functions: path, all, off
+        /// On which functions ACS is disabled: path, all, off
         #[arg(long)]
         acs: Option<AcsPolicy>,
-        /// Resizable BARs: grown, or only looked at
+        /// What is done about small BAR1s: enlarge them, or only report them
         #[arg(long)]
         rebar: Option<RebarChoice>,
-        /// The plan as JSON, to a file or `-`
+        /// Write the plan as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
-    /// Grow BAR1s and take ACS off, and keep a journal of what was there
+    /// Enlarge BAR1s and disable ACS; record the previous values in a journal
     Fix {
-        /// Which functions: path, all, off
+        /// On which functions ACS is disabled: path, all, off
         #[arg(long)]
         acs: Option<AcsPolicy>,
-        /// Resizable BARs: grown, or only looked at
+        /// What is done about small BAR1s: enlarge them, or only report them
         #[arg(long)]
         rebar: Option<RebarChoice>,
-        /// The journal; run/firstlight/fabric.json below the root unless given
+        /// The journal; default: run/firstlight/fabric.json below the root
         #[arg(long, value_name = "FILE")]
         journal: Option<PathBuf>,
-        /// What was done as JSON, to a file or `-`
+        /// Write the result as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
-    /// Put back what the journal says was there
+    /// Restore the values that the journal recorded
     Restore {
-        /// The journal; run/firstlight/fabric.json below the root unless given
+        /// The journal; default: run/firstlight/fabric.json below the root
         #[arg(long, value_name = "FILE")]
         journal: Option<PathBuf>,
-        /// What was done as JSON, to a file or `-`
+        /// Write the result as JSON to a file or `-`
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
 }
 
-/// In which form a report is shown.
+/// The forms of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// The console's.
+    /// The text of the console.
     Text,
-    /// The report's own.
+    /// The report's own JSON.
     Json,
-    /// One page for people, whole in itself.
+    /// One self-contained page.
     Html,
-    /// For CI systems: the common JUnit XML.
+    /// JUnit XML, for CI systems.
     Junit,
     /// For node_exporter's textfile collector.
     Prometheus,
@@ -245,7 +245,7 @@ pub enum Form {
 pub enum Place {
     /// `-`, and `/dev/stdout`
     Stdout,
-    /// A file, replaced as a whole.
+    /// A file, replaced atomically.
     File(PathBuf),
 }
 
@@ -265,16 +265,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why there are no arguments.
+/// Why parsing gave no arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoArgs {
-    /// Help or version was asked for: this is it.
+    /// Help or version was requested; this is the text.
     Asked(String),
     /// Wrong use, in one line.
     Wrong(String),
 }
 
-/// Reads the command line; the first word is the program.
+/// Parses the command line; the first word is the program.
 ///
 /// # Errors
 /// See [`NoArgs`].
@@ -285,7 +285,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Args, NoArgs> 
     })
 }
 
-/// clap's error without its usage: what was wrong and its tips, in one line.
+/// clap's error without its usage: the error and its tips, in one line.
 fn one_line(text: &str) -> String {
     let said = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
     let words: Vec<_> = said.flat_map(str::split_whitespace).collect();

@@ -1,4 +1,4 @@
-//! The words of `firstlight nccl`: nccl-tests' options, as types.
+//! The options of `firstlight nccl`, which are those of nccl-tests.
 
 use super::Place;
 use crate::gpu::{Collective, DataType, RedOp};
@@ -11,28 +11,28 @@ use clap::{ArgAction, Args as ClapArgs, ValueEnum};
 pub struct Nccl {
     /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, gather or scatter
     pub collective: Collective,
-    /// Smallest size, bytes; K, M and G are 2^10, 2^20 and 2^30
+    /// Smallest size in bytes; K, M and G are 2^10, 2^20 and 2^30
     #[arg(short = 'b', long = "minbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
     pub from: u64,
-    /// Largest size, bytes
+    /// Largest size in bytes
     #[arg(short = 'e', long = "maxbytes", value_name = "N", default_value = "32M", value_parser = bytes, allow_negative_numbers = true)]
     pub to: u64,
-    /// The next size is so many times the one before
+    /// Multiply the size by N at each step
     #[arg(short = 'f', long = "stepfactor", value_name = "N", conflicts_with = "step", value_parser = factor, allow_negative_numbers = true)]
     pub factor: Option<u64>,
-    /// The next size is so many bytes more
+    /// Add N bytes to the size at each step
     #[arg(short = 'i', long = "stepbytes", value_name = "N", default_value = "1M", value_parser = bytes, allow_negative_numbers = true)]
     pub step: u64,
     /// Timed calls for each size
     #[arg(short = 'n', long = "iters", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub iterations: u32,
-    /// Calls before them
+    /// Untimed calls before them
     #[arg(short = 'w', long = "warmup_iters", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000), allow_negative_numbers = true)]
     pub warmups: u32,
-    /// How many GPUs; all unless given
+    /// Number of GPUs; default: all
     #[arg(short = 'g', long = "ngpus", value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub gpus: Option<u16>,
-    /// 0: values are not checked
+    /// Check the values (1) or not (0)
     #[arg(short = 'c', long = "check", value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
     pub check: u8,
     /// Element type: float, half, bfloat16, int32, double
@@ -41,16 +41,16 @@ pub struct Nccl {
     /// Reduction: sum, min, max, avg
     #[arg(short = 'o', long = "op", value_name = "OP", default_value = "sum")]
     pub op: RedOp,
-    /// The root, where there is one
+    /// Root rank, for collectives that have a root
     #[arg(short = 'r', value_name = "RANK", default_value = "0", value_parser = rank, allow_negative_numbers = true)]
     pub root_rank: usize,
-    /// on: peer-to-peer allowed; off: forbidden; strict: nothing else allowed
+    /// on: allow peer-to-peer; off: forbid it; strict: allow nothing else
     #[arg(long, value_name = "WHICH", default_value = "on")]
     pub p2p: P2pChoice,
-    /// One process for each GPU, as frameworks run NCCL
+    /// Use one process per GPU, as frameworks do
     #[arg(long)]
     pub processes: bool,
-    /// The result as nccl-tests' JSON, to a file or `-`
+    /// Write the result as nccl-tests' JSON to a file or `-`
     #[arg(short = 'J', long = "json", value_name = "FILE")]
     pub json: Option<Place>,
     /// Print help
@@ -58,19 +58,19 @@ pub struct Nccl {
     help: Option<bool>,
 }
 
-/// What NCCL may use between GPUs.
+/// The transports that NCCL may use between GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum P2pChoice {
-    /// Whatever it chooses, peer-to-peer at any distance among it.
+    /// Any, including peer-to-peer at any distance.
     On,
-    /// Anything but peer-to-peer.
+    /// Any except peer-to-peer.
     Off,
     /// Only peer-to-peer.
     Strict,
 }
 
 impl Nccl {
-    /// The sizes and calls that were asked for.
+    /// The requested sizes and calls.
     #[must_use]
     pub fn sweep(&self) -> Sweep {
         Sweep {
@@ -89,20 +89,21 @@ impl Nccl {
     }
 }
 
-/// Of how many there are the caller knows.
+/// The caller checks it against the number of GPUs.
 fn rank(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("'{text}' is no rank; allowed are whole numbers from 0 on"))
+    text.parse().map_err(|_| format!("'{text}' is not a rank; allowed are whole numbers from 0"))
 }
 
-/// One of 1 would never end.
+/// A factor of 1 would never end.
 fn factor(text: &str) -> Result<u64, String> {
     let factor = text.parse().ok().filter(|n| *n > 1);
-    factor.ok_or_else(|| format!("'{text}' is no factor; allowed are whole numbers from 2 on"))
+    factor.ok_or_else(|| format!("'{text}' is not a factor; allowed are whole numbers from 2"))
 }
 
 /// `8`, `64K`, `128M`, `1G`
 fn bytes(text: &str) -> Result<u64, String> {
-    let bad = || format!("'{text}' is not a size; allowed are whole numbers, with K, M or G behind them");
+    let bad =
+        || format!("'{text}' is not a size; allowed are whole numbers, optionally followed by K, M or G");
     let (number, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (text.get(..at), 1 << 10),
         Some((at, 'm' | 'M')) => (text.get(..at), 1 << 20),
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guides_command_line_is_understood() {
+    fn the_guides_command_line_is_parsed() {
         let asked = of("all_reduce -b 8 -e 128M -f 2 -g 8").unwrap();
         let sweep = asked.sweep();
         assert_eq!(sweep, Sweep::standard(Collective::AllReduce));
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_told_with_what_is_allowed() {
+    fn errors_name_the_allowed_values() {
         for (line, parts) in [
             ("all_reduced", &["'all_reduced'", "all_reduce, all_gather"][..]),
             ("all_reduce -b 8Q", &["'8Q'", "K, M or G"]),
@@ -155,7 +156,7 @@ mod tests {
             ("all_reduce -i -1", &["'-1'", "--stepbytes", "K, M or G"]),
             ("reduce -r -1", &["'-1'", "-r", "whole numbers from 0"]),
             ("all_reduce -g -1", &["-1", "--ngpus", "1.."]),
-            ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2 on"]),
+            ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2"]),
             ("all_reduce -n -1", &["-1", "--iters", "1..=100000"]),
             ("all_reduce --p2p some", &["'some'", "on, off, strict"]),
         ] {

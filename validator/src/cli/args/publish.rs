@@ -1,4 +1,4 @@
-//! The words of the commands that deal with servers and disks.
+//! The options of the commands that use servers and disks.
 
 use crate::net::{http, publish};
 use clap::Args as ClapArgs;
@@ -9,28 +9,28 @@ use std::path::PathBuf;
 pub struct Publish {
     /// A report of `validate --json`
     pub report: PathBuf,
-    /// The folder where a partition is mounted, or LABEL=.., UUID=.., /dev/.. of a mounted one
+    /// The folder where a partition is mounted, or LABEL=.., UUID=.., /dev/.. of a mounted partition
     #[arg(long, value_name = "P")]
     pub partition: Option<String>,
-    /// Where to POST it to: http or https
+    /// The http or https URL to which the report is POSTed
     #[arg(long, value_name = "U", value_parser = address)]
     pub url: Option<String>,
-    /// How many reports stay on the partition, and how many unsent ones wait
+    /// How many reports are kept on the partition, and how many unsent reports are queued
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub keep: u16,
-    /// Where what cannot be sent waits when there is no partition
+    /// The queue of unsent reports if there is no partition
     #[arg(long, value_name = "DIR", default_value = publish::SPOOL)]
     pub spool: PathBuf,
-    /// Seconds for all tries to send, of this report and of those that wait
+    /// Time limit in seconds for all attempts to send this report and the queued ones
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
-    /// Certificates (PEM) that alone may vouch for an https server
+    /// Trust only these CA certificates (PEM) for https
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// The verdict that counts, where it is not the report's
+    /// The verdict to publish, if it is not the report's own
     #[arg(long, value_name = "VERDICT", value_parser = ["PASS", "DEGRADED", "FAIL", "ERROR"])]
     pub verdict: Option<String>,
-    /// Do not try to send now, because of this
+    /// Do not try to send now, for this reason
     #[arg(long, value_name = "WHY", hide = true)]
     pub offline: Option<String>,
 }
@@ -38,25 +38,25 @@ pub struct Publish {
 /// `fetch`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct Fetch {
-    /// Where from: http or https
+    /// The http or https URL
     #[arg(value_parser = address)]
     pub url: String,
-    /// The checksum that it must have, in hexadecimal
+    /// The expected checksum, in hexadecimal
     #[arg(long, value_name = "HEX", value_parser = checksum)]
     pub sha256: String,
-    /// Where to
+    /// The output file
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// No file is taken that has more bytes
+    /// The largest allowed size of the file, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub largest: u64,
-    /// Seconds for all of it
+    /// Time limit in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
-    /// Certificates (PEM) that alone may vouch for an https server
+    /// Trust only these CA certificates (PEM) for https
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Say how far it is, every so many seconds
+    /// Print the progress every so many seconds
     #[arg(long, value_name = "SECONDS")]
     pub progress: Option<u64>,
 }
@@ -64,10 +64,10 @@ pub struct Fetch {
 /// `time`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
 pub struct Time {
-    /// NTP servers, asked at the same time: HOST or HOST:PORT
+    /// NTP servers, queried simultaneously: HOST or HOST:PORT
     #[arg(required = true, value_name = "SERVER")]
     pub servers: Vec<String>,
-    /// Seconds for all of it
+    /// Time limit in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub timeout: u64,
 }
@@ -87,7 +87,7 @@ mod tests {
     use std::ffi::OsString;
 
     #[test]
-    fn places_and_limits_are_checked_before_anything_is_done() {
+    fn places_and_limits_are_checked_first() {
         for (line, parts) in [
             ("publish r --url ftp://h/", ["ftp://h/", "https://"]),
             ("publish r --url http://h:80800/", ["http://h:80800/", "[:PORT]"]),

@@ -1,4 +1,4 @@
-//! What people type, right and wrong.
+//! Correct and wrong command lines.
 
 use super::*;
 use clap::CommandFactory;
@@ -20,7 +20,7 @@ fn the_description_of_the_command_line_is_sound() {
 }
 
 #[test]
-fn layers_stand_before_the_command_and_keep_their_order() {
+fn layers_go_before_the_command_and_keep_their_order() {
     let args = of("--config a --config b --set x.y=1 validate --root /r --only acs,iommu --json -").unwrap();
     assert_eq!(args.config, ["a", "b"].map(PathBuf::from));
     assert_eq!((args.root, args.set), (Some("/r".into()), vec!["x.y=1".to_owned()]));
@@ -32,7 +32,7 @@ fn layers_stand_before_the_command_and_keep_their_order() {
 }
 
 #[test]
-fn wrong_use_is_told_in_one_line_with_what_is_allowed() {
+fn wrong_use_is_one_line_with_the_allowed_values() {
     for (line, parts) in [
         ("validat", &["validat", "validate"][..]),
         ("validate --level fast", &["'fast'", "quick, standard, full"]),
@@ -54,7 +54,7 @@ fn wrong_use_is_told_in_one_line_with_what_is_allowed() {
 }
 
 #[test]
-fn help_is_no_wrong_use() {
+fn help_is_not_an_error() {
     assert!(matches!(of("--help"), Err(NoArgs::Asked(text)) if text.contains("validate")));
     assert!(matches!(of("--version"), Err(NoArgs::Asked(text)) if text.contains(env!("CARGO_PKG_VERSION"))));
     assert!(matches!(of("--help"), Err(NoArgs::Asked(text)) if !text.contains("worker")));

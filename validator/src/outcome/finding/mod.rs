@@ -1,5 +1,5 @@
-//! A finding: one thing about the machine that a person should know, with its evidence, one cause
-//! and one remedy. `Code` is the list of all of them; it is what people quote and search for.
+//! A finding: one fact about the machine that the user should know, with its evidence, one cause and one
+//! remedy. `Code` lists all findings by the codes that users quote and search for.
 
 mod code;
 mod table;
@@ -19,21 +19,21 @@ pub struct Finding {
     pub code: String,
     /// How bad it is.
     pub severity: Severity,
-    /// What it is about: a BDF, a pair `A -> B`, or `machine`.
+    /// The subject: a BDF, a pair `A -> B`, or `machine`.
     pub subject: String,
-    /// One sentence in which measured and expected stand together, with units.
+    /// One sentence with the measured and the expected value, with units.
     pub message: String,
-    /// What was read or measured; a number where there is a unit.
+    /// What was read or measured; a number if there is a unit.
     pub measured: Value,
-    /// What it should have been, in the same unit.
+    /// The expected value, in the same unit.
     pub expected: Value,
-    /// The unit of `measured` and `expected`; `null` where they are words.
+    /// The unit of `measured` and `expected`; `null` if they are words.
     pub unit: Option<String>,
-    /// Where it was seen: file paths with what they held, register reads, kernel lines.
+    /// The sources: file paths with their content, register reads, kernel log lines.
     pub evidence: Vec<String>,
-    /// The one most likely cause.
+    /// The most likely cause.
     pub cause: String,
-    /// The one next thing to do.
+    /// The next thing to do.
     pub remedy: String,
 }
 
@@ -62,7 +62,7 @@ impl Code {
 }
 
 impl Finding {
-    /// What was read and what it should have been, in `unit` where they are numbers.
+    /// The measured and the expected value; `unit` if they are numbers.
     #[must_use]
     pub fn values(
         mut self,
@@ -76,42 +76,42 @@ impl Finding {
         self
     }
 
-    /// Where it was seen.
+    /// Adds a line of evidence.
     #[must_use]
     pub fn seen(mut self, evidence: impl Into<String>) -> Self {
         self.evidence.push(evidence.into());
         self
     }
 
-    /// Where else it was seen.
+    /// Adds lines of evidence.
     #[must_use]
     pub fn seen_all(mut self, evidence: Vec<String>) -> Self {
         self.evidence.extend(evidence);
         self
     }
 
-    /// The table's remedy names an `ADDRESS`: this one.
+    /// Replaces the placeholder `ADDRESS` in the table's remedy.
     #[must_use]
     pub fn at(mut self, address: &impl ToString) -> Self {
         self.remedy = self.remedy.replace("ADDRESS", &address.to_string());
         self
     }
 
-    /// A cause that the evidence names more exactly than the table can.
+    /// Replaces the table's cause with a more exact one.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
         self.cause = cause.into();
         self
     }
 
-    /// A remedy that the evidence names more exactly than the table can.
+    /// Replaces the table's remedy with a more exact one.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
-    /// True when this finding is of `code`.
+    /// True if this finding has `code`.
     #[must_use]
     pub fn is(&self, code: Code) -> bool {
         self.code == code.entry().code

@@ -1,4 +1,4 @@
-//! The table of findings as `docs/findings.md` shows it. A test compares the page with this print.
+//! The table of findings as `docs/findings.md` shows it. A test compares the page with this output.
 
 use super::Code;
 use std::fmt::Write as _;
