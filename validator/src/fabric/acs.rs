@@ -1,6 +1,6 @@
-//! Access Control Services: what the bits mean, what a port's state is, and what is wrong with it.
-//! Redirect and egress control take peer traffic off its way; the other bits only check it. Where
-//! paths turn, which is where that happens, is left to `turn`.
+//! Access Control Services: the meaning of the bits, the state of a port, and the findings about it. Redirect
+//! and egress control divert peer traffic; the other bits only check it. `turn` determines where paths turn,
+//! which is where traffic is diverted.
 
 use super::turn::{Effect, Turns};
 use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Kind, Untold};
@@ -15,7 +15,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AcsPolicy {
-    /// Ports on the way between two GPUs or between a GPU and a NIC.
+    /// Ports on the path between two GPUs or between a GPU and a NIC.
     Path,
     /// Every function that has the capability.
     All,
@@ -33,7 +33,7 @@ impl fmt::Display for AcsPolicy {
     }
 }
 
-/// What was given where an ACS policy was expected.
+/// The word that is not an ACS policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an ACS policy; allowed are path, all, off")]
 pub struct BadPolicy(pub String);
@@ -51,20 +51,20 @@ impl FromStr for AcsPolicy {
     }
 }
 
-/// What can be said about a function's ACS.
+/// The state of a function's ACS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State<'a> {
-    /// It has no such capability: nothing is redirected here.
+    /// It has no such capability: it redirects nothing.
     Absent,
-    /// It has the capability; its control register is believed.
+    /// It has the capability, with a valid control register.
     Known(&'a Acs),
-    /// Its extended configuration space is out of reach.
+    /// Its extended configuration space cannot be read.
     NoEcam,
-    /// Its configuration space cannot be read or believed.
+    /// Its configuration space cannot be read or is invalid.
     Unknown,
 }
 
-/// What can be said about `device`'s ACS.
+/// The ACS state of `device`.
 #[must_use]
 pub fn state(device: &Device) -> State<'_> {
     let config = &device.config;
@@ -83,7 +83,7 @@ pub fn state(device: &Device) -> State<'_> {
     }
 }
 
-/// True for the ports of root complex and switches, which is where ACS belongs.
+/// True for ports of the root complex and of switches, which are the ports that have ACS.
 fn is_port(kind: Kind) -> bool {
     matches!(kind, Kind::RootPort | Kind::Upstream | Kind::Downstream)
 }
@@ -94,7 +94,7 @@ pub fn ports_on_paths(fabric: &Fabric) -> BTreeSet<Bdf> {
     fabric.paths.iter().flat_map(|p| p.ports.iter().copied()).collect()
 }
 
-/// What stands in the way on GPU paths: ports that redirect, and ports of which it cannot be told.
+/// Findings on GPU paths: ports that redirect, and ports whose ACS state is unknown.
 #[must_use]
 pub fn judge(fabric: &Fabric) -> Vec<Finding> {
     let turns = Turns::of(fabric);
@@ -102,7 +102,7 @@ pub fn judge(fabric: &Fabric) -> Vec<Finding> {
     ports.filter_map(|port| judge_port(&turns, port)).chain(unread(fabric)).collect()
 }
 
-/// Bridges above the ends of GPU paths that were not read: nobody knows what else is above them.
+/// Bridges above the ends of GPU paths that were not read: the bridges above them are unknown.
 #[must_use]
 pub fn unread(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
@@ -127,21 +127,21 @@ pub fn judge_port(turns: &Turns, port: &Device) -> Option<Finding> {
     }
 }
 
-/// Request redirect with direct translated: made so on purpose, for devices that translate themselves.
+/// Request redirect with direct translated: set on purpose, for devices that translate addresses themselves.
 pub(crate) fn translated(port: &Device, acs: &Acs) -> Finding {
     let bits = acs.enabled.join(" ");
     let message = format!(
-        "{} sends up only what is not translated: ACS control is {:#06x} ({bits}), and ATS is on at all senders",
+        "{} redirects only untranslated requests: ACS control is {:#06x} ({bits}), and ATS is on at all senders",
         port.bdf, acs.ctrl
     );
     Code::AcsRedirect
         .finding(Severity::Info, &port.bdf, message)
         .values(acs.ctrl, acs.ctrl, None)
         .because("ACS was set for devices that translate addresses themselves (ATS)")
-        .remedy("nothing to do where the measured tests pass")
+        .remedy("nothing to do if the measured tests pass")
 }
 
-/// Linux shows in configuration space that it isolated the port; the registers that do it are elsewhere.
+/// Linux shows in configuration space that it isolated the port; the registers that isolate it are elsewhere.
 fn isolated(port: &Device) -> Finding {
     let bdf = port.bdf;
     let message = format!(
@@ -151,10 +151,10 @@ fn isolated(port: &Device) -> Finding {
         .finding(Severity::Warn, &bdf, message)
         .seen(format!("{bdf} register 0xd8: bit 26 (IRBNCE) is set"))
         .because("an IOMMU was on when Linux started, and these chipsets isolate without an ACS capability")
-        .remedy("boot with the IOMMU off, or move the card to a slot of the processor")
+        .remedy("boot with the IOMMU off, or move the card to a slot that is connected to the processor")
 }
 
-/// A port that is never written: harmful where it redirects on a GPU path.
+/// A port that is never written: a fault if it redirects on a GPU path.
 pub(crate) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
     let (bdf, ctrl) = (port.bdf, acs.ctrl);
     let message = format!(
@@ -170,7 +170,7 @@ pub(crate) fn quirk(port: &Device, acs: &Acs, severity: Severity) -> Finding {
 fn redirects(port: &Device, acs: &Acs) -> Finding {
     let bits = acs.enabled.join(" ");
     let message = format!(
-        "{} takes peer traffic off its way: ACS control is {:#06x} ({bits}), expected 0x0000",
+        "{} redirects peer traffic: ACS control is {:#06x} ({bits}), expected 0x0000",
         port.bdf, acs.ctrl
     );
     Code::AcsRedirect
@@ -179,11 +179,11 @@ fn redirects(port: &Device, acs: &Acs) -> Finding {
         .seen(format!("{} ACS capability at {:#05x}, control {:#06x}", port.bdf, acs.offset, acs.ctrl))
 }
 
-/// A port without extended configuration space: on a GPU path nobody can show that ACS is off.
+/// A port without extended configuration space: on a GPU path it cannot be shown that ACS is off.
 pub(crate) fn no_ecam(port: &Device, severity: Severity) -> Finding {
     let bytes = port.config.bytes;
     let message = format!(
-        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS cannot be seen",
+        "{} shows {bytes} bytes of configuration space, expected 4096: its ACS state is unknown",
         port.bdf
     );
     Code::NoEcam.finding(severity, &port.bdf, message).values(bytes, 4096, Some("bytes"))
@@ -191,7 +191,7 @@ pub(crate) fn no_ecam(port: &Device, severity: Severity) -> Finding {
 
 fn unknown(port: &Device) -> Finding {
     let why = match &port.config {
-        c if c.gone => "it does not answer (every register reads as ones)".to_owned(),
+        c if c.gone => "it does not answer (every register reads as all ones)".to_owned(),
         c if c.faults.is_empty() => format!("only {} bytes of configuration space could be read", c.bytes),
         c => c.faults.join("; "),
     };
@@ -199,7 +199,7 @@ fn unknown(port: &Device) -> Finding {
 }
 
 fn untold(port: &Bdf, why: &str) -> Finding {
-    let message = format!("{port} is on a GPU path and its ACS cannot be told: {why}");
+    let message = format!("{port} is on a GPU path and its ACS state is unknown: {why}");
     Code::AcsUnknown.finding(Severity::Error, port, message).at(port)
 }
 
@@ -209,7 +209,7 @@ mod tests {
     use crate::machine::pcie::sample::{fabric, two_gpus, with_acs};
 
     #[test]
-    fn only_bits_that_take_traffic_off_its_way_are_findings() {
+    fn only_bits_that_redirect_traffic_are_findings() {
         let judged = |ctrl| {
             let mut devices = two_gpus();
             devices[0] = with_acs(devices[0].clone(), ctrl);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_unknown_only_where_its_own_acs_is() {
+    fn a_port_is_unknown_only_if_its_own_acs_is() {
         let judged = |change: fn(&mut Device)| {
             let mut devices = two_gpus();
             (devices[0].acs, devices[1].acs) = (None, None);

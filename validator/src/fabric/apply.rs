@@ -1,5 +1,5 @@
-//! Doing what a plan says: journal the intent, write each register, read it back, and read all of
-//! them again when every one is written, because a port may take a write and undo it.
+//! Carries out a plan: journals the intent, writes each register, reads it back, and reads all of them again
+//! after the last write, because a port may accept a write and revert it.
 
 use super::journal::{Entry, Journal, JournalError};
 use super::plan::{Action, Plan};
@@ -17,17 +17,17 @@ const WIDTH: u8 = 2;
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Applied {
-    /// Each write, with what the register held in the end.
+    /// Each write, with the final value of the register.
     pub entries: Vec<Entry>,
-    /// What the plan left alone, and writes that did not last.
+    /// What the plan did not change, and writes that did not last.
     pub findings: Vec<Finding>,
 }
 
-/// Does what `plan` says and keeps `journal`. A plan without actions writes no register; an empty
-/// journal then says that the pass was there.
+/// Carries out `plan` and updates `journal`. A plan without actions writes no register; its empty journal
+/// then records that the pass ran.
 ///
 /// # Errors
-/// When the journal cannot be read or written; before the first write nothing has changed then.
+/// If the journal cannot be read or written; if this happens before the first write, nothing has changed.
 pub fn fix(root: &Root, plan: &Plan, journal: &Path) -> Result<Applied, JournalError> {
     let mut findings = plan.findings.clone();
     let earlier = Journal::load(journal, root.path())?;
@@ -62,15 +62,15 @@ fn intent(action: &Action) -> Entry {
     Entry { bdf, register, offset, width: WIDTH, before, after, readback: None, finding: None, when: now() }
 }
 
-/// Seconds since 1970; a clock set before that counts as then.
+/// Seconds since 1970; 0 if the clock is set to an earlier time.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// What a register read back, or why it could not be.
+/// The value read back from a register, or why it could not be read.
 type Reading = Result<u16, register::RegisterError>;
 
-/// Writes one register; what it holds right after, or that nothing was written.
+/// Writes one register; its value right after, or an error if nothing was written.
 fn write(root: &Root, action: &Action) -> Result<Reading, Box<Finding>> {
     let Action { bdf, offset, before, after, .. } = action;
     register::read(root, *bdf, *offset)
@@ -83,38 +83,37 @@ fn write(root: &Root, action: &Action) -> Result<Reading, Box<Finding>> {
         })
 }
 
-/// Reads one register when all are written, and tells a write that was not taken from one that
-/// was undone. A register that was written and cannot be read is not a refused one: `restore` puts
-/// it back.
+/// Reads one register after all writes, and distinguishes a write that was ignored from one that was
+/// reverted. A register that was written and cannot be read does not count as refused: `restore` restores it.
 fn look_again(root: &Root, entry: &mut Entry, first: Reading) -> Option<Finding> {
     let last = register::read(root, entry.bdf, entry.offset);
     entry.readback = last.as_ref().ok().copied();
     match (first, last) {
         (Ok(first), Ok(last)) => lasting(entry, first, last),
         (Err(e), _) | (_, Err(e)) => {
-            let message = format!("{} {} was written and cannot be read: {e}", entry.bdf, entry.register);
+            let message = format!("{} {} was written but cannot be read: {e}", entry.bdf, entry.register);
             Some(Code::AcsUnknown.finding(Severity::Error, &entry.bdf, message))
         }
     }
 }
 
-/// Pure: what two readings after a write come to.
+/// Pure: the meaning of two readings after a write.
 fn lasting(entry: &Entry, first: u16, last: u16) -> Option<Finding> {
     let Entry { bdf, register, after, .. } = entry;
     if first == *after && last == *after {
         return None;
     }
     let (code, value, what) = if first == *after {
-        (Code::AcsReverted, last, "took the write and then went back")
+        (Code::AcsReverted, last, "accepted the write and then reverted it")
     } else {
-        (Code::AcsStuck, first, "does not take the write")
+        (Code::AcsStuck, first, "ignored the write")
     };
     let message = format!("{bdf} {register} {what}: holds {value:#06x}, expected {after:#06x}");
     let seen = format!("wrote {after:#06x}, read {first:#06x}, after all writes {last:#06x}");
     Some(code.finding(severity(first | last), bdf, message).values(value, *after, None).seen(seen))
 }
 
-/// Bits that redirect are what the pass is for; the rest is untidy.
+/// A failure if bits remain that redirect, which the pass must clear; otherwise a warning.
 fn severity(left: u16) -> Severity {
     if left & REDIRECT == 0 { Severity::Warn } else { Severity::Fail }
 }
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_lasts_is_no_finding() {
+    fn a_write_that_lasts_gives_no_finding() {
         assert_eq!(found(0, 0), None);
     }
 
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_goes_back_is_reverted() {
+    fn a_register_that_changes_back_is_reverted() {
         assert_eq!(found(0, 0x1d), Some(("ACS-REVERTED".into(), Severity::Fail)));
         let message = lasting(&entry(), 0, 0x1d).unwrap().message;
         assert!(message.ends_with("holds 0x001d, expected 0x0000"), "{message}");

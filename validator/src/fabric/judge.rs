@@ -1,6 +1,6 @@
-//! What a fabric brings up by itself, before any test: functions that do not answer, malformed or
-//! unreachable configuration space, ports that redirect, links with fewer lanes than they could
-//! have. Pure. The IOMMU, processors, displays and drivers are judged by the tests.
+//! The findings that a fabric gives without any test: functions that do not answer, malformed or unreachable
+//! configuration space, ports that redirect, links with fewer lanes than possible. Pure. The tests judge the
+//! IOMMU, processors, displays and drivers.
 
 use super::acs::{self, State};
 use super::turn::{Effect, Turns};
@@ -26,14 +26,14 @@ pub fn all(fabric: &Fabric) -> Vec<Finding> {
     findings
 }
 
-/// Bridges that the paths of functions name and that are not listed, each once.
+/// Bridges that are named in the paths of functions but not listed, each once.
 fn unlisted(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
     let missing = fabric.devices.iter().filter_map(|d| Some((tree.unread(d.bdf)?, d.bdf)));
-    // The first function below each is the one that is named.
+    // The evidence names the first function below each.
     let missing: BTreeMap<Bdf, Bdf> = missing.rev().collect();
     let told = missing.into_iter().map(|(bridge, below)| {
-        let message = format!("{bridge} is above {below} and is not in /sys/bus/pci/devices");
+        let message = format!("{bridge} is above {below} but is not in /sys/bus/pci/devices");
         let finding = Code::PciUnreadable.finding(Severity::Error, &bridge, message);
         finding.seen(format!("/sys/bus/pci/devices/{below} leads below {bridge}"))
     });
@@ -43,15 +43,15 @@ fn unlisted(fabric: &Fabric) -> Vec<Finding> {
 fn gone(fabric: &Fabric, device: &Device) -> Option<Finding> {
     let gpu = fabric.gpus.contains(&device.bdf);
     let (code, what) = if gpu { (Code::GpuGone, "GPU") } else { (Code::PciGone, "function") };
-    let message = format!("{what} {} does not answer: its registers read as ones", device.bdf);
+    let message = format!("{what} {} does not answer: its registers read as all ones", device.bdf);
     let severity = if gpu { Severity::Fail } else { Severity::Warn };
     device.config.gone.then(|| {
         code.finding(severity, &device.bdf, message).values("0xffffffff", device.vendor.as_str(), None)
     })
 }
 
-/// What is malformed counts as far as it hides something that matters: of a GPU its Resizable BAR and its
-/// link, of a port on a GPU path its ACS, which gets an error of its own. All else is told.
+/// Malformed data is an error only if it hides something relevant: the Resizable BAR and the link of a GPU,
+/// the ACS of a port on a GPU path, which has an error of its own. All else is reported as a warning.
 fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding> {
     let first = device.config.faults.first()?;
     let gpu = fabric.gpus.contains(&device.bdf);
@@ -71,7 +71,7 @@ fn malformed(fabric: &Fabric, device: &Device, on_path: bool) -> Option<Finding>
     Some(finding)
 }
 
-/// A quirk port that does no harm here; one that does is among the ports of GPU paths.
+/// A quirk port that does no harm here; a harmful one is reported with the ports of GPU paths.
 fn quirk(device: &Device, turns: &Turns) -> Option<Finding> {
     let acs = device.acs.as_ref().filter(|a| a.quirk)?;
     let harmless = !turns.contains(device.bdf) || turns.effect(device.bdf, acs) == Effect::Direct;
@@ -83,7 +83,7 @@ fn harmless_no_ecam(device: &Device) -> Finding {
 }
 
 /// The links of GPUs, of NICs that exchange data with them, and of the switches above GPUs, each once, seen
-/// from its lower end. What a board has besides may be as narrow as it likes.
+/// from its lower end. The width of other links does not matter.
 pub fn links(fabric: &Fabric) -> Vec<Finding> {
     let tree = Tree::of(fabric);
     let switches = fabric
@@ -93,15 +93,15 @@ pub fn links(fabric: &Fabric) -> Vec<Finding> {
         .filter(|s| fabric.gpus.iter().any(|g| tree.above(*g).iter().any(|d| d.bdf == s.bdf)));
     let nics = nic::exchanging(fabric);
     let ends = fabric.gpus.iter().chain(&nics).filter_map(|b| tree.get(*b));
-    // What is to be said about a virtual function's link is said about its physical function's.
+    // Findings about a virtual function's link belong to its physical function.
     ends.chain(switches)
         .filter(|d| !d.config.gone && d.physfn.is_none())
         .flat_map(|d| link(&tree, d))
         .collect()
 }
 
-/// A link can be what both of its ends can be. Full width is a matter of contacts and shows at
-/// once; full speed only under load, since idle GPUs lower it.
+/// A link can reach what both of its ends support. Missing lanes are a contact problem and are visible
+/// immediately; full speed is only visible under load, because idle GPUs lower it.
 fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     let Some(link) = &lower.link else { return Vec::new() };
     let upper = lower.parent.and_then(|p| tree.get(p)).and_then(|p| p.link.as_ref());
@@ -119,7 +119,7 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
         findings.push(finding.values(link.width, link.max_width, Some("lanes")));
     }
     if link.gts < gts {
-        let message = format!("{bdf} runs at {} GT/s now, both ends can do {gts} GT/s", link.gts);
+        let message = format!("{bdf} runs at {} GT/s now, both ends support {gts} GT/s", link.gts);
         let finding = Code::LinkSlow.finding(Severity::Info, &bdf, message);
         findings.push(finding.values(link.gts, gts, Some("GT/s")));
     }

@@ -1,4 +1,5 @@
-//! The fabric pass: which BARs and ACS registers should change, the journal, the change itself, and its undoing.
+//! The fabric pass: decides which BARs and ACS registers to change, keeps the journal, makes the change, and
+//! restores it.
 
 pub mod acs;
 pub mod apply;

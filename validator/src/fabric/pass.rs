@@ -1,5 +1,5 @@
-//! The fabric pass: BAR1s first, then ACS, because growing a BAR1 may remove ports and find them again, and the kernel
-//! then sets their ACS to its default.
+//! The fabric pass: BAR1s first, then ACS, because enlarging a BAR1 may remove ports and rescan them, and the
+//! kernel then sets their ACS to its default.
 
 use super::acs::AcsPolicy;
 use super::apply::{self, Applied};
@@ -16,9 +16,9 @@ use std::path::Path;
 /// What the pass may change.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
-    /// The ports whose ACS goes off.
+    /// On which ports ACS is disabled.
     pub acs: AcsPolicy,
-    /// Whether BAR1s grow.
+    /// Whether BAR1s are enlarged.
     pub rebar: RebarChoice,
 }
 
@@ -41,26 +41,26 @@ pub enum PassError {
 pub struct Planned {
     /// The fabric as it is.
     pub fabric: Fabric,
-    /// The BAR1s that would grow.
+    /// The BAR1s that would be enlarged.
     pub bars: rebar::plan::Plan,
-    /// The ACS registers that would be written; its findings are those of both parts.
+    /// The ACS registers that would be written; with the findings of both parts.
     pub acs: Plan,
 }
 
 /// What the pass did.
 #[derive(Debug)]
 pub struct Done {
-    /// The fabric after BAR1s have grown.
+    /// The fabric after the BAR1s were enlarged.
     pub fabric: Fabric,
     /// What was done to BAR1s.
     pub bars: rebar::Fixed,
-    /// What was to be written to ACS registers.
+    /// The ACS registers that were to be written.
     pub plan: Plan,
-    /// What was written; its findings are those of both parts.
+    /// What was written; with the findings of both parts.
     pub applied: Applied,
 }
 
-/// What the pass would do on the machine at `root`; writes nothing.
+/// Plans the pass on the machine at `root`; writes nothing.
 ///
 /// # Errors
 /// When the machine cannot be read.
@@ -72,7 +72,7 @@ pub fn planned(root: &Root, asked: Asked) -> Result<Planned, PassError> {
     Ok(Planned { fabric, bars, acs })
 }
 
-/// The pass on the machine at `root`, with its journal at `journal`.
+/// Runs the pass on the machine at `root`, with its journal at `journal`.
 ///
 /// # Errors
 /// When the machine cannot be read, or the journal cannot be read or written.

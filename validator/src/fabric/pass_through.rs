@@ -1,6 +1,6 @@
-//! Functions for whose sake ACS stays as it is: those that are given to a virtual machine, which only ACS and
-//! the IOMMU keep to themselves, and ConnectX-8 Data Direct, which needs settings of its own. It stays on
-//! their own way to the root; the rest of the machine is not theirs. Pure.
+//! Functions that need ACS to stay as it is: those passed to a virtual machine, which only ACS and the IOMMU
+//! isolate, and ConnectX-8 Data Direct, which needs its own settings. ACS stays only on their own path to the
+//! root. Pure.
 
 use crate::machine::pcie::model::{Bdf, Device, Fabric};
 use crate::machine::pcie::tree::Tree;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 /// the ACS bits that its own tools set.
 const DATA_DIRECT: (&str, &str) = ("0x15b3", "0x2100");
 
-/// Who keeps a function's ACS, and why.
+/// A function that needs its ACS, and why.
 pub(crate) type Kept = BTreeMap<Bdf, (Bdf, String)>;
 
-/// True for a function that a virtual machine has: no program on this machine reaches it.
+/// True for a function that is passed to a virtual machine: no program on this machine can reach it.
 #[must_use]
 pub fn is_given_away(fabric: &Fabric, device: &Device) -> bool {
     giver(fabric, device).is_some()
@@ -23,20 +23,20 @@ fn giver<'a>(fabric: &Fabric, device: &'a Device) -> Option<&'a str> {
     device.driver.as_deref().filter(|driver| fabric.iommu.groups > 0 && gives_away(driver))
 }
 
-/// Linux names the drivers that give a PCI function away `vfio-pci`, and what vendors build on it
-/// with that at the end: `mlx5_vfio_pci`, `nvgrace-gpu-vfio-pci`.
+/// Linux names the pass-through driver `vfio-pci`; vendor variants end with that: `mlx5_vfio_pci`,
+/// `nvgrace-gpu-vfio-pci`.
 fn gives_away(driver: &str) -> bool {
     driver.replace('_', "-").ends_with("vfio-pci")
 }
 
-/// Every function whose ACS stays: one that is given away and the bridges above it; all of the hierarchy that
-/// a Data Direct function is in, because the settings of its ports and of those of its GPUs belong together.
+/// Every function whose ACS stays: a passed-through function and the bridges above it; the whole hierarchy of
+/// a Data Direct function, because the settings of its ports and those of its GPUs' ports belong together.
 pub(crate) fn kept(fabric: &Fabric) -> Kept {
     let tree = Tree::of(fabric);
     let mut kept = Kept::new();
     for device in &fabric.devices {
         if let Some(driver) = giver(fabric, device) {
-            let why = (device.bdf, format!("is given to a virtual machine by {driver}"));
+            let why = (device.bdf, format!("is passed to a virtual machine by {driver}"));
             let own = tree.above(device.bdf).into_iter().chain([device]);
             kept.extend(own.map(|d| (d.bdf, why.clone())));
         }

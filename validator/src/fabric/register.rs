@@ -1,6 +1,5 @@
-//! The one place that touches an ACS control register: 16 bits in a function's `config` file.
-//! It reads the whole space and finds the capability anew each time, so that nothing is ever
-//! written where the register is not.
+//! The only module that accesses an ACS control register: 16 bits in a function's `config` file. It reads the
+//! whole space and locates the capability each time, so that it never writes to another register.
 
 use super::plan::ACS_CONTROL;
 use crate::machine::pcie::config_space;
@@ -11,14 +10,14 @@ use std::io;
 /// Why a register could not be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
-    /// The kernel said no.
+    /// The kernel returned an error.
     #[error("{what} /{file}: {source}")]
     Io {
         /// `reading` or `writing`.
         what: &'static str,
-        /// Which file.
+        /// The file.
         file: String,
-        /// What came back.
+        /// The error.
         source: io::Error,
     },
     /// The capability is not where it was.
@@ -26,10 +25,10 @@ pub enum RegisterError {
     Elsewhere(Bdf, u16),
 }
 
-/// What the ACS control register at `offset` of `bdf` holds.
+/// The value of the ACS control register at `offset` of `bdf`.
 ///
 /// # Errors
-/// When configuration space cannot be read, or the register is not there.
+/// If configuration space cannot be read, or the register is not there.
 pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
     let file = file(bdf);
     let bytes = root.read(&file).map_err(|source| RegisterError::Io { what: "reading", file, source })?;
@@ -42,7 +41,7 @@ pub fn read(root: &Root, bdf: Bdf, offset: u16) -> Result<u16, RegisterError> {
 /// Writes it, as one configuration write of 16 bits.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses the write.
 pub fn write(root: &Root, bdf: Bdf, offset: u16, value: u16) -> Result<(), RegisterError> {
     let file = file(bdf);
     root.write_at(&file, u64::from(offset), &value.to_le_bytes()).map_err(|source| RegisterError::Io {

@@ -1,5 +1,5 @@
-//! Putting back what the fabric pass changed. Newest write first, and only where the register
-//! still holds what the pass left there: what somebody else changed since is theirs.
+//! Restores what the fabric pass changed. Newest write first, and only if the register still has the value
+//! that the pass left: later changes by others are kept.
 
 use super::journal::{Entry, Journal, JournalError};
 use super::rebar::{self, BarStep, DecodeStep, Sysfs};
@@ -11,56 +11,56 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What became of one entry of the journal.
+/// What happened to one entry of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It holds again what it held before.
+    /// It was restored to its value from before the pass.
     Restored {
-        /// What it held until then.
+        /// Its value until then.
         held: u16,
     },
-    /// It already held what it held before.
+    /// It already had its value from before the pass.
     Already,
-    /// It holds neither what it held before nor what was written.
+    /// It has neither its value from before the pass nor the written one.
     Changed {
-        /// What it holds.
+        /// Its value.
         present: u16,
     },
-    /// It holds something else, and the pass's write had been refused: that was not the pass.
+    /// It has another value, and the pass's write had been refused, so the pass did not set it.
     Refused {
-        /// What it holds.
+        /// Its value.
         present: u16,
     },
-    /// It does not take the value back.
+    /// It ignores the restored value.
     Stuck {
-        /// What it holds.
+        /// Its value.
         present: u16,
     },
-    /// It could not be reached.
+    /// It could not be accessed.
     Unreachable {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// One register and what became of it.
+/// One register and what happened to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Whose register.
+    /// The function.
     pub bdf: Bdf,
-    /// Which register.
+    /// The register.
     pub register: String,
-    /// What it held before the pass.
+    /// Its value before the pass.
     pub before: u16,
-    /// What the pass wrote.
+    /// The value that the pass wrote.
     pub after: u16,
-    /// What became of it.
+    /// What happened to it.
     pub outcome: Outcome,
 }
 
 impl Step {
-    /// True when the register holds what it held before the pass.
+    /// True if the register has its value from before the pass.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.outcome, Outcome::Restored { .. } | Outcome::Already)
@@ -75,15 +75,18 @@ impl fmt::Display for Step {
             Outcome::Restored { held } => write!(f, "{held:#06x} -> {before:#06x}"),
             Outcome::Already => write!(f, "holds {before:#06x} already"),
             Outcome::Changed { present } => {
-                write!(f, "left alone: holds {present:#06x}, we had written {after:#06x}")
+                write!(f, "not changed: has {present:#06x}, firstlight had written {after:#06x}")
             }
             Outcome::Refused { present } => {
-                write!(f, "left alone: holds {present:#06x}, our write of {after:#06x} had been refused")
+                write!(
+                    f,
+                    "not changed: has {present:#06x}, firstlight's write of {after:#06x} had been refused"
+                )
             }
             Outcome::Stuck { present } => {
-                write!(f, "does not go back: holds {present:#06x}, expected {before:#06x}")
+                write!(f, "ignored the restore: has {present:#06x}, expected {before:#06x}")
             }
-            Outcome::Unreachable { why } => write!(f, "left alone: {why}"),
+            Outcome::Unreachable { why } => write!(f, "not changed: {why}"),
         }
     }
 }
@@ -91,9 +94,9 @@ impl fmt::Display for Step {
 /// Every entry of a journal, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// What became of each register.
+    /// What happened to each register.
     pub steps: Vec<Step>,
-    /// What became of each BAR1.
+    /// What happened to each BAR1.
     pub bars: Vec<BarStep>,
     /// Every function whose memory decode was not as it was before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,7 +104,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// True when everything holds what it held before the pass.
+    /// True if everything is as it was before the pass.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.steps.iter().all(Step::is_done)
@@ -121,15 +124,15 @@ pub enum RestoreError {
     Journal(#[from] JournalError),
 }
 
-/// Puts back what `journal` says was there.
+/// Restores what `journal` recorded.
 ///
 /// # Errors
-/// When there is no usable journal. What single registers did is in the result.
+/// If there is no usable journal. The result has the outcome of each register.
 pub fn restore(root: &Root, journal: &Path) -> Result<Restored, RestoreError> {
     let missing = || RestoreError::Missing(journal.to_owned());
     let kept = Journal::load(journal, root.path())?.ok_or_else(missing)?;
     let steps = kept.entries.iter().rev().map(|entry| step(root, entry)).collect();
-    // BAR1s were grown before ACS was cleared, so they come last here; decode needs their addresses.
+    // BAR1s were enlarged before ACS was cleared, so they are restored last; decode needs their addresses.
     let bars = rebar::restore(root, &Sysfs(root), &kept.bars);
     let decode = rebar::restore_decode(root, &Sysfs(root), &kept.decode, &kept.bars);
     Ok(Restored { steps, bars, decode })
@@ -150,7 +153,7 @@ fn put_back(root: &Root, entry: &Entry) -> Result<Outcome, register::RegisterErr
     if entry.finding.as_deref() == Some(Code::AcsRefused.entry().code) {
         return Ok(Outcome::Refused { present: held });
     }
-    // A port may take a write in part: then it holds what the pass read back.
+    // A port may accept a write in part: then it has the value that the pass read back.
     if held != entry.after && Some(held) != entry.readback {
         return Ok(Outcome::Changed { present: held });
     }

@@ -1,7 +1,7 @@
-//! Where paths turn, and what ACS does there. Requests climb from their sender to the bridge that is above both
-//! ends, or to the root complex, and come down to the other end. ACS redirects what would turn from the port
-//! at which it came in to another port below the same bridge; what climbs on, and what comes down, passes it by
-//! (PCI Express Base Specification, 6.12.3). `docs/fabric.md` says more. Pure.
+//! Where paths turn, and what ACS does there. Requests go up from their sender to the bridge above both ends,
+//! or to the root complex, and down to the other end. ACS redirects requests that would turn from the port at
+//! which they came in to another port below the same bridge; it does not affect requests that go further up,
+//! or that come down (PCI Express Base Specification, 6.12.3). `docs/fabric.md` says more. Pure.
 
 use super::pass_through::is_given_away;
 use crate::machine::host::iommu::IommuMode;
@@ -19,20 +19,20 @@ const TRANSLATED: u16 = 0x40;
 /// What turns at a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
-    /// Whose requests.
+    /// The sender.
     from: Bdf,
-    /// The port at which they go out; `None` where the other end is on the root bus itself.
+    /// The port at which they leave; `None` if the other end is on the root bus itself.
     out: Option<Bdf>,
 }
 
 /// What a port does to the peer traffic that turns at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It passes straight to its peer.
+    /// It goes directly to its peer.
     Direct,
-    /// It is sent up, or refused.
+    /// It is sent up or blocked.
     Redirects,
-    /// Requests with translated addresses pass, and every sender may send those.
+    /// Requests with translated addresses pass, and every sender may send them.
     TranslatedPass,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Turns<'a> {
         self.at.contains_key(&port)
     }
 
-    /// What `acs` at `port` does to what turns there; where nothing does, what it would do.
+    /// What `acs` at `port` does to traffic that turns there; if none does, what it would do.
     #[must_use]
     pub fn effect(&self, port: Bdf, acs: &Acs) -> Effect {
         let Some(turns) = self.at.get(&port) else {
@@ -96,8 +96,8 @@ impl<'a> Turns<'a> {
         }
     }
 
-    /// True for a port of an older Intel chipset that Linux has isolated, where traffic turns to another port
-    /// of that chipset. What goes to the processor climbs all the same.
+    /// True for a port of an older Intel chipset that Linux has isolated, if traffic turns to another port of
+    /// that chipset. Traffic to the processor goes up anyway.
     #[must_use]
     pub fn isolates(&self, port: &Device) -> bool {
         let older = |bdf: Bdf| self.tree.get(bdf).is_some_and(|d| d.routing.pch.is_some());
@@ -110,8 +110,8 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Egress control decides by the vector's bit of the port that requests go out at, and then request redirect
-/// says whether what is not let through is sent up or refused. Without egress control request redirect alone
+/// Egress control uses the bit of the vector for the port at which requests leave, and request redirect then
+/// decides whether a disallowed request is sent up or blocked. Without egress control only request redirect
 /// decides. (Table "ACS P2P Request Redirect and ACS P2P Egress Control Interactions".)
 fn redirects_requests(acs: &Acs, out: Option<u8>) -> bool {
     if acs.ctrl & EGRESS == 0 {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_turns_at_two_ports_and_only_climbs_past_the_others() {
+    fn a_path_turns_at_two_ports_and_only_passes_the_others() {
         assert_eq!(ports(&fabric(nested())), ["0000:02:00.0", "0000:02:01.0"]);
         assert_eq!(ports(&fabric(two_gpus())), ["0000:00:01.0", "0000:00:02.0"], "in the root complex");
         let mut devices = nested();
@@ -169,22 +169,22 @@ mod tests {
     }
 
     #[test]
-    fn a_function_on_the_root_bus_makes_the_other_ends_port_turn() {
+    fn with_a_function_on_the_root_bus_only_the_other_port_turns() {
         let mut devices = two_gpus();
         devices[3].parent = None;
         assert_eq!(ports(&fabric(devices)), ["0000:00:01.0"]);
     }
 
     #[test]
-    fn what_a_virtual_machine_has_makes_nothing_turn() {
+    fn passed_through_functions_make_no_port_turn() {
         let mut fabric = fabric(two_gpus());
         fabric.devices[3].driver = Some("vfio-pci".into());
-        assert_eq!(ports(&fabric).len(), 2, "without an IOMMU group nothing is given away");
+        assert_eq!(ports(&fabric).len(), 2, "without an IOMMU group nothing is passed through");
         fabric.iommu.groups = 4;
         assert!(ports(&fabric).is_empty());
     }
 
-    /// What the first of two root ports does with these bits, with port numbers 1 and 2.
+    /// What the first of two root ports does with these bits; the ports have numbers 1 and 2.
     fn effect(ctrl: u16, egress: Option<&[u8]>, change: impl Fn(&mut Fabric)) -> Effect {
         let mut devices = two_gpus();
         devices[0] = with_acs(devices[0].clone(), ctrl);
@@ -206,7 +206,7 @@ mod tests {
 
     /// E, R and the vector's bit, as the specification's table has them.
     #[test]
-    fn egress_control_decides_by_the_port_that_is_left_by() {
+    fn egress_control_decides_by_the_outgoing_port() {
         for (ctrl, egress, expected) in [
             (0x20, Some(&[][..]), Effect::Direct),
             (0x24, Some(&[][..]), Effect::Direct),
@@ -219,11 +219,7 @@ mod tests {
             assert_eq!(effect(ctrl, egress, |_| ()), expected, "{ctrl:#x} {egress:?}");
         }
         let unnumbered = |fabric: &mut Fabric| fabric.devices[1].routing.port_number = None;
-        assert_eq!(
-            effect(0x20, Some(&[7]), unnumbered),
-            Effect::Redirects,
-            "which bit is its own is not known"
-        );
+        assert_eq!(effect(0x20, Some(&[7]), unnumbered), Effect::Redirects, "its own bit is unknown");
         assert_eq!(effect(0x20, Some(&[]), unnumbered), Effect::Direct);
     }
 
@@ -240,14 +236,14 @@ mod tests {
         assert_eq!(
             effect(0x44, None, with(IommuMode::Off, true)),
             Effect::Redirects,
-            "who should translate?"
+            "no sender can translate"
         );
         assert_eq!(effect(0x04, None, with(IommuMode::Translated, true)), Effect::Redirects);
         assert_eq!(effect(0x4c, None, with(IommuMode::Translated, true)), Effect::Redirects, "completions");
     }
 
     #[test]
-    fn an_older_chipset_isolates_its_ports_from_each_other_only() {
+    fn an_older_chipset_isolates_only_its_own_ports() {
         let isolates = |first, second| {
             let mut devices = two_gpus();
             (devices[0].routing.pch, devices[1].routing.pch) = (first, second);
@@ -256,6 +252,6 @@ mod tests {
         };
         assert!(isolates(Some(Pch::Isolated), Some(Pch::Open)));
         assert!(!isolates(Some(Pch::Open), Some(Pch::Open)));
-        assert!(!isolates(Some(Pch::Isolated), None), "to a port of the processor traffic climbs anyway");
+        assert!(!isolates(Some(Pch::Isolated), None), "traffic to a port of the processor goes up anyway");
     }
 }

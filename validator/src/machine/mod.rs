@@ -1,4 +1,4 @@
-//! The machine as it is: its files through one root, its host, its PCIe functions and its boot image. Only reads.
+//! The machine: its files below one root, its host, its PCIe functions and its boot image. Read-only.
 
 pub mod host;
 pub mod image;

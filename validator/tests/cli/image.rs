@@ -39,7 +39,7 @@ fn an_image_tells_its_name_and_ends_with_the_answers_status() {
 fn a_machine_that_is_no_appliance_is_told_and_not_called_golden() {
     let said = Machine::modelled("epyc-8x4090").run("image");
     let last = said.out.lines().last().unwrap();
-    assert_eq!(last, "not applicable: no /etc/firstlight/image.json, so this is no image of firstlight");
+    assert_eq!(last, "not applicable: no /etc/firstlight/image.json, so this is not a firstlight image");
     assert_eq!(said.status, 2);
 }
 

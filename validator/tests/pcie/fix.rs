@@ -153,7 +153,10 @@ fn what_somebody_else_changed_since_is_left_alone() {
     let restored = restore(&copy.root(), &journal(&copy)).unwrap();
     let other = restored.steps.iter().find(|s| !s.is_done()).unwrap();
     assert_eq!((other.bdf, &other.outcome), (bdf("0000:02:08.0"), &Outcome::Changed { present: 0x40 }));
-    assert_eq!(other.to_string(), "0000:02:08.0 ACS control left alone: holds 0x0040, we had written 0x0000");
+    assert_eq!(
+        other.to_string(),
+        "0000:02:08.0 ACS control not changed: has 0x0040, firstlight had written 0x0000"
+    );
     assert_eq!(restored.steps.iter().filter(|s| s.is_done()).count(), 3);
 }
 
@@ -181,7 +184,7 @@ fn a_port_whose_write_was_refused_was_cleared_by_somebody_else() {
     let port = restored.steps.last().unwrap();
     assert_eq!(
         port.to_string(),
-        "0000:02:08.0 ACS control left alone: holds 0x0000, our write of 0x0000 had been refused"
+        "0000:02:08.0 ACS control not changed: has 0x0000, firstlight's write of 0x0000 had been refused"
     );
     assert!(!restored.is_done() && changes(&before, &copy).iter().all(|c| c.0 != "0000:02:08.0"));
 }
@@ -214,7 +217,7 @@ fn a_journal_that_names_another_register_writes_nothing() {
     let restored = restore(&copy.root(), &journal(&copy)).unwrap();
     assert_eq!(
         restored.steps[0].to_string(),
-        "0000:02:08.0 ACS control left alone: 0000:02:08.0 has no ACS control register at 0x004"
+        "0000:02:08.0 ACS control not changed: 0000:02:08.0 has no ACS control register at 0x004"
     );
     assert_eq!(changes(&before, &copy), []);
 }

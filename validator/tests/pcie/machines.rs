@@ -56,7 +56,7 @@ fn before_the_pass_every_port_on_gpu_paths_redirects() {
     assert_eq!((&first.measured, &first.expected), (&0x1d.into(), &0.into()));
     assert_eq!(
         first.message,
-        "0000:00:01.1 takes peer traffic off its way: ACS control is 0x001d (SV RR CR UF), expected 0x0000"
+        "0000:00:01.1 redirects peer traffic: ACS control is 0x001d (SV RR CR UF), expected 0x0000"
     );
 }
 
@@ -200,7 +200,7 @@ fn a_port_that_is_not_listed_is_not_taken_for_clear() {
         [("PCI-UNREADABLE", Error, "0000:00:01.1"), ("ACS-UNKNOWN", Error, "0000:00:01.1")]
     );
     let said = &fabric.findings[0].message;
-    assert_eq!(said, "0000:00:01.1 is above 0000:01:00.0 and is not in /sys/bus/pci/devices");
+    assert_eq!(said, "0000:00:01.1 is above 0000:01:00.0 but is not in /sys/bus/pci/devices");
 }
 
 /// Zeros, an extended space that does not answer, another function's registers.
@@ -317,7 +317,7 @@ fn what_an_ordinary_user_sees_is_told_as_that() {
     let header = fs::read(&config).unwrap()[..64].to_vec();
     fs::write(&config, header).unwrap();
     let fabric = copy.fabric();
-    assert!(fabric.findings[0].message.ends_with("only 64 bytes are shown, root sees 256 or 4096"));
+    assert!(fabric.findings[0].message.ends_with("only 64 bytes are readable, root can read 256 or 4096"));
     assert_eq!(fabric.findings[1].code, "ACS-UNKNOWN");
 }
 

@@ -68,7 +68,7 @@ fn a_register_that_holds_the_bus_address_is_right_and_one_with_the_processors_is
     let address = believed(&copy);
     write(&copy, GPU, 0x14, &(address | 0xc).to_le_bytes());
     let said = format!(
-        "{GPU} has {address:#x} in BAR1, the kernel believes {address:#x}, which is {:#x} on the bus",
+        "{GPU} has {address:#x} in BAR1, the kernel expects {address:#x}, which is {:#x} on the bus",
         address - OFFSET
     );
     assert_eq!(broken(&copy), [said]);

@@ -229,7 +229,7 @@ fn without_the_pass_that_register_is_what_fails() {
     let copy = machine();
     Simulated::new(&copy).register(bdf(ALONE), 0x38_0000_0000);
     let wrong = sizes(&copy.fabric())[ALONE].clone().unwrap_err();
-    assert_eq!(wrong, "0000:06:00.0 has 0x3800000000 in BAR1, the kernel believes 0x3820000000");
+    assert_eq!(wrong, "0000:06:00.0 has 0x3800000000 in BAR1, the kernel expects 0x3820000000");
     assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
 }
 
@@ -382,9 +382,9 @@ fn restore_leaves_what_somebody_else_changed_and_what_is_in_use() {
     symlink("../../../bus/pci/drivers/nvidia", copy.file(SWITCHED[0], "driver")).unwrap();
     let steps: Vec<String> =
         restore(&copy.root(), &kernel, &done.rebar).iter().map(ToString::to_string).collect();
-    assert_eq!(steps[0], "0000:06:00.0 BAR1 left alone: is 1 GiB, the pass had made it 32 GiB");
+    assert_eq!(steps[0], "0000:06:00.0 BAR1 not changed: is 1 GiB, the pass had made it 32 GiB");
     assert_eq!(steps[1], "0000:04:00.0 BAR1 32 GiB -> 256 MiB");
-    assert_eq!(steps[2], "0000:03:00.0 BAR1 left alone: the driver nvidia is bound");
+    assert_eq!(steps[2], "0000:03:00.0 BAR1 not changed: the driver nvidia is bound");
 }
 
 /// A pass that died between removing and rescanning.
@@ -420,7 +420,7 @@ fn a_pass_that_died_after_its_writes_is_undone_in_the_registers() {
     let restored = put_back(&copy);
     assert!(restored.is_done(), "{restored:?}");
     let told: Vec<String> = restored.bars.iter().map(ToString::to_string).collect();
-    assert_eq!(told.last().unwrap(), "0000:03:00.0 BAR1 what it was left with -> 256 MiB");
+    assert_eq!(told.last().unwrap(), "0000:03:00.0 BAR1 the size that an unfinished pass left -> 256 MiB");
     let on: Vec<String> = restored.decode.iter().map(ToString::to_string).collect();
     assert!(moved.iter().all(|bdf| on.contains(&format!("{bdf} memory decode off -> on"))), "{on:?}");
     assert_eq!(files(&copy), before);
@@ -436,7 +436,7 @@ fn a_journal_without_decode_puts_the_size_back_and_says_what_it_does_not_know() 
     let restored = put_back(&copy);
     has(&copy, SWITCHED[0], FIRMWARE);
     let told: Vec<String> = restored.decode.iter().map(ToString::to_string).collect();
-    let off = "memory decode left alone: it is off, and the journal does not say what it was";
+    let off = "memory decode not changed: it is off, and the journal does not say what it was";
     assert_eq!(told, SWITCHED.map(|gpu| format!("{gpu} {off}")));
     assert!(!restored.is_done());
 }
@@ -451,10 +451,10 @@ fn registers_that_a_dead_pass_left_are_told_where_a_driver_is_bound_and_where_it
     let told: Vec<String> = put_back(&copy).bars.iter().map(ToString::to_string).collect();
     let left = |why: &str| told.iter().any(|line| line.contains(why));
     assert!(
-        left("0000:03:00.0 BAR1 left alone: the driver nvidia is bound: ReBAR control 32 GiB"),
+        left("0000:03:00.0 BAR1 not changed: the driver nvidia is bound: ReBAR control 32 GiB"),
         "{told:?}"
     );
-    assert!(left("0000:04:00.0 BAR1 left alone: the pass asked for no such size"), "{told:?}");
+    assert!(left("0000:04:00.0 BAR1 not changed: the pass did not request this size"), "{told:?}");
     assert_eq!(files(&copy)[SWITCHED[0]], before[SWITCHED[0]]);
 }
 

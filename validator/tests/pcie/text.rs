@@ -47,7 +47,7 @@ fn fix_says_what_was_written_and_what_it_reads() {
 
     let restored = text::restored("COPY", &restore(&copy.root(), &journal).unwrap());
     let lines: Vec<&str> = restored.lines().collect();
-    assert_eq!(lines[1], "4 of 4 registers hold what they held before the pass");
+    assert_eq!(lines[1], "4 of 4 registers have their values from before the pass");
     assert_eq!(lines[2], "  0000:02:11.0 ACS control 0x0000 -> 0x001d");
 }
 

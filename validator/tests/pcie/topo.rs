@@ -98,7 +98,7 @@ fn without_root_the_letters_are_the_same() {
             fabric
                 .findings
                 .iter()
-                .any(|f| f.message.ends_with("only 64 bytes are shown, root sees 256 or 4096"))
+                .any(|f| f.message.ends_with("only 64 bytes are readable, root can read 256 or 4096"))
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The journal of the fabric pass: which register held what before and after, written before
-//! anything is changed, so that `firstlight fabric restore` can put it back even after a crash.
+//! The journal of the fabric pass: the values of registers before and after, written before anything is
+//! changed, so that `firstlight fabric restore` can restore them even after a crash.
 
 mod owner;
 mod place;
@@ -21,21 +21,21 @@ pub const SCHEMA: &str = "firstlight.journal/1";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// Whose register.
+    /// The function.
     pub bdf: Bdf,
-    /// Which register, as people call it.
+    /// The register, by name.
     pub register: String,
-    /// Where it stands in configuration space, bytes.
+    /// Its offset in configuration space, bytes.
     pub offset: u16,
-    /// How wide it is, bytes.
+    /// Its width, bytes.
     pub width: u8,
-    /// What it held before.
+    /// Its value before.
     pub before: u16,
-    /// What was written.
+    /// The value that was written.
     pub after: u16,
-    /// What it held when all registers were written; `null` until then.
+    /// Its value after all writes; `null` until then.
     pub readback: Option<u16>,
-    /// The code of what went wrong with the write, e.g. `ACS-STUCK`; `null` when nothing did.
+    /// The code of the finding about the write, e.g. `ACS-STUCK`; `null` if there is none.
     pub finding: Option<String>,
     /// When, in seconds since 1970-01-01 00:00 UTC.
     pub when: u64,
@@ -45,63 +45,63 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Try {
-    /// Which size.
+    /// The size.
     pub bytes: u64,
-    /// With everything below the root port removed and laid out anew.
+    /// Whether everything below the root port was removed and laid out again.
     pub together: bool,
-    /// What came of it; `null` until then.
+    /// The result; `null` until then.
     pub outcome: Option<String>,
 }
 
-/// One BAR1 that was to grow.
+/// One BAR1 that was to be enlarged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grown {
-    /// Whose.
+    /// The GPU.
     pub bdf: Bdf,
     /// Which BAR of the PCI function NVIDIA calls BAR1.
     pub bar: u8,
     /// The root port above.
     pub port: Option<Bdf>,
-    /// It had an address before.
+    /// Whether it had an address before.
     pub assigned: bool,
     /// Its size before.
     pub before_bytes: u64,
     /// The largest size that the GPU offers.
     pub wanted_bytes: u64,
-    /// Its size after the pass; `null` until then, and when the GPU cannot be read any more.
+    /// Its size after the pass; `null` until then, and if the GPU can no longer be read.
     pub after_bytes: Option<u64>,
-    /// What was tried, in order; a try stands here before it is made.
+    /// The attempts, in order; each is recorded before it is made.
     pub tries: Vec<Try>,
-    /// The code of what is wrong with the outcome, e.g. `REBAR-NO-ROOM`; `null` when nothing is.
+    /// The code of the finding about the result, e.g. `REBAR-NO-ROOM`; `null` if there is none.
     pub finding: Option<String>,
     /// When, in seconds since 1970-01-01 00:00 UTC.
     pub when: u64,
 }
 
 impl Grown {
-    /// It has all that the GPU offers, and nothing is wrong with it.
+    /// True if it has the largest size that the GPU offers and there is no finding about it.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.after_bytes == Some(self.wanted_bytes) && self.finding.is_none()
     }
 }
 
-/// A function that the pass may have taken off the bus's addresses for a moment.
+/// A function whose memory decode the pass may have switched off temporarily.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Decode {
-    /// Which.
+    /// The function.
     pub bdf: Bdf,
-    /// What its command register held before.
+    /// The value of its command register before.
     pub command: u16,
 }
 
-/// A function that the journal names, and what stood there.
+/// The identity of a function that the journal names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Function {
-    /// Which.
+    /// The function.
     pub bdf: Bdf,
     /// Vendor and device id as in `10de:2684`.
     pub ids: String,
@@ -113,23 +113,24 @@ pub struct Function {
 pub struct Journal {
     /// `firstlight.journal/1`.
     pub schema: String,
-    /// The root that was written to, spelled from the top.
+    /// The root that was written to, as an absolute path.
     pub root: String,
-    /// The boot that it was written in (`/proc/sys/kernel/random/boot_id`); a recorded machine has none.
+    /// The boot in which it was written (`/proc/sys/kernel/random/boot_id`); `null` on a recorded machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<String>,
-    /// Every function that is named here: what stands there now must be the same.
+    /// Every function that the journal names: the same devices must be at these addresses now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Function>,
     /// Every write.
     pub entries: Vec<Entry>,
-    /// Every BAR1 that was to grow.
+    /// Every BAR1 that was to be enlarged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<Grown>,
-    /// Whose memory decode may be off: noted before the first try, and taken out when it is as it was.
+    /// Functions whose memory decode may be off: recorded before the first attempt, removed once it is
+    /// restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub decode: Vec<Decode>,
-    /// What the passes said about BAR1s, the last word about each GPU.
+    /// The findings of the passes about BAR1s, the latest about each GPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
 }
@@ -140,73 +141,73 @@ pub enum JournalError {
     /// The file could not be read.
     #[error("cannot read the journal {}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What came back.
+        /// The error.
         source: io::Error,
     },
-    /// The file could not be written; nothing was changed without it.
+    /// The file could not be written, so nothing was changed.
     #[error("cannot write the journal {}", path.display())]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What came back.
+        /// The error.
         source: io::Error,
     },
-    /// The file is no journal.
-    #[error("{} is no journal", path.display())]
+    /// The file is not a journal.
+    #[error("{} is not a journal", path.display())]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// What is invalid.
         source: serde_json::Error,
     },
     /// The file is a journal of another version.
     #[error("{} has schema '{schema}', expected '{SCHEMA}'", path.display())]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its schema.
         schema: String,
     },
-    /// The file is another root's journal.
+    /// The file is the journal of another root.
     #[error("{} was written for the root {found}, not for {expected}", path.display())]
     Root {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its root.
         found: String,
-        /// What was asked for.
+        /// The requested root.
         expected: String,
     },
-    /// What was written in another boot is not there any more.
+    /// The file was written in another boot, whose changes no longer exist.
     #[error("{} was written in the boot {found}, not in this one ({})", path.display(), here.as_deref().unwrap_or("unknown"))]
     Boot {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its boot.
         found: String,
-        /// This boot; none where it is not known.
+        /// This boot; `None` if it is unknown.
         here: Option<String>,
     },
-    /// The file is another machine's journal.
-    #[error("{} is another machine's: it names {bdf} as {found}, here that is {here}", path.display())]
+    /// The file is the journal of another machine.
+    #[error("{} is another machine's: its {bdf} is {found}, here it is {here}", path.display())]
     Machine {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which function.
+        /// The function.
         bdf: Bdf,
-        /// What it says.
+        /// The device in the journal.
         found: String,
-        /// What stands there.
+        /// The device at this address.
         here: String,
     },
-    /// The file asks for what no pass has ever done.
-    #[error("{} makes no sense: {why}", path.display())]
+    /// The file contains entries that no pass can have written.
+    #[error("{} is invalid: {why}", path.display())]
     Nonsense {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What, and what is allowed.
+        /// The invalid entry, and what is allowed.
         why: String,
     },
 }
@@ -230,8 +231,7 @@ impl Journal {
     /// Reads the journal of `root`; `None` when there is no such file.
     ///
     /// # Errors
-    /// When it cannot be read, is no journal, makes no sense, or belongs to another root, another
-    /// boot or another machine.
+    /// If it cannot be read, is not a journal, is invalid, or belongs to another root, boot or machine.
     pub fn load(path: &Path, root: &Path) -> Result<Option<Self>, JournalError> {
         let here = || path.to_owned();
         let bytes = match read_regular(path) {
@@ -251,12 +251,12 @@ impl Journal {
         Ok(Some(journal))
     }
 
-    /// Notes what stands at each function that it names and that it has not noted yet.
+    /// Records the identity of each function that it names and that is not recorded yet.
     pub(crate) fn identify(&mut self, root: &Root) {
         owner::identify(self, root);
     }
 
-    /// Writes the journal as a whole or not at all. A link in its place is replaced and not followed.
+    /// Writes the journal atomically. A link at its path is replaced and not followed.
     ///
     /// # Errors
     /// When the folder or the file cannot be written.

@@ -1,5 +1,5 @@
-//! Whose a journal is: which root, which boot, and which functions stood where. Registers are only
-//! ever put back where they came from.
+//! Which root, boot and machine a journal belongs to. Registers are only restored on the functions that they
+//! were read from.
 
 use super::{Function, Journal, JournalError};
 use crate::machine::pcie::model::Bdf;
@@ -7,13 +7,13 @@ use crate::machine::root::Root;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf, absolute};
 
-/// Refuses the journal at `path` where it is not that of `root`. What it does not say, because an
-/// older firstlight wrote it, is not asked; what is gone from the machine cannot be written anyway.
+/// Refuses the journal at `path` if it does not belong to `root`. A field that an older firstlight did not
+/// write is not checked; a function that no longer exists cannot be written anyway.
 pub(super) fn check(journal: &Journal, path: &Path, root: &Path) -> Result<(), JournalError> {
     let at = || path.to_owned();
     let expected = whole(root);
     let found = Path::new(&journal.root);
-    // One that is not spelled from the top could be anybody's.
+    // A relative path may mean any root.
     if found.is_relative() || whole(found) != expected {
         let (found, expected) = (journal.root.clone(), expected.display().to_string());
         return Err(JournalError::Root { path: at(), found, expected });
@@ -33,7 +33,7 @@ pub(super) fn check(journal: &Journal, path: &Path, root: &Path) -> Result<(), J
     Err(JournalError::Machine { path: at(), bdf, found, here })
 }
 
-/// Notes the functions that `journal` names and that are not noted yet.
+/// Records the identity of the functions that `journal` names and that are not recorded yet.
 pub(super) fn identify(journal: &mut Journal, root: &Root) {
     let entries = journal.entries.iter().map(|e| e.bdf);
     let bars = journal.bars.iter().map(|b| b.bdf);
@@ -47,12 +47,12 @@ pub(super) fn identify(journal: &mut Journal, root: &Root) {
     }
 }
 
-/// A folder as it is spelled from the top, without links where it is there.
+/// The absolute path of a folder, with existing links resolved.
 pub(super) fn whole(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The boot that the machine is in; none on a recorded machine.
+/// The boot that the machine is in; `None` on a recorded machine.
 pub(super) fn boot(root: &Root) -> Option<String> {
     root.text("proc/sys/kernel/random/boot_id").ok().filter(|id| !id.is_empty())
 }

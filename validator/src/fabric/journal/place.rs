@@ -1,4 +1,4 @@
-//! Where a machine keeps its own journal: below its root, also where a recorded machine has links.
+//! Where a machine keeps its own journal: below its root, even if a recorded machine contains links.
 
 use super::{Journal, JournalError};
 use crate::machine::root::Root;
@@ -11,12 +11,12 @@ impl Journal {
     /// Where `root` keeps its journal. A link in a recorded machine does not lead out of it.
     ///
     /// # Errors
-    /// When links on the way lead in a circle.
+    /// If links on the path form a loop.
     pub fn place(root: &Root) -> Result<PathBuf, JournalError> {
         root.place(PLACE).map_err(|source| JournalError::Read { path: root.join(PLACE), source })
     }
 
-    /// Reads the journal that `root` keeps itself; `None` when there is none.
+    /// Reads the journal of `root` at its own place; `None` if there is none.
     ///
     /// # Errors
     /// As [`Journal::load`].

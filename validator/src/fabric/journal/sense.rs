@@ -1,5 +1,5 @@
-//! Does a journal say what a pass can have done? Restore writes to hardware what it says, so one that
-//! does not is refused as a whole. Pure.
+//! Checks that a journal contains only what a pass can have done. Restore writes its values to hardware, so
+//! an invalid journal is refused as a whole. Pure.
 
 use super::{Entry, Grown, Journal};
 use crate::fabric::plan::ACS_CONTROL_NAME;
@@ -9,12 +9,12 @@ use crate::text::size::size;
 const ACS_BITS: u16 = 0x1fff;
 /// ACS control, bytes.
 const ACS_WIDTH: u8 = 2;
-/// What a Resizable BAR can be at least.
+/// The smallest size of a resizable BAR.
 const LEAST: u64 = 1 << 20;
 /// The last of a function's BARs.
 const LAST_BAR: u8 = 5;
 
-/// What no pass can have done, and what is allowed.
+/// The first entry that no pass can have written, and what is allowed.
 pub(super) fn fault(journal: &Journal) -> Option<String> {
     let entries = journal.entries.iter().find_map(entry);
     entries.or_else(|| journal.bars.iter().find_map(grown))
@@ -41,5 +41,5 @@ fn grown(grown: &Grown) -> Option<String> {
     let sizes = [*before_bytes, *wanted_bytes].into_iter().chain(grown.tries.iter().map(|t| t.bytes));
     let wrong = sizes.into_iter().find(|bytes| !bytes.is_power_of_two() || *bytes < LEAST)?;
     let least = size(LEAST);
-    Some(format!("{bdf} BAR1 has the size {}, allowed are powers of two from {least} on", size(wrong)))
+    Some(format!("{bdf} BAR1 has the size {}, allowed are powers of two from {least}", size(wrong)))
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A root that is not there: this machine's own boot is none of these tests' business.
+/// A root that does not exist, so that this machine's own boot does not matter.
 const ROOT: &str = "/nowhere";
 
 fn journal() -> Journal {
@@ -30,7 +30,7 @@ fn what_is_saved_is_loaded() {
 }
 
 #[test]
-fn no_journal_is_told_from_a_broken_one() {
+fn a_missing_journal_is_distinguished_from_a_broken_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("fabric.json");
     assert_eq!(Journal::load(&path, Path::new(ROOT)).unwrap(), None);
@@ -100,8 +100,8 @@ fn another_machine_under_the_same_root_is_refused() {
     let device = dir.path().join("sys/bus/pci/devices/0000:00:01.1/device");
     fs::write(&device, "0x1484\n").unwrap();
     let why = refused(&path, dir.path());
-    assert!(why.ends_with("it names 0000:00:01.1 as 1022:1483, here that is 1022:1484"), "{why}");
-    // A function that is gone for the moment may be what restore looks for.
+    assert!(why.ends_with("its 0000:00:01.1 is 1022:1483, here it is 1022:1484"), "{why}");
+    // A function that is gone may come back when restore rescans.
     fs::remove_file(&device).unwrap();
     assert!(Journal::load(&path, dir.path()).is_ok());
 }
@@ -123,7 +123,7 @@ fn another_boot_is_refused_and_an_older_journal_is_read() {
 }
 
 #[test]
-fn the_same_root_may_be_spelled_otherwise() {
+fn the_same_root_may_be_written_in_another_way() {
     let dir = machine(AMD, None);
     let (mut journal, path) = own(dir.path());
     std::os::unix::fs::symlink(dir.path(), dir.path().join("link")).unwrap();
@@ -138,7 +138,7 @@ fn the_same_root_may_be_spelled_otherwise() {
 type Spoil = fn(&mut Journal);
 
 #[test]
-fn what_no_pass_has_ever_done_is_refused() {
+fn entries_that_no_pass_can_have_written_are_refused() {
     let dir = machine(AMD, None);
     let (good, path) = own(dir.path());
     let tries = vec![Try { bytes: 32 << 30, together: false, outcome: None }];
@@ -166,14 +166,14 @@ fn what_no_pass_has_ever_done_is_refused() {
         (|j| j.entries[0].before = 0xffff, "has the value 0xffff, allowed are the bits of 0x1fff"),
         (|j| j.entries[0].after = 0x8000, "has the value 0x8000, allowed are the bits of 0x1fff"),
         (|j| j.bars[0].bar = 6, "has the BAR 6, allowed is 0 to 5"),
-        (|j| j.bars[0].before_bytes = 3 << 20, "has the size 3 MiB, allowed are powers of two from 1 MiB on"),
-        (|j| j.bars[0].tries[0].bytes = 0, "has the size 0 B, allowed are powers of two from 1 MiB on"),
+        (|j| j.bars[0].before_bytes = 3 << 20, "has the size 3 MiB, allowed are powers of two from 1 MiB"),
+        (|j| j.bars[0].tries[0].bytes = 0, "has the size 0 B, allowed are powers of two from 1 MiB"),
     ];
     for (spoil, why) in wrong {
         let mut journal = good.clone();
         spoil(&mut journal);
         journal.save(&path).unwrap();
         let said = refused(&path, dir.path());
-        assert!(said.contains("makes no sense: ") && said.ends_with(why), "{said}");
+        assert!(said.contains("is invalid: ") && said.ends_with(why), "{said}");
     }
 }

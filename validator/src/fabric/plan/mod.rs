@@ -1,5 +1,5 @@
-//! What the fabric pass would write, as data: which ACS control registers go to which value, and
-//! what it leaves alone and why. Pure; doing it is left to `fabric::apply`.
+//! What the fabric pass would write, as data: which ACS control registers get which value, and what it does
+//! not change and why. Pure; `fabric::apply` carries it out.
 
 use super::acs::{self, AcsPolicy, State};
 use super::pass_through;
@@ -11,20 +11,20 @@ use std::fmt;
 
 /// ACS Control, from the start of the capability.
 pub const ACS_CONTROL: u16 = 0x06;
-/// The name under which journal and text know the register.
+/// The name of the register in the journal and in texts.
 pub const ACS_CONTROL_NAME: &str = "ACS control";
 /// One register to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
-    /// Whose register.
+    /// The function.
     pub bdf: Bdf,
-    /// Which register, as people call it.
+    /// The register, by name.
     pub register: String,
-    /// Where it stands in configuration space, bytes.
+    /// Its offset in configuration space, bytes.
     pub offset: u16,
-    /// What it holds.
+    /// Its present value.
     pub before: u16,
-    /// What it is to hold. NVIDIA's own script clears the whole word.
+    /// Its new value. NVIDIA's own script clears the whole word.
     pub after: u16,
 }
 
@@ -39,15 +39,15 @@ impl fmt::Display for Action {
 pub struct Plan {
     /// The policy that it follows.
     pub policy: AcsPolicy,
-    /// How many functions the policy covers that have ACS.
+    /// How many functions with ACS the policy covers.
     pub covered: usize,
-    /// What to write, in the order of the addresses.
+    /// What to write, ordered by address.
     pub actions: Vec<Action>,
-    /// What is left alone although the policy asks for it.
+    /// What is not changed although the policy covers it.
     pub findings: Vec<Finding>,
 }
 
-/// What `policy` asks to be done about `fabric`.
+/// What to do about `fabric` under `policy`.
 #[must_use]
 pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
     let turns = Turns::of(fabric);
@@ -85,17 +85,17 @@ pub fn plan(fabric: &Fabric, policy: AcsPolicy) -> Plan {
     plan
 }
 
-/// What is to be done about one function.
+/// What to do about one function.
 enum Step {
     /// It has no ACS.
     Nothing,
     /// Its ACS is off already.
     Clear,
-    /// Its ACS goes off.
+    /// Its ACS is to be disabled.
     Write(Action),
     /// Its ACS is on and must not be written.
     Leave(Finding),
-    /// Nobody can tell what its ACS is.
+    /// Its ACS state is unknown.
     Blind(Finding),
 }
 
@@ -124,7 +124,7 @@ fn clear(bdf: Bdf, acs: &Acs) -> Action {
     Action { bdf, register: ACS_CONTROL_NAME.to_owned(), offset, before: acs.ctrl, after: 0 }
 }
 
-/// The kernel forbids every write on this machine.
+/// Whether the kernel forbids all writes on this machine.
 #[must_use]
 pub fn lockdown(fabric: &Fabric) -> Option<Finding> {
     fabric.lockdown.as_deref().filter(|mode| *mode != "none").map(locked_down)
@@ -140,7 +140,7 @@ fn locked_down(mode: &str) -> Finding {
 
 /// Pass-through needs the isolation that ACS gives; Data Direct needs its own setting.
 fn left(action: &Action, device: Bdf, why: &str) -> Finding {
-    let message = format!("ACS of {} is left as it is: {device} {why}", action.bdf);
+    let message = format!("ACS of {} was not changed: {device} {why}", action.bdf);
     let finding = Code::AcsKept.finding(Severity::Warn, &action.bdf, message);
     finding.values(action.before, action.after, None)
 }

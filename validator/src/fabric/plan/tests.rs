@@ -24,7 +24,7 @@ fn ports_on_gpu_paths_are_cleared_and_others_left() {
 }
 
 #[test]
-fn the_register_stands_six_bytes_into_the_capability() {
+fn the_register_is_six_bytes_into_the_capability() {
     let plan = plan(&fabric(two_gpus()), AcsPolicy::Path);
     assert_eq!((plan.actions[0].offset, plan.covered), (0x148 + 6, 2));
 }
@@ -57,7 +57,7 @@ fn an_intel_chipset_port_is_refused() {
 }
 
 #[test]
-fn a_port_on_a_gpu_path_without_ecam_fails_and_elsewhere_is_told() {
+fn a_port_without_ecam_fails_on_a_gpu_path_and_is_reported_elsewhere() {
     let mut devices = two_gpus();
     devices[0].acs = None;
     devices[0].config.bytes = 256;
@@ -70,7 +70,7 @@ fn a_port_on_a_gpu_path_without_ecam_fails_and_elsewhere_is_told() {
 }
 
 #[test]
-fn a_port_of_which_nothing_can_be_told_is_an_error() {
+fn a_port_of_unknown_state_is_an_error() {
     let gone = |d: &mut Device| d.config.gone = true;
     let broken = |d: &mut Device| {
         d.acs = None;
@@ -93,7 +93,7 @@ fn a_port_of_which_nothing_can_be_told_is_an_error() {
 }
 
 #[test]
-fn a_locked_down_kernel_is_told_and_nothing_is_tried() {
+fn a_locked_down_kernel_is_reported_and_nothing_is_tried() {
     for mode in ["integrity", "confidentiality"] {
         let mut fabric = fabric(two_gpus());
         fabric.lockdown = Some(mode.into());
@@ -125,7 +125,7 @@ fn three_gpus() -> Vec<Device> {
 }
 
 #[test]
-fn a_gpu_that_a_virtual_machine_has_keeps_the_acs_of_its_own_port_and_no_others() {
+fn a_passed_through_gpu_keeps_the_acs_of_its_own_port_only() {
     let mut passed = fabric(three_gpus());
     passed.devices[5].driver = Some("vfio-pci".into());
     assert_eq!(told(plan(&passed, AcsPolicy::Path)).0.len(), 3, "without a group nothing is isolated");
@@ -139,7 +139,7 @@ fn a_gpu_that_a_virtual_machine_has_keeps_the_acs_of_its_own_port_and_no_others(
         passed.devices[5].driver = Some(driver.into());
         let message = &plan(&passed, AcsPolicy::All).findings[0].message;
         assert!(
-            message.ends_with(&format!("0000:03:00.0 is given to a virtual machine by {driver}")),
+            message.ends_with(&format!("0000:03:00.0 is passed to a virtual machine by {driver}")),
             "{message}"
         );
     }
@@ -150,7 +150,7 @@ fn a_gpu_that_a_virtual_machine_has_keeps_the_acs_of_its_own_port_and_no_others(
 }
 
 #[test]
-fn a_port_that_gpus_share_with_a_virtual_machines_card_is_left_and_told() {
+fn a_port_shared_with_a_passed_through_card_is_kept_and_reported() {
     let mut devices = three_gpus();
     devices.push(device("0000:01:00.1", Kind::Endpoint, Some("0000:00:01.0")));
     devices[6].driver = Some("vfio-pci".into());
@@ -171,7 +171,7 @@ fn data_direct_keeps_the_acs_of_its_own_hierarchy() {
 }
 
 #[test]
-fn a_port_that_was_set_for_translated_requests_is_left_and_told() {
+fn a_port_set_for_translated_requests_is_kept_and_reported() {
     let mut devices = two_gpus();
     devices[0] = with_acs(devices[0].clone(), 0x0044);
     devices[2].routing.ats = true;

@@ -1,4 +1,4 @@
-//! Single files of sysfs: absent where that means something, otherwise read or told about.
+//! Single files of sysfs: an absent file may be valid; an unreadable one gives a finding.
 
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -6,7 +6,7 @@ use crate::text::shown::shown;
 use std::fmt::Display;
 use std::io::ErrorKind;
 
-/// A file that some functions do not have: absent is `None`, unreadable is a finding as well.
+/// A file that some functions do not have: absent is `None`, unreadable gives a finding.
 pub(super) fn optional(
     root: &Root,
     file: &str,
@@ -33,7 +33,7 @@ pub(super) fn required(
     root.text(file).map_err(|e| findings.push(unreadable(file, subject, &e))).ok()
 }
 
-/// A file that was read and makes no sense is as bad as one that was not.
+/// A file with invalid content is treated like an unreadable one.
 pub(super) fn unreadable(file: &str, subject: &str, why: &impl Display) -> Finding {
     let (file, why) = (shown(file), why.to_string());
     Code::PciUnreadable

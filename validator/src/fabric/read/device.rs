@@ -1,4 +1,4 @@
-//! One PCI function from its folder in sysfs and its configuration space.
+//! Reads one PCI function from its folder in sysfs and its configuration space.
 
 use super::DEVICES;
 use super::attributes::{optional, required, unreadable};
@@ -14,22 +14,22 @@ use crate::text::shown::{quoted, shown};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// One function's folder, and where what cannot be read there is told.
+/// One function's folder, and the findings about what cannot be read there.
 struct Folder<'a> {
     root: &'a Root,
     subject: String,
     findings: &'a mut Vec<Finding>,
 }
 
-/// What a function's registers say of addresses, to be held against what the kernel believes.
+/// The addresses in a function's registers, for comparison with the kernel's view.
 pub(super) struct Addresses {
-    /// What the memory BARs hold.
+    /// The contents of the memory BARs.
     pub(super) bases: [Option<u64>; 6],
     /// The windows of a bridge.
     pub(super) windows: Vec<Window>,
 }
 
-/// Reads what sysfs has of `bdf`.
+/// Reads what sysfs provides about `bdf`.
 pub(super) fn read(root: &Root, bdf: Bdf, findings: &mut Vec<Finding>) -> (Device, Option<Addresses>) {
     let mut folder = Folder { root, subject: bdf.to_string(), findings };
     let physfn = folder.physfn();
@@ -89,7 +89,7 @@ impl Folder<'_> {
                 if bytes.len() < config_space::CONVENTIONAL_BYTES {
                     self.complain(
                         "config",
-                        &format!("only {} bytes are shown, root sees 256 or 4096", bytes.len()),
+                        &format!("only {} bytes are readable, root can read 256 or 4096", bytes.len()),
                     );
                 }
                 Some(config_space::parse(&bytes))
@@ -101,14 +101,14 @@ impl Folder<'_> {
         }
     }
 
-    /// An id as sysfs has it; the registers are the second witness when it has not.
+    /// An id from sysfs, or from the registers if sysfs lacks it.
     fn id(&mut self, name: &str, register: Option<String>) -> String {
         let text = self.required(name);
         let good = |t: &String| t.strip_prefix("0x").is_some_and(|h| u32::from_str_radix(h, 16).is_ok());
         match text {
             Some(text) if good(&text) => text,
             Some(text) => {
-                self.complain(name, &format!("'{}' is no hexadecimal number", quoted(&text)));
+                self.complain(name, &format!("'{}' is not a hexadecimal number", quoted(&text)));
                 register.unwrap_or_else(|| "unknown".to_owned())
             }
             None => register.unwrap_or_else(|| "unknown".to_owned()),
@@ -126,14 +126,14 @@ impl Folder<'_> {
         None
     }
 
-    /// -1 says that the firmware names no node.
+    /// -1 means that the firmware names no node.
     fn numa(&mut self) -> Option<u32> {
         let text = self.optional("numa_node")?;
         match text.parse::<i64>() {
             Ok(-1) => None,
             Ok(node) if u32::try_from(node).is_ok() => u32::try_from(node).ok(),
             _ => {
-                self.complain("numa_node", &format!("'{}' is no node number", quoted(&text)));
+                self.complain("numa_node", &format!("'{}' is not a node number", quoted(&text)));
                 None
             }
         }
@@ -175,7 +175,7 @@ impl Folder<'_> {
         })
     }
 
-    /// sysfs first, the registers where sysfs is silent; where both speak they must agree.
+    /// From sysfs, or from the registers if sysfs lacks it; if both exist they must agree.
     fn link(&mut self, space: Option<&ConfigSpace>) -> Option<Link> {
         let registers = space.and_then(|s| s.express).and_then(|e| from_registers(&e));
         let sysfs = self.sysfs_link();
@@ -195,14 +195,14 @@ impl Folder<'_> {
         up(gts?, width?, max_gts??, max_width?)
     }
 
-    /// What an optional file holds; what makes no sense is told.
+    /// The value of an optional file; an invalid value gives a finding.
     fn parsed<T>(&mut self, name: &str, parse: fn(&str) -> Result<T, &'static str>) -> Option<T> {
         let text = self.optional(name)?;
         parse(&text).map_err(|why| self.complain(name, &format!("'{}' is {why}", quoted(&text)))).ok()
     }
 }
 
-/// A link of which the rate or the width is unknown is down.
+/// A link whose rate or width is unknown is down.
 fn up(gts: Option<f64>, width: u32, max_gts: f64, max_width: u32) -> Option<Link> {
     let (gts, width) = if width == 0 { (0.0, 0) } else { gts.map_or((0.0, 0), |g| (g, width)) };
     (max_width > 0).then_some(Link { gts, width, max_gts, max_width })

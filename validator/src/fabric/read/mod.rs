@@ -1,6 +1,6 @@
-//! Reading a machine's fabric from /sys into the model. Thin: what files hold is parsed here and
-//! in `config_space`, what it means is judged elsewhere. A file that cannot be read becomes a
-//! finding, never a value; what a fabric cannot be told without is an error.
+//! Reads a machine's fabric from /sys into the model. Files are parsed here and in `config_space` and judged
+//! elsewhere. A file that cannot be read becomes a finding, never a value; a file that is indispensable is an
+//! error.
 
 mod attributes;
 mod device;
@@ -26,15 +26,15 @@ const DEVICES: &str = "sys/bus/pci/devices";
 /// NVIDIA Corporation.
 const NVIDIA: &str = "0x10de";
 
-/// Why there is no fabric at all.
+/// Why the fabric could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The list of PCI functions: without it nobody knows what there is.
-    #[error("cannot list PCI functions in {path}: not a Linux machine's root, or /sys is not mounted")]
+    /// The list of PCI functions could not be read.
+    #[error("cannot list PCI functions in {path}: not the root of a Linux machine, or /sys is not mounted")]
     Devices {
         /// The folder that was tried.
         path: String,
-        /// What came back.
+        /// The error.
         source: io::Error,
     },
     /// Processor counts.
@@ -43,11 +43,11 @@ pub enum ReadError {
 }
 
 impl Fabric {
-    /// Everything about the fabric of the machine under `root`.
+    /// Reads everything about the fabric of the machine under `root`.
     ///
     /// # Errors
-    /// When the PCI functions or the processors cannot be listed. What else cannot be read is in
-    /// `findings`, with severity `error` where a judgement depends on it.
+    /// If the PCI functions or the processors cannot be listed. Everything else that cannot be read is in
+    /// `findings`, with severity `error` if a judgement depends on it.
     pub fn read(root: &Root) -> Result<Self, ReadError> {
         let mut findings = Vec::new();
         let devices = devices(root, &mut findings)?;
@@ -109,7 +109,7 @@ fn devices(root: &Root, findings: &mut Vec<Finding>) -> Result<Vec<Device>, Read
     Ok(devices)
 }
 
-/// GPUs of which BAR1 is elsewhere than the kernel believes.
+/// GPUs whose BAR1 is not where the kernel believes it to be.
 fn astray(root: &Root, devices: &[Device], addresses: &BTreeMap<Bdf, Addresses>) -> Vec<Finding> {
     let tree = Tree::new(devices);
     let wrong = |gpu: &Device| {
@@ -129,14 +129,14 @@ fn virtual_links(devices: &mut [Device], findings: &mut Vec<Finding>) {
             Some(link) => device.link.clone_from(link),
             None => {
                 let file = format!("{DEVICES}/{}/physfn", device.bdf);
-                let why = format!("it leads to {physfn}, which is no listed PCI function");
+                let why = format!("it leads to {physfn}, which is not a listed PCI function");
                 findings.push(attributes::unreadable(&file, &device.bdf.to_string(), &why));
             }
         }
     }
 }
 
-/// A virtual function of a GPU is no further GPU.
+/// A virtual function of a GPU does not count as a GPU.
 fn is_gpu(device: &Device) -> bool {
     device.physfn.is_none() && device.vendor == NVIDIA && device.class.starts_with("0x03")
 }

@@ -1,10 +1,10 @@
-//! Where a function stands, from the path of its folder in /sys/devices:
+//! The location of a function, from the path of its folder in /sys/devices:
 //! `../../../devices/pci0000:c0/0000:c0:03.1/0000:c4:00.0` is root bus, bridge, function.
 
 use crate::machine::pcie::model::Bdf;
 use std::path::Path;
 
-/// What a function's path says.
+/// The location that a function's path gives.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The bridge directly above.
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_does_not_end_in_the_function_says_nothing() {
+    fn a_path_that_does_not_end_in_the_function_is_rejected() {
         assert_eq!(place("../../../devices/pci0000:00/0000:00:01.0", "0000:00:02.0"), None);
         assert_eq!(place("elsewhere/0000:00:02.0", "0000:00:02.0"), None);
     }

@@ -1,5 +1,5 @@
-//! RDMA devices and the PCI functions that they stand on. Soft devices (rxe, siw) stand on none
-//! and are no NICs to `nvidia-smi` either.
+//! RDMA devices and the PCI functions that they belong to. Soft devices (rxe, siw) belong to none;
+//! `nvidia-smi` does not count them as NICs either.
 
 use super::attributes::unreadable;
 use crate::machine::pcie::model::{Bdf, Device, Rdma};
@@ -46,9 +46,9 @@ fn one(root: &Root, name: &str, listed: &[Device], findings: &mut Vec<Finding>) 
     if let Some(bdf) = functions.iter().copied().find(own) {
         return Some(Rdma { name: told, bdf });
     }
-    // Below no PCI function: a soft device, or one of the platform's.
+    // No PCI function above it: a soft device, or one of the platform's.
     let named = functions.first()?;
-    let why = format!("it leads to {named}, which is no listed PCI function");
+    let why = format!("it leads to {named}, which is not a listed PCI function");
     findings.push(unreadable(&file, &told, &why));
     None
 }

@@ -1,6 +1,7 @@
-//! What part of the fabric a bridge is whose registers do not tell: who is not root is shown 64 bytes, and a
-//! port that does not answer says nothing. The tree tells instead. From the root bus down, ports come in the
-//! order root port, switch's upstream port, switch's downstream port, upstream port, and so on. Pure.
+//! The roles of bridges whose registers do not give the port type: without root only 64 bytes are readable,
+//! and a port may not answer. The position in the tree gives the role instead. From the root bus down, ports
+//! come in the order root port, switch's upstream port, switch's downstream port, upstream port, and so on.
+//! Pure.
 
 use crate::machine::pcie::model::{Bdf, Device, Kind, Untold};
 use std::collections::BTreeMap;
@@ -8,9 +9,9 @@ use std::collections::BTreeMap;
 /// A bridge between buses.
 const BRIDGE: &str = "0x0604";
 
-/// Gives every bridge of which the registers tell no port type the one that its place has.
+/// Sets the port type of every bridge whose registers do not give it, from its position.
 pub(super) fn derive(devices: &mut [Device]) {
-    // Kernels before 4.13 tell no link of any function: then every bridge is taken for PCI Express.
+    // Kernels before 4.13 show no link of any function: then every bridge is taken for PCI Express.
     let told = devices.iter().any(|d| d.link.is_some());
     let express = |d: &Device| d.link.is_some() || d.config.gone || !told;
     let parents: BTreeMap<Bdf, Option<Bdf>> = devices.iter().map(|d| (d.bdf, d.parent)).collect();
@@ -31,8 +32,8 @@ pub(super) fn derive(devices: &mut [Device]) {
     }
 }
 
-/// What a PCI Express bridge is below a bridge of this kind: `None` on a root bus, `Some(None)` below one that
-/// is not listed.
+/// The type of a PCI Express bridge below a bridge of this kind: `None` on a root bus, `Some(None)` below one
+/// that is not listed.
 const fn below(above: Option<Option<Kind>>) -> Kind {
     match above {
         None => Kind::RootPort,
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
     use crate::machine::pcie::sample::device;
 
-    /// A bridge of which nothing is known but its place.
+    /// A bridge of which only the position is known.
     fn unread(at: &str, parent: Option<&str>) -> Device {
         let mut bridge = device(at, Kind::Bridge, parent);
         bridge.config.untold.push(Untold::PortType);
@@ -71,23 +72,23 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_told_by_their_places() {
+    fn roles_follow_from_positions() {
         let up_down = [Kind::Upstream, Kind::Downstream];
         assert_eq!(kinds(switches()), [&up_down[..], &up_down, &[Kind::RootPort]].concat());
     }
 
     #[test]
-    fn what_has_no_link_where_others_have_one_is_no_port() {
+    fn a_bridge_without_a_link_is_not_a_port_if_others_have_links() {
         let mut devices = switches();
         devices[2].link = None;
         assert_eq!(kinds(devices)[1..4], [Kind::Downstream, Kind::Bridge, Kind::Bridge]);
         let mut devices = switches();
         devices.iter_mut().for_each(|d| d.link = None);
-        assert_eq!(kinds(devices)[2], Kind::Upstream, "a kernel that tells no link");
+        assert_eq!(kinds(devices)[2], Kind::Upstream, "a kernel that shows no links");
     }
 
     #[test]
-    fn what_the_registers_tell_stays_and_a_loop_ends() {
+    fn roles_from_registers_stay_and_a_loop_ends() {
         let mut devices = switches();
         devices[0] = device("0000:01:00.0", Kind::Bridge, Some("0000:40:01.0"));
         assert_eq!(kinds(devices)[..2], [Kind::Bridge; 2]);

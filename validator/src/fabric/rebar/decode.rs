@@ -1,6 +1,6 @@
-//! Memory decode of the functions that the pass takes off the bus's addresses for a moment: what
-//! their command registers hold is noted before anything is tried, so that a pass that dies on the
-//! way leaves nobody without its memory for good.
+//! Memory decode of the functions that the pass takes off the bus temporarily. Their command registers are
+//! recorded before the first attempt, so that a pass that dies partway leaves no function without memory
+//! decode for good.
 
 use super::registers::COMMAND_MEMORY;
 use super::resize::Resize;
@@ -13,15 +13,15 @@ use crate::machine::root::Root;
 use serde::Serialize;
 use std::fmt;
 
-/// What became of a function's memory decode.
+/// What happened to a function's memory decode.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum DecodeOutcome {
     /// It is on again.
     Restored,
-    /// It is left as it is.
+    /// It was not changed.
     Left {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -29,9 +29,9 @@ pub enum DecodeOutcome {
 /// A function whose memory decode was not as it was before the pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DecodeStep {
-    /// Whose.
+    /// The function.
     pub bdf: Bdf,
-    /// What became of it.
+    /// What happened to it.
     pub outcome: DecodeOutcome,
 }
 
@@ -47,12 +47,12 @@ impl fmt::Display for DecodeStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
             DecodeOutcome::Restored => write!(f, "{} memory decode off -> on", self.bdf),
-            DecodeOutcome::Left { why } => write!(f, "{} memory decode left alone: {why}", self.bdf),
+            DecodeOutcome::Left { why } => write!(f, "{} memory decode not changed: {why}", self.bdf),
         }
     }
 }
 
-/// Switches memory decode on again where `noted` says that it was on. What is as it was is not told.
+/// Switches memory decode on again if `noted` says that it was on. Unchanged functions are not reported.
 #[must_use]
 pub fn restore_decode(
     root: &Root,
@@ -66,7 +66,7 @@ pub fn restore_decode(
     known.chain(alone.filter_map(|entry| machine.unknown(entry.bdf))).collect()
 }
 
-/// A pass died while this GPU and its neighbours were off the bus's addresses.
+/// A pass died while this GPU and its neighbors had memory decode off.
 fn interrupted(entry: &Grown) -> bool {
     entry.tries.last().is_some_and(|last| last.together && last.outcome.is_none())
 }
@@ -76,8 +76,8 @@ fn decodes(command: u16) -> bool {
 }
 
 impl Machine<'_> {
-    /// Notes every function whose decode may be switched off for the sake of `gpus`, which stand
-    /// below one root port. What was noted before stays: an earlier pass may have died since.
+    /// Records every function whose decode may be switched off for the sake of `gpus`, which are below one
+    /// root port. Earlier records stay: an earlier pass may have died since.
     pub(super) fn note(&self, gpus: &[Resize], noted: &mut Vec<Decode>) -> Result<(), Trouble> {
         let mut states = Vec::new();
         for gpu in gpus {
@@ -94,13 +94,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Forgets every function that decodes memory as it did.
+    /// Removes the records of functions whose memory decode is as it was.
     pub(super) fn settle(&self, noted: &mut Vec<Decode>) {
         let now = |bdf| self.state(bdf, NO_BAR).ok().map(|state| decodes(state.command));
         noted.retain(|was| now(was.bdf) != Some(decodes(was.command)));
     }
 
-    /// `None` where nothing is to be done.
+    /// `None` if there is nothing to do.
     fn step(&self, noted: &Decode) -> Option<DecodeStep> {
         let left = |why| Some(DecodeOutcome::Left { why });
         let outcome = self.decode_on(noted).unwrap_or_else(|e| left(e.to_string()));
@@ -124,10 +124,10 @@ impl Machine<'_> {
         now.command |= COMMAND_MEMORY;
         self.decode_as(&now)?;
         let on = decodes(self.state(noted.bdf, NO_BAR)?.command);
-        if on { Ok(Some(DecodeOutcome::Restored)) } else { left("it does not go on again".to_owned()) }
+        if on { Ok(Some(DecodeOutcome::Restored)) } else { left("it cannot be switched on".to_owned()) }
     }
 
-    /// A journal that says nothing of decode is no proof that it was on.
+    /// A journal without a record of decode does not prove that it was on.
     fn unknown(&self, bdf: Bdf) -> Option<DecodeStep> {
         let why = match self.state(bdf, NO_BAR) {
             Ok(now) if decodes(now.command) => return None,

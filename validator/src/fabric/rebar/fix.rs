@@ -1,5 +1,5 @@
-//! The pass itself: the plan's GPUs by root port, the journal around them, a last look at all, and
-//! what is to be said.
+//! The pass itself: handles the plan's GPUs by root port, keeps the journal, takes a last look at all GPUs,
+//! and makes the findings.
 
 use super::group::{End, Group, Member};
 use super::plan::{Plan, RebarChoice};
@@ -14,22 +14,22 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// No new try is begun later than this after the start. A try takes some milliseconds; init gives
+/// No new attempt is started later than this after the start. An attempt takes some milliseconds; init gives
 /// the whole fabric pass a minute.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// What was done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fixed {
-    /// Whether anything might be changed.
+    /// Whether changes were allowed.
     pub choice: RebarChoice,
     /// How many GPUs there are.
     pub gpus: usize,
     /// How many of them have the largest BAR1 that they offer.
     pub full: usize,
-    /// Each GPU that was to grow.
+    /// Each GPU that was to be enlarged.
     pub rebar: Vec<Grown>,
-    /// What came of each, and what was left alone.
+    /// The findings about each, and about what was not changed.
     pub findings: Vec<Finding>,
 }
 
@@ -41,10 +41,10 @@ impl Fixed {
     }
 }
 
-/// Does what `plan` says and keeps `journal`.
+/// Carries out `plan` and updates `journal`.
 ///
 /// # Errors
-/// When the journal cannot be read or written; nothing is tried then that is not in it.
+/// If the journal cannot be read or written; nothing is tried that is not in the journal.
 pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Result<Fixed, JournalError> {
     let machine = Machine { root, kernel };
     let earlier = Journal::load(journal, root.path())?;
@@ -64,7 +64,7 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
         Group { machine, until, together }.grow(&mut members, &mut save)?;
         done.extend(members);
     }
-    // Only now: what was done below one port may have cost the GPUs below another.
+    // Only now, because changes below one port may have affected the GPUs below another.
     for member in &mut done {
         fixed.findings.extend(finish(machine, member));
     }
@@ -84,7 +84,7 @@ pub fn fix(root: &Root, kernel: &dyn Kernel, plan: &Plan, journal: &Path) -> Res
     Ok(fixed)
 }
 
-/// Writes the journal: what it held, and how far these have come.
+/// Writes the journal: its previous content and the progress of these GPUs.
 fn save<'a>(
     root: &Root,
     kept: &mut Journal,
@@ -127,7 +127,7 @@ fn member(gpu: Resize) -> Member {
     Member { gpu, entry, reached: None, blocked: None, end: None }
 }
 
-/// Looks at a GPU a last time, when all below its port are done, and says what came of it.
+/// Looks at a GPU a last time, when all GPUs below its port are done, and makes its finding.
 fn finish(machine: Machine<'_>, member: &mut Member) -> Vec<Finding> {
     let gpu = &member.gpu;
     let look = machine.state(gpu.bdf, gpu.bar).and_then(|now| {

@@ -1,5 +1,5 @@
-//! The GPUs below one root port, from the largest size down: each alone, then those that found no
-//! room together with their neighbours. Every try is in the journal before it is made.
+//! The GPUs below one root port, from the largest size down: each alone, then those without room together
+//! with their neighbors. Every attempt is in the journal before it is made.
 
 use super::Machine;
 use super::alone::Alone;
@@ -9,17 +9,17 @@ use crate::fabric::journal::{Grown, JournalError, Try};
 use crate::outcome::finding::Code;
 use std::time::Instant;
 
-/// What a try came to when the kernel found no room.
+/// The result of an attempt for which the kernel found no room.
 const NO_SPACE: &str = "ENOSPC";
 
-/// One GPU on its way.
+/// One GPU in progress.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) gpu: Resize,
     pub(super) entry: Grown,
     /// The size that it has reached.
     pub(super) reached: Option<u64>,
-    /// Why its neighbours were not moved to make room.
+    /// Why its neighbors were not moved to make room.
     pub(super) blocked: Option<String>,
     /// Why no other size is tried.
     pub(super) end: Option<End>,
@@ -28,14 +28,14 @@ pub(super) struct Member {
 /// Why a GPU is given up.
 #[derive(Debug)]
 pub(super) enum End {
-    /// No size will do; it is as it was.
+    /// No size will work; nothing changed.
     Never(Code, String),
-    /// It is not as it was.
+    /// Something changed.
     Broken(String),
 }
 
 impl Member {
-    /// What it is to get when nobody may have more than `most`; `None` when it needs nothing.
+    /// The size it gets if no GPU may have more than `most`; `None` if it needs nothing.
     fn target(&self, most: u64) -> Option<u64> {
         let target = self.gpu.sizes().into_iter().find(|n| *n <= most)?;
         (self.end.is_none() && self.reached.is_none_or(|has| has < target)).then_some(target)
@@ -45,7 +45,7 @@ impl Member {
         self.entry.tries.push(Try { bytes, together, outcome: None });
     }
 
-    /// The last word was the kernel's, that there is no room.
+    /// The last result was the kernel's answer that there is no room.
     fn no_space(&self) -> bool {
         self.entry.tries.last().is_some_and(|t| t.outcome.as_deref() == Some(NO_SPACE))
     }
@@ -57,23 +57,23 @@ impl Member {
     }
 }
 
-/// Keeps the journal: called before each try, with all members.
+/// Keeps the journal: called before each attempt, with all members.
 pub(super) type Save<'a> = &'a mut dyn FnMut(&[Member]) -> Result<(), JournalError>;
 
 /// The GPUs that share a root port.
 pub(super) struct Group<'a> {
     pub(super) machine: Machine<'a>,
-    /// No new try is begun after this.
+    /// No new attempt is started after this.
     pub(super) until: Instant,
-    /// The journal knows who decodes memory, so that neighbours may be taken off it.
+    /// Whether the journal has recorded memory decode, so that neighbors may be taken off the bus.
     pub(super) together: bool,
 }
 
 impl Group<'_> {
-    /// Grows all of `members` as far as it goes.
+    /// Enlarges all of `members` as far as possible.
     ///
     /// # Errors
-    /// When the journal cannot be written; what was to be tried then was not.
+    /// If the journal cannot be written; the attempt was not made then.
     pub(super) fn grow(&self, members: &mut [Member], save: Save<'_>) -> Result<(), JournalError> {
         let mut sizes: Vec<u64> = members.iter().flat_map(|m| m.gpu.sizes()).collect();
         sizes.sort_unstable();
@@ -83,7 +83,7 @@ impl Group<'_> {
             for at in 0..members.len() {
                 self.alone(members, at, most, save)?;
             }
-            // Each round that ends in Ignored takes one GPU out.
+            // Each round that ends in Ignored removes one GPU.
             for _ in 0..members.len() {
                 sharing = sharing && self.together(members, most, save)?;
             }
@@ -101,7 +101,7 @@ impl Group<'_> {
         let Some(bytes) = members.get(at).and_then(|m| m.target(most)) else { return Ok(()) };
         if let Some(member) = members.get_mut(at) {
             if Instant::now() > self.until {
-                let why = "the time for tries was over".to_owned();
+                let why = "the time limit for attempts was reached".to_owned();
                 member.end = Some(End::Never(Code::RebarNoRoom, why));
                 return Ok(());
             }
@@ -128,7 +128,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// False when there is no use in trying that again.
+    /// False if another attempt at that is useless.
     fn together(&self, members: &mut [Member], most: u64, save: Save<'_>) -> Result<bool, JournalError> {
         let wanting: Vec<(usize, u64)> =
             members.iter().enumerate().filter_map(|(at, m)| Some((at, m.target(most)?))).collect();
@@ -163,7 +163,7 @@ impl Group<'_> {
     }
 }
 
-/// What a try together means for one of its GPUs.
+/// What a joint attempt means for one of its GPUs.
 fn take(member: &mut Member, bytes: u64, came: &Together) {
     match came {
         Together::Done => {

@@ -1,36 +1,36 @@
-//! What the pass asks of the kernel. A trait, so that every answer the kernel was seen to give, the
-//! false ones too, can be a unit test.
+//! What the pass requests from the kernel. A trait, so that unit tests can return every answer that the
+//! kernel was seen to give, including wrong ones.
 
 use super::DEVICES;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::root::Root;
 use std::io;
 
-/// The three requests. Each ends when the kernel is done with it.
+/// The three requests. Each returns when the kernel is done.
 pub trait Kernel {
-    /// Make BAR `bar` of `bdf` so large, and find addresses for it.
+    /// Resize BAR `bar` of `bdf` and find addresses for it.
     ///
     /// # Errors
-    /// As the kernel answers. No error is no proof.
+    /// The kernel's error. Success proves nothing.
     fn resize(&self, bdf: Bdf, bar: u8, bytes: u64) -> io::Result<()>;
 
-    /// Forget `bdf` and everything below it.
+    /// Remove `bdf` and everything below it.
     ///
     /// # Errors
-    /// As the kernel answers.
+    /// The kernel's error.
     fn remove(&self, bdf: Bdf) -> io::Result<()>;
 
-    /// Look again for what is on the root bus of the root port `port`, and give addresses to what has
-    /// none. (A rescan of a bus below the port would do more: when it finds no room, Linux takes the
-    /// windows of all root ports of that root bus away, those in use too.)
+    /// Rescan the root bus of the root port `port`, and assign addresses to functions that have none. (A
+    /// rescan of a bus below the port would do more: if it finds no room, Linux releases the windows of all
+    /// root ports of that root bus, including those in use.)
     ///
     /// # Errors
-    /// As the kernel answers.
+    /// The kernel's error.
     fn rescan(&self, port: Bdf) -> io::Result<()>;
 }
 
-/// The files of sysfs. On a recorded machine nothing stands behind them: nothing happens then, and
-/// the pass finds that out as it finds out everything else.
+/// The files of sysfs. On a recorded machine writing them has no effect, which the pass notices like any
+/// other failure.
 #[derive(Debug)]
 pub struct Sysfs<'a>(pub &'a Root);
 

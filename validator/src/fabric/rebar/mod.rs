@@ -1,12 +1,11 @@
-//! The Resizable BAR pass: BAR1 of every NVIDIA GPU becomes the largest size that the GPU offers, as
-//! far as the bus has addresses. It runs before the driver is loaded, which tells how much memory
-//! there is, so "largest" stands for "covers it all".
+//! The Resizable BAR pass: BAR1 of every NVIDIA GPU is resized to the largest size that the GPU offers, as
+//! far as the bus has addresses. It runs before the driver, which reports the amount of memory, is loaded, so
+//! "largest" stands for "covers all memory".
 //!
-//! `plan` says what is wanted, `alone` asks the kernel for one GPU, `together` lays out everything
-//! below one root port anew, `group` goes through the sizes, `fix` and `restore` keep the journal,
-//! `decode` says who decoded memory before.
-//! The kernel's answers are not believed: after each step `state` reads ReBAR control, BAR
-//! registers and the kernel's own view, and all three must agree.
+//! `plan` determines what is wanted, `alone` resizes one GPU, `together` lays out everything below one root
+//! port again, `group` goes through the sizes, `fix` and `restore` keep the journal, `decode` records memory
+//! decode. The kernel's answers are not trusted: after each step `state` reads ReBAR control, BAR registers
+//! and the kernel's own view, and all three must agree.
 
 mod alone;
 mod decode;
@@ -42,25 +41,25 @@ struct Machine<'a> {
     kernel: &'a dyn Kernel,
 }
 
-/// Something could not be read or written on the way.
+/// Something could not be read or written.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
-    /// The kernel said no.
+    /// The kernel returned an error.
     #[error("{what} /{file}: {source}")]
     Io {
         /// `reading` or `writing`.
         what: &'static str,
-        /// Which file.
+        /// The file.
         file: String,
-        /// What came back.
+        /// The error.
         source: std::io::Error,
     },
-    /// A file holds what it cannot hold.
+    /// A file has invalid content.
     #[error("/{file}: {why}")]
     Malformed {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What does not fit.
+        /// What is invalid.
         why: String,
     },
 }

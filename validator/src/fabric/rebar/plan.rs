@@ -1,5 +1,5 @@
-//! What the Resizable BAR pass wants, as data: which GPU's BAR1 should become how large, and what it
-//! leaves alone and why. Pure.
+//! The plan of the Resizable BAR pass, as data: which GPU's BAR1 should get which size, and what is not
+//! changed and why. Pure.
 
 use super::resize::Resize;
 use super::said;
@@ -12,32 +12,32 @@ use serde::{Deserialize, Serialize};
 /// What is done about Resizable BARs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum RebarChoice {
-    /// Grown where they are small.
+    /// Enlarged if they are small.
     Fix,
-    /// Only looked at.
+    /// Only checked.
     Check,
 }
 
 /// What the pass would do to a fabric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plan {
-    /// Whether anything may be changed.
+    /// Whether changes are allowed.
     #[serde(skip)]
     pub choice: RebarChoice,
-    /// How many GPUs there are to look at.
+    /// How many GPUs there are.
     #[serde(skip)]
     pub gpus: usize,
     /// How many of them have their largest size already.
     #[serde(skip)]
     pub full: usize,
-    /// What to resize, in the order of the addresses.
+    /// What to resize, ordered by address.
     pub rebar: Vec<Resize>,
-    /// What is left alone although it is small.
+    /// What is not changed although it is small.
     #[serde(skip)]
     pub findings: Vec<Finding>,
 }
 
-/// What is to be done about the BAR1s of `fabric`, on which `screens` are shown.
+/// What to do about the BAR1s of `fabric`; `screens` are its framebuffers.
 #[must_use]
 pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Plan {
     let tree = Tree::of(fabric);
@@ -49,7 +49,7 @@ pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Pl
             Step::Full => plan.full += 1,
             Step::Grow(resize) => plan.rebar.push(resize),
             Step::Leave(finding) => {
-                // A size that is fixed and large is all that there can be.
+                // A fixed size that is large is the largest possible.
                 plan.full += usize::from(finding.severity == Severity::Info);
                 plan.findings.push(*finding);
             }
@@ -66,15 +66,15 @@ pub fn plan(fabric: &Fabric, choice: RebarChoice, screens: &[Framebuffer]) -> Pl
     plan
 }
 
-/// What is to be done about one GPU.
+/// What to do about one GPU.
 enum Step {
-    /// Other findings tell that nothing can be told about it.
+    /// Its state is unknown; other findings report that.
     Nothing,
     /// BAR1 is as large as it can be.
     Full,
-    /// BAR1 should grow.
+    /// BAR1 should be enlarged.
     Grow(Resize),
-    /// BAR1 is left as it is.
+    /// BAR1 is not changed.
     Leave(Box<Finding>),
 }
 
@@ -85,10 +85,10 @@ fn step(gpu: &Device, tree: &Tree<'_>, screens: &[Framebuffer]) -> Step {
     let leave = |finding| Step::Leave(Box::new(finding));
     let sizes = gpu.aperture_sizes().and_then(|r| Some((r, r.supported_bytes.last().copied()?)));
     let Some((rebar, wanted)) = sizes else { return leave(said::absent(gpu)) };
-    // The kernel's line is empty when it found no addresses: then the hardware says how large it is.
+    // The kernel's line is empty if it found no addresses: then the hardware gives the size.
     let bar = gpu.aperture().filter(|b| b.start != 0);
     let present = bar.map_or(rebar.current_bytes, |b| b.bytes);
-    // Whoever made them differ is not undone by making BAR1 larger.
+    // If they differ, enlarging BAR1 does not correct it.
     if let Some(finding) = said::disagrees(gpu) {
         return leave(finding);
     }

@@ -1,6 +1,5 @@
-//! Writes to a GPU's own registers: memory decode, Resizable BAR control, a BAR's address. A BAR is
-//! only ever moved while its function decodes no memory, because for an instant it may lie on a
-//! neighbour's.
+//! Writes to a GPU's own registers: memory decode, Resizable BAR control, a BAR's address. A BAR is only
+//! moved while its function decodes no memory, because for an instant it may overlap a neighbor's.
 
 use super::state::{Base, State};
 use super::{DEVICES, Machine, Trouble};
@@ -25,12 +24,12 @@ impl Machine<'_> {
         self.write(state.bdf, COMMAND, &(state.command & !COMMAND_MEMORY).to_le_bytes())
     }
 
-    /// Puts the command register back to what it was in `state`.
+    /// Restores the command register to its value in `state`.
     pub(super) fn decode_as(&self, state: &State) -> Result<(), Trouble> {
         self.write(state.bdf, COMMAND, &state.command.to_le_bytes())
     }
 
-    /// Asks the hardware for a size; the address bits below it are lost. Decode must be off.
+    /// Requests a size from the hardware; the address bits below it are lost. Decode must be off.
     pub(super) fn set_size(&self, state: &State, bytes: u64) -> Result<(), Trouble> {
         let code = bytes.checked_ilog2().and_then(|n| n.checked_sub(20));
         let (Some((offset, value)), Some(code)) = (state.control, code) else { return Ok(()) };
@@ -38,10 +37,10 @@ impl Machine<'_> {
         self.write(state.bdf, offset, &value.to_le_bytes())
     }
 
-    /// Makes every register that is astray hold what the kernel believes, as the bus has it. Where that
-    /// cannot be told the register is left as it is.
+    /// Sets every register with a wrong address to the kernel's address, translated to the bus. A register
+    /// whose bus address is unknown is not changed.
     pub(super) fn mend(&self, state: &State) -> Result<(), Trouble> {
-        // The kernel's flags have the register's own in the same places.
+        // The kernel's flags and the register's flags have the same bit positions.
         let known = |base: &Base| Some((u16::from(base.bar.index), base.on_bus? | (base.bar.flags & 0xf)));
         let astray = state.bars.iter().filter(|b| b.astray()).filter_map(known);
         let astray: Vec<(u16, u64)> = astray.collect();

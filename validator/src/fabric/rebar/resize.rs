@@ -1,20 +1,20 @@
-//! One BAR that is to grow.
+//! One BAR that is to be enlarged.
 
 use crate::machine::pcie::model::Bdf;
 use crate::text::size::size;
 use serde::Serialize;
 use std::fmt;
 
-/// One BAR1 that should grow.
+/// One BAR1 that should be enlarged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Resize {
-    /// Whose.
+    /// The GPU.
     pub bdf: Bdf,
     /// Which BAR of the PCI function NVIDIA calls BAR1.
     pub bar: u8,
     /// Its size.
     pub before_bytes: u64,
-    /// False when it has no address: then even its present size is more than fits.
+    /// False if it has no address: then even its present size does not fit.
     pub assigned: bool,
     /// The size that it should have: the largest that the GPU offers.
     pub wanted_bytes: u64,
@@ -25,7 +25,7 @@ pub struct Resize {
 }
 
 impl Resize {
-    /// The sizes that would be better than what is there, the largest first.
+    /// The sizes larger than the present one, the largest first.
     #[must_use]
     pub fn sizes(&self) -> Vec<u64> {
         let better = |n: &&u64| **n > self.before_bytes || !self.assigned;

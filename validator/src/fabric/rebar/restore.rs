@@ -1,7 +1,6 @@
-//! Giving BAR1s back the sizes that they had before the pass: newest first, and only where a BAR
-//! still has what the pass gave it. A smaller BAR always fits where the larger one was. The kernel's
-//! word is not enough: a pass that died may have left a size in the hardware that the kernel has not
-//! heard of.
+//! Restores the sizes that BAR1s had before the pass: newest first, and only if a BAR still has the size that
+//! the pass set. A smaller BAR always fits where the larger one was. The kernel's view is not sufficient: a
+//! pass that died may have left a size in the hardware that the kernel does not know.
 
 use super::alone::Alone;
 use super::resize::Resize;
@@ -14,7 +13,7 @@ use crate::text::size::size;
 use serde::Serialize;
 use std::fmt;
 
-/// What became of one BAR1.
+/// What happened to one BAR1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum BarOutcome {
@@ -22,28 +21,28 @@ pub enum BarOutcome {
     Restored,
     /// It had its old size already.
     Already,
-    /// It is left as it is.
+    /// It was not changed.
     Left {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// One BAR1 and what became of it.
+/// One BAR1 and what happened to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BarStep {
-    /// Whose.
+    /// The GPU.
     pub bdf: Bdf,
     /// Its size before the pass.
     pub before_bytes: u64,
-    /// Its size after the pass; `null` when the pass died on the way.
+    /// Its size after the pass; `null` if the pass died partway.
     pub after_bytes: Option<u64>,
-    /// What became of it.
+    /// What happened to it.
     pub outcome: BarOutcome,
 }
 
 impl BarStep {
-    /// True when it has the size that it had before the pass.
+    /// True if it has the size that it had before the pass.
     #[must_use]
     pub fn is_done(&self) -> bool {
         !matches!(self.outcome, BarOutcome::Left { .. })
@@ -56,19 +55,20 @@ impl fmt::Display for BarStep {
         write!(f, "{} BAR1 ", self.bdf)?;
         match &self.outcome {
             BarOutcome::Restored if self.after_bytes == Some(self.before_bytes) => {
-                write!(f, "is {before} already, its registers again")
+                write!(f, "has its size of {before} already; its registers were restored")
             }
             BarOutcome::Restored => {
-                let after = self.after_bytes.map_or_else(|| "what it was left with".to_owned(), size);
+                let after =
+                    self.after_bytes.map_or_else(|| "the size that an unfinished pass left".to_owned(), size);
                 write!(f, "{after} -> {before}")
             }
             BarOutcome::Already => write!(f, "is {before} already"),
-            BarOutcome::Left { why } => write!(f, "left alone: {why}"),
+            BarOutcome::Left { why } => write!(f, "not changed: {why}"),
         }
     }
 }
 
-/// Gives each BAR of a journal's entries its old size.
+/// Restores each BAR of a journal's entries to its old size.
 #[must_use]
 pub fn restore(root: &Root, kernel: &dyn Kernel, entries: &[Grown]) -> Vec<BarStep> {
     let machine = Machine { root, kernel };
@@ -85,7 +85,7 @@ fn step(machine: Machine<'_>, entry: &Grown) -> BarStep {
 fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> {
     let left = |why: String| Ok(BarOutcome::Left { why });
     let now = machine.state(entry.bdf, entry.bar).or_else(|e| {
-        // A pass that died between removing and rescanning has left it like this.
+        // A pass that died between removing and rescanning leaves this state.
         let Some(port) = entry.port.filter(|_| entry.after_bytes.is_none()) else { return Err(e) };
         let _ = machine.kernel.rescan(port);
         machine.state(entry.bdf, entry.bar)
@@ -101,7 +101,7 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
         return left(format!("is {}, the pass had made it {}", size(present), size(after)));
     }
     if !entry.assigned {
-        return left(format!("had no address as {}", size(entry.before_bytes)));
+        return left(format!("had no address at {}", size(entry.before_bytes)));
     }
     if let Some(driver) = &now.driver {
         return left(format!("the driver {driver} is bound"));
@@ -122,14 +122,14 @@ fn put_back(machine: Machine<'_>, entry: &Grown) -> Result<BarOutcome, Trouble> 
     }
 }
 
-/// The kernel believes in the old size and the registers hold something else: they are put right,
-/// where it is the pass that left them so.
+/// The kernel has the old size but the registers differ: they are corrected, if it was the pass that changed
+/// them.
 fn registers(machine: Machine<'_>, entry: &Grown, now: &State) -> Result<BarOutcome, Trouble> {
     let left = |why: String| Ok(BarOutcome::Left { why });
     let (bar, before) = (entry.bar, entry.before_bytes);
     let asked = |bytes: u64| bytes == before || entry.tries.iter().any(|t| t.bytes == bytes);
     if !now.hardware_bytes().is_some_and(asked) {
-        return left(format!("the pass asked for no such size: {}", now.words(bar)));
+        return left(format!("the pass did not request this size: {}", now.words(bar)));
     }
     if let Some(driver) = &now.driver {
         return left(format!("the driver {driver} is bound: {}", now.words(bar)));

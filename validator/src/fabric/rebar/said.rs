@@ -1,4 +1,4 @@
-//! What the Resizable BAR pass says: one finding for each way in which a BAR1 is not what it could be.
+//! The findings of the Resizable BAR pass: one for each reason why a BAR1 is not as large as possible.
 
 use super::resize::Resize;
 use super::state::bases;
@@ -9,7 +9,7 @@ use crate::machine::pcie::model::Device;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::text::size::size;
 
-/// What firmware that knows nothing of Resizable BAR gives to BAR1: the value that does not suffice.
+/// The size of BAR1 under firmware without Resizable BAR support, which is too small.
 const OLD_FIRMWARE: u64 = 256 << 20;
 
 /// The GPU offers no other size.
@@ -27,10 +27,10 @@ pub(super) fn absent(gpu: &Device) -> Finding {
     }
     finding
         .because("the board or a hypervisor fixes the size of BAR1")
-        .remedy("nothing to do where BAR1 covers the GPU's memory")
+        .remedy("nothing to do if BAR1 covers the GPU's memory")
 }
 
-/// Somebody uses the GPU.
+/// The GPU is in use.
 pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Finding {
     let message = format!("{} keeps BAR1 of {}, expected {}: {why}", gpu.bdf, size(present), size(wanted));
     let finding = Code::RebarBusy.finding(Severity::Warn, &gpu.bdf, message);
@@ -41,13 +41,13 @@ pub(super) fn busy(gpu: &Device, present: u64, wanted: u64, why: &str) -> Findin
 pub(super) fn screen(gpu: &Device, present: u64, wanted: u64, name: &str) -> Finding {
     busy(gpu, present, wanted, &format!("{name} is on it"))
         .because("the firmware's display is on this GPU and was kept")
-        .remedy("set console.screen = \"release\", or switch Resizable BAR on in the firmware's setup")
+        .remedy("set console.screen = \"release\", or switch Resizable BAR on in the firmware setup")
 }
 
-/// The kernel forbids what is needed to put things right.
+/// The kernel forbids what a restore would need.
 pub(super) fn locked(mode: &str) -> Finding {
     let message =
-        format!("BAR1 is left as it is: the kernel is locked down ({mode}), so nothing could be undone");
+        format!("BAR1 was not changed: the kernel is locked down ({mode}), so a change could not be undone");
     Code::Lockdown.finding(Severity::Warn, "machine", message).values(mode, "none", None)
 }
 
@@ -62,19 +62,20 @@ pub(super) fn resized(gpu: &Resize, bytes: u64) -> Finding {
 pub(super) fn no_room(gpu: &Resize, present: u64, assigned: bool, blocked: Option<&str>) -> Finding {
     let place = if assigned { "" } else { " and no address" };
     let (bdf, wanted) = (gpu.bdf, size(gpu.wanted_bytes));
-    let message = format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no room for more", size(present));
+    let message =
+        format!("{bdf} has BAR1 of {}{place}, expected {wanted}: no address space for more", size(present));
     let severity = if assigned { Severity::Warn } else { Severity::Fail };
     let finding = Code::RebarNoRoom.finding(severity, &bdf, message);
     let finding = finding.values(present, gpu.wanted_bytes, Some("bytes"));
     match blocked {
-        Some(why) => finding
-            .because(why)
-            .remedy("keep drivers and screens off what shares the root port until the fabric pass is over"),
+        Some(why) => finding.because(why).remedy(
+            "run the fabric pass before drivers and displays use the other devices below this root port",
+        ),
         None => finding,
     }
 }
 
-/// No size was taken, for a reason that holds for all of them.
+/// No size was accepted, for a reason that applies to all sizes.
 pub(super) fn never(gpu: &Resize, code: Code, why: &str) -> Finding {
     let (bdf, has, wanted) = (gpu.bdf, size(gpu.before_bytes), size(gpu.wanted_bytes));
     let message = format!("{bdf} keeps BAR1 of {has}, expected {wanted}: {why}");
@@ -83,12 +84,12 @@ pub(super) fn never(gpu: &Resize, code: Code, why: &str) -> Finding {
 
 /// The GPU must not be used.
 pub(super) fn broken(gpu: &Resize, why: &str) -> Finding {
-    let message = format!("{} was not left as it was: {why}", gpu.bdf);
+    let message = format!("{} could not be restored to its previous state: {why}", gpu.bdf);
     Code::RebarBroken.finding(Severity::Fail, &gpu.bdf, message)
 }
 
-/// BAR1 has one size by the GPU's Resizable BAR control and another for the kernel: either the GPU
-/// answers where the kernel put something else, or not where the kernel believes it.
+/// The size of BAR1 in the GPU's Resizable BAR control differs from the kernel's: either the GPU answers at
+/// addresses that the kernel gave to something else, or it does not answer where the kernel expects it.
 #[must_use]
 pub fn disagrees(gpu: &Device) -> Option<Finding> {
     let bar = gpu.aperture().filter(|b| b.start != 0)?;
@@ -105,8 +106,8 @@ pub fn disagrees(gpu: &Device) -> Option<Finding> {
     })
 }
 
-/// What the registers and the kernel say about a GPU's BAR1, before any pass and after; `above`: the windows
-/// of the bridges above it, the nearest first.
+/// Findings from the registers and the kernel about a GPU's BAR1, before and after any pass; `above`: the
+/// windows of the bridges above it, the nearest first.
 pub(crate) fn wrong_now(
     gpu: &Device,
     registers: &[Option<u64>; 6],
@@ -127,12 +128,12 @@ pub(crate) fn wrong_now(
         let on_bus = match base.on_bus {
             Some(on_bus) if on_bus == start => String::new(),
             Some(on_bus) => format!(", which is {on_bus:#x} on the bus"),
-            None => ", and which address that is on the bus cannot be told".to_owned(),
+            None => ", whose bus address is unknown".to_owned(),
         };
-        let message = format!("{bdf} has {held} in BAR1, the kernel believes {start:#x}{on_bus}");
+        let message = format!("{bdf} has {held} in BAR1, the kernel expects {start:#x}{on_bus}");
         let expected = base.on_bus.map(|address| format!("{address:#x}"));
         let finding = Code::RebarBroken.finding(Severity::Fail, &bdf, message).values(held, expected, None);
-        // Whoever resizes leaves addresses behind; a GPU without any has lost them all.
+        // A resize leaves some addresses; a GPU without any has lost all of them.
         let lost = base.register == Some(0) && bases.iter().all(|b| b.register.is_none_or(|r| r == 0));
         if lost { finding.because(RESET) } else { finding }
     })
@@ -140,14 +141,14 @@ pub(crate) fn wrong_now(
 
 /// Why all of a GPU's BARs are empty.
 const RESET: &str =
-    "the GPU was reset, or fell off the bus and came back, and nobody gave it its addresses again";
+    "the GPU was reset, or fell off the bus and came back, and nothing assigned its addresses again";
 
-/// What was tried, for a finding's evidence.
+/// The attempts, for a finding's evidence.
 pub(super) fn tried(entry: &Grown) -> Vec<String> {
     let firmware = format!("firmware left {}", size(entry.before_bytes));
     let tries = entry.tries.iter().map(|t| {
         let how = if t.together { " together with its neighbours" } else { "" };
-        let outcome = t.outcome.as_deref().unwrap_or("did not end");
+        let outcome = t.outcome.as_deref().unwrap_or("did not finish");
         format!("{}{how}: {outcome}", size(t.bytes))
     });
     std::iter::once(firmware).chain(tries).collect()

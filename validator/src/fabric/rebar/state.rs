@@ -1,5 +1,5 @@
-//! What one function's BARs are at this moment, from three witnesses: the Resizable BAR control
-//! register, the BAR registers, and what the kernel believes (`resource`), as the bus has it.
+//! The present state of one function's BARs, from three sources: the Resizable BAR control register, the BAR
+//! registers, and the kernel's view (`resource`), translated to bus addresses.
 
 use super::{DEVICES, Machine, Trouble};
 use crate::machine::pcie::bus_address::{self, Window};
@@ -13,27 +13,27 @@ const MEM: u64 = 0x200;
 const MEM_64: u64 = 0x10_0000;
 const UNSET: u64 = 0x2000_0000;
 
-/// One BAR: what the kernel believes and what the register holds.
+/// One BAR: the kernel's view and the register's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Base {
     pub(super) bar: Bar,
     pub(super) register: Option<u64>,
-    /// What the register should hold for the kernel to be right; `None` where that cannot be told.
+    /// The value that the register should have according to the kernel; `None` if it is unknown.
     pub(super) on_bus: Option<u64>,
 }
 
 impl Base {
-    /// The kernel has given it an address.
+    /// True if the kernel has assigned it an address.
     pub(super) fn assigned(&self) -> bool {
         self.bar.start != 0 && self.bar.flags & UNSET == 0
     }
 
-    /// Decoding it would claim addresses that are not its own.
+    /// True if decoding it would claim addresses that are not its own.
     pub(super) fn unsafe_to_decode(&self) -> bool {
         self.bar.flags & MEM != 0 && (!self.assigned() || self.astray())
     }
 
-    /// The register leads elsewhere than the kernel believes. Only 64-bit BARs are compared.
+    /// True if the register differs from the kernel's view. Only 64-bit BARs are compared.
     pub(super) fn astray(&self) -> bool {
         let wide = MEM | MEM_64;
         let right = self.on_bus.is_some() && self.register == self.on_bus;
@@ -45,7 +45,7 @@ impl Base {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) bdf: Bdf,
-    /// A port; its windows are the kernel's business.
+    /// A port; the kernel manages its windows.
     pub(super) bridge: bool,
     /// Device and vendor id.
     pub(super) ids: Option<u32>,
@@ -53,7 +53,7 @@ pub(super) struct State {
     pub(super) command: u16,
     pub(super) driver: Option<String>,
     pub(super) bars: Vec<Base>,
-    /// The control register of the BAR in question: where it stands, what it holds.
+    /// The control register of the BAR in question: its offset and value.
     pub(super) control: Option<(u16, u32)>,
 }
 
@@ -67,20 +67,20 @@ impl State {
         self.bars.iter().find(|b| b.bar.index == bar)
     }
 
-    /// BAR `bar` has this size for hardware and kernel alike, an address, and no register astray.
+    /// True if BAR `bar` has this size for hardware and kernel alike, an address, and no register differs.
     pub(super) fn holds(&self, bar: u8, bytes: u64) -> bool {
         let base = self.base(bar).filter(|b| b.bar.bytes == bytes && b.assigned());
         base.is_some() && self.hardware_bytes() == Some(bytes) && !self.bars.iter().any(Base::astray)
     }
 
-    /// Every BAR that had an address in `before` has one.
+    /// True if every BAR that had an address in `before` has one.
     pub(super) fn keeps(&self, before: &Self) -> bool {
         let lost = |old: &Base| old.assigned() && !self.base(old.bar.index).is_some_and(Base::assigned);
         !before.bars.iter().any(lost)
     }
 
-    /// As it was: sizes, addresses where there were some, no register astray. The addresses
-    /// themselves may be others.
+    /// True if sizes are as before, every BAR that had an address has one, and no register differs. The
+    /// addresses themselves may differ.
     pub(super) fn like(&self, before: &Self) -> bool {
         let size = |old: &Base| self.base(old.bar.index).is_some_and(|new| new.bar.bytes == old.bar.bytes);
         self.hardware_bytes() == before.hardware_bytes()
@@ -89,7 +89,7 @@ impl State {
             && !self.bars.iter().any(Base::astray)
     }
 
-    /// The three witnesses for `bar`, in words.
+    /// The three sources about `bar`, in words.
     pub(super) fn words(&self, bar: u8) -> String {
         let size = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), crate::text::size::size);
         let base = self.base(bar);
@@ -111,7 +111,7 @@ impl State {
 }
 
 impl Machine<'_> {
-    /// The windows of the bridges above `bdf`, the nearest first. One that cannot be read tells nothing.
+    /// The windows of the bridges above `bdf`, the nearest first. Unreadable bridges are left out.
     fn above(&self, bdf: Bdf) -> Result<Vec<Vec<Window>>, Trouble> {
         if let Some(known) = bus_address::of_this_machine(self.root) {
             return Ok(known);
@@ -157,7 +157,7 @@ impl Machine<'_> {
     }
 }
 
-/// BARs with what their registers hold and should hold.
+/// BARs with their actual and expected register contents.
 pub(super) fn bases(bars: Vec<Bar>, registers: &[Option<u64>; 6], above: &[Vec<Window>]) -> Vec<Base> {
     let register = |bar: &Bar| registers.get(usize::from(bar.index)).copied().flatten();
     let own: Vec<_> = bars.into_iter().map(|bar| (bar.clone(), register(&bar))).collect();

@@ -1,8 +1,7 @@
-//! All GPUs below one root port at once, because they share its window: the kernel widens a window
-//! only while nothing uses it. Their sizes go into Resizable BAR control, the port is removed with
-//! everything below it, and a rescan of its root bus lays it out anew. What does not fit then costs
-//! every GPU below the port its addresses, so failure is undone the same way with the sizes that
-//! were there.
+//! Resizes all GPUs below one root port at once, because they share its window: the kernel widens a window
+//! only while nothing uses it. Their sizes are written to Resizable BAR control, the port is removed with
+//! everything below it, and a rescan of its root bus lays it out again. If something does not fit, every GPU
+//! below the port loses its addresses, so a failure is undone in the same way with the previous sizes.
 
 use super::resize::Resize;
 use super::state::{State, unread};
@@ -12,38 +11,38 @@ use crate::machine::pcie::model::Bdf;
 use crate::text::size::size;
 use std::path::{Path, PathBuf};
 
-/// What came of one set of sizes.
+/// The result of one set of sizes.
 #[derive(Debug)]
 pub(super) enum Together {
     /// Every GPU has its size, and everything below the port is back.
     Done,
-    /// They do not fit; all is as it was.
+    /// They do not fit; nothing changed.
     NoRoom(String),
-    /// Nothing was tried, and why.
+    /// Nothing was tried, for this reason.
     Blocked(String),
-    /// This GPU's hardware does not take the size; all is as it was.
+    /// This GPU's hardware ignores the size; nothing changed.
     Ignored(Bdf, String),
-    /// It is not as it was, and could not be put back.
+    /// Something changed and could not be restored.
     Broken(String),
 }
 
-/// A GPU and the size that it is to have.
+/// A GPU and its new size.
 pub(super) type Target<'a> = (&'a Resize, u64);
 
-/// Of no BAR: a function whose Resizable BAR control does not matter.
+/// No BAR: for functions whose Resizable BAR control does not matter.
 pub(super) const NO_BAR: u8 = u8::MAX;
 
-/// The port's driver, which is at home on every port.
+/// The port driver, which is bound to every port.
 const PORT_DRIVER: &str = "pcieport";
 
-/// One function as it was: the port, or one below it.
+/// The previous state of one function: the port, or one below it.
 pub(super) struct Below<'a> {
     pub(super) was: State,
     target: Option<Target<'a>>,
 }
 
 impl Machine<'_> {
-    /// Lays everything below `port` out anew with these sizes.
+    /// Lays out everything below `port` again with these sizes.
     pub(super) fn together(&self, port: Bdf, targets: &[Target<'_>]) -> Together {
         let below = match self.below(port, targets) {
             Ok(below) => below,
@@ -62,20 +61,20 @@ impl Machine<'_> {
         }
         let Err(why) = self.found_again(port, &below, true) else { return Together::Done };
         for (was, _) in targets_of(&below) {
-            // A GPU that is gone or takes nothing shows in what comes of it.
+            // A GPU that is gone or ignores its size is noticed below.
             let _ = self.state(was.bdf, NO_BAR).and_then(|now| self.decode_off(&now));
             let _ = was.hardware_bytes().map_or(Ok(()), |old| self.set_size(was, old));
         }
-        // That fails only where the port did not come back, which shows below.
+        // This fails only if the port did not come back, which is noticed below.
         let _ = self.kernel.remove(port);
         match self.found_again(port, &below, false) {
             Ok(()) => Together::NoRoom(why),
-            Err(left) => Together::Broken(format!("{why}; putting it back failed: {left}")),
+            Err(left) => Together::Broken(format!("{why}; restoring it failed: {left}")),
         }
     }
 
-    /// True unless `gpu` has all of the port's window to itself: then the kernel's own resize widens
-    /// that as far as it goes, and nothing is won by removing anything.
+    /// True unless `gpu` has the port's window to itself: then the kernel's own resize widens the window as
+    /// far as possible, and removing the port gains nothing.
     pub(super) fn shares(&self, port: Bdf, gpu: Bdf) -> Result<bool, Trouble> {
         let (port, own) = (port.to_string(), self.path(gpu)?);
         let on = |path: &Path, name: &str| path.iter().any(|part| part.to_str() == Some(name));
@@ -94,13 +93,13 @@ impl Machine<'_> {
         Ok(names.iter().filter_map(|name| name.to_string_lossy().parse().ok()).collect())
     }
 
-    /// The folder of a function, which names every port above it.
+    /// The folder of a function, whose path names every port above it.
     pub(super) fn path(&self, bdf: Bdf) -> Result<PathBuf, Trouble> {
         let file = format!("{DEVICES}/{bdf}");
         self.root.link(&file).map_err(|e| unread(&file, e))
     }
 
-    /// `port` and everything below it as it is now.
+    /// The present state of `port` and everything below it.
     pub(super) fn below<'a>(&self, port: Bdf, targets: &[Target<'a>]) -> Result<Vec<Below<'a>>, Trouble> {
         let name = port.to_string();
         let mut below = Vec::new();
@@ -115,7 +114,7 @@ impl Machine<'_> {
         Ok(below)
     }
 
-    /// What must not be taken away from whoever uses it.
+    /// A function that is in use and must not be removed.
     fn blocked(&self, below: &[Below<'_>]) -> Option<String> {
         let held = |s: &State| s.driver.clone().filter(|d| !s.bridge || d != PORT_DRIVER);
         let bound = below.iter().find_map(|b| Some((b.was.bdf, held(&b.was)?)));
@@ -131,8 +130,8 @@ impl Machine<'_> {
         Some(format!("{} shares the window and shows {}", shown.0, shown.1.name))
     }
 
-    /// Takes every function off the bus's addresses and asks the hardware for the new sizes; a GPU
-    /// that does not take its size is named.
+    /// Switches memory decode off on every function and requests the new sizes from the hardware; names a GPU
+    /// that ignores its size.
     fn prepare(&self, below: &[Below<'_>]) -> Result<Option<(Bdf, String)>, Trouble> {
         for function in below.iter().filter(|b| !b.was.bridge) {
             self.decode_off(&function.was)?;
@@ -141,13 +140,13 @@ impl Machine<'_> {
             self.set_size(was, bytes)?;
             let now = self.state(gpu.bdf, gpu.bar)?;
             if now.hardware_bytes() != Some(bytes) {
-                return Ok(Some((gpu.bdf, format!("asked for {}: {}", size(bytes), now.words(gpu.bar)))));
+                return Ok(Some((gpu.bdf, format!("requested {}: {}", size(bytes), now.words(gpu.bar)))));
             }
         }
         Ok(None)
     }
 
-    /// Undoes `prepare`, when nothing was removed yet.
+    /// Undoes `prepare`, if nothing was removed yet.
     fn unprepared(&self, below: &[Below<'_>], why: Together) -> Together {
         let undo = || {
             for (was, (gpu, _)) in targets_of(below) {
@@ -158,7 +157,7 @@ impl Machine<'_> {
             for (was, (gpu, _)) in targets_of(below) {
                 let now = self.state(gpu.bdf, gpu.bar)?;
                 if !now.like(was) {
-                    return Ok(Some(format!("{} is not as it was: {}", gpu.bdf, now.words(gpu.bar))));
+                    return Ok(Some(format!("{} could not be restored: {}", gpu.bdf, now.words(gpu.bar))));
                 }
             }
             Ok::<_, Trouble>(None)
@@ -170,8 +169,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Looks for the port and everything below it again, and compares. Memory decode comes back only
-    /// where all is well.
+    /// Looks for the port and everything below it again, and compares. Memory decode is only switched on
+    /// again if all is well.
     fn found_again(&self, port: Bdf, below: &[Below<'_>], grown: bool) -> Result<(), String> {
         let failed = self.kernel.rescan(port).err().map(|e| format!("rescan: {e}"));
         let wrong: Vec<String> = below.iter().filter_map(|b| self.compare(b, grown).err()).collect();
@@ -185,7 +184,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Is one function back, with all its addresses and the size that it should have?
+    /// Checks that one function is back, with all its addresses and the expected size.
     fn compare(&self, below: &Below<'_>, grown: bool) -> Result<(), String> {
         let was = &below.was;
         let bar = below.target.map_or(NO_BAR, |(gpu, _)| gpu.bar);
@@ -199,7 +198,7 @@ impl Machine<'_> {
             _ => now.like(was),
         };
         if now.ids != was.ids {
-            return Err(format!("another function stands at {}", was.bdf));
+            return Err(format!("another function is at {}", was.bdf));
         }
         if !good {
             let what = if below.target.is_some() { now.words(bar) } else { "lost addresses".to_owned() };

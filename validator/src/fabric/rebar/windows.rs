@@ -1,5 +1,5 @@
-//! The address windows that a GPU's BAR1 has to fit into, for a finding's evidence: the root port's,
-//! and the one of the root bus around it.
+//! The address windows that limit a GPU's BAR1, for a finding's evidence: the root port's, and that of the
+//! root bus around it.
 
 use super::state::unread;
 use super::{DEVICES, Machine};
@@ -8,7 +8,7 @@ use crate::machine::pcie::resource;
 use crate::text::size::size;
 
 impl Machine<'_> {
-    /// In words; what cannot be read is told as that.
+    /// In words, including what cannot be read.
     pub(super) fn windows(&self, port: Bdf) -> Vec<String> {
         let (own, map) = (format!("{DEVICES}/{port}/resource"), "proc/iomem".to_owned());
         let read = |file: &str| self.root.text(file).map_err(|e| vec![unread(file, e).to_string()]);
@@ -27,7 +27,7 @@ impl Machine<'_> {
     }
 }
 
-/// The line of /proc/iomem at the left edge that holds `address`.
+/// The line of /proc/iomem without indentation that contains `address`.
 fn outermost(map: &str, address: u64) -> Option<(u64, u64, &str)> {
     map.lines().filter(|line| !line.starts_with(' ')).find_map(|line| {
         let (range, name) = line.split_once(" : ")?;
@@ -47,12 +47,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_is_told_with_its_size() {
+    fn a_window_is_shown_with_its_size() {
         assert_eq!(words(0x40_0000_0000, 0x57_ffff_ffff), "0x4000000000 to 0x57ffffffff, 96 GiB");
     }
 
     #[test]
-    fn the_window_around_it_stands_at_the_left_edge() {
+    fn the_outer_window_is_the_line_without_indentation() {
         let map = "00001000-0009ffff : System RAM\n4000000000-57ffffffff : PCI Bus 0000:40\n  4000000000-47ffffffff : PCI Bus 0000:41";
         let found = outermost(map, 0x41_0000_0000);
         assert_eq!(found, Some((0x40_0000_0000, 0x57_ffff_ffff, "PCI Bus 0000:40")));

@@ -1,5 +1,5 @@
-//! The last line of the pass, which is all that a boot shows of it: what was cleared, and by its
-//! codes what is left.
+//! The last line of the pass, which is the only one that a boot shows: what was cleared, and the codes of the
+//! findings that remain.
 
 use crate::fabric::apply::Applied;
 use crate::fabric::plan::Plan;
@@ -7,7 +7,7 @@ use crate::fabric::rebar;
 use crate::outcome::finding::{Finding, Severity};
 use std::cmp::Reverse;
 
-/// What a boot's line of a stage has room for.
+/// The width of a stage's line on the boot console.
 const COLUMNS: usize = 58;
 
 /// The line, at most 58 columns.
@@ -34,10 +34,10 @@ pub(super) fn line(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> Strin
     lines.into_iter().next().unwrap_or(bare)
 }
 
-/// A code and whom it is about.
+/// A code and its subject.
 type Left<'a> = (&'a str, Vec<&'a str>);
 
-/// What is left, the worst first.
+/// The findings that remain, the worst first.
 fn by_code(findings: &[Finding]) -> Vec<Left<'_>> {
     let mut worst: Vec<_> = findings.iter().filter(|f| f.severity > Severity::Info).collect();
     worst.sort_by_key(|f| Reverse(f.severity));
@@ -51,8 +51,8 @@ fn by_code(findings: &[Finding]) -> Vec<Left<'_>> {
     left
 }
 
-/// Ways to say it, from the longest to the shortest: every code with its first port, fewer of them
-/// with a port, and fewer codes.
+/// Variants, from the longest to the shortest: every code with its first port, fewer of them with a port, and
+/// fewer codes.
 fn worded(left: &[Left<'_>]) -> Vec<String> {
     let said = |named: usize| {
         let one = |(at, (code, subjects)): (usize, &Left<'_>)| match (&subjects[..], at < named) {
@@ -90,7 +90,7 @@ mod tests {
         with_gpus(ports, left, 0, 0)
     }
 
-    /// So many of so many GPUs have their largest BAR1.
+    /// The number of GPUs that have their largest BAR1.
     fn with_gpus(ports: u8, left: &[(Code, Severity)], full: usize, gpus: usize) -> String {
         let (register, offset, before, after) = (String::new(), 0x14e, 0x1d, 0);
         let action = |n| Action { bdf: port(n), register: register.clone(), offset, before, after };
@@ -120,7 +120,7 @@ mod tests {
     const REFUSED: (Code, Severity) = (Code::AcsRefused, Severity::Error);
 
     #[test]
-    fn a_pass_that_did_all_says_how_much() {
+    fn a_complete_pass_shows_its_count() {
         assert_eq!(said(5, &[]), "ACS policy path: 5 functions with ACS, 5 of 5 cleared");
         assert_eq!(said(0, &[]), "ACS policy path: 0 functions with ACS, none to clear");
         let harmless = (Code::AcsQuirk, Severity::Info);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_named_with_its_first_port() {
+    fn remaining_findings_name_their_first_port() {
         assert_eq!(said(5, &[STUCK]), "ACS path: 4 of 5 cleared; ACS-STUCK 0000:02:04.0");
         assert_eq!(said(5, &[STUCK; 3]), "ACS path: 2 of 5 cleared; ACS-STUCK 0000:02:02.0 +2");
         let locked = (Code::Lockdown, Severity::Fail);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bar1_is_told_where_there_are_gpus() {
+    fn bar1_is_shown_if_there_are_gpus() {
         assert_eq!(with_gpus(4, &[], 8, 8), "ACS path: 4 of 4 cleared; BAR1 8 of 8 full size");
         let small = (Code::RebarNoRoom, Severity::Warn);
         assert_eq!(with_gpus(0, &[small], 7, 8), "ACS path: none to clear; BAR1 7 of 8 full; REBAR-NO-ROOM");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_codes_breaks_the_line() {
+    fn any_number_of_codes_fits_the_line() {
         let left = [STUCK, REVERTED, REFUSED, (Code::AcsUnknown, Severity::Error)];
         assert_eq!(said(4, &left), "ACS path: 0 of 4 cleared; ACS-REFUSED, ACS-UNKNOWN, +2");
         for (ports, many) in [(9, 1), (99, 2), (255, 3), (255, 4)] {

@@ -4,8 +4,8 @@ use crate::outcome::finding::{Finding, Severity};
 
 const COLUMNS: usize = 80;
 
-/// `text` broken between words; the first line starts with `first`, the others with `rest`. A word
-/// that is too long stands alone on its line.
+/// `text` wrapped between words; the first line starts with `first`, the others with `rest`. A word that is
+/// too long gets a line of its own.
 pub(crate) fn wrapped(first: &str, rest: &str, text: &str) -> String {
     let mut lines = String::new();
     let mut line = first.to_owned();
@@ -27,7 +27,7 @@ pub(crate) fn wrapped(first: &str, rest: &str, text: &str) -> String {
     lines + &line + "\n"
 }
 
-/// Below a finding's code.
+/// The indentation below a finding's code.
 const INDENT: &str = "         ";
 
 /// A finding's severity, code and sentence.
@@ -41,7 +41,7 @@ pub(super) fn message(finding: &Finding) -> String {
     wrapped(&format!("  {severity}  "), INDENT, &format!("{}: {}", finding.code, finding.message))
 }
 
-/// What to think of a finding and what to do.
+/// A finding's cause and remedy.
 pub(super) fn cause_and_remedy(finding: &Finding) -> String {
     wrapped(INDENT, INDENT, &format!("cause: {}", finding.cause))
         + &wrapped(INDENT, INDENT, &format!("remedy: {}", finding.remedy))
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_longer_than_a_line_stands_alone() {
+    fn a_word_longer_than_a_line_gets_its_own_line() {
         let long = "x".repeat(100);
         assert_eq!(wrapped("", "  ", &format!("a {long} b")), format!("a\n  {long}\n  b\n"));
     }

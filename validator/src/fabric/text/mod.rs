@@ -1,5 +1,4 @@
-//! What `firstlight fabric` says to people: 80 columns, no colour, pure functions that return the
-//! whole text.
+//! The text of `firstlight fabric`: 80 columns, no color, pure functions that return the whole text.
 
 mod last;
 pub(crate) mod layout;
@@ -52,19 +51,19 @@ pub fn fixed(fabric: &Fabric, plan: &Plan, applied: &Applied, bars: &rebar::Fixe
     text + &summary(plan, applied, bars) + "\n"
 }
 
-/// The pass in one line of at most 58 columns: what was cleared, and by its codes what is left.
+/// The pass in one line of at most 58 columns: what was cleared, and the codes of the findings that remain.
 #[must_use]
 pub fn summary(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> String {
     last::line(plan, applied, bars)
 }
 
-/// What was put back.
+/// What was restored.
 #[must_use]
 pub fn restored(root: &str, restored: &Restored) -> String {
     let mut text = headline("fabric restore", root);
     let done = restored.steps.iter().filter(|s| s.is_done()).count();
     let _ =
-        writeln!(text, "{done} of {} registers hold what they held before the pass", restored.steps.len());
+        writeln!(text, "{done} of {} registers have their values from before the pass", restored.steps.len());
     for step in &restored.steps {
         text.push_str(&wrapped("  ", "    ", &step.to_string()));
     }
@@ -77,7 +76,7 @@ pub fn restored(root: &str, restored: &Restored) -> String {
     text
 }
 
-/// Nothing that was recorded is shown as if it were live.
+/// A recording is never shown as the live machine.
 fn headline(what: &str, root: &str) -> String {
     match root {
         "/" => format!("{what}   this machine\n"),
@@ -90,16 +89,16 @@ fn covered(plan: &Plan) -> String {
     format!("ACS policy {policy}: {n} functions with ACS, {actions} to write\n")
 }
 
-/// How many GPUs have all the BAR1 that they can have, before anything is done or after.
+/// How many GPUs have their largest BAR1, before or after the pass.
 fn largest(gpus: usize, full: usize, choice: RebarChoice) -> String {
-    let only = if choice == RebarChoice::Check { " (only looked at)" } else { "" };
+    let only = if choice == RebarChoice::Check { " (only checked)" } else { "" };
     match gpus {
         0 => String::new(),
         _ => format!("BAR1: {full} of {gpus} GPUs have their largest size{only}\n"),
     }
 }
 
-/// Findings of one kind that follow each other share the lines with cause and remedy.
+/// Consecutive findings of one kind share the lines with cause and remedy.
 fn findings(findings: &[Finding]) -> String {
     let advice = |f: &Finding| (f.cause.clone(), f.remedy.clone());
     let groups = findings.chunk_by(|a, b| advice(a) == advice(b));
@@ -132,14 +131,14 @@ mod tests {
         assert_eq!(
             text,
             "fabric plan   this machine\n\
-         BAR1: 0 of 2 GPUs have their largest size (only looked at)\n\
+         BAR1: 0 of 2 GPUs have their largest size (only checked)\n\
          ACS policy path: 2 functions with ACS, 1 to write\n  \
            would write  0000:00:01.0 ACS control 0x001d -> 0x0000\n"
         );
     }
 
     #[test]
-    fn what_was_recorded_says_so() {
+    fn a_recording_is_marked() {
         let mut fabric = sample();
         fabric.root = "/somewhere".into();
         let first = show(&fabric).lines().next().map(str::to_owned);

@@ -12,7 +12,7 @@ use crate::text::size::size;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The whole fabric for people.
+/// The whole fabric as text.
 #[must_use]
 pub fn show(fabric: &Fabric) -> String {
     let tree = Tree::of(fabric);
@@ -99,14 +99,14 @@ fn port(device: &Device, turns: &Turns) -> String {
     };
     let acs = match acs::state(device) {
         State::Absent => "none".to_owned(),
-        State::NoEcam => "cannot be seen: no ECAM".to_owned(),
-        State::Unknown => "cannot be told".to_owned(),
+        State::NoEcam => "unknown: no ECAM".to_owned(),
+        State::Unknown => "unknown".to_owned(),
         State::Known(acs) => {
             let effect = match turns.effect(device.bdf, acs) {
                 Effect::Direct => "redirect off",
                 Effect::Redirects if turns.contains(device.bdf) => "redirects",
-                Effect::Redirects => "nothing turns here",
-                Effect::TranslatedPass => "lets translated pass",
+                Effect::Redirects => "no path turns here",
+                Effect::TranslatedPass => "translated requests pass",
             };
             let bits = acs.enabled.iter().map(|b| format!(" {b}")).collect::<String>();
             format!("{:#06x}{bits}  {effect}", acs.ctrl)
@@ -115,7 +115,7 @@ fn port(device: &Device, turns: &Turns) -> String {
     format!("{}  {kind:<10}  {acs}\n", device.bdf)
 }
 
-/// How many pairs there are of each distance, and the slowest of them.
+/// The number of pairs at each distance, and the slowest of them.
 fn paths(fabric: &Fabric) -> String {
     let (peers, network): (Vec<&Path>, Vec<&Path>) =
         fabric.paths.iter().partition(|p| fabric.gpus.contains(&p.b));

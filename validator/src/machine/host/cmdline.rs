@@ -6,9 +6,9 @@ use std::io;
 /// One word: `key` or `key=value`, quotes removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// What stands before the first `=`.
+    /// The part before the first `=`.
     pub key: String,
-    /// What stands after it.
+    /// The part after it.
     pub value: Option<String>,
 }
 
@@ -19,8 +19,8 @@ impl Word {
     }
 }
 
-/// The words for the kernel: split at white space outside of double quotes, up to a lone `--`,
-/// after which words are for process 1.
+/// Splits the line as the kernel does: at white space outside double quotes, up to a lone `--`, after which
+/// words are for process 1.
 #[must_use]
 pub fn words(line: &str) -> Vec<Word> {
     let mut quoted = false;
@@ -42,7 +42,7 @@ fn word(text: &str) -> Word {
 /// The line as the running kernel shows it.
 ///
 /// # Errors
-/// As the read of /proc/cmdline.
+/// If /proc/cmdline cannot be read.
 pub fn read(root: &Root) -> io::Result<String> {
     root.text("proc/cmdline")
 }

@@ -1,11 +1,11 @@
-//! Logical processors: how many the machine could have, has and runs.
+//! Logical processors: how many are possible, present and online.
 
 use crate::machine::root::Root;
 use serde::{Deserialize, Serialize};
 use std::io;
 
 const FOLDER: &str = "sys/devices/system/cpu";
-/// More than any kernel is built for; a list beyond it is nonsense.
+/// More than any kernel is built for; a list beyond it is invalid.
 const MOST: usize = 1 << 16;
 
 /// Logical processors.
@@ -23,19 +23,19 @@ pub struct Cpus {
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
     /// A list that every Linux has could not be read.
-    #[error("cannot read /{file}, so nobody knows how many processors there are")]
+    #[error("cannot read /{file}, so the number of processors is unknown")]
     Unreadable {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What came back.
+        /// The error.
         source: io::Error,
     },
-    /// A list that is none.
+    /// A file that is not a list of processors.
     #[error("/{file} holds '{text}', expected a list of processors such as 0-63,128-191")]
     Malformed {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What it holds.
+        /// Its content.
         text: String,
     },
 }
@@ -43,7 +43,7 @@ pub enum CpuError {
 /// Counts possible, present and online processors.
 ///
 /// # Errors
-/// When one of the three lists cannot be read or makes no sense.
+/// If one of the three lists cannot be read or is invalid.
 pub fn read(root: &Root) -> Result<Cpus, CpuError> {
     let counted = |name: &str| {
         let file = format!("{FOLDER}/{name}");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_not_counted_as_zero() {
+    fn an_invalid_list_is_not_counted_as_zero() {
         for bad in ["", "x", "3-1", "0-", "0,,1", "0-18446744073709551615", "0-70000"] {
             assert_eq!(count(bad), None, "'{bad}'");
         }

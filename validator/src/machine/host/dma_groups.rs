@@ -1,10 +1,10 @@
-//! Witnesses of an IOMMU beyond its class: the type of each group, and devices that are in one.
+//! Sources about an IOMMU besides its class: the type of each group, and devices that are in one.
 
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use std::io;
 
-/// What the groups and devices say.
+/// The groups and the devices in them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DmaGroups {
     /// Group number and type (`identity`, `DMA`, `DMA-FQ`, ..).
@@ -16,7 +16,7 @@ pub struct DmaGroups {
 /// Reads every group and every PCI function.
 ///
 /// # Errors
-/// As the reads; a kernel without groups has none, a group without a type is an error.
+/// If a read fails; a kernel without groups has none, a group without a type is an error.
 pub fn read(root: &Root) -> io::Result<DmaGroups> {
     let folder = "sys/kernel/iommu_groups";
     let groups = absent_is_none(root.names(folder))?.unwrap_or_default();

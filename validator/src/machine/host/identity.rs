@@ -1,5 +1,5 @@
-//! Who this machine is and what runs on it: firmware's names, kernel, command line, appliance.
-//! What may rightly be absent is `None`; what is there and cannot be read is a problem to report.
+//! The identity of the machine and its software: firmware names, kernel, command line, appliance. A value
+//! that may be absent is `None`; an existing file that cannot be read is a problem to report.
 
 use crate::machine::host::modules::{absent_is_none, nvidia_version};
 use crate::machine::root::Root;
@@ -14,7 +14,7 @@ use std::io;
 pub struct Appliance {
     /// Version of the image; the validator's own where there is no image.
     pub version: String,
-    /// Which build of it.
+    /// The build of the image.
     pub image_id: Option<String>,
     /// SHA-256 of the list of its files.
     pub manifest_sha256: Option<String>,
@@ -27,7 +27,7 @@ pub struct Identity {
     pub appliance: Appliance,
     /// The firmware's names for the machine; serial numbers are left out.
     pub dmi: BTreeMap<String, Option<String>>,
-    /// Its name in the network.
+    /// Its host name.
     #[serde(default)]
     pub host: Option<String>,
     /// Kernel release.
@@ -36,15 +36,15 @@ pub struct Identity {
     pub cmdline: Option<String>,
     /// Version of the loaded NVIDIA kernel driver.
     pub driver: Option<String>,
-    /// What was there and could not be read.
+    /// Existing files that could not be read.
     pub problems: Vec<Finding>,
 }
 
-/// How releases of the image's kernels end (`kernel-config/fragments/core.config`).
+/// The ending of the kernel release of firstlight's kernels (`kernel-config/fragments/core.config`).
 const OWN_KERNEL: &str = "-firstlight";
 
 impl Identity {
-    /// Whether firstlight's own kernel or image is running, which promise more than others.
+    /// Whether firstlight's own kernel or image is running, which must meet stricter requirements.
     #[must_use]
     pub fn is_own(&self) -> bool {
         let own_kernel =
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_read_and_what_is_not_is_null() {
+    fn existing_files_are_read_and_missing_ones_are_null() {
         let found = machine(&[("sys/class/dmi/id/bios_version", "F31\n"), ("proc/cmdline", "iommu=off\n")]);
         assert_eq!(found.dmi["bios_version"].as_deref(), Some("F31"));
         assert_eq!(found.dmi["sys_vendor"], None);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_or_its_kernel_is_our_own_and_others_are_not() {
+    fn firstlights_image_and_kernel_are_recognized() {
         let kernel = |release| machine(&[("proc/sys/kernel/osrelease", release)]).is_own();
         assert!(kernel("6.12.107-firstlight\n") && !kernel("6.12.107+deb13-amd64\n"));
         assert!(

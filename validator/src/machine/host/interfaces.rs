@@ -1,15 +1,15 @@
-//! The network interfaces of the machine that are up: what NCCL may meet other ranks over.
+//! The network interfaces of the machine that are up, over which NCCL can reach other ranks.
 
 use crate::machine::root::Root;
 use std::io::{self, ErrorKind};
 
 const CLASS: &str = "sys/class/net";
 
-/// The names of interfaces that stand on a device and are up, in order; bridges, tunnels and the loopback
-/// stand on none.
+/// The names of interfaces that belong to a device and are up, in order; bridges, tunnels and the loopback
+/// belong to none.
 ///
 /// # Errors
-/// When the class cannot be read; a kernel without network has none, and then no interface is up.
+/// If the class cannot be read; a kernel without network has none, and then no interface is up.
 pub fn up(root: &Root) -> io::Result<Vec<String>> {
     let names = match root.names(CLASS) {
         Ok(names) => names,
@@ -17,7 +17,7 @@ pub fn up(root: &Root) -> io::Result<Vec<String>> {
         Err(e) => return Err(e),
     };
     let names = names.into_iter().filter_map(|name| name.into_string().ok());
-    // An interface that goes while it is looked at is not up.
+    // An interface that disappears during the read is not up.
     let is_up = |name: &String| {
         let state = root.text(format!("{CLASS}/{name}/operstate"));
         state.is_ok_and(|s| s.trim() == "up") && root.link(format!("{CLASS}/{name}/device")).is_ok()

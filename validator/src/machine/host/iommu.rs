@@ -1,5 +1,5 @@
-//! The IOMMU's witnesses: the class devices, the groups and their types, and what the firmware
-//! describes. Off is only what every witness calls off; what cannot be read is unknown.
+//! The sources about the IOMMU: the class devices, the groups and their types, and the firmware tables. It is
+//! off only if all sources agree on that; what cannot be read is unknown.
 
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -21,14 +21,14 @@ pub enum IommuMode {
     Identity,
     /// At least one group translates.
     Translated,
-    /// The witnesses are missing or contradict each other; a finding says how.
+    /// The sources are missing or contradict each other; a finding gives the details.
     Unknown,
 }
 
-/// The IOMMU's witnesses.
+/// The sources about the IOMMU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iommu {
-    /// What they come to together.
+    /// Their combined result.
     pub mode: IommuMode,
     /// Names in `/sys/class/iommu`.
     pub classes: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Iommu {
     pub firmware_tables: Vec<String>,
 }
 
-/// What the witnesses say, and a finding for each doubt about it.
+/// The sources, and a finding for each doubt about them.
 #[must_use]
 pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     let mut doubts = Vec::new();
@@ -84,22 +84,22 @@ pub fn read(root: &Root) -> (Iommu, Vec<Finding>) {
     (iommu, doubts)
 }
 
-/// A kernel without IOMMU_API has neither of the two folders, which one with it makes at every start, whether
-/// there is an IOMMU or not. It cannot translate. A recording may just lack them: there the kernel's own
-/// configuration must say so.
+/// A kernel without IOMMU_API has neither of the two folders; one with it always creates them, even without
+/// an IOMMU. Without it the kernel cannot translate. A recording may simply lack the folders, so there the
+/// kernel configuration must confirm it.
 fn has_no_iommu_api(root: &Root) -> bool {
     let absent = |folder: &str| root.exists(folder).is_ok_and(|found| !found);
     absent(CLASS) && absent(GROUPS) && (root.is_live() || is_built_without(root))
 }
 
-/// Distributions keep the configuration beside the kernel.
+/// Distributions keep the configuration next to the kernel.
 fn is_built_without(root: &Root) -> bool {
     let release = root.text("proc/sys/kernel/osrelease");
     let config = release.and_then(|release| root.text(format!("boot/config-{release}")));
     config.is_ok_and(|text| text.contains("CONFIG_PCI=y") && !text.contains("CONFIG_IOMMU_API=y"))
 }
 
-/// Firmware without ACPI describes no IOMMU in it.
+/// Firmware without ACPI describes no IOMMU.
 fn firmware_tables(root: &Root, doubts: &mut Vec<Finding>) -> Vec<String> {
     match names(root, TABLES) {
         Ok(names) => names.into_iter().filter(|n| n == "DMAR" || n == "IVRS").collect(),
@@ -111,7 +111,7 @@ fn firmware_tables(root: &Root, doubts: &mut Vec<Finding>) -> Vec<String> {
     }
 }
 
-/// A PCI function that says that it is in a group.
+/// A PCI function that is in a group.
 fn grouped_device(root: &Root) -> Option<String> {
     let in_group = |bdf: &String| root.link(format!("{DEVICES}/{bdf}/iommu_group")).is_ok();
     names(root, DEVICES).into_iter().flatten().find(in_group)
@@ -128,7 +128,7 @@ fn doubt(message: String) -> Finding {
 fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
     let classes = classes.unwrap_or_default().join(" ");
     let grouped = grouped.unwrap_or("none");
-    let message = "there is no IOMMU group, yet another witness says that there is an IOMMU".to_owned();
+    let message = "there is no IOMMU group, but another source shows an IOMMU".to_owned();
     doubt(message)
         .seen(format!("/{CLASS}: {classes}"))
         .seen(format!("function with an iommu_group: {grouped}"))
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn identity_is_only_when_every_group_is() {
+    fn identity_needs_identity_in_every_group() {
         assert_eq!(mode(&machine(&["dmar0"], &["identity", "identity"])), (IommuMode::Identity, 0));
         assert_eq!(mode(&machine(&["dmar0"], &["identity", "DMA-FQ"])), (IommuMode::Translated, 0));
     }
 
     #[test]
-    fn a_missing_witness_is_unknown_and_never_off() {
+    fn a_missing_source_is_unknown_and_never_off() {
         for folder in [CLASS, GROUPS] {
             let dir = machine(&[], &[]);
             fs::remove_dir(dir.path().join(folder)).unwrap();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn witnesses_that_contradict_each_other_are_unknown() {
+    fn contradicting_sources_are_unknown() {
         assert_eq!(mode(&machine(&["dmar0"], &[])), (IommuMode::Unknown, 1));
         let dir = machine(&[], &[]);
         let function = dir.path().join(DEVICES).join("0000:00:01.0");

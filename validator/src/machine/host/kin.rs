@@ -1,37 +1,38 @@
-//! Which processes are this run's own: the validator, its workers, and what they start. NVML names the
-//! processes on a GPU by their ids, and our own are no strangers. Ids are real ones, whatever machine is read.
+//! The processes of this run: the validator, its workers, and their children. NVML names the processes on a
+//! GPU by their ids, and our own must be recognized. Ids are those of the live machine, whatever root is
+//! read.
 
 use crate::machine::root::Root;
 use rustix::process::{getpgrp, getpid, getppid};
 use std::io;
 use std::path::PathBuf;
 
-/// Parents of parents at most.
+/// Maximum depth of the search through parents.
 const DEPTH: usize = 64;
 
-/// What /proc tells of a process.
+/// A process as /proc shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
     parent: u32,
-    /// Its group of processes. A worker is the first of its own, and what it starts stays in it.
+    /// Its process group. A worker leads its own group, and its children stay in it.
     group: u32,
-    /// Since the kernel's start, in its own ticks.
+    /// Its start, in clock ticks since the kernel's start.
     started: u64,
 }
 
 /// The processes of the validator that started this worker.
 #[derive(Debug)]
 pub struct Kin {
-    /// Who started this process.
+    /// The process that started this one.
     head: u32,
     since: u64,
-    /// This process's group, when it is the first of it: another may be shared with strangers.
+    /// This process's group, if it leads it: another group may be shared with foreign processes.
     group: Option<u32>,
     program: Option<PathBuf>,
 }
 
 impl Kin {
-    /// Of the process that started this one.
+    /// The start of the parent process.
     #[must_use]
     pub fn of_parent() -> Self {
         let head =
@@ -41,9 +42,10 @@ impl Kin {
         Self { head, since, group, program: program(std::process::id()) }
     }
 
-    /// Whether `pid` is one of them. One whose parent was ended belongs to process 1 then: it counts when it
-    /// runs this program and began after the validator. One that began after it and is just ending, so that its
-    /// program cannot be read any more, is no stranger's load either: the driver still clears its memory away.
+    /// Whether `pid` belongs to this run. If its parent has ended, its parent is process 1: then it belongs
+    /// to the run if it runs this program and started after the validator. A process that started after it
+    /// and is just exiting, so that its program can no longer be read, does not count as foreign either: the
+    /// driver is still freeing its memory.
     #[must_use]
     pub fn has(&self, pid: u32) -> bool {
         let Some(first) = told(pid) else { return false };
@@ -74,7 +76,7 @@ pub fn own_id() -> u32 {
     std::process::id()
 }
 
-/// Whether there is a process of this id where we can see it.
+/// Whether a process with this id is visible.
 #[must_use]
 pub fn is_here(pid: u32) -> bool {
     told(pid).is_some()
@@ -88,7 +90,7 @@ fn read_program(pid: u32) -> io::Result<PathBuf> {
     Root::new("/").link(format!("proc/{pid}/exe"))
 }
 
-/// A process that has given its memory back has no program any more (proc_pid_exe(5)).
+/// A process that has released its memory no longer has a program (proc_pid_exe(5)).
 fn is_ending(pid: u32) -> bool {
     read_program(pid).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
@@ -97,8 +99,8 @@ fn told(pid: u32) -> Option<Told> {
     parse(&Root::new("/").text(format!("proc/{pid}/stat")).ok()?)
 }
 
-/// `1234 (name) S 1230 ..`: the name may hold anything, the last bracket ends it. The parent is the fourth
-/// field, the group the fifth, the start the 22nd (proc_pid_stat(5)).
+/// `1234 (name) S 1230 ..`: the name may contain any character and ends at the last bracket. The parent is
+/// the fourth field, the group the fifth, the start the 22nd (proc_pid_stat(5)).
 fn parse(stat: &str) -> Option<Told> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let parent = fields.nth(1)?.parse().ok()?;
@@ -120,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn children_are_kin_and_strangers_are_not() {
+    fn children_belong_to_the_run_and_other_processes_do_not() {
         let kin = Kin::of_parent();
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         let pid = child.id();
         assert!(kin.has(pid) && kin.has(std::process::id()) && is_here(pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        // Its number may be another's later, but not so soon.
+        // Its id may be reused later, but not this soon.
         assert!(!kin.has(pid) && !is_here(pid));
         assert!(!kin.has(1) && !kin.has(0) && !kin.has(u32::MAX));
     }

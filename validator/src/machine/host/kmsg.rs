@@ -1,5 +1,5 @@
-//! The kernel's log: records of /dev/kmsg to lines, and a cursor that tells what came in while something ran
-//! and whether anything is missing. What lines mean is left to `faults` and to the tests.
+//! The kernel log: parses records of /dev/kmsg into lines, and a cursor that finds new records and detects
+//! lost ones. `faults` and the tests interpret the lines.
 
 use crate::machine::root::Root;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::time::Duration;
 
 const FILE: &str = "dev/kmsg";
-/// The kernel's own log holds 2 MiB at most in any sane configuration; a file that goes on and on
-/// must not fill the memory.
+/// The kernel's own log has at most 2 MiB in any sane configuration; an endless file must not fill the
+/// memory.
 const MOST: usize = 16 << 20;
 /// A record is at most this long (`PRINTKRB_RECORD_MAX` and its dictionary).
 const RECORD: usize = 8192;
@@ -26,7 +26,7 @@ pub struct Line {
 }
 
 /// Records `prio,seq,usec,flag[,..];message`, each with dictionary lines that begin with a space.
-/// Lines of another shape (cut off, foreign) are left out.
+/// Malformed lines are skipped.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Vec<Line> {
     String::from_utf8_lossy(bytes).lines().filter_map(record).collect()
@@ -44,7 +44,7 @@ fn record(line: &str) -> Option<Line> {
     Some(Line { seq, at, text: text.to_owned() })
 }
 
-/// What came in: lines, and how many more were overwritten before they could be read.
+/// New lines, and the number of records that were overwritten before they could be read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct News {
     /// Lines that are not firstlight's own.
@@ -56,12 +56,12 @@ pub struct News {
 /// The whole log since the kernel started, as far as it still holds it.
 ///
 /// # Errors
-/// What stands in the way, worded with the file's name.
+/// The error, with the name of the file.
 pub fn read(root: &Root) -> Result<News, String> {
     Cursor::open(root)?.news()
 }
 
-/// A place in the kernel's log.
+/// A position in the kernel log.
 #[derive(Debug)]
 pub struct Cursor {
     file: File,
@@ -70,8 +70,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The log's end: what comes in from now on. Everything before is read, so that a record that is lost
-    /// from now on is noticed by its number.
+    /// The end of the log: reads everything up to now, so that later losses are noticed by their record
+    /// numbers.
     ///
     /// # Errors
     /// As [`read`].
@@ -91,7 +91,7 @@ impl Cursor {
         Ok(Self { file, last: None })
     }
 
-    /// What came in since the last time. Never waits.
+    /// The records that were added since the last call. Never waits.
     ///
     /// # Errors
     /// As [`read`].
@@ -104,7 +104,7 @@ impl Cursor {
                 Ok(0) => break,
                 Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // EPIPE: records were overwritten before they were read; the next read goes on.
+                // EPIPE: records were overwritten before they were read; the next read continues.
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => overrun = true,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(format!("/{FILE}: {e}")),
@@ -117,21 +117,21 @@ impl Cursor {
     }
 }
 
-/// How many numbers are left out between the last record and these, and among these.
+/// How many record numbers are missing between the last record and these, and among these.
 fn missing(last: Option<u64>, lines: &[Line]) -> u64 {
     let numbers = last.into_iter().chain(lines.iter().map(|line| line.seq));
     let next = numbers.clone().skip(1);
     numbers.zip(next).map(|(a, b)| b.saturating_sub(a).saturating_sub(1)).fold(0, u64::saturating_add)
 }
 
-/// Without firstlight's own lines: init copies its console into the kernel's log, and what the report
-/// quotes there happened once.
+/// Without firstlight's own lines: init copies its console into the kernel log, and lines that the report
+/// quotes there are not new events.
 fn foreign(mut lines: Vec<Line>) -> Vec<Line> {
     lines.retain(|line| !line.text.starts_with("firstlight: "));
     lines
 }
 
-/// The lines that hold one of `words`, at most `most` of them, as evidence.
+/// At most `most` lines that contain one of `words`, as evidence.
 #[must_use]
 pub fn mentioning(lines: &[Line], words: &[&str], most: usize) -> Vec<String> {
     let holds = |line: &&Line| words.iter().any(|w| line.text.contains(w));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_left_out() {
+    fn invalid_records_are_skipped() {
         for junk in ["", "\n\n", "no semicolon", "a,b,c;text", "6,1;cut", ";", "\u{fffd};", " 6,1,1,-;x"] {
             assert_eq!(parse(junk.as_bytes()), [], "{junk}");
         }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_tells_only_what_came_after() {
+    fn a_cursor_returns_only_new_records() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         std::fs::create_dir(dir.path().join("dev")).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_missing_are_counted_and_own_ones_are_not_missing() {
+    fn missing_records_are_counted_and_own_ones_are_not_missing() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::new(dir.path());
         std::fs::create_dir(dir.path().join("dev")).unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_firstlight_quotes_did_not_happen_again() {
+    fn lines_quoted_by_firstlight_are_not_new_events() {
         let text = LOG.replace("NVRM:", "firstlight:   seen    kmsg: NVRM:");
         assert_eq!(foreign(parse(text.as_bytes())).len(), 2);
         assert_eq!(foreign(parse(LOG.as_bytes())).len(), 3);

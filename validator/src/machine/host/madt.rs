@@ -1,5 +1,5 @@
-//! How many processors the firmware says are there: the ACPI table MADT ("APIC"). It is the
-//! witness for processors that the kernel left out before it counted.
+//! The number of processors according to the firmware: the ACPI table MADT ("APIC"). It also shows processors
+//! that the kernel left out before it counted.
 
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
@@ -9,7 +9,7 @@ use std::io;
 /// Table header (36), local APIC address (4), flags (4); ACPI 6.5, 5.2.12.
 const FIRST_ENTRY: usize = 44;
 
-/// Number of processors that the table calls enabled; `None` when it is no MADT.
+/// The number of processors that the table marks as enabled; `None` if it is not a MADT.
 #[must_use]
 pub fn enabled_cpus(table: &[u8]) -> Option<usize> {
     if table.get(..4)? != b"APIC" {
@@ -19,7 +19,7 @@ pub fn enabled_cpus(table: &[u8]) -> Option<usize> {
     let mut rest = table.get(FIRST_ENTRY..)?;
     while let [kind, length, ..] = *rest {
         let entry = rest.get(..usize::from(length)).filter(|e| e.len() >= 2)?;
-        // A processor may be listed in both kinds; its APIC id counts it once. All ones means none.
+        // A processor may be listed in both kinds; its APIC id counts it once. All ones means no processor.
         let (id, flags) = match kind {
             0 => (entry.get(3).map(|id| u32::from(*id)).filter(|id| *id != 0xff), word(entry, 4)?),
             9 => (Some(word(entry, 4)?).filter(|id| *id != u32::MAX), word(entry, 8)?),
@@ -35,11 +35,11 @@ fn word(entry: &[u8], at: usize) -> Option<u32> {
     entry.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Reads and counts; only root may read it on a live machine. `None` where there is no table, and
-/// where a recording kept only its name: tables hold what their owners may not give away.
+/// Reads the table and counts; on a live machine only root may read it. `None` if there is no table, or if a
+/// recording kept only its name: tables may contain private data.
 ///
 /// # Errors
-/// As the read; `InvalidData` for a damaged table.
+/// If the read fails; `InvalidData` for a damaged table.
 pub fn read(root: &Root) -> io::Result<Option<usize>> {
     let table = absent_is_none(root.read("sys/firmware/acpi/tables/APIC"))?.filter(|t| !t.is_empty());
     let count = |table: Vec<u8>| enabled_cpus(&table).ok_or_else(|| io::ErrorKind::InvalidData.into());
@@ -74,12 +74,12 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_all_ones_is_no_processor() {
+    fn an_id_of_all_ones_is_not_a_processor() {
         assert_eq!(enabled_cpus(&table(&[&lapic(0xff, 1), &lapic(0, 1)])), Some(1));
     }
 
     #[test]
-    fn a_damaged_table_is_no_count() {
+    fn a_damaged_table_gives_no_count() {
         assert_eq!(enabled_cpus(b"DMAR"), None);
         assert_eq!(enabled_cpus(b"APIC"), None);
         assert_eq!(enabled_cpus(&table(&[&[0, 0, 0, 0]])), None);

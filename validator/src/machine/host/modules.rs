@@ -1,4 +1,4 @@
-//! Kernel modules, as /sys/module shows them.
+//! Kernel modules, from /sys/module.
 
 use crate::machine::root::Root;
 use std::io::{self, ErrorKind};
@@ -7,10 +7,10 @@ use std::io::{self, ErrorKind};
 /// nouveau's successor in Rust (its core and its display half).
 pub const FOREIGN: &[&str] = &["nouveau", "nvidiafb", "nova_core", "nova_drm"];
 
-/// Those of `names` that are loaded.
+/// The loaded ones among `names`.
 ///
 /// # Errors
-/// A /sys/module that cannot be read: then it is unknown what is loaded.
+/// If /sys/module cannot be read, because then the loaded modules are unknown.
 pub fn loaded<'a>(root: &Root, names: &[&'a str]) -> io::Result<Vec<&'a str>> {
     let there = root.names("sys/module")?;
     Ok(names.iter().copied().filter(|n| there.iter().any(|t| t.as_os_str() == *n)).collect())
@@ -19,12 +19,12 @@ pub fn loaded<'a>(root: &Root, names: &[&'a str]) -> io::Result<Vec<&'a str>> {
 /// Version of the loaded NVIDIA driver; `None` when it is not loaded.
 ///
 /// # Errors
-/// Loaded, but its version cannot be read.
+/// If it is loaded but its version cannot be read.
 pub fn nvidia_version(root: &Root) -> io::Result<Option<String>> {
     absent_is_none(root.text("sys/module/nvidia/version"))
 }
 
-/// A file that is not there, as `None`: for what may rightly be absent.
+/// Maps a missing file to `None`, for files that may be absent.
 ///
 /// # Errors
 /// Every other error.

@@ -1,16 +1,16 @@
-//! Keeping this thread on the processors near a device, so that memory which it takes meanwhile lies
-//! near too: Linux gives memory of the node of whoever asks.
+//! Keeps this thread on the processors near a device, so that the memory that it allocates is near too: Linux
+//! allocates memory on the node of the processor that asks for it.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// This thread stays on some processors; dropped, it may go where it went before.
+/// Restricts this thread to some processors; dropping it restores the previous set.
 #[derive(Debug)]
 pub struct Near {
     before: CpuSet,
 }
 
-/// Keeps this thread on the processors of a list such as `24-31,88-95`; `None` where that is no
-/// list, or not allowed: memory is then taken wherever it comes from.
+/// Restricts this thread to a list of processors such as `24-31,88-95`; `None` if the list is invalid or the
+/// restriction is not allowed: memory then comes from any node.
 #[must_use]
 pub fn near(list: &str) -> Option<Near> {
     let wanted = parse(list)?;
@@ -21,7 +21,7 @@ pub fn near(list: &str) -> Option<Near> {
 
 impl Drop for Near {
     fn drop(&mut self) {
-        // It went there before, so it may again.
+        // The thread was allowed there before, so this cannot be refused.
         let _ = sched_setaffinity(None, &self.before);
     }
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_processors_are_understood_and_nonsense_is_not() {
+    fn lists_of_processors_are_parsed_and_invalid_ones_rejected() {
         let set = parse("2-4,8").unwrap();
         let on: Vec<_> = (0..16).filter(|cpu| set.is_set(*cpu)).collect();
         assert_eq!(on, [2, 3, 4, 8]);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_may_go_where_it_went_before() {
+    fn dropping_restores_the_previous_processors() {
         let before = sched_getaffinity(None).unwrap();
         let first = (0..CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap();
         {

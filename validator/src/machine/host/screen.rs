@@ -1,4 +1,4 @@
-//! Framebuffers and the devices they sit on.
+//! Framebuffers and their devices.
 
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
@@ -9,15 +9,15 @@ use std::io;
 pub struct Framebuffer {
     /// `fb0`
     pub name: String,
-    /// The folder of /sys/devices that it is in, which names every PCI function above it. A
-    /// firmware framebuffer of older kernels is below `platform` and names none.
+    /// The folder of /sys/devices that it is in, whose path names every PCI function above it. A firmware
+    /// framebuffer of older kernels is below `platform` and names none.
     pub device: String,
 }
 
 /// All framebuffers; none on a kernel without them.
 ///
 /// # Errors
-/// As the reads of the folder and its links.
+/// If the folder or its links cannot be read.
 pub fn read(root: &Root) -> io::Result<Vec<Framebuffer>> {
     let names = absent_is_none(root.names("sys/class/graphics"))?.unwrap_or_default();
     let names = names.iter().filter_map(|n| n.to_str()).filter(|n| is_framebuffer(n));

@@ -1,12 +1,12 @@
-//! What lies there against what is listed. Pure, but for the hash of a file, which it is given a way to ask
-//! for: each once, and of listed files only.
+//! Compares what exists with the list. Pure, except for a function that hashes files; it is called once per
+//! file and for listed files only.
 
 use super::list::{Content, List, Listed};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 
-/// What lies at a path; folders are not told.
+/// What exists at a path; folders are not recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     /// A file.
@@ -20,15 +20,15 @@ pub enum Found {
 /// By path.
 pub type Tree = BTreeMap<String, Found>;
 
-/// In which way something is not as listed.
+/// How something differs from the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// Something else lies there.
+    /// Something else is there.
     Changed,
-    /// Nothing lies there.
+    /// It is missing.
     Missing,
-    /// Nothing is listed there.
+    /// It is not listed.
     Added,
 }
 
@@ -44,30 +44,30 @@ impl Change {
     }
 }
 
-/// One thing that is not as listed.
+/// One difference from the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// In which way.
+    /// How it differs.
     pub change: Change,
-    /// Where.
+    /// The path.
     pub path: String,
-    /// The package that the listed one is from.
+    /// The package of the listed file.
     pub package: Option<String>,
     /// What is listed.
     pub expected: Option<String>,
-    /// What lies there.
+    /// What is there.
     pub found: Option<String>,
 }
 
 impl Difference {
-    /// Something else lies at `path`.
+    /// Something else is at `path`.
     #[must_use]
     pub fn changed(path: &str, expected: impl Into<String>, found: impl Into<String>) -> Self {
         let (expected, found) = (Some(expected.into()), Some(found.into()));
         Self { change: Change::Changed, path: path.to_owned(), package: None, expected, found }
     }
 
-    /// Nothing is listed at `path`.
+    /// `path` is not listed.
     #[must_use]
     pub fn added(path: &str, found: impl Into<String>) -> Self {
         let found = Some(found.into());
@@ -78,7 +78,7 @@ impl Difference {
 /// Every difference, by path. `hash` gives a file's SHA-256 in hexadecimal.
 ///
 /// # Errors
-/// The first file that could not be hashed, with the reason; one that has gone meanwhile is missing.
+/// The first file that could not be hashed, with the reason; a file that has disappeared is missing.
 pub fn compare(
     list: &List,
     tree: &Tree,
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_listed_is_no_difference() {
+    fn listed_files_give_no_difference() {
         assert_eq!(differences(&tree()), []);
     }
 
     #[test]
-    fn another_content_kind_or_target_is_a_change() {
+    fn a_different_content_kind_or_target_is_a_change() {
         let found =
             compare(&list(), &tree(), |path| Ok(if path == "/init" { "00".into() } else { SUM.into() }));
         let found = found.unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_and_what_is_too_much_is_told() {
+    fn missing_and_added_files_are_reported() {
         assert_eq!(differences(&with("/etc/x", Found::File)), [(Change::Added, "/etc/x".to_owned())]);
         for path in ["/bin", "/usr/a"] {
             let mut less = tree();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_among_the_folders_hides_what_is_listed_below_it() {
+    fn a_link_in_place_of_a_folder_hides_the_files_below_it() {
         let mut other = tree();
         other.remove("/usr/a");
         other.insert("/usr".into(), Found::Link("/evil".into()));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_is_an_error_and_one_that_has_gone_is_missing() {
+    fn an_unreadable_file_is_an_error_and_a_disappeared_one_is_missing() {
         let failing = |kind: io::ErrorKind| compare(&list(), &tree(), move |_| Err(kind.into()));
         assert_eq!(failing(io::ErrorKind::PermissionDenied).unwrap_err().0, "/init");
         let gone = failing(io::ErrorKind::NotFound).unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_no_file_whose_text_is_its_target() {
+    fn a_link_is_not_a_file_that_contains_its_target() {
         // A file of a link's bytes has a hash, never `-> ..`.
         let found = compare(&list(), &with("/bin", Found::File), |_| Ok("-> usr/bin".into())).unwrap();
         assert!(found.iter().any(|d| d.path == "/bin"), "{found:?}");

@@ -1,5 +1,5 @@
-//! What `firstlight image` says, as text and as `firstlight.image/1`. Pure. Of many differences the first
-//! are shown and all are counted.
+//! The output of `firstlight image`, as text and as `firstlight.image/1`. Pure. Of many differences only the
+//! first are shown, but all are counted.
 
 use super::compare::{Change, Difference};
 use super::{Examined, NAMES_ITSELF, Unknown};
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 /// How many differences are shown.
 pub const SHOWN: usize = 20;
 
-/// The answer. Every key is always there; what cannot be told is `null`.
+/// The answer. Every key is always present; an unknown value is `null`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
@@ -22,13 +22,13 @@ pub struct Document<'a> {
     manifest_sha256: Option<&'a str>,
     /// Kernel command line.
     cmdline: Option<&'a str>,
-    /// `null` when that is not known, or there is no image here.
+    /// `null` if unknown, or if this is not an image.
     golden: Option<bool>,
-    /// In one line.
+    /// The result in one line.
     summary: String,
     /// Files and links that are listed.
     files: Option<usize>,
-    /// How much was hashed.
+    /// The amount of data that was hashed.
     bytes: Option<u64>,
     driver: Option<&'static str>,
     changed: Option<usize>,
@@ -39,7 +39,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Words what was found out.
+    /// The document for a result.
     #[must_use]
     pub fn of(root: &Root, cmdline: Option<&'a str>, seen: &'a Result<Option<Examined>, Unknown>) -> Self {
         let nothing = |summary| Self {
@@ -62,7 +62,7 @@ impl<'a> Document<'a> {
         match seen {
             Err(why) => nothing(format!("not known: {why}")),
             Ok(None) => {
-                nothing(format!("not applicable: no {NAMES_ITSELF}, so this is no image of firstlight"))
+                nothing(format!("not applicable: no {NAMES_ITSELF}, so this is not a firstlight image"))
             }
             Ok(Some(seen)) => Self {
                 version: Some(&seen.appliance.version),
@@ -81,7 +81,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// For people: the answer last, where it is seen first.
+    /// The text; the answer is the last line, where it is easiest to see.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();

@@ -1,6 +1,6 @@
-//! The driver image, which is one file of the image and lies mounted below /run. The hash of that file
-//! speaks for everything in it, so what is mounted there must come from it and nothing may lie over it.
-//! Pure but for `Seen`, which `read` fills.
+//! The driver image, which is one file of the image and is mounted below /run. The hash of that file covers
+//! its whole content, so the mounted file system must come from it and nothing may be mounted over it. Pure
+//! except for `Seen`, which `read` fills.
 
 use super::compare::Difference;
 use super::list::List;
@@ -10,16 +10,16 @@ pub const AT: &str = "/run/firstlight/driver";
 /// The file.
 pub const FILE: &str = "/usr/lib/firstlight/driver.squashfs";
 
-/// What became of it.
+/// The state of the driver image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     /// The image has none.
     None,
-    /// It has one, which nobody mounted.
+    /// It has one, which is not mounted.
     NotMounted,
     /// It is mounted.
     Mounted,
-    /// Something else lies in its place; the differences tell.
+    /// Something else is in its place; the differences give details.
     Foreign,
 }
 
@@ -31,7 +31,7 @@ impl Driver {
             Self::None => "none in this image",
             Self::NotMounted => "not mounted",
             Self::Mounted => "mounted from the listed driver.squashfs",
-            Self::Foreign => "something else lies in its place",
+            Self::Foreign => "something else is in its place",
         }
     }
 }
@@ -41,26 +41,26 @@ impl Driver {
 pub struct Mount {
     /// Major and minor number of the file system.
     pub device: (u32, u32),
-    /// Which folder of it.
+    /// The folder of it that is mounted.
     pub root: String,
-    /// Where.
+    /// The mount point.
     pub at: String,
-    /// As what.
+    /// The file system type.
     pub kind: String,
 }
 
-/// What lies at [`AT`].
+/// What exists at [`AT`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
     /// The mounts there and below.
     pub mounts: Vec<Mount>,
-    /// The file system that is seen there; nothing when there is no such folder.
+    /// The file system that is visible there; `None` if there is no such folder.
     pub device: Option<(u32, u32)>,
-    /// The file behind the one mount's loop device, and which part of it, bytes.
+    /// The file behind the one mount's loop device, and its offset and size, bytes.
     pub backing: Option<(String, u64, u64)>,
 }
 
-/// Reads the mounts at [`AT`] and below; a line that is not understood is an error with its text.
+/// Parses the mounts at [`AT`] and below; a line that cannot be parsed is an error with its text.
 ///
 /// # Errors
 /// That line.
@@ -85,7 +85,7 @@ fn mount(line: &str) -> Option<Mount> {
     })
 }
 
-/// Takes what lies in the driver image off the list: the image's hash stands for it.
+/// Removes the files in the driver image from the list: the image's hash covers them.
 #[must_use]
 pub fn split_off(list: &mut List) -> bool {
     let below = |path: &str| path.strip_prefix(AT).is_some_and(|rest| rest.starts_with('/'));
@@ -94,7 +94,7 @@ pub fn split_off(list: &mut List) -> bool {
     carries
 }
 
-/// Whether what lies there is the image's.
+/// Whether the mounted file system is the image's.
 #[must_use]
 pub fn judge(carries: bool, seen: &Seen) -> (Driver, Option<Difference>) {
     let foreign = |found: String| {
@@ -113,7 +113,7 @@ pub fn judge(carries: bool, seen: &Seen) -> (Driver, Option<Difference>) {
                 Some((FILE, 0, 0)) if kind == "squashfs" => (Driver::Mounted, None),
                 Some((FILE, ..)) if kind == "squashfs" => foreign(format!("a part of {FILE}")),
                 Some((file, ..)) => foreign(format!("{kind} from {file}")),
-                None => foreign(format!("{kind} that is no file's")),
+                None => foreign(format!("{kind} that has no backing file")),
             }
         }
         ([.., last], true) => {
@@ -168,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_mounts_that_is_not_understood_is_an_error() {
+    fn a_malformed_line_of_mounts_is_an_error() {
         assert_eq!(mounts("nonsense").unwrap_err(), "nonsense");
         assert_eq!(mounts("1 2 x:y / / rw - tmpfs t rw").unwrap_err(), "1 2 x:y / / rw - tmpfs t rw");
     }
 
     #[test]
-    fn what_lies_in_the_driver_image_is_proven_by_its_file_and_by_nothing_else() {
+    fn only_its_file_proves_the_content_of_the_driver_image() {
         let sum = "0".repeat(64);
         let inside = format!("{sum}\t{AT}/lib/x\tp 1\n");
         let mut with = parse(&format!("{sum}\t{FILE}\tbuilt here\n{inside}")).unwrap();

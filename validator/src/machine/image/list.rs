@@ -1,9 +1,9 @@
-//! The list of an image's files, as its build wrote it: `SHA256 or -> TARGET`, path, package, between tabs.
-//! Pure. A line that is not understood makes the whole list worthless.
+//! The list of an image's files, as its build wrote it: `SHA256 or -> TARGET`, path, package, separated by
+//! tabs. Pure. A malformed line invalidates the whole list.
 
 use std::collections::BTreeMap;
 
-/// What a path must be.
+/// The expected content of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A file of this SHA-256, in hexadecimal.
@@ -15,7 +15,7 @@ pub enum Content {
 /// One line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// What must lie there.
+    /// The expected content.
     pub content: Content,
     /// The package that it is from, and its version.
     pub origin: String,
@@ -24,18 +24,18 @@ pub struct Listed {
 /// By path.
 pub type List = BTreeMap<String, Listed>;
 
-/// A list that cannot be believed.
+/// An invalid list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadList {
-    /// Nothing is an image without files.
-    #[error("it lists no file")]
+    /// It lists no file.
+    #[error("lists no file")]
     Empty,
     /// A line.
     #[error("line {line}: {why}")]
     Line {
         /// Counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error in it.
         why: &'static str,
     },
 }
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<List, BadList> {
         let bad = |why| BadList::Line { line: at + 1, why };
         let (path, listed) = entry(line).map_err(bad)?;
         if list.insert(path, listed).is_some() {
-            return Err(bad("lists a path again"));
+            return Err(bad("lists a path twice"));
         }
     }
     if list.is_empty() { Err(BadList::Empty) } else { Ok(list) }
@@ -61,7 +61,7 @@ fn entry(line: &str) -> Result<(String, Listed), &'static str> {
     let (Some(content), Some(path), Some(origin), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
-        return Err("is not three parts between tabs");
+        return Err("does not have three parts separated by tabs");
     };
     let content = match content.strip_prefix("-> ") {
         Some("") => return Err("names a link without a target"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_that_is_not_understood_spoils_the_list() {
+    fn one_malformed_line_invalidates_the_list() {
         let good = format!("{SUM}\t/a\tx\n");
         assert_eq!(parse(""), Err(BadList::Empty));
         for bad in [

@@ -1,8 +1,8 @@
-//! Is what runs here the image, all of it and nothing else? `list` reads what the image says of its files,
-//! `read` looks at what lies there, `compare` tells one from the other, `driver` what is mounted from the
-//! driver image, `text` words it. It compares contents, not modes; and it believes the list only as far as
-//! the hash in image.json, which whoever can write here can replace as well: where that matters, the hash
-//! is compared with the build's.
+//! Checks whether the running system is exactly the image. `list` parses the image's list of files, `read`
+//! looks at the files, `compare` finds the differences, `driver` checks the mounted driver image, `text`
+//! formats the result. It compares contents, not modes. The list is only as trustworthy as its hash in
+//! image.json, which anyone who can write to the image can replace too: if that matters, compare the hash
+//! with the build's.
 
 pub mod compare;
 pub mod document;
@@ -18,12 +18,12 @@ use compare::{Change, Difference};
 use driver::Driver;
 use std::fmt;
 
-/// Where the image says what it is.
+/// The file in which the image identifies itself.
 pub const NAMES_ITSELF: &str = "/etc/firstlight/image.json";
-/// Where it lists its files.
+/// The list of its files.
 pub const LIST: &str = "/usr/lib/firstlight/files";
 
-/// What lies in the root of a running image and is not of it, and why; folders end in a slash. Everything
+/// Paths in the root of a running image that are not part of it, and why; folders end in a slash. Everything
 /// else that is not listed was added.
 pub const MADE_HERE: &[(&str, &str)] = &[
     ("/dev/", "the kernel's device nodes"),
@@ -31,29 +31,29 @@ pub const MADE_HERE: &[(&str, &str)] = &[
     ("/sys/", "the kernel's devices"),
     (
         "/run/",
-        "what init notes about this boot, in memory; the driver that is mounted there is looked at by itself",
+        "init's data about this boot, in memory; the driver that is mounted there is checked separately",
     ),
     ("/tmp/", "in memory, for programs"),
     ("/newroot/", "where init mounts a workload's root before that becomes the root"),
-    ("/.extra/", "what the UEFI stub tells about its boot; nothing of the image reads it"),
-    ("/etc/resolv.conf", "name servers, by DHCP or the configuration"),
-    ("/etc/nccl.conf", "what init tells NCCL after the tests"),
-    (NAMES_ITSELF, "names the list by its hash, so that it cannot stand in it"),
+    ("/.extra/", "data of the UEFI stub about its boot; nothing in the image reads it"),
+    ("/etc/resolv.conf", "name servers, from DHCP or the configuration"),
+    ("/etc/nccl.conf", "NCCL settings that init writes after the tests"),
+    (NAMES_ITSELF, "contains the list's hash, so the list cannot contain it"),
     (LIST, "the list itself; image.json has its hash"),
 ];
 
-/// An image as it was looked at.
+/// The result for an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Examined {
-    /// What it says it is.
+    /// Its identity.
     pub appliance: Appliance,
     /// How many files and links it lists.
     pub listed: usize,
-    /// How much was hashed, bytes.
+    /// The amount of hashed data, bytes.
     pub bytes: u64,
-    /// What became of its driver image.
+    /// The state of its driver image.
     pub driver: Driver,
-    /// Everything that is not as listed, by path.
+    /// All differences from the list, by path.
     pub differences: Vec<Difference>,
 }
 
@@ -70,7 +70,7 @@ impl Examined {
         self.differences.iter().filter(|d| d.change == change).count()
     }
 
-    /// Which build it is.
+    /// The build.
     #[must_use]
     pub fn id(&self) -> &str {
         self.appliance.image_id.as_deref().unwrap_or("without a name")

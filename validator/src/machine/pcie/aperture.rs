@@ -8,22 +8,22 @@ use super::model::{Bar, Device, Rebar};
 const PLACES: [u8; 2] = [1, 2];
 
 impl Device {
-    /// The window into a GPU's memory. `None` when there is no such BAR, and when the kernel has
-    /// found no addresses for it: its line of `resource` is empty then.
+    /// The window into a GPU's memory. `None` if there is no such BAR, or if the kernel has found no
+    /// addresses for it: its line of `resource` is empty then.
     #[must_use]
     pub fn aperture(&self) -> Option<&Bar> {
         PLACES.iter().find_map(|place| self.bars.iter().find(|bar| bar.index == *place))
     }
 
-    /// Which sizes the window into a GPU's memory can have.
+    /// The possible sizes of the window into a GPU's memory.
     #[must_use]
     pub fn aperture_sizes(&self) -> Option<&Rebar> {
         PLACES.iter().find_map(|place| self.rebar.iter().find(|rebar| rebar.bar == *place))
     }
 }
 
-/// Which BAR of a GPU's `registers` is the window into its memory, whatever the kernel made of it.
-/// All are 64 bits wide, so that the register above holds no address of its own.
+/// The BAR in a GPU's `registers` that is the window into its memory, independent of the kernel. All are 64
+/// bits wide, so the register above holds no address of its own.
 pub(crate) fn in_registers(registers: &[Option<u64>; 6]) -> Option<u8> {
     let wide = |at: usize| matches!(registers.get(at..at + 2), Some([Some(_), None]));
     match (wide(0), wide(1), wide(2)) {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn bar1_is_the_second_bar_wherever_it_stands() {
+    fn bar1_is_the_second_bar_at_either_index() {
         assert_eq!(aperture(&[(0, 16 << 20), (1, 32 << 30), (3, 32 << 20)]), Some(32 << 30));
         assert_eq!(aperture(&[(0, 16 << 20), (2, 256 << 30), (4, 32 << 20)]), Some(256 << 30));
         assert_eq!(aperture(&[(0, 16 << 20)]), None);

@@ -23,7 +23,7 @@ impl fmt::Display for Bdf {
     }
 }
 
-/// What was given where an address was expected.
+/// The text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a PCI address; it looks like 0000:41:00.0")]
 pub struct BadBdf(pub String);

@@ -1,6 +1,6 @@
-//! Addresses on the bus. `resource` files have the addresses that processors use; registers have those of the
-//! bus. On PCs they are the same; elsewhere each window of a host bridge may add its own constant (on a
-//! Raspberry Pi CM4 the bus's 0xc0000000 is the processor's 0x600000000). Pure.
+//! Addresses on the bus. `resource` files contain the addresses that processors use; registers contain those
+//! of the bus. On PCs they are the same; elsewhere each window of a host bridge may add its own constant (on
+//! a Raspberry Pi CM4 the bus's 0xc0000000 is the processor's 0x600000000). Pure.
 
 use super::config_space::{self, ConfigSpace};
 use super::model::Bar;
@@ -15,7 +15,7 @@ pub(crate) struct Window {
     offset: u64,
 }
 
-/// The windows of a bridge of which kernel and registers tell the same size.
+/// The windows of a bridge for which kernel and registers show the same size.
 pub(crate) fn windows(space: &ConfigSpace, resource: &str) -> Vec<Window> {
     let kernel = resource::windows(resource);
     let seen = |register: &config_space::Window| {
@@ -28,8 +28,8 @@ pub(crate) fn windows(space: &ConfigSpace, resource: &str) -> Vec<Window> {
     space.windows.iter().filter_map(seen).collect()
 }
 
-/// What stands above every function of a running PC, whose host bridges add nothing. The registers of bridges are no
-/// better witness: the kernel writes those of a window later than it hands out addresses in it.
+/// The offset above every function of a running PC, whose host bridges add nothing. The registers of bridges
+/// are not a better source: the kernel writes a window's registers later than it assigns addresses in it.
 pub(crate) fn of_this_machine(root: &Root) -> Option<Vec<Vec<Window>>> {
     let everything = Window { start: 0, bytes: u64::MAX, offset: 0 };
     (std::env::consts::ARCH == "x86_64" && root.is_live()).then(|| vec![vec![everything]])
@@ -42,15 +42,16 @@ impl Window {
     }
 }
 
-/// Where `bar` should be on the bus: by the window of the nearest bridge `above` that holds it, else by the
-/// function's `own` BARs, each with what its register holds. One that is where the processor has it shows that
-/// nothing is added; others must agree. `None` where that cannot be told.
+/// The expected bus address of `bar`: from the window of the nearest bridge `above` that contains it,
+/// otherwise from the function's `own` BARs, each with its register's content. One BAR at the processor's
+/// address shows that nothing is added; otherwise the BARs must agree. `None` if it is unknown.
 pub(crate) fn of(bar: &Bar, above: &[Vec<Window>], own: &[(Bar, Option<u64>)]) -> Option<u64> {
     let window = above.iter().flatten().find(|window| window.holds(bar)).map(|window| window.offset);
     window.or_else(|| constant(own)).map(|offset| bar.start.wrapping_sub(offset))
 }
 
-/// What all BARs that have an address add, where at least two agree; nothing where one adds nothing.
+/// The offset of all BARs that have an address, if at least two agree; none if one of them shows that nothing
+/// is added.
 fn constant(own: &[(Bar, Option<u64>)]) -> Option<u64> {
     let added = |(bar, register): &(Bar, Option<u64>)| {
         let register = register.filter(|address| *address != 0 && bar.start != 0)?;
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridges_window_tells_what_its_host_bridge_adds() {
+    fn a_bridges_window_shows_the_offset_of_its_host_bridge() {
         let above = [cm4()];
         assert_eq!(above[0].len(), 1);
         assert_eq!(of(&bar(1, 0x6_1000_0000, 256 << 20), &above, &[]), Some(0xd000_0000));
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_which_kernel_and_registers_differ_tells_nothing() {
+    fn a_window_with_different_sizes_is_ignored() {
         let mut bytes = vec![0; 64];
         bytes[0x0e] = 1;
         bytes[0x20..0x24].copy_from_slice(&[0x00, 0xc0, 0xf0, 0xcf]);

@@ -22,11 +22,11 @@ pub fn gts(code: u8) -> Option<f64> {
     }
 }
 
-/// GT/s as sysfs words it: `16.0 GT/s PCIe`. `None` for the kernel's own `Unknown`, which it says of a
-/// link that is down.
+/// GT/s as sysfs writes it: `16.0 GT/s PCIe`. `None` for the kernel's `Unknown`, which means that the link is
+/// down.
 ///
 /// # Errors
-/// When it is neither, with what is allowed.
+/// If it is neither, with what is allowed.
 pub fn parse_speed(text: &str) -> Result<Option<f64>, &'static str> {
     if text.starts_with("Unknown") {
         return Ok(None);
@@ -37,11 +37,11 @@ pub fn parse_speed(text: &str) -> Result<Option<f64>, &'static str> {
     gts.map(Some).ok_or("no speed in GT/s and not Unknown")
 }
 
-/// Lanes as sysfs has them, 0 of a link that is down. The kernel says 255 where it does not know, and
-/// registers that read as ones come to 63.
+/// Lanes as sysfs shows them, 0 for a link that is down. The kernel shows 255 if it does not know; registers
+/// that read as all ones give 63.
 ///
 /// # Errors
-/// When no link has that many, with what is allowed.
+/// If no link has that many, with what is allowed.
 pub fn parse_width(text: &str) -> Result<u32, &'static str> {
     match text.parse() {
         Ok(0 | 63 | 255) => Ok(0),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_as_many_as_a_link_can_have() {
+    fn only_valid_numbers_of_lanes_are_accepted() {
         for (text, lanes) in [("1", 1), ("16", 16), ("32", 32), ("0", 0), ("63", 0), ("255", 0)] {
             assert_eq!(parse_width(text), Ok(lanes));
         }

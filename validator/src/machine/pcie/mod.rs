@@ -1,5 +1,5 @@
-//! PCIe: the fabric as data, what configuration space holds, the way between two functions, and how near they are.
-//! Reading a fabric from /sys and changing it is left to `fabric`.
+//! PCIe: the fabric as data, the content of configuration space, the path between two functions, and their
+//! distance. `fabric` reads a fabric from /sys and changes it.
 
 pub mod acs_bits;
 pub mod aperture;

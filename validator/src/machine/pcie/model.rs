@@ -1,5 +1,5 @@
-//! The fabric as data: what `firstlight fabric show --json` prints and what every judgement about
-//! PCIe is made from (schema `firstlight.fabric/1`). Pure: reading fills it, judging takes it.
+//! The fabric as data: printed by `firstlight fabric show --json` and the basis of all PCIe judgements
+//! (schema `firstlight.fabric/1`). Pure: reading fills it, judging uses it.
 
 pub use super::bdf::{BadBdf, Bdf};
 pub use super::routing::{Routing, Untold};
@@ -19,7 +19,7 @@ pub struct Fabric {
     pub schema: String,
     /// The root that it was read from.
     pub root: String,
-    /// What the witnesses of the IOMMU say together.
+    /// The combined state of the IOMMU's sources.
     pub iommu: Iommu,
     /// Processor counts.
     pub cpus: Cpus,
@@ -28,7 +28,7 @@ pub struct Fabric {
     pub numa_nodes: Option<String>,
     /// Every PCI function, sorted by address.
     pub devices: Vec<Device>,
-    /// RDMA devices (`/sys/class/infiniband`) that stand on a PCI function, sorted by address.
+    /// RDMA devices (`/sys/class/infiniband`) that belong to a PCI function, sorted by address.
     pub rdma: Vec<Rdma>,
     /// The kernel's lockdown mode: `none`, `integrity`, `confidentiality`; `null` in a kernel
     /// without lockdown.
@@ -39,11 +39,11 @@ pub struct Fabric {
     pub nics: Vec<Bdf>,
     /// Every unordered pair of GPUs, then every GPU with every NIC that can exchange data with GPUs.
     pub paths: Vec<Path>,
-    /// What reading itself brought up: malformed configuration space, no ECAM, quirks.
+    /// Findings of the read itself: malformed configuration space, no ECAM, quirks.
     pub findings: Vec<Finding>,
 }
 
-/// What part of the fabric a function is.
+/// The role of a function in the fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -57,7 +57,7 @@ pub enum Kind {
     Endpoint,
     /// Another bridge (PCI, PCIe to PCI, host).
     Bridge,
-    /// Anything without a PCIe capability that is no bridge.
+    /// Anything without a PCIe capability that is not a bridge.
     Other,
 }
 
@@ -72,7 +72,7 @@ pub struct Device {
     pub device: String,
     /// Class code with subclass and interface as in `0x030000`.
     pub class: String,
-    /// What part of the fabric it is.
+    /// Its role in the fabric.
     pub kind: Kind,
     /// The bridge directly above; `null` on a root bus.
     pub parent: Option<Bdf>,
@@ -87,13 +87,13 @@ pub struct Device {
     pub local_cpus: Option<String>,
     /// The bound kernel driver.
     pub driver: Option<String>,
-    /// How much of its configuration space could be read, and what was wrong there.
+    /// How much of its configuration space could be read, and its faults.
     pub config: ConfigState,
-    /// The firmware's boot display is on it.
+    /// Whether the firmware's boot display is on it.
     pub boot_vga: bool,
     /// Access Control Services, where the function has the capability.
     pub acs: Option<Acs>,
-    /// What else decides how peer traffic is routed here.
+    /// Other registers that determine how peer traffic is routed here.
     #[serde(default, skip_serializing_if = "Routing::is_plain")]
     pub routing: Routing,
     /// Resizable BARs.
@@ -104,16 +104,16 @@ pub struct Device {
     pub link: Option<Link>,
 }
 
-/// How far a function's configuration space can be believed.
+/// How far a function's configuration space could be read and is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigState {
     /// Bytes that could be read: 4096, 256 (no ECAM), 64 (not root), 0 (unreadable).
     pub bytes: usize,
-    /// Every register reads as ones: the function does not answer.
+    /// Every register reads as all ones: the function does not answer.
     pub gone: bool,
-    /// What is malformed, each with its offset.
+    /// Malformed parts, each with its offset.
     pub faults: Vec<String>,
-    /// What the registers cannot tell for that, or because they could not be read.
+    /// What is unknown because of that, or because registers could not be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<Untold>,
 }
@@ -123,14 +123,14 @@ pub struct ConfigState {
 pub struct Rdma {
     /// The name in `/sys/class/infiniband`, e.g. `mlx5_0`.
     pub name: String,
-    /// The PCI function that it stands on.
+    /// The PCI function that it belongs to.
     pub bdf: Bdf,
 }
 
 /// PCIe extended capability 0x000D.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acs {
-    /// Where the capability starts in configuration space, bytes.
+    /// The offset of the capability in configuration space, bytes.
     pub offset: u16,
     /// ACS Capability register (offset + 4).
     pub cap: u16,
@@ -140,8 +140,8 @@ pub struct Acs {
     pub quirk: bool,
     /// Names of the control bits that are set: SV TB RR CR UF EC DT.
     pub enabled: Vec<String>,
-    /// Where EC is set: the port numbers whose bits are set in the Egress Control Vector; `null` where
-    /// the vector cannot be read.
+    /// If EC is set: the port numbers whose bits are set in the Egress Control Vector; `null` if the vector
+    /// cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<Vec<u8>>,
 }
@@ -170,7 +170,7 @@ pub struct Bar {
     pub flags: u64,
 }
 
-/// A PCIe link as trained and as it could be.
+/// A PCIe link: its present and its best state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Link {
     /// Transfer rate in force, GT/s per lane; 0 when the link is down.
@@ -183,7 +183,7 @@ pub struct Link {
     pub max_width: u32,
 }
 
-/// How two devices reach each other, in the letters of `nvidia-smi topo -m`.
+/// The distance between two devices, in the letters of `nvidia-smi topo -m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PathKind {
@@ -199,20 +199,20 @@ pub enum PathKind {
     Sys,
 }
 
-/// The way between two devices.
+/// The path between two devices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Path {
     /// One end, a GPU.
     pub a: Bdf,
     /// The other end, a GPU or a NIC.
     pub b: Bdf,
-    /// How far apart.
+    /// The distance.
     pub kind: PathKind,
-    /// Every bridge that the traffic crosses, from `a` up and down to `b`. Inside one switch it
-    /// turns between two downstream ports, so the upstream port above both is not on the way.
+    /// Every bridge that the traffic crosses, from `a` up and down to `b`. Inside one switch it turns between
+    /// two downstream ports, so the upstream port above both is not on the path.
     pub ports: Vec<Bdf>,
-    /// What the narrowest link on the way can carry in one direction, GB/s (10^9), encoding counted,
-    /// packet overhead not: its lanes as they are, at the fastest rate that both its ends have, for idle
-    /// GPUs slow theirs down. 0 when that cannot be told: a link is down or an end is gone.
+    /// What the narrowest link on the path can carry in one direction, GB/s (10^9), encoding counted, packet
+    /// overhead not: its present lanes, at the fastest rate that both its ends support, because idle GPUs
+    /// lower the rate. 0 if unknown: a link is down or an end is gone.
     pub raw_gb_s: f64,
 }

@@ -1,26 +1,26 @@
-//! How far every GPU is from every RDMA device, and which is nearest. Pure.
+//! The distance of every GPU to every RDMA device, and the nearest devices. Pure.
 
 use super::model::{Bdf, Fabric, PathKind};
 use super::path;
 use super::topo::Cell;
 use super::tree::Tree;
 
-/// A GPU's ways to the RDMA devices, in their order.
+/// A GPU's paths to the RDMA devices, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ways {
     /// The GPU.
     pub gpu: Bdf,
-    /// Name of a device and the way to it.
+    /// Name of a device and the path to it.
     pub to: Vec<(String, PathKind)>,
 }
 
-/// The letters of a way.
+/// The letters of a path.
 #[must_use]
 pub fn letters(kind: PathKind) -> String {
     Cell::Pcie(kind).to_string()
 }
 
-/// The ways of every GPU, in the order of their addresses.
+/// The paths of every GPU, ordered by address.
 #[must_use]
 pub fn ways(fabric: &Fabric) -> Vec<Ways> {
     let tree = Tree::of(fabric);
@@ -32,7 +32,7 @@ pub fn ways(fabric: &Fabric) -> Vec<Ways> {
 }
 
 impl Ways {
-    /// The nearest devices and how far that is.
+    /// The nearest devices and their distance.
     #[must_use]
     pub fn nearest(&self) -> Option<(PathKind, Vec<&str>)> {
         let kind = self.to.iter().map(|(_, kind)| *kind).min()?;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_devices_are_those_with_the_shortest_way() {
+    fn the_nearest_devices_have_the_shortest_path() {
         let mut devices = sample::two_gpus();
         let nic = |at: &str, parent| {
             let nic = sample::device(at, Kind::Endpoint, parent);

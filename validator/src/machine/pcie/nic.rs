@@ -1,5 +1,5 @@
-//! Which network functions exchange data with GPUs directly (GPUDirect RDMA). Only their ports, links and ways
-//! matter here: a Wi-Fi card or a board's management port never addresses a GPU. Pure.
+//! Network functions that exchange data with GPUs directly (GPUDirect RDMA). Only their ports, links and
+//! paths matter here: a Wi-Fi card or a board's management port never accesses a GPU. Pure.
 
 use super::model::{Bdf, Device, Fabric, Rdma};
 
@@ -8,8 +8,8 @@ const MELLANOX: &str = "0x15b3";
 /// Class InfiniBand, and class fabric (Omni-Path).
 const FABRICS: [&str; 2] = ["0x0207", "0x0208"];
 
-/// True for a network function that can address GPUs: one with an RDMA device, or one that is known to get one
-/// when its driver comes.
+/// True for a network function that can access GPUs: one with an RDMA device, or one that is known to get one
+/// when its driver is loaded.
 #[must_use]
 pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
     let network = device.class.starts_with("0x02");
@@ -18,7 +18,7 @@ pub fn exchanges(device: &Device, rdma: &[Rdma]) -> bool {
     network && (own || fabric || device.vendor == MELLANOX)
 }
 
-/// Those of a whole fabric, in the order of the addresses.
+/// Those of a whole fabric, ordered by address.
 #[must_use]
 pub fn exchanging(fabric: &Fabric) -> Vec<Bdf> {
     fabric.devices.iter().filter(|d| exchanges(d, &fabric.rdma)).map(|d| d.bdf).collect()
@@ -39,12 +39,12 @@ mod tests {
         let at = |bdf: &str| [Rdma { name: "bnxt_re0".into(), bdf: sample::bdf(bdf) }];
         let (wifi, management) = (card("0x8086", "0x028000"), card("0x14e4", "0x020000"));
         assert!(!exchanges(&wifi, &[]) && !exchanges(&management, &at("0000:04:00.0")));
-        assert!(exchanges(&management, &at("0000:03:00.0")), "its driver says that it does");
+        assert!(exchanges(&management, &at("0000:03:00.0")), "it has an RDMA device");
         let part = Device { physfn: Some(sample::bdf("0000:04:00.0")), ..management };
-        assert!(exchanges(&part, &at("0000:04:00.0")), "a virtual function does what its physical one does");
+        assert!(exchanges(&part, &at("0000:04:00.0")), "a virtual function is like its physical one");
         for (vendor, class) in [("0x15b3", "0x020000"), ("0x15b3", "0x020700"), ("0x8086", "0x020800")] {
             assert!(exchanges(&card(vendor, class), &[]), "{vendor} {class}: before its driver is loaded");
         }
-        assert!(!exchanges(&card("0x15b3", "0x080100"), &[]), "a DMA controller is no network function");
+        assert!(!exchanges(&card("0x15b3", "0x080100"), &[]), "a DMA controller is not a network function");
     }
 }

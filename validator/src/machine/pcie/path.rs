@@ -1,11 +1,11 @@
-//! The way between two functions: which bridges traffic crosses, how far that is in the letters
-//! of `nvidia-smi topo -m`, and what the narrowest link on it can carry. Pure.
+//! The path between two functions: which bridges traffic crosses, the distance in the letters of `nvidia-smi
+//! topo -m`, and what the narrowest link can carry. Pure.
 
 use super::link::raw_gb_s;
 use super::model::{Bdf, Device, Kind, Link, Path, PathKind};
 use super::tree::Tree;
 
-/// The way from `a` to `b`; `None` when either is not in the tree.
+/// The path from `a` to `b`; `None` if either is not in the tree.
 #[must_use]
 pub fn between(tree: &Tree, a: Bdf, b: Bdf) -> Option<Path> {
     let (from, to) = (tree.get(a)?, tree.get(b)?);
@@ -41,20 +41,20 @@ fn route<'a>(tree: &Tree<'a>, from: &'a Device, to: &'a Device) -> (PathKind, Ve
     (kind, ports)
 }
 
-/// Functions of one card reach each other inside of it.
+/// Functions of one card reach each other inside it.
 fn same_slot(a: Bdf, b: Bdf) -> bool {
     (a.domain, a.bus, a.device) == (b.domain, b.bus, b.device)
 }
 
-/// A switch is counted at its upstream port, wherever the way enters, leaves or turns in it; a
-/// bridge of another kind counts for itself.
+/// A switch is counted at its upstream port, wherever the path enters, leaves or turns in it; other bridges
+/// count individually.
 fn switches(ports: &[&Device], turn: &Device) -> usize {
     let counts = |d: &&Device| matches!(d.kind, Kind::Upstream | Kind::Bridge | Kind::Other);
     ports.iter().copied().chain([turn]).filter(counts).count()
 }
 
-/// How far apart two functions are that share no bridge. A machine whose firmware names no NUMA
-/// node has one; functions of which only one has a node are taken to be far apart.
+/// The distance of two functions that share no bridge. A machine whose firmware names no NUMA node has one;
+/// if only one of the two functions has a node they are taken to be far apart.
 fn apart(from: &Device, to: &Device) -> PathKind {
     if from.root_bus.is_some() && from.root_bus == to.root_bus {
         PathKind::Phb
@@ -65,9 +65,9 @@ fn apart(from: &Device, to: &Device) -> PathKind {
     }
 }
 
-/// GB/s of the narrowest link, to the MB/s: a number that JSON keeps. A link is seen at both of its ends, so
-/// that the slower end decides. Lanes are counted as they are; the rate is the fastest, because links that have
-/// nothing to do are slowed down.
+/// GB/s of the narrowest link, rounded to MB/s so that JSON keeps the number exactly. A link is seen at both
+/// of its ends, so the slower end decides. Lanes count as they are; the rate is the fastest possible, because
+/// idle links are slowed down.
 fn narrowest(from: &Device, to: &Device, ports: &[&Device]) -> f64 {
     if from.config.gone || to.config.gone {
         return 0.0;
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_is_the_way_there_reversed() {
+    fn the_return_path_is_the_path_reversed() {
         let (there, back) = (
             way(&switches(), "0000:03:00.0", "0000:07:00.0"),
             way(&switches(), "0000:07:00.0", "0000:03:00.0"),
@@ -176,17 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_links_rate_is_not_what_it_can_carry_and_the_slower_end_decides() {
+    fn an_idle_link_counts_at_its_best_rate_and_the_slower_end_decides() {
         let mut devices = switches();
         devices[5].link.as_mut().unwrap().gts = 2.5;
         devices[2].link.as_mut().unwrap().gts = 2.5;
         assert!((speed(&devices) - 31.508).abs() < 0.001, "it is idle");
         devices[2].link.as_mut().unwrap().max_gts = 8.0;
-        assert!((speed(&devices) - 15.754).abs() < 0.001, "the port can no more");
+        assert!((speed(&devices) - 15.754).abs() < 0.001, "the port supports no more");
     }
 
     #[test]
-    fn a_link_beside_the_way_does_not_count() {
+    fn a_link_beside_the_path_does_not_count() {
         let mut devices = switches();
         devices[1].link.as_mut().unwrap().width = 1;
         assert!((speed(&devices) - 31.508).abs() < 0.001, "the outer switch's uplink is not crossed");

@@ -1,12 +1,12 @@
-//! The `resource` file: one line per BAR with start, end and flags, then the expansion ROM and a
-//! bridge's windows. Addresses are those that processors use.
+//! The `resource` file: one line per BAR with start, end and flags, then the expansion ROM and a bridge's
+//! windows. Addresses are those that processors use.
 
 use crate::machine::pcie::model::Bar;
 use crate::text::shown::quoted;
 
 /// BARs come first.
 const BARS: u8 = 6;
-/// BARs and the expansion ROM stand before a bridge's windows.
+/// BARs and the expansion ROM come before a bridge's windows.
 const NO_WINDOWS: usize = 7;
 /// The kernel's resource flags (include/linux/ioport.h).
 const MEMORY: u64 = 0x200;
@@ -43,11 +43,11 @@ pub(crate) struct Window {
     pub(crate) start: u64,
     /// Its size, bytes.
     pub(crate) bytes: u64,
-    /// It is the prefetchable one.
+    /// Whether it is the prefetchable one.
     pub(crate) prefetchable: bool,
 }
 
-/// The memory windows of a bridge that are open; lines that make no sense are none.
+/// The open memory windows of a bridge; malformed lines are skipped.
 pub(crate) fn windows(text: &str) -> Vec<Window> {
     text.lines().skip(NO_WINDOWS).filter_map(window).collect()
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_found_behind_the_bars() {
+    fn a_window_is_found_after_the_bars() {
         let none = "0x0 0x0 0x0\n".repeat(8);
         let at = |line: &str| windows(&format!("{none}{line}\n"));
         let found = at("0x0000004000000000 0x00000057ffffffff 0x000000000014220c");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_makes_no_sense_is_named() {
+    fn a_malformed_line_is_named() {
         assert_eq!(
             parse("0x0 0x0 0x0\nrubbish").unwrap_err(),
             "line 2 is 'rubbish', expected start, end and flags in hexadecimal"

@@ -1,19 +1,19 @@
-//! What decides at a function how peer traffic is routed, besides its ACS control register; and what its
-//! registers leave open.
+//! Registers besides ACS control that determine how a function routes peer traffic, and what its registers
+//! leave unknown.
 
 use serde::{Deserialize, Serialize};
 
-/// What else decides how peer traffic is routed at a function (PCI Express Base Specification, 6.12).
+/// Other routing registers of a function (PCI Express Base Specification, 6.12).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Routing {
-    /// Its Port Number (Link Capabilities, bits 31:24), by which an Egress Control Vector means it; of
-    /// ports only.
+    /// Its Port Number (Link Capabilities, bits 31:24), which an Egress Control Vector refers to; only for
+    /// ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port_number: Option<u8>,
-    /// Address Translation Services are switched on: it may send requests that are translated already.
+    /// Whether Address Translation Services are on: it may then send translated requests.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ats: bool,
-    /// Of the root ports of Intel's older chipsets, which isolate without an ACS capability.
+    /// For root ports of Intel's older chipsets, which isolate without an ACS capability.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pch: Option<Pch>,
 }
@@ -24,24 +24,24 @@ pub struct Routing {
 pub enum Pch {
     /// Linux has not isolated it.
     Open,
-    /// Linux has switched its isolation on (`IRBNCE`, which it sets together with that).
+    /// Linux has enabled its isolation (`IRBNCE`, which it sets together with it).
     Isolated,
 }
 
-/// What registers cannot tell.
+/// What the registers leave unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Untold {
-    /// What part of the fabric the function is, and its link.
+    /// The role of the function, and its link.
     PortType,
-    /// Whether it has Access Control Services, and what they are set to.
+    /// Whether it has Access Control Services, and their settings.
     Acs,
     /// Whether it has Resizable BARs, and which.
     Rebar,
 }
 
 impl Routing {
-    /// True when there is nothing to tell.
+    /// True if there is nothing to report.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()

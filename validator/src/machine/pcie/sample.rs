@@ -1,4 +1,4 @@
-//! A fabric in a few lines, for the unit tests of this folder.
+//! Small fabrics for unit tests.
 
 use super::acs_bits;
 use super::model::{Acs, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing, SCHEMA};

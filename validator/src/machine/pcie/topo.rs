@@ -1,5 +1,5 @@
-//! The matrix and the legend of `nvidia-smi topo -m`, from sysfs instead of the driver: letters
-//! for every pair of GPUs and RDMA devices, and the processors near each GPU. Pure.
+//! The matrix and the legend of `nvidia-smi topo -m`, from sysfs instead of the driver: letters for every
+//! pair of GPUs and RDMA devices, and the processors near each GPU. Pure.
 
 use super::model::{Bdf, Fabric, PathKind};
 use super::path;
@@ -11,28 +11,28 @@ use std::fmt::{self, Write};
 /// The version of the file format.
 pub const SCHEMA: &str = "firstlight.topo/1";
 
-/// How many NVLinks join two GPUs, by their addresses in ascending order.
+/// How many NVLinks connect two GPUs, by their addresses in ascending order.
 pub type NvLinks = BTreeMap<(Bdf, Bdf), u32>;
 
 /// A GPU's row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gpu {
-    /// `GPU0`, counted in the order of the addresses.
+    /// `GPU0`, numbered by address.
     pub name: String,
     /// Its address.
     pub bdf: Bdf,
     /// Processors near it, as sysfs lists them.
     pub cpu_affinity: Option<String>,
-    /// Its NUMA node; where the firmware names none, every node that is online, as `nvidia-smi` does.
+    /// Its NUMA node; if the firmware names none, every node that is online, as in `nvidia-smi`.
     pub numa_affinity: Option<String>,
-    /// The NUMA node that its own memory is; only coherent GPUs have one, and only NVML knows it.
+    /// The NUMA node of its own memory; only coherent GPUs have one, and only NVML reports it.
     pub gpu_numa_id: Option<u32>,
 }
 
 /// A NIC's row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Nic {
-    /// `NIC0`, counted in the order of the addresses.
+    /// `NIC0`, numbered by address.
     pub name: String,
     /// Its address.
     pub bdf: Bdf,
@@ -71,23 +71,23 @@ impl Serialize for Cell {
     }
 }
 
-/// Who is how far from whom.
+/// The distances between all devices.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Topology {
     /// `firstlight.topo/1`.
     pub schema: &'static str,
     /// The root that it was read from.
     pub root: String,
-    /// GPUs in the order of the addresses.
+    /// GPUs ordered by address.
     pub gpus: Vec<Gpu>,
-    /// RDMA devices in the order of the addresses.
+    /// RDMA devices ordered by address.
     pub nics: Vec<Nic>,
     /// Rows and columns: the GPUs, then the NICs.
     pub matrix: Vec<Vec<Cell>>,
 }
 
 impl Topology {
-    /// The topology of `fabric`; NVLinks are known only to NVML.
+    /// The topology of `fabric`; NVLinks come from NVML.
     #[must_use]
     pub fn from(fabric: &Fabric, nvlinks: &NvLinks) -> Self {
         let tree = Tree::of(fabric);

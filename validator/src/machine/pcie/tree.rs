@@ -1,9 +1,9 @@
-//! The fabric as a tree: looking a function up, and going from it to its root bus.
+//! The fabric as a tree: finds a function, and walks from it to its root bus.
 
 use super::model::{Bdf, Device, Fabric};
 use std::collections::BTreeMap;
 
-/// No chain of bridges is longer than there are buses.
+/// No chain of bridges is longer than the number of buses.
 const DEEPEST: usize = 256;
 
 /// Every function by its address.
@@ -29,7 +29,7 @@ impl<'a> Tree<'a> {
         self.0.get(&bdf).copied()
     }
 
-    /// The bridges above `bdf`, nearest first. Bounded: a fabric file may hold a loop.
+    /// The bridges above `bdf`, nearest first. Bounded, because a fabric file may contain a loop.
     #[must_use]
     pub fn above(&self, bdf: Bdf) -> Vec<&'a Device> {
         let parent = |d: &&'a Device| d.parent.and_then(|p| self.get(p));
@@ -37,8 +37,8 @@ impl<'a> Tree<'a> {
         std::iter::successors(first, parent).take(DEEPEST).collect()
     }
 
-    /// The bridge that the chain above `bdf` ends at because it was not read: the paths in sysfs name
-    /// it, the list of functions does not. `None` where the chain reaches a root bus.
+    /// The unread bridge at which the chain above `bdf` ends: paths in sysfs name it, but the list of
+    /// functions does not. `None` if the chain reaches a root bus.
     #[must_use]
     pub fn unread(&self, bdf: Bdf) -> Option<Bdf> {
         let top = self.above(bdf).last().copied().or_else(|| self.get(bdf))?;

@@ -1,5 +1,5 @@
-//! Names below a root, and nothing else. A link in a recorded machine leads inside of the recording, as it
-//! did inside of the machine: neither a link with a whole path nor one with many `..` leads out of it.
+//! Resolves names below a root only. A link in a recorded machine resolves inside the recording, as it did
+//! inside the machine: neither an absolute link nor one with many `..` leads out of it.
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, openat, openat2, readlinkat, statat,
@@ -13,9 +13,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as Linux follows.
+/// Maximum number of links, as in Linux.
 const LINKS: usize = 40;
-/// The kernel asks for another try when something was renamed meanwhile.
+/// The kernel returns this if something was renamed during the lookup.
 const TRIES: usize = 64;
 
 /// Opens `rel` below `root`.
@@ -30,7 +30,7 @@ pub(super) fn open(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd
     for _ in 0..TRIES {
         match openat2(&top, rel, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
             Err(Errno::AGAIN) => {}
-            // Linux has it since 5.6.
+            // Available since Linux 5.6.
             Err(Errno::NOSYS) => return open_resolved(root, rel, flags),
             opened => return Ok(opened?),
         }
@@ -38,7 +38,7 @@ pub(super) fn open(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd
     Err(Errno::AGAIN.into())
 }
 
-/// As `openat2`, in two steps: links are followed here, and the kernel follows none at the end.
+/// Like `openat2`, in two steps: links are resolved here, and the kernel follows none at the end.
 fn open_resolved(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let place = match rel.file_name().filter(|_| flags.contains(OFlags::NOFOLLOW)) {
         Some(name) => resolved(root, rel.parent().unwrap_or_else(|| Path::new("")))?.join(name),
@@ -47,26 +47,26 @@ fn open_resolved(root: &Path, rel: &Path, flags: OFlags) -> io::Result<OwnedFd> 
     Ok(openat(CWD, root.join(place), flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// The running machine has nothing outside of its root.
+/// The running machine has nothing outside its root.
 pub(super) fn is_live(root: &Path) -> bool {
     root == Path::new("/")
 }
 
-/// The folder that `rel` is in, and its name there: for what must not follow a link at the end.
+/// The folder of `rel`, and its name there: for accesses that must not follow a link at the end.
 fn parent<'a>(root: &Path, rel: &'a Path) -> io::Result<(OwnedFd, &'a OsStr)> {
     let name = rel.file_name().ok_or(ErrorKind::InvalidInput)?;
     let folder = rel.parent().unwrap_or_else(|| Path::new(""));
     Ok((open(root, folder, OFlags::PATH | OFlags::DIRECTORY)?, name))
 }
 
-/// What a link says.
+/// The target of a link.
 pub(super) fn link(root: &Path, rel: &Path) -> io::Result<PathBuf> {
     let (folder, name) = parent(root, rel)?;
     let target = readlinkat(folder, name, Vec::new())?;
     Ok(OsString::from_vec(target.into_bytes()).into())
 }
 
-/// What is at `rel`; a link is told as one.
+/// The type of `rel`, without following a link.
 pub(super) fn stat(root: &Path, rel: &Path) -> io::Result<Stat> {
     if rel.file_name().is_none() {
         return Ok(rustix::fs::fstat(open(root, rel, OFlags::PATH)?)?);
@@ -75,13 +75,13 @@ pub(super) fn stat(root: &Path, rel: &Path) -> io::Result<Stat> {
     Ok(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Removes the name of a file or link.
+/// Removes a file or link.
 pub(super) fn remove(root: &Path, rel: &Path) -> io::Result<()> {
     let (folder, name) = parent(root, rel)?;
     Ok(unlinkat(folder, name, AtFlags::empty())?)
 }
 
-/// Every name in a folder but `.` and `..`, with what it is; in no order.
+/// Every name in a folder except `.` and `..`, with its type; unordered.
 pub(super) fn entries(root: &Path, rel: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     let folder = open(root, rel, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut entries = Vec::new();
@@ -103,8 +103,8 @@ pub(super) fn entries(root: &Path, rel: &Path) -> io::Result<Vec<(OsString, File
     Ok(entries)
 }
 
-/// Where `rel` leads when every link on the way is followed below `root`, as a path below it. What is not
-/// there, or not there yet, leads nowhere else.
+/// The path below `root` to which `rel` leads with every link resolved. A component that does not exist yet
+/// is kept as it is.
 pub(super) fn resolved(root: &Path, rel: &Path) -> io::Result<PathBuf> {
     let mut left: Vec<OsString> = names(rel);
     let mut at = PathBuf::new();
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A root beside a folder that nothing in it may reach.
+    /// A root next to a folder that must be unreachable from it.
     fn outside() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("root/in")).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_leads_out_leads_nowhere_and_one_with_a_whole_path_leads_inside() {
+    fn absolute_and_outward_links_stay_inside_the_root() {
         let dir = outside();
         let root = dir.path().join("root");
         symlink(dir.path().join("out/file"), root.join("whole")).unwrap();
@@ -173,7 +173,7 @@ mod tests {
         let inside = open_resolved(&root, Path::new("inside"), OFlags::RDONLY);
         assert!(inside.is_ok());
         let itself = open_resolved(&root, Path::new("inside"), OFlags::RDONLY | OFlags::NOFOLLOW);
-        assert!(itself.is_err(), "it is a link");
+        assert!(itself.is_err(), "a link is not opened");
         assert!(open(&root, Path::new("/inside"), OFlags::RDONLY).is_ok());
         assert_eq!(resolved(&root, Path::new("/inside")).unwrap(), Path::new("in/file"));
         let out = dir.path().join("out").strip_prefix("/").unwrap().to_owned();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_and_links_in_a_circle_are_errors() {
+    fn non_links_and_looping_links_are_errors() {
         let dir = outside();
         let root = dir.path().join("root");
         symlink("round", root.join("round")).unwrap();

@@ -1,6 +1,6 @@
-//! The one door to the machine's files. Every read of /sys, /proc and /dev goes through a `Root`,
-//! so that a recorded machine can be examined anywhere and a report can say what it was made from.
-//! Nothing here leaves the root, and nothing waits: a file is a regular file, or an error.
+//! The only access to the machine's files. Every read of /sys, /proc and /dev goes through a `Root`, so that
+//! a recorded machine can be examined anywhere and a report can name its source. Nothing leaves the root, and
+//! nothing blocks: a file is a regular file, or an error.
 
 mod jail;
 
@@ -11,10 +11,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// How much of a file is handed on at once, bytes.
+/// Size of the pieces in which a file is passed on, bytes.
 const PIECE: usize = 256 << 10;
 
-/// A folder that stands for `/`.
+/// A folder that is used as `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
@@ -31,45 +31,43 @@ impl Root {
         &self.0
     }
 
-    /// True when this is the running machine itself.
+    /// True if this is the running machine itself.
     #[must_use]
     pub fn is_live(&self) -> bool {
         jail::is_live(&self.0)
     }
 
-    /// How `rel` (e.g. `sys/bus/pci/devices`) is written with the root before it, for messages. Links
-    /// in it may lead out of the root: to open it is the work of the other functions.
+    /// `rel` (e.g. `sys/bus/pci/devices`) with the root in front, for messages. Links in it may lead out of
+    /// the root, so use the other functions to open it.
     #[must_use]
     pub fn join(&self, rel: impl AsRef<Path>) -> PathBuf {
         let rel = rel.as_ref();
         self.0.join(rel.strip_prefix("/").unwrap_or(rel))
     }
 
-    /// Where `rel` leads, with every link followed inside of the root; what is not there yet is named all
-    /// the same. The path begins with the root.
+    /// The path to which `rel` leads, with every link resolved inside the root, even if it does not exist
+    /// yet. The path starts with the root.
     ///
     /// # Errors
-    /// When links lead in a circle.
+    /// If links form a loop.
     pub fn place(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
         Ok(self.0.join(jail::resolved(&self.0, rel.as_ref())?))
     }
 
-    /// The whole file as bytes. Regular files only: a pipe or a device in its place is an error, and is
-    /// not waited for.
+    /// The whole file as bytes. Regular files only: a pipe or a device is an error, and is not waited for.
     ///
     /// # Errors
-    /// Whatever the read came back with; a missing file is `NotFound`, what is no regular file is
-    /// `InvalidInput`.
+    /// The read's error; a missing file is `NotFound`, anything but a regular file is `InvalidInput`.
     pub fn read(&self, rel: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open(rel.as_ref(), OFlags::RDONLY)?.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// The whole file as text, without the white space around it.
+    /// The whole file as text, without surrounding white space.
     ///
     /// # Errors
-    /// As [`Root::read`]; `InvalidData` when it is not UTF-8.
+    /// As [`Root::read`]; `InvalidData` if it is not UTF-8.
     pub fn text(&self, rel: impl AsRef<Path>) -> io::Result<String> {
         let mut text = String::new();
         self.open(rel.as_ref(), OFlags::RDONLY)?.read_to_string(&mut text)?;
@@ -84,7 +82,7 @@ impl Root {
     /// machine kept in git needs one to keep an empty folder.
     ///
     /// # Errors
-    /// Whatever the read came back with; a missing folder is `NotFound`, never an empty list.
+    /// The read's error; a missing folder is `NotFound`, never an empty list.
     pub fn names(&self, rel: impl AsRef<Path>) -> io::Result<Vec<OsString>> {
         let mut names: Vec<_> = self.entries(rel)?.into_iter().map(|(name, _)| name).collect();
         names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
@@ -92,18 +90,18 @@ impl Root {
         Ok(names)
     }
 
-    /// What a symbolic link says, unresolved.
+    /// The target of a symbolic link, unresolved.
     ///
     /// # Errors
-    /// As the kernel says; `InvalidInput` when it is not a link.
+    /// The kernel's error; `InvalidInput` if it is not a link.
     pub fn link(&self, rel: impl AsRef<Path>) -> io::Result<PathBuf> {
         jail::link(&self.0, rel.as_ref())
     }
 
-    /// True when there is something at this place, links followed.
+    /// True if this path exists, links followed.
     ///
     /// # Errors
-    /// When that cannot be told.
+    /// If the check fails.
     pub fn exists(&self, rel: impl AsRef<Path>) -> io::Result<bool> {
         match jail::open(&self.0, rel.as_ref(), OFlags::PATH) {
             Ok(_) => Ok(true),
@@ -112,25 +110,25 @@ impl Root {
         }
     }
 
-    /// Major and minor number of a character device. A recorded machine kept in git cannot hold
-    /// device nodes: there, and only there, a file with `c MAJOR MINOR` stands for one.
+    /// Major and minor number of a character device. A recorded machine kept in git cannot contain device
+    /// nodes: there, and only there, a file with `c MAJOR MINOR` replaces one.
     ///
     /// # Errors
-    /// Whatever the kernel says; `InvalidData` when it is something else than a character device.
+    /// The kernel's error; `InvalidData` if it is not a character device.
     pub fn character_device(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
         let stat = rustix::fs::fstat(jail::open(&self.0, rel.as_ref(), OFlags::PATH)?)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
             return Ok((rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)));
         }
         let recorded = if self.is_live() { None } else { recorded_device(&self.text(rel)?) };
-        recorded.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no character device"))
+        recorded.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a character device"))
     }
 
     /// Opens a log for reads that never wait: /dev/kmsg ends where the log ends at this moment, and a
     /// recorded machine has a regular file in its place.
     ///
     /// # Errors
-    /// Whatever the open came back with; `InvalidInput` when it is neither device nor regular file.
+    /// The open's error; `InvalidInput` if it is neither a device nor a regular file.
     pub fn open_log(&self, rel: impl AsRef<Path>) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK;
         let file: File = jail::open(&self.0, rel.as_ref(), flags)?.into();
@@ -138,7 +136,7 @@ impl Root {
         if kind == FileType::CharacterDevice { Ok(file) } else { regular(file) }
     }
 
-    /// Every name in a folder with what it names, links not followed; the hidden ones too. In no order.
+    /// Every name in a folder with its type, links not followed, including hidden names. Unordered.
     ///
     /// # Errors
     /// As [`Root::names`].
@@ -146,35 +144,35 @@ impl Root {
         jail::entries(&self.0, rel.as_ref())
     }
 
-    /// What the kernel says of a place, links not followed.
+    /// The metadata of a path, links not followed.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn stat(&self, rel: impl AsRef<Path>) -> io::Result<Stat> {
         jail::stat(&self.0, rel.as_ref())
     }
 
-    /// Major and minor number of the file system that a place lies in, links not followed.
+    /// Major and minor number of the file system of a path, links not followed.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn file_system(&self, rel: impl AsRef<Path>) -> io::Result<(u32, u32)> {
         let number = self.stat(rel)?.st_dev;
         Ok((rustix::fs::major(number), rustix::fs::minor(number)))
     }
 
-    /// Removes the name of a file.
+    /// Removes a file.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn remove(&self, rel: impl AsRef<Path>) -> io::Result<()> {
         jail::remove(&self.0, rel.as_ref())
     }
 
-    /// Hands a file on piece by piece, so that its size costs no memory. A link in its place is an error.
+    /// Passes a file on piece by piece, so that its size costs no memory. A link is an error.
     ///
     /// # Errors
-    /// Whatever the open and the reads came back with.
+    /// The error of the open or of a read.
     pub fn stream(&self, rel: impl AsRef<Path>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         let mut file = self.open(rel.as_ref(), OFlags::RDONLY | OFlags::NOFOLLOW)?;
         let mut piece = vec![0; PIECE];
@@ -192,7 +190,7 @@ impl Root {
     /// sysfs this is one configuration write of that width.
     ///
     /// # Errors
-    /// As the kernel says; a short write is `WriteZero`.
+    /// The kernel's error; a short write is `WriteZero`.
     pub fn write_at(&self, rel: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let file = self.open(rel.as_ref(), OFlags::WRONLY)?;
         let n = file.write_at(bytes, offset)?;
@@ -200,16 +198,16 @@ impl Root {
     }
 }
 
-/// The file, where it is a regular one. Reading a folder has an error of its own.
+/// The file, if it is a regular one. Reading a folder gives its own error.
 fn regular(file: File) -> io::Result<File> {
     let kind = file.metadata()?.file_type();
     if kind.is_file() || kind.is_dir() {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
-/// A regular file of a person's, wherever it lies, as bytes: nothing else is waited for.
+/// Reads a user-supplied regular file, wherever it is, as bytes; other file types are not waited for.
 ///
 /// # Errors
 /// As [`Root::read`].
@@ -235,7 +233,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_file_comes_whole_in_pieces_and_a_link_is_none() {
+    fn a_file_is_passed_on_in_pieces_and_a_link_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let long = vec![7; PIECE + 1];
         fs::write(dir.path().join("f"), &long).unwrap();
@@ -256,12 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_the_place_of_a_file_is_an_error_and_waits_for_nobody() {
+    fn a_pipe_in_place_of_a_file_is_an_error_and_does_not_block() {
         let dir = tempfile::tempdir().unwrap();
         let made = std::process::Command::new("mkfifo").arg(dir.path().join("f")).status().unwrap();
         assert!(made.success());
         let root = Root::new(dir.path());
-        assert_eq!(root.read("f").unwrap_err().to_string(), "it is no regular file");
+        assert_eq!(root.read("f").unwrap_err().to_string(), "not a regular file");
         assert_eq!(root.text("f").unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(root.text("").unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert!(root.stream("f", |_| ()).is_err() && root.open_log("f").is_err());
@@ -271,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_told_by_its_numbers_and_a_file_is_none() {
+    fn a_device_has_its_numbers_and_a_file_has_none() {
         let (live, dir) = (Root::new("/"), tempfile::tempdir().unwrap());
         assert_eq!(live.character_device("dev/null").unwrap(), (1, 3));
         fs::write(dir.path().join("node"), "c 1 3").unwrap();
         assert!(
             live.character_device(dir.path().join("node")).is_err(),
-            "only a recording tells it like this"
+            "only a recording represents it like this"
         );
         let recorded = Root::new(dir.path());
         for (text, device) in

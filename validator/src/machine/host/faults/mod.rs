@@ -1,15 +1,15 @@
-//! Faults that the kernel's log tells of, judged by kind: what NVIDIA's driver says of GPUs, PCIe errors,
-//! machine checks, an IOMMU's refusals, and the kernel's own faults. Pure.
+//! Faults in the kernel log, judged by kind: NVIDIA driver messages about GPUs, PCIe errors, machine checks,
+//! accesses that an IOMMU blocked, and the kernel's own faults. Pure.
 
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::xid::When;
 use crate::machine::host::nvidia::{log, xid};
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Lines of evidence in a finding at most.
+/// Maximum number of evidence lines in a finding.
 const MOST: usize = 10;
 
-/// Every fault in `lines`: of Xid errors one finding a GPU and number, of other faults one a kind.
+/// Every fault in `lines`: one finding per GPU and Xid number, and one per kind of other faults.
 #[must_use]
 pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
     let mut found = xids(lines, when);
@@ -22,10 +22,10 @@ pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
     found
 }
 
-/// What is told when records of the log were overwritten before they could be read.
+/// The finding if records of the log were overwritten before they could be read.
 #[must_use]
 pub fn lost(records: u64) -> Finding {
-    let message = format!("{records} records of the kernel's log were lost before they were read");
+    let message = format!("{records} records of the kernel log were lost before they were read");
     Code::KmsgLost.finding(Severity::Warn, "machine", message).values(records, 0, Some("records"))
 }
 
@@ -41,7 +41,7 @@ fn xids(lines: &[Line], when: When) -> Vec<Finding> {
     groups.iter().filter_map(|group| of_one(group, when)).collect()
 }
 
-/// One finding for a GPU and number, however often it came. A line without a number counts as the worst.
+/// One finding per GPU and number, however often it occurred. A line without a number counts as the worst.
 fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
     let first = group.first()?;
     let (class, words) = xid::meaning(first.number);
@@ -56,12 +56,12 @@ fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
     Some(class.remedy().into_iter().fold(finding, Finding::remedy))
 }
 
-/// A kind of fault that is told by words.
+/// A kind of fault that is recognized by words.
 struct Kind {
     code: Code,
-    /// Whether it counts before the tests too.
+    /// Whether it also counts before the tests.
     before: bool,
-    /// How bad a line is; `None` when it is none of this kind.
+    /// How bad a line is; `None` if it is not of this kind.
     judge: fn(&str) -> Option<Severity>,
 }
 
@@ -96,7 +96,7 @@ impl Kind {
         Some(finding.seen_all(bad.iter().take(MOST).map(|(_, text)| format!("kmsg: {text}")).collect()))
     }
 
-    /// A machine check is told in several lines, of which only some say that it was corrected.
+    /// A machine check is reported in several lines, of which only some say that it was corrected.
     fn overall(&self, worst: Severity, lines: &[(Severity, &String)]) -> Severity {
         let says = |words: &[&str]| lines.iter().any(|(_, text)| has(&text.to_lowercase(), words));
         let bad = ["uncorrected", "fatal", "recoverable", "deferred", " ue ", "exception"];
@@ -119,8 +119,8 @@ fn sxid(line: &str) -> Option<Severity> {
     line.contains("SXid (").then_some(if mild { Severity::Warn } else { Severity::Fail })
 }
 
-/// Assertions of the driver, and its words about firmware (GSP) that fails. A failed check is less: the
-/// driver goes on by another way.
+/// Assertions of the driver, and its messages about failing firmware (GSP). A failed check is less severe:
+/// the driver continues in another way.
 fn driver(line: &str) -> Option<Severity> {
     if !line.contains("NVRM") || line.contains("NVRM: Xid") {
         return None;

@@ -16,7 +16,7 @@ fn one(text: &str, code: Code, severity: Severity) -> Finding {
 }
 
 #[test]
-fn each_kind_of_fault_is_told_by_its_code_and_badness() {
+fn each_kind_of_fault_has_its_code_and_severity() {
     use Severity::{Fail, Warn};
     for (text, code, severity) in [
         ("NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.", Code::GpuGone, Fail),
@@ -69,7 +69,7 @@ fn each_kind_of_fault_is_told_by_its_code_and_badness() {
 }
 
 #[test]
-fn quiet_lines_are_no_faults() {
+fn harmless_lines_are_no_faults() {
     let quiet = [
         "pci 0000:00:01.0: enabling AER",
         "pcieport 0000:00:01.0: AER: enabled with IRQ 123",
@@ -83,7 +83,7 @@ fn quiet_lines_are_no_faults() {
 }
 
 #[test]
-fn a_machine_check_that_its_lines_call_corrected_warns() {
+fn a_corrected_machine_check_warns() {
     let lines = [
         "mce: [Hardware Error]: Machine check events logged",
         "[Hardware Error]: Corrected error, no action required.",
@@ -96,14 +96,14 @@ fn a_machine_check_that_its_lines_call_corrected_warns() {
 }
 
 #[test]
-fn a_gpu_that_falls_off_during_a_test_is_told_with_its_address_and_number() {
+fn a_gpu_that_falls_off_during_a_test_is_reported_with_address_and_number() {
     let found = faults(&log(&["NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."]), When::During);
     let told: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.subject.as_str())).collect();
     assert_eq!(told, [("GPU-XID", Severity::Fail, "0000:41:00"), ("GPU-GONE", Severity::Fail, "0000:41:00")]);
 }
 
 #[test]
-fn before_the_tests_only_the_drivers_words_about_gpus_count() {
+fn before_the_tests_only_driver_messages_about_gpus_count() {
     let lines = log(&[
         "mce: [Hardware Error]: Machine check events logged",
         "INFO: task x:1 blocked for more than 120 seconds.",
@@ -119,7 +119,7 @@ fn before_the_tests_only_the_drivers_words_about_gpus_count() {
 }
 
 #[test]
-fn each_gpu_and_number_is_one_finding() {
+fn each_gpu_and_xid_number_gives_one_finding() {
     let lines = log(&[
         "NVRM: Xid (PCI:0000:01:00): 48, DBE",
         "NVRM: Xid (PCI:0000:01:00): 48, DBE",

@@ -1,8 +1,7 @@
-//! The fields that `modinfo` shows, read from a module's file: section `.modinfo` of an ELF file
-//! of 64 bits, little-endian, as x86-64 has it. Every number in the file is hostile.
+//! The fields that `modinfo` shows, read from a module's file: section `.modinfo` of a 64-bit little-endian
+//! ELF file, as on x86-64. No number in the file is trusted.
 
-/// All fields, as `name=value`, in the file's order; `None` when this is no such file or it has no
-/// such section.
+/// All fields, as `name=value`, in the file's order; `None` if it is not such a file or has no such section.
 #[must_use]
 pub fn modinfo(file: &[u8]) -> Option<Vec<(String, String)>> {
     // ELF64: e_shoff at 0x28, e_shentsize at 0x3a, e_shnum at 0x3c, e_shstrndx at 0x3e.
@@ -27,7 +26,7 @@ fn field(bytes: &[u8]) -> Option<(String, String)> {
     Some((name.to_owned(), value.to_owned()))
 }
 
-/// The table of sections.
+/// The section table.
 struct Table<'a> {
     file: &'a [u8],
     at: usize,

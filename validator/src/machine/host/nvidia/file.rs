@@ -1,22 +1,22 @@
-//! The file of the NVIDIA module, where one can be found: the driver image's, or the one that the
-//! kernel's own list of modules names.
+//! The file of the NVIDIA module, if one can be found: the driver image's, or the one in the kernel's own
+//! list of modules.
 
 use super::elf::{modinfo, value};
 use super::{Read, at};
 use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 
-/// Where the appliance keeps it.
+/// Its path on the appliance.
 const IMAGES: &str = "run/firstlight/driver/modules/nvidia.ko";
 
 /// What the module's file says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleFile {
-    /// Where it lies.
+    /// Its path.
     pub path: String,
     /// Its version.
     pub version: Option<String>,
-    /// The kernel that it is built for.
+    /// The kernel that it was built for.
     pub vermagic: Option<String>,
     /// firstlight's patch level; `None` for a module without our patches.
     pub patch: Option<String>,
@@ -24,10 +24,10 @@ pub struct ModuleFile {
     pub srcversion: Option<String>,
 }
 
-/// Reads it; `None` when no file is found, as inside of a container.
+/// Reads it; `None` if no file is found, as inside a container.
 ///
 /// # Errors
-/// A file that is there and cannot be read, or is no module (compressed ones are not unpacked).
+/// A file that exists but cannot be read, or is not a module (compressed ones are not unpacked).
 pub fn read(root: &Root, kernel: Option<&str>) -> Read<Option<ModuleFile>> {
     let path = match kernel.filter(|_| !root.exists(IMAGES).unwrap_or(false)) {
         None => Some(IMAGES.to_owned()),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_or_no_file_is_none_and_a_compressed_file_an_error() {
+    fn a_missing_list_or_file_is_none_and_a_compressed_file_an_error() {
         assert_eq!(read(&Root::new(machine(&[]).path()), KERNEL), Ok(None));
         assert_eq!(read(&Root::new(machine(&[(DEP, "a/nvidia.ko:\n")]).path()), KERNEL), Ok(None));
         let packed =

@@ -1,4 +1,4 @@
-//! For which versions the kernel would find GSP firmware: folders `nvidia/VERSION` with a `gsp_*.bin`.
+//! The versions for which the kernel can find GSP firmware: folders `nvidia/VERSION` with a `gsp_*.bin`.
 
 use super::version::is_version;
 use super::{Read, at};
@@ -6,15 +6,15 @@ use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use std::collections::BTreeSet;
 
-/// Where firmware lies; the kernel's own setting is asked first.
+/// Folders with firmware; the kernel's own setting comes first.
 const SETTING: &str = "sys/module/firmware_class/parameters/path";
 /// The folders that the kernel searches, and the driver image's.
 pub const FOLDERS: &[&str] = &["run/firstlight/driver/firmware", "usr/lib/firmware", "lib/firmware"];
 
-/// All versions, sorted; none where there is no such folder.
+/// All versions, sorted; empty if there is no such folder.
 ///
 /// # Errors
-/// A folder that is there and cannot be read.
+/// A folder that exists but cannot be read.
 pub fn versions(root: &Root) -> Read<Vec<String>> {
     let set = absent_is_none(root.text(SETTING)).map_err(|e| at(SETTING, &e))?;
     let set = set.filter(|folder| !folder.is_empty());

@@ -1,4 +1,4 @@
-//! What the loaded NVIDIA driver says about each GPU that it drives, from /proc/driver/nvidia/gpus.
+//! What the loaded NVIDIA driver reports about each of its GPUs in /proc/driver/nvidia/gpus.
 
 use super::version::is_version;
 use crate::machine::host::modules::absent_is_none;
@@ -9,7 +9,7 @@ use std::io;
 
 pub(super) const FOLDER: &str = "proc/driver/nvidia/gpus";
 
-/// One GPU's `information`; `None` where the driver does not know yet, as before its first use.
+/// One GPU's `information`; `None` if the driver does not know it yet, as before its first use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Information {
     /// The model, e.g. `NVIDIA GeForce RTX 4090`.
@@ -24,10 +24,10 @@ pub struct Information {
     pub minor: Option<u32>,
 }
 
-/// By address as the driver writes it (`0000:41:00.0`); empty when it is not loaded.
+/// By address as the driver writes it (`0000:41:00.0`); empty if the driver is not loaded.
 ///
 /// # Errors
-/// As the reads of the folder and of each GPU's `information`.
+/// If the folder or a GPU's `information` cannot be read.
 pub fn read(root: &Root) -> io::Result<BTreeMap<String, Information>> {
     let folders = absent_is_none(root.names(FOLDER))?.unwrap_or_default();
     let read = folders.into_iter().map(|folder| {
@@ -38,7 +38,7 @@ pub fn read(root: &Root) -> io::Result<BTreeMap<String, Information>> {
     read.collect()
 }
 
-/// Lines `Name:`, white space, value. What the driver does not know holds question marks or `N/A`.
+/// Lines `Name:`, white space, value. Values that the driver does not know contain question marks or `N/A`.
 #[must_use]
 pub fn parse(information: &str) -> Information {
     let value = |name: &str| {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_does_not_know_yet_is_none() {
+    fn values_that_the_driver_does_not_know_are_none() {
         let text = "Model: \t\t \nGPU UUID: \t GPU-????????-????-????-????-????????????\n\
             Video BIOS: \t ??.??.??.??.??\nGPU Firmware: \t N/A\nDevice Minor: \t x\n";
         assert_eq!(parse(text), Information::default());

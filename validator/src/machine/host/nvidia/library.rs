@@ -1,4 +1,4 @@
-//! Where the loader would find a library of the driver, and the version in its file's name.
+//! The path at which the loader would find a library of the driver, and the version in its file's name.
 
 use super::version::is_version;
 use super::{Read, at};
@@ -18,22 +18,22 @@ const USUAL: &[&str] = &[
     "usr/local/nvidia/lib64",
     "run/opengl-driver/lib",
 ];
-/// Links that lead to links: more than any distribution uses.
+/// Maximum number of chained links: more than any distribution uses.
 const MOST_LINKS: usize = 16;
 
 /// One library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// Where it was found.
+    /// Its path.
     pub path: String,
-    /// The version in the name of the file that the path leads to; `None` when it names none.
+    /// The version in the name of the file that the path leads to; `None` if the name has none.
     pub version: Option<String>,
 }
 
 /// The first `name` (e.g. `libcuda.so.1`) in `first` and then the usual folders.
 ///
 /// # Errors
-/// A folder or link that cannot be read, a link that leads nowhere.
+/// A folder or link that cannot be read, or a dangling link.
 pub fn find(root: &Root, first: &[String], name: &str) -> Read<Option<Library>> {
     for folder in first.iter().map(String::as_str).chain(USUAL.iter().copied()) {
         let path = Path::new(folder.trim_start_matches('/')).join(name);
@@ -49,8 +49,8 @@ pub fn find(root: &Root, first: &[String], name: &str) -> Read<Option<Library>> 
     Ok(None)
 }
 
-/// The file that a path leads to; `None` when there is nothing at it. Links are followed here,
-/// because one that begins with `/` means the machine under test and not this one.
+/// The file that a path leads to; `None` if there is none. Links are resolved here, because an absolute link
+/// is relative to the machine under test, not to this one.
 fn end(root: &Root, path: &Path) -> Result<Option<PathBuf>, String> {
     let mut here = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -59,14 +59,16 @@ fn end(root: &Root, path: &Path) -> Result<Option<PathBuf>, String> {
                 let folder = here.parent().unwrap_or(Path::new(""));
                 here = target.strip_prefix("/").map_or_else(|_| folder.join(&target), Path::to_owned);
             }
-            // It is no link.
+            // Not a link.
             Err(e) if e.kind() == ErrorKind::InvalidInput => return Ok(Some(here)),
             Err(e) if absent(&e) && here == path => return Ok(None),
-            Err(e) if absent(&e) => return Err(format!("leads to /{}, which is not there", here.display())),
+            Err(e) if absent(&e) => {
+                return Err(format!("leads to /{}, which does not exist", here.display()));
+            }
             Err(e) => return Err(e.to_string()),
         }
     }
-    Err("links lead in a circle".to_owned())
+    Err("links form a loop".to_owned())
 }
 
 fn absent(error: &std::io::Error) -> bool {
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_the_one_that_the_links_lead_to() {
+    fn the_version_is_that_of_the_linked_file() {
         let dir = machine(&[("usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.163.01", "")]);
         let lib = dir.path().join("usr/lib/x86_64-linux-gnu");
         symlink("libcuda.so.550.163.01", lib.join("nvidia/current").join(NAME)).unwrap();
@@ -121,17 +123,17 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_or_in_circles_are_errors() {
+    fn dangling_and_looping_links_are_errors() {
         let dir = machine(&[("usr/lib64/x", "")]);
         let link = dir.path().join("usr/lib64").join(NAME);
         symlink("libcuda.so.555.58.02", &link).unwrap();
         let error = find(&Root::new(dir.path()), &[], NAME).unwrap_err();
         assert_eq!(
             error,
-            "/usr/lib64/libcuda.so.1: leads to /usr/lib64/libcuda.so.555.58.02, which is not there"
+            "/usr/lib64/libcuda.so.1: leads to /usr/lib64/libcuda.so.555.58.02, which does not exist"
         );
         std::fs::remove_file(&link).unwrap();
         symlink(NAME, &link).unwrap();
-        assert!(find(&Root::new(dir.path()), &[], NAME).unwrap_err().ends_with("circle"));
+        assert!(find(&Root::new(dir.path()), &[], NAME).unwrap_err().ends_with("loop"));
     }
 }

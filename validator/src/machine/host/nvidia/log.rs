@@ -1,4 +1,4 @@
-//! What NVIDIA's driver writes into the kernel's log, as data.
+//! Messages of NVIDIA's driver in the kernel log, as data.
 
 use crate::machine::host::kmsg::Line;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use std::time::Duration;
 pub struct Xid<'a> {
     /// The GPU as the line names it: `0000:41:00`.
     pub gpu: &'a str,
-    /// NVIDIA's number of the error.
+    /// The Xid number.
     pub number: u32,
     /// The whole line.
     pub line: &'a str,
 }
 
-/// All Xid lines; one that cannot be understood has number 0.
+/// All Xid lines; one that cannot be parsed has number 0.
 #[must_use]
 pub fn xids(lines: &[Line]) -> Vec<Xid<'_>> {
     lines.iter().filter_map(|line| xid(&line.text)).collect()
@@ -24,7 +24,7 @@ fn xid(line: &str) -> Option<Xid<'_>> {
     let (_, rest) = line.split_once("NVRM: Xid")?;
     let parsed = || {
         let (gpu, rest) = rest.trim_start().strip_prefix('(')?.split_once("):")?;
-        // Old drivers write the address alone.
+        // Old drivers write only the address.
         let gpu = gpu.strip_prefix("PCI:").unwrap_or(gpu);
         let number = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
         Some((gpu, number))
@@ -33,28 +33,28 @@ fn xid(line: &str) -> Option<Xid<'_>> {
     Some(Xid { gpu, number, line })
 }
 
-/// The sizes in lines `Static bar1 mapped offset 0x0 size 0x5e9200000`, one a GPU and start. Only
-/// some builds of the driver write them.
+/// The sizes in lines `Static bar1 mapped offset 0x0 size 0x5e9200000`, one per GPU and start. Only some
+/// builds of the driver write them.
 #[must_use]
 pub fn static_maps(lines: &[Line]) -> Vec<u64> {
     let size = |line: &Line| hex(line.text.split_once("Static bar1 mapped offset ")?.1, " size 0x");
     lines.iter().filter_map(size).collect()
 }
 
-/// What our patches say of a GPU each time that it is started: `BAR1 peer-to-peer of 0000:01:00.0
-/// possible: video memory 0x5e9200000, ..`, or `off: WHY: video memory ..`. Where it is possible
-/// the driver maps the memory at once, and does not start the GPU when it cannot.
+/// What our patches log about a GPU each time it is started: `BAR1 peer-to-peer of 0000:01:00.0 possible:
+/// video memory 0x5e9200000, ..`, or `off: WHY: video memory ..`. If it is possible the driver maps the
+/// memory immediately, and does not start the GPU if that fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bar1Peer<'a> {
     /// The GPU's address.
     pub gpu: &'a str,
-    /// Why not; `None` when it is possible.
+    /// Why not; `None` if it is possible.
     pub off: Option<&'a str>,
-    /// The memory that BAR1 must show, bytes.
+    /// The memory that BAR1 must cover, bytes.
     pub memory: Option<u64>,
 }
 
-/// All of them, in the log's order: the last one about a GPU holds.
+/// All of them, in the log's order: the last one about a GPU counts.
 #[must_use]
 pub fn bar1_peers(lines: &[Line]) -> Vec<Bar1Peer<'_>> {
     lines.iter().filter_map(|line| bar1_peer(&line.text)).collect()
@@ -77,15 +77,14 @@ fn hex(text: &str, before: &str) -> Option<u64> {
     u64::from_str_radix(digits.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
 }
 
-/// How many lines say that a mapping from one GPU to another through BAR1 was made.
+/// The number of lines that report a mapping from one GPU to another through BAR1.
 #[must_use]
 pub fn peer_maps(lines: &[Line]) -> usize {
     lines.iter().filter(|l| l.text.contains("added PCIe BAR1 P2P mapping between")).count()
 }
 
-/// The lines of a driver that was told to use peer-to-peer through BAR1 and does it wrong: page
-/// table entries whose bus address does not fit into a peer's field (field_desc.h), and the fault
-/// of the copy engine that then meets them.
+/// The lines of a driver in which peer-to-peer through BAR1 is enabled but faulty: page table entries whose
+/// bus address does not fit into the peer field (field_desc.h), and the resulting fault of the copy engine.
 #[must_use]
 pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
     let all = lines.iter().map(|l| l.text.as_str());
@@ -96,8 +95,8 @@ pub fn patch_fails(lines: &[Line]) -> Vec<&str> {
     all.filter(bad).collect()
 }
 
-/// Since when the log tells: `None` from the kernel's start on, else the time of its oldest line,
-/// for a full log forgets its beginning.
+/// The time from which the log is complete: `None` from the kernel's start on, otherwise the time of its
+/// oldest line, because a full log drops its beginning.
 #[must_use]
 pub fn begins(lines: &[Line]) -> Option<Duration> {
     lines.first().filter(|first| first.seq > 0).map(|first| first.at)
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_patches_say_of_a_gpu_is_read_whole() {
+    fn the_patches_lines_about_a_gpu_are_parsed() {
         let lines = log(&[
             "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of 0000:01:00.0 possible: video memory 0x5e9200000, BAR1 0x800000000 at 0x2800000000",
             "NVRM: bar1PeerIsPossible: BAR1 peer-to-peer of 0000:41:00.0 off: BAR1 is too small: video memory 0x5e9200000, BAR1 0x10000000 at 0x0",
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_a_patch_that_does_not_work_are_known() {
+    fn the_lines_of_a_faulty_patch_are_recognized() {
         let bad = log(&[
             "NVRM: nvAssertFailed: Assertion failed: (shifted >> pField->shift) == value @ field_desc.h:272",
             "NVRM: nvAssertFailed: Assertion failed: (shifted & pField->maskPos) == shifted @ field_desc.h:273",
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_has_forgotten_its_beginning_says_since_when_it_tells() {
+    fn a_log_without_its_beginning_has_a_start_time() {
         assert_eq!(begins(&log(&["Linux version"])), None);
         assert_eq!(begins(&log(&["first", "second"])[1..]), Some(Duration::from_secs(1)));
         assert_eq!(begins(&[]), None);

@@ -1,6 +1,6 @@
-//! NVIDIA's driver as the machine shows it: init's account of its start, the loaded module, the
-//! GPUs it drives, its libraries, its firmware. Read once for all tests; what cannot be read is
-//! kept as the reason, for each test needs other parts of it.
+//! The state of NVIDIA's driver: init's report on its start, the loaded module, its GPUs, its libraries, its
+//! firmware. Read once for all tests; for what cannot be read the reason is kept, because each test needs
+//! other parts.
 
 pub mod account;
 pub mod elf;
@@ -26,17 +26,17 @@ use module::Loaded;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// Something that was read, or a line that says which file could not be and why.
+/// A value, or a line that says which file could not be read and why.
 pub type Read<T> = Result<T, String>;
 
 /// All of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nvidia {
-    /// What init says about its driver stage; `None` on a machine that firstlight's init did not start.
+    /// init's report on its driver stage; `None` on a machine that firstlight's init did not start.
     pub account: Read<Option<Account>>,
-    /// The loaded module; `None` when there is none.
+    /// The loaded module; `None` if there is none.
     pub loaded: Read<Option<Loaded>>,
-    /// What the driver says about each GPU that it drives, by address.
+    /// What the driver reports about each of its GPUs, by address.
     pub gpus: Read<BTreeMap<String, Information>>,
     /// libcuda.so.1
     pub cuda: Read<Option<Library>>,
@@ -44,9 +44,9 @@ pub struct Nvidia {
     pub ml: Read<Option<Library>>,
     /// libnccl.so.2
     pub nccl: Read<Option<Library>>,
-    /// Versions for which the kernel would find GSP firmware.
+    /// Versions for which the kernel can find GSP firmware.
     pub firmware: Read<Vec<String>>,
-    /// The module's file, where one can be found.
+    /// The module's file, if one can be found.
     pub file: Read<Option<ModuleFile>>,
 }
 

@@ -1,4 +1,4 @@
-//! The NVIDIA module that is loaded, as the kernel and the module itself tell.
+//! The loaded NVIDIA module, according to the kernel and to the module itself.
 
 use super::{Read, at, version};
 use crate::machine::host::modules::absent_is_none;
@@ -12,17 +12,17 @@ const PROC: &str = "proc/driver/nvidia/version";
 /// The loaded module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// Its version, as the kernel shows it.
+    /// Its version, according to the kernel.
     pub version: String,
-    /// Its version, as it says itself.
+    /// Its version, according to itself.
     pub says: String,
-    /// True for NVIDIA's open modules, which cannot do without GSP firmware.
+    /// True for NVIDIA's open modules, which require GSP firmware.
     pub open: bool,
     /// Its hashes.
     pub hash: ModuleHash,
 }
 
-/// What tells one build of the module from another; `None` where the kernel shows none.
+/// Hashes that distinguish builds of the module; `None` if the kernel shows none.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ModuleHash {
     /// The kernel's hash of its interface sources; it does not cover the resource manager.
@@ -31,15 +31,15 @@ pub struct ModuleHash {
     pub build_id: Option<String>,
 }
 
-/// Reads it; `None` when it is not loaded.
+/// Reads it; `None` if it is not loaded.
 ///
 /// # Errors
-/// Loaded, but its version cannot be read in both places.
+/// If it is loaded but its version cannot be read in both places.
 pub fn read(root: &Root) -> Read<Option<Loaded>> {
     if absent_is_none(root.names(FOLDER)).map_err(|e| at(FOLDER, &e))?.is_none() {
-        // Some sandboxes show the driver's own files and not the kernel's.
+        // Some sandboxes show the driver's own files but not the kernel's.
         return match root.exists(PROC) {
-            Ok(true) => Err(at(FOLDER, &format!("not there, although /{PROC} is"))),
+            Ok(true) => Err(at(FOLDER, &format!("does not exist, although /{PROC} does"))),
             _ => Ok(None),
         };
     }
@@ -55,7 +55,7 @@ pub fn read(root: &Root) -> Read<Option<Loaded>> {
     }))
 }
 
-/// For the fingerprint, which holds what is known.
+/// For the fingerprint, with the known values.
 fn hash(root: &Root) -> ModuleHash {
     let note = root.read(format!("{FOLDER}/notes/.note.gnu.build-id")).ok();
     ModuleHash {
@@ -64,7 +64,7 @@ fn hash(root: &Root) -> ModuleHash {
     }
 }
 
-/// The description of a note by `GNU` of type 3, in hexadecimal.
+/// The content of a note by `GNU` of type 3, in hexadecimal.
 fn build_id(note: &[u8]) -> Option<String> {
     let word = |at: usize| Some(u32::from_le_bytes(note.get(at..at + 4)?.try_into().ok()?));
     let length = usize::try_from(word(4)?).ok()?;
@@ -86,7 +86,7 @@ mod tests {
     const VERSION: (&str, &str) = ("sys/module/nvidia/version", "555.58.02\n");
 
     #[test]
-    fn a_loaded_module_says_its_version_twice() {
+    fn a_loaded_module_has_its_version_in_two_places() {
         let line = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  555.58.02  Release Build\nGCC version: gcc\n";
         let dir = machine(&[VERSION, (PROC, line), ("sys/module/nvidia/srcversion", "ABC\n")]);
         let loaded = read(&Root::new(dir.path())).unwrap().unwrap();
@@ -103,7 +103,7 @@ mod tests {
         let half = machine(&[VERSION]);
         assert!(read(&Root::new(half.path())).unwrap_err().starts_with("/proc/driver/nvidia/version: "));
         let foreign = machine(&[(PROC, "NVRM version: x 1.2")]);
-        assert!(read(&Root::new(foreign.path())).unwrap_err().contains("not there, although"));
+        assert!(read(&Root::new(foreign.path())).unwrap_err().contains("does not exist, although"));
         let odd = machine(&[VERSION, (PROC, "NVRM version: none\n")]);
         assert!(read(&Root::new(odd.path())).unwrap_err().contains("no version in"));
     }

@@ -1,4 +1,5 @@
-//! Which device nodes the NVIDIA driver's programs need, with their numbers, and what stands there.
+//! The device nodes that programs of the NVIDIA driver need, with their numbers, and what exists at their
+//! paths.
 
 use super::gpus::Information;
 use super::{Read, at};
@@ -11,17 +12,17 @@ const MAJOR: u32 = 195;
 /// Minor number of `/dev/nvidiactl`.
 const CONTROL: u32 = 255;
 
-/// One node: where it should be and with which numbers.
+/// One node: its path and its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// `/dev/nvidia0`
     pub path: String,
-    /// Major and minor number; `None` when the module that would answer it is not loaded.
+    /// Major and minor number; `None` if the module that serves it is not loaded.
     pub numbers: Option<(u32, u32)>,
 }
 
-/// What every program that uses CUDA opens. A GPU whose minor number the driver does not tell is
-/// named in the error.
+/// The nodes that every CUDA program opens. The error names a GPU for which the driver reports no minor
+/// number.
 ///
 /// # Errors
 /// See above.
@@ -30,7 +31,8 @@ pub fn wanted(gpus: &BTreeMap<String, Information>, majors: &BTreeMap<String, u3
     let uvm = |minor| majors.get("nvidia-uvm").map(|major| (*major, minor));
     let mut all = vec![node("nvidiactl", Some((MAJOR, CONTROL)))];
     for (gpu, information) in gpus {
-        let minor = information.minor.ok_or_else(|| format!("the driver tells no Device Minor of {gpu}"))?;
+        let minor =
+            information.minor.ok_or_else(|| format!("the driver reports no Device Minor for {gpu}"))?;
         all.push(node(&format!("nvidia{minor}"), Some((MAJOR, minor))));
     }
     all.push(node("nvidia-uvm", uvm(0)));
@@ -41,7 +43,7 @@ pub fn wanted(gpus: &BTreeMap<String, Information>, majors: &BTreeMap<String, u3
 /// Character devices by name, from /proc/devices.
 ///
 /// # Errors
-/// As the read.
+/// If the file cannot be read.
 pub fn majors(root: &Root) -> Read<BTreeMap<String, u32>> {
     let text = root.text("proc/devices").map_err(|e| at("proc/devices", &e))?;
     Ok(parse(&text))
@@ -54,7 +56,7 @@ fn parse(devices: &str) -> BTreeMap<String, u32> {
     pairs.filter_map(|(major, name)| Some((name.trim().to_owned(), major.parse().ok()?))).collect()
 }
 
-/// What stands at a place.
+/// What exists at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stands {
     /// Nothing.
@@ -65,10 +67,10 @@ pub enum Stands {
     Device(u32, u32),
 }
 
-/// Looks.
+/// Checks a path.
 ///
 /// # Errors
-/// It cannot be told.
+/// If the check fails.
 pub fn stands(root: &Root, path: &str) -> Read<Stands> {
     match root.character_device(path) {
         Ok((major, minor)) => Ok(Stands::Device(major, minor)),

@@ -1,4 +1,4 @@
-//! Parameters of the loaded NVIDIA modules as they are in force.
+//! The parameters of the loaded NVIDIA modules that are in force.
 
 use super::{Read, at};
 use crate::machine::host::modules::absent_is_none;
@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 const FILE: &str = "proc/driver/nvidia/params";
 
-/// The nvidia module's own list, by name without `NVreg_`; empty when it is not loaded.
+/// The nvidia module's own list, by name without `NVreg_`; empty if it is not loaded.
 ///
 /// # Errors
-/// As the read.
+/// If the read fails.
 pub fn read(root: &Root) -> Read<BTreeMap<String, String>> {
     let text = absent_is_none(root.text(FILE)).map_err(|e| at(FILE, &e))?;
     Ok(text.map(|t| parse(&t)).unwrap_or_default())
@@ -23,10 +23,10 @@ pub fn parse(text: &str) -> BTreeMap<String, String> {
     pairs.map(|(name, value)| (name.trim().to_owned(), unquoted(value).to_owned())).collect()
 }
 
-/// A parameter of any other module, which the kernel itself shows.
+/// A parameter of any other module, from the kernel.
 ///
 /// # Errors
-/// As the read; a parameter that the kernel hides is `None`.
+/// If the read fails; a parameter that the kernel hides is `None`.
 pub fn of_module(root: &Root, module: &str, name: &str) -> Read<Option<String>> {
     let file = format!("sys/module/{}/parameters/{name}", module.replace('-', "_"));
     absent_is_none(root.text(&file)).map_err(|e| at(&file, &e))
@@ -43,7 +43,7 @@ pub fn same(wanted: &str, found: &str) -> bool {
 fn number(text: &str) -> Option<i64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) => i64::from_str_radix(hex, 16).ok(),
-        // The kernel shows truth values as letters.
+        // The kernel shows booleans as letters.
         None if text.eq_ignore_ascii_case("y") => Some(1),
         None if text.eq_ignore_ascii_case("n") => Some(0),
         None => text.parse().ok(),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_by_what_they_mean() {
+    fn values_are_compared_by_meaning() {
         for (a, b) in [("17", "0x11"), ("a=1;b=2", "\"a=1;b=2;\""), ("1", "Y"), ("", "\"\"")] {
             assert!(same(a, b) && same(b, a), "{a} {b}");
         }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn another_modules_parameter_is_the_kernels_to_show() {
+    fn another_modules_parameter_is_read_from_the_kernel() {
         let dir = machine(&[("sys/module/nvidia_uvm/parameters/uvm_debug_prints", "0\n")]);
         let root = Root::new(dir.path());
         assert_eq!(of_module(&root, "nvidia-uvm", "uvm_debug_prints"), Ok(Some("0".to_owned())));

@@ -1,6 +1,6 @@
-//! What a version of NVIDIA's driver looks like: 555.58.02, 580.95.05, 550.163.01.
+//! The form of a version of NVIDIA's driver: 555.58.02, 580.95.05, 550.163.01.
 
-/// True for numbers with at least one dot between them; `1` of `libcuda.so.1` is none.
+/// True for numbers with at least one dot between them; `1` of `libcuda.so.1` is not a version.
 #[must_use]
 pub fn is_version(text: &str) -> bool {
     let mut parts = text.split('.');
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_told_from_other_words() {
+    fn versions_are_distinguished_from_other_words() {
         for good in ["555.58.02", "580.95.05", "1.0", "2.29.7"] {
             assert!(is_version(good), "{good}");
         }

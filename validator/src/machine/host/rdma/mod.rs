@@ -1,6 +1,6 @@
-//! RDMA devices (HCAs) as `ibdev2netdev` and NCCL look at them: ports, their state and rate, the network
-//! interface of each and the addresses (GIDs) that it answers to. What that means is left to the test
-//! `nics`; where a device stands in the fabric, to `pcie`.
+//! RDMA devices (HCAs) as `ibdev2netdev` and NCCL see them: ports, their state and rate, the network
+//! interface of each and its addresses (GIDs). The test `nics` judges them; `pcie` gives the position of a
+//! device in the fabric.
 
 mod read;
 mod text;
@@ -30,7 +30,7 @@ pub struct Port {
     pub physical: String,
     /// `Ethernet` (RoCE) or `InfiniBand`.
     pub layer: String,
-    /// What the link runs at.
+    /// The rate of the link.
     pub rate: Rate,
     /// Addresses that are in use, by index.
     pub gids: Vec<Gid>,
@@ -41,11 +41,11 @@ pub struct Port {
 /// The logical state of a port, by the numbers of `enum ib_port_state`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// 1: no link, or switched off.
+    /// 1: no link, or disabled.
     Down,
-    /// 2: a link, and no subnet manager has spoken to it yet.
+    /// 2: a link, but no subnet manager has configured it yet.
     Init,
-    /// 3: set up by the subnet manager, not released.
+    /// 3: configured by the subnet manager, not yet active.
     Armed,
     /// 4: in use.
     Active,
@@ -53,23 +53,23 @@ pub enum State {
     Other(u32),
 }
 
-/// A port's rate as it runs.
+/// A port's present rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     /// Gb/s of all lanes together.
     pub gbit_s: f64,
-    /// Lanes in use, as InfiniBand counts them; the kernel makes them up for Ethernet.
+    /// Lanes in use, as InfiniBand counts them; for Ethernet the kernel invents them.
     pub lanes: u32,
 }
 
 /// An address of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gid {
-    /// Its place in the port's table, which NCCL_IB_GID_INDEX names; it moves when addresses change.
+    /// Its index in the port's table, which NCCL_IB_GID_INDEX names; it changes when addresses change.
     pub index: u32,
     /// `RoCE v2`, `IB/RoCE v1`
     pub kind: String,
-    /// The IPv4 address that it stands for.
+    /// The IPv4 address that it represents.
     pub ipv4: Option<Ipv4Addr>,
     /// The network interface that it belongs to.
     pub netdev: Option<String>,
@@ -82,7 +82,7 @@ pub struct Netdev {
     pub name: String,
     /// `up`, `down`, `dormant` ..
     pub operstate: String,
-    /// Whether there is a carrier; `None` when it is switched off, for then the kernel does not say.
+    /// Whether there is a carrier; `None` if it is switched off, because then the kernel does not report it.
     pub carrier: Option<bool>,
     /// Mb/s; `None` without a carrier.
     pub mbit_s: Option<u64>,
@@ -101,7 +101,7 @@ impl fmt::Display for State {
 }
 
 impl Port {
-    /// Whether it can carry traffic. Its addresses do not tell: they stay when the link goes.
+    /// Whether it can carry traffic. Its addresses do not show that: they remain when the link goes down.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.state == State::Active
@@ -113,7 +113,7 @@ impl Port {
         self.layer == "Ethernet"
     }
 
-    /// The first address by which a RoCE v2 peer on IPv4 reaches the port, which NCCL looks for too.
+    /// The first address by which a RoCE v2 peer on IPv4 reaches the port; NCCL looks for it too.
     #[must_use]
     pub fn roce_v2_ipv4(&self) -> Option<&Gid> {
         let own = |gid: &&Gid| match (&gid.netdev, &self.netdev) {

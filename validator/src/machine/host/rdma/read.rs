@@ -1,4 +1,4 @@
-//! Reading RDMA devices from /sys/class/infiniband and their network interfaces from /sys/class/net.
+//! Reads RDMA devices from /sys/class/infiniband and their network interfaces from /sys/class/net.
 
 use super::{Gid, Hca, Netdev, Port, text};
 use crate::machine::host::modules::absent_is_none;
@@ -11,7 +11,7 @@ const CLASS: &str = "sys/class/infiniband";
 /// The devices of these names, each with its ports.
 ///
 /// # Errors
-/// The first file that cannot be read or makes no sense, with its name.
+/// The first file that cannot be read or is invalid, with its name.
 pub fn read<'a>(root: &Root, names: impl Iterator<Item = &'a str>) -> Result<Vec<Hca>, String> {
     names.map(|name| Ok(Hca { name: name.to_owned(), ports: ports(root, name)? })).collect()
 }
@@ -45,7 +45,7 @@ fn port(root: &Root, hca: &str, number: u32) -> Result<Port, String> {
 
 fn parsed<T>(root: &Root, file: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, String> {
     let text = root.text(file).map_err(|e| format!("/{file}: {e}"))?;
-    parse(&text).ok_or_else(|| format!("/{file}: read {text:?}, which makes no sense"))
+    parse(&text).ok_or_else(|| format!("/{file}: read {text:?}, which is invalid"))
 }
 
 fn gids(root: &Root, port: &str) -> Result<Vec<Gid>, String> {
@@ -60,15 +60,15 @@ fn gids(root: &Root, port: &str) -> Result<Vec<Gid>, String> {
     Ok(found)
 }
 
-/// One address; `None` when it went away meanwhile.
+/// One address; `None` if it disappeared during the read.
 fn gid(root: &Root, port: &str, index: u32, address: Ipv6Addr) -> Result<Option<Gid>, String> {
     let Some(kind) = set(root, &format!("{port}/gid_attrs/types/{index}"))? else { return Ok(None) };
     let netdev = set(root, &format!("{port}/gid_attrs/ndevs/{index}"))?;
     Ok(Some(Gid { index, kind, ipv4: text::ipv4(address), netdev }))
 }
 
-/// A file that has nothing to say for an empty slot, or for a link that is switched off: the kernel
-/// answers EINVAL then, and a recording has no file.
+/// A file that may have no value, for an empty slot or a disabled link: the kernel then returns EINVAL, and a
+/// recording has no file.
 fn set(root: &Root, file: &str) -> Result<Option<String>, String> {
     let said = |read: io::Result<String>| match read {
         Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(None),
@@ -78,8 +78,8 @@ fn set(root: &Root, file: &str) -> Result<Option<String>, String> {
     Ok(text.filter(|t| !t.is_empty()))
 }
 
-/// The interface of a port: the one that its addresses name, or the one of the same PCI function with
-/// the port's number (InfiniBand's addresses name none).
+/// The interface of a port: the one that its addresses name, or the one of the same PCI function with the
+/// port's number (InfiniBand's addresses name none).
 fn netdev(root: &Root, hca: &str, number: u32, gids: &[Gid]) -> Result<Option<Netdev>, String> {
     let named = gids.iter().find_map(|gid| gid.netdev.clone());
     let name = match named {
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn the_ipv4_address_is_found_where_it_is_and_not_where_it_usually_is() {
+    fn the_ipv4_address_is_found_at_its_actual_index() {
         let dir = moved();
         let hca = only(dir.path()).unwrap();
         let port = &hca.ports[0];
         let gid = port.roce_v2_ipv4().unwrap();
         assert_eq!((gid.index, gid.ipv4), (10, Some(Ipv4Addr::new(169, 254, 10, 1))));
-        assert_eq!(port.gids.len(), 3, "an empty slot is no address");
+        assert_eq!(port.gids.len(), 3, "an empty slot is not an address");
         assert_eq!(port.netdev.as_ref().unwrap().mbit_s, None);
         assert_eq!(hca.ibdev2netdev().collect::<Vec<_>>(), ["rxe0 port 1 ==> eth0 (Up)"]);
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_makes_no_sense_is_an_error_that_names_the_file() {
+    fn a_missing_or_invalid_file_is_an_error_that_names_it() {
         let dir = moved();
         for (file, text) in [("state", "up"), ("rate", "fast"), ("gids/2", "x")] {
             let path = format!("sys/class/infiniband/rxe0/ports/1/{file}");

@@ -1,4 +1,4 @@
-//! What the files of an RDMA port hold, to values. Pure.
+//! Parses the files of an RDMA port. Pure.
 
 use super::{Rate, State};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -30,8 +30,8 @@ pub(super) fn rate(text: &str) -> Option<Rate> {
     (rate.gbit_s.is_finite() && rate.gbit_s >= 0.0).then_some(rate)
 }
 
-/// The address of a slot; `None` for what is none, `Some(None)` for an empty slot.
-#[expect(clippy::option_option, reason = "no address and no sense are different things")]
+/// The address of a slot; `None` if it is invalid, `Some(None)` for an empty slot.
+#[expect(clippy::option_option, reason = "an empty slot and an invalid one are different")]
 pub(super) fn gid(text: &str) -> Option<Option<Ipv6Addr>> {
     let address: Ipv6Addr = text.parse().ok()?;
     Some((!address.is_unspecified()).then_some(address))
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_told_by_their_number() {
+    fn states_are_recognized_by_their_number() {
         for (text, expected) in [
             ("4: ACTIVE", State::Active),
             ("1: DOWN", State::Down),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slot_is_no_address_and_nonsense_is_neither() {
+    fn empty_slots_and_invalid_ones_are_distinguished() {
         assert_eq!(gid("0000:0000:0000:0000:0000:0000:0000:0000"), Some(None));
         let mapped = gid("0000:0000:0000:0000:0000:ffff:a9fe:0a01").unwrap().unwrap();
         assert_eq!(ipv4(mapped), Some(Ipv4Addr::new(169, 254, 10, 1)));

@@ -1,5 +1,5 @@
-//! Looks at an image: its name, its list, its files, what is mounted. Everything through the `Root`, so that
-//! an unpacked image can be looked at too.
+//! Reads an image: its identity, its list, its files, the mounts. Everything goes through `Root`, so that an
+//! unpacked image can be checked too.
 
 use super::compare::{Difference, Found, Tree, compare};
 use super::driver::{self, Driver, Seen};
@@ -14,31 +14,31 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-/// No list of an image is larger, bytes.
+/// Maximum size of an image's list, bytes.
 const LARGEST_LIST: usize = 8 << 20;
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// More files than any image has.
 const MOST: usize = 100_000;
-/// Folders in each other, at most.
+/// Maximum depth of folders.
 const DEEPEST: usize = 40;
 
-/// Why nobody can tell whether an image is golden.
+/// Why it is unknown whether an image is golden.
 #[derive(Debug, thiserror::Error)]
 pub enum Unknown {
     /// Something could not be read.
     #[error("{path}: cannot be read: {why}")]
     Unreadable {
-        /// What.
+        /// The path.
         path: String,
-        /// As the system says.
+        /// The system's error.
         why: io::Error,
     },
-    /// Something was read and makes no sense.
+    /// A file is invalid.
     #[error("{path}: {why}")]
     Senseless {
-        /// What.
+        /// The path.
         path: String,
-        /// In which way.
+        /// The error.
         why: String,
     },
 }
@@ -52,10 +52,10 @@ fn senseless(path: &str, why: &(impl ToString + ?Sized)) -> Unknown {
     Unknown::Senseless { path: path.to_owned(), why: shown(&why.to_string()) }
 }
 
-/// Looks at the image in `root`; `None` when that is no image of firstlight.
+/// Checks the image in `root`; `None` if it is not a firstlight image.
 ///
 /// # Errors
-/// See [`Unknown`]: then nobody may call it golden.
+/// See [`Unknown`]: the image then counts as not golden.
 pub fn examine(root: &Root) -> Result<Option<Examined>, Unknown> {
     let Some(bytes) = absent_is_none(root.read(NAMES_ITSELF)).map_err(unreadable(NAMES_ITSELF))? else {
         return Ok(None);
@@ -76,7 +76,7 @@ pub fn examine(root: &Root) -> Result<Option<Examined>, Unknown> {
     let at = Path::new(driver::AT.trim_start_matches('/'));
     let empty = matches!(driver, Driver::NotMounted | Driver::None);
     if empty && root.exists(at).map_err(unreadable(driver::AT))? {
-        // Where nothing is mounted nothing may lie: links of the image lead there.
+        // If nothing is mounted there must be no files either, because links of the image lead there.
         walk(root, at, 0, &mut tree)?;
     }
     let mut bytes = 0;
@@ -111,8 +111,8 @@ fn listed(root: &Root, manifest: &str, differences: &mut Vec<Difference>) -> Res
     list::parse(&text).map_err(|e| senseless(LIST, &e))
 }
 
-/// Everything below a folder of the image but what is made here. A folder's path has no slash at its end,
-/// so that the root's is empty.
+/// Everything below a folder of the image except files made at run time. A folder's path has no trailing
+/// slash, so the root's is empty.
 fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut Tree) -> Result<(), Unknown> {
     let shown = format!("/{}", folder.display());
     if depth > DEEPEST || tree.len() > MOST {
@@ -140,7 +140,7 @@ fn walk(root: &Root, folder: &Path, depth: usize, tree: &mut Tree) -> Result<(),
     Ok(())
 }
 
-/// What is mounted where the driver image belongs. Only of a running machine can that be asked.
+/// What is mounted at the place of the driver image. Only possible on a running machine.
 fn mounted(root: &Root) -> Result<Seen, Unknown> {
     let text = match root.text(MOUNTS) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && !root.is_live() => return Ok(Seen::default()),
@@ -155,7 +155,7 @@ fn mounted(root: &Root) -> Result<Seen, Unknown> {
     Ok(Seen { mounts, device, backing })
 }
 
-/// The file behind a loop device, and where in it the device begins and how much it has (0: all).
+/// The file behind a loop device, with the device's offset and size in it (0: all).
 fn backing(root: &Root, device: &str) -> Result<Option<(String, u64, u64)>, Unknown> {
     let path = |name: &str| format!("{device}/{name}");
     let text = |name: &str| root.text(path(name)).map_err(unreadable(&path(name)));

@@ -1,4 +1,4 @@
-//! Images in a folder, whole and spoilt.
+//! Intact and modified images in a folder.
 
 use super::super::compare::Change;
 use super::super::{Document, LIST, NAMES_ITSELF};
@@ -73,7 +73,7 @@ fn what_init_makes_while_it_runs_changes_nothing() {
 }
 
 #[test]
-fn every_other_file_is_told_wherever_it_lies() {
+fn every_added_file_is_reported() {
     let added = [
         "/.hidden",
         "/etc/firstlight/config.d/50.toml",
@@ -87,7 +87,7 @@ fn every_other_file_is_told_wherever_it_lies() {
         image.write(path, "x");
         assert_eq!(image.differences(), [(Change::Added, path.to_owned())]);
     }
-    // A file's name does not excuse a folder of files, nor a folder's name a link.
+    // The name of a permitted file does not permit a folder, nor the name of a folder a link.
     let image = Image::whole();
     image.write("/etc/nccl.conf/x", "x");
     symlink("usr", image.at("tmp")).unwrap();
@@ -96,7 +96,7 @@ fn every_other_file_is_told_wherever_it_lies() {
 }
 
 #[test]
-fn a_changed_and_a_missing_file_are_told_with_their_package() {
+fn changed_and_missing_files_are_reported_with_their_package() {
     let image = Image::whole();
     image.write("/usr/bin/busybox", "other");
     fs::remove_file(image.at("init")).unwrap();
@@ -116,7 +116,7 @@ fn a_changed_and_a_missing_file_are_told_with_their_package() {
 }
 
 #[test]
-fn a_doctored_list_is_not_golden_even_where_everything_is_as_it_says() {
+fn a_modified_list_is_not_golden_even_if_the_files_match_it() {
     let image = Image::whole();
     image.write("/usr/bin/sh", "x");
     let list = fs::read_to_string(image.at(LIST)).unwrap();
@@ -137,7 +137,7 @@ fn the_first_differences_are_shown_and_all_are_counted() {
 }
 
 #[test]
-fn what_cannot_be_read_or_believed_is_an_error_and_never_golden() {
+fn unreadable_or_invalid_files_are_errors_and_never_golden() {
     for (path, text, why) in [
         (NAMES_ITSELF, "{", "/etc/firstlight/image.json: EOF"),
         (
@@ -145,7 +145,7 @@ fn what_cannot_be_read_or_believed_is_an_error_and_never_golden() {
             r#"{"version":"1","image_id":null,"manifest_sha256":null}"#,
             "names no manifest_sha256",
         ),
-        (LIST, "", "/usr/lib/firstlight/files: it lists no file"),
+        (LIST, "", "/usr/lib/firstlight/files: lists no file"),
         (LIST, "x\ty\tz\n", "line 1: has neither"),
         ("/proc/self/mountinfo", "nonsense\n", "/proc/self/mountinfo: not understood: nonsense"),
     ] {
@@ -166,7 +166,7 @@ fn what_cannot_be_read_or_believed_is_an_error_and_never_golden() {
 }
 
 #[test]
-fn a_driver_that_is_mounted_from_elsewhere_is_told() {
+fn a_driver_mounted_from_elsewhere_is_reported() {
     let image = Image::whole();
     fs::create_dir_all(image.at("run/firstlight/driver")).unwrap();
     let root = Root::new(image.0.path());

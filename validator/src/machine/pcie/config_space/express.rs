@@ -1,5 +1,5 @@
-//! The PCI Express capability: what kind of port a function is, and its link as the registers
-//! tell it (PCI Express Base Specification, 7.5.3).
+//! The PCI Express capability: the port type of a function, and its link according to the registers (PCI
+//! Express Base Specification, 7.5.3).
 
 use super::Fault;
 use super::registers::Registers;
@@ -22,18 +22,18 @@ pub enum PortType {
     Upstream,
     /// A switch's downstream port.
     Downstream,
-    /// PCI Express to PCI bridge, or the other way round.
+    /// PCI Express to PCI bridge, or PCI to PCI Express.
     Bridge,
     /// Integrated into the root complex: has no link.
     Integrated,
 }
 
-/// What stands in the capability.
+/// The content of the capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Express {
     /// Where the capability starts, bytes.
     pub offset: u16,
-    /// What kind of port the function is.
+    /// The port type.
     pub port: PortType,
     /// Speed code in force (1 is 2.5 GT/s, 6 is 64 GT/s), 0 when the link is down.
     pub speed: u8,

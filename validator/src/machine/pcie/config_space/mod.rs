@@ -1,6 +1,6 @@
-//! Configuration space: bytes to header, capabilities and the registers that the fabric is judged
-//! by. Bytes are hostile: every walk is bounded, every read is checked, and what is malformed is
-//! told with its offset instead of being guessed. Reading the bytes is left to `fabric::read`.
+//! Parses configuration space: bytes to header, capabilities and the registers by which the fabric is judged.
+//! The bytes are not trusted: every walk is bounded, every read is checked, and malformed data is reported
+//! with its offset instead of guessed. `fabric::read` reads the bytes.
 
 mod acs;
 mod express;
@@ -23,12 +23,12 @@ pub const HEADER_BYTES: usize = 64;
 /// Configuration space without the extended part: conventional PCI, or PCIe without ECAM.
 pub const CONVENTIONAL_BYTES: usize = 256;
 
-/// A function's configuration space, understood as far as it could be.
+/// A function's configuration space, as far as it could be parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigSpace {
     /// How many bytes were given.
     pub bytes: usize,
-    /// Every byte reads as ones: the function has fallen off the bus.
+    /// Every byte reads as all ones: the function has fallen off the bus.
     pub gone: bool,
     /// Vendor id.
     pub vendor: u16,
@@ -48,81 +48,81 @@ pub struct ConfigSpace {
     pub acs: Option<Acs>,
     /// Resizable BARs.
     pub rebar: Vec<Rebar>,
-    /// The addresses that the memory BARs hold, without their flags; the upper half of a 64-bit BAR
-    /// and an I/O BAR hold none.
+    /// The addresses in the memory BARs, without their flags; the upper half of a 64-bit BAR and an I/O BAR
+    /// have none.
     pub bases: [Option<u64>; 6],
     /// The memory windows of a bridge that are open.
     pub windows: Vec<Window>,
-    /// What else decides how peer traffic is routed.
+    /// Other registers that determine how peer traffic is routed.
     pub routing: Routing,
-    /// What is malformed, each with its offset.
+    /// Malformed parts, each with its offset.
     pub faults: Vec<Fault>,
-    /// What cannot be told for that.
+    /// What is unknown because of that.
     pub untold: Vec<Untold>,
 }
 
-/// One thing in configuration space that cannot be as it is.
+/// One malformed part of configuration space.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Not even a header.
+    /// It is smaller than a header.
     #[error("only {0} bytes of configuration space, a header has 64")]
     Short(usize),
-    /// A pointer leads outside of where capabilities may lie.
+    /// A pointer leads outside the range of capabilities.
     #[error("capability chain leaves its range at {at:#05x}: points to {to:#05x}")]
     Astray {
-        /// Where the pointer stands.
+        /// The offset of the pointer.
         at: u16,
-        /// What it says.
+        /// Its value.
         to: u16,
     },
     /// A pointer leads back to a capability that was already seen.
     #[error("capability chain loops at {at:#05x}: points back to {to:#05x}")]
     Loop {
-        /// Where the pointer stands.
+        /// The offset of the pointer.
         at: u16,
-        /// What it says.
+        /// Its value.
         to: u16,
     },
-    /// A capability reads as ones although the function answers.
-    #[error("capability at {0:#05x} reads as ones")]
+    /// A capability reads as all ones although the function answers.
+    #[error("capability at {0:#05x} reads as all ones")]
     Ones(u16),
     /// A capability does not fit into the space that was read.
     #[error("{name} capability at {at:#05x} is cut off after {bytes} bytes of configuration space")]
     Cut {
-        /// Which capability.
+        /// The capability.
         name: &'static str,
-        /// Where it starts.
+        /// Its offset.
         at: u16,
-        /// How many bytes there are.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// Every register reads as zero, the ids among them: no function is like that.
+    /// Every register reads as zero, including the ids: no function does that.
     #[error("every register reads as zero")]
     Zeros,
     /// The registers are those of another function.
     #[error("the registers say {registers}, sysfs says {sysfs}")]
     Ids {
-        /// Vendor and device as the registers have them.
+        /// Vendor and device id in the registers.
         registers: String,
-        /// Vendor and device as sysfs has them.
+        /// Vendor and device id in sysfs.
         sysfs: String,
     },
-    /// A field holds what the specification does not allow.
+    /// A field has a value that the specification does not allow.
     #[error("{field} at {at:#05x} is {value}, allowed is {allowed}")]
     Field {
-        /// Which field.
+        /// The field.
         field: &'static str,
-        /// Where it stands.
+        /// Its offset.
         at: u16,
-        /// What it holds.
+        /// Its value.
         value: u32,
-        /// What it may hold.
+        /// The allowed values.
         allowed: &'static str,
     },
 }
 
-/// Understands `bytes` as a configuration space. Never fails: what is wrong is in `faults`, what
-/// could not be read is absent, and what is absent for that reason is in `untold`.
+/// Parses `bytes` as a configuration space. Never fails: errors are in `faults`, unreadable parts are absent,
+/// and what is absent for that reason is in `untold`.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let space = Registers(bytes);
@@ -141,14 +141,14 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
     } else {
         (Vec::new(), Vec::new())
     };
-    // A chain that breaks hides what would have come later.
+    // A broken chain hides the capabilities after the break.
     let (near_broken, far_broken) = (!near.is_empty() || !usable, !far.is_empty() || !usable);
     let mut faults = [header, near, far].concat();
     let vendor = space.u16(0x00).unwrap_or(0xffff);
     let device = space.u16(0x02).unwrap_or(0xffff);
     let layout = space.u8(0x0e).map_or(0x7f, |v| v & 0x7f);
     let mut untold = Vec::new();
-    // A capability that is there and makes no sense hides what it would have told, and nothing else.
+    // A malformed capability hides only its own content.
     let mut hidden = |what, broken: bool, found: Option<u16>, read: bool| {
         if if found.is_some() { !read } else { broken } {
             untold.push(what);
@@ -187,14 +187,14 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
 }
 
 impl ConfigSpace {
-    /// The ids that the registers hold, `10de:2684`.
+    /// The ids in the registers, `10de:2684`.
     #[must_use]
     pub fn ids(&self) -> String {
         format!("{:04x}:{:04x}", self.vendor, self.device)
     }
 
-    /// The space, held against the ids that the kernel found at this address (`0x10de`, `0x2684`).
-    /// Nothing in the registers of another function is believed.
+    /// The space, compared with the ids that the kernel found at this address (`0x10de`, `0x2684`). Registers
+    /// of another function are discarded.
     #[must_use]
     pub fn of(mut self, vendor: &str, device: &str) -> Self {
         let id = |text: &str| u16::from_str_radix(text.trim_start_matches("0x"), 16).ok();
@@ -212,15 +212,15 @@ impl ConfigSpace {
     }
 }
 
-/// The control register of the resizable BAR `bar`: where it stands and what it holds. `None` when
-/// there is no such register, or the space does not show it.
+/// The control register of the resizable BAR `bar`: its offset and value. `None` if there is no such
+/// register, or if the space does not include it.
 #[must_use]
 pub fn rebar_control(bytes: &[u8], bar: u8) -> Option<(u16, u32)> {
     let extended = walk::extended(Registers(bytes), &mut Vec::new());
     rebar::control(Registers(bytes), at(&extended, rebar::ID)?, bar)
 }
 
-/// The size that a Resizable BAR control register holds, bytes.
+/// The size in a Resizable BAR control register, bytes.
 #[must_use]
 pub fn rebar_size(control: u32) -> Option<u64> {
     rebar::bytes((control >> 8) & 0x3f)
@@ -232,7 +232,7 @@ pub fn command(bytes: &[u8]) -> Option<u16> {
     Registers(bytes).u16(0x04)
 }
 
-/// Where the first capability `id` of a chain starts.
+/// The offset of the first capability `id` of a chain.
 fn at(chain: &[Capability], id: u16) -> Option<u16> {
     chain.iter().find(|c| c.id == id).map(|c| c.offset)
 }

@@ -1,4 +1,4 @@
-//! The Resizable BAR capability: which BARs can be resized, to what, and what they are now
+//! The Resizable BAR capability: which BARs can be resized, to which sizes, and their present sizes
 //! (drivers/pci/rebar.c, include/uapi/linux/pci_regs.h).
 
 use super::Fault;
@@ -19,7 +19,7 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> V
         return Vec::new();
     };
     let count = (control >> 5) & 7;
-    // The specification has 1 to 6; a capability for no BAR stands on real ports (8086:466e) and means that.
+    // The specification allows 1 to 6; real ports (8086:466e) have a capability for no BAR, with 0.
     if count > 6 {
         let (field, allowed) = ("number of resizable BARs", "0 to 6");
         faults.push(Fault::Field { field, at: control_at, value: count, allowed });
@@ -29,7 +29,7 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> V
     starts.zip(0..count).filter_map(|(at, _)| entry(space, at, faults)).collect()
 }
 
-/// Where the control register of the resizable BAR `bar` stands and what it holds.
+/// The offset and value of the control register of the resizable BAR `bar`.
 pub(super) fn control(space: Registers, offset: u16, bar: u8) -> Option<(u16, u32)> {
     let first = offset.checked_add(FIRST + 4)?;
     let count = u16::try_from((space.u32(first)? >> 5) & 7).ok()?;
@@ -58,7 +58,7 @@ fn entry(space: Registers, at: u16, faults: &mut Vec<Fault>) -> Option<Rebar> {
     Some(Rebar { bar: u8::try_from(bar).ok()?, current_bytes, supported_bytes: supported(capable, control) })
 }
 
-/// Capability bits 31:4 offer 1 MiB to 128 TiB, control bits 31:16 go on from 256 TiB.
+/// Capability bits 31:4 offer 1 MiB to 128 TiB, control bits 31:16 continue from 256 TiB.
 fn supported(capable: u32, control: u32) -> Vec<u64> {
     let sizes = u64::from(capable >> 4) | (u64::from(control >> 16) << 28);
     (0..44).filter(|n| sizes >> n & 1 == 1).filter_map(bytes).collect()

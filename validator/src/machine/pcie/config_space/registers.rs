@@ -1,4 +1,4 @@
-//! Checked little-endian reads: outside of the bytes there is nothing, never a panic.
+//! Checked little-endian reads: reads beyond the end return nothing and never panic.
 
 /// A configuration space's bytes.
 #[derive(Debug, Clone, Copy)]

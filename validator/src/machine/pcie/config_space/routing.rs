@@ -1,5 +1,5 @@
-//! What decides how peer traffic is routed, besides ACS: a port's number, Address Translation Services,
-//! and Intel's older chipsets, which isolate without an ACS capability.
+//! Registers besides ACS that determine how peer traffic is routed: a port's number, Address Translation
+//! Services, and Intel's older chipsets, which isolate without an ACS capability.
 
 use super::express::PortType;
 use super::registers::Registers;
@@ -17,7 +17,7 @@ const ATS_ENABLE: u16 = 0x8000;
 const MPC: u16 = 0xd8;
 const IRBNCE: u32 = 1 << 26;
 
-/// `express`: what kind of port, and where its capability starts. `ats`: where that one starts.
+/// `express`: the port type and offset of its capability. `ats`: the offset of that capability.
 pub(super) fn parse(
     space: Registers,
     ids: (u16, u16),

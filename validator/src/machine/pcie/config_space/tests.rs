@@ -60,18 +60,18 @@ fn a_single_byte_that_is_not_ones_is_not_gone() {
 }
 
 #[test]
-fn less_than_a_header_is_a_fault() {
+fn a_partial_header_is_a_fault() {
     assert_eq!(fault(&[0; 63]), "only 63 bytes of configuration space, a header has 64");
     assert_eq!(fault(&[]), "only 0 bytes of configuration space, a header has 64");
 }
 
 #[test]
-fn what_linux_shows_without_privilege_is_no_fault() {
+fn the_unprivileged_view_is_not_a_fault() {
     assert_eq!(parse(&image(64)).faults, []);
 }
 
 #[test]
-fn a_chain_that_points_into_the_header_is_astray() {
+fn a_chain_that_points_into_the_header_is_a_fault() {
     let mut bytes = image(4096);
     bytes[0x34] = 0x20;
     assert_eq!(fault(&bytes), "capability chain leaves its range at 0x034: points to 0x020");
@@ -89,7 +89,7 @@ fn a_capability_of_ones_ends_the_chain() {
     let mut bytes = image(256);
     bytes[0x61] = 0xf0;
     bytes[0xf0] = 0xff;
-    assert_eq!(fault(&bytes), "capability at 0x0f0 reads as ones");
+    assert_eq!(fault(&bytes), "capability at 0x0f0 reads as all ones");
 }
 
 #[test]
@@ -118,30 +118,30 @@ fn an_extended_chain_that_loops_ends_and_keeps_what_it_found() {
 }
 
 #[test]
-fn an_extended_chain_that_points_below_its_space_is_astray() {
+fn an_extended_chain_that_points_below_its_space_is_a_fault() {
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0001, 0x0c8);
     assert_eq!(fault(&bytes), "capability chain leaves its range at 0x100: points to 0x0c8");
 }
 
 #[test]
-fn an_extended_header_of_ones_is_no_answer_and_zeros_mean_that_there_is_none() {
+fn an_extended_header_of_ones_is_a_fault_and_of_zeros_is_none() {
     let mut bytes = image(4096);
     assert_eq!(parse(&bytes).faults, []);
     put(&mut bytes, 0x100, &[0xff; 4]);
-    assert_eq!(fault(&bytes), "capability at 0x100 reads as ones");
+    assert_eq!(fault(&bytes), "capability at 0x100 reads as all ones");
     extended(&mut bytes, 0x100, 0x0001, 0x200);
     put(&mut bytes, 0x200, &[0xff; 4]);
-    assert_eq!(fault(&bytes), "capability at 0x200 reads as ones");
+    assert_eq!(fault(&bytes), "capability at 0x200 reads as all ones");
 }
 
 #[test]
-fn nothing_but_zeros_is_no_function() {
+fn all_zeros_are_not_a_function() {
     assert_eq!(fault(&[0; 4096]), "every register reads as zero");
 }
 
 #[test]
-fn the_registers_of_another_function_are_not_believed() {
+fn the_registers_of_another_function_are_discarded() {
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x000d, 0);
     let same = parse(&bytes).of("0x10de", "0x2684");
@@ -205,7 +205,7 @@ fn every_resizable_bar_is_read() {
     assert_eq!(
         rebar[1].supported_bytes.last(),
         Some(&(1 << 48)),
-        "sizes beyond 128 TiB stand in the control"
+        "sizes beyond 128 TiB are in the control register"
     );
 }
 
@@ -227,16 +227,16 @@ fn impossible_resizable_bars_are_faults() {
 
 /// As an Intel 8086:466e has it.
 #[test]
-fn a_resizable_bar_capability_for_no_bar_is_no_fault() {
+fn a_resizable_bar_capability_for_no_bar_is_not_a_fault() {
     let mut bytes = image(4096);
     extended(&mut bytes, 0x100, 0x0015, 0);
     let space = parse(&bytes);
     assert!(space.faults.is_empty() && space.rebar.is_empty() && space.untold.is_empty(), "{space:?}");
 }
 
-/// What a fault leaves open is what it hides, and nothing else.
+/// A fault makes only the data that it hides unknown.
 #[test]
-fn a_fault_hides_what_it_is_about_and_what_lies_behind_it() {
+fn a_fault_hides_its_own_data_and_what_follows_it() {
     use Untold::{Acs, PortType, Rebar};
     let untold = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = image(4096);
@@ -248,20 +248,20 @@ fn a_fault_hides_what_it_is_about_and_what_lies_behind_it() {
         parse(&bytes).untold
     };
     assert_eq!(untold(&|_| ()), []);
-    assert_eq!(untold(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a senseless capability");
+    assert_eq!(untold(&|b| put(b, 0x148, &(7_u32 << 5).to_le_bytes())), [Rebar], "a malformed capability");
     assert_eq!(untold(&|b| extended(b, 0x180, 0x0001, 0x100)), [], "a loop behind both");
-    assert_eq!(untold(&|b| extended(b, 0x100, 0x000d, 0x0c8)), [Rebar], "astray before the second");
+    assert_eq!(untold(&|b| extended(b, 0x100, 0x000d, 0x0c8)), [Rebar], "broken before the second");
     assert_eq!(untold(&|b| extended(b, 0x100, 0x0001, 0x0c8)), [Acs, Rebar]);
-    assert_eq!(untold(&|b| b[0x61] = 0x20), [], "astray behind what matters");
+    assert_eq!(untold(&|b| b[0x61] = 0x20), [], "broken after the relevant part");
     assert_eq!(untold(&|b| b[0x34] = 0x20), [PortType]);
-    assert_eq!(untold(&|b| b[0x62] = 0xf2), [PortType], "a port type that there is not");
+    assert_eq!(untold(&|b| b[0x62] = 0xf2), [PortType], "an invalid port type");
     assert_eq!(untold(&|b| b.fill(0)), [PortType, Acs, Rebar]);
     let other = parse(&image(4096)).of("0x15b3", "0x101d");
     assert_eq!(other.untold, [PortType, Acs, Rebar]);
 }
 
 #[test]
-fn a_bridges_open_windows_are_read_as_the_bus_has_them() {
+fn a_bridges_open_windows_are_read_as_bus_addresses() {
     let mut bytes = image(4096);
     bytes[0x0e] = 1;
     assert_eq!(parse(&bytes).windows, [], "nothing was ever written there");
@@ -276,7 +276,7 @@ fn a_bridges_open_windows_are_read_as_the_bus_has_them() {
 }
 
 #[test]
-fn what_else_decides_the_way_is_read() {
+fn other_routing_registers_are_read() {
     let mut bytes = image(4096);
     bytes[0x6f] = 7;
     extended(&mut bytes, 0x100, 0x000d, 0x140);
@@ -294,9 +294,9 @@ fn what_else_decides_the_way_is_read() {
     assert_eq!(parse(&bytes).routing.pch, Some(Pch::Isolated));
 }
 
-/// Noise of every length: nothing panics, no walk is longer than its bound.
+/// Random bytes of every length: nothing panics, no walk exceeds its bound.
 #[test]
-fn noise_is_walked_within_bounds() {
+fn random_bytes_are_walked_within_bounds() {
     let mut state: u64 = 1;
     let mut noise = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

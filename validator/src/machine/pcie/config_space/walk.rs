@@ -1,5 +1,5 @@
-//! The two capability chains. A function that answers nonsense must not hang the walker: both
-//! walks stop after as many steps as capabilities can fit, and at the first repeated offset.
+//! The two capability chains. A function that returns garbage must not hang the walk: both walks stop after
+//! the maximum number of capabilities, and at the first repeated offset.
 
 use super::registers::Registers;
 use super::{CONVENTIONAL_BYTES, Fault, HEADER_BYTES};
@@ -15,14 +15,14 @@ const STATUS_CAPABILITIES: u16 = 0x10;
 /// One capability of either chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// Which one: 8 bits in the conventional chain, 16 in the extended.
+    /// The id: 8 bits in the conventional chain, 16 in the extended.
     pub id: u16,
-    /// Where it starts, bytes.
+    /// Its offset, bytes.
     pub offset: u16,
 }
 
-/// The chain of the first 256 bytes. A 64-byte space holds the pointer but not the chain: that is
-/// no fault, it is what Linux gives to a reader without privilege.
+/// The chain of the first 256 bytes. A 64-byte space contains the pointer but not the chain: that is not a
+/// fault, it is the unprivileged view that Linux gives.
 pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capability> {
     let has_chain = space.u16(STATUS).is_some_and(|s| s & STATUS_CAPABILITIES != 0);
     if !has_chain || space.len() <= HEADER_BYTES {
@@ -52,8 +52,8 @@ pub(super) fn conventional(space: Registers, faults: &mut Vec<Fault>) -> Vec<Cap
     chain
 }
 
-/// The chain that starts at byte 256. A first header of zeros says that there is none. Ones are no answer:
-/// Linux shows bytes beyond 256 only where the first header read as something else when it looked.
+/// The chain that starts at byte 256. A first header of zeros means that there is none. All ones are a fault:
+/// Linux shows bytes beyond 256 only if the first header read as something else when it looked.
 pub(super) fn extended(space: Registers, faults: &mut Vec<Fault>) -> Vec<Capability> {
     let mut chain: Vec<Capability> = Vec::new();
     let mut from = 0;

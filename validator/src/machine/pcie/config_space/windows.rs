@@ -1,12 +1,12 @@
-//! The memory windows of a bridge as its registers have them, which is as the bus has them
-//! (PCI-to-PCI Bridge Architecture Specification, 3.2.5.8 and 3.2.5.9).
+//! The memory windows in a bridge's registers, which are bus addresses (PCI-to-PCI Bridge Architecture
+//! Specification, 3.2.5.8 and 3.2.5.9).
 
 use super::registers::Registers;
 
 /// One window that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// It is the prefetchable one.
+    /// Whether it is the prefetchable one.
     pub prefetchable: bool,
     /// Its first address on the bus.
     pub base: u64,
@@ -18,7 +18,7 @@ pub struct Window {
 const MEMORY: u16 = 0x20;
 const PREFETCHABLE: u16 = 0x24;
 const PREFETCHABLE_UPPER: u16 = 0x28;
-/// Windows come in pieces of 1 MiB.
+/// Windows are multiples of 1 MiB.
 const PIECE: u64 = 1 << 20;
 
 pub(super) fn parse(space: Registers) -> Vec<Window> {
@@ -29,7 +29,7 @@ pub(super) fn parse(space: Registers) -> Vec<Window> {
     memory.into_iter().chain(prefetchable).collect()
 }
 
-/// None where the limit is below the base, and where both registers hold nothing.
+/// None if the limit is below the base, or if both registers are empty.
 fn window(space: Registers, at: u16, prefetchable: bool, upper: (u32, u32)) -> Option<Window> {
     let (base, limit) = space.u16(at).zip(space.u16(at + 2))?;
     let address = |low: u16, high: u32| (u64::from(high) << 32) | (u64::from(low & 0xfff0) << 16);
