@@ -1,4 +1,4 @@
-//! The report on standard output, as it comes.
+//! Writes the report to standard output as it is produced.
 
 use super::output::to_stdout;
 use crate::engine::Audience;
@@ -6,10 +6,10 @@ use crate::render::text;
 use crate::report::{Report, TestEntry};
 use crate::text::shown::shown_text;
 
-/// Standard output, as long as it can be written.
+/// Standard output, until a write fails.
 pub(super) struct Console {
     on: bool,
-    /// Why what was said is not all there.
+    /// Why the output is incomplete.
     pub(super) failed: Option<String>,
 }
 

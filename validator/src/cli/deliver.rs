@@ -1,5 +1,5 @@
-//! A finished report to wherever it was asked for. What cannot be written is an error in the report, and all
-//! that can be read tells the same: what is replaced as a whole takes its place only when everything is written.
+//! Writes a finished report to the requested places. A failed write becomes an error in the report, and all
+//! readable copies agree: files are replaced only after everything was written.
 
 use super::console::Console;
 use super::output::{self, OutputError};
@@ -13,9 +13,9 @@ use crate::text::shown::shown_text;
 
 /// One copy of the report.
 pub(super) enum Sheet {
-    /// For programs.
+    /// JSON.
     Json(Place),
-    /// For people.
+    /// Text.
     Text(Place),
 }
 
@@ -24,7 +24,7 @@ pub(super) fn deliver(report: &mut Report, mut sheets: Vec<Sheet>, console: &mut
     if let Some(why) = console.failed.take() {
         note(report, &why, console);
     }
-    // What is written in place cannot be taken back: the console's own JSON comes last.
+    // Output written in place cannot be undone, so JSON on the console comes last.
     sheets.sort_by_key(|sheet| *sheet.place() == Place::Stdout);
     while let Err((n, why)) = write(report, &sheets) {
         sheets.remove(n);
@@ -40,7 +40,7 @@ pub(super) fn deliver(report: &mut Report, mut sheets: Vec<Sheet>, console: &mut
     }
 }
 
-/// Writes all sheets or replaces no file; the first that cannot be written, and why.
+/// Writes all sheets or replaces no file; returns the first that cannot be written, and why.
 fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
     let path = lies_at(sheets);
     let (mut files, mut others) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ fn write(report: &Report, sheets: &[Sheet]) -> Result<(), (usize, String)> {
     Ok(())
 }
 
-/// Where the JSON lies, for people.
+/// The path of the JSON, for the text.
 fn lies_at(sheets: &[Sheet]) -> Option<String> {
     sheets.iter().find_map(|sheet| match sheet {
         Sheet::Json(place @ Place::File(_)) => Some(place.to_string()),
@@ -89,21 +89,26 @@ impl Sheet {
     }
 }
 
-/// Puts it into the report that it could not be written.
+/// Adds the failed write to the report.
 fn note(report: &mut Report, why: &str, console: &mut Console) {
     log::error!("{why}");
     let finding = Code::ReportUnwritable.finding(Severity::Error, "report", why);
-    // One entry has them all: a test is listed once.
+    // One entry for all failures, because a test is listed only once.
     if let Some(entry) = report.tests.iter_mut().find(|entry| entry.id == ID) {
         entry.findings.push(finding);
         return;
     }
-    let entry =
-        TestEntry::of_the_run(ID, "Report", "the report is where it was asked for", report.level, finding);
+    let entry = TestEntry::of_the_run(
+        ID,
+        "Report",
+        "the report was written to every requested place",
+        report.level,
+        finding,
+    );
     console.row(&entry);
     report.push(entry);
     engine::settle(report, Vec::new());
 }
 
-/// What stands in a test's place.
+/// The id of the entry in place of a test's.
 const ID: &str = "report";

@@ -1,4 +1,4 @@
-//! `fetch`: gets a file whose checksum is known. What is not that file is not left behind.
+//! `fetch`: downloads a file whose checksum is known. A file with another checksum is deleted.
 
 use super::output::to_stdout;
 use super::publish::authorities;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Gets a file and puts it in its place only if it is the one that was meant.
+/// Downloads a file and moves it to its place only if its checksum is correct.
 pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
     let here = |why: String| CommandError::Undone(format!("{}: {why}", asked.url));
     let to = asked.output.display();
@@ -35,7 +35,7 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         got += bytes.len() as u64;
         if asked.progress.is_some_and(|seconds| told.elapsed() >= Duration::from_secs(seconds)) {
             told = Instant::now();
-            // Whoever stopped listening wants the file all the same.
+            // The file is wanted even if nobody reads the progress.
             let _ = to_stdout(&format!("{}\n", so_far(got, length)));
         }
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_says_how_much_there_is_where_the_server_says_it() {
+    fn progress_includes_the_total_if_the_server_gives_it() {
         assert_eq!(so_far(5 << 20, Some(80 << 20)), "5 of 80 MiB");
         assert_eq!(so_far(5 << 20, None), "5 MiB");
     }

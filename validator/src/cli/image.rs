@@ -1,4 +1,4 @@
-//! `firstlight image`: which image runs here, and whether it is as it was built.
+//! `firstlight image`: shows which image runs, and whether it is unmodified.
 
 use super::output::either;
 use super::{CommandError, FAILING, FINE, UNDONE};
@@ -7,7 +7,7 @@ use crate::machine::host::cmdline;
 use crate::machine::image::{Document, examine};
 use crate::machine::root::Root;
 
-/// Status 0 for golden, 1 for not golden, 2 where nobody can tell.
+/// Status 0 for golden, 1 for not golden, 2 if unknown.
 pub(super) fn run(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
     let cmdline = cmdline::read(root).ok();
     let seen = examine(root);

@@ -1,5 +1,6 @@
-//! `firstlight nccl`: one collective over sizes, in processes of its own, as nccl-tests' table. Rows come as
-//! they are measured; what NCCL's lines say of its way goes to standard error, where it spoils no parser.
+//! `firstlight nccl`: one collective over a range of sizes, in processes of its own, as nccl-tests' table.
+//! Rows are printed as they are measured; NCCL's transports go to standard error, where they disturb no
+//! parser.
 
 use super::output::{to_stdout, write};
 use super::{CommandError, FAILING, FINE, UNDONE};
@@ -20,10 +21,10 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, SystemTime};
 
-/// Starting CUDA and NCCL on 16 GPUs.
+/// Time limit for starting CUDA and NCCL on 16 GPUs.
 const START: Duration = Duration::from_secs(120);
 
-/// Runs it; the status says whether all values were right.
+/// Runs it; the status says whether all values were correct.
 pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
@@ -70,7 +71,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     ended(status, delivered)
 }
 
-/// What was found weighs more than where it could not be written.
+/// A wrong result weighs more than a failed write.
 fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandError> {
     match delivered {
         Err(error) if status != FINE => {
@@ -81,14 +82,14 @@ fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandE
     }
 }
 
-/// Whether a file can be made there: better known before the measurement than after it.
+/// Checks before the measurement whether the file can be written.
 fn writable(place: &Place) -> Result<(), CommandError> {
     let Place::File(path) = place else { return Ok(()) };
     let tried = match fs::metadata(path) {
         Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        // Devices and pipes are opened once there is something to say.
+        // Devices and pipes are opened when the result is written.
         Ok(there) if !there.is_file() => Ok(()),
-        // Dropped, it is gone.
+        // Dropping it removes it.
         Ok(_) | Err(_) => Whole::through_links(path).map(drop),
     };
     tried.map_err(|e| CommandError::Undone(format!("-J '{place}': cannot be written: {e}")))
@@ -119,7 +120,8 @@ fn moment(at: SystemTime) -> String {
     utc(at).replace('T', " ").replace('Z', "")
 }
 
-/// Every size untimed once, as nccl-tests does it, then each row as it comes; what stopped the arm, if anything did.
+/// Every size untimed once, as in nccl-tests, then each row as it is measured; returns the error that stopped
+/// the arm, if any.
 fn measure(
     ranks: &mut Ranks,
     sweep: &Sweep,
@@ -142,12 +144,12 @@ fn measure(
     Ok(None)
 }
 
-/// How many GPUs take part.
+/// How many GPUs are used.
 fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         return Err(CommandError::Undone(format!(
-            "{}: a recorded machine: its GPUs are not here",
+            "{}: this is a recorded machine, which has no GPUs here",
             fabric.root
         )));
     }
@@ -163,7 +165,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandErro
     Ok(gpus)
 }
 
-/// Values must come out exact, or they cannot be checked.
+/// Values must be exact, or they cannot be checked.
 fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     let op = sweep.collective.reduces().then_some(sweep.op);
     let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
@@ -207,16 +209,16 @@ fn devices(started: &Started) -> Vec<Device> {
     started.devices.iter().map(one).collect()
 }
 
-/// By which transports NCCL says that it went.
+/// The transports according to NCCL's log.
 fn told(ranks: &Ranks) {
     let said = Said::read(&ranks.said());
     let mut via: Vec<_> = said.transports().into_iter().flat_map(|(_, _, via)| via).collect();
     via.sort();
     via.dedup();
     let via: Vec<_> = via.iter().map(ToString::to_string).collect();
-    let way = if via.is_empty() { "nothing said".to_owned() } else { via.join(", ") };
+    let way = if via.is_empty() { "no transport named".to_owned() } else { via.join(", ") };
     let channels = said.channels().map_or(String::new(), |n| format!(", {n} channels"));
-    log::info!("NCCL's own lines: {way}{channels}");
+    log::info!("transports in NCCL's log: {way}{channels}");
     for (name, value) in said.foreign(ranks.environment()) {
         log::warn!("NCCL: set by the environment or a file: {name}={value}");
     }
@@ -243,7 +245,7 @@ fn undone(trouble: &Trouble) -> CommandError {
     CommandError::Undone(trouble.to_string())
 }
 
-/// One line for what went wrong, after NCCL's own.
+/// One line for the error, after NCCL's own lines.
 fn stopped(trouble: &Trouble) -> u8 {
     for line in &trouble.diagnosis {
         log::warn!("{line}");
@@ -257,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_where_no_file_can_be_is_told_before_the_measurement() {
+    fn an_unwritable_place_is_reported_before_the_measurement() {
         let dir = tempfile::tempdir().unwrap();
         for path in ["".into(), dir.path().into(), dir.path().join("none/x.json"), "..".into()] {
             let why = writable(&Place::File(path)).unwrap_err().to_string();
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_told_though_it_cannot_be_written() {
+    fn results_are_reported_even_if_they_cannot_be_written() {
         let undelivered = || Err(CommandError::Undone("x.json: cannot be written".to_owned()));
         assert_eq!(ended(FAILING, undelivered()).unwrap(), FAILING);
         assert_eq!(ended(FINE, undelivered()).unwrap_err().exit_status(), UNDONE);

@@ -7,8 +7,8 @@ use crate::machine::pcie::topo::NvLinks;
 use crate::machine::root::Root;
 use std::path::Path;
 
-/// NVLinks of the GPUs that the driver holds; `None` when they cannot be told. A recorded machine's
-/// driver is not here.
+/// NVLinks of the GPUs that the driver is bound to; `None` if they are unknown. A recorded machine has no
+/// driver here.
 pub(super) fn nvlinks(root: &Root, config: &Config, fabric: &Fabric) -> Option<NvLinks> {
     let held =
         |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));

@@ -1,5 +1,5 @@
-//! Where results go: a file as a whole or not at all, through links, or standard output. Devices, pipes and
-//! what a process holds open are written in place. A reader that stops reading (`| head`) is no fault.
+//! Writes results: a file atomically, through links, or standard output. Devices, pipes and open descriptors
+//! are written in place. A reader that stops reading (`| head`) is not an error.
 
 use crate::cli::args::Place;
 use crate::files::destination;
@@ -23,7 +23,7 @@ pub struct OutputError {
 /// Writes `text`.
 ///
 /// # Errors
-/// When it could not be written as a whole.
+/// If it could not be written completely.
 pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
     match beside(place, text)? {
         Some(beside) => beside.replace().map_err(|e| unwritten(place, &e)),
@@ -31,10 +31,10 @@ pub(super) fn write(place: &Place, text: &str) -> Result<(), OutputError> {
     }
 }
 
-/// `text` beside the file whose place it will take; `None` where there is no file to replace.
+/// Writes `text` next to the file that it will replace; `None` if there is no file to replace.
 ///
 /// # Errors
-/// When it could not be written as a whole.
+/// If it could not be written completely.
 pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Whole>, OutputError> {
     let Some(path) = replaced(place) else { return Ok(None) };
     let written = Whole::through_links(path).and_then(|mut beside| {
@@ -45,14 +45,14 @@ pub(super) fn beside(place: &Place, text: &str) -> Result<Option<Whole>, OutputE
     written.map(Some).map_err(|e| unwritten(place, &e))
 }
 
-/// Writes to what is no file to replace: standard output, a device, a pipe, what a process holds open.
+/// Writes to a place that is not a file to replace: standard output, a device, a pipe, an open descriptor.
 ///
 /// # Errors
-/// When it could not be written as a whole.
+/// If it could not be written completely.
 pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
     let written = match place {
         Place::Stdout => to_stdout(text),
-        // Where it is a file after all, what others have written there stays.
+        // If it is a file after all, its existing content stays.
         Place::File(path) => {
             OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()))
         }
@@ -60,13 +60,13 @@ pub(super) fn in_place(place: &Place, text: &str) -> Result<(), OutputError> {
     written.map_err(|e| unwritten(place, &e))
 }
 
-/// Whether both mean the same file; two that are written in place get along.
+/// Whether both are the same file; two places written in place do not conflict.
 pub(super) fn same(one: &Place, other: &Place) -> bool {
     let ends = [one, other].map(|place| replaced(place).and_then(|path| destination::end_of(path).ok()));
     matches!(ends, [Some(one), Some(other)] if one == other)
 }
 
-/// The file that is replaced as a whole. A folder is one too: replacing it fails with the system's words.
+/// The file to replace. A folder counts as one: replacing it fails with the system's error.
 fn replaced(place: &Place) -> Option<&Path> {
     let Place::File(path) = place else { return None };
     let held = destination::end_of(path).is_ok_and(|end| destination::is_held(&end));
@@ -78,7 +78,7 @@ fn unwritten(place: &Place, why: &dyn Display) -> OutputError {
     OutputError { place: place.to_string(), why: why.to_string() }
 }
 
-/// JSON where it was asked for, else the text to standard output.
+/// Writes JSON if requested, otherwise the text to standard output.
 ///
 /// # Errors
 /// As [`write`].
@@ -88,10 +88,10 @@ pub(super) fn either(place: Option<&Place>, value: &impl Serialize, text: &str) 
     write(place, &json)
 }
 
-/// Writes at once what a person is waiting for.
+/// Writes and flushes output that the user is waiting for.
 ///
 /// # Errors
-/// As the system says; a reader that is gone is no error.
+/// The system's error; a closed reader is not an error.
 pub(super) fn to_stdout(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -108,7 +108,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+    fn a_file_is_replaced_without_leftovers() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");
         for text in ["old", "new"] {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link_and_what_it_leads_to_is_replaced() {
+    fn a_link_stays_a_link_and_its_target_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         for (there, name) in [(true, "old"), (false, "new")] {
             let (file, link) = (dir.path().join(name), dir.path().join(format!("to-{name}")));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_before_it_is_whole_leaves_the_old_file() {
+    fn an_incomplete_file_leaves_the_old_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         fs::write(&path, "old").unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_holds_open_is_written_in_place_behind_what_is_there() {
+    fn an_open_descriptor_is_written_in_place_and_appended_to() {
         let dir = tempfile::tempdir().unwrap();
         let (path, link) = (dir.path().join("log"), dir.path().join("held"));
         fs::write(&path, "before ").unwrap();

@@ -1,6 +1,6 @@
-//! `firstlight p2p`: the peer-to-peer tests alone. Their rows first, so that no figure is read
-//! before it is known whether data arrives, then the sample's tables, then the verdict; or, with
-//! `--plan`, which pairs would be measured at the same time.
+//! `firstlight p2p`: only the peer-to-peer tests. Their rows first, so that integrity is known before any
+//! figure is shown, then the sample's tables, then the verdict; or, with `--plan`, the pairs that would be
+//! measured simultaneously.
 
 use super::console::Console;
 use super::deliver::{Sheet, deliver};
@@ -20,7 +20,7 @@ use crate::suite;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// The tests of this command: that CUDA works, that peers may, that data arrives, how fast.
+/// The tests of this command: CUDA, capability, integrity, speed.
 const TESTS: &[&str] = &["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency"];
 
 /// `p2p`; the status is the verdict's.
@@ -32,7 +32,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, Co
         return Err(CommandError::Undone(format!("there is no test {unknown}")));
     }
     config.validate.level = asked.level.unwrap_or(config.validate.level);
-    // What `validate` is to run or to leave out says nothing about this command.
+    // The configuration's selection of tests for `validate` does not apply to this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
     let mut console = Console::new(asked.json != Some(Place::Stdout));
     let chosen = suite::selection(&config.validate, TESTS);
@@ -81,7 +81,7 @@ fn told(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {
         let _ = writeln!(text, "  GPU {n:<3} {gpu}");
     }
     if !nvlinks_known {
-        let said = "over PCIe; NVLinks, if there are any, only a running driver tells";
+        let said = "over PCIe; NVLinks are only known with a running driver";
         text += &wrapped("  ", "  ", said);
     }
     let _ = write!(text, "\n{}\n{}", plans.ordered, plans.unordered);

@@ -1,4 +1,4 @@
-//! `publish`: keeps a finished report on a partition, at a URL, or both.
+//! `publish`: saves a finished report to a partition, a URL, or both.
 
 use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Keeps the report at every place that is named.
+/// Saves the report to every given place.
 pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     if asked.partition.is_none() && asked.url.is_none() {
         return Err(CommandError::Usage("publish: nowhere to keep it: give --partition or --url".to_owned()));
@@ -30,13 +30,13 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let waits = (asked.keep.into(), asked.spool.as_path());
     publish(&finished, asked.partition.as_deref(), url.as_ref(), waits, |told| {
         all &= told.done;
-        // Whoever stopped listening has decided without this line; the report is kept all the same.
+        // The report is saved even if nobody reads this line.
         let _ = to_stdout(&format!("{}\n", told.line));
     });
     Ok(if all { FINE } else { FAILING })
 }
 
-/// Who may vouch for an https server: those in `file`, if it is given.
+/// The trusted certificates for https: those in `file`, if it is given.
 pub(super) fn authorities(file: Option<&Path>) -> Result<Authorities, CommandError> {
     let Some(path) = file else { return Ok(Authorities::default()) };
     let name = path.display().to_string();

@@ -1,4 +1,4 @@
-//! Commands that start from a finished report: `render` and `env`.
+//! Commands that read a finished report: `render` and `env`.
 
 use super::output::write;
 use super::{CommandError, FINE};
@@ -10,7 +10,7 @@ use crate::report::{Report, from_json};
 use crate::text::shown::shown_text;
 use std::path::Path;
 
-/// Shows a report again.
+/// Converts a report to another form.
 pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, CommandError> {
     let report = read(path)?;
     let text = match to {
@@ -24,12 +24,12 @@ pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, Comman
     Ok(FINE)
 }
 
-/// Prints NAME=value lines, each below its reason as a comment.
+/// Prints NAME=value lines, each after its reason as a comment.
 pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
     let report = read(path)?;
     let mut lines = String::new();
     for (name, value) in &report.workload_env {
-        // A line that is not one NAME=value would set something else for the workload.
+        // Any other line could set something else for the workload.
         let named = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !named || value.contains(['\n', '\0']) {
             let (file, read) = (path.display(), format!("{name}={value}"));

@@ -1,4 +1,4 @@
-//! `time`: asks NTP servers, and says whose answer is believed and by how much the clock must be moved.
+//! `time`: queries NTP servers, and prints the accepted server and the clock offset.
 
 use super::output::write;
 use super::{CommandError, FINE};
@@ -6,7 +6,7 @@ use crate::cli::args::{Place, Time};
 use crate::net::sntp;
 use std::time::Duration;
 
-/// Asks.
+/// Queries the servers.
 pub(super) fn run(asked: &Time) -> Result<u8, CommandError> {
     let within = Duration::from_secs(asked.timeout);
     let (server, by) = sntp::ask(&asked.servers, within).map_err(CommandError::Undone)?;

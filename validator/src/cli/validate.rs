@@ -1,5 +1,5 @@
-//! `firstlight validate`: rows as tests end, then the report, then the verdict. The report is
-//! written before the verdict is printed: a verdict that nobody can read later is none.
+//! `firstlight validate`: rows as tests end, then the report, then the verdict. The report is written before
+//! the verdict is printed, because a verdict that cannot be read later is worthless.
 
 use super::CommandError;
 use super::console::Console;
@@ -51,7 +51,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     Ok(status(&report, &interrupts))
 }
 
-/// Limits the run to the GPUs that were named.
+/// Limits the run to the named GPUs.
 fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
     if names.is_empty() {
         return Ok(());
@@ -70,7 +70,7 @@ fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), Comm
     Ok(())
 }
 
-/// The verdict's, unless a signal cut the run short.
+/// The verdict's status, unless a signal ended the run.
 pub(super) fn status(report: &Report, interrupts: &Interrupts) -> u8 {
     let mut found = report.tests.iter().flat_map(|t| &t.findings);
     let cut_short = found.any(|finding| finding.is(Code::Interrupted));

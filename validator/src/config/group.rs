@@ -1,4 +1,4 @@
-//! GPUs as people name them, by number or address, and groups of them.
+//! GPUs as users name them, by number or address, and groups of them.
 
 use crate::machine::pcie::model::Bdf;
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,10 @@ impl FromStr for GpuName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad =
-            || format!("'{text}' is no GPU; allowed are its number or its address, as 2 or 0000:41:00.0");
-        // The domain may be left out, as `lspci` does.
+        let bad = || {
+            format!("'{text}' is not a GPU; allowed are a number or an address, such as 2 or 0000:41:00.0")
+        };
+        // The domain may be omitted, as in `lspci`.
         let address = || text.parse().or_else(|_| format!("0000:{text}").parse()).ok();
         text.parse().map(Self::Number).ok().or_else(|| address().map(Self::Address)).ok_or_else(bad)
     }
@@ -49,12 +50,12 @@ impl GpuName {
 /// Groups by number among `gpus`.
 ///
 /// # Errors
-/// What names no GPU, or one that has been named before.
+/// A name that is not a GPU, or one that was named before.
 pub fn numbered(groups: &[Vec<GpuName>], gpus: &[Bdf]) -> Result<Vec<Vec<usize>>, String> {
     let mut seen = Vec::new();
     let mut find = |name: &GpuName| {
         let number =
-            name.among(gpus).ok_or_else(|| format!("names GPU {name}, and there are {}", gpus.len()))?;
+            name.among(gpus).ok_or_else(|| format!("names GPU {name}, but there are {}", gpus.len()))?;
         if seen.contains(&number) {
             return Err(format!("names GPU {number} twice"));
         }
@@ -91,6 +92,6 @@ mod tests {
         };
         assert_eq!(groups(&[&["0", "41:00.0"], &["2"]]), Ok(vec![vec![0, 1], vec![2]]));
         assert_eq!(groups(&[&["0", "1"], &["41:00.0"]]).unwrap_err(), "names GPU 1 twice");
-        assert_eq!(groups(&[&["0", "7"]]).unwrap_err(), "names GPU 7, and there are 3");
+        assert_eq!(groups(&[&["0", "7"]]).unwrap_err(), "names GPU 7, but there are 3");
     }
 }

@@ -1,4 +1,4 @@
-//! A run that is limited to some of the machine's GPUs: which take part, and which are left out. Pure.
+//! A run that is limited to some of the machine's GPUs: which are tested, and which are left out. Pure.
 
 use super::{Expect, GpuName, numbered};
 use crate::machine::pcie::model::{Bdf, Fabric};
@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 /// The limits of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// The GPUs that take part, each with its number among all.
+    /// The GPUs that are tested, each with its number among all.
     pub gpus: Vec<(usize, Bdf)>,
     /// All others.
     pub left_out: Vec<(usize, Bdf)>,
-    /// What CUDA is to show, as `CUDA_VISIBLE_DEVICES` has it.
+    /// The GPUs that CUDA may show, as a value of `CUDA_VISIBLE_DEVICES`.
     pub visible: String,
 }
 
 impl Limit {
-    /// `names` among the GPUs on the bus; `held` are those that the driver holds, in CUDA's order. `None` where that is
-    /// all of them.
+    /// `names` among the GPUs on the bus; `held` are those that the driver is bound to, in CUDA's order.
+    /// `None` if that is all of them.
     ///
     /// # Errors
-    /// A name that is no GPU here.
+    /// A name that is not a GPU of this machine.
     pub fn of(names: &[GpuName], bus: &[Bdf], held: &[Bdf]) -> Result<Option<Self>, String> {
         let mut chosen = BTreeSet::new();
         for name in names {
@@ -39,14 +39,14 @@ impl Limit {
         Ok((!limit.left_out.is_empty()).then_some(limit))
     }
 
-    /// Takes the others out of what a run sees of the fabric.
+    /// Removes the other GPUs from the fabric that the run sees.
     pub fn apply(&self, fabric: &mut Fabric) {
         let out = |bdf: &Bdf| self.left_out.iter().any(|(_, left)| left == bdf);
         fabric.gpus.retain(|gpu| !out(gpu));
         fabric.paths.retain(|path| !out(&path.a) && !out(&path.b));
     }
 
-    /// What is expected of the GPUs that take part: groups of peers keep what is left of them.
+    /// The expectations for the tested GPUs: groups of peers keep their tested members.
     pub fn narrow(&self, expect: &mut Expect, bus: &[Bdf]) {
         let Some(groups) = expect.peers.as_ref().and_then(|groups| numbered(groups, bus).ok()) else {
             return;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_chosen_by_number_and_address_and_the_others_are_named() {
+    fn gpus_are_selected_by_number_and_address_and_the_others_are_named() {
         let limit = Limit::of(&names(&["2", "01:00.0", "2"]), &bus(), &[]).unwrap().unwrap();
         assert_eq!(limit.gpus.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 2]);
         assert_eq!(
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn cuda_counts_what_the_driver_holds() {
+    fn cuda_counts_the_gpus_that_the_driver_holds() {
         let held = bus()[1..].to_vec();
         assert_eq!(Limit::of(&names(&["2"]), &bus(), &held).unwrap().unwrap().visible, "1");
     }
 
     #[test]
-    fn groups_keep_what_is_left_of_them() {
+    fn groups_keep_their_tested_members() {
         let limit = Limit::of(&names(&["0", "1", "2"]), &bus(), &[]).unwrap().unwrap();
         let group = |numbers: &[usize]| numbers.iter().map(|n| GpuName::Number(*n)).collect::<Vec<_>>();
         let mut expect =

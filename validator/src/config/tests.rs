@@ -1,4 +1,4 @@
-//! What the configuration takes and what it refuses, with the exact line that a person reads.
+//! Accepted and refused configurations, with the exact error line.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn without_layers_the_defaults_hold() {
 }
 
 #[test]
-fn the_later_layer_wins_and_words_come_last() {
+fn later_layers_override_earlier_ones_and_words_come_last() {
     let files = ["[fabric]\nacs = 'all'\niommu = 'pt'", "[fabric]\nacs = 'off'"];
     let config = merge(&files, &["fabric.iommu=firmware", "validate.level=quick"]).unwrap();
     assert_eq!(config.fabric.acs, AcsPolicy::Off);
@@ -66,7 +66,7 @@ fn words_are_read_by_the_keys_type() {
 }
 
 #[test]
-fn the_content_of_inits_sections_is_inits_business() {
+fn the_content_of_inits_sections_is_not_checked_here() {
     assert!(merge(&["[driver]\nload = 'perhaps'\n[policy]\nx = 1"], &[]).is_ok());
     refuses(&["driver = true"], &[], "0.toml: driver: read true; allowed: a section [driver]");
 }
@@ -106,7 +106,7 @@ fn an_unknown_key_is_named_with_the_nearest() {
 }
 
 #[test]
-fn an_impossible_value_says_what_is_allowed() {
+fn an_invalid_value_names_the_allowed_ones() {
     for (file, line) in [
         ("[fabric]\nacs = 'paths'", "0.toml: fabric.acs: read \"paths\"; allowed: path, all, off"),
         ("[fabric]\nacs = true", "0.toml: fabric.acs: read true; allowed: path, all, off"),
@@ -165,7 +165,7 @@ fn text_that_is_not_toml_names_its_line() {
 }
 
 #[test]
-fn nothing_that_is_refused_can_break_its_line() {
+fn refused_text_cannot_break_the_line() {
     for (text, word, shown) in [
         ("[\"a\\nb\"]", "", "0.toml: a\\nb: there is no such section; "),
         ("\"a\\r\\nb\" = 1", "", "0.toml: a\\r\\nb: there is no such section; "),
@@ -183,13 +183,13 @@ fn nothing_that_is_refused_can_break_its_line() {
 }
 
 #[test]
-fn what_breaks_no_line_is_shown_as_it_is() {
+fn harmless_text_is_shown_unchanged() {
     let line = merge(&["[\"ä\\\\b 'c'\"]"], &[]).unwrap_err();
     assert!(line.starts_with("0.toml: ä\\b 'c': there is no such section"), "{line}");
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let error = Config::load(&[PathBuf::from("/nowhere/c.toml")], &[], &[]).unwrap_err().to_string();
     assert!(error.starts_with("/nowhere/c.toml: cannot be read: No such file"), "{error}");
 }

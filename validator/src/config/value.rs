@@ -1,5 +1,5 @@
-//! One value of the configuration, from TOML or from a kernel word, to its type. What is not
-//! allowed comes back as the text of what is.
+//! Converts one value of the configuration, from TOML or from a kernel word, to its type. The error of an
+//! invalid value lists the allowed ones.
 
 use super::{GpuName, IommuPolicy, Level};
 use crate::fabric::acs::AcsPolicy;
@@ -7,7 +7,7 @@ use crate::fabric::rebar::RebarChoice;
 use std::fmt;
 use std::path::PathBuf;
 
-/// A value as it stands in its layer.
+/// A value as its layer has it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Raw<'a> {
     /// From a file.
@@ -25,7 +25,7 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// A word's own text: kernel words may carry quotes around what holds spaces.
+/// A word's own text: kernel words may have quotes around text with spaces.
 fn unquoted(word: &str) -> &str {
     word.strip_prefix('"').and_then(|w| w.strip_suffix('"')).unwrap_or(word)
 }
@@ -73,14 +73,14 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// A word in the form that a file has.
+/// A word in the form of a file's value.
 fn array(word: &str) -> Option<toml::Value> {
     let mut table: toml::Table = format!("x = {word}").parse().ok()?;
     table.remove("x").filter(|_| table.is_empty())
 }
 
 impl Raw<'_> {
-    /// At least one group, none empty, and no GPU twice by the same name.
+    /// At least one group, none empty, and no name twice.
     fn as_groups(self) -> Option<Vec<Vec<GpuName>>> {
         let gpu = |value: &toml::Value| match value {
             toml::Value::Integer(number) => usize::try_from(*number).ok().map(GpuName::Number),
@@ -179,7 +179,7 @@ pub(super) fn groups(raw: Raw<'_>, place: &mut Vec<Vec<GpuName>>) -> Result<(), 
     })
 }
 
-/// A list of ids of tests, of those that there are.
+/// A list of existing test ids.
 pub(super) fn test_ids(raw: Raw<'_>, known: &[&str], place: &mut Vec<String>) -> Result<(), String> {
     let found = raw.as_words().filter(|ids| ids.iter().all(|id| known.contains(&id.as_str())));
     put(found, place, || format!("a list of: {}", known.join(", ")))

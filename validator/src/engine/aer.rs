@@ -1,6 +1,6 @@
 //! The kernel's counters of PCIe errors while tests run (`aer_dev_correctable` and its siblings in sysfs,
-//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats): what a link repaired is told with the test
-//! that moved the data. Functions and kernels without such counters say nothing.
+//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats): errors that a link corrected are reported with
+//! the test that moved the data. Functions and kernels without such counters report nothing.
 
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::machine::root::Root;
@@ -8,7 +8,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 
 const CORRECTABLE: &str = "aer_dev_correctable";
-/// Each kind of error with the file that counts it and how bad one is.
+/// The kinds of errors, each with its counter file and severity.
 const KINDS: [(&str, &str, Severity); 3] = [
     (CORRECTABLE, "correctable", Severity::Warn),
     ("aer_dev_nonfatal", "uncorrectable", Severity::Fail),
@@ -18,7 +18,7 @@ const KINDS: [(&str, &str, Severity); 3] = [
 /// Counters by function, file and name of the error.
 type Counters = BTreeMap<(Bdf, &'static str, String), u64>;
 
-/// The functions on the ways between GPUs, and where their counters stood.
+/// The functions on the paths between GPUs, and the previous values of their counters.
 #[derive(Debug, Default)]
 pub(super) struct Aer {
     functions: Vec<Bdf>,
@@ -26,7 +26,7 @@ pub(super) struct Aer {
 }
 
 impl Aer {
-    /// From now on.
+    /// Starts watching.
     pub(super) fn begin(root: &Root, fabric: &Fabric) -> Self {
         let ports = fabric.paths.iter().flat_map(|p| p.ports.iter().copied());
         let functions: BTreeSet<Bdf> = fabric.gpus.iter().copied().chain(ports).collect();
@@ -36,7 +36,7 @@ impl Aer {
         Self { functions, stood }
     }
 
-    /// What was counted since the last time.
+    /// The errors since the last call.
     pub(super) fn news(&mut self, root: &Root) -> Vec<Finding> {
         let now = read(root, &self.functions);
         let findings = risen(&self.stood, &now);
@@ -53,7 +53,7 @@ fn read(root: &Root, functions: &[Bdf]) -> Counters {
     let mut all = Counters::new();
     for bdf in functions {
         for (name, ..) in KINDS {
-            // A function that fell off the bus has none any more, which the kernel's log tells.
+            // A function that fell off the bus has no counters, which the kernel log reports.
             let text = root.text(file(*bdf, name)).unwrap_or_default();
             all.extend(parse(&text).map(|(error, count)| ((*bdf, name, error.to_owned()), count)));
         }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rose_is_told_with_its_kind_and_what_stood_is_not() {
+    fn only_increased_counters_are_reported() {
         assert_eq!(risen(&counters(7, 0), &counters(7, 0)), []);
         let said = risen(&counters(7, 0), &counters(10, 1));
         assert_eq!(said.iter().map(|f| f.severity).collect::<Vec<_>>(), [Severity::Warn, Severity::Fail]);
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_lines_are_counted_without_their_totals() {
+    fn totals_are_not_counted() {
         let text = "RxErr 0\nBadTLP 12\nTOTAL_ERR_COR 12\nbroken line\n";
         assert_eq!(parse(text).collect::<Vec<_>>(), [("RxErr", 0), ("BadTLP", 12)]);
     }
 
     #[test]
-    fn only_functions_on_the_ways_that_count_are_watched() {
+    fn only_functions_on_gpu_paths_with_counters_are_watched() {
         let dir = tempfile::tempdir().unwrap();
         let fabric = sample::fabric(sample::two_gpus());
         let gpu = fabric.gpus[0];

@@ -1,5 +1,5 @@
-//! A worker that is asked one thing and runs no test: NVML is loaded there, so that one that hangs or crashes takes
-//! nothing with it.
+//! A worker that answers one question and runs no test: NVML is loaded there, so that a hang or crash of NVML
+//! affects nothing else.
 
 use super::command::command;
 use super::interrupt::Interrupts;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The last message of a worker for which `answer` has a value.
 ///
 /// # Errors
-/// It cannot be started, or ended without an answer, or there was none `within` that time.
+/// If it cannot be started, or ended without an answer, or gave none `within` that time.
 pub(super) fn ask<T>(
     config: &Config,
     request: &Request,

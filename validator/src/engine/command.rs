@@ -5,8 +5,8 @@ use crate::config::Config;
 use crate::process::lineage;
 use std::process::Command;
 
-/// This program again, with nothing of our environment but where the driver's libraries are. CUDA counts
-/// GPUs by their addresses then, as NVML, `nvidia-smi` and the report do, and not the fastest first.
+/// This program again, with nothing of our environment except the folders of the driver's libraries. CUDA
+/// then numbers GPUs by address, as NVML, `nvidia-smi` and the report do, and not the fastest first.
 pub(super) fn command(config: &Config) -> std::io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     lineage::beneath(command.arg(worker::COMMAND));

@@ -1,5 +1,5 @@
-//! One group of tests: a worker runs them; when it fails in one, that one is an error and a new
-//! worker goes on with the rest. Each round settles at least one test, so this ends.
+//! One group of tests, run by a worker; if it fails during a test, that test is an error and a new worker
+//! continues with the rest. Each round settles at least one test, so this ends.
 
 use super::command::command;
 use super::interrupt::Interrupt;
@@ -16,12 +16,12 @@ use crate::suite::{self, Group, Test};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Reading a machine before the first test: a hundred times what the largest takes.
+/// Time to read a machine before the first test: a hundred times what the largest machine takes.
 const FACTS: Duration = Duration::from_secs(30);
-/// Between two tests there is nothing to do.
+/// Time between two tests, in which there is nothing to do.
 const BETWEEN: Duration = Duration::from_secs(5);
 
-/// Runs `tests` to an outcome each.
+/// Runs `tests`, each to an outcome.
 pub(super) fn run<A: Audience>(
     run: &mut Run<'_, A>,
     root: &Root,
@@ -41,7 +41,7 @@ pub(super) fn run<A: Audience>(
     }
 }
 
-/// One worker, until it ends.
+/// Runs one worker until it ends.
 fn round<A: Audience>(
     run: &mut Run<'_, A>,
     root: &Root,
@@ -50,7 +50,7 @@ fn round<A: Audience>(
 ) {
     let before = open.len();
     let (mut begun, mut doing) = (None, None);
-    // A test that has ended, until it is known how the GPUs stand after it.
+    // A test that has ended, until the state of the GPUs after it is known.
     let mut held: Option<Held> = None;
     let (mut start, mut patience) = (Instant::now(), BETWEEN);
     let until = run.until;
@@ -68,12 +68,12 @@ fn round<A: Audience>(
             return settle_all(run, open, &crashed("machine", &Ending::NotStarted(e.into()), None), &[]);
         }
     };
-    // Its processes are real ones, whatever machine it reads.
+    // Process ids are those of the live machine, whatever root is read.
     let leftovers = Leftovers::before(Root::new("/"));
     let interrupts = run.interrupts.clone();
     let first = within(FACTS, start);
     let (ending, last_lines) = supervise(command, &request, first, &interrupts, |message, at| {
-        // First what is held, then the log: what the kernel says from now on belongs to the next test.
+        // GPUs first, then the log: later kernel messages belong to the next test.
         if !matches!(message, Message::Look(_)) {
             release(run, &mut held);
         }
@@ -120,18 +120,18 @@ fn round<A: Audience>(
     run.watch.look();
     release(run, &mut held);
     if !matches!(ending, Ending::Done) {
-        // What died with it cannot tidy up any more.
+        // A dead worker cannot clean up.
         let _ = leftovers.remove();
     }
     let limit_s = run.limit_s;
     let crashed = |subject: &str, doing: Option<&str>| match ending {
         Ending::Interrupted(by) => interrupted(subject, by, doing),
-        // It may have had no fault: nothing of the time was left for it.
+        // The test may not be at fault: the run had no time left for it.
         Ending::Silent(_) if Instant::now() >= until => used_up(subject, limit_s, doing),
         _ => crashed(subject, &ending, doing),
     };
     match (begun, open.front()) {
-        // It failed in this test: the others may still be told.
+        // It failed in this test: the other tests can still run.
         (Some(test), Some(next)) if test.id == next.id => {
             open.pop_front();
             let took = start.elapsed();
@@ -140,16 +140,16 @@ fn round<A: Audience>(
             }
             run.end(test, took, crashed(test.id, doing.as_deref()), last_lines);
         }
-        // It failed between tests after some progress: the next worker gets what is left.
+        // It failed between tests after some progress: the next worker continues.
         (_, Some(_)) if open.len() < before => {}
-        // Whatever is left is settled where the next worker would be started.
+        // The remaining tests are settled at the start of the next round.
         _ if matches!(ending, Ending::Interrupted(_)) => {}
-        // It failed before the first test, as the next one would.
+        // It failed before the first test, and the next worker would too.
         _ => settle_all(run, open, &crashed("machine", None), &last_lines),
     }
 }
 
-/// A test, how long it took, and what it said.
+/// A test, its duration, and its judgement.
 type Held = (&'static Test, Duration, Judgement);
 
 fn release<A: Audience>(run: &mut Run<'_, A>, held: &mut Option<Held>) {
@@ -158,13 +158,13 @@ fn release<A: Audience>(run: &mut Run<'_, A>, held: &mut Option<Held>) {
     }
 }
 
-/// What tests may build on that an earlier worker measured.
+/// Measurements of an earlier worker that later tests may use.
 fn measured(report: &Report) -> BTreeMap<String, Vec<Matrix>> {
     let some = report.tests.iter().filter(|t| !t.matrices.is_empty());
     some.map(|t| (t.id.clone(), t.matrices.clone())).collect()
 }
 
-/// The time for all tests together ran out before or, where it is told what was being done, in this one.
+/// The time for all tests together ran out before this test or, if `doing` is given, during it.
 fn used_up(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
     let doing = doing.unwrap_or("not ended");
     let message = format!("{doing}: all {limit_s} s of validate.timeout_s were used up");
@@ -172,13 +172,13 @@ fn used_up(subject: &str, limit_s: u64, doing: Option<&str>) -> Judgement {
     Judgement::by(finding.because("the tests together took longer than validate.timeout_s"))
 }
 
-/// A signal ended the run before or, where it is told what was being done, in this one.
+/// A signal ended the run before this test or, if `doing` is given, during it.
 fn interrupted(subject: &str, by: Interrupt, doing: Option<&str>) -> Judgement {
     let message = format!("{}: {by} ended the run", doing.unwrap_or("not ended"));
     Judgement::by(Code::Interrupted.finding(Severity::Error, subject, message))
 }
 
-/// `doing` is the last that the worker said of its work.
+/// `doing` is the worker's last progress message.
 fn crashed(subject: &str, ending: &Ending, doing: Option<&str>) -> Judgement {
     let code = if matches!(ending, Ending::Silent(_)) { Code::TestTimeout } else { Code::TestCrashed };
     let message = doing.map_or_else(|| ending.to_string(), |doing| format!("{doing}: {ending}"));

@@ -1,24 +1,25 @@
-//! What of all advice reaches the workload: the tests', and what needs no test. A verdict that is not good takes back what rests on
-//! peer-to-peer, and where peer-to-peer is the reason the workload is told to leave it alone. Pure.
+//! Selects the settings that reach the workload: those of the tests, and those that need no test. A bad
+//! verdict withdraws the settings that rely on peer-to-peer, and if peer-to-peer is the reason, the workload
+//! gets a setting that disables it. Pure.
 
 use crate::nccl::advice;
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 
-/// NCCL's switch against peer-to-peer.
+/// NCCL's switch to disable peer-to-peer.
 const P2P_OFF: &str = "NCCL_P2P_DISABLE";
-/// Variables of NCCL that hold whether or not GPUs reach each other.
+/// Variables of NCCL that are valid whether or not GPUs have peer access.
 const WITHOUT_P2P: &[&str] = &["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", P2P_OFF];
 
-/// What holds on a machine with GPUs whatever its tests come to, and whether or not they ran: NVLS as the
-/// configuration has it, and the interfaces that are up; `None`: they could not be read.
+/// Settings that are valid on a machine with GPUs whatever the result of its tests, and even if they did not
+/// run: NVLS as configured, and the interfaces that are up; `None`: they could not be read.
 pub(super) fn untested(report: &Report, nvls: bool, up: Option<&[String]>) -> Vec<Advice> {
     let all = up.map(advice::interfaces).into_iter().chain([advice::nvls(nvls)]);
     all.filter(|_| !report.gpus.is_empty()).collect()
 }
 
-/// The workload's variables: what `report` comes to, and what of `advice` it leaves standing. Of two
-/// about the same variable the later wins.
+/// The workload's variables: the result in `report`, and the part of `advice` that remains valid. Of two
+/// settings for the same variable the later wins.
 pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
     let mut all = of_the_report(report);
@@ -27,27 +28,27 @@ pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     all
 }
 
-/// Whether a variable says what the report itself comes to.
+/// Whether a variable describes the report itself.
 pub(super) fn is_own(name: &str) -> bool {
     name.starts_with("FIRSTLIGHT_")
 }
 
-/// What a workload may want to know without reading JSON.
+/// Facts for a workload that does not parse JSON.
 fn of_the_report(report: &Report) -> Vec<Advice> {
     let mut all = vec![
         Advice::new(
             "FIRSTLIGHT_VERDICT",
             report.verdict.to_string(),
-            "what all tests of the validator come to",
+            "the verdict of all tests of the validator",
         ),
         Advice::new("FIRSTLIGHT_SCOPE", report.scope.to_string(), &report.covers),
         Advice::new(
             "FIRSTLIGHT_FINGERPRINT",
             report.machine.fingerprint.clone(),
-            "the machine that the verdict is bound to",
+            "the hash of the machine state that the verdict applies to",
         ),
     ];
-    // Unread is not none.
+    // Unread is different from none.
     if report.fabric.is_some() {
         let count = report.gpus.len().to_string();
         all.push(Advice::new("FIRSTLIGHT_GPUS", count, "NVIDIA GPUs on the bus"));
@@ -55,13 +56,13 @@ fn of_the_report(report: &Report) -> Vec<Advice> {
     all
 }
 
-/// Only what is known to hold: any other variable of NCCL may have been found with peer-to-peer.
+/// Only settings that are known to be valid: any other NCCL variable may depend on peer-to-peer.
 fn holds_without_p2p(advice: &Advice) -> bool {
     let switches_off = advice.name == "NCCL_NVLS_ENABLE" && advice.value == "0";
     !advice.name.starts_with("NCCL_") || switches_off || WITHOUT_P2P.contains(&advice.name.as_str())
 }
 
-/// Peer-to-peer off, where a test of it failed or came to no answer.
+/// Disables peer-to-peer if a test of it failed or gave no answer.
 fn veto(report: &Report) -> Option<Advice> {
     let about_p2p = |t: &&TestEntry| t.id.starts_with("p2p-") || t.id.starts_with("nccl");
     let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
@@ -138,21 +139,21 @@ mod tests {
     }
 
     #[test]
-    fn a_good_verdict_hands_everything_over() {
+    fn a_good_verdict_passes_all_settings_on() {
         let all: Vec<_> = given().into_iter().map(|a| a.name).collect();
         assert_eq!(names(&[("nccl", Outcome::Pass)]), all);
         assert_eq!(names(&[("nccl", Outcome::Warn)]), all);
     }
 
     #[test]
-    fn a_bad_verdict_takes_back_what_rests_on_peer_to_peer() {
+    fn a_bad_verdict_withdraws_settings_that_need_peer_to_peer() {
         let left = ["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_NVLS_ENABLE", "OTHER"];
         assert_eq!(names(&[("acs", Outcome::Fail), ("nccl", Outcome::Pass)]), left);
         assert_eq!(names(&[("acs", Outcome::Error)]), left);
     }
 
     #[test]
-    fn what_needs_no_test_is_handed_over_after_any_verdict_where_there_are_gpus() {
+    fn settings_without_tests_are_passed_on_after_any_verdict_with_gpus() {
         let up = ["eth0".to_owned()];
         let mut report = report(&[("nccl", Outcome::Fail)]);
         assert_eq!(untested(&report, false, Some(&up)), []);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn peer_to_peer_that_failed_or_is_not_known_is_switched_off_with_its_reason() {
+    fn failed_or_unknown_peer_to_peer_is_disabled_with_a_reason() {
         for (id, outcome, what) in [
             ("p2p-integrity", Outcome::Fail, "p2p-integrity failed"),
             ("nccl-allreduce", Outcome::Error, "nccl-allreduce gave no answer"),
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_line_that_no_reader_takes_for_a_variable() {
+    fn a_reason_is_one_line_that_cannot_be_parsed_as_a_variable() {
         for advice in handed_over(&report(&[("nccl", Outcome::Pass)]), given()) {
             assert!(!advice.reason.contains(['=', '\n']) && !advice.reason.is_empty(), "{advice:?}");
         }

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM, as something that a run looks at. They are blocked, and one thread waits for them; processes that
-//! are started later inherit that, so that only this one answers the keys of a terminal.
+//! SIGINT and SIGTERM, as a state that a run polls. They are blocked, and one thread waits for them; child
+//! processes inherit that, so that only this process reacts to the keys of a terminal.
 
 use nix::sys::signal::{SigSet, Signal};
 use std::fmt;
@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-/// A second signal this long after the first ends the program as it is: whoever sends it waits in vain.
+/// A second signal this long after the first ends the program immediately, without a report.
 const INSISTS: Duration = Duration::from_secs(3);
 
-/// What has come so far.
+/// The signals so far.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupts(Arc<AtomicI32>);
 
-/// A signal that asks for the run's end.
+/// A signal that requests the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupt(Signal);
 
 impl Interrupts {
-    /// From now on a signal ends the run and not the program. To be called before any thread is started.
+    /// From now on a signal ends the run and not the program. Must be called before any thread is started.
     ///
     /// # Errors
     /// The kernel's.
@@ -33,7 +33,7 @@ impl Interrupts {
         Ok(caught)
     }
 
-    /// The signal that came first, if any did.
+    /// The first signal, if there was one.
     #[must_use]
     pub fn come(&self) -> Option<Interrupt> {
         let signal = Signal::try_from(self.0.load(Ordering::Acquire)).ok()?;
@@ -42,7 +42,7 @@ impl Interrupts {
 }
 
 impl Interrupt {
-    /// 128 and the signal's number, as shells have it.
+    /// 128 plus the signal's number, as in shells.
     #[must_use]
     pub fn exit_status(self) -> u8 {
         u8::try_from(self.0 as i32).map_or(u8::MAX, |number| 128 | number)

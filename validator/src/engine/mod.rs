@@ -1,5 +1,5 @@
-//! Running the tests: which, in what order, each group in a child process with a deadline. A child
-//! that crashes, hangs or talks nonsense makes its test an error and the others go on.
+//! Runs the tests: which ones, in what order, each group in a child process with a deadline. A child that
+//! crashes, hangs or sends invalid messages makes its test an error and the others continue.
 
 mod aer;
 mod ask;
@@ -34,9 +34,9 @@ use std::time::{Duration, Instant, SystemTime};
 use watch::Watch;
 use witness::Witness;
 
-/// Who is told as things happen; the console is one.
+/// Receives events of a run; the console is one.
 pub trait Audience {
-    /// What is known of the machine, once, before the first test's end.
+    /// Called once, before the first test's end, with what is known of the machine.
     fn machine(&mut self, report: &Report);
     /// A test has ended.
     fn ended(&mut self, test: &TestEntry);
@@ -86,7 +86,7 @@ pub fn planned(
     report
 }
 
-/// What `report`, as it stands now, hands over to the workload: of what it did before, and of `advice`.
+/// The settings that the present `report` passes on to the workload: its earlier ones, and those in `advice`.
 pub fn settle(report: &mut Report, advice: Vec<Advice>) {
     let reasons = std::mem::take(&mut report.workload_reasons);
     let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
@@ -199,13 +199,13 @@ fn learn(report: &mut Report, facts: Facts) {
 }
 
 fn not_run(test: &Test, why: &str) -> Judgement {
-    let message = format!("mandatory, and left out {why}");
+    let message = format!("mandatory, but skipped {why}");
     Judgement::by(
-        Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("left out {why}")),
+        Code::TestNotRun.finding(Severity::Error, test.id, message).because(format!("skipped {why}")),
     )
 }
 
-/// Seconds with three decimals: what a person reads and a clock under load can promise.
+/// Seconds with three decimals: readable, and as precise as a clock under load.
 fn seconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -8,13 +8,13 @@ use crate::machine::root::Root;
 use crate::suite::protocol::{Message, Request};
 use std::time::Duration;
 
-/// NVML starts within a second or two, also with 16 GPUs.
+/// NVML starts within one or two seconds, even with 16 GPUs.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// How many NVLinks join each pair of `gpus`.
+/// How many NVLinks connect each pair of `gpus`.
 ///
 /// # Errors
-/// Why that is not known, in one line.
+/// Why it is unknown, in one line.
 pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, String> {
     let request = Request { nvlinks_of: gpus.to_owned(), ..Request::of(root, config) };
     let pairs = ask(config, &request, DEADLINE, |message| match message {

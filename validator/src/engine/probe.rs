@@ -1,5 +1,5 @@
-//! How the GPUs stand after a worker died in a test and can no longer be asked: another process asks NVML, and
-//! does nothing else.
+//! The state of the GPUs after a worker died in a test and can no longer be asked: another process asks NVML,
+//! and does nothing else.
 
 use super::ask::ask;
 use crate::config::Config;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Longer than that process waits for NVML.
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// How the machine's GPUs stand, or why that is not known.
+/// The state of the machine's GPUs, or why it is unknown.
 pub(super) fn look(root: &Root, config: &Config) -> Look {
     let request = Request { look: true, ..Request::of(root, config) };
     let seen = ask(config, &request, DEADLINE, |message| match message {

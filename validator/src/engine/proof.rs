@@ -1,5 +1,5 @@
-//! What the verdict of a run speaks of, and whether anything was proven about it: a machine whose GPUs no test
-//! could use is no PASS, whatever its files say. Pure.
+//! The scope of a run's verdict, and whether anything was proven about it: a machine whose GPUs no test could
+//! use does not PASS, whatever its files contain. Pure.
 
 use crate::config::Limit;
 use crate::outcome::finding::{Code, Severity};
@@ -8,10 +8,10 @@ use crate::outcome::{Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use crate::suite::{Group, Plan, Test, proof};
 
-/// What stands in a test's place.
+/// The id of the entry in place of a test's.
 const ID: &str = "scope";
 
-/// In one sentence, what the verdict of `report` speaks of.
+/// One sentence about the scope of the verdict of `report`.
 pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     let gpus = report.gpu_names();
     let text = match (&report.scope, report.gpus.len()) {
@@ -29,7 +29,7 @@ pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     if report.is_recorded() { format!("{text}; recorded machine {}", report.root) } else { text }
 }
 
-/// What was to be proven and had nothing to run on. Where the verdict is bad already this is told only when
+/// Tests within the scope that had nothing to run on. If the verdict is already bad this is only reported if
 /// nothing ran on a GPU at all.
 pub(super) fn unproven(report: &Report, plan: &Plan) -> Option<TestEntry> {
     let ended = |id: &str| report.tests.iter().find(|entry| entry.id == id);
@@ -105,13 +105,13 @@ mod tests {
         Scope::Only(ids.iter().map(|id| (*id).to_owned()).collect())
     }
 
-    /// The files are fine, and nothing runs on a GPU.
+    /// The files are fine, but nothing runs on a GPU.
     const fn recorded(test: &Test) -> Outcome {
         if matches!(test.group, Group::Gpu) { NotApplicable } else { Pass }
     }
 
     #[test]
-    fn a_recorded_machine_is_no_pass_of_a_machine_and_one_of_its_fabric() {
+    fn a_recorded_machine_can_pass_for_its_fabric_only() {
         let (_, entry) = said(Scope::Machine, 2, recorded);
         let entry = entry.unwrap();
         assert_eq!(entry.outcome, Outcome::Error);
@@ -145,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_stays_one_and_is_told_what_is_not_known() {
+    fn a_failure_stays_one_and_names_what_is_unknown() {
         let ends = |test: &Test| if test.id == "acs" { Fail } else { recorded(test) };
         assert_eq!(said(Scope::Machine, 2, ends).1.unwrap().outcome, Outcome::Warn);
-        // The GPUs were used, and the failure says why no pair was.
+        // The GPUs were used, and the failure explains why no pair was.
         let ends = |test: &Test| match test.id {
             "p2p-capability" => Fail,
             "cuda" => Pass,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_were_asked_for_by_name_must_have_had_something_to_do() {
+    fn tests_requested_by_name_must_have_had_something_to_run_on() {
         assert_eq!(said(only(&["acs"]), 2, recorded).1, None);
         for ids in [&["p2p-integrity"][..], &["acs", "p2p-bandwidth"], &["cuda", "nccl-types"]] {
             assert_eq!(said(only(ids), 2, recorded).1.unwrap().outcome, Outcome::Error, "{ids:?}");

@@ -1,4 +1,4 @@
-//! The kernel's log while tests run: a fault that the kernel sees belongs to the test that ran.
+//! Watches the kernel log while tests run: a fault in it belongs to the running test.
 
 use crate::machine::host::faults::{self, faults};
 use crate::machine::host::kmsg::{Cursor, News};
@@ -6,23 +6,23 @@ use crate::machine::host::nvidia::xid::When;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// A place in the log, or why there is none.
+/// A position in the log, or why there is none.
 pub(super) enum Watch {
-    /// Watching, and what came in since the last test's end.
+    /// Watching, with the lines since the last test's end.
     On(Cursor, News),
-    /// Not watching; told with the next test.
+    /// Not watching; reported with the next test.
     Blind(String),
-    /// Not watching; already told.
+    /// Not watching; already reported.
     Told,
 }
 
 impl Watch {
-    /// From now on.
+    /// Starts watching.
     pub(super) fn begin(root: &Root) -> Self {
         Cursor::at_end(root).map_or_else(Self::Blind, |cursor| Self::On(cursor, News::default()))
     }
 
-    /// Reads what has come in: often, for the kernel overwrites what is not read.
+    /// Reads the new lines: called often, because the kernel overwrites unread lines.
     pub(super) fn look(&mut self) {
         if let Self::On(cursor, news) = self {
             match cursor.news() {
@@ -35,7 +35,7 @@ impl Watch {
         }
     }
 
-    /// What `look` has read since the last time.
+    /// What `look` has read since the last call.
     pub(super) fn news(&mut self) -> Vec<Finding> {
         match self {
             Self::On(_, news) => {
@@ -44,7 +44,7 @@ impl Watch {
                 faults(&lines, When::During).into_iter().chain(holes).collect()
             }
             Self::Blind(why) => {
-                let message = format!("faults that the kernel logs are not seen: {why}");
+                let message = format!("the kernel log is not watched for faults: {why}");
                 *self = Self::Told;
                 vec![Code::KmsgUnreadable.finding(Severity::Info, "machine", message)]
             }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_cannot_be_read_is_told_once() {
+    fn an_unreadable_log_is_reported_once() {
         let dir = tempfile::tempdir().unwrap();
         let mut watch = Watch::begin(&Root::new(dir.path()));
         assert!(watch.news()[0].is(Code::KmsgUnreadable));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_with_the_test_during_which_it_came() {
+    fn a_fault_is_reported_with_the_running_test() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("dev/kmsg");
         std::fs::create_dir(dir.path().join("dev")).unwrap();

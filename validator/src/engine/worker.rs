@@ -1,5 +1,5 @@
-//! The child's side: reads one request, reads the machine once, runs the tests in order and says
-//! what comes out. Whatever goes wrong here ends this process, and the parent knows what to do.
+//! The child's side: reads one request, reads the machine once, runs the tests in order and reports each
+//! result. Any error ends this process, and the parent handles that.
 
 use crate::gpu::{self, Look, Nvml};
 use crate::machine::host::{identity, kmsg, nvidia};
@@ -23,9 +23,9 @@ pub const COMMAND: &str = "worker";
 /// Serves one request.
 ///
 /// # Errors
-/// A request that makes no sense, or a parent that no longer listens.
+/// An invalid request, or a parent that no longer listens.
 pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
-    // Nobody waits for a worker whose parent is gone.
+    // If the parent is gone, the worker is not needed.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let request: Request = serde_json::from_reader(input)?;
     if !request.nvlinks_of.is_empty() {

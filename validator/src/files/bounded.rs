@@ -1,12 +1,11 @@
-//! A file of a person's as a whole, unless it is too large to be what it should be: a device that never
-//! ends is not read until memory is gone.
+//! Reads a user-supplied file, with a size cap: an endless device must not fill the memory.
 
 use crate::text::size::size;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// All of a file of at most `largest` bytes.
+/// The content of a file of at most `largest` bytes.
 ///
 /// # Errors
 /// One line without the file's name.

@@ -1,19 +1,19 @@
-//! Where a path that a person wrote leads in the end: through links to the file that is meant, and to this
-//! process's own standard output by any of its names. Reads links and writes nothing.
+//! Resolves a path from the user: through links to the actual file, and detects this process's own standard
+//! output under any of its names. Reads links and writes nothing.
 
 use rustix::io::Errno;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// As many links as Linux follows.
+/// Maximum number of links, as in Linux.
 const LINKS: usize = 40;
 
-/// What `path` leads to: no link, whether there is something yet or not. What a process holds open
-/// (`/proc/self/fd/3`) is an end too, because its name there says nothing about where it lies.
+/// The file that `path` leads to, whether it exists yet or not. An open descriptor (`/proc/self/fd/3`) is not
+/// resolved further, because its link does not show the actual file.
 ///
 /// # Errors
-/// When the folder is not there, or links lead in a circle.
+/// If the folder does not exist, or links form a loop.
 pub fn end_of(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -29,7 +29,7 @@ pub fn end_of(path: &Path) -> io::Result<PathBuf> {
     Err(Errno::LOOP.into())
 }
 
-/// Whether an end is what a process holds open.
+/// Whether a path is an open descriptor.
 #[must_use]
 pub fn is_held(end: &Path) -> bool {
     end.starts_with("/proc") && end.parent().is_some_and(|folder| folder.ends_with("fd"))
@@ -48,7 +48,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_are_followed_to_what_is_there_and_to_what_is_not_there_yet() {
+    fn links_are_followed_to_existing_and_missing_files() {
         let dir = tempfile::tempdir().unwrap();
         let dir = fs::canonicalize(dir.path()).unwrap();
         fs::create_dir(dir.join("sub")).unwrap();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_a_missing_folder_and_no_name_are_errors() {
+    fn a_loop_a_missing_folder_and_an_empty_name_are_errors() {
         let dir = tempfile::tempdir().unwrap();
         symlink("loop", dir.path().join("loop")).unwrap();
         for bad in [dir.path().join("loop"), dir.path().join("none/file"), PathBuf::from("/"), PathBuf::new()]
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_output_is_known_by_all_its_names_and_nothing_else_is() {
+    fn only_standard_output_is_recognized_under_all_its_names() {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join("stdout");
         symlink("/proc/self/fd/1", &link).unwrap();

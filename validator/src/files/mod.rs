@@ -1,4 +1,4 @@
-//! Files that a person names on the command line or in the configuration.
+//! Files that the user names on the command line or in the configuration.
 
 pub(crate) mod bounded;
 pub mod destination;

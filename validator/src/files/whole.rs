@@ -1,5 +1,5 @@
-//! The one writer of files that must be whole or not there: the content goes to a file without a name, or with a new
-//! one, beside the target, and takes the target's name when it is on the disk.
+//! The only writer of files that must be complete or absent: the content goes to a file without a name, or
+//! with a temporary one, next to the target, and takes the target's name once it is on the disk.
 
 use crate::files::destination;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
@@ -8,26 +8,26 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// Rights of a new file, before the user's mask.
+/// Permissions of a new file, before the umask.
 const MODE: Mode = Mode::from_raw_mode(0o666);
-/// How the temporary names begin and end; process and number are between them.
+/// Prefix and suffix of temporary names; process id and number are between them.
 const NAME: (&str, &str) = (".firstlight-", ".new");
 
 /// A file that replaces another one once it is complete: a reader sees the old content or the new one.
-/// Dropped before that, it is removed. Where the file system supports `O_TMPFILE`, it has no name until it is
+/// Dropped before that, it is removed. If the file system supports `O_TMPFILE`, it has no name until it is
 /// complete, so that not even SIGKILL leaves anything behind.
 pub(crate) struct Whole {
     file: File,
-    /// Its name, as long as that is not `path`.
+    /// Its temporary name, if it has one.
     name: Option<PathBuf>,
     path: PathBuf,
 }
 
 impl Whole {
-    /// A new file beside `path`. A link at `path` itself is replaced and not followed.
+    /// A new file next to `path`. A link at `path` itself is replaced and not followed.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub(crate) fn at(path: &Path) -> io::Result<Self> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
@@ -42,10 +42,10 @@ impl Whole {
         Ok(Self { file, name, path })
     }
 
-    /// A new file beside the file that `path` leads to, through links.
+    /// A new file next to the file that `path` leads to, through links.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub(crate) fn through_links(path: &Path) -> io::Result<Self> {
         Self::at(&destination::end_of(path)?)
     }
@@ -53,15 +53,15 @@ impl Whole {
     /// Waits until its content is on the disk.
     ///
     /// # Errors
-    /// As the system says, for example that the disk is full.
+    /// The system's error, for example that the disk is full.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
 
-    /// Puts it in the place of the old file, when its content is on the disk.
+    /// Replaces the old file, once the content is on the disk.
     ///
     /// # Errors
-    /// As the system says; the old file is then unchanged.
+    /// The system's error; the old file is then unchanged.
     pub(crate) fn replace(mut self) -> io::Result<()> {
         self.sync()?;
         if self.name.is_none() {
@@ -77,10 +77,10 @@ impl Whole {
     }
 }
 
-/// Writes `bytes` to the file at `path`, as a whole or not at all. A link at `path` is replaced and not followed.
+/// Writes `bytes` to the file at `path` atomically. A link at `path` is replaced and not followed.
 ///
 /// # Errors
-/// As the system says; the old file is then unchanged.
+/// The system's error; the old file is then unchanged.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = Whole::at(path)?;
     file.write_all(bytes)?;
@@ -94,7 +94,7 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     inner.and_then(|inner| inner.split_once('-')).is_some_and(|(process, n)| digits(process) && digits(n))
 }
 
-/// What `make` makes with a name beside `path` that did not exist, and that name.
+/// Calls `make` with an unused name next to `path`; returns the result and that name.
 fn unused<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let mut n = 0;
     loop {
@@ -119,7 +119,7 @@ impl Write for Whole {
 impl Drop for Whole {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // Where it cannot be removed either, there is nothing more to be done.
+            // If it cannot be removed either, nothing more can be done.
             let _ = fs::remove_file(name);
         }
     }
@@ -132,7 +132,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn what_lies_at_a_temporary_name_is_neither_followed_nor_touched() {
+    fn an_existing_temporary_name_is_neither_followed_nor_changed() {
         let dir = tempfile::tempdir().unwrap();
         let (path, precious) = (dir.path().join("r.json"), dir.path().join("precious"));
         fs::write(&precious, "precious").unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_of_one_file_do_not_tear_it() {
+    fn concurrent_writers_do_not_mix_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         let texts = ["a", "b", "c"].map(|letter| letter.repeat(100_000));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_name_is_known_and_no_other_is() {
+    fn only_temporary_names_are_recognized() {
         assert!(is_temporary(".firstlight-123-0.new"));
         for other in
             [".firstlight-.new", ".firstlight-a-1.new", "firstlight-1-1.new", ".firstlight-1-1.newer"]

@@ -1,5 +1,5 @@
-//! The one door to HTTP: a POST of a few bytes, a GET of a bounded file, piece by piece. Every call has a
-//! deadline. Whether and when to try again is for the caller; an answer of any status is an answer.
+//! The only HTTP client: a POST of a few bytes, a GET of a bounded file, piece by piece. Every call has a
+//! deadline. The caller decides about retries; an answer with any status is an answer.
 
 use crate::text::chain::chain;
 use crate::text::size::size;
@@ -11,31 +11,31 @@ use ureq::Agent;
 use ureq::config::Config;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// Redirects of a GET that are followed.
+/// Maximum number of redirects of a GET.
 const REDIRECTS: u32 = 3;
-/// A server that has nothing to say for so long is not waited for any longer.
+/// Maximum silence of a server.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How much of a file is handed on at once, at most.
+/// Maximum size of the pieces in which a file is passed on.
 const PIECE: usize = 1 << 18;
 
-/// What a server says in its status line, or how far one got.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// No server is meant by this.
+    /// The URL is invalid.
     #[error("{0}: allowed: http://HOST[:PORT]/PATH or https://..., without user name and blanks")]
     BadUrl(String),
-    /// No whole answer came.
+    /// No complete answer arrived.
     #[error("{0}")]
     NoAnswer(String),
-    /// The answer is larger than it may be.
+    /// The answer is larger than allowed.
     #[error("larger than {}", size(*.0))]
     TooLarge(u64),
-    /// These are no certificates.
+    /// The file has no certificates.
     #[error("{0}: no certificates in PEM form")]
     BadAuthority(String),
 }
 
-/// An `http` or `https` address that a person wrote.
+/// An `http` or `https` URL from the user.
 ///
 /// # Errors
 /// [`HttpError::BadUrl`]
@@ -47,7 +47,7 @@ pub fn checked(url: &str) -> Result<&str, HttpError> {
     if fine { Ok(url) } else { Err(HttpError::BadUrl(url.to_owned())) }
 }
 
-/// Whether the port, if there is one, can be: what cannot would be sent to another one.
+/// Whether the port, if there is one, is valid: an invalid one would be sent to another port.
 fn may_be(host: &str) -> bool {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let digits = |port: &str| port.bytes().all(|b| b.is_ascii_digit());
@@ -56,12 +56,12 @@ fn may_be(host: &str) -> bool {
         .is_none_or(|(_, port)| digits(port) && port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
-/// Who may vouch for an https server.
+/// The trusted certificates for https.
 #[derive(Debug, Clone, Default)]
 pub struct Authorities(Option<Vec<Certificate<'static>>>);
 
 impl Authorities {
-    /// Those in a PEM file's text alone; without one those that browsers know.
+    /// Only those in a PEM file's text; without a file those that browsers trust.
     ///
     /// # Errors
     /// [`HttpError::BadAuthority`], naming `file`.
@@ -78,7 +78,7 @@ impl Authorities {
     }
 }
 
-/// Sends `body`; the status that came back.
+/// Sends `body` and returns the status.
 ///
 /// # Errors
 /// [`HttpError::NoAnswer`] in one line.
@@ -95,7 +95,7 @@ pub fn post(
         request = request.header(*name, *value);
     }
     let mut answer = request.send(body).map_err(|e| no_answer(&e))?;
-    // Read to its end where it is short, so that the server has not written in vain.
+    // A short answer is read to its end, so that the server can finish writing.
     let _ignored = answer.body_mut().as_reader().take(1 << 16).read_to_end(&mut Vec::new());
     Ok(answer.status().as_u16())
 }
@@ -103,13 +103,13 @@ pub fn post(
 /// A part of an answer.
 #[derive(Debug)]
 pub enum Piece {
-    /// What comes first: the status, and how many bytes will follow, if the server says so.
+    /// First the status, and the number of bytes, if the server gives it.
     Head(u16, Option<u64>),
-    /// What comes next.
+    /// The next bytes.
     Bytes(Vec<u8>),
 }
 
-/// An answer as it comes.
+/// An answer as it arrives.
 #[derive(Debug)]
 pub struct Pieces {
     coming: Receiver<Result<Piece, HttpError>>,
@@ -131,16 +131,16 @@ impl Iterator for Pieces {
     }
 }
 
-/// Fetches at most `largest` bytes, which come piece by piece; after an error nothing of use comes.
+/// Fetches at most `largest` bytes, piece by piece; after an error nothing useful follows.
 #[must_use]
 pub fn get(url: &str, largest: u64, authorities: &Authorities, within: Duration) -> Pieces {
-    // Whoever reads from the network can be kept waiting piece by piece; whoever reads from a channel not.
+    // A slow server can delay a network read piece by piece, but not a read from a channel.
     let (url, authorities) = (url.to_owned(), authorities.clone());
     let (sender, coming) = sync_channel(4);
     thread::spawn(move || {
         let agent = agent(&authorities, within, REDIRECTS);
         if let Err(error) = hand_on(&agent, &url, largest, &sender) {
-            // Nobody may be there any more to hear it.
+            // The receiver may be gone.
             let _gone = sender.send(Err(error));
         }
     });
@@ -196,7 +196,7 @@ fn no_answer(error: &ureq::Error) -> HttpError {
     HttpError::NoAnswer(chain(error).lines().collect::<Vec<_>>().join(" "))
 }
 
-/// What a status means, in words.
+/// A status in words.
 #[must_use]
 pub fn status_text(status: u16) -> String {
     let known = ureq::http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_http_addresses_are_taken() {
+    fn only_plain_http_addresses_are_accepted() {
         for good in ["http://h/", "https://h:8443/a?b=c", "http://10.0.2.2:8080", "http://[fd00::1]/r"] {
             assert_eq!(checked(good), Ok(good));
         }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_told_in_words() {
+    fn statuses_are_shown_in_words() {
         assert_eq!(status_text(503), "503 Service Unavailable");
         assert_eq!(status_text(599), "599");
     }

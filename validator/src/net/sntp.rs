@@ -1,5 +1,5 @@
-//! The one door to NTP: asks servers once what time it is, and believes none that cannot be right. Whose clock
-//! is set by that, and whether, is for the caller.
+//! The only NTP client: asks servers for the time once, and rejects implausible answers. The caller decides
+//! whether to set the clock.
 
 use rsntp::{Config, SntpClient, SynchronizationError, SynchronizationResult};
 use std::fmt;
@@ -11,15 +11,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where NTP servers listen.
 const PORT: u16 = 123;
-/// No server's clock is before 2026-01-01, when this was written, or after 2100-01-01: one that is was never set.
+/// No server's clock is before 2026-01-01, when this was written, or after 2100-01-01: such a clock was never
+/// set.
 const PLAUSIBLE: std::ops::Range<u64> = 1_767_225_600..4_102_444_800;
 
-/// By how much this machine's clock must be moved.
+/// The offset of this machine's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Move {
     /// Whether the clock is behind.
     pub forward: bool,
-    /// How much.
+    /// By how much.
     pub by: Duration,
 }
 
@@ -30,19 +31,19 @@ impl fmt::Display for Move {
     }
 }
 
-/// Asks all servers at the same time; the first one that is believed, and what it says.
+/// Asks all servers simultaneously; returns the first plausible answer and its server.
 ///
 /// # Errors
-/// What became of each server, in one line.
+/// The result of each server, in one line.
 pub fn ask(servers: &[String], within: Duration) -> Result<(String, Move), String> {
     let until = Instant::now() + within;
     let (sender, answers) = channel();
     for server in servers {
         let (sender, server) = (sender.clone(), server.clone());
-        // Names can take longer to look up than there is time: that thread ends with the process.
+        // A name lookup may take longer than the time limit: its thread ends with the process.
         thread::spawn(move || {
             let answer = exchange(&server, within);
-            // Another one was faster, or the time was up.
+            // Another server was faster, or the time was up.
             let _gone = sender.send((server, answer));
         });
     }
@@ -65,7 +66,7 @@ fn silent(within: Duration) -> String {
     format!("no answer within {} s", within.as_secs())
 }
 
-/// One question and its answer.
+/// One request and its answer.
 fn exchange(server: &str, within: Duration) -> Result<Move, String> {
     let address = resolve(server).map_err(|e| e.to_string())?;
     let own = match address {
@@ -77,7 +78,7 @@ fn exchange(server: &str, within: Duration) -> Result<Move, String> {
     judge(&answer, SystemTime::now(), within)
 }
 
-/// The first address that `HOST` or `HOST:PORT` has.
+/// The first address of `HOST` or `HOST:PORT`.
 fn resolve(server: &str) -> io::Result<SocketAddr> {
     let bare = server.trim_start_matches('[').trim_end_matches(']');
     let found = match server.rsplit_once(':') {
@@ -95,13 +96,14 @@ fn words(error: &SynchronizationError, within: Duration) -> String {
     }
 }
 
-/// What rsntp has let pass: stratum 1 to 15, a leap indicator without alarm, an answer to our question.
+/// Checks an answer that rsntp accepted: stratum 1 to 15, a leap indicator without alarm, an answer to our
+/// request.
 fn judge(answer: &SynchronizationResult, now: SystemTime, within: Duration) -> Result<Move, String> {
     plausible(answer.clock_offset().as_secs_f64(), answer.round_trip_delay().as_secs_f64(), now, within)
 }
 
 fn plausible(offset: f64, round_trip: f64, now: SystemTime, within: Duration) -> Result<Move, String> {
-    // Half of it is how wrong the answer may be. Two clocks that tick a little differently make it negative.
+    // The answer may be wrong by half of it. Two clocks that tick slightly differently make it negative.
     if !(-0.1..=within.as_secs_f64()).contains(&round_trip) {
         return Err(format!("says that its answer took {round_trip:.3} s"));
     }
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_never_set_or_answers_in_no_time_is_not_believed() {
+    fn implausible_servers_are_rejected() {
         for (offset, round_trip) in
             [(-1_800_000_000.0, 0.0), (3e9, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, 4.5)]
         {

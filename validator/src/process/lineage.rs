@@ -1,6 +1,7 @@
-//! Processes that must not outlive those above them. The kernel's own signal for that (PR_SET_PDEATHSIG) comes
-//! when the thread that started a process is gone, and its parent's memory and devices are cleared away before
-//! that: GPUs take seconds. So each process also watches all those above it, and ends with the first.
+//! Processes that must not outlive their ancestors. The kernel's own signal for that (PR_SET_PDEATHSIG)
+//! arrives when the thread that started a process is gone, which is after its memory and devices were
+//! released: with GPUs that takes seconds. So each process also watches all its ancestors, and ends with the
+//! first of them.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -10,37 +11,37 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::{io, thread};
 
-/// The processes above this one, the topmost first.
+/// The ancestors of this process, the topmost first.
 static ABOVE: OnceLock<Vec<i32>> = OnceLock::new();
 
-/// The word before each of their numbers.
+/// The option before each of their ids.
 const WORD: &str = "--beneath";
 
-/// CUDA's own way to show some GPUs only. A worker of a limited run has it, and so have the processes beneath.
+/// CUDA's variable to show only some GPUs. A worker of a limited run has it, and so have its children.
 pub(crate) const LIMIT: &str = "CUDA_VISIBLE_DEVICES";
 
-/// The limit that this process was started with by the one above it; a user's own does not count.
+/// The limit that the parent set for this process; a user's own setting does not count.
 pub(crate) fn limit() -> Option<String> {
     ABOVE.get().filter(|above| !above.is_empty()).and_then(|_| std::env::var(LIMIT).ok())
 }
 
-/// From now on this process ends with any of `above`, of which the last is its parent.
+/// From now on this process ends with any of `above`, the last of which is its parent.
 ///
 /// # Errors
-/// The kernel's. One of them that is gone already ends this process at once.
+/// The kernel's error. If one of them is already gone this process ends immediately.
 pub(crate) fn begin(above: &[i32]) -> io::Result<()> {
     let mut watched = Vec::new();
     for number in above {
         let pid = Pid::from_raw(*number).filter(|pid| pid.as_raw_nonzero().get() > 0);
-        let pid = pid.ok_or_else(|| io::Error::other(format!("{WORD} {number}: no number of a process")))?;
+        let pid = pid.ok_or_else(|| io::Error::other(format!("{WORD} {number}: not a process id")))?;
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(process) => watched.push(process),
             Err(Errno::SRCH) => end(),
-            // A kernel before 5.3, or a filter of system calls: the parent's death is still heard of.
+            // A kernel before 5.3, or a system call filter: the parent's death is still noticed.
             Err(error) => log::debug!("process {number} is not watched: {error}"),
         }
     }
-    // Whoever has another parent now lost its own before it could watch it.
+    // If the parent has changed, the original one ended before it could be watched.
     let parent = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if above.last().is_some_and(|expected| *expected != parent) {
         end();
@@ -53,7 +54,7 @@ pub(crate) fn begin(above: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells `command`, another one of this program, whose end is its own too.
+/// Tells `command`, another process of this program, which processes it must end with.
 pub(crate) fn beneath(command: &mut Command) {
     let own = getpid().as_raw_nonzero().get();
     for number in ABOVE.get().into_iter().flatten().chain([&own]) {
@@ -72,8 +73,8 @@ fn watch(processes: &[OwnedFd]) {
     }
 }
 
-/// Ends this process at once, without anything that might hang: no destructor runs, nor what a library does at
-/// exit. Whoever waits for it knows what that means.
+/// Ends this process immediately, without anything that might hang: neither destructors nor exit handlers of
+/// libraries run. The parent interprets the status.
 pub(crate) fn end() {
     // A process may always end itself.
     let _ = kill_process(getpid(), Signal::KILL);

@@ -1,8 +1,8 @@
-//! Things that are alike, together, in the order of the first of each. Machines have thousands of findings.
+//! Groups equal things, in the order of the first of each. Machines have thousands of findings.
 
 use std::collections::BTreeMap;
 
-/// Those with the same key are one group.
+/// Groups the items with equal keys.
 pub(crate) fn alike<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<Vec<T>> {
     let mut places: BTreeMap<K, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<T>> = Vec::new();
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_stand_in_the_order_of_their_first() {
+    fn groups_are_in_the_order_of_their_first_items() {
         let groups = alike(["b1", "a1", "b2", "c1", "a2"], |text| text.chars().next());
         assert_eq!(groups, [vec!["b1", "b2"], vec!["a1", "a2"], vec!["c1"]]);
     }

@@ -1,11 +1,11 @@
-//! Elements of XML and HTML as a tree. Every element is closed and every text of a report is escaped
-//! on its way out, whoever wrote it: there is no other way to write one.
+//! Elements of XML and HTML as a tree. Every element is closed and every text of a report is escaped when it
+//! is written; there is no other way to write one.
 
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use std::io;
 
-/// An element with what is inside it.
+/// An element with its content.
 pub(super) struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
@@ -17,30 +17,30 @@ enum Inside {
     Text(String),
 }
 
-/// An element that is empty so far.
+/// An empty element.
 pub(super) const fn element(name: &'static str) -> Element {
     Element { name, attributes: Vec::new(), inside: Vec::new() }
 }
 
 impl Element {
-    /// The same, with an attribute.
+    /// Adds an attribute.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.attributes.push((name, allowed(value)));
         self
     }
 
-    /// The same, with a text after what is inside.
+    /// Appends a text.
     pub(super) fn text(mut self, text: &str) -> Self {
         self.inside.push(Inside::Text(allowed(text)));
         self
     }
 
-    /// The same, with an element after what is inside.
+    /// Appends an element.
     pub(super) fn child(self, child: Self) -> Self {
         self.children([child])
     }
 
-    /// The same, with elements after what is inside.
+    /// Appends elements.
     pub(super) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.inside.extend(children.into_iter().map(Inside::Element));
         self
@@ -49,7 +49,7 @@ impl Element {
     fn write(&self, to: &mut Writer<Vec<u8>>) -> io::Result<()> {
         let attributes = self.attributes.iter().map(|(name, value)| (*name, value.as_str()));
         let start = BytesStart::new(self.name).with_attributes(attributes);
-        // HTML knows this for `meta` alone; `text("")` in any other keeps its end.
+        // In HTML this is valid for `meta` only; `text("")` in any other element keeps its end tag.
         if self.inside.is_empty() {
             return to.write_event(Event::Empty(start));
         }
@@ -64,7 +64,7 @@ impl Element {
     }
 }
 
-/// What XML 1.0 forbids, and the control characters that it only advises against, become `?`.
+/// Replaces what XML 1.0 forbids, and the control characters that it discourages, with `?`.
 fn allowed(text: &str) -> String {
     let forbidden =
         |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{fffe}' | '\u{ffff}');
@@ -74,12 +74,12 @@ fn allowed(text: &str) -> String {
 /// An XML document.
 ///
 /// # Errors
-/// What the XML writer says.
+/// The XML writer's error.
 pub(super) fn xml(root: &Element) -> io::Result<String> {
     document(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)), root)
 }
 
-/// An HTML document, which is well-formed XML too.
+/// An HTML document, which is also well-formed XML.
 ///
 /// # Errors
 /// As [`xml`].

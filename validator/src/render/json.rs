@@ -1,11 +1,11 @@
-//! Anything that has a schema, as JSON for files and pipes.
+//! JSON output of anything with a schema.
 
 use serde::Serialize;
 
 /// Indented JSON with a newline at its end.
 ///
 /// # Errors
-/// What the JSON writer says.
+/// The JSON writer's error.
 pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }

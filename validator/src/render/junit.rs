@@ -1,7 +1,7 @@
-//! JUnit XML as Jenkins' xUnit plugin defines it (its junit-10.xsd): one suite, one case for each test. A warning is a
-//! pass, with its findings in the case's output. A verdict that no test of the report explains is an error of its own,
-//! so that nothing here looks better than the report. Written with the elements that also write the HTML, so that no
-//! crate for JUnit is needed.
+//! JUnit XML as defined by Jenkins' xUnit plugin (its junit-10.xsd): one suite, one case per test. A warning
+//! is a pass, with its findings in the case's output. A verdict that no test of the report explains is an
+//! error of its own, so that nothing here looks better than the report. It uses the elements of the HTML
+//! writer, so that no JUnit crate is needed.
 
 use super::element::{Element, element, xml};
 use super::words;
@@ -13,7 +13,7 @@ use std::io;
 /// The document.
 ///
 /// # Errors
-/// What the XML writer says.
+/// The XML writer's error.
 pub fn suites(report: &Report) -> io::Result<String> {
     let mut cases: Vec<_> = report.tests.iter().map(case).collect();
     cases.extend(unexplained(report));
@@ -28,7 +28,7 @@ pub fn suites(report: &Report) -> io::Result<String> {
             .with("time", &seconds(report.seconds))
     };
     let (suites, suite) = (counted(element("testsuites")), counted(element("testsuite")));
-    // The schema knows no time zone.
+    // The schema allows no time zone.
     let suite = suite
         .with("skipped", &count(Outcome::NotApplicable).to_string())
         .with("timestamp", report.started.trim_end_matches('Z'));
@@ -88,7 +88,7 @@ fn log(test: &TestEntry) -> String {
     if lines.is_empty() { lines } else { format!("last lines of the log\n{lines}") }
 }
 
-/// FAIL or ERROR, and no test that failed.
+/// A FAIL or ERROR without a failed test.
 fn unexplained(report: &Report) -> Option<Element> {
     let bad = matches!(report.verdict, Verdict::Fail | Verdict::Error) && report.failed().is_empty();
     let message = format!("verdict {}: {}", report.verdict, words::counts(report));
@@ -98,7 +98,7 @@ fn unexplained(report: &Report) -> Option<Element> {
 
 #[cfg(test)]
 mod tests {
-    //! What a CI system reads, by an XML parser that refuses what is not well-formed.
+    //! Reads the output with an XML parser that refuses malformed input, as a CI system does.
 
     use super::*;
     use crate::outcome::finding::Code;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_is_what_ci_systems_take_it_for() {
+    fn every_outcome_has_its_junit_form() {
         let found = |severity| vec![Code::CpusLost.finding(severity, "machine", "1 is online, expected 2")];
         let tests = vec![
             test("a", Outcome::Pass, "fine", vec![]),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_of_a_worker_are_the_cases_output() {
+    fn the_last_lines_of_a_worker_are_in_the_output_of_the_case() {
         let mut entry = test("cuda", Outcome::Error, "the worker died", vec![]);
         entry.log_tail = vec!["before <it> & after".to_owned(), "\u{1b}[31mred".to_owned()];
         parsed(&report(vec![entry]), |root| {

@@ -8,17 +8,17 @@ use serde::Serialize;
 /// One test as `list --json` shows it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// What `--only` takes.
+    /// The word for `--only`.
     pub id: &'static str,
-    /// For people.
+    /// The name.
     pub title: &'static str,
     /// The first level that runs it.
     pub level: Level,
     /// What a pass proves.
     pub proves: &'static str,
-    /// Seconds after which it is stopped.
+    /// Its deadline in seconds.
     pub deadline_s: u64,
-    /// Without it there is no verdict but ERROR.
+    /// If it is not run, the verdict is ERROR.
     pub mandatory: bool,
 }
 
@@ -50,7 +50,7 @@ pub fn list() -> List {
     List { schema: "firstlight.list/1", tests: ALL.iter().map(|t| Entry::from(*t)).collect() }
 }
 
-/// All tests for people.
+/// All tests as text.
 #[must_use]
 pub fn text(list: &List) -> String {
     let mut text =

@@ -1,4 +1,4 @@
-//! Views of one report. Each is a pure function of it; none keeps books of its own.
+//! Views of a report. Each is a pure function of the report.
 
 pub(crate) mod alike;
 mod element;

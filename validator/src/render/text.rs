@@ -1,5 +1,5 @@
-//! The console's view: 80 columns, no colour, no cursor tricks. Made of three parts, so that rows
-//! can be shown as tests end: header, one row per test, tail. The whole is their sum.
+//! The text for the console: 80 columns, no color, no cursor movement. Made of three parts, so that rows can
+//! be shown as tests end: header, one row per test, tail. The whole text is their concatenation.
 
 use crate::fabric::text::layout::wrapped;
 use crate::outcome::finding::{Finding, Severity};
@@ -10,12 +10,12 @@ use crate::render::{nccl, words};
 use crate::report::{Report, TestEntry};
 use std::fmt::Write as _;
 
-/// Where a row's text begins: outcome and id stand before it.
+/// The column of a row's text, after outcome and id.
 const INDENT: usize = 25;
-/// Where a row's text ends, to leave place for the seconds.
+/// The end of a row's text, which leaves room for the seconds.
 const SUMMARY: usize = 47;
 
-/// The whole report; `path` is where it lies as JSON.
+/// The whole report; `path` is the path of the JSON.
 #[must_use]
 pub fn whole(report: &Report, path: Option<&str>) -> String {
     let rows: String = report.tests.iter().map(row).collect();
@@ -37,7 +37,7 @@ pub fn header(report: &Report) -> String {
     plain(&parts.join("   ").replace('\n', "?")) + "\n\n"
 }
 
-/// One test: outcome, id, summary, seconds; a long summary goes on below.
+/// One test: outcome, id, summary, seconds; a long summary continues on the next lines.
 #[must_use]
 pub fn row(test: &TestEntry) -> String {
     let first = format!("  {:<6} {:<15} ", words::outcome(test.outcome), test.id);
@@ -68,7 +68,7 @@ fn fold(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What peer-to-peer is worth, what was found, the verdict, and the line for scrapers, which is the last.
+/// The gain from peer-to-peer, the findings, the verdict, and the line for scrapers, which is the last.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
@@ -77,19 +77,19 @@ pub fn tail(report: &Report, path: Option<&str>) -> String {
     plain(&format!("{gain}{}\n{scope}{end}", details(report)))
 }
 
-/// What the machine's files hold must not move the cursor of a terminal that shows it.
+/// Control characters in the machine's files must not move the cursor of a terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
-/// Every finding worse than `info`; those with one cause and one remedy are told together.
+/// Every finding worse than `info`; those with the same cause and remedy are grouped.
 fn details(report: &Report) -> String {
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
     let groups = alike(bad, |f| (f.code.as_str(), f.severity, f.cause.as_str(), f.remedy.as_str()));
     groups.iter().filter_map(|group| Some(detail(group.first()?, group))).collect()
 }
 
-/// How many messages and pieces of evidence a group shows; the JSON has all.
+/// How many messages and pieces of evidence a group shows; the JSON has all of them.
 const SHOWN: usize = 8;
 
 fn detail(first: &Finding, group: &[&Finding]) -> String {
@@ -102,7 +102,7 @@ fn detail(first: &Finding, group: &[&Finding]) -> String {
         text += &wrapped("         ", "           ", message);
     }
     text += &more(messages.len());
-    // With several messages each says what was seen.
+    // With several messages the evidence is omitted.
     let evidence = if messages.len() > 1 { &[][..] } else { &first.evidence[..] };
     for seen in evidence.iter().take(SHOWN) {
         text += &labelled("seen", seen);
@@ -132,7 +132,7 @@ fn verdict(report: &Report, path: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! The console's view of small reports, line by line.
+    //! Small reports, line by line.
 
     use super::*;
     use crate::outcome::Outcome;
@@ -161,7 +161,7 @@ FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=no
     }
 
     #[test]
-    fn a_failure_is_told_with_evidence_cause_and_remedy() {
+    fn a_failure_is_shown_with_evidence_cause_and_remedy() {
         let finding = Code::CpusLost
             .finding(Severity::Fail, "machine", "1 processors are online, expected 2")
             .seen("kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup");
@@ -184,7 +184,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     }
 
     #[test]
-    fn the_same_finding_about_several_subjects_is_told_once() {
+    fn equal_findings_about_several_subjects_are_shown_once() {
         let left_out = |id: &str| Code::TestNotRun.finding(Severity::Error, id, "mandatory, and left out");
         let tests = ["acs", "iommu"].map(|id| test(id, Outcome::Error, "left out", vec![left_out(id)]));
         let text = tail(&report(tests.into()), None);
@@ -197,7 +197,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     }
 
     #[test]
-    fn findings_with_one_cause_are_told_together_and_a_long_list_is_cut() {
+    fn findings_with_one_cause_are_grouped_and_a_long_list_is_cut() {
         let port = |n| {
             Code::AcsRedirect.finding(Severity::Fail, &format!("port {n}"), format!("port {n} redirects"))
         };
@@ -220,7 +220,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     }
 
     #[test]
-    fn a_long_summary_goes_on_below_and_nothing_is_wider_than_80_columns() {
+    fn a_long_summary_is_wrapped_to_80_columns() {
         let long =
             "framebuffer fb0 sits on 0000:01:00.0; it may spoil 0000:02:00.0 -> 0000:01:00.0".repeat(3);
         let text = row(&test("display", Outcome::Warn, &long, vec![]));
@@ -230,14 +230,14 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     }
 
     #[test]
-    fn a_recorded_machine_says_so_on_the_first_line() {
+    fn a_recorded_machine_is_marked_on_the_first_line() {
         let recorded = Report { root: "/rec/one".into(), ..report(vec![]) };
         assert!(header(&recorded).lines().next().unwrap().ends_with("recorded machine /rec/one"));
         assert!(!header(&report(vec![])).contains("recorded"));
     }
 
     #[test]
-    fn a_verdict_of_less_than_the_machine_says_so_first_and_last() {
+    fn a_limited_scope_is_shown_first_and_last() {
         let fabric = Report {
             scope: Scope::Fabric,
             covers: "kernel, PCIe and driver, with 8 x NVIDIA H200; nothing ran on a GPU".into(),
@@ -251,7 +251,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     }
 
     #[test]
-    fn no_test_at_all_is_an_error_of_the_validator() {
+    fn no_test_at_all_is_an_error() {
         let text = tail(&report(vec![]), None);
         assert!(text.ends_with(
             "VERDICT  ERROR  no test ran\nFIRSTLIGHT verdict=ERROR failed=validator warned=none codes=none \
@@ -260,7 +260,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     }
 
     #[test]
-    fn what_a_machine_says_cannot_move_the_cursor_or_forge_a_verdict() {
+    fn machine_data_cannot_move_the_cursor_or_forge_a_verdict() {
         let nasty = "\u{1b}[2J\nVERDICT  PASS\rx";
         let finding = Code::CpusLost.finding(Severity::Fail, nasty, nasty).seen(nasty);
         let nasty_report =

@@ -1,4 +1,4 @@
-//! What more than one form of a report says in the same words: outcomes, severities, the machine.
+//! Words that several forms of a report share: outcomes, severities, the machine.
 
 use crate::outcome::Outcome;
 use crate::outcome::finding::Severity;
@@ -40,12 +40,12 @@ pub(super) fn counts(report: &Report) -> String {
     if counts.is_empty() { "no test ran".to_owned() } else { counts.join(", ") }
 }
 
-/// firstlight's version, the image's where there is one.
+/// firstlight's version, and the image's if there is one.
 pub(super) fn version(report: &Report) -> &str {
     report.appliance.as_ref().map_or(env!("CARGO_PKG_VERSION"), |a| a.version.as_str())
 }
 
-/// The machine and what ran on it, by short names; what it does not have is left out.
+/// The machine and its software, by short names; absent parts are omitted.
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let driver = &report.driver;
     let dmi = |name: &str| report.machine.dmi.get(name)?.as_deref();

@@ -1,12 +1,12 @@
-//! The report's versions of the GPU software, from what was read of the driver. A version that could
-//! not be read is `null` here; the test `driver` says why.
+//! The report's versions of the GPU software, from the data of the driver. A version that could not be read
+//! is `null` here; the test `driver` gives the reason.
 
 use super::Driver;
 use crate::machine::host::nvidia::library::Library;
 use crate::machine::host::nvidia::{Nvidia, Read};
 
 impl Driver {
-    /// Gathers the versions. CUDA's is the driver's own answer, which nobody has asked for yet.
+    /// Collects the versions. CUDA's version needs a call of the driver, which comes later.
     #[must_use]
     pub fn of(nvidia: &Nvidia) -> Self {
         let image = nvidia.account.as_ref().ok().and_then(|a| a.as_ref()?.image.as_ref());
@@ -25,7 +25,7 @@ fn version(library: &Read<Option<Library>>) -> Option<String> {
     library.as_ref().ok()?.as_ref()?.version.clone()
 }
 
-/// What runs on the GPUs; before their first use, what the kernel would give them.
+/// The version that runs on the GPUs; before their first use, the one that the kernel would load.
 fn gsp(nvidia: &Nvidia) -> Option<String> {
     let mut running: Vec<_> =
         nvidia.gpus.iter().flatten().filter_map(|(_, gpu)| gpu.firmware.clone()).collect();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_is_null_and_two_firmwares_are_both_named() {
+    fn unreadable_versions_are_null_and_two_firmwares_are_both_named() {
         let mut seen = nvidia("555.58.02", 2);
         seen.cuda = Err("denied".into());
         seen.account = Err("denied".into());

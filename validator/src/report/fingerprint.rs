@@ -1,5 +1,5 @@
-//! What a verdict is bound to, and its hash. When one of these changes (driver, kernel words, a
-//! GPU moved or reflashed, ACS or IOMMU state) an old verdict says nothing about the machine.
+//! The machine state that a verdict applies to, and its hash. If any of it changes (driver, kernel command
+//! line, a GPU moved or reflashed, ACS or IOMMU state) an old verdict is no longer valid.
 
 use super::{Driver, Gpu};
 use crate::machine::host::identity::Identity;
@@ -11,8 +11,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Everything that the verdict stands on. What could not be read is `null`, and then there is no
-/// verdict but ERROR.
+/// Everything that the verdict depends on. What could not be read is `null`, and then the verdict is ERROR.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundTo {
@@ -34,7 +33,7 @@ pub struct BoundTo {
     pub iommu: Option<IommuMode>,
 }
 
-/// What of a GPU the verdict stands on.
+/// The properties of a GPU that the verdict depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BoundGpu {
@@ -51,7 +50,7 @@ pub struct BoundGpu {
 }
 
 impl BoundTo {
-    /// Gathers it from what was read.
+    /// Collects it from the read data.
     #[must_use]
     pub fn of(
         identity: &Identity,
@@ -94,7 +93,7 @@ pub fn fingerprint(bound_to: &BoundTo) -> String {
 
 /// `Value` keeps objects sorted by key, which makes the text canonical.
 fn canonical(bound_to: &BoundTo) -> String {
-    // Strings, numbers and maps with text keys always become JSON; if not, the text says why.
+    // Strings, numbers and maps with text keys always convert to JSON; otherwise the text is the error.
     serde_json::to_value(bound_to).map_or_else(|e| e.to_string(), |v| v.to_string())
 }
 
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_module_acs_or_command_line_is_another_machine() {
+    fn a_change_of_module_acs_or_command_line_changes_the_hash() {
         let acs = BoundTo { acs: Some(BTreeMap::from([("0000:00:01.0".into(), 0x1d)])), ..bound() };
         let words = BoundTo { cmdline: Some("iommu=pt".into()), ..bound() };
         let module = BoundTo { module_build_id: Some("ab02".into()), ..bound() };

@@ -1,5 +1,5 @@
-//! The report: everything that one run of `validate` found out, as `firstlight.report/1`. Every
-//! key is always there; what does not exist on the machine is `null`. Renderers only read it.
+//! The report: all results of one run of `validate`, as `firstlight.report/1`. Every key is always present;
+//! what does not exist on the machine is `null`. Renderers only read it.
 
 mod driver;
 mod fingerprint;
@@ -30,13 +30,13 @@ pub const SCHEMA: &str = contract::schema::REPORT;
 pub struct Report {
     /// [`SCHEMA`]
     pub schema: String,
-    /// What all tests come to.
+    /// The verdict over all tests.
     pub verdict: Verdict,
-    /// What the verdict speaks of: `machine`, `fabric`, or `only:` and the ids of tests.
+    /// The scope of the verdict: `machine`, `fabric`, or `only:` and the ids of tests.
     pub scope: Scope,
     /// The same in one sentence, with the GPUs' names.
     pub covers: String,
-    /// The level that was asked for.
+    /// The requested level.
     pub level: Level,
     /// The root that was read; `/` for the machine itself.
     pub root: String,
@@ -44,7 +44,7 @@ pub struct Report {
     pub started: String,
     /// How long it took, seconds.
     pub seconds: f64,
-    /// The image; `null` when the worker that reads the machine never told.
+    /// The image; `null` if the worker that reads the machine did not report it.
     pub appliance: Option<Appliance>,
     /// The machine.
     pub machine: MachineEntry,
@@ -56,21 +56,21 @@ pub struct Report {
     pub fabric: Option<Fabric>,
     /// Every test that ran, and every mandatory one that did not.
     pub tests: Vec<TestEntry>,
-    /// What switching something on brought, by name: ratios.
+    /// Effects of switching something on, by name, as ratios.
     pub effects: BTreeMap<String, Option<f64>>,
     /// NAME and value for the workload's environment.
     pub workload_env: BTreeMap<String, String>,
-    /// Why each of them is as it is, by name: one line.
+    /// The reason for each of them, by name: one line.
     pub workload_reasons: BTreeMap<String, String>,
 }
 
-/// Which machine this was, and what the verdict stands on.
+/// Which machine this was, and what the verdict depends on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineEntry {
     /// The firmware's names for it, without serial numbers.
     pub dmi: BTreeMap<String, Option<String>>,
-    /// Its name in the network.
+    /// Its host name.
     pub host: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
@@ -78,11 +78,11 @@ pub struct MachineEntry {
     pub cmdline: Option<String>,
     /// SHA-256 of `bound_to`, in hexadecimal.
     pub fingerprint: String,
-    /// What the verdict is bound to: when one of these changes it says nothing any more.
+    /// The state that the verdict applies to: if any of it changes the verdict is no longer valid.
     pub bound_to: BoundTo,
 }
 
-/// Versions of the GPU software; `null` where there is none.
+/// Versions of the GPU software; `null` if absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Driver {
@@ -94,11 +94,11 @@ pub struct Driver {
     pub gsp: Option<String>,
     /// NCCL.
     pub nccl: Option<String>,
-    /// CUDA as the driver offers it.
+    /// CUDA's version according to the driver.
     pub cuda: Option<String>,
 }
 
-/// One NVIDIA GPU; what only a driver can tell is `null` without one.
+/// One NVIDIA GPU; values that need the driver are `null` without one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
@@ -112,7 +112,7 @@ pub struct Gpu {
     pub uuid: Option<String>,
     /// Version of its firmware.
     pub vbios: Option<String>,
-    /// Size of BAR1, bytes; `null` when it has no address.
+    /// Size of BAR1, bytes; `null` if it has no address.
     pub bar1_bytes: Option<u64>,
     /// NUMA node.
     pub numa: Option<u32>,
@@ -128,30 +128,30 @@ pub struct Gpu {
 pub struct TestEntry {
     /// Short and stable.
     pub id: String,
-    /// For people.
+    /// The name.
     pub title: String,
     /// What a pass proves.
     pub proves: String,
     /// The first level that runs it.
     pub level: Level,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     /// How long it took, seconds.
     pub seconds: f64,
-    /// One line.
+    /// The result in one line.
     pub summary: String,
-    /// Everything found.
+    /// All findings.
     pub findings: Vec<Finding>,
-    /// Measurements by pair.
+    /// Measurements by row and column.
     pub matrices: Vec<Matrix>,
     /// Measurements by size.
     pub tables: Vec<Value>,
-    /// Last lines of the worker where it did not end well.
+    /// Last lines of the worker if it did not end normally.
     pub log_tail: Vec<String>,
 }
 
 impl MachineEntry {
-    /// A machine of which nothing was read yet.
+    /// A machine before anything was read.
     #[must_use]
     pub fn unread() -> Self {
         let bound_to = BoundTo::default();
@@ -183,7 +183,7 @@ impl Gpu {
 }
 
 impl TestEntry {
-    /// An entry that is no test's: something about the run itself.
+    /// An entry that is not a test's: a result about the run itself.
     #[must_use]
     pub fn of_the_run(id: &str, title: &str, proves: &str, level: Level, finding: Finding) -> Self {
         let said = Judgement::by(finding);
@@ -204,7 +204,7 @@ impl TestEntry {
 }
 
 impl Report {
-    /// The ids of the tests that failed or could not be told, in order.
+    /// The ids of the tests that failed or ended in an error, in order.
     #[must_use]
     pub fn failed(&self) -> Vec<&str> {
         self.ended(&[Outcome::Fail, Outcome::Error])
@@ -220,7 +220,7 @@ impl Report {
         self.tests.iter().filter(|t| outcomes.contains(&t.outcome)).map(|t| t.id.as_str()).collect()
     }
 
-    /// `8 x NVIDIA H200`, or each model with its number, so that none is hidden by the others.
+    /// `8 x NVIDIA H200`, or each model with its count, so that none is hidden by the others.
     #[must_use]
     pub fn gpu_names(&self) -> String {
         if self.fabric.is_none() && self.gpus.is_empty() {
@@ -238,7 +238,7 @@ impl Report {
         if told.is_empty() { "no GPU".to_owned() } else { told.join(", ") }
     }
 
-    /// True when this report is about a recorded machine.
+    /// True if this report is about a recorded machine.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.root != "/"

@@ -1,11 +1,11 @@
-//! JSON in which no object has one key twice. Readers take the first or the last of two, and disagree then
-//! about what the file says.
+//! JSON in which no object has duplicate keys. Some readers take the first and some the last of two, so they
+//! would disagree about the content.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Any JSON value, looked at for keys that come twice and not kept.
+/// Any JSON value, checked for duplicate keys and discarded.
 #[derive(Debug)]
 pub(super) struct Once;
 
@@ -28,7 +28,7 @@ impl<'de> Visitor<'de> for Looker {
         let mut keys = BTreeSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
-                return Err(A::Error::custom(format_args!("the key {key:?} stands there twice")));
+                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
             }
             map.next_value::<Once>()?;
             keys.insert(key);

@@ -1,5 +1,5 @@
-//! A report from its file, strict: another schema, a missing or an unknown key, a key that comes twice and
-//! what contradicts itself are errors that say so. A half-understood report must not be shown as a whole one.
+//! Reads a report from its file, strictly: another schema, a missing, unknown or duplicate key, and
+//! contradictions are errors. An incomplete report must not be shown as a complete one.
 
 use super::once::Once;
 use super::sound::contradiction;
@@ -7,19 +7,19 @@ use super::{Report, SCHEMA};
 use crate::text::shown::shown;
 use serde_json::Value;
 
-/// Why a file is no report.
+/// Why a file is not a report.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadReport {
-    /// Not JSON at all.
+    /// Not JSON.
     #[error("not JSON: {0}")]
     NotJson(String),
-    /// JSON of another kind.
-    #[error("read schema {0}, allowed: \"{SCHEMA}\"")]
+    /// JSON with another schema.
+    #[error("schema is {0}, allowed: \"{SCHEMA}\"")]
     Schema(String),
     /// A report with something missing, unknown or of the wrong type.
-    #[error("not a whole {SCHEMA}: {0}")]
+    #[error("not a valid {SCHEMA}: {0}")]
     Shape(String),
-    /// A whole report that does not agree with itself.
+    /// A complete report that contradicts itself.
     #[error("contradicts itself: {0}")]
     Contradiction(String),
 }
@@ -39,7 +39,7 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, BadReport> {
     contradiction(&report).map_or(Ok(report), |why| Err(BadReport::Contradiction(why)))
 }
 
-/// What the file holds must not break the line that tells of it.
+/// The file's content must not break the line of the error.
 fn line(error: &serde_json::Error) -> String {
     shown(&error.to_string())
 }

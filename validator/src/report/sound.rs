@@ -1,5 +1,5 @@
-//! Does a report agree with itself? Its verdict follows from its outcomes, and no outcome is better than what was
-//! found: where it is otherwise, nothing that the report says can be believed. Pure.
+//! Checks that a report is consistent: its verdict follows from its outcomes, and no outcome is better than
+//! its findings. An inconsistent report is refused. Pure.
 
 use super::{Report, TestEntry};
 use crate::outcome::Matrix;
@@ -7,7 +7,7 @@ use crate::outcome::scope::Scope;
 use crate::outcome::{self, Judgement, Outcome, Verdict};
 use std::collections::BTreeSet;
 
-/// What contradicts itself, in one line.
+/// The contradiction, in one line.
 pub(super) fn contradiction(report: &Report) -> Option<String> {
     let mut ids = BTreeSet::new();
     for test in &report.tests {
@@ -20,7 +20,7 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
     }
     let verdict = outcome::verdict(&report.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     if report.verdict != verdict {
-        return Some(format!("verdict: read {}, its tests come to {verdict}", report.verdict));
+        return Some(format!("verdict is {}, but its tests give {verdict}", report.verdict));
     }
     let told = |name: &str, what: &str, is: &str| {
         let other = report.workload_env.get(name).filter(|told| *told != is)?;
@@ -31,14 +31,14 @@ pub(super) fn contradiction(report: &Report) -> Option<String> {
         .or_else(|| unproven(report))
 }
 
-/// A good verdict of a machine whose GPUs no test has used.
+/// A good verdict on a machine whose GPUs no test has used.
 fn unproven(report: &Report) -> Option<String> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded);
     let used = |t: &TestEntry| t.id == GPUS_ARE_USED && t.outcome != Outcome::NotApplicable;
     let of_gpus = matches!(report.scope, Scope::Machine | Scope::Gpus(_));
     let claims = good && of_gpus && !report.gpus.is_empty();
     (claims && !report.tests.iter().any(used))
-        .then(|| format!("verdict: read {} of the machine, and no test ran on its GPUs", report.verdict))
+        .then(|| format!("verdict is {} for the machine, but no test ran on its GPUs", report.verdict))
 }
 
 /// The test that starts CUDA on every GPU; no other can run without it.
@@ -54,11 +54,11 @@ fn of_a_test(test: &TestEntry) -> Option<String> {
     }
     test.matrices.iter().find(|matrix| !is_whole(matrix)).map(|matrix| {
         let (rows, columns) = (matrix.rows.len(), matrix.columns.len());
-        format!("matrix {:?} has not {rows} rows of {columns} values", matrix.name)
+        format!("matrix {:?} does not have {rows} rows of {columns} values", matrix.name)
     })
 }
 
-/// How bad an outcome is: an outcome may be worse than what was found, and never better.
+/// How bad an outcome is: it may be worse than its findings, but never better.
 const fn badness(outcome: Outcome) -> u8 {
     match outcome {
         Outcome::Pass | Outcome::NotApplicable => 0,

@@ -1,4 +1,4 @@
-//! An error and what it came from, in one line: each error words only its own part.
+//! An error and its causes, in one line: each error describes only its own part.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Text that a person reads: names, moments, sizes, and values that come from outside. Pure.
+//! Text for people: names, times, sizes, and values from outside. Pure.
 
 pub(crate) mod chain;
 pub(crate) mod nearest;

@@ -1,5 +1,5 @@
-//! What files, their names and words hold, for a message: it must not break the line that tells of it, nor
-//! move a terminal's cursor.
+//! Content of files, names and words, for a message: it must not break the line of the message, nor move a
+//! terminal's cursor.
 
 /// The text with its control characters escaped.
 pub(crate) fn shown(text: &str) -> String {
@@ -7,7 +7,7 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// A whole text for a terminal: line ends and tabs are the text's own.
+/// A whole text for a terminal: line ends and tabs are kept.
 pub(crate) fn shown_text(text: &str) -> String {
     text.split_inclusive(['\n', '\t'])
         .map(|part| match part.strip_suffix(['\n', '\t']) {
@@ -17,10 +17,10 @@ pub(crate) fn shown_text(text: &str) -> String {
         .collect()
 }
 
-/// As much of a file as a message quotes.
+/// Maximum length of quoted file content.
 const QUOTED: usize = 80;
 
-/// What a file holds, for a message: its beginning, without what would move a terminal's cursor.
+/// The beginning of a file's content, for a message, with control characters escaped.
 pub(crate) fn quoted(text: &str) -> String {
     let mut quote = shown(&text.chars().take(QUOTED).collect::<String>());
     if text.chars().nth(QUOTED).is_some() {
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_escaped_and_all_else_stays() {
+    fn only_control_characters_are_escaped() {
         assert_eq!(shown("a\u{1b}[2Jb\nc\u{85} ö'\\"), "a\\u{1b}[2Jb\\nc\\u{85} ö'\\");
     }
 }

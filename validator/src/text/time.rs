@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The last second that has a name: 9999-12-31T23:59:59Z.
+/// The last second that can be written: 9999-12-31T23:59:59Z.
 const LAST: u64 = 253_402_300_799;
 
 /// `2026-11-20T12:00:00Z`; a clock before 1970 shows 1970, as unset clocks do, and one after 9999 its last second.
@@ -20,7 +20,7 @@ pub(crate) fn utc(at: SystemTime) -> String {
 pub(crate) fn since_1970(text: &str) -> Option<u64> {
     let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     let seconds = u64::try_from(at.unix_timestamp()).ok()?;
-    // Other spellings of a moment, such as another offset, are not what this program writes.
+    // Other notations, such as another offset, are not written by this program.
     (utc(UNIX_EPOCH + Duration::from_secs(seconds)) == text).then_some(seconds)
 }
 
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_has_no_seconds() {
+    fn invalid_times_have_no_seconds() {
         let wrong = [
             "",
             "today",

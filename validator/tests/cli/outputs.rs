@@ -134,8 +134,8 @@ fn what_is_no_report_is_refused_with_the_reason() {
     let machine = Machine::small();
     for (text, why) in [
         ("", "not JSON"),
-        ("{}", "read schema none, allowed: \"firstlight.report/1\""),
-        ("{\"schema\":\"firstlight.report/2\"}", "read schema \"firstlight.report/2\""),
+        ("{}", "schema is none, allowed: \"firstlight.report/1\""),
+        ("{\"schema\":\"firstlight.report/2\"}", "schema is \"firstlight.report/2\""),
         ("{\"schema\":\"firstlight.report/1\"}", "missing field"),
     ] {
         machine.write("r.json", text);

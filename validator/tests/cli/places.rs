@@ -102,8 +102,8 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         "expected": null, "unit": null, "evidence": [], "cause": "c", "remedy": "r"
     }]);
     for (text, why) in [
-        (changed("\"verdict\": \"PASS\"", "\"verdict\": \"FAIL\""), "read FAIL, its tests come to PASS"),
-        (changed("\"outcome\": \"pass\"", "\"outcome\": \"fail\""), "read PASS, its tests come to FAIL"),
+        (changed("\"verdict\": \"PASS\"", "\"verdict\": \"FAIL\""), "is FAIL, but its tests give PASS"),
+        (changed("\"outcome\": \"pass\"", "\"outcome\": \"fail\""), "is PASS, but its tests give FAIL"),
         (found.to_string(), "its outcome is better than its findings"),
         (
             changed("\"FIRSTLIGHT_VERDICT\": \"PASS\"", "\"FIRSTLIGHT_VERDICT\": \"FAIL\""),
@@ -113,7 +113,7 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         (
             changed("\"scope\": \"fabric\"", "\"scope\": \"machine\"")
                 .replace("\"FIRSTLIGHT_SCOPE\": \"fabric\"", "\"FIRSTLIGHT_SCOPE\": \"machine\""),
-            "read PASS of the machine, and no test ran on its GPUs",
+            "is PASS for the machine, but no test ran on its GPUs",
         ),
         (
             changed("\"scope\": \"fabric\"", "\"scope\": \"all\""),
@@ -122,15 +122,15 @@ fn a_report_that_contradicts_itself_is_refused_in_one_line() {
         (changed("\"id\": \"cmdline\"", "\"id\": \"x\\nFIRSTLIGHT verdict=PASS\""), "allowed in an id"),
         (
             changed("\"verdict\": \"PASS\"", "\"verdict\": \"PASS\", \"verdict\": \"FAIL\""),
-            "\"verdict\" stands there twice",
+            "duplicate key \"verdict\"",
         ),
         (
             changed("\"workload_env\": {", "\"workload_env\": {\"A\": \"1\", \"A\": \"2\","),
-            "\"A\" stands there twice",
+            "duplicate key \"A\"",
         ),
         (changed("\"verdict\": \"PASS\"", "\"verdict\": \"PASS\\nX\""), "unknown variant `PASS\\nX`"),
         (twice.to_string(), "listed twice"),
-        (ragged.to_string(), "matrix \"m\" has not 2 rows of 2 values"),
+        (ragged.to_string(), "matrix \"m\" does not have 2 rows of 2 values"),
     ] {
         machine.write("r.json", &text);
         for command in ["env", "render --to text", "render --to json"] {

@@ -42,7 +42,7 @@ fn wrong_use_is_one_line_with_the_allowed_values() {
         ("render", &["<REPORT>", "--to"]),
         ("nccl", &["<COLLECTIVE>"]),
         ("p2p --plan --level quick", &["--plan", "--level"]),
-        ("validate --gpus 0,x", &["'x' is no GPU", "0000:41:00.0"]),
+        ("validate --gpus 0,x", &["'x' is not a GPU", "0000:41:00.0"]),
         ("validate --scope gpu", &["'gpu'", "machine, fabric"]),
         ("validate --scope fabric --only acs", &["--scope", "--only"]),
         ("render r --to pdf", &["pdf", "text, json"]),

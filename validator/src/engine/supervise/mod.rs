@@ -1,6 +1,6 @@
-//! The parent's side of one worker: starts it, hears what it says, and bounds every wait. Knows
-//! nothing of tests; how a worker ended is a value. A worker is the first of a group of processes, and those
-//! that it has started end with it.
+//! The parent's side of one worker: starts it, receives its messages, and bounds every wait. It knows nothing
+//! about tests; the way a worker ended is a value. A worker leads its own process group, and the processes
+//! that it started end with it.
 
 use super::interrupt::{Interrupt, Interrupts};
 use crate::suite::protocol::Message;
@@ -16,30 +16,30 @@ use std::time::{Duration, Instant};
 
 /// How many of a worker's last lines are kept.
 const LAST_LINES: usize = 20;
-/// One line is at most this long: the facts of a machine with thousands of functions are 4 MB.
+/// Maximum length of one line: the facts of a machine with thousands of functions have 4 MB.
 const LONGEST: u64 = 64 << 20;
-/// How long a worker that has closed its pipes, or was killed, may take to be gone. One that hangs
-/// in the kernel never is; it is left behind.
+/// How long a worker that closed its pipes, or was killed, may take to exit. A worker that hangs in the
+/// kernel never exits; it is left behind.
 const GRACE: Duration = Duration::from_secs(2);
-/// What a killed worker has said last may be on its way so long.
+/// How long the last messages of a killed worker may take to arrive.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// So often a signal to this process is looked for.
+/// How often this process checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a worker ended.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// By itself, well.
+    /// It finished normally.
     Done,
-    /// By a signal or with a status.
+    /// It died by a signal or exited with an error status.
     Died(ExitStatus),
-    /// It did not say the next thing in time and was killed.
+    /// It did not send its next message in time and was killed.
     Silent(Duration),
-    /// It said something that is no message and was killed.
+    /// It sent an invalid message and was killed.
     Nonsense(String),
-    /// It could not be started, or asked.
+    /// It could not be started, or did not accept the request.
     NotStarted(io::Error),
-    /// This process was asked to end, and killed it.
+    /// This process was told to end, and killed it.
     Interrupted(Interrupt),
 }
 
@@ -52,14 +52,14 @@ impl fmt::Display for Ending {
             Self::Silent(after) => {
                 write!(f, "no answer within {:.1} s; the worker was killed", after.as_secs_f64())
             }
-            Self::Nonsense(line) => write!(f, "the worker said what is no message: {line}"),
+            Self::Nonsense(line) => write!(f, "the worker sent an invalid message: {line}"),
             Self::NotStarted(error) => write!(f, "the worker could not be started: {error}"),
             Self::Interrupted(by) => write!(f, "{by} ended the run"),
         }
     }
 }
 
-/// What came, and when: a parent that is late to look takes nothing for later than it was.
+/// A message and its arrival time, so that a parent that looks late does not consider it late.
 struct Event {
     at: Instant,
     what: What,
@@ -71,8 +71,8 @@ enum What {
     Closed,
 }
 
-/// Runs `command`, gives it `request`, and hands each message to `hear` with the moment it came, which says how
-/// long from then the next may take. The second value is the last lines of its standard error.
+/// Runs `command`, gives it `request`, and passes each message to `hear` with its arrival time; `hear`
+/// returns how long the next may take from then on. The second value is the last lines of its standard error.
 pub(super) fn supervise(
     mut command: Command,
     request: &[u8],
@@ -92,7 +92,7 @@ pub(super) fn supervise(
         None => finish(&mut child),
         Some(ending) => {
             kill(&mut child);
-            // The worker's last words may still be on their way.
+            // The worker's last messages may still be in transit.
             let due = Instant::now() + LAST_WORDS;
             while let Ok(event) = events.recv_timeout(Duration::from_millis(50))
                 && Instant::now() < due
@@ -107,13 +107,13 @@ pub(super) fn supervise(
     (ending, last_lines.into())
 }
 
-/// One thread per pipe: none of them can make the parent wait. The channel is short, so that a
-/// worker that talks without end is slowed down and not remembered.
+/// One thread per pipe, so that no pipe can block the parent. The channel is short, so that a worker that
+/// sends without end is slowed down and fills no memory.
 fn listen(child: &mut Child, request: &[u8]) -> Receiver<Event> {
     let (sender, events) = sync_channel(64);
     if let Some(mut input) = child.stdin.take() {
         let request = request.to_owned();
-        // A worker that does not listen says so by dying or by silence.
+        // A worker that does not read shows this by dying or by silence.
         thread::spawn(move || drop(input.write_all(&request)));
     }
     if let Some(output) = child.stdout.take() {
@@ -140,7 +140,7 @@ fn forward(pipe: impl Read, events: &SyncSender<Event>, what: fn(String) -> What
             break;
         }
     }
-    // The parent may have stopped listening; then nobody needs to know.
+    // If the parent has stopped listening, the message is not needed.
     let _ = events.send(event(What::Closed));
 }
 
@@ -157,7 +157,7 @@ fn converse(
     let mut open = 2;
     let mut since = None;
     while open > 0 {
-        // What has been said before is heard first, unless it never ends.
+        // Earlier messages are processed first, unless they never end.
         let asked = interrupts.come();
         if let Some(by) = asked.filter(|_| since.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS) {
             return Some(Ending::Interrupted(by));
@@ -170,7 +170,7 @@ fn converse(
                 Err(RecvTimeoutError::Timeout) => return Some(Ending::Silent(patience)),
                 Err(RecvTimeoutError::Disconnected) => return None,
             };
-        // What comes too late, and is only waiting to be read, does not make up for it.
+        // A message that arrived too late and was only read late does not extend the deadline.
         if at > due {
             return Some(Ending::Silent(patience));
         }
@@ -202,7 +202,7 @@ fn finish(child: &mut Child) -> Ending {
         kill(child);
         return Ending::Silent(GRACE);
     }
-    // As long as it is not waited for, the group's number is no other's.
+    // Until it is waited for, its process group id cannot be reused.
     kill_group(child);
     match child.wait() {
         Ok(status) if status.success() => Ending::Done,
@@ -214,19 +214,19 @@ fn finish(child: &mut Child) -> Ending {
 fn kill(child: &mut Child) {
     kill_group(child);
     if !has_ended(child) {
-        log::warn!("worker {} does not die; it hangs in the kernel and is left behind", child.id());
+        log::warn!("worker {} cannot be killed; it hangs in the kernel and is left behind", child.id());
     } else if let Err(error) = child.wait() {
         log::warn!("worker {}: {error}", child.id());
     }
 }
 
-/// It and all that it has started.
+/// Kills it and all processes that it started.
 fn kill_group(child: &Child) {
-    // It fails only for a group of which nobody is left.
+    // This fails only for an empty group.
     let _ = number(child).map(|pid| kill_process_group(pid, Signal::KILL));
 }
 
-/// Whether it ends in time; its status stays to be asked for.
+/// Whether it exits in time; its status can still be read afterwards.
 fn has_ended(child: &Child) -> bool {
     let Some(pid) = number(child) else { return false };
     let due = Instant::now() + GRACE;

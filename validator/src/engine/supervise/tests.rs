@@ -1,4 +1,4 @@
-//! Workers that misbehave, played by the shell: each ends as a value, in time.
+//! Misbehaving workers, played by the shell: each ends as a value, in time.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn play(script: &str) -> (Ending, Vec<String>, Vec<Message>) {
 }
 
 #[test]
-fn a_worker_that_says_its_piece_and_ends_is_done() {
+fn a_worker_that_sends_its_result_and_exits_is_done() {
     let (ending, last_lines, heard) = play(r#"echo '{"begin":"acs"}'; echo note >&2"#);
     assert!(matches!(ending, Ending::Done), "{ending}");
     assert_eq!(heard, [Message::Begin("acs".into())]);
@@ -32,14 +32,14 @@ fn a_worker_gets_its_request() {
 }
 
 #[test]
-fn a_worker_that_dies_by_a_signal_is_told_by_its_name() {
+fn a_worker_that_dies_by_a_signal_is_reported_with_its_name() {
     let (ending, last_lines, heard) = play(r#"echo '{"begin":"acs"}'; echo last words >&2; kill -SEGV $$"#);
     assert!(ending.to_string().contains("SIGSEGV"), "{ending}");
     assert_eq!((last_lines, heard.len()), (vec!["last words".to_owned()], 1));
 }
 
 #[test]
-fn a_worker_that_exits_with_a_status_is_told_by_it() {
+fn a_worker_that_exits_with_a_status_is_reported_with_it() {
     assert!(play("exit 101").0.to_string().contains("101"));
 }
 
@@ -53,7 +53,7 @@ fn a_worker_that_falls_silent_is_killed_in_time() {
 }
 
 #[test]
-fn a_worker_that_talks_nonsense_is_killed() {
+fn a_worker_that_sends_an_invalid_message_is_killed() {
     let (ending, _, heard) = play("echo '{\"begin\":3}'; exec sleep 60");
     assert!(matches!(&ending, Ending::Nonsense(line) if line.contains("begin")), "{ending}");
     assert_eq!(heard, []);
@@ -75,15 +75,15 @@ fn only_the_last_lines_are_kept() {
 }
 
 #[test]
-fn a_worker_that_is_not_there_cannot_be_started() {
+fn a_missing_worker_cannot_be_started() {
     let (ending, _) =
         supervise(Command::new("/nowhere/worker"), b"", SOON, &Interrupts::default(), |_, _| SOON);
     assert!(matches!(ending, Ending::NotStarted(_)), "{ending}");
 }
 
-/// The deadline counts for when something came, not for when it was read.
+/// The deadline applies to the arrival of a message, not to the time it is read.
 #[test]
-fn what_comes_too_late_extends_no_deadline_however_late_it_is_read() {
+fn a_late_message_does_not_extend_the_deadline() {
     let mut heard = 0;
     let mut command = Command::new("sh");
     command.args(["-c", "echo '{\"begin\":\"acs\"}'; sleep 0.6; echo '{\"begin\":\"acs\"}'; exec sleep 60"]);
@@ -105,7 +105,7 @@ fn a_worker_that_only_ever_logs_is_killed_in_time() {
 }
 
 #[test]
-fn what_a_worker_has_started_ends_with_it_however_it_ends() {
+fn children_of_a_worker_end_with_it() {
     for end in ["kill -SEGV $$", "exec >&- 2>&-; exit 0", "exec sleep 60"] {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");

@@ -1,21 +1,21 @@
-//! What NVML's words about GPUs come to: what has changed since it was asked before, and what holds on. Pure.
+//! Findings from NVML's data about GPUs: changes since the last look, and conditions that persist. Pure.
 
 use super::gone;
 use crate::gpu::{ComputeMode, Counted, Counter, Presence, Standing};
 use crate::outcome::finding::{Code, Finding, Severity};
 
-/// Nothing is known of the GPUs.
+/// The state of the GPUs is unknown.
 pub(super) fn unseen(why: &str) -> Finding {
-    let message = format!("how the GPUs fared is not known: {why}");
+    let message = format!("the state of the GPUs is unknown: {why}");
     Code::GpuUncounted.finding(Severity::Warn, "machine", message)
 }
 
-/// Whether a finding is of something that stays as it is: it is told once.
+/// Whether a finding is about a persistent condition: it is reported once.
 pub(super) fn holds_on(finding: &Finding) -> bool {
     !finding.is(Code::GpuEcc) && (!finding.is(Code::GpuRemap) || finding.unit.is_none())
 }
 
-/// What is wrong with GPUs as they stand, whatever was before.
+/// Faults in the present state of GPUs, whatever came before.
 pub(super) fn holding(now: &[Standing]) -> Vec<Finding> {
     let mut found: Vec<_> = now.iter().flat_map(of_one).chain(settings(now)).collect();
     found.extend(uncounted(now));
@@ -47,7 +47,7 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
     found
 }
 
-/// Settings that keep GPUs from being tested, each with all GPUs that have it.
+/// Settings that prevent tests of GPUs, each with all GPUs that have it.
 pub(super) fn settings(now: &[Standing]) -> Vec<Finding> {
     type Has = fn(&Standing) -> bool;
     let kinds: [(Code, Has, &str); 3] = [
@@ -72,7 +72,7 @@ pub(super) fn settings(now: &[Standing]) -> Vec<Finding> {
     kinds.into_iter().filter_map(of).collect()
 }
 
-/// GPUs whose memory errors nobody counts, in one finding.
+/// GPUs without memory error counters, in one finding.
 fn uncounted(now: &[Standing]) -> Option<Finding> {
     let ecc = [Counter::VolatileUncorrected, Counter::AggregateUncorrected];
     let lacks = |gpu: &&Standing| ecc.iter().all(|c| gpu.counted.get(c) == Some(&Counted::Unsupported));
@@ -96,7 +96,7 @@ pub(super) fn since(before: &[Standing], now: &[Standing]) -> Vec<Finding> {
     pairs.flat_map(|(before, now)| risen(before, now)).collect()
 }
 
-/// Kinds of errors: the counters that tell of it, its code, badness and name.
+/// Kinds of errors: counters, code, severity and name.
 const KINDS: [(&[Counter], Code, Severity, &str); 4] = [
     (
         &[Counter::VolatileUncorrected, Counter::AggregateUncorrected],
@@ -110,8 +110,8 @@ const KINDS: [(&[Counter], Code, Severity, &str); 4] = [
         Severity::Warn,
         "corrected memory errors",
     ),
-    (&[Counter::RemappedUncorrected], Code::GpuRemap, Severity::Fail, "rows replaced for uncorrected errors"),
-    (&[Counter::RemappedCorrected], Code::GpuRemap, Severity::Warn, "rows replaced for corrected errors"),
+    (&[Counter::RemappedUncorrected], Code::GpuRemap, Severity::Fail, "rows remapped for uncorrected errors"),
+    (&[Counter::RemappedCorrected], Code::GpuRemap, Severity::Warn, "rows remapped for corrected errors"),
 ];
 
 fn risen(before: &Standing, now: &Standing) -> impl Iterator<Item = Finding> {

@@ -1,5 +1,5 @@
-//! Failures that have another cause than the test could see. One table for each cause names the findings that
-//! it explains; all others stay as they are, wrong data above all. Pure.
+//! Failures with a cause that the test could not see. One table per cause lists the findings that it
+//! explains; all others stay as they are, especially wrong data. Pure.
 
 use super::change;
 use super::users::Present;
@@ -8,10 +8,10 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lines of evidence at most.
+/// Maximum number of evidence lines.
 const MOST: usize = 16;
 
-/// What could not be found out because a GPU is lost is no open question: the machine has failed.
+/// Findings that a lost GPU explains: they are not open questions, because the machine has failed.
 const AFTER_LOSS: &[Code] = &[
     Code::CudaStart,
     Code::CudaError,
@@ -25,7 +25,7 @@ const AFTER_LOSS: &[Code] = &[
     Code::TestTimeout,
 ];
 
-/// Figures and progress that a load on the same GPU explains.
+/// Performance and progress findings that a load on the same GPU explains.
 const BY_LOAD: &[Code] = &[
     Code::GpuThrottled,
     Code::HostSlow,
@@ -42,7 +42,7 @@ const BY_LOAD: &[Code] = &[
     Code::TestTimeout,
 ];
 
-/// What no load explains, whatever its words are.
+/// Findings that no load explains, whatever their text.
 const NEVER: &[Code] = &[
     Code::GpuEcc,
     Code::GpuGone,
@@ -63,24 +63,24 @@ fn bad(finding: &Finding) -> bool {
     matches!(finding.severity, Severity::Fail | Severity::Error)
 }
 
-/// Whether a finding's words or its evidence hold one of `words`, which are small letters.
+/// Whether a finding's text or evidence contains one of `words`, which are in lower case.
 fn says(finding: &Finding, words: &[&str]) -> bool {
     let mut lines = finding.evidence.iter().chain([&finding.message]).map(|line| line.to_lowercase());
     lines.any(|line| words.iter().any(|word| line.contains(word)))
 }
 
-/// Whether it says that a GPU is lost.
+/// Whether it reports a lost GPU.
 pub(super) fn is_loss(finding: &Finding) -> bool {
     finding.is(Code::GpuGone) && finding.severity == Severity::Fail
 }
 
-/// Whether it says that work on the GPUs did not end.
+/// Whether it reports that work on the GPUs did not finish.
 pub(super) fn is_hang(finding: &Finding) -> bool {
     is_one_of(finding, &[Code::P2pHang, Code::NcclHang, Code::TestTimeout])
 }
 
-/// An Xid error that programs cause leaves open what it comes from, unless the test has failed: then it
-/// belongs to that failure.
+/// The origin of an Xid error that programs cause is open, unless the test has failed: then it belongs to
+/// that failure.
 pub(super) fn of_the_same_fault(said: &Judgement, mut kernel: Vec<Finding>) -> Vec<Finding> {
     if said.outcome() == Outcome::Fail {
         for finding in kernel.iter_mut().filter(|f| f.is(Code::GpuXid) && f.severity == Severity::Error) {
@@ -90,7 +90,7 @@ pub(super) fn of_the_same_fault(said: &Judgement, mut kernel: Vec<Finding>) -> V
     kernel
 }
 
-/// The judgement after a GPU was lost; `lost` tells each with the test during which it was noticed.
+/// The judgement after a GPU was lost; `lost` gives each with the test during which it was noticed.
 pub(super) fn by_loss(said: Judgement, lost: &BTreeMap<String, String>) -> Judgement {
     let gpus: Vec<_> = lost.iter().map(|(gpu, test)| format!("{gpu} was lost while {test} ran")).collect();
     let why = format!("GPU {}", gpus.join(", GPU "));
@@ -105,11 +105,11 @@ pub(super) fn by_loss(said: Judgement, lost: &BTreeMap<String, String>) -> Judge
     remade(said, summary, findings)
 }
 
-/// The judgement where GPUs are set so that they cannot be tested.
+/// The judgement if a setting prevents tests of GPUs.
 pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
     let settings = change::settings(gpus);
     let unavailable = ["device_unavailable", "busy or unavailable"];
-    // CUDA shows instances instead of a GPU that is split.
+    // CUDA shows instances instead of the split GPU.
     let split = |f: &Finding| {
         f.is(Code::GpuCountCuda) && gpus.iter().any(|g| g.mig && g.gpu.to_string() == f.subject)
     };
@@ -128,10 +128,10 @@ pub(super) fn by_setting(said: Judgement, gpus: &[Standing]) -> Judgement {
     remade(said, worst, findings)
 }
 
-/// The judgement where others use GPUs: what a load explains becomes one finding that names them. Beside a
-/// failure that stays, it only warns, so that it hides nothing.
+/// The judgement if other programs use GPUs: findings that a load explains become one finding that names the
+/// programs. Next to a remaining failure it only warns, so that it hides nothing.
 pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
-    // A call that fails in a test that ran out of memory fails for that.
+    // A failing call in a test that ran out of memory fails for that reason.
     let short = said.findings.iter().any(|f| by_memory(f) && !whose(f, present).is_empty());
     let follows = |f: &Finding| short && f.severity == Severity::Error && f.is(Code::CudaError);
     let by_others = |f: &Finding| (is_one_of(f, BY_LOAD) || by_memory(f)) && !whose(f, present).is_empty();
@@ -160,7 +160,7 @@ fn by_memory(finding: &Finding) -> bool {
     says(finding, &["out_of_memory", "out of memory"])
 }
 
-/// The GPUs of a finding that others use: those that its subject names, or all where it names none.
+/// The GPUs of a finding that other programs use: those in its subject, or all if it names none.
 fn whose(finding: &Finding, present: &Present) -> BTreeSet<usize> {
     let named = numbers(&finding.subject);
     present.on.keys().copied().filter(|gpu| named.is_empty() || named.contains(gpu)).collect()
@@ -180,7 +180,7 @@ fn lines(findings: &[Finding]) -> Vec<String> {
     findings.iter().take(MOST).map(line).chain(more).collect()
 }
 
-/// The same with other findings, as bad as they are.
+/// The same judgement with other findings, whose severity decides the outcome.
 fn remade(said: Judgement, summary: String, findings: Vec<Finding>) -> Judgement {
     let Judgement { matrices, tables, advice, effects, .. } = said;
     Judgement::of(summary, findings)

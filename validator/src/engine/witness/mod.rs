@@ -1,6 +1,6 @@
-//! What is seen of the GPUs while tests run, by witnesses that are no test: NVML before and after, and the
-//! kernel's log. It adds what they saw to the test during which it came, and it puts failures right that have
-//! another cause: a GPU that is lost, that is set so that it cannot be tested, or that others use.
+//! Observes the GPUs while tests run, from sources outside the tests: NVML before and after, and the kernel
+//! log. Adds the observations to the test during which they occurred, and corrects failures with another
+//! cause: a lost GPU, a setting that prevents tests, or other programs on a GPU.
 
 mod change;
 mod explain;
@@ -13,19 +13,19 @@ use crate::suite::{Group, Test};
 use std::collections::{BTreeMap, BTreeSet};
 use users::Users;
 
-/// The witnesses' memory.
+/// The observations so far.
 #[derive(Debug, Default)]
 pub(super) struct Witness {
-    /// The last that was seen of each GPU.
+    /// The last observation of each GPU.
     last: Vec<Standing>,
-    /// What was seen since the last test's end.
+    /// Observations since the last test's end.
     news: Vec<Finding>,
     users: Users,
-    /// Whether work of ours may still be on the GPUs: then one that is busy tells nothing of others.
+    /// Whether our own work may still be on the GPUs: then a busy GPU does not indicate other programs.
     hung: bool,
-    /// GPUs that are lost, each with the test during which it was noticed.
+    /// Lost GPUs, each with the test during which it was noticed.
     lost: BTreeMap<String, String>,
-    /// Findings that hold on and are told once, by code and message.
+    /// Persistent findings that are reported once, by code and message.
     told: BTreeSet<(String, String)>,
 }
 
@@ -51,8 +51,8 @@ impl Witness {
         self.news.extend(news);
     }
 
-    /// A test's judgement, with what was seen while it ran and in the light of it. `kernel` is what the
-    /// kernel's log and counters told.
+    /// A test's judgement, with the observations during it and their consequences. `kernel` has the findings
+    /// from the kernel log and counters.
     pub(super) fn settle(&mut self, test: &Test, said: Judgement, kernel: Vec<Finding>) -> Judgement {
         let kernel = explain::of_the_same_fault(&said, kernel);
         let said = said.with(kernel);
@@ -64,7 +64,7 @@ impl Witness {
                 .any(|f| explain::is_loss(new) && explain::is_loss(f) && f.subject == new.subject)
         });
         let said = said.with(news);
-        // The test of the log tells of losses that may be over.
+        // The test of the log may report losses that are over.
         for gone in said.findings.iter().filter(|f| test.id != "xid" && explain::is_loss(f)) {
             self.lost.entry(without_function(&gone.subject)).or_insert_with(|| test.id.to_owned());
         }
@@ -81,12 +81,12 @@ impl Witness {
     }
 }
 
-/// What a lost GPU is called everywhere: its address, of which Xid lines leave the function out.
+/// The name of a lost GPU everywhere: its address, without the function, which Xid lines omit.
 fn without_function(address: &str) -> String {
     address.rsplit_once('.').map_or(address, |(place, _)| place).to_owned()
 }
 
-/// The finding of a GPU that NVML calls lost.
+/// The finding about a GPU that NVML reports as lost.
 fn gone(gpu: &Standing) -> Option<Finding> {
     let message = format!("{} ({}) is lost: NVML no longer reaches it", gpu.name(), gpu.gpu);
     let finding = || {

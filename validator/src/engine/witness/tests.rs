@@ -48,7 +48,7 @@ fn counts(mut gpu: Standing, counter: Counter, at: u64) -> Standing {
     gpu
 }
 
-/// A witness that has looked once.
+/// A witness after one look.
 fn witness(gpus: [Standing; 2]) -> Witness {
     let mut witness = Witness::default();
     witness.see(&look(gpus));
@@ -80,14 +80,14 @@ fn told(said: &Judgement) -> Vec<(&str, Severity, &str)> {
 }
 
 #[test]
-fn gpus_that_stay_as_they_are_add_nothing() {
+fn unchanged_gpus_add_nothing() {
     let mut witness = quiet();
     witness.see(&look([gpu(0), gpu(1)]));
     assert_eq!(witness.settle(test("cuda"), fine(), vec![]), fine());
 }
 
 #[test]
-fn memory_errors_that_come_during_a_test_are_its_own() {
+fn memory_errors_during_a_test_belong_to_it() {
     let mut witness = quiet();
     assert_eq!(witness.settle(test("cuda"), fine(), vec![]).outcome(), Outcome::Pass);
     witness.see(&look([gpu(0), counts(gpu(1), Counter::VolatileUncorrected, 9)]));
@@ -104,7 +104,7 @@ fn memory_errors_that_come_during_a_test_are_its_own() {
 }
 
 #[test]
-fn what_is_wrong_with_a_gpus_memory_before_the_tests_is_told_once() {
+fn memory_faults_before_the_tests_are_reported_once() {
     let spoilt = || [counts(gpu(0), Counter::RemapPending, 1), counts(gpu(1), Counter::RemapFailed, 1)];
     let mut witness = witness(spoilt());
     let said = witness.settle(test("cuda"), fine(), vec![]);
@@ -154,7 +154,7 @@ fn timing_and_progress_on_a_gpu_in_use_cannot_be_judged() {
 }
 
 #[test]
-fn a_gpu_that_nobody_else_uses_keeps_its_failure() {
+fn a_gpu_without_other_users_keeps_its_failure() {
     let hang = || fails(Code::P2pHang, "GPU 0 -> 1");
     assert_eq!(quiet().settle(test("p2p-order"), hang(), vec![]), hang());
     assert_eq!(witness([gpu(2), used(gpu(3))]).settle(test("p2p-order"), hang(), vec![]), hang());
@@ -177,7 +177,7 @@ fn wrong_data_stays_a_failure_and_is_not_hidden() {
 }
 
 #[test]
-fn memory_that_others_hold_explains_what_fails_for_want_of_it() {
+fn memory_of_other_programs_explains_failures_for_lack_of_memory() {
     let full = || errs(Code::CudaError, "cuMemAlloc says 2 CUDA_ERROR_OUT_OF_MEMORY");
     let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-reach"), full(), vec![]);
     assert_eq!(told(&said), [("GPU-IN-USE", Severity::Error, "GPU 1")]);
@@ -197,13 +197,13 @@ fn memory_that_others_hold_explains_what_fails_for_want_of_it() {
 }
 
 #[test]
-fn programs_without_names_are_known_by_memory_or_work_that_is_not_ours() {
+fn unnamed_programs_are_detected_by_memory_or_load() {
     let slow = || fails(Code::P2pSlow, "GPU 0 -> 1");
     let mut full = gpu(1);
     full.used_bytes = Some(40 << 30);
     let said = witness([gpu(0), full.clone()]).settle(test("p2p-bandwidth"), slow(), vec![]);
     assert!(said.summary.contains("does not name (40960 MiB)"), "{}", said.summary);
-    // What is used later may be ours.
+    // Memory that is used later may be ours.
     let mut later = quiet();
     later.see(&look([gpu(0), full]));
     assert_eq!(later.settle(test("p2p-bandwidth"), slow(), vec![]), slow());
@@ -230,7 +230,7 @@ fn a_gpu_on_which_our_own_work_hangs_is_not_called_in_use() {
 }
 
 #[test]
-fn a_lost_gpu_stays_a_failure_whatever_later_tests_cannot_find_out() {
+fn a_lost_gpu_stays_a_failure_in_later_tests() {
     let mut witness = quiet();
     let lost = Standing { ordinal: Some(1), ..Standing::unknown(gpu(1).gpu, Presence::Lost) };
     witness.see(&look([gpu(0), lost.clone()]));
@@ -251,7 +251,7 @@ fn a_lost_gpu_stays_a_failure_whatever_later_tests_cannot_find_out() {
 }
 
 #[test]
-fn a_gpu_that_the_kernel_calls_lost_is_lost_and_one_of_an_old_log_is_not() {
+fn a_gpu_lost_in_the_kernel_log_is_lost_and_one_in_an_old_log_is_not() {
     let gone = || vec![Code::GpuGone.finding(Severity::Fail, "0000:02:00.0", "fell off")];
     for (id, outcome) in [("p2p-order", Outcome::Fail), ("xid", Outcome::Error)] {
         let mut witness = quiet();
@@ -265,7 +265,7 @@ fn a_gpu_that_the_kernel_calls_lost_is_lost_and_one_of_an_old_log_is_not() {
 }
 
 #[test]
-fn a_setting_that_keeps_gpus_from_being_tested_is_named_instead_of_cudas_error() {
+fn a_setting_that_prevents_tests_replaces_cudas_error() {
     let set = |mode, mig| {
         let mut gpu = gpu(1);
         (gpu.mode, gpu.mig) = (mode, mig);
@@ -288,7 +288,7 @@ fn a_setting_that_keeps_gpus_from_being_tested_is_named_instead_of_cudas_error()
 }
 
 #[test]
-fn a_gpu_that_cuda_does_not_show_is_missing_unless_it_is_the_one_that_is_split() {
+fn a_gpu_hidden_from_cuda_is_missing_unless_it_is_split() {
     let mut split = gpu(1);
     (split.mig, split.ordinal) = (true, None);
     for (subject, code) in [("0000:02:00.0", "GPU-MIG"), ("0000:01:00.0", "GPU-COUNT-CUDA")] {
@@ -299,7 +299,7 @@ fn a_gpu_that_cuda_does_not_show_is_missing_unless_it_is_the_one_that_is_split()
 }
 
 #[test]
-fn an_xid_of_a_program_during_a_test_belongs_to_a_failure_and_is_an_error_by_itself() {
+fn a_program_xid_belongs_to_a_failure_or_is_an_error() {
     let xid = || vec![Code::GpuXid.finding(Severity::Error, "0000:02:00", "Xid 31")];
     assert_eq!(quiet().settle(test("p2p-order"), fine(), xid()).outcome(), Outcome::Error);
     let failed = fails(Code::CudaSticky, "GPU 0 -> 1");
@@ -307,7 +307,7 @@ fn an_xid_of_a_program_during_a_test_belongs_to_a_failure_and_is_an_error_by_its
 }
 
 #[test]
-fn what_a_test_measured_is_kept() {
+fn measurements_are_kept() {
     let measured = fails(Code::P2pSlow, "GPU 0 -> 1").with_tables(vec![serde_json::json!({"name": "x"})]);
     let said = witness([gpu(0), used(gpu(1))]).settle(test("p2p-bandwidth"), measured.clone(), vec![]);
     assert_eq!(said.tables, measured.tables);

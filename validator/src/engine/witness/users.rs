@@ -1,34 +1,34 @@
-//! Who else uses the GPUs: programs that NVML names, and, where it names none, memory and work that are not
+//! Other users of the GPUs: programs that NVML names, and, if it names none, memory and load that are not
 //! ours. Pure.
 
 use crate::gpu::{Process, Standing};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Memory in use before ours that is no accident, bytes: the driver keeps less for itself.
+/// Memory in use before ours that indicates another program, bytes: the driver itself uses less.
 const STRANGE: u64 = 1 << 30;
 
-/// What was seen of others, by the GPU's number.
+/// Observations of other users, by the GPU's number.
 #[derive(Debug, Default)]
 pub(super) struct Users {
-    /// Before this run used the GPUs: nothing there was ours.
+    /// Before this run used the GPUs: nothing was ours.
     first: BTreeMap<usize, BTreeSet<String>>,
-    /// When NVML was asked last, and since the last failure was judged.
+    /// At the last look, and since the last failure was judged.
     last: BTreeMap<usize, BTreeSet<String>>,
     since: BTreeMap<usize, BTreeSet<String>>,
     gpus: usize,
 }
 
-/// Others on GPUs, while a test ran.
+/// Other programs on GPUs while a test ran.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Present {
-    /// Who, by the GPU's number.
+    /// The programs, by the GPU's number.
     pub(super) on: BTreeMap<usize, BTreeSet<String>>,
     /// How many GPUs there are.
     pub(super) gpus: usize,
 }
 
 impl Users {
-    /// NVML was asked; `quiet` says that what works on a GPU now is not ours, `first` that nothing there is.
+    /// Adds a look at NVML; `quiet`: the present load is not ours; `first`: nothing on the GPUs is ours.
     pub(super) fn see(&mut self, now: &[Standing], quiet: bool, first: bool) {
         let seen = now.iter().filter_map(|g| Some((g.ordinal?, on(g, quiet, first))));
         let seen: BTreeMap<_, _> = seen.collect();
@@ -43,7 +43,7 @@ impl Users {
         self.last = seen;
     }
 
-    /// Everybody who was there at the beginning, or around this test.
+    /// All users at the beginning, or around this test.
     pub(super) fn take(&mut self) -> Present {
         let mut on = self.first.clone();
         for (gpu, names) in std::mem::replace(&mut self.since, self.last.clone()) {

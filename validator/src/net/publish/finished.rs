@@ -1,27 +1,27 @@
-//! A finished report, or init's verdict where there is no report: its bytes as they are, and the few
-//! words of it that places need. Nothing else of it is judged here.
+//! A finished report, or init's verdict if there is no report: its bytes unchanged, and the few values that
+//! places need. Nothing else in it is checked here.
 
 use super::shelf::plain;
 use contract::schema;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// What may be published.
+/// What can be published.
 const SCHEMAS: [&str; 2] = [schema::REPORT, schema::VERDICT];
 
-/// No report is larger; init refuses larger ones too.
+/// Maximum size of a report; init refuses larger ones too.
 pub const LARGEST: u64 = 64 << 20;
 
 /// A finished report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// As it was written.
+    /// The bytes as they were written.
     pub bytes: Vec<u8>,
-    /// `20261120T100000Z-PASS`: when it began and what came of it.
+    /// `20261120T100000Z-PASS`: start and verdict.
     pub name: String,
 }
 
-/// What is read of it.
+/// The values that are read.
 #[derive(Debug, Deserialize)]
 struct Head {
     schema: String,
@@ -30,10 +30,10 @@ struct Head {
 }
 
 impl Finished {
-    /// Reads one. `verdict` is the one that counts, where that is not the report's.
+    /// Parses a report. `verdict` overrides the report's own.
     ///
     /// # Errors
-    /// What it is instead.
+    /// Why it is not a report.
     pub fn from_json(bytes: Vec<u8>, verdict: Option<&str>) -> Result<Self, String> {
         let head: Head = serde_json::from_slice(&bytes).map_err(|e| e.to_string())?;
         if !SCHEMAS.contains(&head.schema.as_str()) {
@@ -45,7 +45,7 @@ impl Finished {
     }
 }
 
-/// The verdict that stands in a kept file's name, `000001-20261120T100000Z-PASS.json`.
+/// The verdict in a saved file's name, `000001-20261120T100000Z-PASS.json`.
 #[must_use]
 pub(super) fn verdict_of(name: &str) -> &str {
     name.trim_end_matches(".json").rsplit('-').next().unwrap_or("")

@@ -1,5 +1,5 @@
-//! Keeps one finished report at each place that is named: in the folder `reports` of a partition,
-//! and at a URL. Each place is told by itself; one that fails keeps no other from being tried.
+//! Saves one finished report to each given place: to the folder `reports` of a partition, and to a URL. Each
+//! place is reported separately; a failure of one does not prevent the other.
 
 mod finished;
 mod partition;
@@ -16,23 +16,23 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Where the spool lies when there is no partition: gone with the power, there for this boot.
+/// The spool if there is no partition: it lasts for this boot.
 pub const SPOOL: &str = "/run/firstlight/spool";
 
-/// A receiver to send it to.
+/// A server to send it to.
 #[derive(Debug)]
 pub struct AtUrl {
     /// `http` or `https`
     pub url: String,
-    /// For all tries together.
+    /// Time limit for all attempts together.
     pub timeout: Duration,
-    /// Who may vouch for an https server.
+    /// The trusted certificates for https.
     pub authorities: Authorities,
-    /// Why it cannot be sent now: then it goes into the spool at once.
+    /// Why it cannot be sent now: then it goes into the spool immediately.
     pub offline: Option<String>,
 }
 
-/// What became of one place: one line, and whether it is well.
+/// The result of one place: one line, and whether it succeeded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Told {
     /// `partition: ..` or `url: ..`
@@ -41,9 +41,9 @@ pub struct Told {
     pub done: bool,
 }
 
-/// Keeps the report on `partition` (a folder, or `LABEL=`, `UUID=`, `/dev/..` of what is mounted) and
-/// sends it to `url`; what cannot be sent waits on the partition, without one in the folder `spool`. `tell`
-/// gets each place's line as soon as it is known.
+/// Saves the report to `partition` (a folder, or `LABEL=`, `UUID=`, `/dev/..` of a mounted one) and sends it
+/// to `url`; unsent reports wait on the partition, or without one in the folder `spool`. `tell` gets each
+/// place's line as soon as it is known.
 pub fn publish(
     finished: &Finished,
     partition: Option<&str>,
@@ -79,7 +79,7 @@ fn keep_on(finished: &Finished, dir: &Path, keep: usize) -> Result<String, Strin
     Ok(format!("kept as reports/{}{remark}", kept.name))
 }
 
-/// Why a report is not on the disk, and what helps.
+/// Why a report is not on the disk, and a remedy.
 fn unkept(error: &io::Error, bytes: usize) -> String {
     match error.kind() {
         ErrorKind::StorageFull => {
@@ -106,7 +106,7 @@ fn sent_line(sent: &Sent, url: &str, spool: &Shelf) -> String {
     line
 }
 
-/// The real line.
+/// The actual network and clock.
 struct Http<'a> {
     at: &'a AtUrl,
     started: Instant,

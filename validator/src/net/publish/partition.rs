@@ -1,14 +1,14 @@
-//! From what a person calls a partition to the folder where it is mounted: the folder itself, or
-//! `LABEL=`, `UUID=` or `/dev/..` of something that is mounted already. Mounting is not done here: on
-//! the appliance it is init's, elsewhere the desktop's or the administrator's.
+//! Finds the folder where a partition is mounted: the folder itself, or `LABEL=`, `UUID=` or `/dev/..` of a
+//! mounted partition. Nothing is mounted here: on the appliance init does that, elsewhere the desktop or the
+//! administrator.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder that `place` means.
+/// The folder for `place`.
 ///
 /// # Errors
-/// One line: what it would have to be.
+/// One line with what is required.
 pub(super) fn folder(place: &str) -> Result<PathBuf, String> {
     let Some(device) = device(place)? else {
         let dir = Path::new(place);
@@ -28,7 +28,7 @@ fn device(place: &str) -> Result<Option<PathBuf>, String> {
     let by = |kind: &str, name: &str| {
         let plain = !name.is_empty() && !name.contains('/');
         let path = Path::new("/dev/disk").join(kind).join(escaped(name));
-        if plain { Ok(Some(path)) } else { Err(format!("{place}: no name of a file system")) }
+        if plain { Ok(Some(path)) } else { Err(format!("{place}: not a name of a file system")) }
     };
     if let Some(label) = place.strip_prefix("LABEL=") {
         return by("by-label", label);
@@ -39,7 +39,7 @@ fn device(place: &str) -> Result<Option<PathBuf>, String> {
     Ok(place.starts_with("/dev/").then(|| PathBuf::from(place)))
 }
 
-/// As udev writes a name in a link: what is neither letter, digit nor one of `#+-.:=@_` in hexadecimal.
+/// Encodes a name as udev does in links: everything except letters, digits and `#+-.:=@_` in hexadecimal.
 fn escaped(name: &str) -> String {
     let one = |b: u8| {
         let fine = b.is_ascii_alphanumeric() || b"#+-.:=@_".contains(&b) || !b.is_ascii();
@@ -48,7 +48,7 @@ fn escaped(name: &str) -> String {
     String::from_utf8_lossy(&name.bytes().flat_map(one).collect::<Vec<_>>()).into_owned()
 }
 
-/// Where the last mount of a fitting source is that can be written to.
+/// The writable mount point of a matching source; the last one counts.
 fn mounted_at(mounts: &str, fits: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let writable = |options: &str| options.split(',').any(|o| o == "rw");
     let at = mounts.lines().rev().find_map(|line| {
@@ -59,7 +59,7 @@ fn mounted_at(mounts: &str, fits: impl Fn(&str) -> bool) -> Option<PathBuf> {
     at.map(PathBuf::from)
 }
 
-/// As the kernel writes blanks in /proc/mounts: `\040`.
+/// Decodes blanks in /proc/mounts: `\040`.
 fn unescaped(word: &str) -> String {
     let pairs = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     pairs.iter().fold(word.to_owned(), |text, (from, to)| text.replace(from, to))
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_by_its_name() {
+    fn a_missing_folder_is_named() {
         assert_eq!(folder("/nowhere"), Err("/nowhere: no such folder".to_owned()));
         assert!(folder("LABEL=NONE").unwrap_err().starts_with("LABEL=NONE: /dev/disk/by-label/NONE: "));
     }

@@ -1,34 +1,34 @@
-//! Sends what a spool holds and then this report, the oldest first. What could not be sent stays in
-//! the spool for the next time. Pure but for the spool's files: the POST and the clock are given.
+//! Sends the reports in a spool and then this report, the oldest first. Unsent reports stay in the spool for
+//! the next time. Pure except for the spool's files: the POST and the clock are parameters.
 
 use super::finished::{Finished, digest, verdict_of};
 use super::shelf::Shelf;
 use crate::net::http::{HttpError, status_text};
 use std::time::Duration;
 
-/// The first pause between two tries; each further one is twice as long, up to [`LONGEST_PAUSE`].
+/// The first pause between two attempts; each further one is twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// No single try takes longer.
+/// Time limit of a single attempt.
 const LONGEST_TRY: Duration = Duration::from_secs(10);
 
 /// One POST.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Letter<'a> {
-    /// What is sent.
+    /// The body.
     pub(super) body: &'a [u8],
-    /// SHA-256 of the body: a receiver that has seen it has this report already.
+    /// SHA-256 of the body, by which a receiver recognizes a report that it already has.
     pub(super) key: &'a str,
     /// The verdict, so that a receiver need not parse.
     pub(super) verdict: &'a str,
 }
 
-/// The world: one POST with a deadline, the time since the start, a pause.
+/// The environment: one POST with a deadline, the time since the start, a pause.
 pub(super) trait Line {
-    /// Sends one; the status that came back.
+    /// Sends one report and returns the status.
     ///
     /// # Errors
-    /// No answer came.
+    /// If there was no answer.
     fn post(&mut self, letter: Letter<'_>, within: Duration) -> Result<u16, HttpError>;
     /// Time since the start.
     fn elapsed(&self) -> Duration;
@@ -36,27 +36,27 @@ pub(super) trait Line {
     fn pause(&mut self, time: Duration);
 }
 
-/// What became of it.
+/// The result.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
     /// How many older ones were sent.
     pub(super) older: usize,
-    /// How many tries this one took.
+    /// How many attempts this one took.
     pub(super) tries: usize,
     /// Why this one was not sent.
     pub(super) why_not: Option<String>,
-    /// How many wait in the spool now.
+    /// How many are in the spool now.
     pub(super) waiting: usize,
-    /// What went wrong with the spool itself.
+    /// Problems with the spool itself.
     pub(super) remarks: Vec<String>,
 }
 
-/// How one letter ended.
+/// The result for one report.
 enum Ended {
     Delivered,
-    /// The server does not want this one; it may want the next.
+    /// The server refuses this one; it may accept the next.
     Refused(String),
-    /// No use in going on now.
+    /// Further attempts are useless now.
     Late(String),
 }
 
@@ -67,7 +67,7 @@ pub(super) fn send(finished: &Finished, spool: &Shelf, deadline: Duration, line:
         sent.remarks.push(format!("the spool cannot be read: {e}"));
         Vec::new()
     });
-    // In the spool before it is sent: what is lost with the power while sending is sent next time.
+    // It goes into the spool before it is sent, so that a report lost in a power failure is sent next time.
     let own = put(finished, spool, &mut sent);
     let mut late = None;
     for (_, name) in older {
@@ -110,7 +110,8 @@ fn put(finished: &Finished, spool: &Shelf, sent: &mut Sent) -> Option<String> {
     match spool.keep(&finished.name, &finished.bytes) {
         Ok(kept) => {
             if !kept.removed.is_empty() {
-                sent.remarks.push(format!("never sent, for the spool is full: {}", kept.removed.join(" ")));
+                sent.remarks
+                    .push(format!("never sent, because the spool is full: {}", kept.removed.join(" ")));
             }
             Some(kept.name)
         }
@@ -127,7 +128,7 @@ fn take_out(spool: &Shelf, name: &str, sent: &mut Sent) {
     }
 }
 
-/// Tries until it is delivered, refused, or the time is up.
+/// Retries until it is delivered, refused, or the time is up.
 fn deliver(body: &[u8], verdict: &str, deadline: Duration, line: &mut impl Line, tries: &mut usize) -> Ended {
     let key = digest(body);
     let letter = Letter { body, key: &key, verdict };
@@ -153,19 +154,19 @@ fn deliver(body: &[u8], verdict: &str, deadline: Duration, line: &mut impl Line,
     }
 }
 
-/// Whether the same request may get another answer soon: the server is at fault, or busy.
+/// Whether a retry may soon get another answer: a server error, or a busy server.
 const fn may_change(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..=599)
 }
 
 #[cfg(test)]
 mod tests {
-    //! Servers that fail, refuse and come back, on a clock of our own.
+    //! Servers that fail, refuse and recover, with a simulated clock.
 
     use super::*;
     use std::collections::VecDeque;
 
-    /// Answers what it is told to, and then the last one for ever.
+    /// Returns the given answers, and then the last one forever.
     struct Server {
         answers: VecDeque<Result<u16, HttpError>>,
         now: Duration,
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fails_twice_and_then_takes_it_gets_it_once_more_each_time() {
+    fn a_failing_server_is_retried_until_it_accepts() {
         let (_dir, spool) = spool(9);
         let mut server = Server::new([Ok(500), refused(), Ok(201)]);
         let sent = send(&finished("r"), &spool, MINUTE, &mut server);
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_sent_waits_and_goes_first_next_time_the_oldest_first() {
+    fn unsent_reports_are_sent_first_next_time_the_oldest_first() {
         let (_dir, spool) = spool(9);
         for text in ["one", "two"] {
             let sent = send(&finished(text), &spool, MINUTE, &mut Server::new([refused()]));
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_report_is_not_sent_again_at_once_and_does_not_hold_up_the_others() {
+    fn a_refused_report_is_not_retried_and_does_not_block_others() {
         let (_dir, spool) = spool(9);
         put_aside(&finished("bad"), &spool, "no network");
         let mut server = Server::new([Ok(413), Ok(204)]);
@@ -271,18 +272,21 @@ mod tests {
     }
 
     #[test]
-    fn the_spool_is_bounded_and_tells_what_it_lost() {
+    fn the_spool_is_bounded_and_reports_losses() {
         let (_dir, spool) = spool(2);
         for text in ["one", "two"] {
             assert_eq!(put_aside(&finished(text), &spool, "no network").remarks, [""; 0]);
         }
         let sent = put_aside(&finished("three"), &spool, "no network");
         assert_eq!(sent.waiting, 2);
-        assert_eq!(sent.remarks, ["never sent, for the spool is full: 000001-20261120T100000Z-FAIL.json"]);
+        assert_eq!(
+            sent.remarks,
+            ["never sent, because the spool is full: 000001-20261120T100000Z-FAIL.json"]
+        );
     }
 
     #[test]
-    fn a_spool_that_cannot_be_written_does_not_keep_a_report_from_being_sent() {
+    fn an_unwritable_spool_does_not_prevent_sending() {
         let dir = tempfile::tempdir().unwrap();
         fs_file(&dir.path().join("spool"));
         let spool = Shelf::new(dir.path().join("spool"), 9);

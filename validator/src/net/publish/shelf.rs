@@ -1,12 +1,12 @@
-//! A folder of numbered files on a disk that may be pulled at any moment: what is there is whole,
-//! the newest have the highest numbers, and nothing old goes before the new one is safe.
+//! A folder of numbered files on a disk that may be unplugged at any moment: existing files are complete, the
+//! newest have the highest numbers, and old files are removed only after the new one is safe.
 
 use crate::files::whole;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// How long a word in a name may be.
+/// Maximum length of a word in a name.
 const LONGEST_WORD: usize = 20;
 
 /// The folder.
@@ -16,34 +16,34 @@ pub(super) struct Shelf {
     keep: usize,
 }
 
-/// What keeping did.
+/// The result of saving.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     /// The new file's name.
     pub(super) name: String,
-    /// Names of the old files that went.
+    /// Names of the old files that were removed.
     pub(super) removed: Vec<String>,
-    /// Why old files that should have gone did not.
+    /// Why old files could not be removed.
     pub(super) left: Option<String>,
 }
 
 impl Shelf {
-    /// At `dir`, with room for the newest `keep` files.
+    /// A shelf at `dir`, with room for the newest `keep` files.
     #[must_use]
     pub(super) fn new(dir: impl Into<PathBuf>, keep: usize) -> Self {
         Self { dir: dir.into(), keep: keep.max(1) }
     }
 
-    /// Where it is.
+    /// Its folder.
     #[must_use]
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Keeps `bytes` under the next number. When this returns they are on the disk under that name.
+    /// Saves `bytes` under the next number. When this returns they are on the disk under that name.
     ///
     /// # Errors
-    /// As the system says; then every older file is as it was and no part of the new one is left.
+    /// The system's error; then every older file is unchanged and no part of the new one is left.
     pub(super) fn keep(&self, name: &str, bytes: &[u8]) -> io::Result<Kept> {
         if !self.dir.is_dir() {
             fs::create_dir_all(&self.dir)?;
@@ -65,10 +65,10 @@ impl Shelf {
         Ok(Kept { name, removed, left })
     }
 
-    /// The numbered files, the oldest first. Other files are none of ours.
+    /// The numbered files, the oldest first. Other files are ignored.
     ///
     /// # Errors
-    /// As the system says; a folder that is not there has none.
+    /// The system's error; a missing folder has no files.
     pub(super) fn files(&self) -> io::Result<Vec<(u64, String)>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -86,15 +86,15 @@ impl Shelf {
     /// A file's content.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         fs::read(self.dir.join(name))
     }
 
-    /// Takes a file away for good.
+    /// Removes a file.
     ///
     /// # Errors
-    /// As the system says.
+    /// The system's error.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.dir.join(name))?;
         sync_folder(&self.dir)
@@ -107,7 +107,7 @@ impl Shelf {
         sync_folder(&self.dir)
     }
 
-    /// Removes what is left of a file when a stick was pulled while it was written.
+    /// Removes incomplete files, left when a disk was unplugged during a write.
     fn remove_temporary(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -123,7 +123,7 @@ fn sync_folder(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The number that one of our names begins with.
+/// The number at the start of a name of ours.
 #[must_use]
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let (number, rest) = name.split_once('-')?;
@@ -132,7 +132,7 @@ pub(super) fn number_of(name: &str) -> Option<u64> {
     digits.then(|| number.parse().ok())?
 }
 
-/// A text as part of a file's name: its letters and digits.
+/// A text as part of a file name: only its letters and digits.
 #[must_use]
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).take(LONGEST_WORD).collect()
@@ -140,7 +140,7 @@ pub(super) fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! A folder that loses power, runs full, and holds what is not ours.
+    //! A folder that loses power, is full, or contains other files.
 
     use super::*;
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pulled_stick_left_half_written_goes_and_whole_files_stay() {
+    fn incomplete_files_are_removed_and_complete_ones_stay() {
         let dir = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(dir.path(), 20);
         fs::write(dir.path().join("000007-a-PASS.json"), "old").unwrap();
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_costs_no_older_one() {
+    fn a_failed_write_removes_no_older_file() {
         let dir = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(dir.path(), 1);
         shelf.keep("a", b"old").unwrap();
-        // A folder in its way: the name cannot be taken, at whatever step.
+        // A folder with its name: the rename fails.
         fs::create_dir(dir.path().join("000002-b.json")).unwrap();
         fs::write(dir.path().join("000002-b.json/x"), "").unwrap();
         fs::create_dir(dir.path().join(".firstlight-71-0.new")).unwrap();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_file_that_cannot_go_is_told_and_the_new_one_is_kept() {
+    fn an_old_file_that_cannot_be_removed_is_reported_and_the_new_one_kept() {
         let dir = tempfile::tempdir().unwrap();
         let shelf = Shelf::new(dir.path(), 1);
         fs::create_dir(dir.path().join("000001-a.json")).unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_words_become_plain_names() {
+    fn unsafe_words_become_plain_names() {
         assert_eq!(plain("../2026-11-20T10:00:00Z"), "20261120T100000Z");
         assert_eq!(plain(&"x".repeat(300)).len(), 20);
     }

@@ -1,6 +1,6 @@
-//! The files that NCCL's processes share, as a killed process leaves them: `/dev/shm/nccl-XXXXXX`, made by
-//! `mkstemp` (NCCL's `src/misc/shmutils.cc`, `src/proxy.cc`). Those that came since a run began, are ours
-//! and are nobody's any more go; whatever else lies there, or cannot be told, stays.
+//! The files that NCCL's processes share and that a killed process leaves: `/dev/shm/nccl-XXXXXX`, made by
+//! `mkstemp` (NCCL's `src/misc/shmutils.cc`, `src/proxy.cc`). Files are removed if they were made since a run
+//! began, belong to us and are used by no process; all others, and those of unknown use, stay.
 
 use crate::machine::root::Root;
 use rustix::fs::FileType;
@@ -14,28 +14,28 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const FOLDER: &str = "dev/shm";
-/// So long the kernel may take to clear a killed process away, and with it its hold on a file.
+/// How long the kernel may take to clean up a killed process and to release its files.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What lay there when a run began.
+/// The files that existed when a run began.
 #[derive(Debug)]
 pub struct Leftovers {
     root: Root,
-    /// `None` where that could not be told: then nothing is removed.
+    /// `None` if they are unknown: then nothing is removed.
     before: Option<BTreeSet<String>>,
 }
 
 impl Leftovers {
-    /// Remembers what lies there now.
+    /// Records the files that exist now.
     #[must_use]
     pub fn before(root: Root) -> Self {
         let before = files(&root).ok();
         Self { root, before }
     }
 
-    /// Removes what came since, once nobody has it any more; the removed names. Returns at once where there
-    /// is nothing, and within seconds where somebody keeps hold of it.
+    /// Removes new files once no process uses them; returns the removed names. Returns immediately if there
+    /// are none, and within seconds if a process keeps using them.
     #[must_use]
     pub fn remove(&self) -> Vec<String> {
         self.remove_within(PATIENCE)
@@ -49,14 +49,14 @@ impl Leftovers {
             if left.is_empty() {
                 return removed;
             }
-            // Unknown holders hold everything.
+            // If the users are unknown, all files count as used.
             let held = held(&self.root, &left).unwrap_or_else(|_| left.clone());
             for name in left.difference(&held) {
                 let path = Path::new(FOLDER).join(name);
                 let shown = self.root.join(&path);
                 match self.root.remove(&path) {
                     Ok(()) => {
-                        log::warn!("removed {}, which a killed process has left", shown.display());
+                        log::warn!("removed {}, which a killed process left behind", shown.display());
                         removed.push(name.clone());
                     }
                     Err(error) => log::warn!("{} stays: {error}", shown.display()),
@@ -69,7 +69,7 @@ impl Leftovers {
         }
     }
 
-    /// Files of ours that were not there before.
+    /// Our files that did not exist before.
     fn left(&self) -> BTreeSet<String> {
         let Some(before) = &self.before else { return BTreeSet::new() };
         let now = files(&self.root).unwrap_or_default();
@@ -120,7 +120,7 @@ fn uses(root: &Root, process: &Path, names: &BTreeSet<String>) -> io::Result<BTr
     Ok(used)
 }
 
-/// Where a descriptor leads; `None` for one that was closed meanwhile.
+/// The target of a descriptor; `None` for one that was closed in the meantime.
 fn open_file(root: &Root, descriptor: &Path) -> io::Result<Option<PathBuf>> {
     match root.link(descriptor) {
         Ok(target) => Ok(Some(target)),
@@ -137,8 +137,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::SRCH)
 }
 
-/// True for a process of another user, who cannot open our files: `mkstemp` makes them for their owner
-/// alone. Only a user who is not root gets here, for root reads all.
+/// True for a process of another user, which cannot open our files: `mkstemp` makes them accessible to their
+/// owner only. Only a non-root user gets here, because root can read all processes.
 fn is_anothers(root: &Root, process: &Path) -> bool {
     root.stat(process).is_ok_and(|told| told.st_uid != getuid().as_raw())
 }
@@ -150,7 +150,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
-    /// A folder that stands for `/`, with one process.
+    /// A folder used as `/`, with one process.
     fn machine() -> (TempDir, Root) {
         let dir = tempfile::tempdir().unwrap();
         for folder in [FOLDER, "proc/71/fd", "proc/sys"] {
@@ -174,7 +174,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(120);
 
     #[test]
-    fn what_a_killed_process_has_left_is_removed_and_nothing_else() {
+    fn only_leftovers_of_killed_processes_are_removed() {
         let (_dir, root) = machine();
         make(&root, &["nccl-before", "nccl-Before"]);
         let leftovers = Leftovers::before(root.clone());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_living_process_has_mapped_or_open_stays_until_it_is_gone() {
+    fn files_in_use_stay_until_the_process_is_gone() {
         let (dir, root) = machine();
         let leftovers = Leftovers::before(root.clone());
         make(&root, &["nccl-mapped", "nccl-opened", "nccl-nobody"]);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_dies_while_it_is_waited_for_lets_go() {
+    fn a_process_that_dies_during_the_wait_releases_its_files() {
         let (dir, root) = machine();
         let leftovers = Leftovers::before(root.clone());
         make(&root, &["nccl-mapped"]);
@@ -226,11 +226,11 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_asked_may_hold_everything() {
+    fn an_unreadable_process_may_use_all_files() {
         let (dir, root) = machine();
         let leftovers = Leftovers::before(root.clone());
         make(&root, &["nccl-aB3dE9"]);
-        // A folder in the place of a file cannot be read, whoever asks.
+        // A folder in place of a file cannot be read by any user.
         fs::remove_file(dir.path().join("proc/71/maps")).unwrap();
         fs::create_dir(dir.path().join("proc/71/maps")).unwrap();
         assert!(leftovers.remove_within(SOON).is_empty());
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_look_before_nothing_is_removed() {
+    fn without_an_initial_record_nothing_is_removed() {
         let (_dir, root) = machine();
         let unread = Leftovers { root: root.clone(), before: None };
         make(&root, &["nccl-aB3dE9"]);

@@ -1,6 +1,6 @@
-//! Processes beside a worker, for tests that need more than one: the same program again, joined to it by
-//! a pair of sockets, over which packets of JSON and open descriptors go. What they say to each other
-//! is the test's matter. Every wait has a deadline, and a partner dies with the worker.
+//! Additional processes of a worker, for tests that need more than one: the same program again, connected by
+//! a pair of sockets that carry packets of JSON and open descriptors. The test defines their content. Every
+//! wait has a deadline, and a partner dies with the worker.
 
 pub mod leftovers;
 mod packet;
@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 
 /// The name of the hidden command that the partner of a test between two processes runs.
 pub const COMMAND: &str = "partner";
-/// How long a partner may take to end by itself, or to be gone once it was killed.
+/// How long a partner may take to exit, by itself or after it was killed.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// The other process.
 #[derive(Debug)]
 pub struct Partner {
     child: Child,
-    /// Closed first: then it ends by itself.
+    /// Closed first, which makes the partner exit.
     socket: Option<OwnedFd>,
 }
 
@@ -39,18 +39,18 @@ pub enum Lost {
     /// It did not answer in time.
     #[error("the other process does not answer within {:.1} s", .0.as_secs_f64())]
     Silent(Duration),
-    /// It is gone.
+    /// It has ended.
     #[error("the other process died: {0}")]
     Died(String),
-    /// It could not be started or talked to.
-    #[error("the other process cannot be talked to: {0}")]
+    /// It could not be started or communication failed.
+    #[error("the other process cannot be reached: {0}")]
     Broken(#[from] io::Error),
 }
 
 /// This program again, with a hidden command.
 ///
 /// # Errors
-/// The program's own file cannot be told.
+/// If the path of the program is unknown.
 pub fn command(word: &str) -> io::Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     lineage::beneath(command.arg(word));
@@ -61,10 +61,10 @@ impl Partner {
     /// Starts the other process of a test between two.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn start() -> io::Result<Self> {
         let mut command = command(COMMAND)?;
-        // What it logs is the worker's to keep; its output is nobody's.
+        // Its log goes to the worker; its output is discarded.
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
         Self::of(command)
     }
@@ -72,7 +72,7 @@ impl Partner {
     /// Starts `command`, whose standard input becomes its end of the pair.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn of(mut command: Command) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -80,13 +80,13 @@ impl Partner {
         Ok(Self { child, socket: Some(ours) })
     }
 
-    /// Its number.
+    /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its answer to `ask`, which may bring a descriptor along.
+    /// Its answer to `ask`; a descriptor may be sent along.
     ///
     /// # Errors
     /// See [`Lost`].
@@ -100,7 +100,7 @@ impl Partner {
         self.hear(within)
     }
 
-    /// Sends `what` and waits for nothing.
+    /// Sends `what` without waiting for an answer.
     ///
     /// # Errors
     /// See [`Lost`].
@@ -109,12 +109,12 @@ impl Partner {
         said.map_err(|error| self.lost(error, Duration::ZERO))
     }
 
-    /// What it says next.
+    /// Its next message.
     ///
     /// # Errors
     /// See [`Lost`].
     pub fn hear<R: DeserializeOwned>(&mut self, within: Duration) -> Result<R, Lost> {
-        // The kernel takes zero for `without end`.
+        // To the kernel zero means no timeout.
         let patience = within.max(Duration::from_millis(1));
         let socket = self.open()?;
         let heard = set_socket_timeout(socket, Timeout::Recv, Some(patience));
@@ -125,18 +125,18 @@ impl Partner {
         }
     }
 
-    /// Closes our end: it ends by itself when it looks there again.
+    /// Closes our end, which makes it exit at its next read.
     pub fn let_go(&mut self) {
         drop(self.socket.take());
     }
 
-    /// Kills it, and does not wait.
+    /// Kills it without waiting.
     pub fn kill(&mut self) {
-        // It fails only for one that is gone already.
+        // This fails only if it is already gone.
         let _ = self.child.kill();
     }
 
-    /// How it ended, once it has.
+    /// Its exit status, once it has ended.
     pub fn gone(&mut self, within: Duration) -> Option<ExitStatus> {
         let due = Instant::now() + within;
         loop {
@@ -170,17 +170,17 @@ impl Drop for Partner {
     fn drop(&mut self) {
         self.let_go();
         if self.gone(GRACE).is_none() {
-            // One that hangs in the kernel stays behind; nothing more can be done.
+            // A process that hangs in the kernel is left behind; nothing more can be done.
             self.kill();
             self.gone(GRACE);
         }
     }
 }
 
-/// Which of `partners` have something to say, or are gone; none when nobody has `within` that time.
+/// Which of `partners` have sent something or are gone; none if nothing happens `within` that time.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn ready(partners: &[&Partner], within: Duration) -> io::Result<Vec<bool>> {
     let mut polled = Vec::new();
     for partner in partners {
@@ -202,35 +202,35 @@ impl Worker {
     /// From now on this process dies with the worker.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn meet() -> io::Result<Self> {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         Ok(Self(io::stdin()))
     }
 
-    /// What it asks next, and the descriptor that came along; `None` when it has no more to ask, or has gone
-    /// before it heard an answer.
+    /// Its next request, with its descriptor; `None` if it has no more requests, or ended before it got an
+    /// answer.
     ///
     /// # Errors
-    /// What is no packet.
+    /// An invalid packet.
     pub fn hear<A: DeserializeOwned>(&self) -> io::Result<Option<(A, Option<OwnedFd>)>> {
         unless_gone(receive(self.0.as_fd())).map(Option::flatten)
     }
 
-    /// Answers. Of a worker that has gone `hear` tells.
+    /// Answers. If the worker is gone, `hear` reports it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub fn say(&self, answer: &impl Serialize) -> io::Result<()> {
         unless_gone(send(self.0.as_fd(), answer, None)).map(drop)
     }
 
-    /// Waits until it has closed its end, and not longer than that; what it still asks is not heard.
+    /// Waits until the worker has closed its end, but no longer than that; further requests are ignored.
     pub fn wait_for_end(&self, within: Duration) {
         let due = Instant::now() + within;
         loop {
             let left = due.saturating_duration_since(Instant::now());
-            // An error does not keep a process that is about to end.
+            // An error does not stop a process that is about to exit.
             let waits = !left.is_zero() && set_socket_timeout(&self.0, Timeout::Recv, Some(left)).is_ok();
             if !waits || !matches!(self.hear::<serde::de::IgnoredAny>(), Ok(Some(_))) {
                 return;
@@ -239,7 +239,7 @@ impl Worker {
     }
 }
 
-/// `None` where the other end is closed.
+/// `None` if the other end is closed.
 fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -248,7 +248,7 @@ fn unless_gone<T>(done: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Answers until the worker has no more to ask.
+/// Answers until the worker has no more requests.
 ///
 /// # Errors
 /// As [`Worker`]'s.

@@ -1,4 +1,4 @@
-//! What goes over the pair of sockets: one packet is one value as JSON, and perhaps an open descriptor.
+//! The packets on the pair of sockets: one JSON value each, and optionally an open descriptor.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -10,7 +10,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// No packet is longer.
+/// Maximum length of a packet.
 const LONGEST: usize = 64 << 10;
 
 pub(super) fn send(
@@ -29,7 +29,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// One packet and the descriptor that came with it; `None` when the other side is closed.
+/// One packet and its descriptor; `None` if the other side is closed.
 pub(super) fn receive<T: DeserializeOwned>(
     socket: BorrowedFd<'_>,
 ) -> io::Result<Option<(T, Option<OwnedFd>)>> {

@@ -1,4 +1,4 @@
-//! Partners that misbehave, played by the shell.
+//! Misbehaving partners, played by the shell.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn partner(script: &str) -> Partner {
 }
 
 #[test]
-fn a_partner_that_says_nothing_is_not_waited_for_without_end() {
+fn a_silent_partner_is_killed_at_the_deadline() {
     let start = Instant::now();
     let mut silent = partner("exec sleep 60");
     let said = silent.ask::<u32>(&1, None, Duration::from_millis(50));
@@ -19,14 +19,14 @@ fn a_partner_that_says_nothing_is_not_waited_for_without_end() {
 }
 
 #[test]
-fn a_partner_that_died_is_told_by_its_status() {
+fn a_dead_partner_is_reported_with_its_status() {
     let mut dead = partner("exit 3");
     let said = dead.ask::<u32>(&1, None, Duration::from_secs(5));
     assert!(matches!(&said, Err(Lost::Died(how)) if how.contains('3')), "{said:?}");
 }
 
 #[test]
-fn who_has_something_to_say_is_known_without_asking_each() {
+fn partners_with_messages_are_found_without_asking_each() {
     let partners = [partner("exec sleep 60"), partner("printf 7 >&0; exec sleep 60")];
     let due = Instant::now() + Duration::from_secs(10);
     let all: Vec<_> = partners.iter().collect();

@@ -1,4 +1,4 @@
-//! What was measured, on the page: matrices open, long tables folded, what switching something on brought.
+//! The measurements on the page: matrices unfolded, long tables folded, effects of switching something on.
 
 use super::{cell, number, row, section, table};
 use crate::outcome::Matrix;
@@ -6,18 +6,21 @@ use crate::render::element::{Element, element};
 use crate::report::{Report, TestEntry};
 use serde_json::Value;
 
-/// A table with more rows is folded.
+/// Longer tables are folded.
 const LONG: usize = 32;
 
-/// Everything measured; `None` where nothing was.
+/// All measurements; `None` if there are none.
 pub(super) fn section_of(report: &Report) -> Option<Element> {
     let tests: Vec<_> = report.tests.iter().filter_map(measured).collect();
     let effects = report.effects.iter().map(|(name, ratio)| row(name, [number(&figure(*ratio))]));
-    let effects =
-        table(Some("What switching something on brought; 1 is no change"), &["what", "ratio"], effects);
+    let effects = table(
+        Some("Effect of switching something on, as a ratio; 1 is no change"),
+        &["what", "ratio"],
+        effects,
+    );
     let effects = (!report.effects.is_empty()).then_some(effects);
     let some = !tests.is_empty() || effects.is_some();
-    let note = element("p").text("In a matrix of GPUs the row is from where, the column is to where.");
+    let note = element("p").text("In a matrix of GPUs rows are the source, columns the destination.");
     some.then(|| section("Measurements").child(note).children(tests).children(effects))
 }
 
@@ -42,7 +45,7 @@ fn matrix(matrix: &Matrix) -> Element {
     table(Some(&caption), &head, matrix.values.iter().enumerate().map(line))
 }
 
-/// A table of the report; one of another shape as it is.
+/// A table of the report; one of unknown form is shown as JSON.
 fn listed(value: &Value) -> Element {
     let name = value["name"].as_str().unwrap_or("table");
     let (Some(columns), Some(rows)) = (value["columns"].as_array(), value["rows"].as_array()) else {
@@ -81,7 +84,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Three decimals, six below 1, without zeros at their end; an empty text for none.
+/// Three decimals, six below 1, without trailing zeros; an empty text for none.
 fn figure(value: Option<f64>) -> String {
     let Some(value) = value else { return String::new() };
     let text = if value.abs() < 1.0 { format!("{value:.6}") } else { format!("{value:.3}") };

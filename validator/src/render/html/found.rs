@@ -1,4 +1,4 @@
-//! Findings on the page: the worst first, each with its evidence, cause and remedy; the harmless folded.
+//! Findings on the page: the worst first, each with its evidence, cause and remedy; harmless ones folded.
 
 use super::{mark, section};
 use crate::outcome::finding::{Finding, Severity};
@@ -6,11 +6,11 @@ use crate::render::element::{Element, element};
 use crate::render::words;
 use crate::report::Report;
 
-/// All findings; `None` where there are none.
+/// All findings; `None` if there are none.
 pub(super) fn section_of(report: &Report) -> Option<Element> {
     let all = report.tests.iter().flat_map(|test| test.findings.iter().map(|f| (test.id.as_str(), f)));
     let (mut bad, harmless): (Vec<_>, Vec<_>) = all.partition(|(_, f)| f.severity > Severity::Info);
-    // A stable sort: those of one severity stay in the order of the tests.
+    // A stable sort: findings of one severity keep the order of the tests.
     bad.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
     let articles = |of: &[(&str, &Finding)]| of.iter().map(|(id, f)| article(id, f)).collect::<Vec<_>>();
     let summary = element("summary").text(&format!("harmless: {}", harmless.len()));

@@ -1,5 +1,5 @@
-//! One page for people, whole in itself: no script, nothing from elsewhere, readable on a screen of any
-//! size, light or dark, and on paper. The verdict comes first, then what to do, then everything else.
+//! One self-contained page: no script, no external resources, readable on screens of any size, light or dark,
+//! and on paper. The verdict comes first, then what to do, then everything else.
 
 mod figures;
 mod found;
@@ -10,12 +10,12 @@ use crate::outcome::scope::Scope;
 use crate::report::{Gpu, Report, TestEntry};
 use std::io;
 
-/// Nothing may be loaded or run; the page's own style is all that it needs.
+/// Nothing may be loaded or run; only the page's own style is allowed.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page.
 ///
-/// # Errors
+/// The XML writer's error.
 /// What the XML writer says.
 pub fn page(report: &Report) -> io::Result<String> {
     let of = if report.scope == Scope::Machine { String::new() } else { format!(" of {}", report.scope) };
@@ -41,7 +41,8 @@ pub fn page(report: &Report) -> io::Result<String> {
 fn top(report: &Report) -> Element {
     let verdict = report.verdict.to_string();
     let line = format!("{}; {}, {:.1} s", words::counts(report), report.started, report.seconds);
-    let recorded = format!("This is about the recorded machine {}, not about a running one.", report.root);
+    let recorded =
+        format!("This report is about the recorded machine {}, not about a running one.", report.root);
     let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
     element("header")
         .child(element("p").text("firstlight"))
@@ -52,7 +53,7 @@ fn top(report: &Report) -> Element {
         .children(recorded)
 }
 
-/// A word in the colour of what it means.
+/// A word in the color of its meaning.
 fn mark(name: &'static str, meaning: &str, word: &str) -> Element {
     let class = match meaning {
         "PASS" => "good",
@@ -67,7 +68,7 @@ fn section(title: &str) -> Element {
     element("section").child(element("h2").text(title))
 }
 
-/// A table that scrolls by itself where the screen is narrower.
+/// A table that scrolls by itself on narrow screens.
 fn table(caption: Option<&str>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
     let cell = |text: &&str| element("th").with("scope", "col").text(text);
     let head = element("tr").children(head.iter().map(cell));

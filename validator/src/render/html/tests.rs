@@ -1,4 +1,4 @@
-//! What a person finds on the page, and what no report can put there.
+//! The content of the page, and that no report can inject markup.
 
 use super::*;
 use crate::outcome::finding::{Code, Severity};
@@ -9,7 +9,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-/// The page is well-formed XML too, so a parser says what is markup and what is text.
+/// The page is also well-formed XML, so a parser separates markup from text.
 #[track_caller]
 fn parsed<T>(report: &Report, ask: impl Fn(Node<'_, '_>) -> T) -> T {
     let text = page(report).unwrap();
@@ -58,7 +58,7 @@ fn full() -> Report {
 }
 
 #[test]
-fn the_page_says_first_what_the_verdict_is_and_of_which_machine() {
+fn the_page_starts_with_the_verdict_and_the_machine() {
     parsed(&full(), |root| {
         assert_eq!(root.attribute("lang"), Some("en"));
         assert_eq!(texts(root, "title"), ["firstlight: FAIL, 1 x Simulated NVIDIA H200"]);
@@ -125,7 +125,7 @@ fn a_machine_without_anything_has_a_page() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere_and_runs_nothing() {
+fn the_page_loads_and_runs_nothing() {
     let text = page(&full()).unwrap();
     assert!(
         text.starts_with("<!DOCTYPE html>\n<html lang=\"en\">\n <head>\n  <meta charset=\"utf-8\"/>\n"),
@@ -191,7 +191,7 @@ fn saying(text: &str) -> Report {
 }
 
 #[test]
-fn what_would_run_elsewhere_is_shown_as_it_was_written() {
+fn markup_in_a_report_is_shown_as_text() {
     let plain = markup(&saying("plain"));
     for text in
         ["<script>alert(1)</script>", "--></style></pre><img src=x onerror=y>", "\"><b onclick='x'>&lt;"]

@@ -1,4 +1,4 @@
-//! What P2P is worth at each size, for a console of 80 columns.
+//! The gain from P2P at each size, for a console of 80 columns.
 
 use super::number::figure;
 use crate::gpu::Collective;
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 /// A console's width.
 const WIDTH: usize = 80;
 
-/// The table. `off` and `on` are the transports that were proven in each arm, as the title names them.
+/// The table. `off` and `on` are the proven transports of each arm, as the title shows them.
 #[must_use]
 pub fn gain_table(collective: Collective, off: &str, on: &str, gains: &[Gain]) -> String {
     let title = format!("{collective}, busbw in GB/s   off: {off}   on: {on}");
@@ -26,7 +26,7 @@ pub fn gain_table(collective: Collective, off: &str, on: &str, gains: &[Gain]) -
     text
 }
 
-/// The table of a report; `None` where both arms were not measured.
+/// The table of a report; `None` if not both arms were measured.
 #[must_use]
 pub fn gain_of(report: &Report) -> Option<String> {
     let test = report.tests.iter().find(|test| test.id == "nccl-allreduce")?;
@@ -54,7 +54,7 @@ fn gain(row: &Value) -> Option<Gain> {
     })
 }
 
-/// A line that a console does not break.
+/// A line that fits the console.
 fn cut(line: &str) -> String {
     if line.chars().count() <= WIDTH {
         return line.to_owned();

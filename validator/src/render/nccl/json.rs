@@ -1,23 +1,23 @@
-//! A run in the shape of nccl-tests' `-J` output, its file version 1: the same keys, and its types, among
-//! them roots and truths that are texts. Figures are not rounded. Where nothing was measured to its end the keys
-//! that judge or average rows are not there.
+//! A run in the form of nccl-tests' `-J` output, file version 1: the same keys and types, including roots and
+//! booleans that are strings. Figures are not rounded. If the measurement was not completed, the keys that
+//! judge or average rows are absent.
 
 use super::{Device, Head, average, redop, root, wrong};
 use crate::nccl::{Row, Timed};
 use serde_json::{Map, Value, json};
 
-/// What only the caller knows. Times as `2026-11-20 10:24:45`.
+/// Values from the caller. Times as `2026-11-20 10:24:45`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run<'a> {
-    /// When it began.
+    /// The start of the run.
     pub start: &'a str,
-    /// When it ended.
+    /// The end of the run.
     pub end: &'a str,
     /// The command line.
     pub args: &'a [String],
-    /// What was set for NCCL.
+    /// The NCCL settings.
     pub environment: &'a [(String, String)],
-    /// What went wrong, each in one line.
+    /// The errors, each in one line.
     pub errors: &'a [String],
 }
 

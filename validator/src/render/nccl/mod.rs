@@ -1,5 +1,5 @@
-//! What a run of a collective looks like: nccl-tests' table byte for byte, its JSON, and the table of what
-//! P2P is worth. Whoever reads or parses nccl-tests' output can read ours.
+//! The output of a collective's run: nccl-tests' table byte for byte, its JSON, and the table of P2P gains.
+//! Anything that parses nccl-tests' output can parse ours.
 
 mod gain;
 mod json;
@@ -18,7 +18,7 @@ use crate::nccl::{Row, Sweep};
 pub struct Device {
     /// The rank.
     pub rank: usize,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// The host's name.
     pub host: String,
@@ -30,7 +30,7 @@ pub struct Device {
     pub name: String,
 }
 
-/// What was run, on what.
+/// A run and its devices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head<'a> {
     /// firstlight's version.
@@ -50,12 +50,12 @@ fn redop(row: &Row) -> &'static str {
     row.op.map_or("none", |op| op.name())
 }
 
-/// The root's column: -1 where there is none.
+/// The root's column: -1 if there is none.
 fn root(row: &Row) -> String {
     row.root.map_or_else(|| "-1".to_owned(), |root| root.to_string())
 }
 
-/// Placements with wrong elements, as nccl-tests counts what is out of bounds.
+/// Placements with wrong elements, which nccl-tests calls out of bounds.
 fn wrong(rows: &[Row]) -> usize {
     let timed = rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]);
     timed.filter(|t| t.wrong.as_ref().is_some_and(|w| w.count > 0)).count()

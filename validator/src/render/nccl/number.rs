@@ -1,7 +1,7 @@
-//! Numbers as C prints them, where nccl-tests' table depends on it.
+//! Numbers formatted as in C, which nccl-tests' table depends on.
 
-/// A figure in `width` columns with as many decimals as fit, at most two, after nccl-tests: its columns
-/// are 7 wide for times and 6 for bandwidths.
+/// A figure in `width` columns with as many decimals as fit, at most two, as in nccl-tests: its columns are 7
+/// wide for times and 6 for bandwidths.
 pub(super) fn figure(value: f64, width: usize) -> String {
     let digits = digits(value);
     if !value.is_finite() || digits < width - 2 {
@@ -60,9 +60,9 @@ pub(super) fn general(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// Expected texts are printf's of glibc.
+    /// The expected texts come from glibc's printf.
     #[test]
-    fn figures_lose_decimals_as_they_grow() {
+    fn larger_figures_have_fewer_decimals() {
         let times = [
             (0.58, "   0.58"),
             (19.43, "  19.43"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_ends() {
+    fn infinities_and_nan_are_formatted() {
         assert_eq!(figure(f64::INFINITY, 7), "    inf");
         assert_eq!(figure(f64::NAN, 6), "   NaN");
         assert_eq!(general(f64::INFINITY), "inf");

@@ -1,4 +1,5 @@
-//! The table of nccl-tests 2.19, byte for byte, as one piece before the rows, one line each, and one after.
+//! The table of nccl-tests 2.19, byte for byte: one text before the rows, one line per row, and one text
+//! after.
 
 use super::number::{figure, general};
 use super::{Head, average, redop, root, wrong};
@@ -6,7 +7,7 @@ use crate::gpu::Collective;
 use crate::nccl::{Row, Timed};
 use std::fmt::Write as _;
 
-/// What stands above the columns: what is run, how, and on which devices.
+/// The text above the columns: what is run, how, and on which devices.
 #[must_use]
 pub fn head(head: &Head<'_>) -> String {
     let sweep = head.sweep;
@@ -83,7 +84,7 @@ fn placement(row: &Row, timed: &Timed) -> String {
     let (algbw, busbw) = (figure(row.algbw(timed), 6), figure(row.busbw(timed), 6));
     let wrong = match &timed.wrong {
         Some(wrong) => format!("{:>6}", general(count(wrong.count))),
-        // One column less, as nccl-tests has it.
+        // One column less, as in nccl-tests.
         None => format!("{:>5}", "N/A"),
     };
     format!("  {time}  {algbw}  {busbw}  {wrong}")
@@ -94,7 +95,7 @@ fn count(wrong: u64) -> f64 {
     wrong as f64
 }
 
-/// What stands below the rows.
+/// The text below the rows.
 #[must_use]
 pub fn tail(collective: Collective, rows: &[Row]) -> String {
     let wrong = wrong(rows);

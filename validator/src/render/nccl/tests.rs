@@ -22,7 +22,7 @@ fn peer(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// A time that, exact, gives all three printed figures: they are rounded, and so is the time.
+/// A time that gives all three printed figures exactly: the figures are rounded, and so is the printed time.
 fn exact(collective: Collective, bytes: u64, printed: [&str; 3]) -> f64 {
     let [us, algbw, busbw] = printed.map(|text| text.parse::<f64>().unwrap());
     let (mut least, mut most) = (us - 0.005, us + 0.005);
@@ -81,7 +81,7 @@ fn devices(text: &str) -> Vec<Device> {
     lines.enumerate().map(device).collect()
 }
 
-/// All but the first line and the average, which come from unrounded figures.
+/// All lines except the first and the average, which come from unrounded figures.
 fn comparable(text: &str) -> Vec<&str> {
     let lines = text.split('\n').skip(1);
     lines.filter(|line| !line.starts_with("# Avg bus bandwidth")).collect()
@@ -144,7 +144,7 @@ fn wrong_elements_and_unchecked_rows_are_shown() {
 }
 
 #[test]
-fn the_exchange_with_the_neighbours_names_the_reduction_that_was_asked_for() {
+fn sendrecv_names_the_requested_reduction() {
     let of = |collective, op| row(&Row { collective, op, ..one(1.0, None) });
     assert!(of(Collective::Sendrecv, Some(RedOp::Max)).contains("  bfloat16     max  "));
     assert!(of(Collective::Scatter, None).contains("  bfloat16    none  "));

@@ -1,7 +1,7 @@
-//! A report's peer-to-peer matrices in the layout of p2pBandwidthLatencyTest, so that whoever reads
-//! or parses its output can read ours. Two things differ where there is nothing to show: a cell
-//! without a figure is `N/A` (the sample prints what a copy by way of the host reaches, under
-//! "P2P=Enabled"), and a matrix that was not measured is all `N/A` instead of being left out.
+//! A report's peer-to-peer matrices in the layout of p2pBandwidthLatencyTest, so that anything that parses
+//! its output can parse ours. There are two differences for missing values: a cell without a figure is `N/A`
+//! (the sample prints the figure of a copy through host memory, under "P2P=Enabled"), and a matrix that was
+//! not measured is all `N/A` instead of absent.
 
 mod words;
 
@@ -11,10 +11,10 @@ use crate::report::Report;
 use std::fmt::Write as _;
 use words::{BANDWIDTHS, LATENCIES, NOTE_ACCESS, NOTE_END, TITLE};
 
-/// The matrix of who may reach whom, 1 or 0.
+/// The connectivity matrix, 1 or 0.
 const CONNECTIVITY: &str = "p2p.connectivity";
 
-/// One GPU of the header; its number is its place.
+/// One GPU of the header; its number is its index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// The model.
@@ -23,8 +23,8 @@ pub struct Device {
     pub bdf: Bdf,
 }
 
-/// The tables of a report; `None` when it holds none of their matrices. GPUs are numbered by their
-/// addresses, as the tests number them.
+/// The tables of a report; `None` if it has none of these matrices. GPUs are numbered by address, as in the
+/// tests.
 #[must_use]
 pub fn of(report: &Report) -> Option<String> {
     let matrices: Vec<_> = report.tests.iter().flat_map(|t| &t.matrices).collect();
@@ -60,7 +60,7 @@ pub fn text(devices: &[Device], matrices: &[&Matrix]) -> String {
     text
 }
 
-/// What the matrices say about so many GPUs.
+/// The content of the matrices for so many GPUs.
 struct Table<'a> {
     size: usize,
     matrices: &'a [&'a Matrix],
@@ -100,7 +100,7 @@ impl Table<'_> {
         text
     }
 
-    /// A GPU reaches itself, whether or not that was asked.
+    /// A GPU has access to itself, whether or not that was tested.
     fn reaches(&self, row: usize, column: usize) -> String {
         let value = self.value(CONNECTIVITY, row, column).or((row == column).then_some(1.0));
         value.map_or_else(|| format!("{:>6}", "N/A"), |v| format!("{v:>6.0}"))
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_available_and_what_is_not_known_cannot() {
+    fn unmeasured_values_are_na_and_unknown_access_is_zero() {
         let mut matrices = matrices(&recorded("h200-2"), 2);
         matrices.retain(|m| !m.name.ends_with(".off.cpu"));
         for matrix in matrices.iter_mut().filter(|m| m.name.ends_with(".on") || m.name == CONNECTIVITY) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_in_hexadecimal_as_the_sample_does() {
+    fn addresses_are_hexadecimal_as_in_the_sample() {
         let device = Device { name: "X".into(), bdf: "10000:c1:1f.0".parse().unwrap() };
         let text = text(&[device], &[]);
         assert!(

@@ -1,4 +1,4 @@
-//! The sample's fixed lines, and which of our matrices stands under which of its titles.
+//! The sample's fixed lines, and the matrix under each of its titles.
 
 pub(super) const TITLE: &str = "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]";
 
@@ -17,7 +17,7 @@ pub(super) const BANDWIDTHS: [(&str, &str); 4] = [
     ("Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", "sample.bi.on"),
 ];
 
-/// Title, matrix of the GPU's clock and of the processor's, us.
+/// Title, matrix of GPU times and of CPU times, us.
 pub(super) const LATENCIES: [(&str, &str, &str); 2] = [
     ("P2P=Disabled Latency Matrix (us)", "sample.latency.off.gpu", "sample.latency.off.cpu"),
     ("P2P=Enabled Latency (P2P Writes) Matrix (us)", "sample.latency.on.gpu", "sample.latency.on.cpu"),

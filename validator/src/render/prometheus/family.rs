@@ -1,5 +1,5 @@
-//! One metric of the text exposition format 0.0.4 with all its series. The format wants the lines of a
-//! metric together and no series twice; both hold for whatever a report says.
+//! One metric of the text exposition format 0.0.4 with all its series. The format requires the lines of a
+//! metric to be together and no duplicate series; both hold for any report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ pub(super) struct Family {
     name: &'static str,
     help: &'static str,
     series: Vec<(String, f64)>,
-    /// How often labels came.
+    /// How often each set of labels occurred.
     seen: BTreeMap<String, usize>,
 }
 
@@ -26,7 +26,8 @@ impl Family {
         family
     }
 
-    /// Adds a series. One with the labels of an earlier one gets a label more: neither hides the other.
+    /// Adds a series. A duplicate of earlier labels gets an additional label, so that neither hides the
+    /// other.
     pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
         let mut labels: Vec<_> = labels.iter().map(|(name, value)| label(name, value)).collect();
         let times = self.seen.entry(labels.join(",")).or_default();
@@ -37,7 +38,7 @@ impl Family {
         self.series.push((labels.join(","), value));
     }
 
-    /// A series for each state: 1 for the one that is, 0 for the others.
+    /// A series for each state: 1 for the present one, 0 for the others.
     pub(super) fn states(&mut self, labels: &[(&str, &str)], name: &str, all: &[&str], is: &str) {
         for state in all {
             self.add(&[labels, &[(name, state)]].concat(), f64::from(u8::from(*state == is)));

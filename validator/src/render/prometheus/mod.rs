@@ -1,5 +1,5 @@
-//! The text exposition format 0.0.4, for node_exporter's textfile collector. Everything is a gauge in
-//! base units; what the report does not hold is absent, and never 0.
+//! The text exposition format 0.0.4, for node_exporter's textfile collector. Everything is a gauge in base
+//! units; values that the report lacks are absent, and never 0.
 
 mod family;
 
@@ -13,7 +13,7 @@ use family::Family;
 use std::collections::BTreeMap;
 
 const VERDICTS: [Verdict; 4] = [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
-/// The outcomes by the names that the JSON has.
+/// The outcomes by their JSON names.
 const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::Pass, "pass"),
     (Outcome::Warn, "warn"),
@@ -126,7 +126,7 @@ fn matrices(report: &Report) -> [Family; 4] {
     [rates, times, ratios, others]
 }
 
-/// The values that are there, with the labels of their row and column; their places where there are none.
+/// The existing values, with the labels of their row and column, or their indices if there are none.
 fn cells(matrix: &Matrix) -> impl Iterator<Item = (String, String, f64)> {
     let name = |labels: &[String], n: usize| labels.get(n).cloned().unwrap_or_else(|| n.to_string());
     matrix.values.iter().enumerate().flat_map(move |(row, values)| {
@@ -138,8 +138,10 @@ fn cells(matrix: &Matrix) -> impl Iterator<Item = (String, String, f64)> {
 }
 
 fn effects(report: &Report) -> Family {
-    let mut family =
-        Family::new("firstlight_effect_ratio", "What switching something on brought: 1 is no change.");
+    let mut family = Family::new(
+        "firstlight_effect_ratio",
+        "Effect of switching something on, as a ratio: 1 is no change.",
+    );
     for (name, ratio) in &report.effects {
         if let Some(ratio) = ratio {
             family.add(&[("effect", name)], *ratio);

@@ -1,4 +1,4 @@
-//! What Prometheus reads: names, units, labels, and what no report can do to the format.
+//! The output as Prometheus reads it: names, units, labels, and that no report can break the format.
 
 use super::*;
 use crate::outcome::finding::Code;
@@ -22,7 +22,7 @@ fn lines<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     text.lines().filter(|l| l.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))).collect()
 }
 
-/// Fails where the format is not kept: comments first, then the metric's lines, each series once.
+/// Fails if the format is violated: comments first, then the metric's lines, each series once.
 #[track_caller]
 fn keeps_the_format(text: &str) -> BTreeSet<&str> {
     let (mut metrics, mut series, mut name) = (BTreeSet::new(), BTreeSet::new(), "");
@@ -72,7 +72,7 @@ fn the_verdict_and_each_outcome_are_sets_of_states() {
 }
 
 #[test]
-fn matrices_are_told_in_base_units() {
+fn matrices_are_in_base_units() {
     let mut entry = test("p2p", Outcome::Pass, "", vec![]);
     entry.matrices = vec![
         matrix("ce.write", "GB/s", &[&[None, Some(20.6)], &[Some(26.0), None]]),
@@ -112,7 +112,7 @@ fn findings_are_counted_by_severity_and_code() {
 }
 
 #[test]
-fn what_the_report_does_not_hold_is_absent() {
+fn values_missing_in_the_report_are_absent() {
     let mut bare = report(vec![]);
     bare.started = "yesterday".into();
     bare.effects.insert("p2p_speedup_8".into(), None);
@@ -145,7 +145,7 @@ fn two_tests_of_one_name_stay_two_series() {
     assert!(text.contains("{test=\"acs\",outcome=\"fail\",again=\"2\"} 1\n"), "{text}");
 }
 
-/// A label's value as a reader of the format takes it.
+/// Parses a label's value.
 fn unescaped(text: &str) -> String {
     let (mut value, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {
