@@ -1,0 +1,134 @@
+//! Servers that fail, refuse and recover, with a simulated clock.
+
+use super::*;
+use std::collections::VecDeque;
+
+/// Returns the given answers, and then the last one forever.
+struct Server {
+    answers: VecDeque<Result<u16, HttpError>>,
+    now: Duration,
+    got: Vec<(String, String)>,
+    pauses: Vec<u128>,
+}
+
+impl Server {
+    fn new(answers: impl IntoIterator<Item = Result<u16, HttpError>>) -> Self {
+        let answers = answers.into_iter().collect();
+        Self { answers, now: Duration::ZERO, got: Vec::new(), pauses: Vec::new() }
+    }
+
+    fn bodies(&self) -> Vec<&str> {
+        self.got.iter().map(|(body, _)| body.as_str()).collect()
+    }
+}
+
+impl Line for Server {
+    fn post(&mut self, letter: Letter<'_>, within: Duration) -> Result<u16, HttpError> {
+        assert!(within <= LONGEST_TRY && !within.is_zero());
+        self.now += Duration::from_millis(10);
+        assert_eq!(letter.key, digest(letter.body));
+        self.got.push((String::from_utf8_lossy(letter.body).into_owned(), letter.verdict.to_owned()));
+        if self.answers.len() > 1 { self.answers.pop_front().unwrap() } else { self.answers[0].clone() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.now
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.now += time;
+        self.pauses.push(time.as_millis());
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn refused() -> Result<u16, HttpError> {
+    Err(HttpError::NoAnswer("Connection refused".into()))
+}
+
+fn finished(text: &str) -> Finished {
+    Finished { bytes: text.into(), name: "20261120T100000Z-FAIL".into() }
+}
+
+fn spool(keep: usize) -> (tempfile::TempDir, Shelf) {
+    let dir = tempfile::tempdir().unwrap();
+    let shelf = Shelf::new(dir.path().join("spool"), keep);
+    (dir, shelf)
+}
+
+#[test]
+fn a_failing_server_is_retried_until_it_accepts() {
+    let (_dir, spool) = spool(9);
+    let mut server = Server::new([Ok(500), refused(), Ok(201)]);
+    let sent = send(&finished("r"), &spool, MINUTE, &mut server);
+    assert_eq!(sent, Sent { tries: 3, ..Sent::default() });
+    assert_eq!(server.bodies(), ["r", "r", "r"]);
+    assert_eq!(server.pauses, [500, 1000]);
+    assert_eq!(spool.files().unwrap(), []);
+}
+
+#[test]
+fn unsent_reports_are_sent_first_next_time_the_oldest_first() {
+    let (_dir, spool) = spool(9);
+    for text in ["one", "two"] {
+        let sent = send(&finished(text), &spool, MINUTE, &mut Server::new([refused()]));
+        assert!(sent.why_not.unwrap().contains("Connection refused ("));
+    }
+    let mut server = Server::new([Ok(200)]);
+    let sent = send(&finished("three"), &spool, MINUTE, &mut server);
+    assert_eq!((sent.older, sent.tries, sent.why_not, sent.waiting), (2, 1, None, 0));
+    assert_eq!(server.got, ["one", "two", "three"].map(|text| (text.to_owned(), "FAIL".to_owned())));
+}
+
+#[test]
+fn an_unreachable_server_costs_the_deadline_and_not_more() {
+    let (_dir, spool) = spool(9);
+    let mut server = Server::new([refused()]);
+    let sent = send(&finished("r"), &spool, Duration::from_secs(20), &mut server);
+    assert!(server.now <= Duration::from_secs(20));
+    assert_eq!(server.pauses, [500, 1000, 2000, 4000, 8000]);
+    assert_eq!(sent.why_not.unwrap(), "Connection refused (6 tries in 20 s)");
+    assert_eq!(sent.waiting, 1);
+}
+
+#[test]
+fn a_refused_report_is_not_retried_and_does_not_block_others() {
+    let (_dir, spool) = spool(9);
+    put_aside(&finished("bad"), &spool, "no network");
+    let mut server = Server::new([Ok(413), Ok(204)]);
+    let sent = send(&finished("good"), &spool, MINUTE, &mut server);
+    assert_eq!((server.bodies(), sent.why_not, sent.waiting), (vec!["bad", "good"], None, 1));
+    assert_eq!(
+        sent.remarks,
+        ["000001-20261120T100000Z-FAIL.json from the spool: answered 413 Payload Too Large"]
+    );
+    let mut server = Server::new([Ok(302)]);
+    let sent = send(&finished("moved"), &spool, MINUTE, &mut server);
+    assert_eq!(sent.why_not.unwrap(), "answered 302 Found");
+}
+
+#[test]
+fn the_spool_is_bounded_and_reports_losses() {
+    let (_dir, spool) = spool(2);
+    for text in ["one", "two"] {
+        assert_eq!(put_aside(&finished(text), &spool, "no network").remarks, [""; 0]);
+    }
+    let sent = put_aside(&finished("three"), &spool, "no network");
+    assert_eq!(sent.waiting, 2);
+    assert_eq!(sent.remarks, ["never sent, because the spool is full: 000001-20261120T100000Z-FAIL.json"]);
+}
+
+#[test]
+fn an_unwritable_spool_does_not_prevent_sending() {
+    let dir = tempfile::tempdir().unwrap();
+    fs_file(&dir.path().join("spool"));
+    let spool = Shelf::new(dir.path().join("spool"), 9);
+    let sent = send(&finished("r"), &spool, MINUTE, &mut Server::new([Ok(200)]));
+    assert_eq!(sent.why_not, None);
+    assert!(sent.remarks.iter().any(|r| r.starts_with("not in the spool: ")), "{:?}", sent.remarks);
+}
+
+fn fs_file(path: &std::path::Path) {
+    std::fs::write(path, "a file where the folder should be").unwrap();
+}
