@@ -3,13 +3,15 @@
 #![no_main]
 
 use firstlight::machine::host::nvidia::{account, elf, gpus, params, version};
+use firstlight::outcome::finding::Finding;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let fields = elf::modinfo(bytes).unwrap_or_default();
     assert!(fields.iter().all(|(name, value)| name.len() + value.len() < bytes.len()));
     if let Ok(account) = account::parse(bytes) {
-        assert_eq!(account.findings().len(), account.findings.len());
+        let findings: Vec<Finding> = account.findings();
+        assert_eq!(findings.len(), account.findings.len());
     }
     let text = String::from_utf8_lossy(bytes);
     let gpu = gpus::parse(&text);
