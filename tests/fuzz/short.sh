@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes every target for a short while: SECONDS each, 10 unless given. The corpus of earlier runs in
+# Fuzzes every target for a short while: SECONDS each, 10 unless given, one on each core. The corpus of earlier runs in
 # tests/fuzz/corpus is used and grows; a crash is kept in tests/fuzz/artifacts and fails the run.
 #
 #   tests/fuzz/short.sh [SECONDS] [TARGET..]
@@ -15,30 +15,32 @@ if ! command -v cargo-fuzz > /dev/null; then
     cargo install --quiet --locked cargo-fuzz
 fi
 # The configuration spaces of the modelled machines are the best start for their parser.
-machines=$(mktemp -d)
-log=$(mktemp)
-trap 'rm -rf "$log" "$machines"' EXIT
-cargo run --quiet --locked -p machines -- all "$machines/all"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cargo run --quiet --locked -p machines -- all "$work/machines"
 export RUSTC_BOOTSTRAP=1 RUST_BACKTRACE=0
 # The parsers have no unsafe code: without a sanitizer they run several times as often.
 fuzz() { cargo fuzz "$1" --fuzz-dir tests/fuzz --sanitizer none "${@:2}"; }
 
 mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cargo fuzz list --fuzz-dir tests/fuzz; fi)
 fuzz build 2>&1 | tail -n 3 >&2
-found=()
-for target in "${targets[@]}"; do
-    seeds=tests/fuzz/seeds/$target
+# One target: its line; status 1 when something was found.
+one() {
+    local target=$1 seeds=tests/fuzz/seeds/$1 log
+    log=$(mktemp -p "$work")
     mkdir -p "tests/fuzz/corpus/$target"
     [ ! -d "$seeds" ] || cp "$seeds"/* "tests/fuzz/corpus/$target/"
-    [ "$target" != config_space ] || find "$machines" -name config -type f | while read -r config; do
+    [ "$target" != config_space ] || find "$work/machines" -name config -type f | while read -r config; do
         cp "$config" "tests/fuzz/corpus/$target/$(sha256sum < "$config" | cut -c1-16)"
     done
     if fuzz run "$target" -- -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 > "$log" 2>&1; then
         printf 'fuzz  %-16s %s\n' "$target" "$(grep -a '^Done ' "$log")"
     else
-        printf 'fuzz  %-16s FOUND SOMETHING\n' "$target"
+        printf 'fuzz  %-16s FOUND SOMETHING; the input that breaks it lies in tests/fuzz/artifacts\n' "$target" >&2
         grep -a -A 1 -E 'panicked at|^SUMMARY|Test unit written' "$log" >&2 || tail -n 40 "$log" >&2
-        found+=("$target")
+        return 1
     fi
-done
-[ ${#found[@]} -eq 0 ] || { echo "short.sh: inputs that break ${found[*]} lie in tests/fuzz/artifacts" >&2; exit 1; }
+}
+export -f one fuzz
+export work seconds
+printf '%s\0' "${targets[@]}" | xargs -0 -n 1 -P "$(nproc)" bash -euo pipefail -c 'one "$1"' one

@@ -132,7 +132,11 @@ pub fn read_initrd(path: &Path) -> Result<Vec<Entry>> {
     }
 }
 
-fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
+/// What a zstd stream holds.
+///
+/// # Errors
+/// When `zstd` cannot be run, or the bytes are no such stream.
+pub(crate) fn unzstd(bytes: &[u8]) -> Result<Vec<u8>> {
     let failed = |why: String| Error::Program { program: "zstd".into(), why };
     let mut child = Command::new("zstd")
         .args(["-dcq"])

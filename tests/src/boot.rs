@@ -1,37 +1,25 @@
 //! States a machine and boots the image on it: kernel words, devices, extra files, what to press when
 //! the console says what, and when to stop. `run` gives what came of it, or why nothing came.
 
-use crate::archive::pad;
-use crate::booted::{Booted, End};
+use crate::booted::Booted;
 use crate::error::{Error, Result};
 use crate::fakepci::Topology;
 use crate::image::Image;
 use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::Overlay;
-use crate::qemu::{Event, Qemu};
+use crate::qemu::Qemu;
 use crate::recover;
 use crate::slot::Slot;
+use crate::watch::{Act, Watch};
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// Far beyond what a boot takes on two busy cores without hardware virtualization: this only keeps a
 /// hung machine from hanging the tests.
 const DEADLINE: Duration = Duration::from_secs(180);
-
-/// Something a person does to the machine.
-#[derive(Debug, Clone)]
-enum Act {
-    CtrlAltDel,
-    PowerButton,
-    Type(String),
-    /// Pull the device of this id, so much later.
-    Unplug(String, Duration),
-    /// Let it run on so long, then stop it.
-    StopAfter(Duration),
-}
 
 /// A boot that has not happened yet.
 #[derive(Debug, Clone)]
@@ -45,6 +33,7 @@ pub struct Boot {
     cpus: u32,
     entry: Option<[String; 4]>,
     kernel: Option<PathBuf>,
+    compressed: bool,
     medium: Medium,
     secure: Option<PathBuf>,
     within: Vec<String>,
@@ -55,7 +44,7 @@ pub struct Boot {
 
 impl Boot {
     /// The shipped image on a q35 machine with 1 GiB and one processor, with the words that ship. A
-    /// kernel that panics ends the machine at once.
+    /// kernel that panics ends the machine at once. The initrd is that of the image without its compression.
     pub fn shipped() -> Self {
         Self {
             image: Image::shipped(),
@@ -66,6 +55,7 @@ impl Boot {
             cpus: 1,
             entry: None,
             kernel: None,
+            compressed: false,
             medium: Medium::Direct,
             secure: None,
             within: Vec::new(),
@@ -182,6 +172,12 @@ impl Boot {
         self
     }
 
+    /// Takes the initrd as it ships, compressed.
+    pub fn compressed(mut self) -> Self {
+        self.compressed = true;
+        self
+    }
+
     /// Boots from this medium instead of kernel and initrd. An overlay cannot be given to it, and words only
     /// where UEFI firmware starts the unified image; the words that ship are the medium's own.
     pub fn from(mut self, medium: Medium) -> Self {
@@ -283,12 +279,9 @@ impl Boot {
     }
 
     fn direct(&self, dir: &Path) -> Result<Vec<OsString>> {
-        let source = self.image.initrd()?;
-        let mut initrd = fs::read(&source).map_err(Error::file("read", source))?;
-        pad(&mut initrd, 512);
-        initrd.extend(self.overlay.cpio());
+        let source = if self.compressed { self.image.initrd()? } else { self.image.plain_initrd()? };
         let path = dir.join("initrd");
-        fs::write(&path, initrd).map_err(Error::file("write", &path))?;
+        joined(&source, &self.overlay.cpio(), &path).map_err(Error::file("write", &path))?;
         let (kernel, words) = match &self.entry {
             Some([_, kernel, _, words]) if kernel == "pt" => (self.image.pt_kernel()?, words.clone()),
             Some([.., words]) => (self.image.kernel()?, words.clone()),
@@ -306,109 +299,17 @@ impl Boot {
     }
 }
 
+/// Writes an initrd and an overlay, one after the other.
+fn joined(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {
+    let length = fs::copy(initrd, to)?;
+    let mut file = fs::OpenOptions::new().append(true).open(to)?;
+    file.set_len(length.next_multiple_of(ALIGNED))?;
+    file.write_all(overlay)
+}
+
+/// An archive after another begins at a multiple of so many bytes, with zeros before it: the kernel takes an
+/// uncompressed one only from an offset that four divides.
+const ALIGNED: u64 = 512;
+
 /// Where the image has the validator.
 pub const VALIDATOR: &str = "usr/bin/firstlight";
-
-/// Follows a running machine: collects the console, acts on it, notices the end.
-struct Watch {
-    console: Vec<u8>,
-    /// Where the search for the next act's text goes on.
-    searched: usize,
-    acts: std::collections::VecDeque<(String, Act)>,
-    end: Option<End>,
-    stop_at: Option<Instant>,
-    started: Instant,
-    deadline: Duration,
-}
-
-impl Watch {
-    fn new(acts: Vec<(String, Act)>, deadline: Duration) -> Self {
-        Self {
-            console: Vec::new(),
-            searched: 0,
-            acts: acts.into(),
-            end: None,
-            stop_at: None,
-            started: Instant::now(),
-            deadline,
-        }
-    }
-
-    fn follow(mut self, mut qemu: Qemu, dir: &Path) -> Result<(End, String)> {
-        let monitor =
-            |e: std::io::Error| Error::Program { program: "QEMU's monitor".into(), why: e.to_string() };
-        loop {
-            let until = self.stop_at.unwrap_or(self.started + self.deadline);
-            match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Event::Serial(bytes)) => {
-                    self.console.extend(bytes);
-                    self.act(&mut qemu).map_err(monitor)?;
-                }
-                // `quit` is an end too, by QEMU's own reckoning: only the first one counts.
-                Ok(Event::Ended(why)) if self.end.is_none() => {
-                    self.end = Some(End::from_reason(&why));
-                    qemu.monitor.quit().map_err(monitor)?;
-                }
-                Ok(Event::Ended(_)) => {}
-                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return self.closed(dir),
-                Err(RecvTimeoutError::Timeout) if self.stop_at.is_some() => {
-                    return Ok((End::StillRunning, self.text()));
-                }
-                Err(RecvTimeoutError::Timeout) => return Err(self.late()),
-            }
-        }
-    }
-
-    /// Does every act whose text has come, in order; each looks behind the one before it.
-    fn act(&mut self, qemu: &mut Qemu) -> std::io::Result<()> {
-        while let Some((text, _)) = self.acts.front() {
-            let Some(at) = find(&self.console[self.searched..], text.as_bytes()) else { return Ok(()) };
-            self.searched += at + text.len();
-            match self.acts.pop_front() {
-                Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
-                Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
-                Some((_, Act::Type(line))) => qemu.type_text(&line)?,
-                Some((_, Act::Unplug(id, linger))) => {
-                    // What the console says meanwhile waits in its channel.
-                    std::thread::sleep(linger);
-                    qemu.monitor.unplug(&id)?;
-                }
-                Some((_, Act::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn closed(self, dir: &Path) -> Result<(End, String)> {
-        let console = self.text();
-        match self.end {
-            Some(_) if !self.acts.is_empty() => Err(Error::Deadline {
-                after: self.started.elapsed(),
-                missing: format!("ended without saying {:?}", self.acts[0].0),
-                console,
-            }),
-            Some(end) => Ok((end, console)),
-            None => {
-                let stderr = fs::read_to_string(dir.join("stderr")).unwrap_or_else(|e| e.to_string());
-                Err(Error::QemuDied { stderr, console })
-            }
-        }
-    }
-
-    fn late(self) -> Error {
-        let missing = self
-            .acts
-            .front()
-            .map_or_else(|| "has not ended".to_owned(), |(text, _)| format!("has not said {text:?}"));
-        Error::Deadline { after: self.started.elapsed(), missing, console: self.text() }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.console).replace('\r', "")
-    }
-}
-
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
-}

@@ -3,6 +3,8 @@
 
 use crate::archive::{self, Entry};
 use crate::error::{Error, Result};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -45,6 +47,26 @@ impl Image {
     /// [`Error::NotBuilt`].
     pub fn initrd(&self) -> Result<PathBuf> {
         self.part("firstlight.initrd")
+    }
+
+    /// The initrd's archive without its compression, for machines that are emulated: there the kernel takes 5 of a
+    /// boot's 7 seconds to decompress it, and copies it in one. Made once for each image, below `target/boots`.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], or why it could not be made.
+    pub(crate) fn plain_initrd(&self) -> Result<PathBuf> {
+        let packed = self.initrd()?;
+        let changed = |meta: fs::Metadata| Ok((meta.len(), meta.modified()?));
+        let state = fs::metadata(&packed).and_then(changed).map_err(Error::file("look at", &packed))?;
+        let mut hasher = DefaultHasher::new();
+        (&packed, state).hash(&mut hasher);
+        let dir = workspace().join("target/boots");
+        let plain = dir.join(format!("initrd-{:016x}.cpio", hasher.finish()));
+        if !plain.exists() {
+            let packed = fs::read(&packed).map_err(Error::file("read", packed))?;
+            replace_plain(&dir, &plain, &archive::unzstd(&packed)?).map_err(Error::file("write", &plain))?;
+        }
+        Ok(plain)
     }
 
     /// The unified kernel image, as a stick or UEFI's network boot gets it.
@@ -157,6 +179,18 @@ impl Image {
     fn part(&self, name: &str) -> Result<PathBuf> {
         built(self.0.join(name), "image")
     }
+}
+
+/// Writes `plain` as a whole, since several tests may make it at a time, and removes those of earlier images.
+fn replace_plain(dir: &Path, plain: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for old in fs::read_dir(dir)?.flatten().filter(|e| e.path().extension().is_some_and(|e| e == "cpio")) {
+        fs::remove_file(old.path())?;
+    }
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(bytes)?;
+    file.persist(plain)?;
+    Ok(())
 }
 
 /// A file of the fake PCI domain: `init` or `fakepci.ko`.

@@ -34,6 +34,7 @@ pub mod stick;
 pub mod switch_root;
 pub mod test_kernel;
 pub mod time_server;
+mod watch;
 
 pub use boot::Boot;
 pub use booted::{Booted, End, Verdict};

@@ -9,7 +9,8 @@ fn a_report_that_cannot_be_written_is_an_error() {
 \techo \"free in /run: $(df -k /run | tail -n 1)\" ;;
 esac
 exec /t/firstlight \"$@\"";
-    let boot = Boot::shipped().append("firstlight.expect.gpus=0 firstlight.policy.on_error=poweroff");
+    let boot =
+        Boot::shipped().compressed().append("firstlight.expect.gpus=0 firstlight.policy.on_error=poweroff");
     let booted = boot.workload("echo the workload ran").validator(script).unwrap().run().unwrap();
     booted.says("free in /run");
     assert_eq!(booted.verdict().verdict, "ERROR", "{booted}");

@@ -1,0 +1,127 @@
+//! Follows a running machine: what it says, what a person then does to it, and how it ends.
+
+use crate::booted::End;
+use crate::error::{Error, Result};
+use crate::qemu::{Event, Qemu};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+/// Something a person does to the machine.
+#[derive(Debug, Clone)]
+pub(crate) enum Act {
+    CtrlAltDel,
+    PowerButton,
+    Type(String),
+    /// Pull the device of this id, so much later.
+    Unplug(String, Duration),
+    /// Let it run on so long, then stop it.
+    StopAfter(Duration),
+}
+
+/// Follows a running machine: collects the console, acts on it, notices the end.
+pub(crate) struct Watch {
+    console: Vec<u8>,
+    /// Where the search for the next act's text goes on.
+    searched: usize,
+    acts: VecDeque<(String, Act)>,
+    end: Option<End>,
+    stop_at: Option<Instant>,
+    started: Instant,
+    deadline: Duration,
+}
+
+impl Watch {
+    pub(crate) fn new(acts: Vec<(String, Act)>, deadline: Duration) -> Self {
+        Self {
+            console: Vec::new(),
+            searched: 0,
+            acts: acts.into(),
+            end: None,
+            stop_at: None,
+            started: Instant::now(),
+            deadline,
+        }
+    }
+
+    /// Until the machine ends, is stopped, or the deadline has passed; `dir` holds QEMU's messages.
+    pub(crate) fn follow(mut self, mut qemu: Qemu, dir: &Path) -> Result<(End, String)> {
+        let monitor =
+            |e: std::io::Error| Error::Program { program: "QEMU's monitor".into(), why: e.to_string() };
+        loop {
+            let until = self.stop_at.unwrap_or(self.started + self.deadline);
+            match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Serial(bytes)) => {
+                    self.console.extend(bytes);
+                    self.act(&mut qemu).map_err(monitor)?;
+                }
+                // `quit` is an end too, by QEMU's own reckoning: only the first one counts.
+                Ok(Event::Ended(why)) if self.end.is_none() => {
+                    self.end = Some(End::from_reason(&why));
+                    qemu.monitor.quit().map_err(monitor)?;
+                }
+                Ok(Event::Ended(_)) => {}
+                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return self.closed(dir),
+                Err(RecvTimeoutError::Timeout) if self.stop_at.is_some() => {
+                    return Ok((End::StillRunning, self.text()));
+                }
+                Err(RecvTimeoutError::Timeout) => return Err(self.late()),
+            }
+        }
+    }
+
+    /// Does every act whose text has come, in order; each looks behind the one before it.
+    fn act(&mut self, qemu: &mut Qemu) -> std::io::Result<()> {
+        while let Some((text, _)) = self.acts.front() {
+            let Some(at) = find(&self.console[self.searched..], text.as_bytes()) else { return Ok(()) };
+            self.searched += at + text.len();
+            match self.acts.pop_front() {
+                Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
+                Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
+                Some((_, Act::Type(line))) => qemu.type_text(&line)?,
+                Some((_, Act::Unplug(id, linger))) => {
+                    // What the console says meanwhile waits in its channel.
+                    std::thread::sleep(linger);
+                    qemu.monitor.unplug(&id)?;
+                }
+                Some((_, Act::StopAfter(linger))) => self.stop_at = Some(Instant::now() + linger),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn closed(self, dir: &Path) -> Result<(End, String)> {
+        let console = self.text();
+        match self.end {
+            Some(_) if !self.acts.is_empty() => Err(Error::Deadline {
+                after: self.started.elapsed(),
+                missing: format!("ended without saying {:?}", self.acts[0].0),
+                console,
+            }),
+            Some(end) => Ok((end, console)),
+            None => {
+                let stderr = fs::read_to_string(dir.join("stderr")).unwrap_or_else(|e| e.to_string());
+                Err(Error::QemuDied { stderr, console })
+            }
+        }
+    }
+
+    fn late(self) -> Error {
+        let missing = self
+            .acts
+            .front()
+            .map_or_else(|| "has not ended".to_owned(), |(text, _)| format!("has not said {text:?}"));
+        Error::Deadline { after: self.started.elapsed(), missing, console: self.text() }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.console).replace('\r', "")
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
