@@ -108,6 +108,11 @@ deny:
 bench-boot runs="5": image
     cargo run --release --locked -p firstlight-tests --bin bench-boot -- {{runs}}
 
+# A developer's loop in a fresh clone against its limits: bench-loop [check|simulate|test|kernel|nothing ..].
+[group('measure')]
+bench-loop *parts:
+    @tests/bench-loop.sh "$@"
+
 # How long image and media take again when nothing changed and when only Rust did, against their limits.
 [group('measure')]
 bench-build runs="3": media
