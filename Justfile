@@ -2,6 +2,9 @@
 set shell := ["bash", "-euo", "pipefail", "-c"]
 set positional-arguments
 
+# What builds the book of docs/.
+mdbook := "0.5.4"
+
 # The recipes, by group.
 default:
     @just --list --unsorted
@@ -45,6 +48,14 @@ sign *words: media
 [group('use')]
 keys *words:
     @image/keys.sh "$@"
+
+# Build the documentation as a book (target/book/index.html); installs mdbook into target/tools.
+[group('use')]
+docs:
+    @target/tools/bin/mdbook --version 2> /dev/null | grep -qx 'mdbook v{{mdbook}}' || { \
+        echo 'docs: installing the crate: mdbook {{mdbook}}, into target/tools (some minutes)' >&2; \
+        cargo install --quiet --locked --root target/tools --no-default-features --features search mdbook@{{mdbook}}; }
+    @target/tools/bin/mdbook build docs
 
 # Build the two binaries for this host only (target/release).
 [group('use')]

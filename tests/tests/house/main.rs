@@ -1,6 +1,7 @@
 //! Is the house still built as ARCHITECTURE.md says? Each test reads the repository's own files and
 //! holds one invariant; the message of a failure names the file that breaks it.
 
+mod docs;
 mod kernel_config;
 mod kernels;
 mod layers;
@@ -281,26 +282,6 @@ fn scripts_say_what_they_are_for_and_stop_at_the_first_error() {
         assert!(second.starts_with("# "), "{file} does not open with its paragraph");
         let guest = file.starts_with("image/files/");
         assert!(guest || text.lines().any(|l| l.starts_with("set -eu")), "{file} goes on after an error");
-    }
-}
-
-/// A stranger reads the first page in minutes, and every link in it and in the docs leads to a file.
-#[test]
-fn the_first_page_is_short_and_links_lead_somewhere() {
-    let readme = text("README.md");
-    assert!(readme.lines().count() <= 150 && readme.split_whitespace().count() <= 1500);
-    let pages: Vec<_> =
-        files().into_iter().filter(|f| f.ends_with(".md") && !f.starts_with("image/")).collect();
-    assert!(pages.len() > 10);
-    for page in pages {
-        let folder = Path::new(&page).parent().unwrap().to_path_buf();
-        let text = text(&page);
-        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = target.split('#').next().unwrap_or_default();
-            let there =
-                file.is_empty() || file.contains("://") || workspace().join(folder.join(file)).is_file();
-            assert!(there, "{page} links to {target}, and there is no such file");
-        }
     }
 }
 
