@@ -41,8 +41,7 @@ gone() {
         apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "${package%%=*}" 2> /dev/null | grep -xF "Version: ${package#*=}" > /dev/null || names+=", ${package/=/ }"
     done
     [ -n "$names" ] || die "the archive did not give what it has" "check the network and run it again"
-    die "no longer in the archive${FIRSTLIGHT_ARCHIVE:+ $FIRSTLIGHT_ARCHIVE}: ${names#, }" \
-        "three ways on: './run image --offline FILE' with an archive of inputs that 'just vendor' made earlier; FIRSTLIGHT_ARCHIVE=URL of a Debian archive or snapshot that still has it; 'just relock' for newer versions"
+    die_gone "${FIRSTLIGHT_ARCHIVE:-}" "${names#, }"
 }
 if [ ${#missing[@]} -gt 0 ]; then
     ( cd "$work" && apt-get "${APT_OPTIONS[@]}" -qq download "${missing[@]}" ) || gone

@@ -43,14 +43,14 @@ source_lines() {
 }
 
 # In the lock's order
-uses='source image media compiler tools signing testing driver-source driver driver-nccl test-kernel'
+uses='source image media compiler tools signing testing debian driver-source driver driver-nccl test-kernel'
 
 # One use: its scope of the archive, and how apt is asked.
 # shellcheck disable=SC2046  # lists of names
 renew() {
     case $1 in
         source | image | media | test-kernel) mirror_setup main; lines "$1" download $(names "$1") ;;
-        compiler | tools | signing | testing) mirror_setup main; lines "$1" install $(names "$1") ;;
+        compiler | tools | signing | testing | debian) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
     esac

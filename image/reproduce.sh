@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# reproduce.sh [--quick] [--host SUITE]: builds everything a second time, as differently as can be, and compares
+# reproduce.sh [--quick] [--host trixie]: builds everything a second time, as differently as can be, and compares
 # every byte with what this checkout built. The second build: a copy of the sources in another folder, an empty
 # cache, one processor, a clock two days ahead, another umask, time zone, locale and host name. --quick takes
-# the kernel and the driver from the cache (minutes instead of about 50). --host trixie runs it on Debian of that
-# suite, which it installs in a folder of its own. What differs is said, file by file; status 1 then.
+# the kernel and the driver from the cache (minutes instead of about 50). --host trixie runs it in the Debian 13
+# folder (debian/enter.sh). What differs is said, file by file; status 1 then.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
 here=$REPO/image/reproduce
-quick='' suite=''
+quick='' host=()
 while [ $# -gt 0 ]; do
     case $1 in
         --quick) quick=yes; shift ;;
-        --host) suite=${2:-}; [[ $suite =~ ^[a-z]+$ ]] || die "--host wants the name of a Debian suite, not '$suite'" "trixie"; shift 2 ;;
-        *) die "there is no option '$1'" "--quick, --host SUITE" ;;
+        --host) [ "${2:-}" = trixie ] || die "--host is '${2:-}'" "allowed: trixie"; host=("$REPO/image/debian/enter.sh"); shift 2 ;;
+        *) die "there is no option '$1'" "--quick, --host trixie" ;;
     esac
 done
 [ -e "$REPO/target/image/media/.media-id" ] || die "there is nothing to compare with" "just media"
@@ -41,8 +41,6 @@ for use in compiler tools; do
 done
 
 user=(); [ "$(id -u)" = 0 ] || user=(--map-root-user)
-host=()
-[ -z "$suite" ] || { "$here/host.sh" make "$suite" "$work/host"; host=("$here/host.sh" enter "$work/host" "$work" "$REPO" "$CACHE"); }
 began=$(date +%s)
 "${host[@]}" env FIRSTLIGHT_CACHE="$work/cache" TZ=Pacific/Kiritimati LC_ALL=C.UTF-8 \
     unshare "${user[@]}" --uts taskset -c 0 bash -euc '

@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# tools.sh compiler|tools|signing|testing: makes one of the pinned trees in the cache if it is not there, and
+# tools.sh compiler|tools|signing|testing|debian: makes one of the pinned trees in the cache if it is not there, and
 # prints where it is. A tree is the locked trixie packages, unpacked; no maintainer script runs, so that it is the
 # same on every host. What the scripts would have made is made below, with the reason.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
+
+# FILE: what a .deb installs, as a tar archive: its third member. A host need not have dpkg.
+installs() {
+    local control; control=$(head -c 130 "$1" | tail -c 10)
+    tail -c +$(( 193 + control + control % 2 )) "$1" | xz -dc
+}
 
 use=$1
 tree=$CACHE/trees/$( { locked "$use"; cat "$0"; } | hash_of -)
@@ -11,13 +17,12 @@ if [ ! -e "$tree/.complete" ]; then
     exec 9> "$CACHE/tools.lock"; flock 9
 fi
 if [ ! -e "$tree/.complete" ]; then
-    "$REPO/image/fetch.sh" "$use"
+    case $use in debian) "$REPO/image/debian/packages.sh" ;; *) "$REPO/image/fetch.sh" "$use" ;; esac
     say "unpacking the $use tree ($(locked "$use" | wc -l) packages)"
     rm -rf "$tree"; mkdir -p "$tree"
     for dir in bin sbin lib lib64; do mkdir -p "$tree/usr/$dir"; ln -s "usr/$dir" "$tree/$dir"; done
     while read -r name version arch _; do
-        dpkg-deb --fsys-tarfile "$(deb_path "$name" "$version" "$arch")" |
-            tar -x -C "$tree" --keep-directory-symlink --no-same-owner
+        installs "$(deb_path "$name" "$version" "$arch")" | tar -x -C "$tree" --keep-directory-symlink --no-same-owner
     done < <(locked "$use")
     # alternatives
     [ ! -e "$tree/usr/bin/gawk" ] || ln -sf gawk "$tree/usr/bin/awk"
@@ -25,6 +30,9 @@ if [ ! -e "$tree/.complete" ]; then
     mkdir -p "$tree/etc"
     echo 'root:x:0:0:root:/root:/usr/bin/bash' > "$tree/etc/passwd"
     echo 'root:x:0:' > "$tree/etc/group"
+    for file in passwd group; do
+        [ ! -e "$tree/usr/share/base-passwd/$file.master" ] || cp "$tree/usr/share/base-passwd/$file.master" "$tree/etc/$file"
+    done
     # mkosi looks for these
     : > "$tree/etc/resolv.conf"; : > "$tree/etc/machine-id"
     # where in-tools.sh binds things

@@ -4,10 +4,26 @@
 # stand before the URL.
 # Sourced; sets APT_OPTIONS. Needs: CACHE (folder). Works on Debian 12 and 13.
 
+# The archive of this host's own packages; nothing where the host is not Debian
 mirror_uri() {
+    ( . /etc/os-release && [ "$ID" = debian ] && command -v apt-get ) > /dev/null 2>&1 || return 0
     apt-get indextargets --format '$(CREATED_BY) $(REPO_URI) $(COMPONENT) $(CODENAME)' |
         awk '$1 == "Packages" && $3 == "main" && $2 !~ /security|debug/ { print $2 }' |
         sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
+}
+
+# What FIRSTLIGHT_ARCHIVE names; nothing where it is not set
+mirror_named() {
+    case ${FIRSTLIGHT_ARCHIVE:-} in
+        '' | '['*']'*:/* | [!'[']*:/*) echo "${FIRSTLIGHT_ARCHIVE:-}" ;;
+        *) die "FIRSTLIGHT_ARCHIVE is '$FIRSTLIGHT_ARCHIVE'" "allowed: the URL of a Debian archive, options of apt's sources in brackets before it" ;;
+    esac
+}
+
+# ARCHIVE NAMES: what is locked and cannot be had any more
+die_gone() {
+    die "no longer in the archive${1:+ $1}: $2" \
+        "three ways on: './run image --offline FILE' with an archive of inputs that 'just vendor' made earlier; FIRSTLIGHT_ARCHIVE=URL of a Debian archive or snapshot that still has it; 'just relock' for newer versions"
 }
 
 # The archive's parts of one scope. `main` is what everything is built from and with. The GPU driver
@@ -26,13 +42,13 @@ mirror_setup() {
     local state=$CACHE/apt-$1 from key kind parts
     for key in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do [ -e "$key" ] && break; done
     [ -e "$key" ] || die "Debian's archive keys are missing" "apt-get install debian-archive-keyring"
-    from=${FIRSTLIGHT_ARCHIVE:-$(mirror_uri)}
+    from=$(mirror_named)
+    [ -n "$from" ] || from=$(mirror_uri)
     case $from in
         '') die "no Debian archive among this host's apt sources" \
             "add one to /etc/apt/sources.list.d and run 'apt-get update', or name one: FIRSTLIGHT_ARCHIVE=URL" ;;
-        '['*']'*:/*) ;;
-        *:/*) from="[signed-by=$key] $from" ;;
-        *) die "FIRSTLIGHT_ARCHIVE is '$from'" "allowed: the URL of a Debian archive, options of apt's sources in brackets before it" ;;
+        '['*) ;;
+        *) from="[signed-by=$key] $from" ;;
     esac
     mkdir -p "$state"/lists/partial "$state"/cache/archives/partial
     : > "$state/empty-status"

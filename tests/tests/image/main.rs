@@ -2,6 +2,7 @@
 //! Needs image and media (`./run image-tests` builds them) and boots nothing. The tests run one after the other, for some
 //! of them build: `cargo test -p firstlight-tests --test image NAME -- --test-threads=1`.
 
+mod any_linux;
 mod compare;
 mod contents;
 mod driver_build;

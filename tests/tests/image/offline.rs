@@ -1,7 +1,9 @@
 //! Are image and media the same bytes when they are built without any network from an archive that `just vendor`
 //! made? Everything that asks a network, and the host's Rust, is replaced by programs that fail; kernel and driver
-//! come from the cache, since they take half an hour; trees of tools, binaries, image and media are built.
+//! come from the cache, since they take half an hour; trees of tools, binaries, image and media are built. And once more on
+//! a system that is not Debian, in the Debian folder that the archive gives.
 
+use super::any_linux::run_on_fedora;
 use harness::{Checkout, Image, cache, workspace};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -54,6 +56,18 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     assert!(!cache_of_its_own.join("debs").exists(), "packages came from elsewhere");
     assert!(!copy.path("target/offline").exists(), "the unpacked archive is left behind");
 
+    same_as_shipped(&copy);
+
+    fs::remove_dir_all(copy.path("target/image/out")).unwrap();
+    let mut build = run_on_fedora(&copy, &["media".as_ref(), "--offline".as_ref(), archive.as_os_str()]);
+    let output = build.env("FIRSTLIGHT_CACHE", &cache_of_its_own).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success() && text.contains("runs in a Debian 13 folder"), "{text}");
+    same_as_shipped(&copy);
+}
+
+/// Image and media of the checkout are what this one ships.
+fn same_as_shipped(copy: &Checkout) {
     for (online, offline) in [
         (Image::shipped().uki().unwrap().parent().unwrap().to_owned(), "target/image/out"),
         (Image::shipped().usb().unwrap().parent().unwrap().to_owned(), "target/image/media"),

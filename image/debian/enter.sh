@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# enter.sh COMMAND..: runs a command in the Debian folder: the pinned tree `debian` (tools.sh) as the root, for systems that are
+# not Debian 12 or 13. Of this host it has the kernel, devices, network, certificates, and all folders but those of its system
+# (/usr, /etc, /var ..) at the same paths. No root is needed where users may make namespaces.
+set -euo pipefail
+source "$(dirname "$0")/../lib/common.sh"
+source "$REPO/image/lib/mirror.sh"
+user=(); [ "$(id -u)" = 0 ] || user=(--map-root-user)
+namespaces=("${user[@]}" --mount --pid --fork --kill-child)
+why=$(unshare "${namespaces[@]}" -- sh -c 'mount --make-rprivate / && mount -t proc proc /proc' 2>&1) ||
+    die "$(id -un) may not make namespaces, and the Debian folder needs them" \
+        "run it as root, or let users make them: sysctl user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns; $(tail -1 <<< "$why")"
+tree=$("$REPO/image/tools.sh" debian)
+
+first() { local file; for file in "$@"; do [ ! -r "$file" ] || { realpath "$file"; return; }; done; }
+cp "$(first /etc/resolv.conf /dev/null)" "$tree/etc/resolv.conf"
+cp "$(first /etc/hosts /dev/null)" "$tree/etc/hosts"
+mkdir -p "$tree/etc/ssl/certs"
+certificates=/etc/ssl/certs/ca-certificates.crt
+cp "$(first "${SSL_CERT_FILE:-}" $certificates /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /dev/null)" "$tree$certificates"
+touch "$tree/etc/firstlight-folder"
+archive=$(mirror_named)
+[ -n "$archive" ] || archive=$(mirror_uri)
+
+binds=()
+for path in /* /var/home /var/roothome /var/mnt /var/opt /var/tmp; do
+    case $path in
+        /bin | /lib* | /sbin | /usr | /etc | /var | /proc | /old) ;;
+        *) if [ -L "$path" ]; then ln -sfn "$(readlink "$path")" "$tree$path"
+           elif [ -d "$path" ]; then binds+=("$path:$path"); fi ;;
+    esac
+done
+# These may lie below /usr or /var. A Rust for another C library does not run here.
+rustup=${RUSTUP_HOME:-$HOME/.rustup}
+compgen -G "$rustup/toolchains/*-linux-gnu" > /dev/null || rustup=$CACHE/rustup
+mkdir -p "$rustup"
+for path in "$REPO" "$CACHE" "$HOME" "${CARGO_HOME:-}" "$rustup"; do [ ! -d "$path" ] || binds+=("$path:$path"); done
+# What is linked here does not run with an older C library there, and the other way round.
+for made in target/debug target/release tests/fuzz/target; do
+    mkdir -p "$REPO/$made" "$REPO/target/debian/$made"
+    binds+=("$REPO/target/debian/$made:$REPO/$made")
+done
+
+# shellcheck disable=SC2016  # expanded by the inner shell
+exec unshare "${namespaces[@]}" -- bash -euc '
+    root=$1 here=$PWD; shift
+    mount --make-rprivate /; mount --rbind "$root" "$root"
+    while [ "$1" != -- ]; do
+        from=${1%%:*} to=$root${1#*:}; mkdir -p "$to"; mount --rbind "$from" "$to"; shift
+    done; shift
+    mount -t proc proc "$root/proc"
+    # a real root, not a chroot: the build makes sandboxes of its own, which a chroot may not
+    cd "$root"; mkdir -p old; pivot_root . old; PATH=/usr/sbin:/usr/bin; umount -l old
+    cd "$here"; exec "$@"' enter "$tree" "${binds[@]}" -- \
+    /usr/bin/env -u LD_PRELOAD -u LD_LIBRARY_PATH -u SSL_CERT_DIR -u CURL_CA_BUNDLE -u GIT_SSL_CAINFO SSL_CERT_FILE=$certificates \
+    PATH=/usr/sbin:/usr/bin LC_ALL=C.UTF-8 RUSTUP_HOME="$rustup" FIRSTLIGHT_CACHE="$CACHE" FIRSTLIGHT_ARCHIVE="$archive" "$@"

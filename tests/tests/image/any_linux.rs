@@ -1,0 +1,174 @@
+//! Do the recipes work on systems that are not Debian? The script `run` sees another /etc/os-release and only the few
+//! commands that every system has; it must name what is missing, and make and enter the Debian folder. Here the folder is one
+//! small package; `offline` builds an image in the real one.
+
+use harness::{Checkout, cache};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What `run` needs before the folder is there.
+const FEW: &str = "sh bash awk tar xz sha256sum flock unshare mount pivot_root umount curl head tail cut cat mktemp mv rm cp mkdir \
+    df wc id uname dirname basename readlink realpath touch ln chmod env grep sed sleep date stat sort uniq tr find";
+
+/// A folder with links to the commands of these names.
+pub fn commands(folder: PathBuf, names: &str) -> PathBuf {
+    fs::create_dir(&folder).unwrap();
+    for name in names.split_whitespace() {
+        let places = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(|place| Path::new(place).join(name));
+        let place = places.iter().find(|place| place.exists()).unwrap_or_else(|| panic!("no {name}"));
+        symlink(place, folder.join(name)).unwrap();
+    }
+    folder
+}
+
+/// `run WORDS` in a checkout, on a system with this os-release, where PATH has only those commands.
+pub fn run_on<S: AsRef<OsStr>>(system: &str, commands: &Path, checkout: &Checkout, words: &[S]) -> Command {
+    fs::write(checkout.path("os-release"), system).unwrap();
+    let mut command = checkout.script("/usr/bin/unshare");
+    command.env_clear().env("HOME", "/nonexistent").args(["--map-root-user", "--mount", "/bin/sh", "-euc"]);
+    command.arg("mount --bind os-release \"$(realpath /etc/os-release)\"; PATH=$1; shift; exec ./run \"$@\"");
+    command.arg("run").arg(commands).args(words).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command
+}
+
+/// On Fedora with the few commands.
+pub fn run_on_fedora<S: AsRef<OsStr>>(checkout: &Checkout, words: &[S]) -> Command {
+    let few = checkout.path("few");
+    let few = if few.exists() { few } else { commands(few, FEW) };
+    run_on("ID=fedora\nVERSION_ID=42\n", &few, checkout, words)
+}
+
+fn sh(at: &Path, script: &str) {
+    let output = Command::new("sh").args(["-euc", script]).current_dir(at).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The one line of a refusal.
+#[track_caller]
+fn refusal(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let errors: Vec<_> = text.lines().filter(|line| line.contains("error:")).collect();
+    assert!(!output.status.success() && errors.len() == 1, "{text}");
+    errors[0].to_owned()
+}
+
+/// A checkout whose Debian folder is one package, and a Debian archive and an archive of inputs that have it.
+fn small() -> Checkout {
+    let checkout = Checkout::new(&["run", "image/debian/", "image/lib/", "image/tools.sh"]).unwrap();
+    let lock = fs::read_to_string(harness::workspace().join("image/inputs.lock")).unwrap();
+    let line = lock.lines().find(|line| line.starts_with("image busybox-static ")).unwrap();
+    let version = line.split(' ').nth(2).unwrap().replace(':', "%3a");
+    let busybox = cache().join(format!("debs/busybox-static_{version}_amd64.deb"));
+    sh(
+        checkout.top(),
+        &format!(
+            "mkdir -p tree/DEBIAN tree/etc archive/dists/trixie/main/binary-amd64 firstlight-inputs/debs
+             dpkg-deb -x {} tree
+             for name in sh env cat uname id dirname sed umount; do ln -s busybox tree/usr/bin/$name; done
+             printf 'ID=debian\\nVERSION_ID=13\\n' > tree/etc/os-release
+             printf 'Package: small\\nVersion: 1:2\\nArchitecture: all\\nMaintainer: N <n@localhost>\\nDescription: a test\\n' > tree/DEBIAN/control
+             dpkg-deb --root-owner-group -Zxz --build tree archive/small.deb > /dev/null
+             hash=$(sha256sum < archive/small.deb | cut -d' ' -f1)
+             printf 'Package: small\\nFilename: small.deb\\nSHA256: %s\\n\\n' $hash | xz > archive/dists/trixie/main/binary-amd64/Packages.xz
+             echo \"debian small 1:2 all $(stat -c %s archive/small.deb) $hash\" > image/inputs.lock
+             cp archive/small.deb firstlight-inputs/debs/small_1%3a2_all.deb
+             tar -cf inputs.tar firstlight-inputs",
+            busybox.display()
+        ),
+    );
+    checkout
+}
+
+fn with_archive(checkout: &Checkout, archive: &str) -> Command {
+    let mut command = run_on_fedora(checkout, &["image"]);
+    command.env("FIRSTLIGHT_CACHE", checkout.path("cache")).env("FIRSTLIGHT_ARCHIVE", archive);
+    command
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_command_that_installs_it_there() {
+    let checkout = Checkout::new(&["run"]).unwrap();
+    let none = commands(checkout.path("none"), "sh id uname sed dirname");
+    for (system, builds, compiles) in [
+        ("ID=fedora\nVERSION_ID=42\n", "dnf install bash gawk tar xz coreutils", "dnf install gcc git"),
+        ("ID=ubuntu\nID_LIKE=debian\n", "apt-get install bash gawk tar xz-utils", "apt-get install gcc git"),
+        ("ID=arch\n", "pacman -S bash gawk tar xz coreutils", "pacman -S gcc git"),
+        ("ID=x\nID_LIKE=\"suse opensuse\"\n", "zypper install bash gawk tar xz", "zypper install gcc git"),
+        ("ID=void\n", "what 'void' calls bash gawk tar", "what 'void' calls gcc git"),
+    ] {
+        for (recipe, says) in [("image", builds), ("boot", builds), ("test", builds), ("check", compiles)] {
+            let line = refusal(&run_on(system, &none, &checkout, &[recipe]).output().unwrap());
+            assert!(line.contains(says), "{system} {recipe}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_folder_is_made_from_the_archive_that_is_named_and_entered() {
+    let checkout = small();
+    let archive = format!("[trusted=yes] file:{}", checkout.path("archive").display());
+    // `run` sees in the folder that this is Debian 13, and that the small folder lacks what the real one has.
+    let output = with_archive(&checkout, &archive).output().unwrap();
+    assert!(refusal(&output).contains("the Debian folder lacks: gcc git curl"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("'fedora 42': 'image' runs in a Debian 13 folder")
+    );
+
+    // The second time no archive is needed. The files of the host are there, its system is not, and the status comes out.
+    let script = "cat os-release /etc/os-release; [ ! -e /usr/bin/unshare ]; exit 3";
+    let mut enter = Command::new("unshare");
+    enter
+        .args(["--map-root-user", "image/debian/enter.sh", "sh", "-euc", script])
+        .current_dir(checkout.top());
+    let output = enter.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ID=fedora\nVERSION_ID=42\nID=debian\nVERSION_ID=13\n"
+    );
+}
+
+#[test]
+fn the_folder_is_made_from_an_archive_of_inputs() {
+    let checkout = small();
+    let build = |file: &str| {
+        let mut command = run_on_fedora(&checkout, &["image", "--offline", file]);
+        refusal(&command.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap())
+    };
+    assert!(build("os-release").contains("os-release does not have the packages of the Debian folder"));
+    sh(
+        checkout.top(),
+        "cp inputs.tar changed.tar; printf x | dd of=changed.tar bs=1 seek=9000 conv=notrunc status=none",
+    );
+    assert!(build("changed.tar").contains("small_1%3a2_all.deb is not the locked file"));
+    // there `run` calls image/offline.sh, which this checkout does not have
+    let mut command = run_on_fedora(&checkout, &["image", "--offline", "inputs.tar"]);
+    let output = command.env("FIRSTLIGHT_CACHE", checkout.path("cache")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("unpacking the debian tree (1 packages)")
+            && text.contains("image/offline.sh: not found"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_archive_that_is_none_is_refused() {
+    let checkout = small();
+    let refused = |archive: &str| refusal(&with_archive(&checkout, archive).output().unwrap());
+    let line = refused("");
+    assert!(line.contains("no Debian archive is named") && line.contains("FIRSTLIGHT_ARCHIVE=URL"), "{line}");
+    assert!(refused("yesterday").contains("FIRSTLIGHT_ARCHIVE is 'yesterday'"));
+    let nowhere = refused("file:/nonexistent");
+    assert!(nowhere.contains("file:/nonexistent has no list of Debian 13's packages"), "{nowhere}");
+
+    let archive = format!("file:{}", checkout.path("archive").display());
+    fs::write(checkout.path("archive/small.deb"), "other").unwrap();
+    assert!(refused(&archive).contains("small_1%3a2_all.deb is not the locked file"));
+    sh(&checkout.path("archive/dists/trixie/main/binary-amd64"), "xz < /dev/null > Packages.xz");
+    let gone = refused(&archive);
+    assert!(gone.contains("no longer in the archive") && gone.contains("small 1:2"), "{gone}");
+}
