@@ -72,10 +72,11 @@ test:
 check:
     @tests/check.sh
 
+# One more at a time than there are cores: one of them waits for deadlines.
 # Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
 [group('check')]
 simulate-tests *words:
-    cargo test --locked -p firstlight-tests --test simulate -- "$@"
+    cargo test --locked -p firstlight-tests --test simulate -- --test-threads="$(($(nproc) + 1))" "$@"
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
