@@ -20,9 +20,9 @@ mod tests {
     #[test]
     fn a_size_has_the_largest_unit_of_which_it_is_a_multiple() {
         assert_eq!(size(256 << 20), "256 MiB");
-        assert_eq!(size(32 << 30), "32 GiB");
+        assert_eq!([size(1 << 30), size(32 << 30)], ["1 GiB", "32 GiB"]);
         assert_eq!(size(1 << 63), "8 EiB");
-        assert_eq!(size(1025), "1025 B");
-        assert_eq!(size(0), "0 B");
+        let whole = [size(0), size(512), size(1000), size(1025)];
+        assert_eq!(whole, ["0 B", "512 B", "1000 B", "1025 B"]);
     }
 }

@@ -4,6 +4,7 @@
 
 use super::{Placement, Row, Timed};
 use crate::stats;
+use crate::text::size::size;
 
 /// From this size on P2P must not be slower. Below, latency dominates, and host memory may be nearer (8 RTX
 /// 4090: 0.93 at 128 KiB on a machine where P2P gains 43 %).
@@ -155,17 +156,6 @@ pub fn effects(gains: &[Gain]) -> Vec<(String, f64)> {
 #[must_use]
 pub fn slower(gains: &[Gain]) -> Vec<Gain> {
     gains.iter().filter(|gain| gain.slower && gain.bytes >= LARGE).copied().collect()
-}
-
-/// Bytes in the largest binary unit that gives a whole number.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let whole = |(_, shift): &&(&str, u32)| bytes != 0 && bytes.trailing_zeros() >= *shift;
-    match units.iter().find(whole) {
-        Some((unit, shift)) => format!("{} {unit}", bytes >> shift),
-        None => format!("{bytes} B"),
-    }
 }
 
 #[cfg(test)]

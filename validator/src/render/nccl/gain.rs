@@ -2,8 +2,9 @@
 
 use super::number::figure;
 use crate::gpu::Collective;
-use crate::nccl::gain::{Gain, percent, size};
+use crate::nccl::gain::{Gain, percent};
 use crate::report::Report;
+use crate::text::size::size;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

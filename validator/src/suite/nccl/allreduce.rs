@@ -15,6 +15,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::{Watch, judged, rounded};
 use crate::suite::{Group, Machine, Test};
+use crate::text::size::size;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -149,12 +150,11 @@ fn slower(gains: &[Gain]) -> Option<Finding> {
     let worst = bad.iter().min_by(|a, b| a.speedup.total_cmp(&b.speedup))?;
     let message = format!(
         "all_reduce of {} takes {:.1} us with peer-to-peer and {:.1} us without, expected no more",
-        gain::size(worst.bytes),
+        size(worst.bytes),
         worst.on_us,
         worst.off_us
     );
-    let seen =
-        bad.iter().map(|gain| format!("{}: {:.2} times as fast", gain::size(gain.bytes), gain.speedup));
+    let seen = bad.iter().map(|gain| format!("{}: {:.2} times as fast", size(gain.bytes), gain.speedup));
     let finding = Code::NcclP2pSlower.finding(Severity::Fail, "all_reduce", message);
     Some(finding.values(rounded(worst.on_us), rounded(worst.off_us), Some("us")).seen_all(seen.collect()))
 }
@@ -168,7 +168,7 @@ fn summary(on: &[Row], off: &[Row], limits: Option<&Limits>, gains: &[Gain]) -> 
     let headline = gain::headline(gains).unwrap_or_default();
     let ring = limits.map(|limits| with / limits.ring.slowest);
     let ring = ring.map_or(String::new(), |part| format!("; {part:.2} of the best ring's slowest edge"));
-    format!("{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}", gain::size(bytes))
+    format!("{with:.1} GB/s at {}, {without:.1} without peer-to-peer. {headline}{ring}", size(bytes))
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use super::{checked, connected, limits_of_all, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
 use crate::nccl::ranks::{Ranks, Trouble};
-use crate::nccl::{Row, Sweep, gain};
+use crate::nccl::{Row, Sweep};
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
+use crate::text::size::size;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ fn summary(rows: &[Row], over: bool) -> String {
     format!(
         "{kinds} collectives, {sizes} rows, odd counts{over}, every value right: {low:.1} ({slow}) to {high:.1} ({fast}) GB/s of bus \
          bandwidth at {up_to}{}",
-        gain::size(most)
+        size(most)
     )
 }
 

@@ -7,11 +7,12 @@ use crate::config::Level;
 use crate::gpu::Collective;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
-use crate::nccl::{Row, Sweep, gain};
+use crate::nccl::{Row, Sweep};
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::shared::speed::judged;
 use crate::suite::{Group, Machine, Test};
+use crate::text::size::size;
 use std::time::Duration;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -69,15 +70,15 @@ fn measure(
 /// `all_reduce 328.1 GB/s at 128 MiB, 9.8 us at 8 B`
 fn speed(rows: &[Row]) -> String {
     let reduces = || rows.iter().filter(|row| row.collective == Collective::AllReduce);
-    let size = |row: &&Row| row.bytes;
-    let (Some(first), Some(last)) = (reduces().min_by_key(size), reduces().max_by_key(size)) else {
+    let bytes = |row: &&Row| row.bytes;
+    let (Some(first), Some(last)) = (reduces().min_by_key(bytes), reduces().max_by_key(bytes)) else {
         return "nothing was measured".to_owned();
     };
     format!(
         "all_reduce {:.1} GB/s at {}, {:.1} us at {}",
         last.busbw(&last.out_of_place),
-        gain::size(last.bytes),
+        size(last.bytes),
         first.out_of_place.us,
-        gain::size(first.bytes)
+        size(first.bytes)
     )
 }

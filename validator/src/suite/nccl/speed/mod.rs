@@ -4,9 +4,10 @@
 
 use super::limits::{LARGE, Limits, SCATTER_US, SMALL};
 use crate::gpu::Collective;
-use crate::nccl::{Placement, Row, gain};
+use crate::nccl::{Placement, Row};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::rounded;
+use crate::text::size::size;
 use serde_json::Value;
 use std::fmt;
 
@@ -157,15 +158,15 @@ impl fmt::Display for Slow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { collective, us, gb_s, most_us, .. } = self;
         let place = if self.placement == Placement::InPlace { "in place" } else { "out of place" };
-        let size = gain::size(self.bytes);
+        let bytes = size(self.bytes);
         write!(
             f,
-            "{collective} of {size} {place} takes {us:.1} us ({gb_s:.2} GB/s), expected at most {most_us:.1} us"
+            "{collective} of {bytes} {place} takes {us:.1} us ({gb_s:.2} GB/s), expected at most {most_us:.1} us"
         )?;
         match self.why {
             Why::Links(least) => write!(f, " (the links allow {least:.2} GB/s)"),
             Why::Start => f.write_str(" (latency)"),
-            Why::Neighbour(bytes) => write!(f, " (from the time of {})", gain::size(bytes)),
+            Why::Neighbour(bytes) => write!(f, " (from the time of {})", size(bytes)),
             Why::Other => f.write_str(" (from the other placement)"),
         }
     }
