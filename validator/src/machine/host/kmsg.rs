@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::time::Duration;
 
-const FILE: &str = "dev/kmsg";
+/// The kernel log, below the root.
+pub const FILE: &str = "dev/kmsg";
 /// The kernel's own log has at most 2 MiB in any sane configuration; an endless file must not fill the
 /// memory.
 const MOST: usize = 16 << 20;
@@ -96,25 +97,33 @@ impl Cursor {
     /// # Errors
     /// As [`read`].
     pub fn news(&mut self) -> Result<News, String> {
-        let mut all = Vec::new();
-        let mut buffer = [0; RECORD];
-        let mut overrun = false;
-        while all.len() < MOST {
-            match self.file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // EPIPE: records were overwritten before they were read; the next read continues.
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => overrun = true,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(format!("/{FILE}: {e}")),
-            }
-        }
+        let (all, overrun) = records(&self.file).map_err(|e| format!("/{FILE}: {e}"))?;
         let lines = parse(&all);
         let lost = missing(self.last, &lines).max(u64::from(overrun));
         self.last = lines.last().map(|line| line.seq).or(self.last);
         Ok(News { lines: foreign(lines), lost })
     }
+}
+
+/// All records from the file's position to the end of the log, and whether some were overwritten before they could be
+/// read. Never waits.
+///
+/// # Errors
+/// The system's error.
+pub fn records(mut file: &File) -> io::Result<(Vec<u8>, bool)> {
+    let (mut all, mut buffer, mut overrun) = (Vec::new(), [0; RECORD], false);
+    while all.len() < MOST {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            // EPIPE: records were overwritten before they were read; the next read continues.
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => overrun = true,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok((all, overrun))
 }
 
 /// How many record numbers are missing between the last record and these, and among these.

@@ -2,13 +2,9 @@
 
 use super::lists::{FIRMWARE, FUNCTION, LIBRARIES, WORDS};
 use super::{Node, Taker};
-use std::io::{ErrorKind, Read};
+use crate::machine::host::kmsg;
 use std::path::Path;
 
-/// The most that is read of the kernel's log, bytes.
-const LOG: usize = 16 << 20;
-/// The kernel's log gives one record for each read, and refuses smaller buffers.
-const RECORD: usize = 8192;
 /// As many links as Linux follows.
 const LINKS: usize = 40;
 
@@ -142,24 +138,13 @@ impl Taker<'_> {
 
     /// Every record with its number, so that none counts as lost, and the text of those that firstlight looks for.
     pub(super) fn log(&mut self) {
-        const FILE: &str = "dev/kmsg";
-        let mut file = match self.root.open_log(FILE) {
-            Ok(file) => file,
-            Err(why) => return self.missed(FILE, &why),
-        };
-        let (mut all, mut buffer) = (Vec::new(), [0; RECORD]);
-        while all.len() < LOG {
-            match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(n) => all.extend_from_slice(buffer.get(..n).unwrap_or_default()),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                // EPIPE: records were overwritten before they were read.
-                Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
-                Err(why) => return self.missed(FILE, &why),
+        match self.root.open_log(kmsg::FILE).and_then(|file| kmsg::records(&file)) {
+            Ok((all, _overrun)) => {
+                let kept: String = String::from_utf8_lossy(&all).lines().filter_map(kept).collect();
+                self.add(kmsg::FILE, Node::File(kept.into_bytes()));
             }
+            Err(why) => self.missed(kmsg::FILE, &why),
         }
-        let kept: String = String::from_utf8_lossy(&all).lines().filter_map(kept).collect();
-        self.add(FILE, Node::File(kept.into_bytes()));
     }
 }
 
