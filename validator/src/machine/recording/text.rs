@@ -87,9 +87,7 @@ fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
     if let Some(other) = above.into_iter().find(is_other) {
         return Err(format!("'{}' lies below '{}', which is no folder", shown(path), shown(other)));
     }
-    let below = format!("{path}/");
-    let has_children = recording.0.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below));
-    if node != Node::Folder && has_children {
+    if node != Node::Folder && recording.has_children(path) {
         return Err(format!("'{}' has entries below it, so that it must be a folder", shown(path)));
     }
     match recording.0.insert(path.to_owned(), node) {
