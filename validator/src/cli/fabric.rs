@@ -54,22 +54,17 @@ fn show(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
 /// The two parts of a plan, or of what was done.
 #[derive(Serialize)]
 struct Both<'a, A, B> {
+    /// One line that a boot shows: only of what was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
     #[serde(flatten)]
     acs: &'a A,
     rebar: &'a B,
 }
 
-/// What was done, with its summary, which a boot shows.
-#[derive(Serialize)]
-struct Summed<'a, A, B> {
-    summary: String,
-    #[serde(flatten)]
-    both: Both<'a, A, B>,
-}
-
 fn planned(root: &Root, asked: Asked, json: Option<&Place>) -> Result<u8, CommandError> {
     let Planned { fabric, bars, acs } = pass::planned(root, asked).map_err(|e| CommandError::undone(&e))?;
-    let content = &Both { acs: &acs, rebar: &bars.rebar };
+    let content = &Both { summary: None, acs: &acs, rebar: &bars.rebar };
     let document = Document { schema: "firstlight.plan/1", root: &fabric.root, content };
     either(json, &document, &text::plan(&fabric, &acs, &bars))?;
     Ok(status(&acs.findings))
@@ -84,8 +79,8 @@ fn fix(
     let journal = journal_of(root, journal)?;
     let done = pass::run(root, asked, &journal).map_err(|e| CommandError::undone(&e))?;
     let Done { fabric, bars, plan, applied } = &done;
-    let both = Both { acs: applied, rebar: &bars.rebar };
-    let content = &Summed { summary: text::summary(plan, applied, bars), both };
+    let summary = Some(text::summary(plan, applied, bars));
+    let content = &Both { summary, acs: applied, rebar: &bars.rebar };
     let document = Document { schema: schema::FIX, root: &fabric.root, content };
     either(json, &document, &text::fixed(fabric, plan, applied, bars))?;
     Ok(status(&applied.findings))
