@@ -1,0 +1,95 @@
+//! Which link does each function have, by sysfs and by its registers?
+
+use super::*;
+
+/// A function beside `of`, as Linux shows a virtual one: no ids, no link.
+fn virtual_function(copy: &Copy, of: &str, own: &str) {
+    let real = copy.file(of, "").canonicalize().unwrap();
+    let folder = real.with_file_name(own);
+    fs::create_dir(&folder).unwrap();
+    for file in fs::read_dir(&real).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_file()) {
+        fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+    }
+    let mut config = fs::read(real.join("config")).unwrap();
+    config[..4].fill(0xff);
+    config[0x10..0x28].fill(0);
+    fs::write(folder.join("config"), config).unwrap();
+    fs::write(folder.join("current_link_width"), "0\n").unwrap();
+    fs::write(folder.join("current_link_speed"), "Unknown\n").unwrap();
+    symlink(format!("../{of}"), folder.join("physfn")).unwrap();
+    let listed = fs::read_link(copy.at("sys/bus/pci/devices").join(of)).unwrap();
+    symlink(listed.with_file_name(own), copy.at("sys/bus/pci/devices").join(own)).unwrap();
+}
+
+#[test]
+fn virtual_functions_use_the_link_of_their_physical_one_and_are_no_further_gpus() {
+    let copy = Copy::of("epyc-8x4090");
+    virtual_function(&copy, "0000:c4:00.0", "0000:c4:00.2");
+    virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
+    let fabric = copy.fabric();
+    assert_eq!((findings(&fabric), fabric.gpus.len(), fabric.nics.len()), (vec![], 8, 5));
+    let link = |at: &str| fabric.devices.iter().find(|d| d.bdf == bdf(at)).unwrap().link.clone();
+    assert_eq!(link("0000:c4:00.2"), link("0000:c4:00.0"));
+    assert!(link("0000:c4:00.2").is_some());
+    assert!(fabric.paths.iter().all(|p| p.raw_gb_s > 31.0), "also to the virtual function");
+}
+
+#[test]
+fn without_a_physical_function_ids_of_ones_are_a_contradiction() {
+    let copy = Copy::of("epyc-8x4090");
+    virtual_function(&copy, "0000:01:00.0", "0000:01:00.4");
+    fs::remove_file(copy.file("0000:01:00.4", "physfn")).unwrap();
+    assert!(findings(&copy.fabric()).contains(&("PCI-MALFORMED", Error, "0000:01:00.4")));
+    symlink("../0000:01:00.7", copy.file("0000:01:00.4", "physfn")).unwrap();
+    assert!(findings(&copy.fabric()).contains(&("PCI-UNREADABLE", Error, "0000:01:00.4")));
+}
+
+#[test]
+fn link_files_that_make_no_sense_are_told_and_what_the_kernel_says_of_a_link_that_is_down_is_not() {
+    let says = |name: &str, text: &str| {
+        let copy = Copy::of("epyc-8x4090");
+        fs::write(copy.file("0000:01:00.0", name), text).unwrap();
+        copy.fabric().findings
+    };
+    for (name, text) in [
+        ("current_link_width", "sixteen"),
+        ("current_link_width", "99999"),
+        ("max_link_width", ""),
+        ("max_link_speed", "fast"),
+        ("current_link_speed", "-1 GT/s"),
+    ] {
+        let found = says(name, text);
+        assert!(found[0].code == "PCI-UNREADABLE" && found[0].message.contains(name), "{found:?}");
+    }
+    for (name, text) in
+        [("current_link_speed", "Unknown"), ("max_link_width", "255"), ("current_link_width", "0")]
+    {
+        assert!(says(name, text).iter().all(|f| f.code.starts_with("LINK-")), "{name} {text}");
+    }
+}
+
+#[test]
+fn sysfs_and_registers_must_tell_the_same_link() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "current_link_width"), "8\n").unwrap();
+    let fabric = copy.fabric();
+    let codes: Vec<_> = findings(&fabric).iter().map(|f| (f.0.to_owned(), f.1)).collect();
+    assert_eq!(codes, [("LINK-DISAGREES".to_owned(), Warn), ("LINK-NARROW".to_owned(), Warn)]);
+}
+
+#[test]
+fn registers_tell_the_link_where_sysfs_is_silent() {
+    let copy = Copy::of("narrow-link");
+    for name in ["current_link_width", "current_link_speed", "max_link_width", "max_link_speed"] {
+        fs::remove_file(copy.file("0000:02:00.0", name)).unwrap();
+    }
+    assert_eq!(findings(&copy.fabric()), [("LINK-NARROW", Warn, "0000:02:00.0")]);
+}
+
+#[test]
+fn an_idle_gpus_slow_link_is_only_information() {
+    let copy = Copy::of("epyc-8x4090");
+    fs::write(copy.file("0000:01:00.0", "current_link_speed"), "2.5 GT/s PCIe\n").unwrap();
+    let slow = copy.fabric().findings.into_iter().find(|f| f.code == "LINK-SLOW").unwrap();
+    assert_eq!((slow.severity, slow.unit.as_deref()), (Info, Some("GT/s")));
+}

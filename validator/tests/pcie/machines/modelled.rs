@@ -1,0 +1,149 @@
+//! Is each modelled machine read as what it is?
+
+use super::*;
+use firstlight::machine::host::iommu::IommuMode;
+use firstlight::machine::pcie::model::PathKind;
+use firstlight::outcome::finding::Severity::Fail;
+
+#[track_caller]
+fn found(name: &str, expected: &[(&str, Severity, &str)]) -> Fabric {
+    let fabric = fabric(name);
+    assert_eq!(findings(&fabric), expected, "{name}");
+    fabric
+}
+
+#[test]
+fn healthy_machines_have_no_finding() {
+    for name in ["epyc-8x4090", "second-domain", "lost-cpus", "nouveau"] {
+        found(name, &[]);
+    }
+}
+
+#[test]
+fn the_server_is_read_whole() {
+    let fabric = fabric("epyc-8x4090");
+    assert_eq!((fabric.gpus.len(), fabric.nics.len(), fabric.rdma.len()), (8, 4, 4));
+    assert_eq!(fabric.paths.len(), 28 + 32);
+    assert!(fabric.paths.iter().all(|p| (p.raw_gb_s - 31.508).abs() < 0.001));
+    assert_eq!(fabric.paths.iter().filter(|p| p.kind == PathKind::Phb).count(), 4);
+    let gpu = fabric.devices.iter().find(|d| d.bdf == bdf("0000:c1:00.0")).unwrap();
+    assert_eq!((gpu.numa, gpu.driver.as_deref(), gpu.boot_vga), (Some(5), Some("nvidia"), false));
+    assert_eq!(
+        gpu.bars.iter().map(|b| (b.index, b.bytes)).collect::<Vec<_>>(),
+        [(0, 16 << 20), (1, 32 << 30)]
+    );
+    assert_eq!(gpu.rebar.iter().map(|r| (r.bar, r.current_bytes)).nth(1), Some((1, 32 << 30)));
+    assert_eq!(fabric.iommu.mode, IommuMode::Off);
+    assert_eq!(fabric.iommu.firmware_tables, ["IVRS"]);
+    assert_eq!(fabric.cpus.online, 128);
+}
+
+#[test]
+fn before_the_pass_every_port_on_gpu_paths_redirects() {
+    let fabric = fabric("epyc-8x4090-before");
+    let redirects = fabric.findings.iter().filter(|f| f.code == "ACS-REDIRECT" && f.severity == Fail);
+    assert_eq!(redirects.count(), 10, "eight GPU ports and two NIC ports");
+    let first = &fabric.findings[0];
+    assert_eq!((&first.measured, &first.expected), (&0x1d.into(), &0.into()));
+    assert_eq!(
+        first.message,
+        "0000:00:01.1 redirects peer traffic: ACS control is 0x001d (SV RR CR UF), expected 0x0000"
+    );
+}
+
+#[test]
+fn only_ports_that_are_crossed_redirect() {
+    let on = |b| ("ACS-REDIRECT", Fail, b);
+    // 0000:07:08.0, inside of the inner switch, is only climbed.
+    let ports = ["0000:02:08.0", "0000:02:09.0", "0000:02:10.0", "0000:02:11.0"];
+    found("switch-acs", &ports.map(on));
+}
+
+#[test]
+fn an_intel_chipset_port_is_read_at_8() {
+    let fabric =
+        found("intel-pch", &[("ACS-QUIRK", Fail, "0000:00:1c.0"), ("LINK-NARROW", Warn, "0000:02:00.0")]);
+    let port = fabric.devices.iter().find(|d| d.bdf == bdf("0000:00:1c.0")).unwrap();
+    assert_eq!(port.acs.as_ref().map(|a| (a.quirk, a.ctrl)), Some((true, 0x001d)));
+    assert!(fabric.findings[1].message.ends_with("4 lanes of its 16, expected 16 (the slot offers 4)"));
+}
+
+#[test]
+fn without_ecam_nothing_can_be_said_about_acs() {
+    let no = |b| ("NO-ECAM", Fail, b);
+    // The third port has the board's own network card.
+    let ports = [("NO-ECAM", Info, "0000:00:02.1"), no("0000:00:01.1"), no("0000:00:01.2")];
+    found("no-ecam", &ports);
+}
+
+#[test]
+fn a_dead_gpu_is_still_counted_and_its_paths_have_no_speed() {
+    let fabric = found("dead-gpu", &[("GPU-GONE", Fail, "0000:02:00.0")]);
+    assert_eq!(fabric.gpus.len(), 2);
+    let path = fabric.paths.iter().find(|p| p.b == bdf("0000:02:00.0")).unwrap();
+    assert_eq!((path.kind, path.ports.len()), (PathKind::Phb, 2));
+    assert!(path.raw_gb_s.abs() < f64::EPSILON);
+}
+
+#[test]
+fn broken_chains_are_told_with_their_offsets() {
+    let fabric = found(
+        "malformed-chain",
+        &[
+            ("PCI-MALFORMED", Warn, "0000:00:01.2"),
+            ("PCI-MALFORMED", Warn, "0000:01:00.0"),
+            ("ACS-UNKNOWN", Error, "0000:00:01.2"),
+        ],
+    );
+    assert_eq!(
+        fabric.findings[1].message,
+        "0000:01:00.0: capability chain loops at 0x148: points back to 0x100"
+    );
+}
+
+#[test]
+fn a_translating_iommu_is_told_by_its_groups() {
+    let fabric = fabric("iommu-translated");
+    assert_eq!((fabric.iommu.mode, fabric.iommu.groups), (IommuMode::Translated, 7));
+    assert_eq!(fabric.iommu.classes, ["ivhd0"]);
+}
+
+#[test]
+fn lost_processors_are_counted() {
+    let cpus = fabric("lost-cpus").cpus;
+    assert_eq!((cpus.possible, cpus.present, cpus.online), (384, 384, 255));
+}
+
+#[test]
+fn domains_beyond_16_bits_and_beyond_zero_are_read() {
+    let fabric = fabric("second-domain");
+    assert_eq!(fabric.gpus, [bdf("0000:01:00.0"), bdf("0001:01:00.0")]);
+    assert_eq!(fabric.paths[0].kind, PathKind::Sys);
+    let drive = fabric.devices.iter().find(|d| d.bdf == bdf("10000:01:00.0")).unwrap();
+    assert_eq!(drive.parent, Some(bdf("10000:00:02.0")));
+    assert_eq!(drive.root_bus.as_deref(), Some("pci10000:00"));
+}
+
+#[test]
+fn a_narrow_link_is_warned_about_and_halves_the_path() {
+    let fabric = found("narrow-link", &[("LINK-NARROW", Warn, "0000:02:00.0")]);
+    let narrow = &fabric.findings[0];
+    assert_eq!((&narrow.measured, &narrow.expected), (&8.into(), &16.into()));
+    assert_eq!(narrow.unit.as_deref(), Some("lanes"));
+    assert!((fabric.paths[0].raw_gb_s - 15.754).abs() < 0.001);
+}
+
+#[test]
+fn a_card_faster_than_its_slot_is_no_finding() {
+    let fabric = found("boot-display", &[]);
+    assert!(fabric.devices.iter().any(|d| d.boot_vga && d.bdf == bdf("0000:01:00.0")));
+}
+
+#[test]
+fn every_machine_survives_a_round_trip_through_json() {
+    for name in names() {
+        let fabric = fabric(name);
+        let json = serde_json::to_string(&fabric).unwrap();
+        assert_eq!(serde_json::from_str::<Fabric>(&json).unwrap(), fabric, "{name}");
+    }
+}

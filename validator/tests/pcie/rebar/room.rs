@@ -1,0 +1,112 @@
+//! What does the pass do with the room that there is?
+
+use super::*;
+
+#[test]
+fn with_room_every_bar1_becomes_full_and_the_journal_says_how() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated::new(&copy));
+    assert_eq!((done.full, done.gpus), (3, 3));
+    for gpu in [SWITCHED[0], SWITCHED[1], ALONE] {
+        has(&copy, gpu, 32 * GIB);
+        assert_eq!(said(&done.findings, gpu), [("REBAR-RESIZED".into(), Severity::Info)]);
+    }
+    let journal = Journal::load(&copy.at("run/firstlight/fabric.json"), copy.root().path()).unwrap().unwrap();
+    assert_eq!(journal.bars, done.rebar);
+    assert_eq!(journal.findings, done.findings);
+    let first = &journal.bars[0];
+    assert_eq!((first.before_bytes, first.after_bytes, &first.finding), (FIRMWARE, Some(32 * GIB), &None));
+    assert_eq!((first.tries.len(), first.tries[0].outcome.as_deref()), (1, Some("done")));
+}
+
+#[test]
+fn a_shared_window_is_laid_out_anew_for_all() {
+    let copy = machine();
+    let kernel = Simulated { movable: false, ..Simulated::new(&copy) };
+    let done = fixed(&copy, &kernel);
+    SWITCHED.iter().for_each(|gpu| has(&copy, gpu, 32 * GIB));
+    let asked = kernel.asked.borrow();
+    let anew = ["remove 0000:00:01.0", "rescan 0000:00:01.0"];
+    assert!(asked.windows(2).any(|two| two == anew), "{asked:?}");
+    assert_eq!(done.rebar[0].tries.iter().map(|t| t.together).collect::<Vec<_>>(), [false, true]);
+    let spaces = files(&copy);
+    assert!(spaces.contains_key("0000:03:00.1") && spaces.contains_key(CARD));
+    assert!(spaces.values().all(|(config, _)| config[4] & 2 == 2), "memory decode is on again everywhere");
+}
+
+#[test]
+fn what_does_not_fit_steps_down_for_all_alike() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated { movable: false, room: 40 * GIB, ..Simulated::new(&copy) });
+    for gpu in SWITCHED {
+        has(&copy, gpu, 16 * GIB);
+        assert_eq!(
+            said(&done.findings, gpu),
+            [("REBAR-RESIZED".into(), Severity::Info), ("REBAR-NO-ROOM".into(), Severity::Warn)]
+        );
+    }
+    assert_eq!(done.full, 0);
+}
+
+#[test]
+fn no_room_leaves_every_size_as_it_was() {
+    let copy = machine();
+    let done = fixed(&copy, &Simulated { movable: false, room: 3 * FIRMWARE, ..Simulated::new(&copy) });
+    for gpu in [SWITCHED[0], SWITCHED[1], ALONE] {
+        has(&copy, gpu, FIRMWARE);
+        assert_eq!(said(&done.findings, gpu), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+    }
+    let evidence = &done.findings[0].evidence;
+    assert_eq!((evidence[0].as_str(), evidence[1].as_str()), ("firmware left 256 MiB", "32 GiB: ENOSPC"));
+    assert!(
+        files(&copy).values().all(|(config, _)| config[4] & 2 == 2),
+        "memory decode is on again everywhere"
+    );
+}
+
+#[test]
+fn a_register_on_a_neighbours_addresses_is_put_right() {
+    let copy = machine();
+    let kernel = lying(&copy, ALONE, Lie::MasksRegister);
+    let done = fixed(&copy, &kernel);
+    assert!(!kernel.asked.borrow().iter().any(|a| a.starts_with("remove")), "nothing else has to make room");
+    has(&copy, ALONE, FIRMWARE);
+    assert_eq!(said(&done.findings, ALONE), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+}
+
+#[test]
+fn without_the_pass_that_register_is_what_fails() {
+    let copy = machine();
+    Simulated::new(&copy).register(bdf(ALONE), 0x38_0000_0000);
+    let wrong = sizes(&copy.fabric())[ALONE].clone().unwrap_err();
+    assert_eq!(wrong, "0000:06:00.0 has 0x3800000000 in BAR1, the kernel expects 0x3820000000");
+    assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+}
+
+#[test]
+fn a_neighbour_with_a_driver_or_a_screen_is_never_removed() {
+    for spoil in [0, 1] {
+        let copy = machine();
+        if spoil == 0 {
+            symlink("../../../bus/pci/drivers/mlx5_core", copy.file(CARD, "driver")).unwrap();
+        } else {
+            fs::create_dir_all(copy.at("sys/class/graphics")).unwrap();
+            symlink(
+                format!("../../devices/pci0000:00/{CARD}/graphics/fb0"),
+                copy.at("sys/class/graphics/fb0"),
+            )
+            .unwrap();
+        }
+        let kernel = Simulated { movable: false, ..Simulated::new(&copy) };
+        let before = files(&copy);
+        let done = fixed(&copy, &kernel);
+        assert_eq!(said(&done.findings, SWITCHED[0]), [("REBAR-NO-ROOM".into(), Severity::Warn)]);
+        assert!(
+            done.findings[0].cause.starts_with("0000:05:00.0 shares the window"),
+            "{}",
+            done.findings[0].cause
+        );
+        assert!(!kernel.asked.borrow().iter().any(|a| a == "remove 0000:00:01.0"));
+        assert_eq!(files(&copy)[SWITCHED[0]], before[SWITCHED[0]]);
+    }
+}
