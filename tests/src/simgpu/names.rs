@@ -4,6 +4,7 @@ use super::scenario::{Scenario, folder, read};
 use crate::error::{Error, Result};
 use std::fs;
 use std::path::PathBuf;
+use strsim::levenshtein;
 use toml::Table;
 
 impl Scenario {
@@ -79,23 +80,9 @@ pub(super) fn table(name: &str) -> Result<Table> {
 
 /// The three names that differ from `name` by the fewest letters.
 fn nearest<'a>(name: &str, names: &'a [String]) -> Vec<&'a str> {
-    let mut names: Vec<_> = names.iter().map(|other| (distance(name, other), other.as_str())).collect();
+    let mut names: Vec<_> = names.iter().map(|other| (levenshtein(name, other), other.as_str())).collect();
     names.sort_unstable();
     names.into_iter().take(3).map(|(_, other)| other).collect()
-}
-
-/// How many letters must be added, removed or replaced to make one of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<_> = other.chars().collect();
-    let mut row: Vec<_> = (0..=other.len()).collect();
-    for (removed, letter) in one.chars().enumerate() {
-        let mut next = vec![removed + 1];
-        for (at, same) in other.iter().map(|c| *c == letter).enumerate() {
-            next.push((row[at] + usize::from(!same)).min(row[at + 1] + 1).min(next[at] + 1));
-        }
-        row = next;
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
@@ -107,7 +94,10 @@ mod tests {
         let names = ["zeros", "healthy", "hang-copy", "stale"].map(str::to_owned);
         assert_eq!(nearest("helthy", &names)[0], "healthy");
         assert_eq!(nearest("zero", &names), ["zeros", "stale", "healthy"]);
-        assert_eq!((distance("", "abc"), distance("abc", "abc"), distance("kitten", "sitting")), (3, 0, 3));
+        assert_eq!(
+            (levenshtein("", "abc"), levenshtein("abc", "abc"), levenshtein("kitten", "sitting")),
+            (3, 0, 3)
+        );
     }
 
     #[test]
