@@ -75,7 +75,8 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     let driver = m.stage("driver", |m| driver::load(m, &config.driver))?;
     m.stage("network", |m| network::start(m, &config.network))?;
     let proof = m.stage("validate", |m| validate::prove(m, &config.validator))?;
-    let troubles: Vec<_> = [fabric.trouble(), driver.trouble()].into_iter().flatten().collect();
+    let troubles: Vec<_> =
+        [fabric.trouble("fabric"), driver.trouble("driver")].into_iter().flatten().collect();
     let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);

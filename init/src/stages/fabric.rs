@@ -8,45 +8,15 @@ use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::verdict::Trouble;
+use crate::stages::result::StageResult;
 use contract::{schema, status};
 use log::debug;
 use serde::Deserialize;
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 /// The pass accesses a few hundred registers; a hung device makes each access slow.
 const DEADLINE: Duration = Duration::from_secs(60);
-
-/// The result of the pass.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Fixed {
-    /// It did what the policy asks, or its summary names what is left; the summary is the stage's line.
-    Done(String),
-    /// It could not do its work.
-    Failed(String),
-}
-
-impl fmt::Display for Fixed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Done(said) => f.write_str(said),
-            Self::Failed(why) => write!(f, "ERROR: {why}"),
-        }
-    }
-}
-
-impl Fixed {
-    /// What the result means for the verdict.
-    #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
-        match self {
-            Self::Failed(cause) => Some(Trouble { stage: "fabric", cause: cause.clone() }),
-            Self::Done(_) => None,
-        }
-    }
-}
 
 /// What this stage reads of `firstlight fabric fix --json`.
 #[derive(Debug, Deserialize)]
@@ -62,7 +32,7 @@ const LARGEST: u64 = 16 << 20;
 ///
 /// # Errors
 /// [`Fault::Config`] when the validator refuses its sections (status 64), or an interruption.
-pub fn fix(m: &mut Machine, config: &Validator) -> Result<Fixed, Fault> {
+pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
     let args = ["fabric", "fix", "--journal", paths::JOURNAL, "--json", paths::FABRIC_FIX];
     let spec = helper::validator(config, &args, DEADLINE);
     // A document of an earlier pass must not be taken for that of this one.
@@ -74,10 +44,10 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<Fixed, Fault> {
     Ok(match done.end.status() {
         Some(status::WRONG_USE) => return Err(Fault::Config(refusal(&done.tail))),
         Some(status::FINE | status::FAILING) => match summary() {
-            Ok(summary) => Fixed::Done(summary),
-            Err(why) => Fixed::Failed(format!("firstlight fabric fix: {}: {why}", paths::FABRIC_FIX)),
+            Ok(summary) => StageResult::Done(summary),
+            Err(why) => StageResult::Failed(format!("firstlight fabric fix: {}: {why}", paths::FABRIC_FIX)),
         },
-        _ => Fixed::Failed(format!("firstlight fabric fix {}", done.end)),
+        _ => StageResult::Failed(format!("firstlight fabric fix {}", done.end)),
     })
 }
 

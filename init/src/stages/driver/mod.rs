@@ -15,11 +15,10 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
+use crate::stages::result::StageResult;
 use crate::sys::descriptors;
-use crate::verdict::Trouble;
 use contract::schema;
 use log::debug;
-use std::fmt;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -28,47 +27,18 @@ use std::time::Duration;
 /// Additional time for each GPU, on top of `driver.timeout_s`.
 const EACH_GPU: Duration = Duration::from_secs(15);
 
-/// The result of the driver's start.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Started {
-    /// There is a report; the line is its most important result.
-    Reported(String),
-    /// There is no report, or not all of it is true.
-    Failed(String),
-}
-
-impl fmt::Display for Started {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reported(line) => f.write_str(line),
-            Self::Failed(cause) => write!(f, "ERROR: {cause}"),
-        }
-    }
-}
-
-impl Started {
-    /// What the result means for the verdict: the validator judges the findings in the report.
-    #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
-        match self {
-            Self::Failed(cause) => Some(Trouble { stage: "driver", cause: cause.clone() }),
-            Self::Reported(_) => None,
-        }
-    }
-}
-
 /// Starts the driver.
 ///
 /// # Errors
 /// Only an interruption.
-pub fn load(m: &mut Machine, config: &Driver) -> Result<Started, Fault> {
+pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     // Only a report of this boot counts.
     for old in [paths::DRIVER, paths::DRIVER_DRAFT] {
         let _not_there = fs::remove_file(old);
     }
     let (ours, theirs) = match descriptors::pair() {
         Ok(pair) => pair,
-        Err(e) => return Ok(Started::Failed(format!("socketpair: {e}"))),
+        Err(e) => return Ok(StageResult::Failed(format!("socketpair: {e}"))),
     };
     let mut log = Cursor::at_end(Path::new(KMSG));
     let mut progress = Progress::default();
@@ -124,17 +94,17 @@ fn read() -> Result<Report, String> {
 }
 
 /// Checks that process 1 has the devices that the report says it holds: /dev/nvidiactl and the GPUs.
-fn reported(report: &Report, received: usize) -> Started {
+fn reported(report: &Report, received: usize) -> StageResult {
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
     let sent = if report.held.is_empty() { 0 } else { report.held.len() + 1 };
     if received < sent {
-        return Started::Failed(format!("{received} of {sent} open devices arrived"));
+        return StageResult::Failed(format!("{received} of {sent} open devices arrived"));
     }
-    Started::Reported(line::of(report))
+    StageResult::Done(line::of(report))
 }
 
 /// The child did not finish: writes the report in its place.
-fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> Started {
+fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> StageResult {
     let draft = fs::read(paths::DRIVER_DRAFT).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
     let report =
         Unfinished { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
@@ -144,7 +114,7 @@ fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> Sta
     };
     let written = write(Path::new(paths::DRIVER), &report);
     let _not_there = fs::remove_file(paths::DRIVER_DRAFT);
-    Started::Failed(written.err().unwrap_or(cause))
+    StageResult::Failed(written.err().unwrap_or(cause))
 }
 
 #[cfg(test)]
@@ -167,9 +137,9 @@ mod tests {
     fn gpus_that_did_not_arrive_are_an_error_of_init() {
         let mut report = Report::new(true);
         report.held = (0..8).map(|n| n.to_string()).collect();
-        assert!(matches!(reported(&report, 9), Started::Reported(_)));
+        assert!(matches!(reported(&report, 9), StageResult::Done(_)));
         let lost = reported(&report, 8);
-        assert_eq!(lost.trouble().unwrap().cause, "8 of 9 open devices arrived");
+        assert_eq!(lost.trouble("driver").unwrap().cause, "8 of 9 open devices arrived");
     }
 
     #[test]
