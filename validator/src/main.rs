@@ -21,7 +21,7 @@ fn run() -> u8 {
     let args = match parse(std::env::args_os()) {
         Ok(args) => args,
         Err(NoArgs::Asked(text)) => {
-            // Whoever asked for help and closed the pipe has read enough.
+            // A closed pipe means that the reader has read enough.
             let _ = io::stdout().write_all(text.as_bytes());
             return FINE;
         }
@@ -37,7 +37,7 @@ fn run() -> u8 {
 }
 
 fn complain(line: &str) {
-    // Nothing is left to be told to when standard error is gone.
+    // Without standard error there is no place left for the line.
     let _ = writeln!(io::stderr(), "firstlight: {line}");
 }
 

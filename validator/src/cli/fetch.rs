@@ -35,7 +35,7 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         got += bytes.len() as u64;
         if asked.progress.is_some_and(|seconds| told.elapsed() >= Duration::from_secs(seconds)) {
             told = Instant::now();
-            // The file is wanted even if nobody reads the progress.
+            // A closed standard output does not stop the download.
             let _ = to_stdout(&format!("{}\n", so_far(got, length)));
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let waits = (asked.keep.into(), asked.spool.as_path());
     publish(&finished, asked.partition.as_deref(), url.as_ref(), waits, |told| {
         all &= told.done;
-        // The report is saved even if nobody reads this line.
+        // A closed standard output does not stop the saving.
         let _ = to_stdout(&format!("{}\n", told.line));
     });
     Ok(if all { FINE } else { FAILING })

@@ -60,10 +60,10 @@ pub enum ConfigError {
     /// A word without `=`.
     #[error("--set {}: read a word without '='; allowed: KEY=VALUE", shown(.0))]
     NoValue(String),
-    /// A section or key that nobody knows.
+    /// An unknown section or key.
     #[error("{at}: {}: there is no such {what}; {hint}", shown(name))]
     Unknown {
-        /// Where it stands.
+        /// Where it was read.
         at: Source,
         /// `section` or `key`.
         what: &'static str,
@@ -75,7 +75,7 @@ pub enum ConfigError {
     /// A value outside a section, or a section that is a value.
     #[error("{at}: {name}: read {}; allowed: a section [{name}]", shown(read))]
     NotASection {
-        /// Where it stands.
+        /// Where it was read.
         at: Source,
         /// The section's name.
         name: String,
@@ -85,7 +85,7 @@ pub enum ConfigError {
     /// A value of the wrong type, or outside of what is possible.
     #[error("{at}: {key}: read {}; allowed: {allowed}", shown(read))]
     Value {
-        /// Where it stands.
+        /// Where it was read.
         at: Source,
         /// The key with its section.
         key: String,

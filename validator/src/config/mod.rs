@@ -103,7 +103,7 @@ pub struct Expect {
     pub golden: bool,
 }
 
-/// Everything that the validator is told.
+/// The whole configuration of the validator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// What the fabric pass may do.

@@ -16,7 +16,7 @@ pub struct Stretch {
     pub gpu: usize,
     /// Its length by the GPU's clock, ms.
     pub gpu_ms: f64,
-    /// Its least length by the host's clock, ms: the GPU had begun, and was not told to end.
+    /// Its least length by the host's clock, ms: the GPU had begun, and had no request to end yet.
     pub least_ms: f64,
     /// Its greatest length by the host's clock, ms.
     pub most_ms: f64,

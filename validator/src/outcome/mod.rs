@@ -87,7 +87,7 @@ impl Judgement {
         Self { tables, ..self }
     }
 
-    /// The same, with what the workload should be told.
+    /// The same, with settings for the workload.
     #[must_use]
     pub fn advising(self, advice: Vec<Advice>) -> Self {
         Self { advice, ..self }

@@ -39,7 +39,7 @@ pub(super) enum Ending {
     Nonsense(String),
     /// It could not be started, or did not accept the request.
     NotStarted(io::Error),
-    /// This process was told to end, and killed it.
+    /// This process received SIGINT or SIGTERM, and killed it.
     Interrupted(Interrupt),
 }
 

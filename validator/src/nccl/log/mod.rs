@@ -180,7 +180,7 @@ fn same(ours: &str, said: &str) -> bool {
     ours.eq_ignore_ascii_case(said) || whole(ours).is_some_and(|value| whole(said) == Some(value))
 }
 
-/// More distinct entries than anybody reads; one is enough to doubt or to contradict.
+/// The most distinct entries that are kept; one is enough to doubt or to contradict.
 const MOST: usize = 256;
 
 fn note<T: PartialEq>(list: &mut Vec<T>, item: T) {

@@ -198,12 +198,12 @@ mod tests {
     fn files_in_use_stay_until_the_process_is_gone() {
         let (dir, root) = machine();
         let leftovers = Leftovers::before(root.clone());
-        make(&root, &["nccl-mapped", "nccl-opened", "nccl-nobody"]);
+        make(&root, &["nccl-mapped", "nccl-opened", "nccl-unused"]);
         let map = "7f00-7f01 rw-s 00000000 00:1a 77 /dev/shm/nccl-mapped\n";
         fs::write(dir.path().join("proc/71/maps"), map).unwrap();
         symlink("/dev/shm/nccl-opened", dir.path().join("proc/71/fd/9")).unwrap();
         let start = Instant::now();
-        assert_eq!(leftovers.remove_within(SOON), ["nccl-nobody"]);
+        assert_eq!(leftovers.remove_within(SOON), ["nccl-unused"]);
         assert!(start.elapsed() < Duration::from_secs(5));
         assert_eq!(there(&root), ["nccl-mapped", "nccl-opened"]);
         fs::remove_dir_all(dir.path().join("proc/71")).unwrap();
