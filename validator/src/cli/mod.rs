@@ -4,11 +4,13 @@
 pub use contract::status::{FAILING, FINE, UNDONE, WRONG_USE};
 
 pub mod args;
+mod completions;
 mod console;
 mod deliver;
 mod fabric;
 mod fetch;
 mod image;
+mod man;
 mod nccl;
 mod nvlinks;
 mod output;
@@ -106,6 +108,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),
+        Command::Completions { shell } => completions::run(shell),
+        Command::Man => man::run(),
         Command::Publish(asked) => publish::run(asked),
         Command::Fetch(asked) => fetch::fetch(&asked),
         Command::Time(asked) => time::run(&asked),

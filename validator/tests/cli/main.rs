@@ -36,6 +36,8 @@ mod receiver;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
+mod shell;
+#[cfg(test)]
 mod time;
 #[cfg(test)]
 #[path = "../../../tests/src/time_server.rs"]

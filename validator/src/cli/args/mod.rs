@@ -2,21 +2,24 @@
 //! in `cli`.
 
 mod nccl;
+mod place;
 mod publish;
+mod shown;
 
 pub use nccl::{Nccl, P2pChoice};
+pub use place::Place;
 pub use publish::{Fetch, Publish, Time};
+pub(super) use shown::shown;
 
 use crate::config::{GpuName, Level};
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
-use crate::files::destination;
 use crate::suite;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use std::ffi::OsString;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Validates GPU peer-to-peer and NCCL on this machine
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -94,6 +97,13 @@ pub enum Command {
         /// A report of `validate --json`
         report: PathBuf,
     },
+    /// Print the script that completes this program's words in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page of this program and of each command, for `man -l`
+    Man,
     /// Save a finished report to a partition, a URL, or both
     Publish(Publish),
     /// Download the file that a configuration names by URL and checksum
@@ -238,31 +248,6 @@ pub enum Form {
     Junit,
     /// For node_exporter's textfile collector.
     Prometheus,
-}
-
-/// Where output goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// `-`, and `/dev/stdout`
-    Stdout,
-    /// A file, replaced atomically.
-    File(PathBuf),
-}
-
-impl From<OsString> for Place {
-    fn from(word: OsString) -> Self {
-        let stdout = word == "-" || destination::is_stdout(Path::new(&word));
-        if stdout { Self::Stdout } else { Self::File(word.into()) }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdout => f.write_str("-"),
-            Self::File(path) => write!(f, "{}", path.display()),
-        }
-    }
 }
 
 /// Why parsing gave no arguments.

@@ -1,0 +1,25 @@
+//! `firstlight man`: prints the manual page of the program, and behind it those of its commands.
+
+use super::args::{Place, shown};
+use super::output::write;
+use super::{CommandError, FINE};
+use clap::Command;
+use clap_mangen::Man;
+use std::io;
+
+/// Prints the pages.
+pub(super) fn run() -> Result<u8, CommandError> {
+    let mut command = shown();
+    // Gives each command its whole name.
+    command.build();
+    let mut pages = Vec::new();
+    add(&mut pages, &command).map_err(|e| CommandError::undone(&e))?;
+    write(&Place::Stdout, &String::from_utf8_lossy(&pages))?;
+    Ok(FINE)
+}
+
+/// Adds the page of `command` and of each command below it.
+fn add(pages: &mut Vec<u8>, command: &Command) -> io::Result<()> {
+    Man::new(command.clone()).render(pages)?;
+    command.get_subcommands().try_for_each(|below| add(pages, below))
+}
