@@ -44,7 +44,7 @@ impl fmt::Display for Published {
 /// Only an interruption.
 pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Result<Published, Fault> {
     if let Some(root) = &decision.judgement.recorded {
-        info!("warning: the report is about the recorded machine {root}, not about this one");
+        info!("warning: the report is about the machine in {root}, not about this one");
     }
     let mut variables = match variables(m, &decision)? {
         Ok(variables) => variables,

@@ -30,7 +30,7 @@ fn a_simulated_pass_says_simulated_in_every_form() {
         }
         let words = ["env", &report.display().to_string()];
         let env = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
-        let told = "# 2 x Simulated NVIDIA GeForce RTX 4090 and the ways between them";
+        let told = "# 2 x Simulated NVIDIA GeForce RTX 4090 and the paths between them";
         assert!(String::from_utf8_lossy(&env).contains(told), "{}", String::from_utf8_lossy(&env));
         Ok(())
     })
@@ -43,7 +43,7 @@ fn one_gpu_alone_passes_and_says_what_is_not_said_of_it() {
     assert_eq!((judged.verdict(), judged.report.outcome("cuda")), ("PASS", "pass"), "{}", judged.text);
     let covers = judged.report.0["covers"].as_str().unwrap();
     assert!(
-        covers.starts_with("1 x Simulated NVIDIA GeForce RTX 4090 alone; nothing is said of peer"),
+        covers.starts_with("1 x Simulated NVIDIA GeForce RTX 4090 alone; the verdict does not cover peer"),
         "{covers}"
     );
 }

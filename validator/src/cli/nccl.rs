@@ -149,7 +149,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandErro
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         return Err(CommandError::Undone(format!(
-            "{}: this is a recorded machine, which has no GPUs here",
+            "{}: this is a machine in files, whose GPUs are not here",
             fabric.root
         )));
     }

@@ -73,7 +73,7 @@ fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, Comman
 fn told(fabric: &Fabric, nvlinks_known: bool, plans: &Plans<'_>) -> String {
     let mut text = "p2p plan".to_owned();
     if fabric.root != "/" {
-        text += &format!("   recorded machine {}", fabric.root);
+        text += &format!("   the machine in {}", fabric.root);
     }
     text.push('\n');
     for (n, gpu) in fabric.gpus.iter().enumerate() {

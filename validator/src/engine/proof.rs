@@ -16,17 +16,22 @@ pub(super) fn covers(report: &Report, limit: Option<&Limit>) -> String {
     let gpus = report.gpu_names();
     let text = match (&report.scope, report.gpus.len()) {
         (Scope::Only(ids), _) => {
-            format!("{} alone, with {gpus}; nothing is said of the rest of the machine", ids.join(", "))
+            format!(
+                "{} alone, with {gpus}; the verdict does not cover the rest of the machine",
+                ids.join(", ")
+            )
         }
         (Scope::Fabric, _) => format!("kernel, PCIe and driver, with {gpus}; nothing ran on a GPU"),
-        (Scope::Machine | Scope::Gpus(_), 0) => format!("a machine with {gpus}; nothing is said of GPUs"),
-        (Scope::Machine | Scope::Gpus(_), 1) => {
-            format!("{gpus} alone; nothing is said of peer-to-peer and NCCL, which need two")
+        (Scope::Machine | Scope::Gpus(_), 0) => {
+            format!("a machine with {gpus}; the verdict does not cover GPUs")
         }
-        (Scope::Machine | Scope::Gpus(_), _) => format!("{gpus} and the ways between them"),
+        (Scope::Machine | Scope::Gpus(_), 1) => {
+            format!("{gpus} alone; the verdict does not cover peer-to-peer and NCCL, which need two")
+        }
+        (Scope::Machine | Scope::Gpus(_), _) => format!("{gpus} and the paths between them"),
     };
     let text = limit.map_or(text.clone(), |limit| format!("{text}; left out: {}", limit.left_out()));
-    if report.is_recorded() { format!("{text}; recorded machine {}", report.root) } else { text }
+    if report.is_recorded() { format!("{text}; the machine in {}", report.root) } else { text }
 }
 
 /// Tests within the scope that had nothing to run on. If the verdict is already bad this is only reported if
@@ -139,7 +144,10 @@ mod tests {
         let alone = |test: &Test| if test.id == "cuda" { Pass } else { recorded(test) };
         let (report, entry) = said(Scope::Machine, 1, alone);
         assert_eq!(entry, None);
-        assert!(covers(&report, None).starts_with("1 x NVIDIA H200 alone; nothing is said of peer-to-peer"));
+        assert!(
+            covers(&report, None)
+                .starts_with("1 x NVIDIA H200 alone; the verdict does not cover peer-to-peer")
+        );
         assert!(said(Scope::Machine, 1, recorded).1.is_some());
         assert_eq!(said(Scope::Machine, 0, recorded).1, None);
     }

@@ -33,7 +33,7 @@ pub fn header(report: &Report) -> String {
     parts.push(format!("level {}", report.level));
     parts.extend((report.scope != Scope::Machine).then(|| format!("scope {}", report.scope)));
     if report.is_recorded() {
-        parts.push(format!("recorded machine {}", report.root));
+        parts.push(format!("the machine in {}", report.root));
     }
     plain(&parts.join("   ").replace('\n', "?")) + "\n\n"
 }
@@ -233,7 +233,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
     #[test]
     fn a_recorded_machine_is_marked_on_the_first_line() {
         let recorded = Report { root: "/rec/one".into(), ..report(vec![]) };
-        assert!(header(&recorded).lines().next().unwrap().ends_with("recorded machine /rec/one"));
+        assert!(header(&recorded).lines().next().unwrap().ends_with("the machine in /rec/one"));
         assert!(!header(&report(vec![])).contains("recorded"));
     }
 

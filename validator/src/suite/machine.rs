@@ -129,7 +129,7 @@ impl Machine {
         self.matrices.borrow().get(id)?.iter().find(|matrix| matrix.name == name).cloned()
     }
 
-    /// Why a test with GPUs has nothing to do: no GPU, no driver, or a recorded machine whose GPUs are
+    /// Why a test with GPUs has nothing to do: no GPU, no driver, or a machine in files whose GPUs are
     /// elsewhere. `pairs`: one GPU is too few.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Machine {
             return Ok(Some(idle));
         }
         if self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty() {
-            return Ok(Some(Judgement::not_applicable("a recorded machine: its GPUs are not here")));
+            return Ok(Some(Judgement::not_applicable("a machine in files: its GPUs are not here")));
         }
         if !pairs {
             return Ok(None);

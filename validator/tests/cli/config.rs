@@ -57,7 +57,7 @@ fn the_configuration_can_name_the_root() {
         firstlight(&format!("--set validate.root={} validate", machine.at("").display())).output().unwrap(),
     );
     let first = said.out.lines().next().unwrap();
-    assert!(first.ends_with(&format!("recorded machine {}", machine.at("").display())), "{first}");
+    assert!(first.ends_with(&format!("the machine in {}", machine.at("").display())), "{first}");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_modelled_machine_is_no_pass_in_any_form_and_its_fabric_says_that_it_is_only
         let covers = report["covers"].as_str().unwrap();
         assert!(
             covers.ends_with(&format!(
-                "; recorded machine {}",
+                "; the machine in {}",
                 machine.at("").display().to_string().trim_end_matches('/')
             )),
             "{covers}"

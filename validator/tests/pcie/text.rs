@@ -40,7 +40,7 @@ fn fix_says_what_was_written_and_what_it_reads() {
     let said = text::fixed(&fabric, &plan, &applied, &bars);
     fits("switch-acs", &said);
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "fabric fix   recorded machine COPY");
+    assert_eq!(lines[0], "fabric fix   the machine in COPY");
     assert_eq!(lines.last(), Some(&"ACS path: 4 of 4 cleared; BAR1 3 of 3 full size"));
     assert_eq!(lines[1], "BAR1: 3 of 3 GPUs have their largest size");
     assert_eq!(lines[2], "  0000:02:08.0 ACS control 0x001d -> 0x0000  reads 0x0000");

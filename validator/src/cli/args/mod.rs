@@ -25,7 +25,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "firstlight", version, max_term_width = 80, arg_required_else_help = false)]
 pub struct Args {
-    /// A recorded machine instead of this one: the file of `record`, or a folder in the layout of /
+    /// The machine in a file of `record`, or in a folder with the layout of /, instead of this one
     #[arg(long, global = true, value_name = "FILE|DIR")]
     pub root: Option<PathBuf>,
     /// A configuration file; repeatable, later files override earlier ones; goes before the command

@@ -80,7 +80,7 @@ pub fn restored(root: &str, restored: &Restored) -> String {
 fn headline(what: &str, root: &str) -> String {
     match root {
         "/" => format!("{what}   this machine\n"),
-        dir => format!("{what}   recorded machine {dir}\n"),
+        dir => format!("{what}   the machine in {dir}\n"),
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
         let mut fabric = sample();
         fabric.root = "/somewhere".into();
         let first = show(&fabric).lines().next().map(str::to_owned);
-        assert_eq!(first.as_deref(), Some("fabric show   recorded machine /somewhere"));
+        assert_eq!(first.as_deref(), Some("fabric show   the machine in /somewhere"));
     }
 
     #[test]

@@ -41,8 +41,7 @@ pub fn page(report: &Report) -> io::Result<String> {
 fn top(report: &Report) -> Element {
     let verdict = report.verdict.to_string();
     let line = format!("{}; {}, {:.1} s", words::counts(report), report.started, report.seconds);
-    let recorded =
-        format!("This report is about the recorded machine {}, not about a running one.", report.root);
+    let recorded = format!("This report is about the machine in {}, not about a running one.", report.root);
     let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
     element("header")
         .child(element("p").text("firstlight"))
@@ -128,7 +127,7 @@ fn machine(report: &Report) -> Element {
 
 fn logs(report: &Report) -> Option<Element> {
     let log = |test: &TestEntry| {
-        let summary = element("summary").text(&format!("{}: its last lines", test.id));
+        let summary = element("summary").text(&format!("{}: last lines", test.id));
         element("details").child(summary).child(element("pre").text(&test.log_tail.join("\n")))
     };
     let logs: Vec<_> = report.tests.iter().filter(|t| !t.log_tail.is_empty()).map(log).collect();

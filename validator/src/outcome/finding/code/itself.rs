@@ -13,7 +13,7 @@ macro_rules! itself {
         remedy "run `firstlight validate` without --skip, and leave validate.only and validate.skip empty"
     ScopeUnproven "SCOPE-UNPROVEN"
         means "no test within the scope of the verdict could run, so nothing is proven"
-        cause "a recorded machine, which has no GPUs here, or GPUs without a driver"
+        cause "a machine in files, whose GPUs are not here, or GPUs without a driver"
         remedy "run on the machine itself with its driver; `firstlight validate --scope fabric` needs no GPU"
     TestTimeout "TEST-TIMEOUT"
         means "a test did not finish within its time limit"

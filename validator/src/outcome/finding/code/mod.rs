@@ -144,7 +144,7 @@ driver! { [gpu nccl nic itself codes]
         remedy "switch on Resizable BAR in the firmware setup, so that the firmware resizes BAR1"
     RebarIgnored "REBAR-IGNORED"
         means "a GPU's BAR1 kept its size although another size was written"
-        cause "the GPU ignores writes to its Resizable BAR control register; on a recorded machine every write is ignored"
+        cause "the GPU ignores writes to its Resizable BAR control register; a machine in files ignores every write"
         remedy "update the card's VBIOS, or switch on Resizable BAR in the firmware setup"
     RebarBusy "REBAR-BUSY"
         means "a GPU's BAR1 was not resized because the GPU is in use"
