@@ -50,9 +50,19 @@ fi
 step format cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 step build cargo test --locked --quiet "${tests[@]}" --test process_one --no-run
+# Process 1 mostly waits for deadlines: its tests run beside the others. It empties a root in memory when it leaves it:
+# this one is on a disk.
+beside=
+if [ ${#root[@]} != 0 ]; then
+    step process-1 cargo test --locked --quiet "${root[@]}" > "$temporary/process-1" 2>&1 &
+    beside=$!
+fi
 step tests env TMPDIR="$memory" cargo test --locked --quiet "${tests[@]}" -- "${skip[@]}"
-# Process 1 empties a root in memory when it leaves it: this one is on a disk.
-[ ${#root[@]} = 0 ] || step process-1 cargo test --locked --quiet "${root[@]}"
+if [ -n "$beside" ]; then
+    wait "$beside" && failed= || failed=yes
+    cat "$temporary/process-1"
+    [ -z "$failed" ] || exit 1
+fi
 mapfile -t shell < <(git grep -lIE '^#!.*[/ ](ba|da)?sh$')
 linter "shellcheck -S warning" "apt install shellcheck" "${shell[@]}"
 mapfile -t python < <(git ls-files '*.py')

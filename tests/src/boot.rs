@@ -43,7 +43,7 @@ pub struct Boot {
 }
 
 impl Boot {
-    /// The shipped image on a q35 machine with 1 GiB and one processor, with the words that ship. A
+    /// The shipped image on a q35 machine with 1.5 GiB and one processor, with the words that ship. A
     /// kernel that panics ends the machine at once. The initrd is that of the image without its compression.
     pub fn shipped() -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Boot {
             words: vec!["panic=-1".to_owned()],
             args: ["-machine", "q35"].map(OsString::from).to_vec(),
             overlay: Overlay::new(),
-            memory_mib: 1024,
+            memory_mib: 1536,
             cpus: 1,
             entry: None,
             kernel: None,
