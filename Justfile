@@ -91,7 +91,7 @@ matrix *words:
 # Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
 [group('check')]
 image-tests *words: media
-    cargo test --locked -p firstlight-tests --test image -- --test-threads=1 "$@"
+    cargo test --locked -p firstlight-tests --test image -- --test-threads=2 "$@"
 
 # The shipped image in QEMU: faults, policies, hand-overs; or those tests whose names hold a word.
 [group('check')]

@@ -111,7 +111,7 @@ fn a_mistake_in_the_file_of_entries_is_told_in_one_line() {
         ("id = \"quick\"", "id = \"menu\"", "'menu'"),
         ("id = \"quick\"", "id = \"Quick\"", "'Quick'"),
         ("kernel = \"pt\"", "kernel = \"on\"", "allowed: off, pt"),
-        ("when = \"seconds", "wen = \"seconds", "key wen"),
+        ("when = \"after", "wen = \"after", "key wen"),
         ("words = \"\"", "words = \"quiet\"", "the first entry"),
         ("common = ", "comon = ", "missing key common"),
     ] {
