@@ -154,7 +154,7 @@ fn settings(judged: &Judged) -> Vec<String> {
 }
 
 #[test]
-fn what_is_proven_at_quick_is_handed_over_and_what_needs_no_proof_after_any_verdict() {
+fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof() {
     let healthy = Scenario::named("healthy").unwrap();
     for words in [&["--level", "quick"][..], &["--skip", "nccl-allreduce,nccl-collective,nccl-types"]] {
         let judged = judge("healthy", &healthy, words);
