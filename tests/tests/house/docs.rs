@@ -88,15 +88,24 @@ fn the_book_and_the_first_pages_list_the_same() {
     assert_eq!(map, from_top(decisions), "ARCHITECTURE.md (left) and docs/SUMMARY.md (right) differ");
 }
 
-/// The heading of a page is what the lists call it.
+/// A page of decisions is called what the lists call it, and the map names each decision on it, which has all parts.
 #[test]
-fn decisions_are_called_what_their_pages_are_called() {
-    for (title, file) in links_of_lines(&text("ARCHITECTURE.md"), "- [") {
+fn decisions_are_named_in_the_map_and_have_all_parts() {
+    let map = text("ARCHITECTURE.md");
+    for (title, file) in links_of_lines(&map, "- [") {
         let page = text(&file);
-        assert_eq!(page.lines().next(), Some(format!("# {title}").as_str()), "{file}");
-        for part in ["## Context", "## Decision", "## Consequences", "## What would change it"] {
-            assert!(page.lines().any(|line| line == part), "{file} has no part '{part}'");
+        let mut decisions = page.split("\n## ");
+        assert_eq!(decisions.next().map(str::trim), Some(format!("# {title}").as_str()), "{file}");
+        let mut count = 0;
+        for decision in decisions {
+            let name = decision.lines().next().unwrap();
+            assert!(map.lines().any(|line| line == format!("  - {name}")), "the map does not name {name}");
+            for part in ["### Context", "### Decision", "### Consequences", "### What would change it"] {
+                assert!(decision.lines().any(|line| line == part), "{file}: {name} has no part '{part}'");
+            }
+            count += 1;
         }
+        assert!(count > 1, "{file} has {count} decisions");
     }
 }
 

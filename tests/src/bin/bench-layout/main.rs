@@ -6,7 +6,7 @@
 //! Takes the shipped image apart, puts it together in each way, boots it by UEFI firmware from a USB stick and
 //! over HTTP, with a script in the place of init that mounts the driver and reads what its start reads. Prints
 //! bytes, seconds since power-on and memory in use, with the ratio to the shipped layout on the same medium in the
-//! same run. There is no limit here: docs/decisions/one-file.md says what was chosen by these figures. Exits with 2 when
+//! same run. There is no limit here: docs/decisions/image.md says what was chosen by these figures. Exits with 2 when
 //! nothing could be measured.
 
 mod figures;
