@@ -17,8 +17,8 @@ trap 'rm -rf "$work"' EXIT
 unset CARGO_TARGET_DIR
 status=0
 
-# fresh: an empty clone in $work/clone
-fresh() { rm -rf "$work/clone"; git clone -q . "$work/clone"; }
+# fresh: a new clone in $work/clone, and no cache in $work/cache
+fresh() { rm -rf "$work/clone" "$work/cache"; git clone -q . "$work/clone"; }
 
 # measure WHAT LIMIT COMMAND..: runs it in the clone, and prints its seconds
 measure() {

@@ -19,8 +19,7 @@ mkdir -p "$tree/etc/ssl/certs"
 certificates=/etc/ssl/certs/ca-certificates.crt
 cp "$(first "${SSL_CERT_FILE:-}" $certificates /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /dev/null)" "$tree$certificates"
 touch "$tree/etc/firstlight-folder"
-archive=$(mirror_named)
-[ -n "$archive" ] || archive=$(mirror_uri)
+archive=$(mirror_archive)
 
 binds=()
 for path in /* /var/home /var/roothome /var/mnt /var/opt /var/tmp; do

@@ -38,8 +38,7 @@ get() {
     if command -v curl > /dev/null; then curl -fsSL --retry 3 --connect-timeout 20 -o "$2" "$1"
     else wget -nv --tries=3 --timeout=20 -O "$2" "$1"; fi 2> "$work/log" < /dev/null
 }
-archive=$(mirror_named)
-[ -n "$archive" ] || archive=$(mirror_uri)
+archive=$(mirror_archive)
 [ -n "$archive" ] || die "this system builds in a Debian 13 folder, and no Debian archive is named" \
     "two ways on: FIRSTLIGHT_ARCHIVE=URL, a mirror of Debian near you; './run image --offline FILE' with an archive of inputs that 'just vendor' made"
 url=${archive##*] } url=${url%/}

@@ -12,10 +12,11 @@ mirror_uri() {
         sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
 }
 
-# What FIRSTLIGHT_ARCHIVE names; nothing where it is not set
-mirror_named() {
+# The archive that FIRSTLIGHT_ARCHIVE names, or else this host's; nothing where there is neither
+mirror_archive() {
     case ${FIRSTLIGHT_ARCHIVE:-} in
-        '' | '['*']'*:/* | [!'[']*:/*) echo "${FIRSTLIGHT_ARCHIVE:-}" ;;
+        '') mirror_uri ;;
+        '['*']'*:/* | [!'[']*:/*) echo "$FIRSTLIGHT_ARCHIVE" ;;
         *) die "FIRSTLIGHT_ARCHIVE is '$FIRSTLIGHT_ARCHIVE'" "allowed: the URL of a Debian archive, options of apt's sources in brackets before it" ;;
     esac
 }
@@ -42,8 +43,7 @@ mirror_setup() {
     local state=$CACHE/apt-$1 from key kind parts
     for key in /usr/share/keyrings/debian-archive-keyring.{gpg,pgp}; do [ -e "$key" ] && break; done
     [ -e "$key" ] || die "Debian's archive keys are missing" "apt-get install debian-archive-keyring"
-    from=$(mirror_named)
-    [ -n "$from" ] || from=$(mirror_uri)
+    from=$(mirror_archive)
     case $from in
         '') die "no Debian archive among this host's apt sources" \
             "add one to /etc/apt/sources.list.d and run 'apt-get update', or name one: FIRSTLIGHT_ARCHIVE=URL" ;;

@@ -98,9 +98,8 @@ fn member(out: &mut Vec<u8>, inode: usize, entry: &Entry) {
     pad(out, 4);
 }
 
-/// Fills up with zeros to a multiple of `to`. The kernel skips zeros between archives and takes an
-/// uncompressed one only from an offset that four divides.
-pub(crate) fn pad(out: &mut Vec<u8>, to: usize) {
+/// Fills up with zeros to a multiple of `to`.
+fn pad(out: &mut Vec<u8>, to: usize) {
     out.resize(out.len().next_multiple_of(to), 0);
 }
 

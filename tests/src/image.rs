@@ -184,8 +184,9 @@ impl Image {
 /// Writes `plain` as a whole, since several tests may make it at a time, and removes those of earlier images.
 fn replace_plain(dir: &Path, plain: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    for old in fs::read_dir(dir)?.flatten().filter(|e| e.path().extension().is_some_and(|e| e == "cpio")) {
-        fs::remove_file(old.path())?;
+    let earlier = |path: &PathBuf| path != plain && path.extension().is_some_and(|e| e == "cpio");
+    for old in fs::read_dir(dir)?.flatten().map(|entry| entry.path()).filter(earlier) {
+        fs::remove_file(old)?;
     }
     let mut file = tempfile::NamedTempFile::new_in(dir)?;
     file.write_all(bytes)?;

@@ -163,7 +163,7 @@ fn the_crates_are_those_of_the_lock_with_their_hashes_and_licences() {
         names.insert(name.to_owned());
     }
     // In both programs, in one, and at build time or in tests only.
-    for linked in ["firstlight", "firstlight-init", "rustix", "nix", "ureq", "ring"] {
+    for linked in ["firstlight", "firstlight-init", "rustix", "nix", "ureq", "ring", "tempfile"] {
         assert!(names.contains(linked), "{linked} is linked in and not listed");
     }
     for other in ["syn", "cc", "proptest", "firstlight-tests"] {

@@ -1,6 +1,6 @@
 //! The text for the console: 80 columns, no color, no cursor movement. Made of three parts, so that rows can
 //! be shown as tests end: header, one row per test, tail. The whole text is their concatenation.
-//! Color would need code: no escape sequence is written anywhere, so that anstream has nothing to replace.
+//! No escape sequence is written, so anstream would have nothing to replace.
 
 use crate::fabric::text::layout::wrapped;
 use crate::outcome::finding::{Finding, Severity};
