@@ -60,7 +60,7 @@ docs:
 # Build the two binaries for this host only (target/release).
 [group('use')]
 binaries:
-    cargo build --release --locked -p firstlight -p firstlight-init
+    cargo build --release --locked --bin firstlight --bin init
 
 # Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
 [group('check')]
@@ -72,11 +72,11 @@ test:
 check:
     @tests/check.sh
 
-# One more at a time than there are cores: one of them waits for deadlines.
+# Two more at a time than there are cores: two of them wait for deadlines.
 # Tests on simulated GPUs, without an image: every scenario, and a part of the matrix; or those whose names hold a word.
 [group('check')]
 simulate-tests *words:
-    cargo test --locked -p firstlight-tests --test simulate -- --test-threads="$(($(nproc) + 1))" "$@"
+    cargo test --locked --test simulate -- --test-threads="$(($(nproc) + 2))" "$@"
 
 # Each parser of hostile input, fuzzed for some seconds.
 [group('check')]
@@ -86,19 +86,19 @@ fuzz:
 # Faults by the hundred and healthy machines on simulated GPUs, at every level and with up to 16 GPUs: a table, false PASS and false FAIL (long; --part: minutes).
 [group('check')]
 matrix *words:
-    cargo run --locked -p firstlight-tests --bin matrix -- "$@"
+    cargo run --locked --bin matrix -- "$@"
 
 # Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
 [group('check')]
 image-tests *words: media
-    cargo test --locked -p firstlight-tests --test image -- --test-threads=2 "$@"
+    cargo test --locked --test image -- --test-threads=2 "$@"
 
 # The shipped image in QEMU: faults, policies, hand-overs; or those tests whose names hold a word.
 [group('check')]
 boots *words: media
     tests/fakepci/build.sh
-    cargo build --release --locked -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl
-    cargo test --locked -p firstlight-tests --test boots -- --test-threads=2 "$@"
+    cargo build --release --locked --lib
+    cargo test --locked --test boots -- --test-threads=2 "$@"
 
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]
@@ -118,7 +118,7 @@ deny:
 # Boot times against their limits, over several runs.
 [group('measure')]
 bench-boot runs="5": image
-    cargo run --release --locked -p firstlight-tests --bin bench-boot -- {{runs}}
+    cargo run --release --locked --bin bench-boot -- {{runs}}
 
 # A developer's loop in a fresh clone against its limits: bench-loop [check|simulate|test|kernel|nothing ..].
 [group('measure')]
@@ -133,23 +133,23 @@ bench-build runs="3": media
 # From the firmware's start to the verdict: USB and UEFI HTTP boot against the direct boot of the same run.
 [group('measure')]
 bench-media runs="3": media
-    cargo run --release --locked -p firstlight-tests --bin bench-media -- {{runs}}
+    cargo run --release --locked --bin bench-media -- {{runs}}
 
 # Which image layout: bytes, seconds and memory of one initrd against a small UKI with the driver beside it.
 [group('measure')]
 bench-layout runs="3": image
-    cargo run --release --locked -p firstlight-tests --bin bench-layout -- {{runs}}
+    cargo run --release --locked --bin bench-layout -- {{runs}}
 
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]
 hardware *words: binaries
-    cargo run --release --locked -p firstlight-tests --bin hardware -- "$@"
+    cargo run --release --locked --bin hardware -- "$@"
 
 # The shipped init over the shipped root on this GPU machine, whose libraries of driver and NCCL lie in LIBRARIES, folders of their own (as root).
 [group('measure')]
 hardware-line libraries level="standard": image
     rm -rf target/line
-    cargo run --release --locked -p firstlight-tests --bin unpack-image -- target/line
+    cargo run --release --locked --bin unpack-image -- target/line
     tests/hardware/whole-line.sh target/line "{{libraries}}" "{{level}}"
 
 # Faults between the validator and this machine's real driver and NCCL: each must get its verdict (gcc, 2 GPUs).

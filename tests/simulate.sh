@@ -5,6 +5,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(-p firstlight -p simgpu-cuda -p simgpu-nvml -p simgpu-nccl -p firstlight-tests)
-cargo build --locked "${packages[@]}" --lib --bin firstlight --bin simulate >&2
+cargo build --locked --lib --bin firstlight --bin simulate >&2
 exec "${CARGO_TARGET_DIR:-target}/debug/simulate" "$@"

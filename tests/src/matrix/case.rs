@@ -113,6 +113,12 @@ impl Case {
         }
     }
 
+    /// Whether its run mostly waits, for a deadline or for a GPU that starts slowly.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        ["hang", "slow-start"].iter().any(|word| self.name().contains(word))
+    }
+
     /// The part of the table that it is in.
     #[must_use]
     pub fn chapter(&self) -> &str {

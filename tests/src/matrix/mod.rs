@@ -16,7 +16,7 @@ pub use class::{Claim, Class, LEVELS};
 pub use healthy::Healthy;
 pub use page::page;
 pub use result::{Mark, Said};
-pub use run::run;
+pub use run::{at_a_time, run};
 pub use table::{Counts, counts, table};
 
 use crate::error::Result;

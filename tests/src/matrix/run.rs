@@ -10,24 +10,30 @@ use std::time::Instant;
 
 /// Has the program judge all cases, `workers` at a time; `told` hears each as it ends. In the cases' order.
 pub fn run(cases: &[Case], workers: usize, told: impl Fn(usize, &Said) + Sync) -> Vec<Said> {
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let all: Mutex<Vec<(usize, Said)>> = Mutex::new(Vec::new());
-    let work = || {
-        while let Some((nth, case)) = take(cases, &next) {
-            let said = judge(case);
-            told(done.fetch_add(1, Ordering::Relaxed) + 1, &said);
-            all.lock().expect("no worker panics with it").push((nth, said));
-        }
-    };
-    thread::scope(|scope| (0..workers.max(1)).for_each(|_| drop(scope.spawn(work))));
-    let mut all = all.into_inner().expect("no worker panicked with it");
+    let mut order: Vec<_> = cases.iter().enumerate().collect();
+    // Those that wait for a deadline need no processor meanwhile: they come first, and the others beside them.
+    order.sort_by_key(|(_, case)| !case.waits());
+    let done = AtomicUsize::new(0);
+    let mut all = at_a_time(workers, &order, |(nth, case)| {
+        let said = judge(case);
+        told(done.fetch_add(1, Ordering::Relaxed) + 1, &said);
+        (*nth, said)
+    });
     all.sort_by_key(|(nth, _)| *nth);
     all.into_iter().map(|(_, said)| said).collect()
 }
 
-fn take<'a>(cases: &'a [Case], next: &AtomicUsize) -> Option<(usize, &'a Case)> {
-    let nth = next.fetch_add(1, Ordering::Relaxed);
-    cases.get(nth).map(|case| (nth, case))
+/// Does the same with each item, with `workers` at a time, and returns the results in the order in which they came.
+pub fn at_a_time<T: Sync, R: Send>(workers: usize, items: &[T], one: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = one(item);
+            all.lock().expect("no worker panics with it").push(result);
+        }
+    };
+    thread::scope(|scope| (0..workers.max(1)).for_each(|_| drop(scope.spawn(work))));
+    all.into_inner().expect("no worker panicked with it")
 }
 
 fn judge(case: &Case) -> Said {

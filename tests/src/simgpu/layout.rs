@@ -38,7 +38,7 @@ impl Libraries {
     /// The compiler's words.
     pub fn built() -> Result<&'static Self> {
         static BUILT: OnceLock<Result<Libraries>> = OnceLock::new();
-        once(&BUILT, || Ok(Self::in_folder(&build(&["simgpu-cuda", "simgpu-nvml", "simgpu-nccl"])?)))
+        once(&BUILT, || Ok(Self::in_folder(&build(&["--lib"])?)))
     }
 
     /// Those that the compiler left in this folder.
@@ -56,7 +56,7 @@ impl Libraries {
 /// The compiler's words.
 pub(super) fn program() -> Result<&'static PathBuf> {
     static BUILT: OnceLock<Result<PathBuf>> = OnceLock::new();
-    once(&BUILT, || Ok(build(&["firstlight"])?.join("firstlight")))
+    once(&BUILT, || Ok(build(&["--bin", "firstlight"])?.join("firstlight")))
 }
 
 fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>) -> Result<&'static T> {
@@ -64,13 +64,13 @@ fn once<T>(cell: &'static OnceLock<Result<T>>, make: impl FnOnce() -> Result<T>)
     made.as_ref().map_err(|e| Error::Program { program: "cargo build".into(), why: e.to_string() })
 }
 
-/// Builds packages and tells the folder that they come to.
-fn build(packages: &[&str]) -> Result<PathBuf> {
-    let packages: Vec<_> = packages.iter().flat_map(|name| ["-p", name]).collect();
+/// Builds these of the workspace, and returns the folder that they come to. No package is named, here as in all recipes:
+/// the selection of packages decides the features of what they share, and each selection would build its own.
+fn build(what: &[&str]) -> Result<PathBuf> {
     let target = target();
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--release", "--locked", "--quiet", "--target-dir"]).arg(&target);
-    run(cargo.args(packages).current_dir(workspace()))?;
+    run(cargo.args(what).current_dir(workspace()))?;
     Ok(target.join("release"))
 }
 

@@ -1,6 +1,7 @@
 //! The shipped program on simulated GPUs: does each scenario get its verdict, wherever the fault is
 //! and however many GPUs there are, and is nothing else blamed for it?
 
+use harness::matrix::at_a_time;
 use harness::simgpu::{Judged, Scenario, firstlight, validate};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -57,11 +58,11 @@ const OF_EIGHT: &[&str] = &["between-sizes", "log-assertion", "log-lost"];
 /// Those of the reference machine have four of its eight GPUs, which takes a third of the time.
 #[test]
 fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
-    for name in scenarios("hang", false) {
-        let scenario = Scenario::named(&name).unwrap();
+    at_a_time(2, &scenarios("hang", false), |name| {
+        let scenario = Scenario::named(name).unwrap();
         let few = scenario.count() == 8 && !OF_EIGHT.contains(&name.as_str());
-        judge(&name, &if few { scenario.gpus(4) } else { scenario }, &[]);
-    }
+        judge(name, &if few { scenario.gpus(4) } else { scenario }, &[]);
+    });
 }
 
 /// An error that is not sticky ends its pair's transfers and leaves nobody else's memory dirty.
@@ -119,11 +120,7 @@ fn mapped_memory_that_does_not_arrive_fails_at_every_level() {
 fn each_hang_gets_its_verdict_and_its_tests_are_blamed() {
     let names = scenarios("hang", true);
     assert!(names.len() >= 5, "{names:?}");
-    std::thread::scope(|scope| {
-        for name in &names {
-            scope.spawn(|| judge(name, &Scenario::named(name).unwrap(), &[]));
-        }
-    });
+    at_a_time(names.len(), &names, |name| judge(name, &Scenario::named(name).unwrap(), &[]));
 }
 
 #[test]
@@ -161,11 +158,11 @@ fn after_any_verdict_the_workload_gets_settings_that_are_proven_or_need_no_proof
         let said = settings(&judged);
         assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_LEVEL=SYS", "NCCL_SOCKET_IFNAME==lo"]);
     }
-    for name in ["nccl-hang-init", "nccl-no-transport"] {
+    at_a_time(2, &["nccl-hang-init", "nccl-no-transport"], |name| {
         let judged = judge(name, &Scenario::named(name).unwrap(), &["--level", "quick"]);
         let said = settings(&judged);
         assert_eq!(said, ["NCCL_NVLS_ENABLE=0", "NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"], "{name}");
-    }
+    });
 }
 
 /// The table of the report: all of its rows.
@@ -284,7 +281,7 @@ fn places() -> impl Strategy<Value = (usize, [usize; 2])> {
 /// Each kind once, somewhere on a machine of some size; `./run matrix` tries them on up to 16 GPUs.
 #[test]
 fn a_fault_is_found_where_it_is_and_nowhere_else() {
-    for name in OF_A_PAIR {
+    at_a_time(2, OF_A_PAIR, |name| {
         let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
         let found = runner.run(&places(), |(gpus, [from, to])| {
             let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(from, to);
@@ -292,5 +289,5 @@ fn a_fault_is_found_where_it_is_and_nowhere_else() {
             Ok(())
         });
         found.unwrap();
-    }
+    });
 }

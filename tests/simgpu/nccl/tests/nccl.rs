@@ -26,8 +26,7 @@ fn built() -> &'static Path {
         let own = env::current_exe().unwrap();
         let target = own.ancestors().nth(3).unwrap();
         let mut cargo = Command::new(env!("CARGO"));
-        let words =
-            ["build", "--quiet", "--locked", "-p", "simgpu-cuda", "-p", "simgpu-nccl", "--target-dir"];
+        let words = ["build", "--quiet", "--locked", "--workspace", "--lib", "--target-dir"];
         assert!(cargo.args(words).arg(target).status().unwrap().success());
         target.join("debug")
     })
