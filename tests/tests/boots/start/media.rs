@@ -124,24 +124,6 @@ fn uefi_pxe(dir: &Path, served: &Served) -> Medium {
 }
 
 #[test]
-fn uefi_gets_ipxe_by_tftp_and_the_rest_over_http() {
-    let dir = tempfile::tempdir().unwrap();
-    let served = served(dir.path(), &format!("{NODE}\nset entry headless"));
-    let booted = boot(uefi_pxe(dir.path(), &served)).run().unwrap();
-    handed_over(&booted);
-}
-
-#[test]
-fn uefi_boots_the_unified_image_over_http() {
-    let dir = tempfile::tempdir().unwrap();
-    let served = served(dir.path(), NODE);
-    let medium = Medium::UefiHttp(served.url("firstlight.efi"));
-    let booted = boot(medium).append("firstlight.expect.gpus=0").run().unwrap();
-    handed_over(&booted);
-    booted.says("level standard");
-}
-
-#[test]
 fn an_entry_that_does_not_exist_is_told_and_not_replaced_by_another() {
     let dir = tempfile::tempdir().unwrap();
     let served = served(dir.path(), &format!("{NODE}\nset entry quik"));
