@@ -2,15 +2,22 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Reads a file of at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes. Anything else is refused without waiting: opening or reading a FIFO or
+/// a device may never return.
 ///
 /// # Errors
-/// The system's error, or that the file is larger.
+/// The system's error, or that the file is larger or not a regular one.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    const NONBLOCK_NOCTTY: i32 = 0o4400; // include/uapi/asm-generic/fcntl.h
+    let file = File::options().read(true).custom_flags(NONBLOCK_NOCTTY).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::other(format!("larger than {limit} bytes")));
     }
@@ -58,6 +65,16 @@ mod tests {
         fs::write(&path, "four").unwrap();
         assert_eq!(read_at_most(&path, 4).unwrap(), b"four");
         assert_eq!(read_at_most(&path, 3).unwrap_err().to_string(), "larger than 3 bytes");
+    }
+
+    #[test]
+    fn a_fifo_and_a_device_are_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("f");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        for path in [fifo.as_path(), Path::new("/dev/zero"), dir.path()] {
+            assert_eq!(read_at_most(path, 4).unwrap_err().to_string(), "not a regular file");
+        }
     }
 
     #[test]

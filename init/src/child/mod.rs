@@ -5,7 +5,7 @@
 mod lines;
 pub(crate) mod watch;
 
-pub use lines::{Splitter, Tail, printable};
+pub use lines::{Splitter, Tail};
 
 use crate::sys::process::{Pid, Signals, unblock_signals};
 use std::cell::Cell;

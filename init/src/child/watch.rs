@@ -22,6 +22,10 @@ enum Phase {
 /// A grandchild may keep the pipes of an ended child open; init waits this long for the rest of the output.
 const LEFTOVERS: Duration = Duration::from_millis(200);
 
+/// How much output of one child is shown, in bytes: a report of the largest machine has a tenth of it. Of the rest only
+/// the last lines are kept, so that no child fills the memory or the logs.
+const SHOWN: usize = 1 << 20;
+
 pub(super) struct Watch<'a> {
     signals: &'a Signals,
     pid: Option<Pid>,
@@ -32,6 +36,8 @@ pub(super) struct Watch<'a> {
     err_lines: Splitter,
     line: &'a mut dyn FnMut(Stream, &str) -> bool,
     tail: Tail,
+    shown: usize,
+    hidden: usize,
     limit: Duration,
     phase: Phase,
     until: Instant,
@@ -56,6 +62,8 @@ impl<'a> Watch<'a> {
             err_lines: Splitter::default(),
             line,
             tail: Tail::default(),
+            shown: 0,
+            hidden: 0,
             limit,
             phase: Phase::Running,
             until: Instant::now() + limit,
@@ -148,7 +156,10 @@ impl<'a> Watch<'a> {
     }
 
     fn seen(&mut self, stream: Stream, line: String) {
-        if !(self.line)(stream, &line) {
+        self.shown = self.shown.saturating_add(line.len() + 1);
+        let is_hidden = self.shown > SHOWN;
+        self.hidden += usize::from(is_hidden);
+        if is_hidden || !(self.line)(stream, &line) {
             self.tail.push(line);
         }
     }
@@ -172,6 +183,10 @@ impl<'a> Watch<'a> {
         }
         if let Some(line) = self.err_lines.finish() {
             self.seen(Stream::Err, line);
+        }
+        if self.hidden > 0 {
+            let why = format!("more than {SHOWN} bytes of output: {} lines are not shown", self.hidden);
+            (self.line)(Stream::Err, &why);
         }
         self.tail.into_lines()
     }
@@ -201,4 +216,25 @@ pub(crate) fn request_of(signals: &Signals) -> Option<Request> {
         }
     }
     asked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Children, Spec};
+    use super::*;
+
+    #[test]
+    fn output_without_end_is_shown_up_to_a_limit_and_its_last_lines_are_kept() {
+        let mut shown: Vec<String> = Vec::new();
+        let script = "yes 0123456789012345678901234567890123456789 | head -c 4000000; echo; echo end";
+        let spec = Spec::new("/bin/sh", &["-c", script], Duration::from_secs(60));
+        let done = Children::new().unwrap().run(&spec, &mut |_, line| {
+            shown.push(line.to_owned());
+            true
+        });
+        let bytes: usize = shown.iter().map(|line| line.len() + 1).sum();
+        assert!((900_000..1_100_000).contains(&bytes), "{bytes}");
+        assert_eq!(done.tail.last().map(String::as_str), Some("end"));
+        assert!(shown.last().unwrap().ends_with(" lines are not shown"), "{:?}", shown.last());
+    }
 }

@@ -18,9 +18,16 @@ pub enum Shown {
     OursToo,
 }
 
+/// How many bytes of children's lines the kernel's log gets: a quarter of what it holds (CONFIG_LOG_BUF_SHIFT is 18). Else a
+/// child could push out the kernel's own lines, which are evidence.
+const OF_CHILDREN: usize = 64 << 10;
+
 /// /dev/kmsg, if there is one.
 #[derive(Debug, Default)]
-pub struct KernelLog(Option<File>);
+pub struct KernelLog {
+    file: Option<File>,
+    of_children: usize,
+}
 
 impl KernelLog {
     /// Opens it and, unless it `is_unlimited`, lifts the limit on the number of lines a program may write.
@@ -30,15 +37,26 @@ impl KernelLog {
             // A kernel word may fix the limit; then lines are missing from the log only.
             let _fixed = fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
         }
-        Self(OpenOptions::new().write(true).open("/dev/kmsg").ok())
+        Self { file: OpenOptions::new().write(true).open("/dev/kmsg").ok(), of_children: 0 }
     }
 
     /// Writes one record of level info.
     pub fn line(&mut self, text: &str) {
-        let Some(file) = &mut self.0 else { return };
+        let Some(file) = &mut self.file else { return };
         let end = (0..=LONGEST.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
         let record = format!("<6>firstlight: {}\n", text.get(..end).unwrap_or(""));
         let _log_is_gone = file.write_all(record.as_bytes());
+    }
+
+    /// Writes a child's line, while there is room for one.
+    pub fn line_of_child(&mut self, text: &str) {
+        let before = self.of_children;
+        self.of_children = before.saturating_add(text.len());
+        if self.of_children <= OF_CHILDREN {
+            self.line(text);
+        } else if before <= OF_CHILDREN {
+            self.line("further lines of programs are in boot.log only");
+        }
     }
 }
 
@@ -80,6 +98,19 @@ pub fn show(what: Shown) {
 mod tests {
     use super::*;
     use crate::config::cmdline::words;
+
+    #[test]
+    fn children_cannot_push_the_kernels_lines_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kmsg");
+        let mut log = KernelLog { file: Some(File::create(&path).unwrap()), of_children: 0 };
+        (0..4000).for_each(|_| log.line_of_child(&"x".repeat(500)));
+        log.line("ours");
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.len() < 80_000, "{}", text.len());
+        assert_eq!(text.matches("further lines").count(), 1);
+        assert!(text.ends_with("firstlight: ours\n"));
+    }
 
     #[test]
     fn the_last_word_about_the_level_decides() {

@@ -1,5 +1,5 @@
 //! Where init's lines are written: serial lines, the screen, /dev/console, the kernel's log and
-//! /run/firstlight/boot.log. Callers use `log`; `simplelog` formats.
+//! /run/firstlight/boot.log. Callers use `log`.
 
 pub mod flow;
 pub mod kernel_log;
@@ -11,63 +11,53 @@ pub mod sink;
 use crate::config::cmdline::words;
 use crate::config::types::Serial;
 use crate::sys::kernel::command_line;
+use crate::sys::terminal::printable;
 use kernel_log::{KernelLog, Shown};
-use log::LevelFilter;
+use log::{Level, LevelFilter, Log, Metadata, Record};
 use outputs::{ALWAYS, Outputs, Part};
-use simplelog::{CombinedLogger, ConfigBuilder, SharedLogger, WriteLogger};
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
+
+/// The target of log lines that are a child's: the kernel's log takes a limited number of them.
+pub const CHILD: &str = "child";
 
 /// A handle to all outputs; the logger holds another.
 #[derive(Debug, Clone, Default)]
 pub struct Console(Arc<Mutex<Outputs>>);
 
-/// Collects the pieces that the logger writes and passes on whole lines.
-struct Lines {
-    console: Console,
-    part: Part,
-    buffer: Vec<u8>,
-}
+/// Each record is one line, whatever its text holds: a line feed in a name that a device or a file gave would otherwise put
+/// a line of its own on the console, and that line could be a verdict.
+impl Log for Console {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
 
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
-            self.buffer.extend_from_slice(piece);
-            if self.buffer.pop_if(|last| *last == b'\n').is_some() {
-                let line = std::mem::take(&mut self.buffer);
-                self.console.put(self.part, &String::from_utf8_lossy(&line));
-            }
+    fn log(&self, record: &Record<'_>) {
+        let line = printable(record.args().to_string().as_bytes());
+        // The consoles come first: when one of them stalls, the kernel is made to show that very line.
+        if record.level() <= Level::Info {
+            self.put(Part::Consoles, &line);
+            let is_childs = record.target() == CHILD;
+            self.put(if is_childs { Part::KernelLogOfChildren } else { Part::KernelLog }, &line);
         }
-        Ok(bytes.len())
+        self.put(Part::LogFile, &line);
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    fn flush(&self) {}
 }
 
 impl Console {
-    /// Makes `log` write to these outputs. Debug lines do not go to the consoles.
+    /// Makes `log` write to these outputs. Debug lines go to the log file alone.
     ///
     /// # Errors
     /// There is already a logger.
     pub fn serve_log(&self) -> Result<(), log::SetLoggerError> {
-        let logger = |level, part| -> Box<dyn SharedLogger> {
-            let mut plain = ConfigBuilder::new();
-            plain.set_time_level(LevelFilter::Off).set_thread_level(LevelFilter::Off);
-            plain.set_target_level(LevelFilter::Off).set_max_level(LevelFilter::Off);
-            let lines = Lines { console: self.clone(), part, buffer: Vec::new() };
-            WriteLogger::new(level, plain.build(), lines)
-        };
-        // The consoles come first: when one of them stalls, the kernel is made to show that very line.
-        CombinedLogger::init(vec![
-            logger(LevelFilter::Info, Part::Consoles),
-            logger(LevelFilter::Debug, Part::KernelLog),
-            logger(LevelFilter::Debug, Part::LogFile),
-        ])
+        log::set_logger(Box::leak(Box::new(self.clone())))?;
+        log::set_max_level(LevelFilter::Debug);
+        Ok(())
     }
 
     /// Opens what exists before the configuration is read: the kernel's log, the screen, the console.
@@ -162,5 +152,22 @@ impl Console {
             Err(TryLockError::Poisoned(poisoned)) => act(&mut poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_one_line_whatever_its_text_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("boot.log");
+        let console = Console::default();
+        console.keep_in(&path).unwrap();
+        let said = "report.json: unknown verdict `X\nFIRSTLIGHT verdict=PASS\x1b[2J`";
+        console.log(&Record::builder().args(format_args!("VERDICT  ERROR   {said}")).build());
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text, "VERDICT  ERROR   report.json: unknown verdict `X?FIRSTLIGHT verdict=PASS?[2J`\n");
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Outputs {
 pub(super) enum Part {
     Consoles,
     KernelLog,
+    /// Lines of children in the kernel's log.
+    KernelLogOfChildren,
     LogFile,
 }
 
@@ -106,6 +108,7 @@ impl Outputs {
                 self.mind_the_stalled();
             }
             Part::KernelLog => self.kernel.line(line),
+            Part::KernelLogOfChildren => self.kernel.line_of_child(line),
             Part::LogFile => {
                 if let Some(file) = &mut self.log_file {
                     // A full /run is reported by the publish stage, which needs it more.

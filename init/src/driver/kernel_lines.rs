@@ -1,8 +1,8 @@
 //! The kernel's log: new records since a position, the lines about a driver, and how long unpacking the
 //! initrd took.
 
-use crate::child::printable;
 use crate::sys::kernel::open_log;
+use crate::sys::terminal::printable;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;

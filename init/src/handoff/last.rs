@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 /// How long processes may take to stop, and consoles to finish.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long the kernel may take to end the machine by force.
+const AT_ONCE: Duration = Duration::from_secs(10);
+
 /// Never returns, because process 1 must not end.
 pub fn finish(m: &mut Machine, mut after: After) -> ! {
     loop {
@@ -27,14 +30,29 @@ pub fn finish(m: &mut Machine, mut after: After) -> ! {
         stop_everything(m);
         info!("{}", if after == After::Reboot { "REBOOT" } else { "POWEROFF" });
         m.console.drain(GRACE);
-        let refused = if after == After::Reboot { kernel::restart() } else { kernel::power_off() };
-        let why = refused.map_or_else(|| "no reason".to_owned(), |e| e.to_string());
-        info!(
-            "warning: the kernel does not {}: {why}",
-            if after == After::Reboot { "restart" } else { "power off" }
-        );
+        info!("warning: the machine goes on: {}", end(m, after == After::Reboot));
         after = After::Hold;
     }
+}
+
+/// Ends the machine, by force when its devices do not shut down in time; returns only why it goes on.
+fn end(m: &Machine, restart: bool) -> String {
+    let done = m.children.run(&helper::end_machine(restart), &mut no_lines);
+    match done.end {
+        End::Exited(_) => return done.reason(),
+        // Without children this is the only way left.
+        End::NotStarted(_) => {
+            let refused = if restart { kernel::restart() } else { kernel::power_off() };
+            return refused.map_or_else(|| done.reason(), |e| e.to_string());
+        }
+        _ => {}
+    }
+    info!("warning: the shutdown of the devices {}; it is left out", done.end);
+    m.console.drain(GRACE);
+    let refused = kernel::end_at_once(restart).err();
+    // A power-off without shutdown is done by a thread of the kernel.
+    sleep(AT_ONCE);
+    refused.map_or_else(|| format!("still after {} s", AT_ONCE.as_secs()), |e| e.to_string())
 }
 
 /// Reaps orphans and waits for a request. Besides the workload this is the only wait without a limit.

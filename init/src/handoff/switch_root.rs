@@ -1,19 +1,17 @@
 //! Hand-over by switch-root: another root becomes `/` and its init process 1. Everything that can be
 //! checked is checked before the point of no return.
 
-use crate::child::{ENVIRONMENT, End, no_lines};
+use crate::child::{ENVIRONMENT, End, no_lines, on_output};
 use crate::config::types::{Network, RootSource};
 use crate::console::kernel_log::{self, Shown};
-use crate::environment::{self, P2P_OFF, Variable};
+use crate::environment::Variable;
 use crate::fault::Fault;
-use crate::file_io::write_durably;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::process::unblock_signals;
 use crate::sys::{descriptors, files, mount};
 use log::info;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,12 +19,6 @@ use std::process::Command;
 
 use super::exec::console_device;
 use super::fetch_root::fetch_root;
-
-/// Mounts that are moved to the new root.
-const MOVED: [&str; 4] = ["/dev", "/proc", "/sys", "/run"];
-
-/// Programs that are tried as init, in this order.
-const INITS: [&str; 3] = ["/sbin/init", "/usr/lib/systemd/systemd", "/init"];
 
 /// Switches the root; returns only the fault that prevented it.
 pub(super) fn switch(
@@ -70,41 +62,23 @@ fn prepare(
     if done.end != End::Exited(helper::FINE) {
         return Err(failed(done.reason()));
     }
-    let new_root = Path::new(paths::NEW_ROOT);
-    let words = if exec.is_empty() {
-        let found = INITS.iter().find(|init| files::is_program_in(new_root, init));
-        vec![
-            found
-                .map(|init| (*init).to_owned())
-                .ok_or_else(|| failed(format!("has none of {}", INITS.join(", "))))?,
-        ]
-    } else {
-        exec.to_vec()
-    };
-    let program = words.first().map_or("", String::as_str);
-    if !files::is_program_in(new_root, program) {
-        return Err(failed(format!("has no program {program}")));
-    }
-    if let Err(e) = write_nccl_conf(new_root, variables) {
-        if variables.iter().any(|v| v.name == P2P_OFF) {
-            return Err(failed(format!("{}: {e}", paths::NCCL_CONF)));
+    let (mut program, mut warnings) = (None, Vec::new());
+    let mut said = |line: &str| {
+        if let Some(path) = line.strip_prefix(helper::PROGRAM) {
+            program = Some(path.to_owned());
+        } else if let Some(why) = line.strip_prefix(helper::WARNING) {
+            warnings.push(why.to_owned());
         }
-        info!("warning: {} of the new root: {e}", paths::NCCL_CONF);
-    }
-    Ok(words)
-}
-
-fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
-    let path = new_root.join(paths::NCCL_CONF.trim_start_matches('/'));
-    let old = match fs::read_to_string(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-        other => other?,
     };
-    if !environment::concerns_nccl(&old, variables) {
-        return Ok(());
+    let settle = helper::settle_root(exec.first().map_or("", String::as_str), variables);
+    let done = m.run(&settle, &mut on_output(&mut said), |_| true)?;
+    warnings.iter().for_each(|why| info!("warning: the new root's {why}"));
+    match program {
+        Some(program) if done.end == End::Exited(helper::FINE) => {
+            Ok(if exec.is_empty() { vec![program] } else { exec.to_vec() })
+        }
+        _ => Err(failed(done.reason())),
     }
-    fs::create_dir_all(path.parent().unwrap_or(new_root))?;
-    write_durably(&path, environment::nccl_conf(&old, variables).as_bytes())
 }
 
 /// Moves to the new root and starts its init; returns only the step that failed.
@@ -120,9 +94,8 @@ fn move_over() -> Result<(), String> {
     let step = |what: &str, result: io::Result<()>| result.map_err(|e| format!("{what}: {e}"));
     let new_root = Path::new(paths::NEW_ROOT);
     let old_root = files::open_folder(Path::new("/")).map_err(|e| format!("/: {e}"))?;
-    for at in MOVED {
+    for at in helper::MOVED {
         let to = new_root.join(at.trim_start_matches('/'));
-        step(at, fs::create_dir_all(&to))?;
         step(at, mount::move_mount(Path::new(at), &to))?;
     }
     step("the new root", std::env::set_current_dir(new_root))?;

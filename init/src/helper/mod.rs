@@ -3,21 +3,25 @@
 //! the child's side.
 
 mod driver;
+mod end;
+mod firmware;
 mod identity;
 mod network;
+mod new_root;
 mod partition;
 mod pstore;
-mod secure_boot;
 mod spec;
 mod validator;
 
+pub use firmware::{KEPT, MOUNTED};
+pub use new_root::{MOVED, PROGRAM, WARNING};
 pub use spec::{
-    ask_for_lease, fetch_config, find_interface, identify, keep_fault, load_driver, loopback, mount_image,
-    mount_root, publish_on, release_screen, secure_boot, set_address, show_last_boot, sync,
+    ask_for_lease, end_machine, fetch_config, find_interface, identify, keep_fault, load_driver, loopback,
+    mount_firmware, mount_image, mount_root, publish_on, release_screen, secure_boot, set_address,
+    settle_root, show_last_boot, sync,
 };
 pub use validator::{Published, ask_time, environment, fetch, fetch_root, publish, validator};
 
-use crate::config::values;
 use crate::console::screen;
 use crate::disk::root;
 use crate::sys::files;
@@ -48,12 +52,15 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("publish-on", [place, words @ ..]) => partition::publish(place, words),
         ("keep-fault", lines) => pstore::keep(lines),
         ("last-boot", [to]) => pstore::show(to),
-        ("secure-boot", []) => secure_boot::print(),
+        ("secure-boot", []) => firmware::secure_boot(),
         ("identify", []) => {
             identity::print();
             Ok(FINE)
         }
-        ("mount-root", [root, target]) => mount_root_here(root, target),
+        ("mount-firmware", []) => Ok(firmware::mount()),
+        ("mount-root", [root, target]) => new_root::mount(root, target),
+        ("settle-root", [new_root, program, lines]) => new_root::settle(new_root, program, lines),
+        ("end", [how]) => end::machine(how),
         ("mount-image", [file, target]) => done(root::mount_image(file, Path::new(target))),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
         ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
@@ -81,11 +88,6 @@ fn say(line: &str) {
     let _no_reader = writeln!(io::stdout(), "{line}");
 }
 
-fn mount_root_here(root: &str, target: &str) -> Result<i32, String> {
-    let source = values::root_source(root).ok_or_else(|| format!("{root}: not a root"))?;
-    done(root::mount(&source, Path::new(target)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +98,6 @@ mod tests {
         assert_eq!(dispatch(&["helper".into()]), None);
         assert_eq!(dispatch(&["single".into(), "sync".into()]), None);
         assert_eq!(dispatch(&["helper".into(), "reboot".into()]), Some(FAILED));
+        assert_eq!(dispatch(&["helper".into(), "end".into(), "restart".into()]), Some(FAILED));
     }
 }

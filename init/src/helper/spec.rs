@@ -1,8 +1,10 @@
 //! How process 1 starts each helper, and the DHCP client: program, words, deadline.
 
+use super::end;
 use super::validator::{Published, publish_words};
 use crate::child::Spec;
 use crate::config::types::{Card, Driver, Network, Place, Report};
+use crate::environment::{self, Variable};
 use crate::paths;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -60,6 +62,25 @@ pub fn secure_boot() -> Spec {
 #[must_use]
 pub fn identify() -> Spec {
     helper("identify", &[], Duration::from_secs(30))
+}
+
+/// Mounts what the firmware fills.
+#[must_use]
+pub fn mount_firmware() -> Spec {
+    helper("mount-firmware", &[], Duration::from_secs(20))
+}
+
+/// Finds the init of a new root, or checks that it has `program`, and writes its nccl.conf.
+#[must_use]
+pub fn settle_root(program: &str, variables: &[Variable]) -> Spec {
+    helper("settle-root", &[paths::NEW_ROOT, program, &environment::lines(variables)], DISK)
+}
+
+/// Ends the machine; returns only when it goes on.
+#[must_use]
+pub fn end_machine(restart: bool) -> Spec {
+    let how = if restart { end::RESTART } else { end::POWER_OFF };
+    helper("end", &[how], Duration::from_secs(30))
 }
 
 /// Mounts a new root.

@@ -1,14 +1,16 @@
 //! The stage `fabric`: runs the fabric pass, `firstlight fabric fix`, in a child before the driver is
 //! loaded. The validator reports the pass's findings again; a pass that could not do its work is trouble.
 
-use crate::child::{on_output, printable};
+use crate::child::on_output;
 use crate::config::types::Validator;
+use crate::console::CHILD;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::stages::result::StageResult;
+use crate::sys::terminal::printable;
 use contract::{schema, status};
 use log::debug;
 use serde::Deserialize;
@@ -37,7 +39,7 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
     let spec = helper::validator(config, &args, DEADLINE);
     // A document of an earlier pass must not be taken for that of this one.
     let _not_there = std::fs::remove_file(paths::FABRIC_FIX);
-    let mut line = on_output(|line| debug!("fabric: {line}"));
+    let mut line = on_output(|line| debug!(target: CHILD, "fabric: {line}"));
     let done = m.run(&spec, &mut line, |end| {
         matches!(end.status(), Some(status::FINE | status::FAILING | status::WRONG_USE))
     })?;

@@ -1,7 +1,9 @@
 //! The stage `mounts`: mounts the kernel's own file systems from one table. The first mandatory mount that
 //! fails stops the boot with its own error. Existing mounts are kept.
 
+use crate::child::{End, on_output};
 use crate::fault::Fault;
+use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::mount::{self, Flags};
@@ -20,9 +22,7 @@ use super::image_id;
 enum Need {
     /// The boot stops without it.
     Must,
-    /// It is mounted if the kernel and the firmware support it.
-    May,
-    /// As `May`, for a file system that our kernel never has: its absence is not reported.
+    /// Our kernel never has it; its absence is not reported.
     Foreign,
 }
 
@@ -47,8 +47,6 @@ const TABLE: &[Mount] = &[
     Mount("tmpfs", "/run", Flags::NOSUID.union(Flags::NODEV), "mode=0755", Need::Must),
     Mount("tmpfs", "/tmp", Flags::NOSUID.union(Flags::NODEV), "mode=1777", Need::Must),
     Mount("cgroup2", "/sys/fs/cgroup", SAFE, "", Need::Must),
-    Mount("efivarfs", "/sys/firmware/efi/efivars", SAFE, "", Need::May),
-    Mount("pstore", "/sys/fs/pstore", SAFE, "", Need::May),
     // Not in our kernel: a foreign kernel that is locked down shows its mode there.
     Mount("securityfs", "/sys/kernel/security", SAFE, "", Need::Foreign),
 ];
@@ -66,7 +64,7 @@ const LINKS: &[(&str, &str)] = &[
 pub struct Mounted {
     mounted: usize,
     kept: usize,
-    absent: Vec<&'static str>,
+    absent: Vec<String>,
 }
 
 impl fmt::Display for Mounted {
@@ -91,7 +89,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     let mounted = mount_all();
     m.console.open();
     info!("firstlight-init {}   {}", env!("CARGO_PKG_VERSION"), image_id::stated(Path::new(paths::IMAGE)));
-    let mounted = mounted?;
+    let mut mounted = mounted?;
     for (target, link) in LINKS {
         let _there = symlink(target, link);
     }
@@ -105,6 +103,7 @@ pub fn prepare(m: &mut Machine) -> Result<Mounted, Fault> {
     for (limit, e) in process::raise_limits() {
         info!("warning: the limit of {limit} stays: {e}");
     }
+    mount_firmware(m, &mut mounted)?;
     Ok(mounted)
 }
 
@@ -115,7 +114,7 @@ fn mount_all() -> Result<Mounted, Fault> {
             Ok(true) => done.mounted += 1,
             Ok(false) => done.kept += 1,
             Err(e) if *need == Need::Foreign && e.kind() == io::ErrorKind::NotFound => {}
-            Err(_) if *need != Need::Must => done.absent.push(what),
+            Err(_) if *need == Need::Foreign => done.absent.push((*what).to_owned()),
             Err(source) => return Err(Fault::Mount { what, at, source }),
         }
     }
@@ -125,17 +124,29 @@ fn mount_all() -> Result<Mounted, Fault> {
 /// False when something was already mounted there.
 fn mount(what: &str, at: &str, flags: Flags, data: &str, need: Need) -> io::Result<bool> {
     let at = Path::new(at);
-    match mount::is_mount_point(at) {
-        Ok(true) => return Ok(false),
-        Ok(false) => {}
+    match mount::mount_once(what, at, flags, data) {
         // Its parent folder is mounted earlier in the table.
-        Err(e) if e.kind() == io::ErrorKind::NotFound && need == Need::Must => fs::create_dir(at)?,
-        Err(e) => return Err(e),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && need == Need::Must => {
+            fs::create_dir(at)?;
+            mount::mount_once(what, at, flags, data)
+        }
+        other => other,
     }
-    match mount::mount(what, at, what, flags, data) {
-        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(false),
-        other => other.map(|()| true),
+}
+
+/// Has a child mount what the firmware fills.
+fn mount_firmware(m: &Machine, done: &mut Mounted) -> Result<(), Fault> {
+    let mut said = |line: &str| match line.split_once(' ') {
+        Some((_, helper::MOUNTED)) => done.mounted += 1,
+        Some((_, helper::KEPT)) => done.kept += 1,
+        Some((name, _)) => done.absent.push(name.to_owned()),
+        None => {}
+    };
+    let ended = m.run(&helper::mount_firmware(), &mut on_output(&mut said), |_| true)?;
+    if ended.end != End::Exited(helper::FINE) {
+        info!("warning: the file systems of the firmware: {}", ended.reason());
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -152,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_line_names_absent_file_systems() {
-        let done = Mounted { mounted: 8, kept: 1, absent: vec!["pstore", "efivarfs"] };
+        let done = Mounted { mounted: 8, kept: 1, absent: vec!["pstore".into(), "efivarfs".into()] };
         assert_eq!(done.to_string(), "8 mounted, 1 were already, no pstore efivarfs");
     }
 }

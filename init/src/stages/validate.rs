@@ -3,6 +3,7 @@
 
 use crate::child::{End, Stream};
 use crate::config::types::Validator;
+use crate::console::CHILD;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -63,9 +64,9 @@ fn reached(end: End) -> bool {
 /// ends badly.
 fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
     match stream {
-        Stream::Err => debug!("validator: {line}"),
+        Stream::Err => debug!(target: CHILD, "validator: {line}"),
         Stream::Out if is_verdict(line) => held.push(line.to_owned()),
-        Stream::Out => info!("{line}"),
+        Stream::Out => info!(target: CHILD, "{line}"),
     }
     stream == Stream::Out
 }

@@ -14,6 +14,15 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
+/// As [`open_folder`], with `root` as `/` for the path and for every symbolic link in it.
+///
+/// # Errors
+/// As openat2(2).
+pub fn open_folder_in(root: &Path, path: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat2(open_folder(root)?, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
+}
+
 /// Whether `path` is an executable file, with `root` as `/` for the path and for every symbolic link in it.
 #[must_use]
 pub fn is_program_in(root: &Path, path: &str) -> bool {

@@ -7,6 +7,7 @@ use rustix::system::RebootCommand;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// No command line is longer (COMMAND_LINE_SIZE is 2048 on x86).
@@ -68,6 +69,19 @@ pub fn power_off() -> Option<io::Error> {
 #[must_use]
 pub fn restart() -> Option<io::Error> {
     rustix::system::reboot(RebootCommand::Restart).err().map(Into::into)
+}
+
+/// Restarts the machine or powers it off at once, without the shutdown of any device: for a machine whose shutdown hangs.
+///
+/// # Errors
+/// As write(2), and in a process id namespace, where this would end a machine that is not ours.
+pub fn end_at_once(restart: bool) -> io::Result<()> {
+    const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC; // PROC_PID_INIT_INO of include/linux/proc_ns.h
+    if std::fs::metadata("/proc/self/ns/pid")?.ino() != INITIAL_NAMESPACE {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    // Documentation/admin-guide/sysrq.rst
+    std::fs::write("/proc/sysrq-trigger", if restart { "b" } else { "o" })
 }
 
 /// Opens the kernel's log, or a file in its place, so that reading never waits.

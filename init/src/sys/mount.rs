@@ -17,6 +17,20 @@ pub fn mount(what: &str, at: &Path, fs: &str, flags: MountFlags, data: &str) -> 
     Ok(rustix::mount::mount(what, at, fs, flags, (!data.is_empty()).then_some(data.as_c_str()))?)
 }
 
+/// Mounts the file system of this name unless something is mounted there; false when something was.
+///
+/// # Errors
+/// As mount(2), and that the folder is missing.
+pub fn mount_once(what: &str, at: &Path, flags: MountFlags, data: &str) -> io::Result<bool> {
+    if is_mount_point(at)? {
+        return Ok(false);
+    }
+    match mount(what, at, what, flags, data) {
+        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
 /// Moves a mount.
 ///
 /// # Errors

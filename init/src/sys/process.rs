@@ -188,6 +188,12 @@ pub fn raise_limits() -> Vec<(&'static str, io::Error)> {
     wanted.into_iter().filter_map(set).collect()
 }
 
+/// Whether process 1 started this process.
+#[must_use]
+pub fn is_child_of_process_one() -> bool {
+    rustix::process::getppid() == Some(Pid::INIT)
+}
+
 /// As process 1, whether any child or orphan is left; reaps one that has ended. Kernel threads are not
 /// children of process 1.
 #[must_use]

@@ -1,4 +1,5 @@
-//! System calls about terminals: opening them, their device numbers, their rate, and their unsent bytes.
+//! System calls about terminals: opening them, their device numbers, their rate, and their unsent bytes; and what text they
+//! may get.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::ioctl;
@@ -7,6 +8,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+
+/// Returns the line without what a console must not get.
+#[must_use]
+pub fn printable(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let text = text.strip_suffix('\r').unwrap_or(&text);
+    text.chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }).collect()
+}
 
 /// Opens a terminal for writing: without waiting, without making it the controlling terminal, and at the
 /// end of the file if it is a regular file.
@@ -72,4 +81,14 @@ pub fn set_rate(line: BorrowedFd<'_>, rate: u32) -> io::Result<()> {
 pub fn set_blocking(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags - OFlags::NONBLOCK)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_and_bad_utf8_are_made_harmless() {
+        assert_eq!(printable(b"\x1b[2Jhi\x07\t\xff\r"), "?[2Jhi?\t\u{fffd}");
+    }
 }

@@ -6,7 +6,6 @@ mod clock;
 mod config_typo;
 mod driver;
 mod fabric;
-mod full_run;
 mod hand_over;
 mod last_boot;
 mod network;

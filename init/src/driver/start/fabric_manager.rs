@@ -3,9 +3,9 @@
 //! such a machine: it relies on NVIDIA's documentation of the configuration file and of the line that it
 //! logs when it is ready.
 
-use crate::child::printable;
 use crate::driver::report::{Code, Finding};
 use crate::sys::process::{Terminal, own_session, unblock_signals};
+use crate::sys::terminal::printable;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -91,3 +91,21 @@ fn the_unified_image_boots_through_uefi_firmware() {
     // Nobody told it that no GPU is expected: what it carries says nothing about the machine.
     assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");
 }
+
+#[test]
+fn ctrl_alt_del_asks_a_running_workload_to_end_first() {
+    let script = "trap 'echo asked to end; exit 0' TERM INT
+echo at work
+while :; do sleep 1; done";
+    let boot = Boot::shipped().append("firstlight.expect.gpus=0").workload(script);
+    let booted = boot.ctrl_alt_del_at("at work").run().unwrap();
+    booted.says("asked to end");
+    booted.ended(&End::Reboot);
+}
+
+#[test]
+fn ctrl_alt_del_restarts_a_machine_that_holds() {
+    let booted = Boot::shipped().ctrl_alt_del_at("FIRSTLIGHT verdict=ERROR").run().unwrap();
+    booted.never_says("panic");
+    booted.ended(&End::Reboot);
+}

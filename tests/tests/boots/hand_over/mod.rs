@@ -1,6 +1,5 @@
 //! After the verdict: policies, the workload by both ways of handing over, its end, and a machine that is asked to go down.
 
-mod ctrl_alt_del;
 mod exec;
 mod policy;
 mod switch_root;
