@@ -7,6 +7,7 @@ pub(crate) mod watch;
 
 pub use lines::{Splitter, Tail};
 
+use crate::sys::cgroup::Group;
 use crate::sys::process::{Pid, Signals, unblock_signals};
 use std::cell::Cell;
 use std::fmt;
@@ -35,6 +36,8 @@ pub struct Spec {
     pub deadline: Duration,
     /// Its standard input; `None` is an empty one.
     pub input: Option<Rc<OwnedFd>>,
+    /// Whether processes that it starts in another session go on when it has ended.
+    pub leaves_daemons: bool,
 }
 
 impl Spec {
@@ -42,7 +45,7 @@ impl Spec {
     #[must_use]
     pub fn new(program: &str, args: &[&str], deadline: Duration) -> Self {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        Self { program: program.to_owned(), args, deadline, input: None }
+        Self { program: program.to_owned(), args, deadline, input: None, leaves_daemons: false }
     }
 
     fn command(&self) -> io::Result<Command> {
@@ -186,10 +189,19 @@ impl Children {
     /// other lines are kept for [`Done::tail`].
     pub fn run(&self, spec: &Spec, line: &mut dyn FnMut(Stream, &str) -> bool) -> Done {
         let started = Instant::now();
-        let (end, tail) = match spec.command().and_then(|mut command| command.spawn()) {
+        let group = if spec.leaves_daemons { None } else { Group::new() };
+        let start = || {
+            let mut command = spec.command()?;
+            group.as_ref().map_or(Ok(()), |group| group.take(&mut command))?;
+            command.spawn()
+        };
+        let (end, tail) = match start() {
             Ok(child) => watch::Watch::new(&self.signals, child, spec.deadline, line).until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };
+        if let Some(group) = group {
+            group.end();
+        }
         let took = started.elapsed();
         self.waited.set(self.waited.get().saturating_add(took));
         Done { end, tail, took }

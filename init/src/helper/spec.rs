@@ -80,7 +80,8 @@ pub fn settle_root(program: &str, variables: &[Variable]) -> Spec {
 #[must_use]
 pub fn end_machine(restart: bool) -> Spec {
     let how = if restart { end::RESTART } else { end::POWER_OFF };
-    helper("end", &[how], Duration::from_secs(30))
+    // It ends with the machine: nothing is left to remove its group.
+    Spec { leaves_daemons: true, ..helper("end", &[how], Duration::from_secs(30)) }
 }
 
 /// Mounts a new root.
@@ -114,7 +115,8 @@ pub fn load_driver(driver: &Driver, deadline: Duration, keeper: OwnedFd) -> Spec
     args.extend(driver.modules.iter().cloned());
     args.extend(driver.parameters.iter().map(|(module, words)| format!("{module}={words}")));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    Spec { input: Some(Rc::new(keeper)), ..helper("load-driver", &args, deadline) }
+    // The fabric manager goes on until the machine goes down.
+    Spec { input: Some(Rc::new(keeper)), leaves_daemons: true, ..helper("load-driver", &args, deadline) }
 }
 
 /// Brings the loopback up.

@@ -1,6 +1,7 @@
 //! The one door to the kernel: every system call that std does not offer, each as a small function, and all
 //! of init's `unsafe`. Callers decide when to use which.
 
+pub mod cgroup;
 pub mod clock;
 pub mod descriptors;
 pub mod device_nodes;

@@ -51,3 +51,25 @@ fn an_impossible_value_of_the_policy_itself_holds_the_machine() {
     one_line(&booted, &["50-test.toml", "policy.on_error", "\"explode\"", "hold", "poweroff"]);
     booted.ended(&End::StillRunning);
 }
+
+/// On a machine with EFI the last words of a fault are in the firmware's store; the next boot shows them, once.
+#[test]
+fn the_next_boot_tells_what_the_last_one_died_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let variables = dir.path().join("variables.fd");
+    let boot = || {
+        let boot =
+            Boot::shipped().append("firstlight.expect.gpus=0").workload("ls /sys/fs/pstore > /run/kept/left");
+        boot.with_firmware(&variables).unwrap().append("firstlight.policy.on_error=poweroff")
+    };
+    let died = boot().append("firstlight.report.keep=many").run().unwrap();
+    let words = "INIT-CONFIG: kernel word firstlight.report.keep: report.keep: read many";
+    died.says(&format!("ERROR     {words}"));
+    died.never_says("last boot");
+    died.never_says("not in the firmware's store");
+    died.ended(&End::PowerOff);
+    let next = boot().run().unwrap();
+    next.says(&format!("last boot ERROR     {words}"));
+    assert_eq!(next.text("kept/left"), "", "{next}");
+    boot().run().unwrap().never_says("last boot");
+}

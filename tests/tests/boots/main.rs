@@ -7,7 +7,6 @@ mod config_typo;
 mod driver;
 mod fabric;
 mod hand_over;
-mod last_boot;
 mod network;
 mod publish;
 mod simgpu;

@@ -1,0 +1,98 @@
+//! Control groups (Documentation/admin-guide/cgroup-v2.rst): one for each child, so that every process which the child has
+//! started ends with it, also one that left its session, and so that no child takes all memory or process numbers.
+
+use super::clock::since_boot;
+use rustix::process::getpid;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Where the hierarchy is mounted.
+const ROOT: &str = "/sys/fs/cgroup";
+/// NCCL starts some threads for each pair of GPUs and channel.
+const PIDS: &str = "32768";
+/// The part of the memory that no child gets, so that process 1 can go on: one part in so many.
+const KEPT_FREE: u64 = 16;
+/// How long killed processes may take to leave.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A group of its own for one child; without cgroup2 there is none.
+#[derive(Debug)]
+pub struct Group {
+    at: PathBuf,
+    /// The file that takes the members.
+    members: OwnedFd,
+}
+
+impl Group {
+    /// Makes one, with its limits where the kernel has them.
+    #[must_use]
+    pub fn new() -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !getpid().is_init() {
+            return None;
+        }
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        if nth == 0 {
+            // Refused where another process 1 has its own groups; then there are no limits.
+            let _others = fs::write(format!("{ROOT}/cgroup.subtree_control"), "+pids +memory");
+        }
+        // In namespaces, several processes 1 may share one hierarchy.
+        Self::at(Path::new(ROOT), &format!("firstlight.{}.{nth}", since_boot().as_nanos())).ok()
+    }
+
+    fn at(root: &Path, name: &str) -> io::Result<Self> {
+        let at = root.join(name);
+        fs::create_dir(&at)?;
+        // In a folder that is not of cgroup2 there is no such file.
+        let members = File::options().write(true).open(at.join("cgroup.procs")).inspect_err(|_| {
+            let _empty = fs::remove_dir(&at);
+        })?;
+        let _no_controller = fs::write(at.join("pids.max"), PIDS);
+        if let Some(bytes) = memory() {
+            let _no_controller = fs::write(at.join("memory.max"), (bytes - bytes / KEPT_FREE).to_string());
+        }
+        Ok(Self { at, members: members.into() })
+    }
+
+    /// Makes the command start in it.
+    ///
+    /// # Errors
+    /// As dup(2).
+    pub fn take(&self, command: &mut Command) -> io::Result<()> {
+        let members = self.members.try_clone()?;
+        let setup = move || Ok(rustix::io::write(members.as_fd(), b"0").map(|_| ())?);
+        #[expect(unsafe_code, reason = "std has no safe way to start a child in a control group")]
+        // SAFETY: between fork and exec the closure makes one system call and touches no memory that
+        // another thread could have locked; init has no other thread.
+        unsafe {
+            command.pre_exec(setup);
+        }
+        Ok(())
+    }
+
+    /// Kills every process that is left in it, and removes it.
+    pub fn end(self) {
+        let killed = File::options().write(true).open(self.at.join("cgroup.kill"));
+        let _older_kernel = killed.and_then(|mut file| file.write_all(b"1"));
+        let until = Instant::now() + PATIENCE;
+        while fs::remove_dir(&self.at).is_err_and(|e| e.kind() == io::ErrorKind::ResourceBusy)
+            && Instant::now() < until
+        {
+            // Process 1 reaps them later; a group is empty when they have ended.
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The machine's memory in bytes.
+fn memory() -> Option<u64> {
+    let info = rustix::system::sysinfo();
+    info.totalram.checked_mul(u64::from(info.mem_unit))
+}
