@@ -268,24 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_ignores_sigterm_is_killed() {
-        let done = run("trap '' TERM; while :; do sleep 0.1; done", 100);
-        assert_eq!(done.end, End::TimedOut(Duration::from_millis(100)));
-        assert!(done.took >= GRACE, "{:?}", done.took);
-    }
-
-    #[test]
     fn a_grandchild_that_keeps_the_pipe_open_does_not_hold_us_up() {
         let done = run("sleep 60 & echo done", 30_000);
         assert_eq!((done.end, done.tail.as_slice()), (End::Exited(0), ["done".to_owned()].as_slice()));
         assert!(done.took < Duration::from_secs(5), "{:?}", done.took);
-    }
-
-    #[test]
-    fn a_flood_of_output_is_bounded_to_the_last_lines() {
-        let done = run("i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done", 20_000);
-        assert_eq!(done.tail.len(), Tail::LINES);
-        assert_eq!(done.reason(), "line 2999");
     }
 
     #[test]

@@ -237,4 +237,21 @@ mod tests {
         assert_eq!(done.tail.last().map(String::as_str), Some("end"));
         assert!(shown.last().unwrap().ends_with(" lines are not shown"), "{:?}", shown.last());
     }
+
+    #[test]
+    fn lines_that_are_not_taken_are_bounded_to_the_last() {
+        let script = "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done";
+        let spec = Spec::new("/bin/sh", &["-c", script], Duration::from_secs(20));
+        let done = Children::new().unwrap().run(&spec, &mut |_, _| false);
+        assert_eq!((done.tail.len(), done.reason().as_str()), (Tail::LINES, "line 2999"));
+    }
+
+    #[test]
+    fn a_child_that_ignores_sigterm_is_killed() {
+        let script = "trap '' TERM; while :; do sleep 0.1; done";
+        let spec = Spec::new("/bin/sh", &["-c", script], Duration::from_millis(100));
+        let done = Children::new().unwrap().run(&spec, &mut |_, _| false);
+        assert_eq!(done.end, End::TimedOut(Duration::from_millis(100)));
+        assert!(done.took >= GRACE, "{:?}", done.took);
+    }
 }

@@ -56,8 +56,9 @@ fn a_validator_that_hangs_past_its_deadline_is_killed_with_its_workers() {
 #[test]
 fn a_daemon_of_the_validator_ends_with_it() {
     let daemon = "while :; do echo forged > /run/firstlight/verdict.json; sleep 0.05; done";
-    let validator =
-        format!("setsid sh -c '{daemon}' > /dev/null 2>&1 < /dev/null &\nsleep 0.3\nreport PASS pass\nexit 0");
+    let validator = format!(
+        "setsid sh -c '{daemon}' > /dev/null 2>&1 < /dev/null &\nsleep 0.3\nreport PASS pass\nexit 0"
+    );
     let script = "sleep 0.5; echo \"left: $(grep -c forged /run/firstlight/verdict.json)\"";
     let m = Machine::new(&validator, CONFIG).workload(script);
     let (_, m, console) = m.boot().down();

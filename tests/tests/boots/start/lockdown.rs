@@ -70,3 +70,22 @@ fn the_same_kernel_without_lockdown_has_its_ports_cleared() {
     booted.never_says("LOCKDOWN");
     assert_eq!(booted.verdict().failed, failed(&["driver"]), "{booted}");
 }
+
+/// A processor that has the faults of its generation. What an emulated one cannot have is new microcode: then the kernel does
+/// what it can, and says so.
+#[test]
+fn no_fault_of_a_processor_is_left_open() {
+    let script = "cd /sys/devices/system/cpu/vulnerabilities
+for fault in *; do echo \"$fault: $(cat $fault)\"; done > /run/kept/faults
+cat /proc/sys/kernel/unprivileged_bpf_disabled > /run/kept/bpf";
+    let boot = Boot::shipped().append("firstlight.expect.gpus=0").workload(script);
+    let booted = boot.qemu(&["-cpu", "Skylake-Server,-cx16"]).run().unwrap();
+    let faults = booted.text("kept/faults");
+    let needs_microcode = |line: &str| line.to_lowercase().contains("no microcode");
+    let open: Vec<_> = faults.lines().filter(|l| l.contains(": Vulnerable") && !needs_microcode(l)).collect();
+    assert!(open.is_empty(), "{faults}");
+    for fault in ["mds", "meltdown", "spectre_v1", "spectre_v2", "spec_store_bypass", "l1tf", "retbleed"] {
+        assert!(faults.lines().any(|line| line.starts_with(&format!("{fault}: "))), "{fault}: {faults}");
+    }
+    assert_ne!(booted.text("kept/bpf"), "0");
+}
