@@ -1,13 +1,19 @@
 //! A folder of numbered files on a disk that may be unplugged at any moment: existing files are complete, the
-//! newest have the highest numbers, and old files are removed only after the new one is safe.
+//! newest have the highest numbers, and old files are removed only after the new one is safe. Anyone may have written to
+//! the disk: only regular files with names of ours count, and a link in place of the folder is refused.
 
+use super::finished::LARGEST;
 use crate::files::whole;
+use rustix::fs::OFlags;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a word in a name.
 const LONGEST_WORD: usize = 20;
+/// The highest number: a file with a higher one is not ours.
+const LAST_NUMBER: u64 = 999_999_999;
 
 /// The folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +51,16 @@ impl Shelf {
     /// # Errors
     /// The system's error; then every older file is unchanged and no part of the new one is left.
     pub(super) fn keep(&self, name: &str, bytes: &[u8]) -> io::Result<Kept> {
-        if !self.dir.is_dir() {
-            fs::create_dir_all(&self.dir)?;
-            self.dir.parent().map_or(Ok(()), sync_folder)?;
+        match fs::symlink_metadata(&self.dir) {
+            Ok(data) if data.is_dir() => {}
+            Ok(_) => return Err(ErrorKind::NotADirectory.into()),
+            Err(_) => {
+                fs::create_dir_all(&self.dir)?;
+                self.dir.parent().map_or(Ok(()), sync_folder)?;
+            }
         }
         let old = self.files()?;
-        let next = old.last().map_or(Some(1), |(number, _)| number.checked_add(1));
-        let next = next.ok_or_else(|| io::Error::other("no number is left"))?;
+        let next = next(&old);
         let name = format!("{next:06}-{name}.json");
         self.write(&name, bytes)?;
         let surplus = (old.len() + 1).saturating_sub(self.keep);
@@ -65,7 +74,7 @@ impl Shelf {
         Ok(Kept { name, removed, left })
     }
 
-    /// The numbered files, the oldest first. Other files are ignored.
+    /// The numbered regular files, the oldest first. Everything else is ignored.
     ///
     /// # Errors
     /// The system's error; a missing folder has no files.
@@ -76,8 +85,11 @@ impl Shelf {
         };
         let mut files = Vec::new();
         for entry in entries {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            files.extend(number_of(&name).map(|number| (number, name)));
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type()?.is_file() {
+                files.extend(number_of(&name).map(|number| (number, name)));
+            }
         }
         files.sort();
         Ok(files)
@@ -86,9 +98,16 @@ impl Shelf {
     /// A file's content.
     ///
     /// # Errors
-    /// The system's error.
+    /// The system's error, or that it is not a regular file or larger than a report.
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.dir.join(name))
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+        let file = File::options().read(true).custom_flags(flags).open(self.dir.join(name))?;
+        let mut bytes = Vec::new();
+        if !file.metadata()?.is_file() || file.take(LARGEST + 1).read_to_end(&mut bytes)? as u64 > LARGEST {
+            return Err(io::Error::other("no report: not a regular file, or too large"));
+        }
+        Ok(bytes)
     }
 
     /// Removes a file.
@@ -123,13 +142,20 @@ fn sync_folder(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// The number after all others. Where someone has used the last number, the first that is free.
+fn next(old: &[(u64, String)]) -> u64 {
+    let after = old.last().map_or(1, |(number, _)| number + 1);
+    let is_free = |n: &u64| !old.iter().any(|(number, _)| number == n);
+    if after <= LAST_NUMBER { after } else { (1..=LAST_NUMBER).find(is_free).unwrap_or(1) }
+}
+
 /// The number at the start of a name of ours.
 #[must_use]
 pub(super) fn number_of(name: &str) -> Option<u64> {
     let (number, rest) = name.split_once('-')?;
     rest.strip_suffix(".json")?;
     let digits = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| number.parse().ok())?
+    digits.then(|| number.parse().ok())?.filter(|number| *number <= LAST_NUMBER)
 }
 
 /// A text as part of a file name: only its letters and digits.
@@ -194,13 +220,24 @@ mod tests {
     }
 
     #[test]
-    fn an_old_file_that_cannot_be_removed_is_reported_and_the_new_one_kept() {
-        let dir = tempfile::tempdir().unwrap();
+    fn links_folders_and_fifos_with_our_names_are_left_alone() {
+        let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let theirs = outside.path().join("000001-a.json");
+        fs::write(&theirs, "theirs").unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::os::unix::fs::symlink(&theirs, at("000001-a.json")).unwrap();
+        fs::create_dir(at("000002-b.json")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(at("000003-c.json")).status().unwrap().success());
         let shelf = Shelf::new(dir.path(), 1);
-        fs::create_dir(dir.path().join("000001-a.json")).unwrap();
-        let kept = shelf.keep("b", b"new").unwrap();
-        assert!(kept.left.unwrap().starts_with("000001-a.json: "));
-        assert_eq!(shelf.read(&kept.name).unwrap(), b"new");
+        assert_eq!(shelf.files().unwrap(), []);
+        for name in ["000001-a.json", "000002-b.json", "000003-c.json"] {
+            assert!(shelf.read(name).is_err(), "{name}");
+        }
+        assert_eq!(shelf.keep("d", b"new").unwrap().removed, [""; 0]);
+        let link = outside.path().join("reports");
+        std::os::unix::fs::symlink(dir.path(), &link).unwrap();
+        assert_eq!(Shelf::new(&link, 1).keep("e", b"").unwrap_err().kind(), ErrorKind::NotADirectory);
+        assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
     }
 
     #[test]
@@ -214,11 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn no_number_is_used_twice() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(format!("{}-a.json", u64::MAX)), "").unwrap();
-        let error = Shelf::new(dir.path(), 3).keep("b", b"").unwrap_err();
-        assert_eq!(error.to_string(), "no number is left");
+    fn a_forged_number_does_not_stop_the_keeping() {
+        for forged in [u64::MAX, LAST_NUMBER + 1, LAST_NUMBER] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join(format!("{forged}-a.json")), "").unwrap();
+            let shelf = Shelf::new(dir.path(), 3);
+            assert_eq!(shelf.keep("b", b"").unwrap().name, "000001-b.json");
+            assert_eq!(shelf.keep("c", b"").unwrap().name, "000002-c.json");
+        }
     }
 
     #[test]
