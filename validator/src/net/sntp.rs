@@ -1,7 +1,7 @@
 //! The only NTP client: asks servers for the time once, and rejects implausible answers. The caller decides
 //! whether to set the clock.
 
-use rsntp::{Config, SntpClient, SynchronizationError, SynchronizationResult};
+use rsntp::{Config, ProtocolError, SntpClient, SynchronizationError, SynchronizationResult};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -66,16 +66,37 @@ fn silent(within: Duration) -> String {
     format!("no answer within {} s", within.as_secs())
 }
 
-/// One request and its answer.
+/// How many requests a server gets, and the pause before the next.
+const REQUESTS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A request and its answer; another request where something came that is no answer to it, since anyone can send a datagram.
 fn exchange(server: &str, within: Duration) -> Result<Move, String> {
+    let until = Instant::now() + within;
     let address = resolve(server).map_err(|e| e.to_string())?;
     let own = match address {
         SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
     };
-    let client = SntpClient::with_config(Config::default().bind_address(own).timeout(within));
-    let answer = client.synchronize(address).map_err(|e| words(&e, within))?;
-    judge(&answer, SystemTime::now(), within)
+    let mut requests = 1;
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).max(PAUSE);
+        let client = SntpClient::with_config(Config::default().bind_address(own).timeout(left));
+        match client.synchronize(address) {
+            Ok(answer) => return judge(&answer, SystemTime::now(), within),
+            Err(SynchronizationError::ProtocolError(e)) if is_no_answer(&e) && requests < REQUESTS => {
+                requests += 1;
+                thread::sleep(PAUSE);
+            }
+            Err(e) => return Err(words(&e, within)),
+        }
+    }
+}
+
+/// Whether a datagram is not from a server that answers this request.
+const fn is_no_answer(error: &ProtocolError) -> bool {
+    use ProtocolError::{InvalidMode, InvalidOriginateTimestamp, InvalidPacketVersion, PacketIsTooShort};
+    matches!(error, PacketIsTooShort | InvalidPacketVersion | InvalidMode | InvalidOriginateTimestamp)
 }
 
 /// The first address of `HOST` or `HOST:PORT`.
@@ -145,6 +166,21 @@ mod tests {
                 "{offset} {round_trip}"
             );
         }
+    }
+
+    #[test]
+    fn a_datagram_that_is_no_answer_does_not_end_the_exchange() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        let requests = thread::spawn(move || {
+            let mut bytes = [0; 100];
+            (0..REQUESTS).for_each(|_| {
+                let (_, from) = server.recv_from(&mut bytes).unwrap();
+                server.send_to(b"short", from).unwrap();
+            });
+        });
+        assert!(exchange(&address, WITHIN).unwrap_err().contains("short"));
+        requests.join().unwrap();
     }
 
     #[test]
