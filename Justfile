@@ -91,7 +91,7 @@ matrix *words:
 # Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
 [group('check')]
 image-tests *words: media
-    cargo test --locked --test image -- --test-threads=2 "$@"
+    cargo test --locked --test image -- --test-threads=3 "$@"
 
 # The shipped image in QEMU: faults, policies, hand-overs; or those tests whose names hold a word.
 [group('check')]

@@ -66,7 +66,8 @@ fn an_image_with_a_changed_an_added_and_an_unlisted_file_is_refused_by_name() {
         let o = o.program("usr/lib/firstlight/demo", "#!/bin/sh\n").file("usr/lib/.hidden", "x");
         o.file("usr/lib/firstlight/files", doctored.as_str())
     };
-    let script = "firstlight image --json /run/kept/image.json > /run/kept/text; echo $? > /run/kept/status";
+    let script = "firstlight image > /run/kept/text; echo $? > /run/kept/status
+firstlight image --json /run/kept/image.json";
     let boot = Boot::shipped().append(EXPECTED).append("lockdown=integrity").overlay(over);
     let booted = boot.workload(script).whatever_the_verdict().deadline(DEADLINE).run().unwrap();
     let verdict = booted.verdict();
