@@ -41,3 +41,32 @@ fn only_the_top_of_a_binary_is_one() {
     assert_eq!(binary("tests/tests/boots/acs.rs"), None);
     assert_eq!(binary("tests/check.sh"), None);
 }
+
+/// The names of what a package of ours depends on, as a lock file has them.
+fn dependencies(lock: &str, package: &str) -> Vec<String> {
+    let lock: toml::Table = text(lock).parse().unwrap();
+    let packages = lock["package"].as_array().unwrap();
+    let ours = packages.iter().find(|p| p["name"].as_str() == Some(package)).unwrap();
+    let names = ours["dependencies"].as_array().unwrap().iter();
+    names.map(|name| name.as_str().unwrap().split(' ').next().unwrap().to_owned()).collect()
+}
+
+/// The fuzz targets are a workspace of their own. Tests' dependencies are in the workspace's lock alone.
+#[test]
+fn the_fuzz_targets_are_locked_to_what_the_products_need() {
+    let products = [
+        ("firstlight", "validator"),
+        ("firstlight-init", "init"),
+        ("firstlight-contract", "validator/contract"),
+    ];
+    for (package, folder) in products {
+        let (here, fuzzed) =
+            (dependencies("Cargo.lock", package), dependencies("tests/fuzz/Cargo.lock", package));
+        let more: Vec<_> = fuzzed.iter().filter(|name| !here.contains(name)).collect();
+        assert!(more.is_empty(), "tests/fuzz/Cargo.lock: {package} no longer needs {more:?}");
+        let manifest: toml::Table = text(&format!("{folder}/Cargo.toml")).parse().unwrap();
+        for name in manifest["dependencies"].as_table().unwrap().keys() {
+            assert!(fuzzed.contains(name), "tests/fuzz/Cargo.lock: {package} needs {name}");
+        }
+    }
+}
