@@ -12,7 +12,14 @@ use std::path::Path;
 /// The system's error, or that the file is larger or not a regular one.
 pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     const NONBLOCK_NOCTTY: i32 = 0o4400; // include/uapi/asm-generic/fcntl.h
-    let file = File::options().read(true).custom_flags(NONBLOCK_NOCTTY).open(path)?;
+    read_open(File::options().read(true).custom_flags(NONBLOCK_NOCTTY).open(path)?, limit)
+}
+
+/// As [`read_at_most`], for a file that was opened so that reading does not wait.
+///
+/// # Errors
+/// As [`read_at_most`].
+pub fn read_open(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }

@@ -36,7 +36,7 @@ pub(super) struct Watch<'a> {
     err_lines: Splitter,
     line: &'a mut dyn FnMut(Stream, &str) -> bool,
     tail: Tail,
-    shown: usize,
+    bytes: usize,
     hidden: usize,
     limit: Duration,
     phase: Phase,
@@ -62,7 +62,7 @@ impl<'a> Watch<'a> {
             err_lines: Splitter::default(),
             line,
             tail: Tail::default(),
-            shown: 0,
+            bytes: 0,
             hidden: 0,
             limit,
             phase: Phase::Running,
@@ -156,8 +156,8 @@ impl<'a> Watch<'a> {
     }
 
     fn seen(&mut self, stream: Stream, line: String) {
-        self.shown = self.shown.saturating_add(line.len() + 1);
-        let is_hidden = self.shown > SHOWN;
+        self.bytes = self.bytes.saturating_add(line.len() + 1);
+        let is_hidden = self.bytes > SHOWN;
         self.hidden += usize::from(is_hidden);
         if is_hidden || !(self.line)(stream, &line) {
             self.tail.push(line);

@@ -41,10 +41,7 @@ fn end(m: &Machine, restart: bool) -> String {
     match done.end {
         End::Exited(_) => return done.reason(),
         // Without children this is the only way left.
-        End::NotStarted(_) => {
-            let refused = if restart { kernel::restart() } else { kernel::power_off() };
-            return refused.map_or_else(|| done.reason(), |e| e.to_string());
-        }
+        End::NotStarted(_) => return kernel::end(restart),
         _ => {}
     }
     info!("warning: the shutdown of the devices {}; it is left out", done.end);

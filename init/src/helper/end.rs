@@ -13,10 +13,9 @@ pub(super) fn machine(how: &str) -> Result<i32, String> {
     if !process::is_child_of_process_one() {
         return Err("only process 1 ends the machine".to_owned());
     }
-    let refused = match how {
-        RESTART => kernel::restart(),
-        POWER_OFF => kernel::power_off(),
-        other => return Err(format!("read {other}; allowed: {RESTART}, {POWER_OFF}")),
-    };
-    Err(refused.map_or_else(|| "the kernel gave no reason".to_owned(), |e| e.to_string()))
+    Err(match how {
+        RESTART => kernel::end(true),
+        POWER_OFF => kernel::end(false),
+        other => format!("read {other}; allowed: {RESTART}, {POWER_OFF}"),
+    })
 }

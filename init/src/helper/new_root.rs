@@ -5,7 +5,7 @@ use super::{FINE, done, say};
 use crate::config::values;
 use crate::disk::root;
 use crate::environment::{self, P2P_OFF, Variable};
-use crate::file_io::{read_at_most, write_durably};
+use crate::file_io::{read_open, write_durably};
 use crate::paths;
 use crate::sys::files;
 use std::fs;
@@ -80,18 +80,17 @@ fn write_nccl_conf(new_root: &Path, variables: &[Variable]) -> io::Result<()> {
         }
         folder => folder?,
     };
-    // By its descriptor, the folder stays the one that was found in the root. A link with this name is replaced, not
-    // followed.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
-    let old = match fs::symlink_metadata(&path) {
+    let old = match files::open_file_in(new_root, paths::NCCL_CONF) {
         Err(e) if e.kind() == ErrorKind::NotFound => Vec::new(),
-        Ok(data) if data.is_symlink() => Vec::new(),
-        other => other.and_then(|_| read_at_most(&path, LARGEST))?,
+        file => read_open(file?, LARGEST)?,
     };
     let old = String::from_utf8(old).map_err(|_| io::Error::other("not UTF-8"))?;
     if !environment::concerns_nccl(&old, variables) {
         return Ok(());
     }
+    // By its descriptor, the folder stays the one that was found in the root. A link with this name is replaced by a file
+    // with its content and ours.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
     write_durably(&path, environment::nccl_conf(&old, variables).as_bytes())
 }
 
@@ -120,6 +119,17 @@ mod tests {
         settle_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
         let text = fs::read_to_string(dir.path().join("real/nccl.conf")).unwrap();
         assert!(text.ends_with("NCCL_P2P_LEVEL=SYS\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_link_within_the_root_leads_to_is_kept() {
+        let dir = new_root();
+        fs::create_dir(dir.path().join("etc")).unwrap();
+        fs::write(dir.path().join("site.conf"), "NCCL_DEBUG=INFO\n").unwrap();
+        symlink("/site.conf", dir.path().join("etc/nccl.conf")).unwrap();
+        settle_it(dir.path(), "NCCL_P2P_LEVEL=SYS\n").unwrap();
+        let text = fs::read_to_string(dir.path().join("etc/nccl.conf")).unwrap();
+        assert!(text.contains("NCCL_DEBUG=INFO\n") && text.contains("NCCL_P2P_LEVEL=SYS\n"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 
 use crate::child::on_output;
 use crate::config::types::Validator;
-use crate::console::CHILD;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -39,7 +38,7 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
     let spec = helper::validator(config, &args, DEADLINE);
     // A document of an earlier pass must not be taken for that of this one.
     let _not_there = std::fs::remove_file(paths::FABRIC_FIX);
-    let mut line = on_output(|line| debug!(target: CHILD, "fabric: {line}"));
+    let mut line = on_output(|line| debug!("fabric: {line}"));
     let done = m.run(&spec, &mut line, |end| {
         matches!(end.status(), Some(status::FINE | status::FAILING | status::WRONG_USE))
     })?;

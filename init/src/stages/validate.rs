@@ -64,7 +64,7 @@ fn reached(end: End) -> bool {
 /// ends badly.
 fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
     match stream {
-        Stream::Err => debug!(target: CHILD, "validator: {line}"),
+        Stream::Err => debug!("validator: {line}"),
         Stream::Out if is_verdict(line) => held.push(line.to_owned()),
         Stream::Out => info!(target: CHILD, "{line}"),
     }

@@ -1,6 +1,7 @@
 //! System calls about files and folders.
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -19,22 +20,28 @@ pub fn open_folder(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// As openat2(2).
 pub fn open_folder_in(root: &Path, path: &str) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open_in(root, path, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+/// Opens a file for reading so that neither this nor reading waits, with `root` as `/` for the path and for every symbolic
+/// link in it.
+///
+/// # Errors
+/// As openat2(2).
+pub fn open_file_in(root: &Path, path: &str) -> io::Result<File> {
+    open_in(root, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).map(File::from)
+}
+
+fn open_in(root: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(open_folder(root)?, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)?)
 }
 
 /// Whether `path` is an executable file, with `root` as `/` for the path and for every symbolic link in it.
 #[must_use]
 pub fn is_program_in(root: &Path, path: &str) -> bool {
-    let Ok(root) = open_folder(root) else { return false };
-    let file = rustix::fs::openat2(
-        &root,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT,
-    );
-    let mode = file.and_then(|file| rustix::fs::fstat(&file)).map(|stat| stat.st_mode);
+    let file = open_in(root, path, OFlags::PATH);
+    let mode = file.and_then(|file| Ok(rustix::fs::fstat(&file)?)).map(|stat| stat.st_mode);
     mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
 }
 

@@ -59,16 +59,12 @@ pub fn catch_ctrl_alt_del() -> io::Result<()> {
     Ok(rustix::system::reboot(RebootCommand::CadOff)?)
 }
 
-/// Powers the machine off; returns only if that failed.
+/// Restarts the machine or powers it off; returns only why it goes on.
 #[must_use]
-pub fn power_off() -> Option<io::Error> {
-    rustix::system::reboot(RebootCommand::PowerOff).err().map(Into::into)
-}
-
-/// Restarts the machine; returns only if that failed.
-#[must_use]
-pub fn restart() -> Option<io::Error> {
-    rustix::system::reboot(RebootCommand::Restart).err().map(Into::into)
+pub fn end(restart: bool) -> String {
+    let command = if restart { RebootCommand::Restart } else { RebootCommand::PowerOff };
+    let refused = rustix::system::reboot(command).err();
+    refused.map_or_else(|| "the kernel gave no reason".to_owned(), |e| io::Error::from(e).to_string())
 }
 
 /// Restarts the machine or powers it off at once, without the shutdown of any device: for a machine whose shutdown hangs.

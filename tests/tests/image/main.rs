@@ -1,6 +1,6 @@
 //! Is what was built what it should be: the image, its media, signatures and documents, and the scripts that build them?
-//! Needs image and media (`./run image-tests` builds them) and boots nothing. Two tests run at a time, for some
-//! of them build: `cargo test --test image NAME -- --test-threads=2`.
+//! Needs image and media (`./run image-tests` builds them) and boots nothing. Three tests run at a time, for
+//! some of them build: `cargo test --test image NAME -- --test-threads=3`.
 
 mod any_linux;
 mod compare;

@@ -10,8 +10,19 @@ use std::path::Path;
 /// # Errors
 /// One line without the file's name.
 pub(crate) fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
-    let unread = |e: std::io::Error| format!("cannot be read: {e}");
+    content(File::open(path).map_err(|e| unread(&e))?, largest)
+}
+
+/// As [`read`], for an open file.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn content(file: File, largest: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    File::open(path).map_err(unread)?.take(largest + 1).read_to_end(&mut bytes).map_err(unread)?;
+    file.take(largest + 1).read_to_end(&mut bytes).map_err(|e| unread(&e))?;
     if bytes.len() as u64 > largest { Err(format!("larger than {}", size(largest))) } else { Ok(bytes) }
+}
+
+fn unread(error: &std::io::Error) -> String {
+    format!("cannot be read: {error}")
 }

@@ -6,7 +6,6 @@ mod line;
 
 use crate::child::{Done, End, on_output};
 use crate::config::types::Driver;
-use crate::console::CHILD;
 use crate::driver::hardware::Hardware;
 use crate::driver::kernel_lines::{Cursor, KMSG};
 use crate::driver::report::Report;
@@ -78,7 +77,7 @@ impl Progress {
         if let Some(milliseconds) = line.strip_prefix(INITRD) {
             self.initrd = milliseconds.parse().ok().map(Duration::from_millis);
         } else {
-            debug!(target: CHILD, "driver: {line}");
+            debug!("driver: {line}");
             line.clone_into(&mut self.doing);
         }
     }

@@ -79,6 +79,8 @@ fn a_uefi_node_gets_the_unified_image_by_http_boot_from_a_network_of_its_own() {
     let booted = boot(&lab, true).qemu(&["-fw_cfg", &no_pxe[0], "-fw_cfg", &no_pxe[1]]);
     let booted = booted.append("firstlight.expect.gpus=0").run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says("level standard");
+    booted.says("demo workload: done");
     booted.ended(&End::PowerOff);
     assert!(serving.said().contains("GET /firstlight.efi"), "{}", serving.said());
 }

@@ -3,11 +3,10 @@
 //! the disk: only regular files with names of ours count, and a link in place of the folder is refused.
 
 use super::finished::LARGEST;
-use crate::files::whole;
-use rustix::fs::OFlags;
+use crate::files::{bounded, whole};
+use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a word in a name.
@@ -64,14 +63,20 @@ impl Shelf {
         let name = format!("{next:06}-{name}.json");
         self.write(&name, bytes)?;
         let surplus = (old.len() + 1).saturating_sub(self.keep);
+        let (removed, left) = self.remove_old(old.into_iter().take(surplus).map(|(_, name)| name));
+        Ok(Kept { name, removed, left })
+    }
+
+    /// Removes the files; returns the names of those that are gone, and why one is not.
+    fn remove_old(&self, names: impl Iterator<Item = String>) -> (Vec<String>, Option<String>) {
         let (mut removed, mut left) = (Vec::new(), None);
-        for (_, name) in old.into_iter().take(surplus) {
+        for name in names {
             match fs::remove_file(self.dir.join(&name)) {
                 Ok(()) => removed.push(name),
                 Err(e) => left = Some(format!("{name}: {e}")),
             }
         }
-        Ok(Kept { name, removed, left })
+        (removed, left)
     }
 
     /// The numbered regular files, the oldest first. Everything else is ignored.
@@ -100,14 +105,12 @@ impl Shelf {
     /// # Errors
     /// The system's error, or that it is not a regular file or larger than a report.
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-        let file = File::options().read(true).custom_flags(flags).open(self.dir.join(name))?;
-        let mut bytes = Vec::new();
-        if !file.metadata()?.is_file() || file.take(LARGEST + 1).read_to_end(&mut bytes)? as u64 > LARGEST {
-            return Err(io::Error::other("no report: not a regular file, or too large"));
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(open(self.dir.join(name), flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
         }
-        Ok(bytes)
+        bounded::content(file, LARGEST).map_err(io::Error::other)
     }
 
     /// Removes a file.
@@ -238,6 +241,17 @@ mod tests {
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         assert_eq!(Shelf::new(&link, 1).keep("e", b"").unwrap_err().kind(), ErrorKind::NotADirectory);
         assert_eq!(fs::read_to_string(theirs).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn an_old_file_that_cannot_be_removed_is_reported_and_the_others_go() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("000001-a.json")).unwrap();
+        fs::write(dir.path().join("000002-b.json"), "").unwrap();
+        let names = ["000001-a.json", "000002-b.json"].map(str::to_owned);
+        let (removed, left) = Shelf::new(dir.path(), 1).remove_old(names.into_iter());
+        assert_eq!(removed, ["000002-b.json"]);
+        assert!(left.unwrap().starts_with("000001-a.json: "));
     }
 
     #[test]
