@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # check.sh RESOLVED FRAGMENT..: fails when a requested option did not survive into RESOLVED, naming
-# each: kconfig drops what depends on something that is off without a word.
+# each: kconfig drops what depends on something that is off without a word. Fails also when a mitigation of a processor
+# fault is off, whether a fragment names it or not: a new kernel brings new ones.
 set -euo pipefail
 resolved=$1; shift
 awk -v resolved="$resolved" '
     BEGIN {
-        while ((getline line < resolved) > 0)
+        while ((getline line < resolved) > 0) {
             if (match(line, /^CONFIG_[A-Za-z0-9_]+=/)) have[substr(line, 1, RLENGTH - 1)] = substr(line, RLENGTH + 1)
+            if (line ~ /^# CONFIG_MITIGATION_[A-Z0-9_]+ is not set$/) {
+                split(line, word, " ")
+                printf "%s: %s is off: this mitigation of a processor fault must be on\n", resolved, word[2] > "/dev/stderr"; bad = 1
+            }
+        }
         if (!length(have)) { print resolved ": no kernel configuration" > "/dev/stderr"; bad = 1; exit 1 }
     }
     /^CONFIG_[A-Za-z0-9_]+=/ {

@@ -70,3 +70,27 @@ fn the_same_kernel_without_lockdown_has_its_ports_cleared() {
     booted.never_says("LOCKDOWN");
     assert_eq!(booted.verdict().failed, failed(&["driver"]), "{booted}");
 }
+
+/// A processor that has the faults of its generation. An emulated one has no new microcode: the kernel does what it can and
+/// says so, and for two faults it needs registers of the processor (IBRS, SSBD).
+#[test]
+fn no_fault_of_a_processor_is_left_open() {
+    let script = "cd /sys/devices/system/cpu/vulnerabilities
+for fault in *; do echo \"$fault: $(cat $fault)\"; done > /run/kept/faults
+grep -m1 ^flags /proc/cpuinfo > /run/kept/flags
+cat /proc/sys/kernel/unprivileged_bpf_disabled > /run/kept/bpf";
+    let boot = Boot::shipped().append("firstlight.expect.gpus=0").workload(script);
+    let booted = boot.qemu(&["-cpu", "Skylake-Server,-cx16"]).run().unwrap();
+    let (faults, flags) = (booted.text("kept/faults"), booted.text("kept/flags"));
+    let needs = [("spec_store_bypass: ", " ssbd"), ("retbleed: ", " ibrs")];
+    let excused = |line: &str| {
+        let lacks = needs.iter().any(|(fault, flag)| line.starts_with(fault) && !flags.contains(flag));
+        line.to_lowercase().contains("no microcode") || lacks
+    };
+    let open: Vec<_> = faults.lines().filter(|l| l.contains(": Vulnerable") && !excused(l)).collect();
+    assert!(open.is_empty(), "{faults}");
+    for fault in ["mds", "meltdown", "spectre_v1", "spectre_v2", "spec_store_bypass", "l1tf", "retbleed"] {
+        assert!(faults.lines().any(|line| line.starts_with(&format!("{fault}: "))), "{fault}: {faults}");
+    }
+    assert_ne!(booted.text("kept/bpf"), "0");
+}
