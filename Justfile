@@ -98,7 +98,7 @@ image-tests *words: media
 boots *words: media
     tests/fakepci/build.sh
     cargo build --release --locked --lib
-    cargo test --locked --test boots -- --test-threads=2 "$@"
+    cargo test --locked --test boots -- --test-threads=3 "$@"
 
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]
