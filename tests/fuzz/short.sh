@@ -14,6 +14,9 @@ if ! command -v cargo-fuzz > /dev/null; then
     echo "short.sh: installing the crate: cargo-fuzz (a minute or two)" >&2
     cargo install --quiet --locked cargo-fuzz
 fi
+awk -v to="$work/seeds/" '/^==> / { out = to $2; folder = out; sub("/[^/]*$", "", folder); system("mkdir -p " folder); next }
+    out { print > out }' tests/fuzz/seeds.txt
+cp -r tests/fuzz/seeds "$work"
 # The configuration spaces of the modelled machines are the best start for their parser.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -26,7 +29,7 @@ mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else cargo fuzz
 fuzz build 2>&1 | tail -n 3 >&2
 # One target: its line; status 1 when something was found.
 one() {
-    local target=$1 seeds=tests/fuzz/seeds/$1 log
+    local target=$1 seeds=$work/seeds/$1 log
     log=$(mktemp -p "$work")
     mkdir -p "tests/fuzz/corpus/$target"
     [ ! -d "$seeds" ] || cp "$seeds"/* "tests/fuzz/corpus/$target/"
