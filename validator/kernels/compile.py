@@ -205,7 +205,7 @@ def inspect(architecture, image, log, kernels):
 
 def kernels_of(sources):
     """Every kernel that the sources define."""
-    names = re.findall(rb"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(", b"\n".join(sources.values()))
+    names = re.findall(rb"__global__ void (?:__launch_bounds__\(\w+\) )?(\w+)\(", b"\n".join(sources.values()))
     return {name.decode() for name in names}
 
 

@@ -6,5 +6,6 @@
 #include "nccl.cu"
 #include "pattern.cu"
 #include "pingpong.cu"
+#include "stress.cu"
 #include "tag.cu"
 #include "time.cu"

@@ -46,9 +46,14 @@ fn judge(name: &str, scenario: &Scenario, words: &[&str]) -> Judged {
     judged
 }
 
+/// Faults of a GPU itself, which level `acceptance` alone looks for.
+const WORN: &str = "worn-";
+
 /// Those whose names hold the word, or do not.
 fn scenarios(word: &str, with: bool) -> Vec<String> {
-    Scenario::names().unwrap().into_iter().filter(|name| name.contains(word) == with).collect()
+    let of_any_level = |name: &String| word == WORN || !name.starts_with(WORN);
+    let all = Scenario::names().unwrap().into_iter().filter(of_any_level);
+    all.filter(|name| name.contains(word) == with).collect()
 }
 
 /// These need the transfers of eight GPUs: their faults begin or end in the middle of a run, or have a size that
@@ -128,6 +133,26 @@ fn healthy_machines_of_every_size_pass() {
     for gpus in [2, 3, 5, 9, 16] {
         judge("healthy", &Scenario::named("healthy").unwrap().gpus(gpus), &[]);
     }
+}
+
+/// The healthy machine passes what finds them, and below that level nothing of it runs.
+#[test]
+fn worn_gpus_are_found_at_level_acceptance() {
+    let names = [&scenarios(WORN, true)[..], &["healthy".to_owned()]].concat();
+    assert!(names.len() >= 5, "{names:?}");
+    let words = ["--level", "acceptance", "--skip", "p2p-soak"];
+    at_a_time(2, &names, |name| {
+        let scenario = Scenario::named(name).unwrap().gpus(2).set(&["validate.acceptance_s=8".to_owned()]);
+        let judged = judge(name, &scenario, &words);
+        for (id, table) in [("gpu-memory", "memory"), ("gpu-products", "products"), ("gpu-power", "products")]
+        {
+            let tests = judged.report.0["tests"].as_array().unwrap();
+            let test = tests.iter().find(|test| test["id"] == id).unwrap();
+            assert_eq!(test["tables"][0]["name"], table, "{}", judged.text);
+        }
+    });
+    let judged = validate(&Scenario::named("worn-memory").unwrap().gpus(2), &["--level", "quick"]).unwrap();
+    assert_eq!(judged.verdict(), "PASS", "{}", judged.text);
 }
 
 #[test]

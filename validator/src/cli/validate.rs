@@ -6,7 +6,7 @@ use super::console::Console;
 use super::deliver::{Sheet, deliver};
 use super::output::same;
 use crate::cli::args::{Place, ScopeChoice, Validate};
-use crate::config::{Config, GpuName, Limit};
+use crate::config::{Config, GpuName, Level, Limit};
 use crate::engine::{self, Interrupt, Interrupts};
 use crate::machine::host::nvidia::gpus;
 use crate::machine::pcie::model::Fabric;
@@ -42,6 +42,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
             *place = given;
         }
     }
+    enough_time(&config)?;
     limit(root, &mut config, &gpus)?;
     let mut console = Console::new(text == Some(Place::Stdout));
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
@@ -49,6 +50,23 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))
+}
+
+/// What the tests of the other levels take on a machine with many GPUs, seconds.
+const OTHER_TESTS_S: u64 = 300;
+
+/// The time of all tests together must hold the time that level `acceptance` asks for.
+fn enough_time(config: &Config) -> Result<(), CommandError> {
+    let Config { validate, .. } = config;
+    let least = validate.acceptance_s.saturating_add(OTHER_TESTS_S);
+    if validate.level < Level::Acceptance || validate.timeout_s >= least {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!(
+        "level acceptance: validate.timeout_s is {}, allowed: at least {least} (validate.acceptance_s, {}, and \
+         {OTHER_TESTS_S} for the other tests)",
+        validate.timeout_s, validate.acceptance_s
+    )))
 }
 
 /// Limits the run to the named GPUs.

@@ -40,6 +40,8 @@ pub enum Level {
     Standard,
     /// As long as it takes.
     Full,
+    /// As long as `validate.acceptance_s` says, and what `full` takes.
+    Acceptance,
 }
 
 impl fmt::Display for Level {
@@ -48,6 +50,7 @@ impl fmt::Display for Level {
             Self::Quick => "quick",
             Self::Standard => "standard",
             Self::Full => "full",
+            Self::Acceptance => "acceptance",
         })
     }
 }
@@ -70,6 +73,8 @@ pub struct Validate {
     pub level: Level,
     /// `validate.timeout_s`: for all tests together, seconds.
     pub timeout_s: u64,
+    /// `validate.acceptance_s`: for the tests that level `acceptance` adds, seconds.
+    pub acceptance_s: u64,
     /// `validate.only`: ids of tests, which run whatever their level; empty means all of the level.
     pub only: Vec<String>,
     /// `validate.skip`: ids of tests.
@@ -121,6 +126,7 @@ impl Default for Config {
             validate: Validate {
                 level: Level::Standard,
                 timeout_s: 900,
+                acceptance_s: 600,
                 only: Vec::new(),
                 skip: Vec::new(),
                 root: PathBuf::from("/"),
@@ -141,6 +147,7 @@ pub const KEYS: &[&str] = &[
     "fabric.rebar",
     "validate.level",
     "validate.timeout_s",
+    "validate.acceptance_s",
     "validate.only",
     "validate.skip",
     "validate.root",
@@ -164,6 +171,7 @@ impl Config {
             "fabric.rebar" => read(raw, &mut self.fabric.rebar),
             "validate.level" => read(raw, &mut self.validate.level),
             "validate.timeout_s" => value::whole(raw, 1, 86_400, &mut self.validate.timeout_s),
+            "validate.acceptance_s" => value::whole(raw, 4, 86_400, &mut self.validate.acceptance_s),
             "validate.only" => value::test_ids(raw, tests, &mut self.validate.only),
             "validate.skip" => value::test_ids(raw, tests, &mut self.validate.skip),
             "validate.root" => value::folder(raw, &mut self.validate.root),

@@ -123,8 +123,12 @@ impl Choice for RebarChoice {
 }
 
 impl Choice for Level {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("quick", Self::Quick), ("standard", Self::Standard), ("full", Self::Full)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("quick", Self::Quick),
+        ("standard", Self::Standard),
+        ("full", Self::Full),
+        ("acceptance", Self::Acceptance),
+    ];
 }
 
 fn put<T>(value: Option<T>, place: &mut T, allowed: impl FnOnce() -> String) -> Result<(), String> {

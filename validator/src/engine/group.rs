@@ -92,7 +92,7 @@ fn round<A: Audience>(
             Message::Begin(id) => {
                 begun = suite::by_id(&id);
                 (start, doing) = (at, None);
-                patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len()));
+                patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len(), &config.validate));
                 within(patience, at)
             }
             // Nobody asked.

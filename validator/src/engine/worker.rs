@@ -45,7 +45,7 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
         say(&output, &Message::Begin(test.id.to_owned()))?;
         let start = Instant::now();
         let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
-        machine.until.set(start.checked_add(test.patience(gpus)));
+        machine.until.set(start.checked_add(test.patience(gpus, &machine.config.validate)));
         let said = judge(test, &machine);
         let seconds = start.elapsed().as_secs_f64();
         machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());

@@ -54,12 +54,12 @@ pub fn list() -> List {
 #[must_use]
 pub fn text(list: &List) -> String {
     let mut text =
-        format!("{:<15} {:<8} {:<9} {:<9} a pass proves that\n", "test", "level", "deadline", "mandatory");
+        format!("{:<15} {:<10} {:<9} {:<9} a pass proves that\n", "test", "level", "deadline", "mandatory");
     for test in &list.tests {
         let mandatory = if test.mandatory { "yes" } else { "no" };
         let level = test.level.to_string();
         let deadline = format!("{} s", test.deadline_s);
-        let first = format!("{:<15} {level:<8} {deadline:<9} {mandatory:<9} ", test.id);
+        let first = format!("{:<15} {level:<10} {deadline:<9} {mandatory:<9} ", test.id);
         text += &wrapped(&first, &" ".repeat(first.len()), test.proves);
     }
     text

@@ -12,13 +12,14 @@ pub mod protocol;
 mod rdma;
 mod selection;
 mod shared;
+mod stress;
 
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
 pub use p2p::processes::Beside;
 pub use selection::{Plan, plan, selection};
 
-use crate::config::{Expect, Level};
+use crate::config::{Expect, Level, Validate};
 use crate::gpu::Standing;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
@@ -60,9 +61,13 @@ pub struct Test {
 const PAIRS_OF_8: usize = 8 * 7;
 
 impl Test {
-    /// The time limit on a machine with this many GPUs: work with GPUs grows with the number of pairs.
+    /// The time limit on a machine with this many GPUs: work with GPUs grows with the number of pairs, and what
+    /// level `acceptance` adds takes as long as it is asked to.
     #[must_use]
-    pub fn patience(&self, gpus: usize) -> Duration {
+    pub fn patience(&self, gpus: usize, asked: &Validate) -> Duration {
+        if self.level == Level::Acceptance {
+            return self.deadline.saturating_add(Duration::from_secs(asked.acceptance_s));
+        }
         let pairs = gpus.saturating_mul(gpus.saturating_sub(1));
         let times = u32::try_from(pairs.div_ceil(PAIRS_OF_8)).unwrap_or(u32::MAX).max(1);
         if self.group == Group::Gpu { self.deadline.saturating_mul(times) } else { self.deadline }
@@ -91,6 +96,9 @@ pub const ALL: &[&Test] = &[
     &host::display::TEST,
     &driver::cuda::TEST,
     &rdma::gdr::TEST,
+    &stress::MEMORY,
+    &stress::PRODUCTS,
+    &stress::POWER,
     &p2p::capability::TEST,
     &p2p::integrity::TEST,
     &p2p::processes::TEST,

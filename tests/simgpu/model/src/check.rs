@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     const WANTED: Wanted = Wanted {
-        expected: Pattern { seed: 0xfeed_0000_0001, first: 64 },
-        sentinel: Pattern { seed: 0xbead_0000_0002, first: 64 },
+        expected: Pattern { seed: 0xfeed_0000_0001, first: 64, flip: 0 },
+        sentinel: Pattern { seed: 0xbead_0000_0002, first: 64, flip: 0 },
     };
 
     fn by_hand(pieces: &[Piece]) -> Counts {
@@ -202,9 +202,13 @@ mod tests {
 
     #[test]
     fn a_zero_that_is_right_is_not_counted() {
-        let seed = (0..).find(|s| Pattern { seed: *s, first: 0 }.equal_to(0, 1) != Hits::At(vec![])).unwrap();
-        let wanted =
-            Wanted { expected: Pattern { seed, first: 0 }, sentinel: Pattern { seed: 99, first: 0 } };
+        let seed = (0..)
+            .find(|s| Pattern { seed: *s, first: 0, flip: 0 }.equal_to(0, 1) != Hits::At(vec![]))
+            .unwrap();
+        let wanted = Wanted {
+            expected: Pattern { seed, first: 0, flip: 0 },
+            sentinel: Pattern { seed: 99, first: 0, flip: 0 },
+        };
         let counts = count(&[(16, None)], &wanted);
         assert_eq!((counts.bad, counts.zeros, counts.first, counts.last), (3, 3, 1, 3));
     }

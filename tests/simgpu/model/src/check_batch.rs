@@ -45,7 +45,7 @@ impl Copy {
 #[must_use]
 pub fn part(seed: u64, byte: u64) -> Content {
     let first = u8::try_from(byte % WORD).unwrap_or_default();
-    Content::Pattern(Pattern { seed, first: byte / WORD }, first)
+    Content::Pattern(Pattern { seed, first: byte / WORD, flip: 0 }, first)
 }
 
 /// Stretches that are longer than this are not looked at word by word where they differ as what they are.

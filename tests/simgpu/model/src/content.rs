@@ -63,7 +63,7 @@ impl Content {
     /// The pattern of `seed` from word `first` on.
     #[must_use]
     pub fn pattern(seed: u64, first: u64) -> Self {
-        Self::Pattern(Pattern { seed, first }, 0)
+        Self::Pattern(Pattern { seed, first, flip: 0 }, 0)
     }
 
     /// These bytes, as one repeated byte where that says it all.
@@ -163,7 +163,7 @@ mod tests {
         let contents = [
             Content::Byte(9),
             Content::pattern(5, 3),
-            Content::Pattern(Pattern { seed: 5, first: 3 }, 1),
+            Content::Pattern(Pattern { seed: 5, first: 3, flip: 0 }, 1),
             Content::Values(crate::values::tests::values(crate::element::Type::Half, None, 2), 1),
             Content::Values(crate::values::tests::values(crate::element::Type::Double, None, 2), 0),
             Content::Ring(ring, 0),
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_long_pattern_is_written_over_chunks() {
-        let content = Content::Pattern(Pattern { seed: 1, first: 0 }, 3);
+        let content = Content::Pattern(Pattern { seed: 1, first: 0, flip: 0 }, 3);
         let out = written(&content, 10_001);
-        let word = Pattern { seed: 1, first: 0 }.at(2500).to_le_bytes();
+        let word = Pattern { seed: 1, first: 0, flip: 0 }.at(2500).to_le_bytes();
         assert_eq!(out[9997..10_001], word);
     }
 

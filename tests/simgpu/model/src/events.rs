@@ -41,6 +41,7 @@ impl On {
             Self::Pingpong => matches!(work, Work::Launch { kernel: Kernel::PingPong(_), .. }),
             Self::Chase => matches!(work, Work::Launch { kernel: Kernel::Chase { .. }, .. }),
             Self::Collective => matches!(work, Work::Collective(_)),
+            Self::Products => matches!(work, Work::Launch { kernel: Kernel::Products { .. }, .. }),
         }
     }
 }
@@ -55,6 +56,18 @@ pub fn happened(scenario: &Scenario) -> impl Iterator<Item = &Event> {
 #[must_use]
 pub fn is_lost(scenario: &Scenario, gpu: usize) -> bool {
     !scenario.event.is_empty() && happened(scenario).any(|event| event.lost && event.gpu == Some(gpu))
+}
+
+/// Whether a GPU's clocks are held down by heat by now.
+#[must_use]
+pub fn is_hot(scenario: &Scenario, gpu: usize) -> bool {
+    happened(scenario).any(|event| event.hot && event.gpu == Some(gpu))
+}
+
+/// The lanes that a GPU's link is left with by now.
+#[must_use]
+pub fn lanes(scenario: &Scenario, gpu: usize) -> Option<u32> {
+    happened(scenario).filter(|event| event.gpu == Some(gpu)).filter_map(|event| event.width).last()
 }
 
 fn mark(n: usize) -> Option<PathBuf> {

@@ -58,6 +58,8 @@ impl Fault {
                 | Kind::Clock
                 | Kind::NvlinkDown
                 | Kind::NvlinkError
+                | Kind::Stuck
+                | Kind::WrongProduct
         );
         concerns
             && !self.kind.is_nccl()
@@ -103,6 +105,20 @@ impl Faults {
         self.met.resize(scenario.fault.len(), 0);
         let mut all = scenario.fault.iter().zip(&mut self.met).filter(|(f, _)| f.is_refusal());
         all.find_map(|(fault, met)| (fault.meets(passage) && turn(fault, met)).then_some(Status(fault.code)))
+    }
+
+    /// Whether one of the next `n` products of two numbers on a GPU comes out wrong.
+    pub fn products(&mut self, scenario: &Scenario, gpu: usize, n: u64) -> bool {
+        self.met.resize(scenario.fault.len(), 0);
+        let mut wrong = false;
+        for (fault, met) in scenario.fault.iter().zip(&mut self.met) {
+            if fault.kind == Kind::WrongProduct && fault.gpu == Some(gpu) {
+                let before = *met / fault.every.max(1);
+                *met = met.saturating_add(n);
+                wrong |= *met / fault.every.max(1) > before;
+            }
+        }
+        wrong
     }
 
     /// The fault of this place in the list, which something has met, if it is its turn.

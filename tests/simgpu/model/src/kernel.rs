@@ -36,6 +36,10 @@ pub enum Kernel {
     FillValues { dst: u64, count: u64, values: Values, calls: Calls },
     /// `fl_nccl_check`: counts what is not as expected; each call has `parts` runs, each of the next rank.
     CheckValues { src: u64, count: u64, expected: Values, parts: u64, calls: Calls, out: u64 },
+    /// `fl_march`: counts what is not the pattern with some bits inverted, and inverts others.
+    March { memory: u64, vectors: u64, first: u64, seed: u64, before: u32, after: u32, out: u64 },
+    /// `fl_products_int8`, `fl_products_float`: sums of matrix products.
+    Products { seed: u64, batches: u64, times: u64, out: u64 },
 }
 
 /// The runs of several calls.
@@ -83,6 +87,9 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
     ("fl_atomic_add", &[8, 8]),
     ("fl_atomic_cas", &[8, 8]),
+    ("fl_march", &[8, 8, 8, 8, 4, 4, 8]),
+    ("fl_products_int8", &[8, 4, 4, 8]),
+    ("fl_products_float", &[8, 4, 4, 8]),
     ("fl_tag", &[8, 8, 8, 4, 4, 8, 8]),
     ("fl_tag_check", &[8, 8, 8, 4, 4, 8, 8, 8, 4, 8]),
     ("fl_batch_copy", &[8, 8, 4]),
@@ -127,6 +134,12 @@ impl Kernel {
             ("fl_pingpong", &[mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out]) => {
                 let first = first != 0;
                 Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
+            }
+            ("fl_march", &[memory, vectors, first, seed, before, after, out]) => {
+                Self::March { memory, vectors, first, seed, before: low(before), after: low(after), out }
+            }
+            ("fl_products_int8" | "fl_products_float", &[seed, batches, times, out]) => {
+                Self::Products { seed, batches, times, out }
             }
             ("fl_tag", &[base, ref of @ ..]) => Self::Tag { base, tags: tags(of.try_into().ok()?)? },
             ("fl_tag_check", &[base, ref of @ .., sentinel, restore, out]) => {

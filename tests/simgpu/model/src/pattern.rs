@@ -70,13 +70,15 @@ impl Premix {
     }
 }
 
-/// A run of words: `word(seed, first + k)`.
+/// A run of words: `word(seed, first + k) ^ flip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
     /// The seed.
     pub seed: u64,
     /// The index of word 0.
     pub first: u64,
+    /// Bits that are inverted in every word.
+    pub flip: u32,
 }
 
 /// Where two runs of words are equal.
@@ -94,7 +96,7 @@ impl Pattern {
     /// Word `k`.
     #[must_use]
     pub fn at(self, k: u64) -> u32 {
-        word(self.seed, self.first.wrapping_add(k))
+        word(self.seed, self.first.wrapping_add(k)) ^ self.flip
     }
 
     /// The run from word `k` on.
@@ -118,7 +120,7 @@ impl Pattern {
             let (now, later) = rest.split_at_mut(n);
             let Premix { mut low, high } = Premix::of(from.seed, from.first);
             for slot in now {
-                *slot = mix(low ^ high).to_le_bytes();
+                *slot = (mix(low ^ high) ^ from.flip).to_le_bytes();
                 low = low.wrapping_add(STEP);
             }
             from = from.from(n as u64);
@@ -131,6 +133,9 @@ impl Pattern {
     pub fn equal(self, other: Self, n: u64) -> Hits {
         let (a, b) = (Premix::of(self.seed, self.first), Premix::of(other.seed, other.first));
         match (a.low == b.low, a.high == b.high) {
+            (true, true) if self.flip != other.flip => return Hits::At(Vec::new()),
+            // Other words, and other bits of them inverted: they may be equal by chance.
+            _ if self.flip != other.flip => return Hits::Some,
             (true, true) => return Hits::All,
             (true, false) | (false, true) => return Hits::At(Vec::new()),
             (false, false) => {}
@@ -149,7 +154,7 @@ impl Pattern {
     pub fn equal_to(self, value: u32, n: u64) -> Hits {
         const STEP_INVERSE: u32 = inverse(STEP);
         let Premix { low, high } = Premix::of(self.seed, self.first);
-        let k = u64::from((unmix(value) ^ high).wrapping_sub(low).wrapping_mul(STEP_INVERSE));
+        let k = u64::from((unmix(value ^ self.flip) ^ high).wrapping_sub(low).wrapping_mul(STEP_INVERSE));
         Hits::At(if k < n { vec![k] } else { Vec::new() })
     }
 }
@@ -184,7 +189,7 @@ mod tests {
 
     #[test]
     fn words_written_in_a_run_are_the_words_one_by_one() {
-        let pattern = Pattern { seed: 0x1234_5678_9abc_def0, first: (1 << 32) - 3 };
+        let pattern = Pattern { seed: 0x1234_5678_9abc_def0, first: (1 << 32) - 3, flip: 0 };
         let mut words = [[0; 4]; 8];
         pattern.write(&mut words);
         let each: Vec<_> = (0..8).map(|k| pattern.at(k)).collect();
@@ -193,18 +198,18 @@ mod tests {
 
     #[test]
     fn the_place_of_a_value_is_found() {
-        let pattern = Pattern { seed: 77, first: 1000 };
+        let pattern = Pattern { seed: 77, first: 1000, flip: 0 };
         assert_eq!(pattern.equal_to(pattern.at(123_456), 1 << 20), Hits::At(vec![123_456]));
         assert_eq!(pattern.equal_to(pattern.at(123_456), 123_456), Hits::At(vec![]));
     }
 
     #[test]
     fn runs_of_other_seeds_or_places_are_told_apart() {
-        let a = Pattern { seed: 7, first: 100 };
+        let a = Pattern { seed: 7, first: 100, flip: 0 };
         assert_eq!(a.equal(a, 10), Hits::All);
         assert_eq!(a.equal(a.from(1), 10), Hits::At(vec![]));
         // A seed that makes up for the place is the same run.
-        let alias = Pattern { seed: u64::from(7u32.wrapping_sub(STEP)), first: 101 };
+        let alias = Pattern { seed: u64::from(7u32.wrapping_sub(STEP)), first: 101, flip: 0 };
         assert_eq!(a.equal(alias, 10), Hits::All);
         assert_eq!(a.at(5), alias.at(5));
     }
@@ -217,7 +222,7 @@ mod tests {
             state ^ (state >> 29)
         };
         for _ in 0..300 {
-            let a = Pattern { seed: next(), first: next() & 0xffff };
+            let a = Pattern { seed: next(), first: next() & 0xffff, flip: 0 };
             // Few bits apart, where equal words are likely.
             let b = Pattern { seed: a.seed ^ (1 << (next() % 64)) ^ (1 << (next() % 64)), ..a };
             let found: Vec<_> = (0..500).filter(|k| a.at(*k) == b.at(*k)).collect();

@@ -14,6 +14,8 @@ const VIDEO: c_uint = 3;
 const IDLE_MHZ: c_uint = 210;
 /// The reason for a low clock that is none: the GPU is idle.
 const IDLE: u64 = 1;
+/// The reason that the hardware gives when it is too hot.
+const HOT: u64 = 0x40;
 
 fn clock(scenario: &Scenario, kind: c_uint) -> Option<c_uint> {
     match kind {
@@ -58,7 +60,10 @@ unsafe extern "C" fn nvmlDeviceGetPowerUsage(handle: Handle, milliwatts: *mut c_
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetCurrentClocksThrottleReasons(handle: Handle, reasons: *mut u64) -> c_int {
     // SAFETY: the caller's pointer.
-    ask(handle, |_, gpu| unsafe { put(reasons, if now(gpu).busy { 0 } else { IDLE }) })
+    ask(handle, |scenario, gpu| unsafe {
+        let held = if events::is_hot(scenario, gpu) { HOT } else { 0 };
+        put(reasons, if now(gpu).busy { held } else { IDLE })
+    })
 }
 
 #[unsafe(no_mangle)]

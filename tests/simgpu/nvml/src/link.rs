@@ -4,17 +4,18 @@ use crate::code::{Code, Result};
 use crate::device::{Pci, pci};
 use crate::now::now;
 use crate::state::{Handle, ask, put};
-use simgpu_model::Scenario;
 use simgpu_model::scenario::{Fault, Kind, NvLink};
+use simgpu_model::{Scenario, events};
 use std::ffi::{c_int, c_uint};
 
 /// Generation and width of a GPU's link under load.
 fn loaded(scenario: &Scenario, gpu: usize) -> (u32, u32) {
     let narrow = scenario.fault.iter().filter(|f| f.kind == Kind::Narrow && f.gpu == Some(gpu));
     let pcie = scenario.machine.pcie;
-    narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| {
+    let (r#gen, width) = narrow.fold((pcie.r#gen, pcie.width), |(r#gen, width), f| {
         (f.r#gen.unwrap_or(r#gen), f.width.unwrap_or(width))
-    })
+    });
+    (r#gen, events::lanes(scenario, gpu).unwrap_or(width))
 }
 
 #[unsafe(no_mangle)]

@@ -30,8 +30,8 @@ fn pt_has_the_other_kernel_and_expects_it() {
 }
 
 #[test]
-fn quick_and_full_change_the_level() {
-    for level in ["quick", "full"] {
+fn three_entries_change_the_level() {
+    for level in ["quick", "full", "acceptance"] {
         let booted = boot(level);
         handed_over(&booted);
         booted.says(&format!("level {level}"));

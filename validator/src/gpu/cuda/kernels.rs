@@ -40,6 +40,9 @@ kernels! {
     chase_init = c"fl_chase_init";
     chase = c"fl_chase";
     pingpong = c"fl_pingpong";
+    march = c"fl_march";
+    products_int8 = c"fl_products_int8";
+    products_float = c"fl_products_float";
     atomic_add = c"fl_atomic_add";
     atomic_cas = c"fl_atomic_cas";
 }

@@ -84,6 +84,12 @@ impl Tally {
         u64::from(self.host.word(n * 2)) | u64::from(self.host.word(n * 2 + 1)) << 32
     }
 
+    /// The bits that were wrong in one of the words that `Stream::march` counted; only after `finish`.
+    #[must_use]
+    pub fn wrong_bits(&self) -> u32 {
+        self.host.word(12)
+    }
+
     /// The result of the last check, or of all between `begin` and `end`; only after `finish` of its stream.
     #[must_use]
     pub fn checked(&self) -> Checked {

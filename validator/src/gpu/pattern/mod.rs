@@ -5,11 +5,13 @@
 mod compare;
 mod nonce;
 mod origin;
+mod product;
 mod wrong;
 
 pub use compare::{Counts, Piece, compare, pieces};
 pub use nonce::Nonces;
 pub use origin::{from, index, origin};
+pub use product::{PRODUCTS, product_sum};
 pub use wrong::{Elsewhere, Evidence, Source, Wrong, classify};
 
 /// Makes neighbouring numbers unlike each other: 2^32 over the golden ratio, odd.

@@ -62,7 +62,7 @@ pub struct Arms {
 pub(super) const fn most_bytes(level: Level) -> u64 {
     match level {
         Level::Quick => 32 << 20,
-        Level::Standard | Level::Full => 128 << 20,
+        Level::Standard | Level::Full | Level::Acceptance => 128 << 20,
     }
 }
 

@@ -41,7 +41,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let later: &[Which] = match machine.config.validate.level {
         Level::Quick => &[],
-        Level::Standard | Level::Full => &[Which::P2p, Which::Off, Which::Processes],
+        Level::Standard | Level::Full | Level::Acceptance => &[Which::P2p, Which::Off, Which::Processes],
     };
     // The arms of later tests start meanwhile; those tests report their errors.
     let groups = groups::of(machine)?;

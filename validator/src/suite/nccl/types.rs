@@ -35,7 +35,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let collectives: &[Collective] = match machine.config.validate.level {
         Level::Quick | Level::Standard => &[Collective::AllReduce, Collective::ReduceScatter],
-        Level::Full => &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce],
+        Level::Full | Level::Acceptance => {
+            &[Collective::AllReduce, Collective::ReduceScatter, Collective::Reduce]
+        }
     };
     let gpus = u32::try_from(machine.clique()?.len()).unwrap_or(u32::MAX);
     let (kinds, left_out) = kinds(gpus);

@@ -70,10 +70,17 @@ impl Engine {
                 self.reach(by, out, 48, Who::Sm)?;
                 let (route, from) = self.looked_at(by, src, words * 4)?;
                 let wanted = crate::check::Wanted {
-                    expected: crate::pattern::Pattern { seed: expected, first },
-                    sentinel: crate::pattern::Pattern { seed: sentinel, first },
+                    expected: crate::pattern::Pattern { seed: expected, first, flip: 0 },
+                    sentinel: crate::pattern::Pattern { seed: sentinel, first, flip: 0 },
                 };
                 self.moving(route, words * 4, Job::Check { from, wanted, out })
+            }
+            Kernel::March { memory, vectors, first, seed, before, after, out } => {
+                let wanted = super::stress::inverted(seed, first, before, after);
+                self.march(by, (memory, vectors), wanted, out)
+            }
+            Kernel::Products { seed, batches, times, out } => {
+                self.products(by, (seed, batches, times), threads, out)
             }
             Kernel::Copy { dst, src, bytes } => self.kernel_copy(by, dst, src, bytes),
             Kernel::Spin { flag, cycles } => {
@@ -128,7 +135,7 @@ impl Engine {
     }
 
     /// Memory that a kernel looks at, and the way to it.
-    fn looked_at(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Move)> {
+    pub(super) fn looked_at(&mut self, by: usize, src: u64, bytes: u64) -> Result<(Route, Move)> {
         let reach = self.reach(by, src, bytes, Who::Sm)?;
         let (route, faults) = self.access(by, &reach, Way::Read, bytes, [src, 0]);
         Ok((route, Move { to: None, from: Self::source(&reach), bytes, by, faults, way: Way::Read }))

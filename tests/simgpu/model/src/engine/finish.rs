@@ -4,6 +4,7 @@ use super::Engine;
 use super::pages::{Looked, Tagged};
 use super::pingpong::Result5;
 use super::reach::Reach;
+use super::stress::{Inversion, Products};
 use crate::check::{Wanted, count};
 use crate::check_values;
 use crate::content::Content;
@@ -61,6 +62,10 @@ pub(super) enum Job {
     Count { counter: u64, reach: Reach, add: u64, by: usize, faults: Vec<Fault> },
     /// The last pointer, and how long it took.
     Chase { start: u64, steps: u64, out: u64, cycles: u64, by: usize, faults: Vec<Fault> },
+    /// Memory that is checked and inverted.
+    March(Box<Inversion>),
+    /// Sums of products.
+    Products(Products),
     /// What a side of a ping-pong found.
     PingPong(Box<Result5>),
 }
@@ -72,12 +77,17 @@ impl Job {
             Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
                 m.faults.clone()
             }
+            Self::March(inversion) => inversion.from.faults.clone(),
             Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
             Self::Tag(tagged) | Self::CheckTags { tagged, .. } => {
                 tagged.faulty.values().flat_map(|m| m.faults.iter().cloned()).collect()
             }
             Self::Count { faults, .. } | Self::Chase { faults, .. } => faults.clone(),
-            Self::Nothing | Self::PingPong(_) | Self::Leave(_) | Self::CheckBatch { .. } => Vec::new(),
+            Self::Nothing
+            | Self::Products(_)
+            | Self::PingPong(_)
+            | Self::Leave(_)
+            | Self::CheckBatch { .. } => Vec::new(),
         }
     }
 }
@@ -124,6 +134,8 @@ impl Engine {
                 let last = self.follow(by, start, steps, &faults)?;
                 self.put_numbers(by, out, &[last, cycles])
             }
+            Job::March(inversion) => self.invert(*inversion),
+            Job::Products(products) => self.leave_sums(products),
             Job::PingPong(found) => self.leave(&found),
         }
     }

@@ -9,6 +9,7 @@ mod finish;
 mod pages;
 mod pingpong;
 mod reach;
+mod stress;
 mod time;
 
 pub use collective::{Comm, Wire};
@@ -118,6 +119,8 @@ pub struct Engine {
     now: f64,
     /// When a flag of the host was seen that streams waited for: those that wait for one flag go on together.
     opened: Option<(u64, f64)>,
+    /// The last products that were calculated: seed, batches and sum.
+    summed: Option<(u64, u64, u64)>,
 }
 
 /// Up to here a transfer's time is its latency, and it slows nobody down.
@@ -147,6 +150,7 @@ impl Engine {
             next: 0,
             now: 0.0,
             opened: None,
+            summed: None,
             scenario,
         }
     }

@@ -125,7 +125,9 @@ pub fn encode(extents: &Extents) -> Vec<u8> {
     for (start, bytes, content) in extents.iter() {
         let (numbers, tail) = match content {
             Content::Byte(b) => ([BYTE, u64::from(*b), 0, 0, 0], None),
-            Content::Pattern(p, byte) => ([PATTERN, p.seed, p.first, u64::from(*byte), 0], None),
+            Content::Pattern(p, byte) => {
+                ([PATTERN, p.seed, p.first, u64::from(*byte), u64::from(p.flip)], None)
+            }
             Content::Values(v, byte) => (values(v, *byte), None),
             Content::Ring(r, at) => ([RING, r.base, r.stride, r.count, *at], None),
             Content::Bytes(..) => ([BYTES, 0, 0, 0, 0], Some((bytes, content))),
@@ -176,7 +178,10 @@ pub fn decode(bytes: &[u8]) -> Extents {
         let small = |n: u64| u8::try_from(n).unwrap_or_default();
         let content = match kind {
             BYTE => Content::Byte(small(a)),
-            PATTERN => Content::Pattern(Pattern { seed: a, first: b }, small(c)),
+            PATTERN => {
+                let flip = u32::try_from(d).unwrap_or_default();
+                Content::Pattern(Pattern { seed: a, first: b, flip }, small(c))
+            }
             VALUES => to_values([a, b, c, d]).unwrap_or(Content::NOISE),
             RING => Content::Ring(Ring { base: a, stride: b, count: c }, d),
             _ => {

@@ -29,6 +29,11 @@ pub struct Event {
     /// A row is to be replaced at the next reset.
     #[serde(default)]
     pub pending: bool,
+    /// From now on its link has so many lanes.
+    pub width: Option<u32>,
+    /// From now on its clocks are held down by heat.
+    #[serde(default)]
+    pub hot: bool,
     /// Lines that the kernel logs.
     #[serde(default)]
     pub log: Vec<String>,
@@ -54,6 +59,8 @@ pub enum On {
     Chase,
     /// NCCL's collectives.
     Collective,
+    /// Matrix products (gpu-products, gpu-power).
+    Products,
 }
 
 impl Event {
@@ -61,7 +68,12 @@ impl Event {
     pub(super) fn check(&self, gpus: usize) -> Result<(), String> {
         match self.gpu {
             Some(gpu) if gpu >= gpus => Err(format!("names GPU {gpu} and there are {gpus}")),
-            None if self.lost || self.pending || self.corrected + self.uncorrected + self.remapped > 0 => {
+            None if self.lost
+                || self.pending
+                || self.hot
+                || self.width.is_some()
+                || self.corrected + self.uncorrected + self.remapped > 0 =>
+            {
                 Err("needs gpu".to_owned())
             }
             _ => Ok(()),

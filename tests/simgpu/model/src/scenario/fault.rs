@@ -184,6 +184,10 @@ pub enum Kind {
     NvlinkDown,
     /// NVML does not tell how NVLinks are, of GPU `gpu`, or of all.
     NvlinkError,
+    /// One bit of the memory of GPU `gpu` always reads as one: in the word at byte `at`. Only moving inversions see it.
+    Stuck,
+    /// On GPU `gpu` one product of two numbers in `every` comes out wrong.
+    WrongProduct,
 }
 
 /// From which GPU to which.
@@ -292,7 +296,7 @@ impl Fault {
         needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong and nccl-skip count")?;
         needs((1..=self.every).contains(&self.burst), "a burst of 1 to every")?;
         match self.kind {
-            Kind::Missing => needs(self.gpu.is_some(), "gpu"),
+            Kind::Missing | Kind::Stuck | Kind::WrongProduct => needs(self.gpu.is_some(), "gpu"),
             Kind::Narrow => needs(self.gpu.is_some() && self.rate.is_some(), "gpu and rate"),
             Kind::Slow | Kind::Collapse | Kind::NcclSlow | Kind::Late | Kind::Clock => {
                 needs(self.rate.is_some_and(|r| r > 0.0), "rate above 0")

@@ -30,7 +30,7 @@ pub(super) fn policy(name: &str, level: Level) -> Policy {
     // Staged copies are ten times slower than others and less informative: two samples, a third where they
     // differ.
     let policy = if name.ends_with(".off") { Policy { samples: 2, repeats: 1, ..STAGED } } else { BANDWIDTH };
-    if level == Level::Full { Policy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
+    if level >= Level::Full { Policy { samples: policy.samples + 2, repeats: 4, ..policy } } else { policy }
 }
 
 /// A cell, or two that one measurement fills, and the transfers for it.

@@ -66,7 +66,9 @@ struct Run<'a, 'b> {
 impl<'a, 'b> Run<'a, 'b> {
     fn new(machine: &'a Machine, bench: &'a Bench<'b>, seen: &'a mut Seen) -> Self {
         let policy = match machine.config.validate.level {
-            Level::Full => Policy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH },
+            Level::Full | Level::Acceptance => {
+                Policy { samples: BANDWIDTH.samples + 2, repeats: 4, ..BANDWIDTH }
+            }
             Level::Quick | Level::Standard => BANDWIDTH,
         };
         Self { machine, bench, seen, policy, again: false }

@@ -26,7 +26,7 @@ impl Plan {
         let (sizes, shifts) = match level {
             Level::Quick => (vec![4, 4 * KIB, 2 * MIB - 4], vec![(0, 0)]),
             Level::Standard => (vec![4, 4 * KIB, 2 * MIB - 4, 64 * MIB], vec![(0, 0)]),
-            Level::Full => {
+            Level::Full | Level::Acceptance => {
                 let sizes = vec![4, 64, 4 * KIB, 64 * KIB + 4, 2 * MIB - 4, 2 * MIB, 64 * MIB];
                 (sizes, vec![(0, 0), (4, 12), (16, 8)])
             }
@@ -35,7 +35,7 @@ impl Plan {
         let (small, ground) = match level {
             Level::Quick => (256, false),
             Level::Standard => (512, true),
-            Level::Full => (4096, true),
+            Level::Full | Level::Acceptance => (4096, true),
         };
         Self { sizes, memories: vec![Memory::Plain, Memory::Mapped], shifts, small, ground }
     }

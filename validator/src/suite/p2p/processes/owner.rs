@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 pub(super) const fn sizes(level: Level) -> [u64; 2] {
     match level {
         Level::Quick | Level::Standard => [4100, (2 << 20) + 12],
-        Level::Full => [4096, 64 << 20],
+        Level::Full | Level::Acceptance => [4096, 64 << 20],
     }
 }
 

@@ -56,7 +56,7 @@ impl Care {
     const fn of(level: Level) -> Self {
         match level {
             Level::Quick | Level::Standard => Self { shift: 21, small: 256, each: 1, every_peer: false },
-            Level::Full => Self { shift: 16, small: 1024, each: 4, every_peer: true },
+            Level::Full | Level::Acceptance => Self { shift: 16, small: 1024, each: 4, every_peer: true },
         }
     }
 }

@@ -5,9 +5,8 @@ use crate::gpu::State;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::stats::median;
-use crate::suite::shared::speed::{judged, rounded, table};
+use crate::suite::shared::speed::{STATE_COLUMNS, heat, judged, rounded, state_cells, table, throttled_for};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// Less than this fraction of the median is a drop: over PCIe between sockets, speed on shared interconnects
 /// varies by a tenth.
@@ -19,30 +18,12 @@ pub(super) fn judge(seen: Seen) -> Judgement {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
     }
     let tables = vec![soak_table(&seen.seconds)];
-    let mut findings = throttled(&seen.seconds);
+    let mut findings = throttled_for(&states(&seen.seconds));
     let speeds: Vec<_> = seen.seconds.iter().map(|second| second.gb_s).collect();
     let middle = median(&speeds).ok();
     findings.extend(middle.filter(|_| !seen.in_turns).and_then(|middle| drop_of(&seen.seconds, middle)));
     let summary = summary(&seen, middle);
     judged(summary, seen.findings.into_iter().chain(findings)).with_tables(tables)
-}
-
-/// GPUs whose clocks were throttled, with every reason and its number of seconds.
-fn throttled(seconds: &[Second]) -> Vec<Finding> {
-    let mut reasons: BTreeMap<(usize, &str), usize> = BTreeMap::new();
-    for (gpu, state) in seconds.iter().flat_map(|s| s.states.iter().enumerate()) {
-        for why in state.iter().flat_map(|state| &state.throttled) {
-            *reasons.entry((gpu, why)).or_default() += 1;
-        }
-    }
-    let finding = |((gpu, why), times): ((usize, &str), usize)| {
-        // A busy GPU may reach its power limit; anything else is a fault.
-        let severity = if why == "power cap" { Severity::Info } else { Severity::Warn };
-        let all = seconds.len();
-        let message = format!("GPU {gpu}: clocks were throttled in {times} of {all} seconds: {why}");
-        Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message)
-    };
-    reasons.into_iter().map(finding).collect()
 }
 
 /// The slowest second, where it is far below the others.
@@ -62,29 +43,11 @@ fn drop_of(seconds: &[Second], middle: f64) -> Option<Finding> {
 }
 
 fn soak_table(seconds: &[Second]) -> Value {
-    let columns = [
-        ("time", "s"),
-        ("all pairs", "GB/s"),
-        ("GPU", ""),
-        ("SM", "MHz"),
-        ("memory", "MHz"),
-        ("temperature", "C"),
-        ("power", "W"),
-        ("held down by", ""),
-    ];
-    let number = |n: Option<f64>| n.map_or(Value::Null, |n| rounded(n).into());
+    let columns = [&[("time", "s"), ("all pairs", "GB/s")][..], &STATE_COLUMNS].concat();
     let row = |second: &Second, gpu: usize, state: Option<&State>| {
-        let of = |field: fn(&State) -> Option<f64>| number(state.and_then(field));
-        vec![
-            rounded(second.at).into(),
-            rounded(second.gb_s).into(),
-            gpu.into(),
-            of(|s| s.sm_mhz.map(f64::from)),
-            of(|s| s.memory_mhz.map(f64::from)),
-            of(|s| s.celsius.map(f64::from)),
-            of(|s| s.watts),
-            state.map_or(Value::Null, |s| s.throttled.join(", ").into()),
-        ]
+        let mut row = vec![rounded(second.at).into(), rounded(second.gb_s).into()];
+        row.extend(state_cells(gpu, state));
+        row
     };
     let rows: Vec<_> = seconds
         .iter()
@@ -95,15 +58,15 @@ fn soak_table(seconds: &[Second]) -> Value {
 
 /// `60 s: 9000 transfers arrived, 1480.2 GB/s (at least 1475.0); 31 to 44 C, at most 280 W`
 fn summary(seen: &Seen, middle: Option<f64>) -> String {
-    let states = || seen.seconds.iter().flat_map(|s| s.states.iter().flatten());
-    let celsius = || states().filter_map(|s| s.celsius);
     let long = seen.seconds.last().map_or(0.0, |s| s.at);
     let least = seen.seconds.iter().map(|s| s.gb_s).reduce(f64::min);
     let speed = middle.zip(least).map(|(m, l)| format!(", {m:.1} GB/s (at least {l:.1})"));
-    let heat = celsius().min().zip(celsius().max()).map(|(low, high)| format!("; {low} to {high} C"));
-    let power = states().filter_map(|s| s.watts).reduce(f64::max).map(|w| format!(", at most {w:.0} W"));
-    let parts = [speed, heat, power].map(Option::unwrap_or_default).concat();
-    format!("{long:.0} s: {} transfers arrived{parts}", seen.transfers)
+    let (speed, heat) = (speed.unwrap_or_default(), heat(&states(&seen.seconds)));
+    format!("{long:.0} s: {} transfers arrived{speed}{heat}", seen.transfers)
+}
+
+fn states(seconds: &[Second]) -> Vec<&[Option<State>]> {
+    seconds.iter().map(|second| second.states.as_slice()).collect()
 }
 
 #[cfg(test)]

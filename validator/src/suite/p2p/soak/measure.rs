@@ -7,7 +7,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::stats::gb_s;
 use crate::suite::Machine;
-use crate::suite::shared::speed::{Access, Bench, Flow, How, Ways, wrong};
+use crate::suite::shared::speed::{Access, Bench, Flow, How, Ways, states_now, wrong};
 use std::time::{Duration, Instant};
 
 /// The approximate time between two checks, ms.
@@ -101,12 +101,6 @@ impl Soak<'_, '_> {
         (self.second, self.moved) = (Instant::now(), (0, 0.0));
         Ok(())
     }
-}
-
-fn states_now(machine: &Machine) -> Vec<Option<State>> {
-    let gpus = machine.clique().map(crate::gpu::Clique::addresses).unwrap_or_default();
-    let state = |bdf| machine.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
-    gpus.into_iter().map(state).collect()
 }
 
 /// The number of copies that keep all busy between two checks, when one of each takes `ms`.

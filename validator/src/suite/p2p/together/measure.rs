@@ -26,7 +26,7 @@ pub(super) fn all(
     ways: &Ways,
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
-    let samples = if machine.config.validate.level == Level::Full { 5 } else { 3 };
+    let samples = if machine.config.validate.level >= Level::Full { 5 } else { 3 };
     let policy = Policy { samples, repeats: 0, ..BANDWIDTH };
     let rounds = ways.rounds();
     let mut run = Run { machine, bench, policy, seen, times: BTreeMap::new() };

@@ -31,5 +31,5 @@ pub(in crate::suite) use load::Links;
 pub(in crate::suite) use run::Timed;
 pub(in crate::suite) use sampling::{Figure, Job, Taken};
 pub(in crate::suite) use table::table;
-pub(in crate::suite) use watch::Watch;
+pub(in crate::suite) use watch::{STATE_COLUMNS, Watch, heat, state_cells, states_now, throttled_for};
 pub(in crate::suite) use ways::{Ways, kind};

@@ -1,10 +1,14 @@
-//! Counters and clocks of the GPUs around a test: packets that their links had to repeat, and clocks that
-//! were throttled.
+//! Counters and clocks of the GPUs around a test, and second by second in a long one: packets that their links
+//! had to repeat, clocks that were throttled, heat and power.
 
 use crate::gpu::State;
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use super::rounded;
 
 /// One GPU's replay counter before and after.
 #[derive(Debug)]
@@ -72,6 +76,65 @@ pub(in crate::suite) fn state_line(gpu: usize, state: &State) -> String {
     ];
     let words: Vec<_> = words.into_iter().flatten().collect();
     format!("GPU {gpu}: {}", if words.is_empty() { "no state reported".to_owned() } else { words.join(", ") })
+}
+
+/// The present state of every GPU; `None` where NVML does not report it.
+pub(in crate::suite) fn states_now(machine: &Machine) -> Vec<Option<State>> {
+    let gpus = machine.clique().map(crate::gpu::Clique::addresses).unwrap_or_default();
+    let state = |bdf| machine.nvml().ok().and_then(|nvml| nvml.state(bdf).ok());
+    gpus.into_iter().map(state).collect()
+}
+
+/// GPUs whose clocks were throttled, with every reason and its number of seconds; `seconds`: the states of all
+/// GPUs in each.
+pub(in crate::suite) fn throttled_for(seconds: &[&[Option<State>]]) -> Vec<Finding> {
+    let mut reasons: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+    for (gpu, state) in seconds.iter().flat_map(|states| states.iter().enumerate()) {
+        for why in state.iter().flat_map(|state| &state.throttled) {
+            *reasons.entry((gpu, why)).or_default() += 1;
+        }
+    }
+    let finding = |((gpu, why), times): ((usize, &str), usize)| {
+        // A busy GPU may reach its power limit; anything else is a fault.
+        let severity = if why == "power cap" { Severity::Info } else { Severity::Warn };
+        let all = seconds.len();
+        let message = format!("GPU {gpu}: clocks were throttled in {times} of {all} seconds: {why}");
+        Code::GpuThrottled.finding(severity, &format!("GPU {gpu}"), message)
+    };
+    reasons.into_iter().map(finding).collect()
+}
+
+/// Columns of a table with a row for each second and GPU.
+pub(in crate::suite) const STATE_COLUMNS: [(&str, &str); 6] = [
+    ("GPU", ""),
+    ("SM", "MHz"),
+    ("memory", "MHz"),
+    ("temperature", "C"),
+    ("power", "W"),
+    ("held down by", ""),
+];
+
+/// The cells of one row.
+pub(in crate::suite) fn state_cells(gpu: usize, state: Option<&State>) -> [Value; 6] {
+    let number = |n: Option<f64>| n.map_or(Value::Null, |n| rounded(n).into());
+    let of = |field: fn(&State) -> Option<f64>| number(state.and_then(field));
+    [
+        gpu.into(),
+        of(|s| s.sm_mhz.map(f64::from)),
+        of(|s| s.memory_mhz.map(f64::from)),
+        of(|s| s.celsius.map(f64::from)),
+        of(|s| s.watts),
+        state.map_or(Value::Null, |s| s.throttled.join(", ").into()),
+    ]
+}
+
+/// `; 31 to 44 C, at most 280 W`; empty where NVML reports neither.
+pub(in crate::suite) fn heat(seconds: &[&[Option<State>]]) -> String {
+    let states = || seconds.iter().flat_map(|states| states.iter().flatten());
+    let celsius = || states().filter_map(|s| s.celsius);
+    let heat = celsius().min().zip(celsius().max()).map(|(low, high)| format!("; {low} to {high} C"));
+    let power = states().filter_map(|s| s.watts).reduce(f64::max).map(|w| format!(", at most {w:.0} W"));
+    [heat, power].map(Option::unwrap_or_default).concat()
 }
 
 #[cfg(test)]

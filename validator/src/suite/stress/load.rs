@@ -1,0 +1,179 @@
+//! Products on all GPUs at once, and the sums that must come out. Every launch is checked against the host's
+//! own calculation, block by block.
+
+use crate::gpu::pattern::{Nonces, PRODUCTS, product_sum};
+use crate::gpu::{Arithmetic, Clique, Gpu, GpuError, Stream, Sums};
+use std::time::{Duration, Instant};
+
+/// Different batches of a launch: as many as the host calculates in a few milliseconds.
+const BATCHES: u32 = 16;
+/// The most repetitions of a launch.
+const MOST_TIMES: u32 = 1 << 16;
+/// A launch takes a fraction of a second; more than this is a hang.
+const HANG: Duration = Duration::from_secs(20);
+
+/// Blocks of one launch with a wrong sum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WrongSum {
+    pub(super) gpu: usize,
+    pub(super) arithmetic: &'static str,
+    /// How many blocks, and of how many.
+    pub(super) blocks: u32,
+    pub(super) of: u32,
+    /// The multiprocessors that they ran on, each once.
+    pub(super) multiprocessors: Vec<u64>,
+}
+
+/// One queue of products of one GPU.
+#[derive(Debug)]
+struct Lane<'g> {
+    gpu: &'g Gpu,
+    stream: Stream,
+    sums: Sums,
+    /// What was launched: its arithmetic, its repetitions and the sum of one.
+    job: Option<(Arithmetic, u32, u64)>,
+    /// Repetitions that take about 1 ms.
+    per_ms: f64,
+}
+
+/// All GPUs at work.
+#[derive(Debug)]
+pub(super) struct Load<'g> {
+    lanes: Vec<Lane<'g>>,
+    nonces: Nonces,
+    /// The present seed, and the sum of its batches.
+    seed: (u64, u64),
+    pub(super) wrong: Vec<WrongSum>,
+    /// Products of two numbers that were right, by GPU.
+    pub(super) right: Vec<f64>,
+}
+
+impl<'g> Load<'g> {
+    /// Two queues for each GPU, so that it always has work, and how long work takes there.
+    pub(super) fn new(clique: &'g Clique) -> Result<Self, GpuError> {
+        let lane = |gpu: &'g Gpu| {
+            Ok(Lane { gpu, stream: gpu.stream()?, sums: Sums::new(gpu)?, job: None, per_ms: 1.0 })
+        };
+        let twice = clique.gpus.iter().chain(&clique.gpus);
+        let lanes = twice.map(lane).collect::<Result<_, GpuError>>()?;
+        let right = vec![0.0; clique.gpus.len()];
+        let mut load = Self { lanes, nonces: Nonces::new(), seed: (0, 0), wrong: Vec::new(), right };
+        load.renew();
+        for n in 0..load.lanes.len() {
+            load.measure(n)?;
+        }
+        Ok(load)
+    }
+
+    /// Another seed for what is launched next.
+    pub(super) fn renew(&mut self) {
+        let seed = self.nonces.next();
+        self.seed = (seed, product_sum(seed, BATCHES));
+    }
+
+    /// Learns the time of one repetition: the first launch loads the kernel.
+    fn measure(&mut self, n: usize) -> Result<(), GpuError> {
+        let mut took = 0.0_f64;
+        for times in [1, 1, 8] {
+            let start = Instant::now();
+            self.launch(n, Arithmetic::Int8, times)?;
+            self.collect(n)?;
+            took = start.elapsed().as_secs_f64() * 1000.0 / f64::from(times);
+        }
+        if let Some(lane) = self.lanes.get_mut(n) {
+            lane.per_ms = 1.0 / took.max(1e-4);
+        }
+        Ok(())
+    }
+
+    /// Gives work of about this long to every queue that has none, and checks what ended. The next arithmetic is
+    /// the other one of the two.
+    pub(super) fn keep_busy(&mut self, long: Duration) -> Result<(), GpuError> {
+        for n in 0..self.lanes.len() {
+            let Some(lane) = self.lanes.get(n) else { break };
+            let before = lane.job.map(|(arithmetic, ..)| arithmetic);
+            if before.is_some() && !lane.stream.done()? {
+                continue;
+            }
+            let times = repetitions(lane.per_ms, long);
+            self.collect(n)?;
+            let next = if before == Some(Arithmetic::Int8) { Arithmetic::Float } else { Arithmetic::Int8 };
+            self.launch(n, next, times)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all of them, and checks what they left.
+    pub(super) fn rest(&mut self) -> Result<(), GpuError> {
+        (0..self.lanes.len()).try_for_each(|n| self.collect(n))
+    }
+
+    fn launch(&mut self, n: usize, arithmetic: Arithmetic, times: u32) -> Result<(), GpuError> {
+        let (seed, sum) = self.seed;
+        let Some(lane) = self.lanes.get_mut(n) else { return Ok(()) };
+        lane.stream.products(arithmetic, seed, (BATCHES, times), &lane.sums)?;
+        lane.job = Some((arithmetic, times, sum));
+        Ok(())
+    }
+
+    fn collect(&mut self, n: usize) -> Result<(), GpuError> {
+        let Some(lane) = self.lanes.get_mut(n) else { return Ok(()) };
+        let Some((arithmetic, times, sum)) = lane.job.take() else { return Ok(()) };
+        let gpu = lane.gpu.ordinal;
+        lane.stream.finish(&format!("GPU {gpu}: matrix products"), HANG)?;
+        let expected = sum.wrapping_mul(u64::from(times));
+        let wrong: Vec<_> =
+            lane.sums.read().filter(|(found, _)| *found != expected).map(|(_, sm)| sm).collect();
+        if wrong.is_empty() {
+            let done = f64::from(lane.sums.blocks()) * f64::from(BATCHES) * f64::from(times) * batch();
+            if let Some(right) = self.right.get_mut(gpu) {
+                *right += done;
+            }
+        } else {
+            self.wrong.push(WrongSum::of(gpu, arithmetic, wrong, lane.sums.blocks()));
+        }
+        Ok(())
+    }
+}
+
+impl WrongSum {
+    fn of(gpu: usize, arithmetic: Arithmetic, mut multiprocessors: Vec<u64>, of: u32) -> Self {
+        let blocks = u32::try_from(multiprocessors.len()).unwrap_or(u32::MAX);
+        multiprocessors.sort_unstable();
+        multiprocessors.dedup();
+        let arithmetic = match arithmetic {
+            Arithmetic::Int8 => "int8",
+            Arithmetic::Float => "floating point",
+        };
+        Self { gpu, arithmetic, blocks, of, multiprocessors }
+    }
+}
+
+/// Products of two numbers in a batch.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+const fn batch() -> f64 {
+    PRODUCTS as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn repetitions(per_ms: f64, long: Duration) -> u32 {
+    (per_ms * long.as_secs_f64() * 1000.0).clamp(1.0, f64::from(MOST_TIMES)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_are_as_long_as_asked() {
+        assert_eq!(repetitions(20.0, Duration::from_millis(50)), 1000);
+        assert_eq!(repetitions(0.001, Duration::from_millis(50)), 1);
+        assert_eq!(repetitions(f64::INFINITY, Duration::from_millis(50)), MOST_TIMES);
+    }
+
+    #[test]
+    fn multiprocessors_are_named_once() {
+        let wrong = WrongSum::of(2, Arithmetic::Float, vec![7, 3, 7], 264);
+        assert_eq!((wrong.blocks, wrong.multiprocessors), (3, vec![3, 7]));
+    }
+}

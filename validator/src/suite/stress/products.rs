@@ -1,0 +1,186 @@
+//! Matrix products on all GPUs: under steady load, and in steps from idle to full load, all GPUs at the same
+//! moment, which is what asks most of a power supply.
+
+use super::load::{Load, WrongSum};
+use super::second::{Second, findings, heat_of, seconds_table};
+use super::{end, progress};
+use crate::gpu::GpuError;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::Machine;
+use crate::suite::shared::gpu_fault::during;
+use crate::suite::shared::speed::{Watch, rounded, table};
+use serde_json::Value;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// One launch.
+const LAUNCH: Duration = Duration::from_millis(50);
+/// Half of a step's period: half a second is what a fan and a supply's control follow, the others what its
+/// capacitors have to bear.
+const HALVES: [Duration; 3] =
+    [Duration::from_millis(500), Duration::from_millis(100), Duration::from_millis(20)];
+/// How long steps of one period go on.
+const STRETCH: Duration = Duration::from_secs(3);
+const SECOND: Duration = Duration::from_secs(1);
+/// Launches with wrong sums beyond this many say nothing new.
+const ENOUGH: usize = 16;
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+struct Seen {
+    seconds: Vec<Second>,
+    wrong: Vec<WrongSum>,
+    /// Products of two numbers that were right, by GPU.
+    right: Vec<f64>,
+    /// Steps from idle to full load; `None` under steady load.
+    steps: Option<u64>,
+    took: f64,
+    /// Other findings.
+    found: Vec<Finding>,
+}
+
+pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let until = end(machine, 2);
+    during_load(machine, "matrix products on all GPUs", until, None, |load, seen| {
+        let mut due = Instant::now();
+        while Instant::now() < until && load.wrong.len() < ENOUGH {
+            load.keep_busy(LAUNCH)?;
+            if Instant::now() >= due {
+                note(machine, load, seen, "matrix products on all GPUs", until);
+                due = Instant::now() + SECOND;
+            }
+        }
+        load.rest()
+    })
+}
+
+pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    let until = end(machine, 1);
+    during_load(machine, "steps of power of all GPUs", until, Some(0), |load, seen| {
+        for half in HALVES.iter().cycle() {
+            note(machine, load, seen, "steps of power of all GPUs", until);
+            let stretch = Instant::now() + STRETCH;
+            while Instant::now() < stretch.min(until) && load.wrong.len() < ENOUGH {
+                load.keep_busy(*half / 2)?;
+                load.rest()?;
+                sleep(*half);
+                seen.steps = seen.steps.map(|steps| steps + 1);
+            }
+            if Instant::now() >= until || load.wrong.len() >= ENOUGH {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Runs `work` on all GPUs, watched, and judges it.
+fn during_load(
+    machine: &Machine,
+    what: &str,
+    until: Instant,
+    steps: Option<u64>,
+    work: impl FnOnce(&mut Load<'_>, &mut Seen) -> Result<(), GpuError>,
+) -> Result<Judgement, Box<Finding>> {
+    if let Some(none) = machine.no_gpus(false)? {
+        return Ok(none);
+    }
+    let clique = machine.clique()?;
+    progress(machine, what, until);
+    let watch = Watch::begin(machine, &clique.addresses());
+    let mut load = Load::new(clique).map_err(|e| during("machine", &e))?;
+    let mut seen = Seen { steps, ..Seen::default() };
+    let start = Instant::now();
+    if let Err(error) = work(&mut load, &mut seen) {
+        seen.found.push(*during("machine", &error));
+    }
+    seen.took = start.elapsed().as_secs_f64();
+    (seen.wrong, seen.right) = (std::mem::take(&mut load.wrong), std::mem::take(&mut load.right));
+    // The seconds show clocks more closely than the last moment does.
+    seen.found.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
+    Ok(judge(&seen))
+}
+
+/// Ends a second: the GPUs' states, other operands, and the line for the parent.
+fn note(machine: &Machine, load: &mut Load<'_>, seen: &mut Seen, what: &str, until: Instant) {
+    let start = seen.seconds.first().map_or_else(Instant::now, |second| second.began);
+    seen.seconds.push(Second::now(machine, start));
+    load.renew();
+    progress(machine, what, until);
+}
+
+fn judge(seen: &Seen) -> Judgement {
+    let mut all: Vec<Finding> = seen.wrong.iter().take(ENOUGH).map(finding).collect();
+    all.extend(seen.found.iter().cloned());
+    if seen.right.iter().any(|products| *products <= 0.0) && all.is_empty() {
+        let message = "a GPU did no products, so nothing is known about its arithmetic";
+        all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
+    }
+    all.extend(findings(&seen.seconds));
+    let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
+    let summary = worst.map_or_else(|| good(seen), |worst| worst.message.clone());
+    Judgement::of(summary, all).with_tables(vec![rates(seen), seconds_table("seconds", &seen.seconds)])
+}
+
+/// `300 s: at least 1.2e17 products of each GPU are right, 410 of 10^12 a second; 41 to 71 C, at most 690 W`
+fn good(seen: &Seen) -> String {
+    let least = seen.right.iter().copied().reduce(f64::min).unwrap_or_default();
+    let steps = seen.steps.map(|steps| format!(", {steps} steps from idle to full load")).unwrap_or_default();
+    let heat = heat_of(&seen.seconds);
+    format!("{:.0} s: all of {least:.1e} products of each GPU are right{steps}{heat}", seen.took)
+}
+
+fn finding(wrong: &WrongSum) -> Finding {
+    let WrongSum { gpu, arithmetic, blocks, of, multiprocessors } = wrong;
+    let message =
+        format!("GPU {gpu}: {blocks} of {of} blocks have a wrong sum of exact {arithmetic} products");
+    let listed: Vec<_> = multiprocessors.iter().take(16).map(ToString::to_string).collect();
+    let evidence = format!("GPU {gpu}: multiprocessors {}", listed.join(", "));
+    let finding = Code::GpuArithmetic.finding(Severity::Fail, &format!("GPU {gpu}"), message);
+    finding.values(*blocks, 0, Some("blocks")).seen(evidence)
+}
+
+fn rates(seen: &Seen) -> Value {
+    let columns = [("GPU", ""), ("right products", "10^12"), ("rate", "10^12/s"), ("wrong launches", "")];
+    let row = |(gpu, right): (usize, &f64)| {
+        let wrong = seen.wrong.iter().filter(|w| w.gpu == gpu).count();
+        let rate = if seen.took > 0.0 { right / 1e12 / seen.took } else { 0.0 };
+        vec![gpu.into(), rounded(right / 1e12).into(), rounded(rate).into(), wrong.into()]
+    };
+    table("products", &columns, &seen.right.iter().enumerate().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::second::of_widths;
+    use super::*;
+    use crate::outcome::Outcome;
+
+    fn seen() -> Seen {
+        Seen { seconds: of_widths(&[16, 16]), right: vec![2.5e15, 2e15], took: 10.0, ..Seen::default() }
+    }
+
+    #[test]
+    fn right_sums_pass_with_the_number_of_products() {
+        let said = judge(&seen());
+        assert_eq!(said.outcome(), Outcome::Pass, "{:?}", said.findings);
+        assert_eq!(said.summary, "10 s: all of 2.0e15 products of each GPU are right");
+        let said = judge(&Seen { steps: Some(40), ..seen() });
+        assert!(said.summary.ends_with("right, 40 steps from idle to full load"), "{}", said.summary);
+    }
+
+    #[test]
+    fn one_wrong_block_fails_and_names_its_multiprocessor() {
+        let wrong = WrongSum { gpu: 1, arithmetic: "int8", blocks: 1, of: 264, multiprocessors: vec![77] };
+        let said = judge(&Seen { wrong: vec![wrong], ..seen() });
+        assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuArithmetic));
+        assert_eq!(said.summary, "GPU 1: 1 of 264 blocks have a wrong sum of exact int8 products");
+        assert_eq!(said.findings[0].evidence, ["GPU 1: multiprocessors 77"]);
+    }
+
+    #[test]
+    fn a_gpu_that_did_nothing_is_an_error() {
+        assert_eq!(judge(&Seen { right: vec![1e15, 0.0], ..seen() }).outcome(), Outcome::Error);
+    }
+}

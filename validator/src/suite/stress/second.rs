@@ -1,0 +1,105 @@
+//! What NVML reports about the GPUs second by second while they work: clocks, heat, power and links.
+
+use crate::gpu::{Clique, State};
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::Machine;
+use crate::suite::shared::speed::{
+    STATE_COLUMNS, heat, rounded, state_cells, states_now, table, throttled_for,
+};
+use serde_json::Value;
+use std::time::Instant;
+
+/// One second; by GPU, `None` where NVML does not report it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Second {
+    /// When the work began.
+    pub(super) began: Instant,
+    /// Seconds since then.
+    at: f64,
+    states: Vec<Option<State>>,
+    /// Lanes of each GPU's link.
+    widths: Vec<Option<u32>>,
+}
+
+impl Second {
+    /// The present one.
+    pub(super) fn now(machine: &Machine, began: Instant) -> Self {
+        let gpus = machine.clique().map(Clique::addresses).unwrap_or_default();
+        let width = |bdf| machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
+        let widths = gpus.into_iter().map(width).collect();
+        Self { began, at: began.elapsed().as_secs_f64(), states: states_now(machine), widths }
+    }
+}
+
+/// What all seconds together show.
+pub(super) fn findings(seconds: &[Second]) -> Vec<Finding> {
+    let mut all = throttled_for(&states(seconds));
+    let gpus = seconds.iter().map(|second| second.widths.len()).max().unwrap_or_default();
+    all.extend((0..gpus).filter_map(|gpu| narrowed(gpu, seconds)));
+    all
+}
+
+/// A link that lost lanes while its GPU worked.
+fn narrowed(gpu: usize, seconds: &[Second]) -> Option<Finding> {
+    let mut widths = seconds.iter().filter_map(|s| Some((s.at, (*s.widths.get(gpu)?)?)));
+    let (_, before) = widths.next()?;
+    let (at, after) = widths.find(|(_, width)| *width < before)?;
+    let message =
+        format!("GPU {gpu}: after {at:.0} s of load its link has {after} lanes, expected {before} as before");
+    let finding = Code::GpuLinkLoad.finding(Severity::Fail, &format!("GPU {gpu}"), message);
+    Some(finding.values(after, before, Some("lanes")))
+}
+
+/// A row for each second and GPU.
+pub(super) fn seconds_table(name: &str, seconds: &[Second]) -> Value {
+    let columns = [&[("time", "s")][..], &STATE_COLUMNS, &[("link", "lanes")]].concat();
+    let row = |second: &Second, gpu: usize| {
+        let mut row = vec![rounded(second.at).into()];
+        row.extend(state_cells(gpu, second.states.get(gpu).and_then(Option::as_ref)));
+        row.push(second.widths.get(gpu).copied().flatten().map_or(Value::Null, Value::from));
+        row
+    };
+    let rows = seconds.iter().flat_map(|second| (0..second.states.len()).map(move |gpu| row(second, gpu)));
+    table(name, &columns, &rows.collect::<Vec<_>>())
+}
+
+/// `; 31 to 44 C, at most 280 W`
+pub(super) fn heat_of(seconds: &[Second]) -> String {
+    heat(&states(seconds))
+}
+
+fn states(seconds: &[Second]) -> Vec<&[Option<State>]> {
+    seconds.iter().map(|second| second.states.as_slice()).collect()
+}
+
+#[cfg(test)]
+pub(super) fn of_widths(widths: &[u32]) -> Vec<Second> {
+    let began = Instant::now();
+    let second = |(n, width): (u32, &u32)| Second {
+        began,
+        at: f64::from(n),
+        states: vec![None],
+        widths: vec![Some(*width)],
+    };
+    (0..).zip(widths).map(second).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_loses_lanes_fails_and_one_that_keeps_them_does_not() {
+        assert_eq!(findings(&of_widths(&[16, 16, 16])), Vec::new());
+        assert_eq!(findings(&[]), Vec::new());
+        let found = findings(&of_widths(&[16, 16, 8, 16]));
+        assert!(found[0].is(Code::GpuLinkLoad) && found[0].severity == Severity::Fail);
+        assert_eq!(found[0].message, "GPU 0: after 2 s of load its link has 8 lanes, expected 16 as before");
+    }
+
+    #[test]
+    fn every_second_and_gpu_has_a_row() {
+        let rows = seconds_table("load", &of_widths(&[16, 8]));
+        assert_eq!((rows["rows"].as_array().unwrap().len(), &rows["rows"][1][7]), (2, &8.into()));
+    }
+}
