@@ -4,45 +4,32 @@
 use super::device::Gpu;
 use super::error::GpuError;
 use super::launch::{THREADS, at};
-use super::stream::Stream;
+use super::stream::{Stream, same_size};
 use super::tally::Tally;
 use crate::gpu::cuda::memory::pinned::Pinned;
-use crate::gpu::cuda::memory::span::Span;
+use crate::gpu::cuda::memory::span::{Extent, Span};
+use std::marker::PhantomData;
 
-/// One copy, by addresses; everything is in bytes, and nothing needs to be aligned.
+/// One copy; everything is in bytes, and nothing needs to be aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// The target address.
-    pub to: u64,
-    /// The source address.
-    pub from: u64,
-    /// The size.
-    pub bytes: u64,
+pub struct Piece<'m> {
+    /// The target.
+    pub to: Span<'m>,
+    /// The source, of the same size.
+    pub from: Span<'m>,
     /// The first byte's number in the data's pattern.
     pub first: u64,
     /// The target's first byte's number in the pattern around it; modulo 4 the same as `to`.
     pub place: u64,
 }
 
-impl Piece {
-    /// Its target.
-    #[must_use]
-    pub const fn target(&self) -> Span {
-        Span { address: self.to, bytes: self.bytes }
-    }
-
-    /// Its source.
-    #[must_use]
-    pub const fn source(&self) -> Span {
-        Span { address: self.from, bytes: self.bytes }
-    }
-
+impl Piece<'_> {
     /// The aligned words that a check with this many guard bytes reads.
     #[must_use]
-    pub const fn looked(&self, guard: u64) -> Span {
-        let begin = (self.to - guard) / 4 * 4;
-        let end = (self.to + self.bytes + guard).next_multiple_of(4);
-        Span { address: begin, bytes: end - begin }
+    pub fn looked(&self, guard: u64) -> Extent {
+        let begin = (self.to.address - guard) / 4 * 4;
+        let end = (self.to.address + self.to.bytes + guard).next_multiple_of(4);
+        Extent { address: begin, bytes: end - begin }
     }
 }
 
@@ -57,12 +44,12 @@ pub struct Table {
     room: u64,
 }
 
-/// Pieces in a table.
+/// Pieces in a table; it borrows the table and the memory of its pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batch {
+pub struct Batch<'m> {
     address: u64,
-    /// How many.
-    pub count: u64,
+    count: u64,
+    memory: PhantomData<Span<'m>>,
 }
 
 impl Table {
@@ -77,21 +64,23 @@ impl Table {
     /// Stores `pieces` after the first `before` ones. No GPU may be reading there.
     ///
     /// # Errors
-    /// [`GpuError::Bounds`] if there is no room.
-    pub fn put(&self, before: u64, pieces: &[Piece]) -> Result<Batch, GpuError> {
+    /// [`GpuError::Bounds`] if there is no room, or a source and its target differ in size.
+    pub fn put<'m>(&'m self, before: u64, pieces: &[Piece<'m>]) -> Result<Batch<'m>, GpuError> {
         let count = pieces.len() as u64;
         if before.saturating_add(count) > self.room {
             return Err(GpuError::Bounds { offset: before, bytes: count, of: self.room });
         }
         for (n, piece) in (before..).zip(pieces) {
-            let Piece { to, from, bytes, first, place } = *piece;
-            for (k, number) in (n * NUMBERS..).zip([to, from, bytes, first, place]) {
+            let Piece { to, from, first, place } = *piece;
+            same_size(to, from)?;
+            for (k, number) in (n * NUMBERS..).zip([to.address, from.address, to.bytes, first, place]) {
                 let [low, high] = halves(number);
                 self.host.set_word(k * 2, low);
                 self.host.set_word(k * 2 + 1, high);
             }
         }
-        Ok(Batch { address: self.host.whole().address + before * BYTES, count })
+        let table = self.host.span(before * BYTES, count * BYTES)?;
+        Ok(Batch { address: table.address, count, memory: PhantomData })
     }
 }
 
@@ -128,7 +117,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn batch_copy(&self, batch: Batch, wide: bool) -> Result<(), GpuError> {
+    pub fn batch_copy(&self, batch: Batch<'_>, wide: bool) -> Result<(), GpuError> {
         let mut a = (batch.address, batch.count, u32::from(wide));
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
         let blocks = self.blocks(batch, wide);
@@ -141,7 +130,7 @@ impl Stream {
     /// The driver's error.
     pub fn check_batch(
         &self,
-        batch: Batch,
+        batch: Batch<'_>,
         wide: bool,
         expected: &BatchExpected,
         tally: &Tally,
@@ -164,7 +153,7 @@ impl Stream {
         tally.fetch(self)
     }
 
-    fn blocks(&self, batch: Batch, wide: bool) -> u32 {
+    fn blocks(&self, batch: Batch<'_>, wide: bool) -> u32 {
         // As many as keep the GPU busy, or one for each piece if those are fewer.
         self.grid(if wide { u64::MAX } else { batch.count.saturating_mul(u64::from(THREADS)) })
     }
@@ -176,9 +165,10 @@ mod tests {
 
     #[test]
     fn a_check_reads_whole_words_around_the_data() {
-        let piece = Piece { to: 0x1003, from: 0, bytes: 2, first: 0, place: 3 };
-        assert_eq!(piece.looked(64), Span { address: 0x1003 - 67, bytes: 136 });
-        assert_eq!(piece.looked(0), Span { address: 0x1000, bytes: 8 });
+        let (to, from) = (Span::fixture(0x1003, 2), Span::fixture(0, 2));
+        let piece = Piece { to, from, first: 0, place: 3 };
+        assert_eq!(piece.looked(64), Extent { address: 0x1003 - 67, bytes: 136 });
+        assert_eq!(piece.looked(0), Extent { address: 0x1000, bytes: 8 });
     }
 
     #[test]

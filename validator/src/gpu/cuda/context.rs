@@ -5,8 +5,16 @@ use super::api::{Api, api};
 use super::error::{GpuError, is_spoiled};
 use super::kernels::Kernels;
 use cudarc::driver::sys;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// `CUDA_ERROR_NOT_READY`
+pub(super) const NOT_READY: i32 = 600;
+/// How long memory that is dropped waits for queued work. Tests wait for their own work; work is left over
+/// only where one ends early, and no single piece of it takes this long.
+const LEFT_OVER: Duration = Duration::from_secs(4);
 
 /// A retained context; released when dropped.
 pub(super) struct Context {
@@ -20,6 +28,28 @@ pub(super) struct Context {
 
 thread_local! {
     static CURRENT: Cell<sys::CUcontext> = const { Cell::new(ptr::null_mut()) };
+    /// All streams of this thread: contexts, and with them memory and spans, do not leave it, so no other
+    /// stream of this process can use the memory.
+    static STREAMS: RefCell<Vec<Listed>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A stream, and its context, which the stream keeps.
+#[derive(Clone, Copy)]
+struct Listed {
+    stream: sys::CUstream,
+    context: sys::CUcontext,
+    ordinal: usize,
+}
+
+/// Notes a new stream, until it is struck off.
+pub(super) fn enlist(context: &Context, stream: sys::CUstream) {
+    let listed = Listed { stream, context: context.handle, ordinal: context.ordinal };
+    STREAMS.with_borrow_mut(|all| all.push(listed));
+}
+
+/// Forgets a stream that is destroyed next, or that nothing can use any more.
+pub(super) fn strike(stream: sys::CUstream) {
+    STREAMS.with_borrow_mut(|all| all.retain(|listed| listed.stream != stream));
 }
 
 /// Makes a context the current one. Cheap if it is already.
@@ -79,6 +109,40 @@ impl Context {
     /// For destructors: whether the driver may still be called, with this context current.
     pub(super) fn may_free(&self) -> bool {
         !is_spoiled() && self.bind().is_ok()
+    }
+
+    /// For destructors of what queued work uses: waits until all work of this thread is done, and says
+    /// whether the driver may be called to free it. Work that does not end, or fails, leaves it allocated.
+    pub(super) fn is_quiet(&self) -> bool {
+        if is_spoiled() {
+            return false;
+        }
+        let all = STREAMS.with_borrow(Clone::clone);
+        let start = Instant::now();
+        match all.iter().try_for_each(|listed| self.wait_for(*listed, start)) {
+            Ok(()) => self.bind().is_ok(),
+            Err(error) => {
+                log::warn!("memory is not freed, because work may still use it: {error}");
+                false
+            }
+        }
+    }
+
+    fn wait_for(&self, listed: Listed, start: Instant) -> Result<(), GpuError> {
+        let Listed { stream, context, ordinal } = listed;
+        loop {
+            make_current(self.api, context, ordinal)?;
+            // SAFETY: listed streams are alive, and each keeps its context.
+            let code = unsafe { (self.api.stream_query)(stream) };
+            if code != NOT_READY {
+                return self.check("cuStreamQuery", code, || format!("GPU {ordinal}: work left over"));
+            }
+            let waited = start.elapsed();
+            if waited > LEFT_OVER {
+                return Err(GpuError::hang(&format!("GPU {ordinal}: work left over"), waited));
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
     }
 }
 

@@ -23,7 +23,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn fill(&self, to: Span, seed: u64, first: u64) -> Result<(), GpuError> {
+    pub fn fill(&self, to: Span<'_>, seed: u64, first: u64) -> Result<(), GpuError> {
         let mut arguments = (to.address, to.words(), seed, first);
         let list = [
             at(&raw mut arguments.0),
@@ -40,7 +40,7 @@ impl Stream {
     /// The driver's error.
     pub fn check(
         &self,
-        what: Span,
+        what: Span<'_>,
         first: u64,
         expected: u64,
         sentinel: u64,
@@ -64,7 +64,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
-    pub fn copy_sm(&self, to: Span, from: Span) -> Result<(), GpuError> {
+    pub fn copy_sm(&self, to: Span<'_>, from: Span<'_>) -> Result<(), GpuError> {
         if to.bytes != from.bytes {
             return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
         }

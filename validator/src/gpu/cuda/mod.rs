@@ -29,7 +29,7 @@ pub use error::{GpuError, is_spoiled};
 pub use event::Event;
 pub use memory::Buffer;
 pub use memory::pinned::{Latch, Pinned};
-pub use memory::span::Span;
+pub use memory::span::{Extent, Span};
 pub use peer::{P2pAttribute, PeerAccess};
 pub use play::{Pingpong, Round};
 pub use share::{Exported, IpcHandle};

@@ -8,13 +8,17 @@ use super::tally::Tally;
 use crate::gpu::cuda::memory::pinned::Latch;
 use crate::gpu::cuda::memory::span::Span;
 
+/// Bytes of a mailbox, and of a counter, as the kernels use them.
+const MAILBOX: u64 = 256;
+const COUNTER: u64 = 8;
+
 /// The parameters of one side of a ping-pong.
 #[derive(Debug, Clone, Copy)]
-pub struct Pingpong {
+pub struct Pingpong<'m> {
     /// The mailbox in this GPU's own memory, 256 bytes or more.
-    pub mine: Span,
+    pub mine: Span<'m>,
     /// The partner's, in its memory.
-    pub theirs: Span,
+    pub theirs: Span<'m>,
     /// The number of rounds.
     pub rounds: u64,
     /// The pattern that the partner sends.
@@ -77,7 +81,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if they do not fit.
-    pub fn chase_init(&self, ring: Span, count: u64, stride: u64) -> Result<(), GpuError> {
+    pub fn chase_init(&self, ring: Span<'_>, count: u64, stride: u64) -> Result<(), GpuError> {
         ring.part(0, count.saturating_mul(stride))?;
         let mut a = (ring.address, count, stride);
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
@@ -94,7 +98,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn chase(&self, ring: Span, steps: u64, tally: &Tally) -> Result<(), GpuError> {
+    pub fn chase(&self, ring: Span<'_>, steps: u64, tally: &Tally) -> Result<(), GpuError> {
         let out = tally.preset(self, 3)?;
         let mut a = (ring.address, steps, out.address);
         let list = [at(&raw mut a.0), at(&raw mut a.1), at(&raw mut a.2)];
@@ -105,10 +109,11 @@ impl Stream {
     /// Plays one side of a ping-pong; the partner must be launched too, on another stream.
     ///
     /// # Errors
-    /// The driver's error.
-    pub fn pingpong(&self, side: &Pingpong, tally: &Tally) -> Result<(), GpuError> {
+    /// The driver's error; [`GpuError::Bounds`] if a mailbox is too small.
+    pub fn pingpong(&self, side: &Pingpong<'_>, tally: &Tally) -> Result<(), GpuError> {
         let out = tally.preset(self, 1)?;
         let mut first = u32::from(side.first);
+        side.mine.part(0, MAILBOX).and(side.theirs.part(0, MAILBOX))?;
         let mut a = (side.mine.address, side.theirs.address, side.rounds, side.seed_mine, side.seed_theirs);
         let mut b = (side.max_cycles, out.address);
         let list = [
@@ -128,8 +133,9 @@ impl Stream {
     /// Makes each of `blocks` x 32 threads add 1 to the counter `times` times.
     ///
     /// # Errors
-    /// The driver's error.
-    pub fn atomic_add(&self, counter: Span, times: u64, blocks: u32) -> Result<(), GpuError> {
+    /// The driver's error; [`GpuError::Bounds`] if the counter is too small.
+    pub fn atomic_add(&self, counter: Span<'_>, times: u64, blocks: u32) -> Result<(), GpuError> {
+        counter.part(0, COUNTER)?;
         let mut a = (counter.address, times);
         self.launch(
             self.kernels().atomic_add,
@@ -143,8 +149,9 @@ impl Stream {
     /// The same by compare-and-swap.
     ///
     /// # Errors
-    /// The driver's error.
-    pub fn atomic_cas(&self, counter: Span, times: u64, blocks: u32) -> Result<(), GpuError> {
+    /// As `atomic_add`.
+    pub fn atomic_cas(&self, counter: Span<'_>, times: u64, blocks: u32) -> Result<(), GpuError> {
+        counter.part(0, COUNTER)?;
         let mut a = (counter.address, times);
         self.launch(
             self.kernels().atomic_cas,

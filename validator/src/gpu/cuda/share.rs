@@ -6,7 +6,7 @@ use super::device::Gpu;
 use super::error::GpuError;
 use super::memory::Buffer;
 use crate::gpu::cuda::memory::mapped::Mapping;
-use crate::gpu::cuda::memory::span::{Span, size};
+use crate::gpu::cuda::memory::span::{Extent, size};
 use cudarc::driver::sys;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -31,7 +31,7 @@ pub struct Exported {
 }
 
 impl Buffer {
-    /// A CUDA IPC handle for another process.
+    /// A CUDA IPC handle for another process. From now on the buffer counts as lent.
     ///
     /// # Errors
     /// The driver's error.
@@ -42,7 +42,19 @@ impl Buffer {
         // SAFETY: one handle is written; the buffer is alive.
         let code = unsafe { (context.api.ipc_export)(&raw mut handle, self.whole().address) };
         context.check("cuIpcGetMemHandle", code, || format!("GPU {}", context.ordinal))?;
+        self.lent();
         Ok(IpcHandle(handle.reserved.map(i8::cast_unsigned)))
+    }
+
+    /// Notes that another process may have it open: it is not freed if it is dropped before `returned`.
+    pub fn lent(&self) {
+        self.lend(true);
+    }
+
+    /// Notes that no other process has it open: the other one has reported that it closed it, or never got
+    /// the handle.
+    pub fn returned(&self) {
+        self.lend(false);
     }
 
     /// A descriptor for another process; only for a mapped buffer.
@@ -83,7 +95,7 @@ impl Gpu {
         // SAFETY: one address is written.
         let code = unsafe { (context.api.ipc_open)(&raw mut address, handle, LAZY_ENABLE_PEER) };
         context.check("cuIpcOpenMemHandle", code, || format!("GPU {}", self.ordinal))?;
-        Ok(self.opened(Span { address, bytes }))
+        Ok(self.opened(Extent { address, bytes }))
     }
 
     /// Maps another process's exported buffer of `bytes`, for use by this GPU.

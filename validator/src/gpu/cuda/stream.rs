@@ -1,7 +1,7 @@
 //! A queue of work for one GPU. Only `finish` waits, with a deadline.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
-use super::context::Context;
+use super::context::{Context, NOT_READY, enlist, strike};
 use super::device::Gpu;
 use super::error::GpuError;
 use super::event::Event;
@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the legacy default stream.
 const NON_BLOCKING: u32 = 1;
-/// `CUDA_ERROR_NOT_READY`
-const NOT_READY: i32 = 600;
 /// How long the state is polled without a pause: the end of short work is seen at once.
 const EAGER: Duration = Duration::from_millis(2);
 
@@ -37,6 +35,7 @@ impl Gpu {
         // SAFETY: one handle is written.
         let code = unsafe { (self.context.api.stream)(&raw mut handle, NON_BLOCKING) };
         self.context.check("cuStreamCreate", code, || format!("GPU {}", self.ordinal))?;
+        enlist(&self.context, handle);
         Ok(Stream { handle, context: Rc::clone(&self.context) })
     }
 }
@@ -46,10 +45,10 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
-    pub fn copy(&self, to: Span, from: Span) -> Result<(), GpuError> {
+    pub fn copy(&self, to: Span<'_>, from: Span<'_>) -> Result<(), GpuError> {
         let bytes = same_size(to, from)?;
         self.context.bind()?;
-        // SAFETY: spans come from live buffers; the driver checks the addresses itself.
+        // SAFETY: spans borrow their buffers, which free nothing before queued work is done.
         let code = unsafe { (self.context.api.copy)(to.address, from.address, bytes, self.handle) };
         self.said("cuMemcpyAsync", code, || format!("copying {bytes} bytes"))
     }
@@ -58,7 +57,13 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error; [`GpuError::Bounds`] if the sizes differ.
-    pub fn copy_peer(&self, to: Span, to_gpu: &Gpu, from: Span, from_gpu: &Gpu) -> Result<(), GpuError> {
+    pub fn copy_peer(
+        &self,
+        to: Span<'_>,
+        to_gpu: &Gpu,
+        from: Span<'_>,
+        from_gpu: &Gpu,
+    ) -> Result<(), GpuError> {
         let bytes = same_size(to, from)?;
         self.context.bind()?;
         let (there, here) = (to_gpu.context.handle, from_gpu.context.handle);
@@ -75,11 +80,11 @@ impl Stream {
     ///
     /// # Errors
     /// As `copy`.
-    pub fn copy_in(&self, to: Span, from_host: Span) -> Result<(), GpuError> {
+    pub fn copy_in(&self, to: Span<'_>, from_host: Span<'_>) -> Result<(), GpuError> {
         let bytes = same_size(to, from_host)?;
         self.context.bind()?;
         let from = host(from_host)?;
-        // SAFETY: the span comes from a live `Pinned`.
+        // SAFETY: as above.
         let code = unsafe { (self.context.api.copy_in)(to.address, from.cast_const(), bytes, self.handle) };
         self.said("cuMemcpyHtoDAsync", code, || format!("copying {bytes} bytes from the host"))
     }
@@ -88,11 +93,11 @@ impl Stream {
     ///
     /// # Errors
     /// As `copy`.
-    pub fn copy_out(&self, to_host: Span, from: Span) -> Result<(), GpuError> {
+    pub fn copy_out(&self, to_host: Span<'_>, from: Span<'_>) -> Result<(), GpuError> {
         let bytes = same_size(to_host, from)?;
         self.context.bind()?;
         let to = host(to_host)?;
-        // SAFETY: the span comes from a live `Pinned`.
+        // SAFETY: as above.
         let code = unsafe { (self.context.api.copy_out)(to, from.address, bytes, self.handle) };
         self.said("cuMemcpyDtoHAsync", code, || format!("copying {bytes} bytes to the host"))
     }
@@ -101,9 +106,9 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn set_bytes(&self, to: Span, value: u8) -> Result<(), GpuError> {
+    pub fn set_bytes(&self, to: Span<'_>, value: u8) -> Result<(), GpuError> {
         self.context.bind()?;
-        // SAFETY: the span comes from a live buffer.
+        // SAFETY: as above.
         let code = unsafe { (self.context.api.set_bytes)(to.address, value, size(to.bytes)?, self.handle) };
         self.said("cuMemsetD8Async", code, || format!("setting {} bytes", to.bytes))
     }
@@ -190,21 +195,24 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.context.may_free() {
-            // SAFETY: created once, destroyed once; work in it continues until done.
+        // Work would continue after the stream is gone, and the memory that it uses could no longer wait for it.
+        let quiet = self.context.is_quiet();
+        strike(self.handle);
+        if quiet {
+            // SAFETY: created once, destroyed once; all its work is done.
             unsafe { (self.context.api.stream_destroy)(self.handle) };
         }
     }
 }
 
-fn same_size(to: Span, from: Span) -> Result<usize, GpuError> {
+pub(super) fn same_size(to: Span<'_>, from: Span<'_>) -> Result<usize, GpuError> {
     if to.bytes != from.bytes {
         return Err(GpuError::Bounds { offset: 0, bytes: from.bytes, of: to.bytes });
     }
     size(to.bytes)
 }
 
-fn host(span: Span) -> Result<*mut std::ffi::c_void, GpuError> {
+fn host(span: Span<'_>) -> Result<*mut std::ffi::c_void, GpuError> {
     // The provenance of the allocation was exposed to the driver, which does the access.
     Ok(ptr::with_exposed_provenance_mut(size(span.address)?))
 }

@@ -14,9 +14,9 @@ pub const TAG_WRITERS: u64 = 64;
 
 /// The pages of one piece of memory, and the offsets of one round's tags in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pages {
+pub struct Pages<'m> {
     /// The memory; only whole pages are used.
-    pub span: Span,
+    pub span: Span<'m>,
     /// The number of its first page.
     pub first: u64,
     /// A page has `1 << shift` bytes.
@@ -36,10 +36,10 @@ pub struct Tags {
     pub sentinel: u64,
 }
 
-impl Pages {
+impl Pages<'_> {
     /// The number of pages.
     #[must_use]
-    pub const fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.span.bytes >> self.shift
     }
 
@@ -57,7 +57,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn tag(&self, pages: &Pages, tags: &Tags) -> Result<(), GpuError> {
+    pub fn tag(&self, pages: &Pages<'_>, tags: &Tags) -> Result<(), GpuError> {
         let mut a = (pages.span.address, pages.count(), pages.first, pages.shift, writer(tags)?);
         let mut b = (pages.nonce, tags.seed);
         let list = [
@@ -79,7 +79,7 @@ impl Stream {
     /// The driver's error.
     pub fn check_tags(
         &self,
-        pages: &Pages,
+        pages: &Pages<'_>,
         tags: &Tags,
         restore: bool,
         tally: &Tally,
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn every_writer_has_its_own_place_in_each_page() {
         for shift in [16, 21] {
-            let span = Span { address: 0x1000_0000, bytes: 4 << shift };
+            let span = Span::fixture(0x1000_0000, 4 << shift);
             let pages = Pages { span, first: 7, shift, nonce: 99 };
             assert_eq!(pages.count(), 4);
             let places: BTreeSet<_> =
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_tag_has_another_offset_in_the_next_page_and_the_next_round() {
-        let span = Span { address: 0, bytes: 8 << 21 };
+        let span = Span::fixture(0, 8 << 21);
         let at = |nonce, page| Pages { span, first: 0, shift: 21, nonce }.place(page, 0) % (1 << 21);
         assert!(at(1, 0) != at(1, 1) && at(1, 0) != at(2, 0));
     }

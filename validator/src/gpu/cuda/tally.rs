@@ -46,7 +46,7 @@ impl Tally {
 
     /// The kernel's counters, preset: all zero except number 3 (`out[3]` of the kernels), which is the
     /// greatest possible, because the kernel takes a minimum there. On the stream, before the kernel.
-    pub(super) fn preset(&self, stream: &Stream, minimum_at: u64) -> Result<Span, GpuError> {
+    pub(super) fn preset(&self, stream: &Stream, minimum_at: u64) -> Result<Span<'_>, GpuError> {
         let at = self.device.whole();
         stream.set_bytes(at, 0)?;
         stream.set_bytes(at.part(minimum_at * 8, 8)?, 0xff)?;
@@ -75,7 +75,7 @@ impl Tally {
     }
 
     /// The counters in the GPU's memory.
-    pub(super) const fn place(&self) -> Span {
+    pub(super) const fn place(&self) -> Span<'_> {
         self.device.whole()
     }
 

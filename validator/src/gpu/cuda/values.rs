@@ -5,7 +5,7 @@ use super::error::GpuError;
 use super::launch::{THREADS, at};
 use super::stream::Stream;
 use super::tally::Tally;
-use crate::gpu::cuda::memory::span::Span;
+use crate::gpu::cuda::memory::span::{Extent, Span};
 use crate::gpu::{DataType, RedOp, Values};
 
 /// The kernels' code for values that are not reduced.
@@ -82,7 +82,7 @@ impl Stream {
     /// that the kernels cannot make.
     pub fn fill_values(
         &self,
-        to: Span,
+        to: Span<'_>,
         data: DataType,
         values: Values,
         rank: usize,
@@ -120,7 +120,7 @@ impl Stream {
     /// As for `fill_values`.
     pub fn check_values(
         &self,
-        what: Span,
+        what: Span<'_>,
         data: DataType,
         values: Values,
         expect: &ValuesExpected,
@@ -168,13 +168,13 @@ impl Stream {
 }
 
 /// The runs in `there`, joined as far as possible: whole elements, each aligned to its size.
-fn fitting(there: Span, data: DataType, runs: &Runs) -> Result<Runs, GpuError> {
+fn fitting(there: Span<'_>, data: DataType, runs: &Runs) -> Result<Runs, GpuError> {
     let each = data.bytes();
     let fits = runs.reach().saturating_mul(each) <= there.bytes;
     if fits && there.bytes.is_multiple_of(each) && there.address.is_multiple_of(each) {
         return Ok(runs.joined());
     }
-    let Span { address, bytes } = there;
+    let Extent { address, bytes } = *there;
     Err(GpuError::Nonsense(format!("{bytes} bytes at {address:#x} do not hold {runs:?} of {data}")))
 }
 
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_part_of_an_element_and_runs_that_do_not_fit_are_refused() {
-        let of = |address, bytes, runs: &Runs| fitting(Span { address, bytes }, DataType::Double, runs);
+        let of = |address, bytes, runs: &Runs| fitting(Span::fixture(address, bytes), DataType::Double, runs);
         assert!(of(0x1000, 96, &RUNS).is_ok());
         assert!(of(0x1000, 97, &RUNS).is_err() && of(0x1004, 96, &RUNS).is_err());
         assert!(of(0x1000, 88, &RUNS).is_err());

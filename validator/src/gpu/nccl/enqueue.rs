@@ -3,13 +3,32 @@
 #![expect(unsafe_code, reason = "calls into NCCL")]
 
 use super::api::{Api, api, newer};
-use super::call::Call;
 use super::comm::{Comm, int};
 use super::steps::{Step, steps};
 use crate::gpu::cuda::{GpuError, Span, Stream, forget_current};
+use crate::gpu::{Collective, DataType, RedOp};
 use cudarc::driver::sys::CUstream;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+
+/// One rank's part of a collective.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'m> {
+    /// The collective.
+    pub collective: Collective,
+    /// The memory that this rank sends; as long as the shape requires, or longer.
+    pub send: Span<'m>,
+    /// The memory that receives; likewise. In place it is `send` or a part of it, or contains it.
+    pub receive: Span<'m>,
+    /// The call's count, elements: `Shape::count`.
+    pub count: u64,
+    /// Element type.
+    pub data: DataType,
+    /// The reduction, if any.
+    pub op: RedOp,
+    /// The root, if any.
+    pub root: usize,
+}
 
 /// One collective's parts, one for each communicator of this process, ready to be queued repeatedly:
 /// everything is prepared, so that only NCCL's own time passes between two calls.
@@ -23,7 +42,7 @@ impl<'a> Group<'a> {
     ///
     /// # Errors
     /// NCCL is missing; a buffer that is too small.
-    pub fn new(calls: &[(&'a Comm, &'a Stream, Call)]) -> Result<Self, GpuError> {
+    pub fn new(calls: &[(&'a Comm, &'a Stream, Call<'a>)]) -> Result<Self, GpuError> {
         let api = api()?;
         let parts = calls.iter().map(|call| Part::new(api, call)).collect::<Result<_, _>>()?;
         Ok(Self { api, parts })
@@ -59,14 +78,14 @@ struct Part<'a> {
     comm: &'a Comm,
     stream: &'a Stream,
     handle: CUstream,
-    call: Call,
-    steps: Vec<Step>,
+    call: Call<'a>,
+    steps: Vec<Step<'a>>,
     count: usize,
     root: c_int,
 }
 
 impl<'a> Part<'a> {
-    fn new(api: &Api, (comm, stream, call): &(&'a Comm, &'a Stream, Call)) -> Result<Self, GpuError> {
+    fn new(api: &Api, (comm, stream, call): &(&'a Comm, &'a Stream, Call<'a>)) -> Result<Self, GpuError> {
         let count = usize::try_from(call.count)
             .map_err(|_| GpuError::Nonsense(format!("{} elements do not fit this machine", call.count)))?;
         Ok(Self {
@@ -88,7 +107,7 @@ impl<'a> Part<'a> {
     }
 
     /// One call, and what it returned.
-    fn call(&self, api: &Api, step: Step) -> Result<(&'static str, c_int), GpuError> {
+    fn call(&self, api: &Api, step: Step<'_>) -> Result<(&'static str, c_int), GpuError> {
         let (count, data, op) = (self.count, self.call.data.code(), self.call.op.code());
         let (comm, stream, root) = (self.comm.handle, self.handle, self.root);
         Ok(match step {
@@ -155,13 +174,13 @@ impl<'a> Part<'a> {
 }
 
 /// GPU memory in the form of NCCL's functions: only the address, because only GPUs access it.
-fn place(span: Span) -> Result<*mut c_void, GpuError> {
+fn place(span: Span<'_>) -> Result<*mut c_void, GpuError> {
     let address = usize::try_from(span.address);
     let address =
         address.map_err(|_| GpuError::Nonsense(format!("{:#x} is not a valid address", span.address)))?;
     Ok(ptr::without_provenance_mut(address))
 }
 
-fn source(span: Span) -> Result<*const c_void, GpuError> {
+fn source(span: Span<'_>) -> Result<*const c_void, GpuError> {
     place(span).map(<*mut c_void>::cast_const)
 }

@@ -2,15 +2,13 @@
 //! and the calls use our own table. `nccl` handles the environment of the processes, time limits of
 //! collectives and their expected results.
 
-#![expect(unsafe_code, reason = "calls into NCCL")]
+#![expect(unsafe_code, reason = "calls into NCCL; C's standard output is a variable of the C library")]
 
 mod api;
-mod call;
 mod comm;
 mod data;
 mod enqueue;
 mod kind;
-mod stdio;
 mod steps;
 mod value;
 
@@ -18,14 +16,14 @@ use super::cuda::GpuError;
 use api::{Api, api};
 use cudarc::nccl::sys;
 use serde::{Deserialize, Serialize};
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 use std::sync::OnceLock;
 
-pub use call::Call;
 pub use comm::Comm;
 pub use data::{DataType, RedOp, Values};
-pub use enqueue::Group;
+pub use enqueue::{Call, Group};
 pub use kind::{Collective, Expected, Shape};
-pub use stdio::log_at_once;
 
 /// Bytes of a communicator's id (`NCCL_UNIQUE_ID_BYTES`).
 const ID_BYTES: usize = 128;
@@ -90,6 +88,25 @@ impl UniqueId {
         })?;
         Ok(sys::ncclUniqueId { internal })
     }
+}
+
+/// `_IOLBF`, the same in glibc and musl: output is written at the end of each line.
+const LINE_BUFFERED: c_int = 1;
+
+unsafe extern "C" {
+    static stdout: *mut c_void;
+    fn setvbuf(stream: *mut c_void, buffer: *mut c_char, mode: c_int, size: usize) -> c_int;
+}
+
+/// Makes C's standard output line buffered, to which NCCL writes its log; to be called before anything was
+/// written. To a file it would be fully buffered, and a killed process would lose its last lines, which matter
+/// most.
+pub fn log_at_once() {
+    // SAFETY: the C library sets the variable before `main` and our code does not write to it.
+    let stream = unsafe { stdout };
+    // SAFETY: an open stream before any output; without a buffer C allocates its own. A failure only means
+    // that lines may come late.
+    let _ = unsafe { setvbuf(stream, ptr::null_mut(), LINE_BUFFERED, 0) };
 }
 
 #[cfg(test)]

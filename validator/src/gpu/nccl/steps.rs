@@ -1,33 +1,38 @@
 //! The NCCL calls of one rank in one collective: one function where NCCL has one, sends and receives where it
 //! has none, or only newer versions have it. Pure: it decides which parts of the buffers go where.
 
-use super::call::Call;
+use super::enqueue::Call;
 use crate::gpu::Collective;
 use crate::gpu::cuda::{GpuError, Span};
 
 /// One call into NCCL, with the memory sent and received. Spans are as long as NCCL reads or writes: empty
 /// where this rank has no part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    AllReduce(Span, Span),
-    AllGather(Span, Span),
-    ReduceScatter(Span, Span),
-    Broadcast(Span, Span),
-    Reduce(Span, Span),
-    Alltoall(Span, Span),
-    Gather(Span, Span),
-    Scatter(Span, Span),
+pub(super) enum Step<'m> {
+    AllReduce(Span<'m>, Span<'m>),
+    AllGather(Span<'m>, Span<'m>),
+    ReduceScatter(Span<'m>, Span<'m>),
+    Broadcast(Span<'m>, Span<'m>),
+    Reduce(Span<'m>, Span<'m>),
+    Alltoall(Span<'m>, Span<'m>),
+    Gather(Span<'m>, Span<'m>),
+    Scatter(Span<'m>, Span<'m>),
     /// To that rank.
-    Send(Span, usize),
+    Send(Span<'m>, usize),
     /// From that rank.
-    Receive(Span, usize),
+    Receive(Span<'m>, usize),
 }
 
 /// All steps of `rank`, in order; `whole`: NCCL has one function for the whole collective.
 ///
 /// # Errors
 /// [`GpuError::Bounds`] if a buffer is too small; a root outside the ranks.
-pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Result<Vec<Step>, GpuError> {
+pub(super) fn steps<'m>(
+    call: &Call<'m>,
+    rank: usize,
+    ranks: usize,
+    whole: bool,
+) -> Result<Vec<Step<'m>>, GpuError> {
     if call.collective.rooted() && call.root >= ranks {
         let (root, what) = (call.root, call.collective);
         return Err(GpuError::Nonsense(format!("{what} from or to rank {root} of {ranks}")));
@@ -35,7 +40,7 @@ pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Resu
     let bytes = call.count.saturating_mul(call.data.bytes());
     let rank_is_root = rank == call.root;
     let of_all = bytes.saturating_mul(ranks as u64);
-    let one = |step: fn(Span, Span) -> Step, send: u64, receive: u64| {
+    let one = |step: fn(Span<'m>, Span<'m>) -> Step<'m>, send: u64, receive: u64| {
         Ok(vec![step(call.send.part(0, send)?, call.receive.part(0, receive)?)])
     };
     let send = |part: usize, to| Ok(Step::Send(part_of(call.send, part, bytes)?, to));
@@ -69,7 +74,7 @@ pub(super) fn steps(call: &Call, rank: usize, ranks: usize, whole: bool) -> Resu
 }
 
 /// Part `n` of a buffer with parts of `bytes`.
-fn part_of(buffer: Span, n: usize, bytes: u64) -> Result<Span, GpuError> {
+fn part_of(buffer: Span<'_>, n: usize, bytes: u64) -> Result<Span<'_>, GpuError> {
     buffer.part(bytes.saturating_mul(n as u64), bytes)
 }
 
@@ -83,13 +88,13 @@ mod tests {
     const RECEIVE: u64 = 0x20_0000;
 
     /// Buffers as large as the collective's shape says.
-    fn call(collective: Collective) -> Call {
+    fn call(collective: Collective) -> Call<'static> {
         let data = DataType::Float;
         let shape = collective.shape(256, RANKS as u64, data.bytes());
         Call {
             collective,
-            send: Span { address: SEND, bytes: shape.send * 4 },
-            receive: Span { address: RECEIVE, bytes: shape.receive * 4 },
+            send: Span::fixture(SEND, shape.send * 4),
+            receive: Span::fixture(RECEIVE, shape.receive * 4),
             count: shape.count,
             data,
             op: RedOp::Sum,
@@ -98,7 +103,7 @@ mod tests {
     }
 
     /// Without a function of NCCL for the whole collective.
-    fn by_sends(collective: Collective, rank: usize) -> Vec<Step> {
+    fn by_sends(collective: Collective, rank: usize) -> Vec<Step<'static>> {
         steps(&call(collective), rank, RANKS, false).unwrap()
     }
 
@@ -159,11 +164,12 @@ mod tests {
 
     #[test]
     fn a_collective_that_nccl_has_is_one_call_with_its_parts() {
-        let part = |address, bytes| Span { address, bytes };
-        let one = |collective, rank, step: fn(Span, Span) -> Step, send, receive| {
-            let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
-            assert_eq!(steps(&call(collective), rank, RANKS, true).unwrap(), wanted, "{collective}");
-        };
+        let part = Span::fixture;
+        let one =
+            |collective, rank, step: fn(Span<'static>, Span<'static>) -> Step<'static>, send, receive| {
+                let wanted = [step(part(SEND, send), part(RECEIVE, receive))];
+                assert_eq!(steps(&call(collective), rank, RANKS, true).unwrap(), wanted, "{collective}");
+            };
         one(Collective::AllReduce, 0, Step::AllReduce, 256, 256);
         one(Collective::AllGather, 3, Step::AllGather, 64, 256);
         one(Collective::ReduceScatter, 3, Step::ReduceScatter, 256, 64);
@@ -182,15 +188,15 @@ mod tests {
     #[test]
     fn a_buffer_that_is_too_small_is_refused() {
         for (collective, whole) in Collective::ALL.into_iter().flat_map(|c| [(c, false), (c, true)]) {
-            let refused = |short: &Call| {
+            let refused = |short: &Call<'_>| {
                 let steps = steps(short, short.root, RANKS, whole);
                 assert!(matches!(steps, Err(GpuError::Bounds { .. })), "{collective} {whole}");
             };
             let mut short = call(collective);
-            short.receive.bytes -= 1;
+            short.receive = short.receive.part(0, short.receive.bytes - 1).unwrap();
             refused(&short);
             let mut short = call(collective);
-            short.send.bytes -= 1;
+            short.send = short.send.part(0, short.send.bytes - 1).unwrap();
             refused(&short);
         }
     }

@@ -60,7 +60,7 @@ impl Check<'_> {
     }
 
     /// The memory from a part in the first call to that in the last.
-    fn places(&self, seat: &Seat, part: Part) -> Result<Span, GpuError> {
+    fn places<'s>(&self, seat: &'s Seat, part: Part) -> Result<Span<'s>, GpuError> {
         let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
         seat.span(Part { bytes: before.saturating_add(part.bytes), ..part })
     }

@@ -127,7 +127,7 @@ impl<'t> Task<'t> {
 
     fn call(&self, placement: Placement, shape: Shape, shift: u64) -> Result<Group<'_>, Fault> {
         let RowAsk { collective, data, op, root, .. } = *self.ask;
-        self.team.group(|seat: &Seat| {
+        self.team.group(|seat| {
             let layout = Layout::new(collective, shape, data.bytes(), seat.rank, placement, shift);
             let (send, receive) = seat.spans(&layout)?;
             Ok(Call { collective, send, receive, count: shape.count, data, op, root })

@@ -57,18 +57,18 @@ impl Seat {
     }
 
     /// The memory of a part.
-    pub(super) fn span(&self, part: Part) -> Result<Span, GpuError> {
+    pub(super) fn span(&self, part: Part) -> Result<Span<'_>, GpuError> {
         let buffer = if part.receive { &self.receive } else { &self.send };
         buffer.span(part.offset, part.bytes)
     }
 
     /// Where a call sends from, and where it receives.
-    pub(super) fn spans(&self, layout: &Layout) -> Result<(Span, Span), GpuError> {
+    pub(super) fn spans(&self, layout: &Layout) -> Result<(Span<'_>, Span<'_>), GpuError> {
         Ok((self.span(layout.send)?, self.span(layout.receive)?))
     }
 
     /// Starts to copy out one element.
-    pub(super) fn fetch(&self, element: Span) -> Result<(), GpuError> {
+    pub(super) fn fetch(&self, element: Span<'_>) -> Result<(), GpuError> {
         self.stream.copy_out(self.host.span(0, element.bytes)?, element)
     }
 

@@ -63,7 +63,10 @@ impl Team {
     }
 
     /// One call of every rank here, ready to be queued.
-    pub(super) fn group(&self, call: impl Fn(&Seat) -> Result<Call, GpuError>) -> Result<Group<'_>, Fault> {
+    pub(super) fn group<'t>(
+        &'t self,
+        call: impl Fn(&'t Seat) -> Result<Call<'t>, GpuError>,
+    ) -> Result<Group<'t>, Fault> {
         let ranks = self.comms.iter().zip(&self.seats);
         let calls = ranks.map(|(comm, seat)| Ok((comm, &seat.stream, call(seat)?)));
         let group = calls.collect::<Result<Vec<_>, GpuError>>().and_then(|calls| Group::new(&calls));

@@ -4,7 +4,7 @@
 use super::room;
 use super::transfer::Memory;
 use crate::gpu::pattern::{Counts, Nonces};
-use crate::gpu::{Buffer, Clique, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
+use crate::gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(in crate::suite) struct Chunk {
 pub(in crate::suite) struct Changed {
     pub(in crate::suite) gpu: usize,
     /// The piece of memory.
-    pub(in crate::suite) span: Span,
+    pub(in crate::suite) place: Extent,
     /// The number of its first word within the pattern, and the pattern's seed.
     pub(in crate::suite) first: u64,
     pub(in crate::suite) seed: u64,
@@ -122,15 +122,15 @@ impl<'g> Plot<'g> {
     /// Queues a fresh pattern for all of it.
     pub(in crate::suite) fn fill(&self, nonces: &mut Nonces) -> Result<(), GpuError> {
         self.seed.set(nonces.next());
-        self.chunks.iter().try_for_each(|chunk| self.mend(chunk.buffer.whole()))
+        self.chunks.iter().try_for_each(|chunk| self.mend(*chunk.buffer.whole()))
     }
 
     /// Queues the pattern again for a part of it.
-    pub(in crate::suite) fn mend(&self, span: Span) -> Result<(), GpuError> {
-        let within = |chunk: &&Chunk| chunk.offset(span.address).is_some();
-        let Some(chunk) = self.chunks.iter().find(within) else { return Ok(()) };
-        let offset = chunk.offset(span.address).unwrap_or_default();
-        self.stream.fill(span, self.seed(), chunk.word(offset))
+    pub(in crate::suite) fn mend(&self, part: Extent) -> Result<(), GpuError> {
+        let within = |chunk: &Chunk| Some(chunk.word(chunk.offset(part.address)?));
+        let mut chunks = self.chunks.iter().filter_map(|chunk| Some((chunk, within(chunk)?)));
+        let Some((chunk, word)) = chunks.next() else { return Ok(()) };
+        self.stream.fill(chunk.span().at(part)?, self.seed(), word)
     }
 
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
@@ -138,7 +138,7 @@ impl<'g> Plot<'g> {
     }
 
     /// Words from word `place` of `span` on.
-    pub(in crate::suite) fn words(&self, span: Span, place: u64) -> Result<Vec<u32>, GpuError> {
+    pub(in crate::suite) fn words(&self, span: Span<'_>, place: u64) -> Result<Vec<u32>, GpuError> {
         let count = SAMPLE.min(span.words().saturating_sub(place));
         self.stream.copy_out(self.host.span(0, count * 4)?, span.part(place * 4, count * 4)?)?;
         self.wait()?;
@@ -147,12 +147,12 @@ impl<'g> Plot<'g> {
 }
 
 impl Chunk {
-    pub(in crate::suite) const fn span(&self) -> Span {
+    pub(in crate::suite) const fn span(&self) -> Span<'_> {
         self.buffer.whole()
     }
 
     /// Its pages, each of `1 << shift` bytes.
-    pub(in crate::suite) const fn pages(&self, shift: u32, nonce: u64) -> Pages {
+    pub(in crate::suite) const fn pages(&self, shift: u32, nonce: u64) -> Pages<'_> {
         Pages { span: self.buffer.whole(), first: self.first << (PAGE_SHIFT - shift), shift, nonce }
     }
 
@@ -194,7 +194,7 @@ pub(in crate::suite) fn changed(plots: &[Plot<'_>]) -> Result<Vec<Changed>, GpuE
             if !counts.all_right(span.words()) {
                 let found = plot.words(span, counts.first.unwrap_or_default())?;
                 let (gpu, first, seed) = (plot.gpu.ordinal, chunk.word(0), plot.seed());
-                all.push(Changed { gpu, span, first, seed, counts, found });
+                all.push(Changed { gpu, place: *span, first, seed, counts, found });
             }
         }
     }

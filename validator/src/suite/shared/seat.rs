@@ -30,7 +30,7 @@ impl<'g> Seat<'g> {
     }
 
     /// Words of `what` from word `place` on: a sample for the report.
-    pub(in crate::suite) fn sample(&self, what: Span, place: u64) -> Result<Vec<u32>, GpuError> {
+    pub(in crate::suite) fn sample(&self, what: Span<'_>, place: u64) -> Result<Vec<u32>, GpuError> {
         let count = SAMPLE.min(what.words().saturating_sub(place));
         self.stream.copy_out(self.host.span(0, count * 4)?, what.part(place * 4, count * 4)?)?;
         self.wait()?;

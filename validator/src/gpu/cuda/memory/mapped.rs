@@ -3,7 +3,7 @@
 //! besides ordinary allocations.
 #![expect(unsafe_code, reason = "calls into the CUDA driver")]
 
-use super::span::{Span, size};
+use super::span::{Extent, size};
 use crate::gpu::cuda::api::Api;
 use crate::gpu::cuda::context::Context;
 use crate::gpu::cuda::error::GpuError;
@@ -85,8 +85,8 @@ impl Mapping {
         Ok(made)
     }
 
-    pub(in crate::gpu::cuda) const fn span(&self) -> Span {
-        Span { address: self.address, bytes: self.bytes as u64 }
+    pub(in crate::gpu::cuda) const fn extent(&self) -> Extent {
+        Extent { address: self.address, bytes: self.bytes as u64 }
     }
 
     /// Lets these devices read and write; on failure the mapping is undone.

@@ -11,14 +11,17 @@ use super::context::Context;
 use super::device::Gpu;
 use super::error::GpuError;
 use mapped::Mapping;
-use span::{Span, size};
+use span::{Extent, Span, size};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Memory of one GPU; freed when dropped.
 #[derive(Debug)]
 pub struct Buffer {
-    span: Span,
+    extent: Extent,
     held: Held,
+    /// Whether another process may have it open by its CUDA IPC handle.
+    lent: Cell<bool>,
     context: Rc<Context>,
 }
 
@@ -43,7 +46,7 @@ impl Gpu {
         // SAFETY: one address is written.
         let code = unsafe { (context.api.alloc)(&raw mut address, size(bytes)?) };
         context.check("cuMemAlloc", code, || format!("GPU {}: {bytes} bytes", self.ordinal))?;
-        Ok(Buffer { span: Span { address, bytes }, held: Held::Allocated, context: Rc::clone(context) })
+        Ok(self.buffer(Extent { address, bytes }, Held::Allocated))
     }
 
     /// `bytes` of memory from the driver's virtual memory functions, rounded up to their granularity, which
@@ -61,28 +64,32 @@ impl Gpu {
         let devices =
             std::iter::once(self).chain(peers.iter().copied()).map(|g| g.context.device).collect::<Vec<_>>();
         mapping.allow(&self.context, &devices)?;
-        Ok(Buffer { span: mapping.span(), held: Held::Mapped(mapping), context: Rc::clone(&self.context) })
+        Ok(self.buffer(mapping.extent(), Held::Mapped(mapping)))
     }
 
     /// A buffer over memory of another process.
-    pub(super) fn opened(&self, span: Span) -> Buffer {
-        Buffer { span, held: Held::Opened, context: Rc::clone(&self.context) }
+    pub(super) fn opened(&self, extent: Extent) -> Buffer {
+        self.buffer(extent, Held::Opened)
+    }
+
+    fn buffer(&self, extent: Extent, held: Held) -> Buffer {
+        Buffer { extent, held, lent: Cell::new(false), context: Rc::clone(&self.context) }
     }
 }
 
 impl Buffer {
     /// The whole buffer.
     #[must_use]
-    pub const fn whole(&self) -> Span {
-        self.span
+    pub const fn whole(&self) -> Span<'_> {
+        Span::of(self, self.extent.address, self.extent.bytes)
     }
 
     /// A part of it.
     ///
     /// # Errors
     /// [`GpuError::Bounds`]
-    pub fn span(&self, offset: u64, bytes: u64) -> Result<Span, GpuError> {
-        self.span.part(offset, bytes)
+    pub fn span(&self, offset: u64, bytes: u64) -> Result<Span<'_>, GpuError> {
+        self.whole().part(offset, bytes)
     }
 
     /// The mapping of a mapped buffer.
@@ -93,6 +100,11 @@ impl Buffer {
         }
     }
 
+    /// Notes whether another process may have it open.
+    pub(super) fn lend(&self, lent: bool) {
+        self.lent.set(lent);
+    }
+
     pub(super) const fn context(&self) -> &Rc<Context> {
         &self.context
     }
@@ -100,30 +112,21 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if !self.context.may_free() {
+        // No span of it is left, but work that was queued with one may still run, on any GPU: the memory is
+        // freed when all work of this thread is done, and leaked where that does not end. What another
+        // process may have open is leaked too: CUDA forbids to free it before that process closes it. The
+        // driver frees leaked memory when this process ends.
+        if self.lent.get() || !self.context.is_quiet() {
             return;
         }
-        let (api, address) = (self.context.api, self.span.address);
+        let (api, address) = (self.context.api, self.extent.address);
         match &self.held {
-            // SAFETY: allocated by cuMemAlloc in this context, freed once; using a span of a dropped buffer
-            // gives the driver's error, because spans are numbers and not references.
+            // SAFETY: allocated by cuMemAlloc in this context, freed once; spans borrow the buffer, so none is
+            // left, and no queued work uses it any more.
             Held::Allocated => drop(unsafe { (api.free)(address) }),
             // SAFETY: opened by cuIpcOpenMemHandle in this context, closed once.
             Held::Opened => drop(unsafe { (api.ipc_close)(address) }),
             Held::Mapped(mapping) => mapping.undo(api),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_outside_is_refused() {
-        let span = Span { address: 0x1000, bytes: 100 };
-        assert_eq!(span.part(60, 40), Ok(Span { address: 0x103c, bytes: 40 }));
-        assert_eq!(span.part(60, 41), Err(GpuError::Bounds { offset: 60, bytes: 41, of: 100 }));
-        assert!(span.part(u64::MAX, 2).is_err());
     }
 }

@@ -46,15 +46,16 @@ impl Pinned {
 
     /// All of it, as GPUs address it.
     #[must_use]
-    pub fn whole(&self) -> Span {
-        Span { address: self.at.as_ptr().addr() as u64, bytes: self.bytes }
+    pub fn whole(&self) -> Span<'_> {
+        // Exposed, because the driver and the GPUs get the number.
+        Span::of(self, self.at.as_ptr().expose_provenance() as u64, self.bytes)
     }
 
     /// A part of it.
     ///
     /// # Errors
     /// [`GpuError::Bounds`]
-    pub fn span(&self, offset: u64, bytes: u64) -> Result<Span, GpuError> {
+    pub fn span(&self, offset: u64, bytes: u64) -> Result<Span<'_>, GpuError> {
         self.whole().part(offset, bytes)
     }
 
@@ -92,8 +93,10 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.context.may_free() {
-            // SAFETY: allocated by cuMemHostAlloc, freed once.
+        // As for a buffer: freed only when no queued work can reach it any more, otherwise leaked. A GPU that
+        // writes here after the memory is freed would write into what the process uses it for next.
+        if self.context.is_quiet() {
+            // SAFETY: allocated by cuMemHostAlloc, freed once; spans borrow it, so none is left.
             unsafe { (self.context.api.host_free)(self.at.as_ptr().cast()) };
         }
     }

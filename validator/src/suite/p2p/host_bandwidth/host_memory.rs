@@ -22,7 +22,7 @@ pub(super) struct HostBlock {
 
 impl HostBlock {
     /// Part `n` of `parts` equal ones.
-    pub(super) fn part(&self, n: usize, parts: usize) -> Result<Span, GpuError> {
+    pub(super) fn part(&self, n: usize, parts: usize) -> Result<Span<'_>, GpuError> {
         let bytes = share(self.pinned.whole().bytes, parts);
         self.pinned.span(bytes.saturating_mul(n as u64), bytes)
     }

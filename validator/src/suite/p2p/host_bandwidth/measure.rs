@@ -176,7 +176,7 @@ impl Run<'_, '_> {
     }
 
     /// Copies that wake up the link, which is read meanwhile.
-    fn wake(&mut self, gpu: usize, host: Span) -> Result<(), Box<Finding>> {
+    fn wake(&mut self, gpu: usize, host: Span<'_>) -> Result<(), Box<Finding>> {
         let machine = self.machine;
         let fabric = machine.fabric()?;
         let Some(bdf) = machine.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
@@ -190,7 +190,7 @@ impl Run<'_, '_> {
     }
 
     /// GB/s of each; empty where data came back wrong, which is a finding.
-    fn figures(&mut self, flows: &[HostFlow]) -> Result<Vec<f64>, Box<Finding>> {
+    fn figures(&mut self, flows: &[HostFlow<'_>]) -> Result<Vec<f64>, Box<Finding>> {
         let names: Vec<_> = flows.iter().take(4).map(ToString::to_string).collect();
         self.machine.doing(&names.join(", "));
         let timed = self.bench.with_host(flows, &mut || true);
@@ -200,7 +200,7 @@ impl Run<'_, '_> {
             self.seen.findings.push(finding);
             return Ok(Vec::new());
         }
-        let figure = |(flow, t): (&HostFlow, &HostTimed)| gb_s(flow.total(), t.ms);
+        let figure = |(flow, t): (&HostFlow<'_>, &HostTimed)| gb_s(flow.total(), t.ms);
         let figures = flows.iter().zip(&timed).map(figure).collect::<Result<_, _>>();
         figures.map_err(|why| odd(&subject(flows), why))
     }
@@ -210,7 +210,7 @@ impl Run<'_, '_> {
         (1..64).find(|n| block.part(0, *n).is_ok_and(|part| part.bytes <= self.bench.bytes)).unwrap_or(64)
     }
 
-    fn part(&self, block: &HostBlock, n: usize, parts: usize) -> Result<Span, Box<Finding>> {
+    fn part<'h>(&self, block: &'h HostBlock, n: usize, parts: usize) -> Result<Span<'h>, Box<Finding>> {
         block.part(n, parts).map_err(|e| during("machine", &e))
     }
 
@@ -226,7 +226,7 @@ impl Run<'_, '_> {
     }
 }
 
-const fn flow(gpu: usize, towards: Towards, host: Span, times: u32) -> HostFlow {
+const fn flow(gpu: usize, towards: Towards, host: Span<'_>, times: u32) -> HostFlow<'_> {
     HostFlow { gpu, towards, host, times }
 }
 
@@ -235,7 +235,7 @@ fn repeats(bytes: u64) -> u32 {
     u32::try_from(TOGETHER.checked_div(bytes).unwrap_or_default()).unwrap_or(MOST).clamp(1, MOST)
 }
 
-fn subject(flows: &[HostFlow]) -> String {
+fn subject(flows: &[HostFlow<'_>]) -> String {
     match flows {
         [one] => format!("GPU {}", one.gpu),
         [one, other] if one.gpu == other.gpu => format!("GPU {}", one.gpu),
@@ -243,7 +243,7 @@ fn subject(flows: &[HostFlow]) -> String {
     }
 }
 
-fn damaged(flow: &HostFlow, checked: &crate::gpu::Checked) -> Finding {
+fn damaged(flow: &HostFlow<'_>, checked: &crate::gpu::Checked) -> Finding {
     let words = flow.host.words();
     let message = format!(
         "{flow}: {} of {words} words that went to the host and back are wrong, {} were checked",

@@ -44,8 +44,8 @@ pub(super) struct Past {
 pub(super) struct Moved<'b, 'm> {
     pub(super) cell: Cell,
     pub(super) seed: u64,
-    pub(super) source: Span,
-    pub(super) target: Span,
+    pub(super) source: Span<'b>,
+    pub(super) target: Span<'b>,
     /// The number of the target's first word in its field; the pattern counts from there.
     pub(super) first: u64,
     pub(super) sender: &'b Station<'m>,
@@ -245,14 +245,14 @@ impl<'m> Bench<'m> {
 
 impl Moved<'_, '_> {
     /// The guard bands before and behind the target.
-    fn guards(&self) -> Result<(Span, Span), GpuError> {
+    fn guards(&self) -> Result<(Span<'_>, Span<'_>), GpuError> {
         let at = self.target.address - self.to.whole().address;
         let behind = at + self.target.bytes;
         Ok((self.to.part(at - GUARD, GUARD)?, self.to.part(behind, GUARD)?))
     }
 
     /// The number of a span's first word within its field.
-    pub(super) fn number(&self, span: Span) -> u64 {
+    pub(super) fn number(&self, span: Span<'_>) -> u64 {
         (span.address - self.to.whole().address) / 4
     }
 }

@@ -84,7 +84,7 @@ fn large(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, 
 }
 
 /// Writes the case's word `n` from the host.
-fn put(station: &Station<'_>, span: Span, n: u64, case: &Case) -> Result<(), GpuError> {
+fn put(station: &Station<'_>, span: Span<'_>, n: u64, case: &Case) -> Result<(), GpuError> {
     let word = usize::try_from(n).ok().and_then(|n| case.stored.get(n).copied()).unwrap_or_default();
     station.host.set_word(0, word);
     station.stream.copy_in(span.part(n * 4, 4)?, station.host.span(0, 4)?)?;

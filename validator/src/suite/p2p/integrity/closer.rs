@@ -14,7 +14,7 @@ const WINDOW: u64 = 64;
 /// Memory that does not hold its sentinel.
 struct Changed<'b, 'm> {
     station: &'b Station<'m>,
-    span: Span,
+    span: Span<'b>,
     /// Number of the span's first word within its field.
     first: u64,
     sentinel: u64,
@@ -104,18 +104,18 @@ impl<'m> Bench<'m> {
     }
 
     /// What changed in the fields outside `used`, for the caller to find the cause.
-    pub(super) fn changed_beside(&self, used: &[(&Field, Span)]) -> Result<Vec<Anywhere>, GpuError> {
+    pub(super) fn changed_beside(&self, used: &[(&Field, Span<'_>)]) -> Result<Vec<Anywhere>, GpuError> {
         let mut all = Vec::new();
         for it in self.changed(used)? {
             let found = it.station.words(it.span, it.counts.first.unwrap_or_default(), WINDOW)?.words;
             let Changed { station, span, first, sentinel: seed, counts } = it;
-            all.push(Anywhere { gpu: station.gpu.ordinal, span, first, seed, counts, found });
+            all.push(Anywhere { gpu: station.gpu.ordinal, place: *span, first, seed, counts, found });
         }
         Ok(all)
     }
 
     /// All memory of all GPUs that does not hold its sentinel, except `used`.
-    fn changed(&self, used: &[(&Field, Span)]) -> Result<Vec<Changed<'_, 'm>>, GpuError> {
+    fn changed(&self, used: &[(&Field, Span<'_>)]) -> Result<Vec<Changed<'_, 'm>>, GpuError> {
         let mut changed = Vec::new();
         // All GPUs check at the same time, one field after the other.
         for way in 0..4 {
@@ -143,8 +143,8 @@ impl<'m> Bench<'m> {
 fn part<'s>(
     station: &'s Station<'_>,
     n: usize,
-    used: &[(&Field, Span)],
-) -> Result<Option<(&'s Field, Span)>, GpuError> {
+    used: &[(&Field, Span<'_>)],
+) -> Result<Option<(&'s Field, Span<'s>)>, GpuError> {
     let Some(field) = station.fields().nth(n / 2) else { return Ok(None) };
     let whole = field.whole();
     let used = used.iter().find(|(of, _)| of.whole() == whole).map(|(_, span)| *span);

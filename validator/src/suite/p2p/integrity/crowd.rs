@@ -169,16 +169,13 @@ impl Bench<'_> {
         let layout = self.plan.layout();
         let (area, part) = (peer(sends, receives) * self.slice(), peer(receives, sends) * self.slice());
         let seed = seeds.get(sends).copied().unwrap_or_default();
-        let pieces = shapes.iter().map(|shape| {
+        let piece = |shape: &Shape| {
             let (first, place) = (area + shape.from, layout.target() + part + shape.to);
-            Piece {
-                to: receiver.plain.whole().address + place,
-                from: sender.plain.whole().address + layout.source() + first,
-                bytes: shape.bytes,
-                first,
-                place,
-            }
-        });
+            let to = receiver.plain.part(place, shape.bytes)?;
+            let from = sender.plain.part(layout.source() + first, shape.bytes)?;
+            Ok(Piece { to, from, first, place })
+        };
+        let pieces = shapes.iter().map(piece).collect::<Result<_, GpuError>>()?;
         let expected =
             BatchExpected { seed, sentinel: receiver.plain.sentinel(), guard: GUARD, restore: true };
         let keeper = Keeper {
@@ -186,8 +183,9 @@ impl Bench<'_> {
             stream: &receiver.stream,
             tally: &receiver.tallies.data,
             host: &receiver.host,
+            memory: receiver.plain.whole(),
         };
-        Ok(Errand { pair, kind, pieces: pieces.collect(), wide, times, expected, worker, keeper })
+        Ok(Errand { pair, kind, pieces, wide, times, expected, worker, keeper })
     }
 
     /// Adds a fault to its pair.

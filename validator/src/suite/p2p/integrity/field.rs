@@ -82,7 +82,7 @@ impl<'g> Station<'g> {
     }
 
     /// Queues copies of parts of `what` to the host.
-    pub(super) fn fetch(&self, what: Span, parts: &[(u64, u64)]) -> Result<(), GpuError> {
+    pub(super) fn fetch(&self, what: Span<'_>, parts: &[(u64, u64)]) -> Result<(), GpuError> {
         let mut at = 0;
         for (offset, bytes) in parts {
             self.stream.copy_out(self.host.span(at, *bytes)?, what.part(*offset, *bytes)?)?;
@@ -103,7 +103,7 @@ impl<'g> Station<'g> {
     }
 
     /// Words of `what` from word `place` on, at most `count`; waits.
-    pub(super) fn words(&self, what: Span, place: u64, count: u64) -> Result<Piece, GpuError> {
+    pub(super) fn words(&self, what: Span<'_>, place: u64, count: u64) -> Result<Piece, GpuError> {
         let count = count.min(what.words().saturating_sub(place));
         let parts = [(place * 4, count * 4)];
         self.fetch(what, &parts)?;
@@ -114,7 +114,7 @@ impl<'g> Station<'g> {
     /// Checks memory of any GPU on this GPU, and waits.
     pub(super) fn check(
         &self,
-        what: Span,
+        what: Span<'_>,
         first: u64,
         expected: u64,
         sentinel: u64,
@@ -130,11 +130,11 @@ impl Field {
         Self { buffer, sentinel: Cell::new(0) }
     }
 
-    pub(super) const fn whole(&self) -> Span {
+    pub(super) const fn whole(&self) -> Span<'_> {
         self.buffer.whole()
     }
 
-    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Span, GpuError> {
+    pub(super) fn part(&self, offset: u64, bytes: u64) -> Result<Span<'_>, GpuError> {
         self.buffer.span(offset, bytes)
     }
 

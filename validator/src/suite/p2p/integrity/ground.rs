@@ -111,7 +111,7 @@ fn blame(tried: &mut [Tried], fault: Fault) {
 
 fn stray(it: &Changed, cell: Cell, sure: bool) -> Fault {
     let found = it.found.iter().copied().take(SAMPLE).collect();
-    let (address, first, seed) = (it.span.address, it.first, it.seed);
+    let (address, first, seed) = (it.place.address, it.first, it.seed);
     let traces = Traces { counts: it.counts, address, first, seed, found, expected: None };
     Fault { cell, what: What::Stray { gpu: it.gpu, sure }, traces, times: None, amid: false }
 }
@@ -123,6 +123,6 @@ fn unattributed(it: &Changed) -> Finding {
     );
     let place = it.counts.first.unwrap_or_default();
     let words: Vec<_> = it.found.iter().take(SAMPLE).map(|w| format!("{w:08x}")).collect();
-    let seen = format!("first at {:#x}: found {}", it.span.address.wrapping_add(place * 4), words.join(" "));
+    let seen = format!("first at {:#x}: found {}", it.place.address.wrapping_add(place * 4), words.join(" "));
     Code::P2pStray.finding(Severity::Fail, &format!("GPU {}", it.gpu), message).seen(seen)
 }

@@ -2,7 +2,7 @@
 
 use super::pingpong::{Player, player};
 use super::{Adding, Counted, ends};
-use crate::gpu::{Clique, GpuError, P2pAttribute, Span};
+use crate::gpu::{Clique, GpuError, P2pAttribute};
 use crate::schedule::Pair;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn count(
 
 fn one(pair: Pair, peer: &Player<'_>, owner: &Player<'_>, how: Adding) -> Result<Counted, GpuError> {
     owner.clear()?;
-    let counter: Span = owner.memory.span(PLACE, 8)?;
+    let counter = owner.memory.span(PLACE, 8)?;
     let (blocks, times) = if how == Adding::Add { ADD } else { SWAP };
     // The peer begins because its path is longer.
     for it in [peer, owner] {

@@ -118,11 +118,11 @@ fn read(seat: &Seat<'_>, opened: &Opened, job: Job) -> Result<Answer, GpuError> 
     Ok(Answer::Read(said.into(), found))
 }
 
-fn spans(opened: &Opened, job: Job) -> Result<(Span, Span), GpuError> {
+fn spans(opened: &Opened, job: Job) -> Result<(Span<'_>, Span<'_>), GpuError> {
     Ok((opened.own.span(0, job.bytes)?, opened.theirs.span(job.offset, job.bytes)?))
 }
 
-fn copy(seat: &Seat<'_>, job: Job, to: Span, from: Span) -> Result<(), GpuError> {
+fn copy(seat: &Seat<'_>, job: Job, to: Span<'_>, from: Span<'_>) -> Result<(), GpuError> {
     match job.engine {
         Engine::Sm => seat.stream.copy_sm(to, from)?,
         Engine::Copy | Engine::Staged => seat.stream.copy(to, from)?,

@@ -42,6 +42,8 @@ impl<'s, 'g> Shared<'s, 'g> {
             How::Ipc => {
                 let buffer = seat.gpu.alloc(bytes)?;
                 let name = Name::Ipc(buffer.ipc_handle()?);
+                // The handle is not passed on yet.
+                buffer.returned();
                 (buffer, name)
             }
             How::Descriptor => {
@@ -60,7 +62,7 @@ impl<'s, 'g> Shared<'s, 'g> {
         }
     }
 
-    fn target(&self, job: Job) -> Result<Span, GpuError> {
+    fn target(&self, job: Job) -> Result<Span<'_>, GpuError> {
         self.buffer.span(job.offset, job.bytes)
     }
 
@@ -101,11 +103,15 @@ pub(super) fn pair(
         }
     }
     other.ask(pair, &Ask::Close, None)?;
+    shared.buffer.returned();
     Ok(())
 }
 
 /// Memory that cannot be opened although there is peer access counts as refused.
 fn open(other: &mut Other, shared: &Shared<'_, '_>, pair: Pair) -> Result<(), Stop> {
+    if matches!(shared.name, Name::Ipc(_)) {
+        shared.buffer.lent();
+    }
     let (ipc, descriptor) = match &shared.name {
         Name::Ipc(handle) => (Some(handle.0.to_vec()), None),
         Name::Descriptor(exported) => (None, Some(exported.descriptor.as_fd())),

@@ -70,7 +70,7 @@ pub(super) fn odd(
     Ok(())
 }
 
-fn first(plot: &Plot<'_>) -> Option<Span> {
+fn first<'p>(plot: &'p Plot<'_>) -> Option<Span<'p>> {
     plot.chunks().first().map(crate::suite::shared::plot::Chunk::span)
 }
 
@@ -85,19 +85,19 @@ fn errand<'p>(
     let (sender, receiver) = (plot(plots, sends)?, plot(plots, receives)?);
     let none = || GpuError::Nonsense(format!("{pair}: no memory"));
     let (from, to) = sender.chunks().first().zip(receiver.chunks().first()).ok_or_else(none)?;
-    let pieces = shapes.iter().map(|shape| Piece {
-        to: to.span().address + shape.to,
-        from: from.span().address + shape.from,
-        bytes: shape.bytes,
-        first: from.byte(shape.from),
-        place: to.byte(shape.to),
-    });
+    let (source, memory) = (from.span(), to.span());
+    let piece = |shape: &Shape| {
+        let (first, place) = (from.byte(shape.from), to.byte(shape.to));
+        let (to, from) = (memory.part(shape.to, shape.bytes)?, source.part(shape.from, shape.bytes)?);
+        Ok(Piece { to, from, first, place })
+    };
+    let pieces = shapes.iter().map(piece).collect::<Result<_, GpuError>>()?;
     let expected =
         BatchExpected { seed: sender.seed(), sentinel: receiver.seed(), guard: GUARD, restore: true };
-    let keeper =
-        Keeper { gpu: receives, stream: &receiver.stream, tally: &receiver.tally, host: &receiver.host };
+    let Plot { stream, tally, host, .. } = receiver;
+    let keeper = Keeper { gpu: receives, stream, tally, host, memory };
     let worker = &plot(plots, pair.from)?.stream;
-    Ok(Errand { pair, kind, pieces: pieces.collect(), wide, times: 1, expected, worker, keeper })
+    Ok(Errand { pair, kind, pieces, wide, times: 1, expected, worker, keeper })
 }
 
 fn note(
@@ -150,7 +150,7 @@ pub(super) fn whole(
             // Restored, so that the next half starts from the pattern.
             for (pair, spans) in ring.iter().zip(&spans) {
                 let owner = plot(plots, pair.to)?;
-                spans.iter().try_for_each(|half| owner.mend(half.to))?;
+                spans.iter().try_for_each(|half| owner.mend(*half.to))?;
             }
             plots.iter().try_for_each(Plot::wait)?;
         }
@@ -159,14 +159,14 @@ pub(super) fn whole(
 }
 
 /// One copy of a half, and the number of its first word in the sender's pattern.
-struct Half {
-    to: Span,
-    from: Span,
+struct Half<'p> {
+    to: Span<'p>,
+    from: Span<'p>,
     first: u64,
 }
 
 /// From one half of the sender's largest piece to the other half of each of the owner's.
-fn halves(plots: &[Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half>, GpuError> {
+fn halves<'p>(plots: &'p [Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half<'p>>, GpuError> {
     let (sender, owner) = (plot(plots, pair.from)?, plot(plots, pair.to)?);
     let Some(source) = sender.chunks().first() else { return Ok(Vec::new()) };
     let middle = |bytes: u64| bytes / 2 / 4096 * 4096;
@@ -198,7 +198,7 @@ fn halves(plots: &[Plot<'_>], pair: Pair, upper: bool) -> Result<Vec<Half>, GpuE
 fn looked(
     plots: &[Plot<'_>],
     ring: &[Pair],
-    spans: &[Vec<Half>],
+    spans: &[Vec<Half<'_>>],
     results: &mut Results,
 ) -> Result<(), GpuError> {
     let most = spans.iter().map(Vec::len).max().unwrap_or_default();
@@ -216,7 +216,7 @@ fn looked(
 }
 
 /// The result of one check, where data is missing.
-fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half, results: &mut Results) -> Result<(), GpuError> {
+fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half<'_>, results: &mut Results) -> Result<(), GpuError> {
     let owner = plot(plots, pair.to)?;
     owner.wait()?;
     let counts = Counts::from(owner.tally.checked());

@@ -165,7 +165,7 @@ fn stray(it: &Changed) -> Finding {
         "{gpu}: {} words of memory changed although no transfer wrote to them, while peers wrote elsewhere",
         it.counts.wrong
     );
-    let seen = format!("first at {:#x}: found {}", it.span.address.wrapping_add(place * 4), words.join(" "));
+    let seen = format!("first at {:#x}: found {}", it.place.address.wrapping_add(place * 4), words.join(" "));
     Code::P2pStray.finding(Severity::Fail, &gpu, message).values(it.counts.wrong, 0, Some("words")).seen(seen)
 }
 

@@ -171,7 +171,7 @@ mod tests {
 
     use super::judge::{Missed, Swept, TagFault, judge};
     use super::*;
-    use crate::gpu::Span;
+    use crate::gpu::Extent;
     use crate::gpu::pattern::Counts;
     use crate::suite::shared::plot::{Changed, Share};
     use crate::suite::shared::transfer::{Engine, Kind, Way};
@@ -238,8 +238,8 @@ mod tests {
     #[test]
     fn memory_that_changed_unwritten_is_a_stray_and_unchecked_pages_are_an_error() {
         let mut stray = results(Way::Write, None);
-        let span = Span { address: 0x7000_0000, bytes: 4096 };
-        stray.strays = vec![Changed { gpu: 2, span, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
+        let place = Extent { address: 0x7000_0000, bytes: 4096 };
+        stray.strays = vec![Changed { gpu: 2, place, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
         let said = judge(&stray);
         assert!(said.findings[0].is(Code::P2pStray) && said.outcome() == Outcome::Fail);
         let mut unlooked = results(Way::Write, None);

@@ -4,7 +4,7 @@
 use super::judge::{Missed, Results, Swept, TagFault};
 use super::plot;
 use crate::gpu::pattern::{Counts, Nonces, origin, word};
-use crate::gpu::{GpuError, TAG, Tags};
+use crate::gpu::{GpuError, Pages, TAG, Tags};
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::plot::Plot;
@@ -61,7 +61,7 @@ pub(super) fn written(
             results.swept.push(swept(owner, round, Way::Write, counts, missed));
             if counts.wrong > 0 {
                 // This fault is recorded; the last pass must find only others.
-                owner.chunks().iter().try_for_each(|chunk| owner.mend(chunk.span()))?;
+                owner.chunks().iter().try_for_each(|chunk| owner.mend(*chunk.span()))?;
                 owner.wait()?;
                 relay(owner, round, &rounds)?;
             }
@@ -181,12 +181,10 @@ fn closer(
     counts: &Counts,
 ) -> Result<Option<Missed>, GpuError> {
     let Some(page) = counts.first else { return Ok(None) };
-    let of = |chunk: &crate::suite::shared::plot::Chunk| {
-        let pages = chunk.pages(round.shift, round.nonce);
-        (pages.first..pages.first + pages.count()).contains(&page).then_some(pages)
-    };
     let at = page << round.shift;
-    let Some(pages) = owner.chunks().iter().find_map(of) else { return Ok(None) };
+    let mut all = owner.chunks().iter().map(|chunk| chunk.pages(round.shift, round.nonce));
+    let of = |pages: &Pages<'_>| (pages.first..pages.first + pages.count()).contains(&page);
+    let Some(pages) = all.find(of) else { return Ok(None) };
     let place = pages.span.part(pages.place(page, round.tags.writer), TAG)?;
     let found = owner.words(place, 0)?;
     let expected = (page * 4..page * 4 + 4).map(|i| word(round.tags.seed, i)).collect();

@@ -11,7 +11,7 @@ pub(in crate::suite) use shape::{GUARD, Shape, ladder, small};
 use super::transfer::{Engine, Kind};
 use crate::gpu::pattern::Counts;
 use crate::gpu::{
-    Batch, BatchExpected, GpuError, Piece, Pinned, Stream, Table, Tally, is_spoiled, wrong_piece,
+    Batch, BatchExpected, GpuError, Piece, Pinned, Span, Stream, Table, Tally, is_spoiled, wrong_piece,
 };
 use crate::schedule::Pair;
 use crate::suite::Machine;
@@ -31,7 +31,7 @@ pub(in crate::suite) struct Errand<'a> {
     /// `from` runs the copies, on the memory of `to`.
     pub(in crate::suite) pair: Pair,
     pub(in crate::suite) kind: Kind,
-    pub(in crate::suite) pieces: Vec<Piece>,
+    pub(in crate::suite) pieces: Vec<Piece<'a>>,
     /// The copies are large: all threads of a kernel work on one after the other.
     pub(in crate::suite) wide: bool,
     /// How many times all copies are made.
@@ -49,11 +49,13 @@ pub(in crate::suite) struct Keeper<'a> {
     pub(in crate::suite) stream: &'a Stream,
     pub(in crate::suite) tally: &'a Tally,
     pub(in crate::suite) host: &'a Pinned,
+    /// The memory that holds the targets and their guards.
+    pub(in crate::suite) memory: Span<'a>,
 }
 
 impl Errand<'_> {
     fn bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.bytes).sum::<u64>().saturating_mul(u64::from(self.times))
+        self.pieces.iter().map(|piece| piece.to.bytes).sum::<u64>().saturating_mul(u64::from(self.times))
     }
 
     fn patience(&self) -> Duration {
@@ -69,13 +71,13 @@ impl Errand<'_> {
         format!("{}: {} {}s", self.pair, self.pieces.len(), self.kind)
     }
 
-    fn start(&self, batch: Batch) -> Result<(), GpuError> {
+    fn start(&self, batch: Batch<'_>) -> Result<(), GpuError> {
         for _ in 0..self.times {
             match self.kind.engine {
                 Engine::Sm => self.worker.batch_copy(batch, self.wide)?,
                 Engine::Copy | Engine::Staged => {
                     for piece in &self.pieces {
-                        self.worker.copy(piece.target(), piece.source())?;
+                        self.worker.copy(piece.to, piece.from)?;
                     }
                 }
             }
@@ -165,13 +167,13 @@ impl Errand<'_> {
     }
 
     /// A closer look at the first copy that went wrong.
-    pub(in crate::suite) fn closer(&self, table: &Table, counts: &Counts) -> Result<Mistake, GpuError> {
+    pub(in crate::suite) fn closer(&self, table: &Table, counts: &Counts) -> Result<Mistake<'_>, GpuError> {
         let number = counts.first.map_or(0, |first| wrong_piece(first).0);
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         let none =
             || GpuError::Nonsense(format!("{}: wrong in copy {number}, which does not exist", self.doing()));
         let piece = *self.pieces.get(place).ok_or_else(none)?;
-        let Keeper { stream, tally, host, .. } = self.keeper;
+        let Keeper { stream, tally, host, memory, .. } = self.keeper;
         let batch = table.put(0, &[piece])?;
         let keep = BatchExpected { restore: false, ..self.expected };
         stream.check_batch(batch, self.wide, &keep, tally)?;
@@ -179,7 +181,7 @@ impl Errand<'_> {
         let looked = piece.looked(self.expected.guard);
         let at = again.first.or(counts.first.map(|first| wrong_piece(first).1)).unwrap_or_default();
         let count = WINDOW.min(looked.words().saturating_sub(at));
-        stream.copy_out(host.span(0, count * 4)?, looked.part(at * 4, count * 4)?)?;
+        stream.copy_out(host.span(0, count * 4)?, memory.at(looked)?.part(at * 4, count * 4)?)?;
         stream.finish("fetching what is wrong", GRACE)?;
         let found = host.words(0, count);
         Ok(Mistake {

@@ -21,10 +21,10 @@ pub(in crate::suite) enum ErrandResult {
 
 /// A copy that went wrong.
 #[derive(Debug, Clone)]
-pub(in crate::suite) struct Mistake {
+pub(in crate::suite) struct Mistake<'m> {
     pub(super) pair: Pair,
     pub(super) kind: Kind,
-    pub(super) piece: Piece,
+    pub(super) piece: Piece<'m>,
     pub(super) expected: BatchExpected,
     /// Wrong words of the whole errand.
     pub(super) crowd: u64,
@@ -35,13 +35,13 @@ pub(in crate::suite) struct Mistake {
     pub(super) found: Vec<u32>,
 }
 
-impl Mistake {
+impl Mistake<'_> {
     /// The fault for the report; `amid`: other pairs moved data at the same time.
     pub(in crate::suite) fn fault(&self, amid: bool) -> Fault {
         let Self { pair, kind, piece, again, found, .. } = self;
         let looked = piece.looked(self.expected.guard);
-        let shift = (piece.from % 4096, piece.to % 4096);
-        let cell = Cell { pair: *pair, kind: *kind, bytes: piece.bytes, shift };
+        let shift = (piece.from.address % 4096, piece.to.address % 4096);
+        let cell = Cell { pair: *pair, kind: *kind, bytes: piece.to.bytes, shift };
         let expected = (self.at..).take(found.len()).map(|k| self.word(k)).collect();
         let counts = Counts { wrong: again.wrong.max(self.crowd.min(1)), ..*again };
         let traces = Traces {
@@ -58,8 +58,8 @@ impl Mistake {
     /// The words of the target, counted from the aligned word before its guard.
     fn inside(&self) -> std::ops::Range<u64> {
         let begin = self.piece.looked(self.expected.guard).address;
-        let from = (self.piece.to - begin) / 4;
-        from..(self.piece.to + self.piece.bytes - begin).div_ceil(4)
+        let from = (self.piece.to.address - begin) / 4;
+        from..(self.piece.to.address + self.piece.to.bytes - begin).div_ceil(4)
     }
 
     fn what(&self) -> What {
@@ -76,7 +76,7 @@ impl Mistake {
             return What::Beside;
         }
         // Pattern words line up with memory words only where both have the same alignment.
-        let even = (self.piece.first % 4) == (self.piece.to % 4);
+        let even = (self.piece.first % 4) == (self.piece.to.address % 4);
         let number = self.piece.first / 4;
         let place = first.saturating_sub(inside.start);
         let pieces = [Found { place, words: self.found.clone() }];
@@ -113,10 +113,10 @@ impl Mistake {
                 _ => d,
             }
         };
-        let of = |at: u64| match at.checked_sub(piece.to) {
-            Some(n) if n < piece.bytes => byte(expected.seed, piece.first + n),
+        let of = |at: u64| match at.checked_sub(piece.to.address) {
+            Some(n) if n < piece.to.bytes => byte(expected.seed, piece.first + n),
             Some(n) => byte(expected.sentinel, piece.place + n),
-            None => byte(expected.sentinel, piece.place.wrapping_sub(piece.to - at)),
+            None => byte(expected.sentinel, piece.place.wrapping_sub(piece.to.address - at)),
         };
         u32::from_le_bytes([of(begin), of(begin + 1), of(begin + 2), of(begin + 3)])
     }
@@ -126,10 +126,12 @@ impl Mistake {
 mod tests {
     use super::super::super::transfer::{Engine, Memory, Way};
     use super::*;
+    use crate::gpu::Span;
 
-    fn mistake(change: impl FnOnce(&mut Counts)) -> Mistake {
+    fn mistake(change: impl FnOnce(&mut Counts)) -> Mistake<'static> {
         let kind = Kind { engine: Engine::Sm, way: Way::Write, memory: Memory::Plain };
-        let piece = Piece { to: 0x10_0043, from: 0x20_0001, bytes: 401, first: 9, place: 0x43 };
+        let (to, from) = (Span::fixture(0x10_0043, 401), Span::fixture(0x20_0001, 401));
+        let piece = Piece { to, from, first: 9, place: 0x43 };
         let expected = BatchExpected { seed: 5, sentinel: 6, guard: 64, restore: true };
         let looked = piece.looked(64).words();
         let mut again = Counts { looked, wrong: 3, zeros: 0, sentinels: 0, first: Some(20), last: Some(22) };

@@ -121,12 +121,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Where a transfer reads its data.
-    pub(super) fn source(&self, flow: &Flow) -> Result<Span, GpuError> {
+    pub(super) fn source(&self, flow: &Flow) -> Result<Span<'_>, GpuError> {
         self.kit(flow.way.from)?.source.span(flow.from, flow.bytes)
     }
 
     /// Where it writes its data.
-    pub(super) fn target(&self, flow: &Flow) -> Result<Span, GpuError> {
+    pub(super) fn target(&self, flow: &Flow) -> Result<Span<'_>, GpuError> {
         self.kit(flow.way.to)?.target.span(flow.to, flow.bytes)
     }
 

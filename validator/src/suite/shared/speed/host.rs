@@ -19,11 +19,11 @@ pub(in crate::suite) enum Towards {
 
 /// One transfer, `times` copies one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::suite) struct HostFlow {
+pub(in crate::suite) struct HostFlow<'h> {
     pub(in crate::suite) gpu: usize,
     pub(in crate::suite) towards: Towards,
     /// The part of the host's memory.
-    pub(in crate::suite) host: Span,
+    pub(in crate::suite) host: Span<'h>,
     pub(in crate::suite) times: u32,
 }
 
@@ -36,7 +36,7 @@ pub(in crate::suite) struct HostTimed {
 }
 
 /// `GPU 0: copy engine writes 2 x 536870912 bytes to the host`
-impl fmt::Display for HostFlow {
+impl fmt::Display for HostFlow<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (acts, end) = match self.towards {
             Towards::Host(_) => ("writes", "to the host"),
@@ -46,7 +46,7 @@ impl fmt::Display for HostFlow {
     }
 }
 
-impl HostFlow {
+impl HostFlow<'_> {
     /// Bytes of all copies.
     pub(in crate::suite) fn total(&self) -> u64 {
         self.host.bytes.saturating_mul(u64::from(self.times))
@@ -55,7 +55,7 @@ impl HostFlow {
 
 /// A transfer with everything that it needs.
 struct Running<'a> {
-    flow: HostFlow,
+    flow: HostFlow<'a>,
     kit: &'a Kit,
     lane: &'a Lane,
     tally: &'a Tally,
@@ -66,7 +66,7 @@ impl Bench<'_> {
     /// `look` is called while they run, until it returns true.
     pub(in crate::suite) fn with_host(
         &self,
-        flows: &[HostFlow],
+        flows: &[HostFlow<'_>],
         look: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<HostTimed>, GpuError> {
         let all = flows.iter().map(|flow| self.prepared(*flow)).collect::<Result<Vec<_>, _>>()?;
@@ -94,7 +94,7 @@ impl Bench<'_> {
         all.iter().map(|running| running.finish(within)).collect()
     }
 
-    fn prepared(&self, flow: HostFlow) -> Result<Running<'_>, GpuError> {
+    fn prepared<'a>(&'a self, flow: HostFlow<'a>) -> Result<Running<'a>, GpuError> {
         let kit = self.kit(flow.gpu)?;
         let n = usize::from(matches!(flow.towards, Towards::Gpu(_)));
         let none = || GpuError::Nonsense(format!("{flow}: no lane"));
@@ -104,11 +104,11 @@ impl Bench<'_> {
 }
 
 impl Running<'_> {
-    fn source(&self) -> Result<Span, GpuError> {
+    fn source(&self) -> Result<Span<'_>, GpuError> {
         self.kit.source.span(0, self.flow.host.bytes)
     }
 
-    fn target(&self) -> Result<Span, GpuError> {
+    fn target(&self) -> Result<Span<'_>, GpuError> {
         self.kit.target.span(0, self.flow.host.bytes)
     }
 
