@@ -10,11 +10,21 @@ use crate::gpu::cuda::GpuError;
 use cudarc::driver::sys::CUstream;
 use cudarc::nccl::sys;
 use libloading::Library;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::io::IoSliceMut;
 use std::sync::OnceLock;
 
 /// The loader's name of the library; the name without a number exists only on development systems.
 const LIBRARY: &str = "libnccl.so.2";
+
+/// The size of NCCL's buffer for its last error (`ncclLastError` in its `src/debug.cc`), bytes.
+const LAST_ERROR: usize = 1024;
+/// No page is smaller, bytes.
+const PAGE: usize = 4096;
+/// Attempts to copy it while NCCL does not write.
+const COPIES: usize = 4;
 
 type Bytes = *const c_void;
 type BytesMut = *mut c_void;
@@ -138,9 +148,8 @@ impl Api {
     pub(super) fn error(&self, call: &'static str, code: c_int, doing: String) -> GpuError {
         // SAFETY: the function takes any number and returns a constant string.
         let name = unsafe { text((self.error_string)(code)) };
-        // SAFETY: its argument is unused according to the header; the string is NCCL's and lives as long as
-        // it.
-        let last = unsafe { text((self.last_error)(std::ptr::null_mut())) };
+        // SAFETY: its argument is unused according to the header.
+        let last = last_text(unsafe { (self.last_error)(std::ptr::null_mut()) });
         let name = if name.is_empty() { "a code without a name".to_owned() } else { name };
         GpuError::Nccl { call, code, name, doing, last }
     }
@@ -155,8 +164,41 @@ unsafe fn text(from: *const c_char) -> String {
         return String::new();
     }
     // SAFETY: the caller's promise.
-    let text = unsafe { CStr::from_ptr(from) }.to_string_lossy();
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    one_line(&unsafe { CStr::from_ptr(from) }.to_string_lossy())
+}
+
+/// The text of NCCL's last error in one line; empty for none, and where it cannot be copied. Nothing is lost
+/// then, because NCCL writes the same line to its log.
+///
+/// `ncclGetLastError` returns NCCL's own buffer, into which any of its threads may write meanwhile. No read of
+/// ours would be sound, so the kernel copies the buffer, as for a debugger: no more than its size, and nothing
+/// that is not mapped. Two copies must be the same, which sorts out nearly all that were taken while NCCL was
+/// writing; no judgement depends on the text.
+fn last_text(from: *const c_char) -> String {
+    let copies = || Some((copied(from)?, copied(from)?));
+    let whole = |(one, two): (Vec<u8>, Vec<u8>)| (one == two).then_some(one);
+    let text = (0..COPIES).find_map(|_| copies().and_then(whole)).unwrap_or_default();
+    one_line(&String::from_utf8_lossy(&text))
+}
+
+/// The bytes from there to the first zero; `None` for null, and where there is none within the buffer's size.
+fn copied(from: *const c_char) -> Option<Vec<u8>> {
+    let begin = from.addr();
+    // An element that is not wholly mapped is not copied, so each is in one page.
+    let first = (begin.checked_next_multiple_of(PAGE)? - begin).min(LAST_ERROR);
+    let element = |base, len| RemoteIoVec { base, len };
+    let there = [element(begin, first), element(begin.checked_add(first)?, LAST_ERROR - first)];
+    let mut bytes = vec![0; LAST_ERROR];
+    let copied = process_vm_readv(Pid::this(), &mut [IoSliceMut::new(&mut bytes)], &there).ok()?;
+    let end = bytes.get(..copied)?.iter().position(|byte| *byte == 0)?;
+    bytes.truncate(end);
+    Some(bytes)
+}
+
+fn one_line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    let lines = text.lines().map(|line| line.chars().map(shown).collect::<String>().trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -190,5 +232,44 @@ mod tests {
         assert_eq!(read(c""), "");
         // SAFETY: null is allowed.
         assert_eq!(unsafe { text(std::ptr::null()) }, "");
+    }
+
+    #[test]
+    fn the_last_error_is_copied_to_its_end_and_never_beyond_what_is_mapped() {
+        assert_eq!(
+            last_text(c"Call to bind failed\n  Address\tin use".as_ptr()),
+            "Call to bind failed; Address in use"
+        );
+        assert_eq!(last_text(std::ptr::null()), "");
+        assert_eq!(last_text(std::ptr::without_provenance(8)), "", "nothing is mapped there");
+        let endless = vec![b'x'; 2 * LAST_ERROR];
+        assert_eq!(last_text(endless.as_ptr().cast()), "", "no end within the buffer's size");
+    }
+
+    #[test]
+    fn a_text_that_changes_meanwhile_can_be_copied() {
+        use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+        let texts = ["first error ".repeat(40), "other fault ".repeat(40)];
+        let buffer: Vec<AtomicU8> = (0..LAST_ERROR).map(|_| AtomicU8::new(0)).collect();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for text in texts.iter().cycle() {
+                    buffer.iter().zip(text.bytes()).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            for _ in 0..200 {
+                let read = last_text(buffer.as_ptr().cast());
+                let both = || texts[0].chars().zip(texts[1].chars());
+                assert!(
+                    read.len() <= LAST_ERROR && read.chars().zip(both()).all(|(c, (a, b))| c == a || c == b),
+                    "{read}"
+                );
+            }
+            done.store(true, Ordering::Relaxed);
+        });
     }
 }
