@@ -149,5 +149,7 @@ fn add_host(machine: &Machine, to: &mut Tree) {
     }
     to.file("proc/cmdline", &format!("{}\n", machine.cmdline));
     to.file("proc/sys/kernel/osrelease", "6.12.0\n");
+    // O and E: NVIDIA's modules are not of the kernel's tree, and not signed.
+    to.file("proc/sys/kernel/tainted", "12288\n");
     to.file("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
 }

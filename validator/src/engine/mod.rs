@@ -31,7 +31,7 @@ use crate::text::time::utc;
 use aer::Aer;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
-use watch::Watch;
+use watch::{Flags, Watch};
 use witness::Witness;
 
 /// Receives events of a run; the console is one.
@@ -57,6 +57,7 @@ pub fn planned(
         introduced: false,
         root,
         watch: Watch::begin(root),
+        flags: Flags::begin(root),
         aer: Aer::default(),
         witness: Witness::default(),
         advice: Vec::new(),
@@ -107,6 +108,7 @@ struct Run<'a, A: Audience> {
     introduced: bool,
     root: &'a Root,
     watch: Watch,
+    flags: Flags,
     aer: Aer,
     witness: Witness,
     advice: Vec<Advice>,
@@ -136,6 +138,7 @@ impl<A: Audience> Run<'_, A> {
     fn end(&mut self, test: &Test, took: Duration, said: Judgement, log_tail: Vec<String>) {
         self.introduce();
         let mut kernel = self.watch.news();
+        kernel.extend(self.flags.news(self.root));
         kernel.extend(self.aer.news(self.root));
         let said = self.witness.settle(test, said, kernel);
         self.advice.extend(said.advice.iter().cloned());

@@ -1,10 +1,12 @@
-//! Watches the kernel log while tests run: a fault in it belongs to the running test.
+//! Watches the kernel log and the kernel's taint flags while tests run: a fault in them belongs to the running
+//! test.
 
-use crate::machine::host::faults::{self, faults};
+use crate::machine::host::faults::{self, Taint, faults, tainted};
 use crate::machine::host::kmsg::{Cursor, News};
 use crate::machine::host::nvidia::xid::When;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
+use std::io::ErrorKind;
 
 /// A position in the log, or why there is none.
 pub(super) enum Watch {
@@ -53,6 +55,46 @@ impl Watch {
     }
 }
 
+/// The kernel's taint flags as they were last, or why they are not known.
+pub(super) enum Flags {
+    /// Watching.
+    At(Taint),
+    /// Not watching; reported with the next test.
+    Blind(Severity, String),
+    /// Not watching; already reported.
+    Told,
+}
+
+impl Flags {
+    /// Starts watching: flags that are set now are those from before the tests, which test `xid` judges.
+    pub(super) fn begin(root: &Root) -> Self {
+        match Taint::read(root) {
+            Ok(taint) => Self::At(taint),
+            // Machines in files may have been recorded without them.
+            Err(e) if e.kind() == ErrorKind::NotFound && !root.is_live() => {
+                Self::Blind(Severity::Info, e.to_string())
+            }
+            Err(e) => Self::Blind(Severity::Warn, e.to_string()),
+        }
+    }
+
+    /// The flags that were set since the last call.
+    pub(super) fn news(&mut self, root: &Root) -> Option<Finding> {
+        if let Self::At(before) = *self {
+            match Taint::read(root) {
+                Ok(now) => {
+                    *self = Self::At(now.and(before));
+                    return tainted(now.since(before), When::During);
+                }
+                Err(e) => *self = Self::Blind(Severity::Warn, e.to_string()),
+            }
+        }
+        let Self::Blind(severity, why) = std::mem::replace(self, Self::Told) else { return None };
+        let message = format!("the kernel's taint flags are not watched: {why}");
+        Some(Code::KernelTainted.finding(severity, "machine", message))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +105,36 @@ mod tests {
         let mut watch = Watch::begin(&Root::new(dir.path()));
         assert!(watch.news()[0].is(Code::KmsgUnreadable));
         assert_eq!(watch.news(), []);
+    }
+
+    #[test]
+    fn only_flags_that_are_set_meanwhile_count_and_each_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let file = dir.path().join("proc/sys/kernel/tainted");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let set = |flags: u64| std::fs::write(&file, format!("{flags}\n")).unwrap();
+        set(12288 | 1 << 9);
+        let mut flags = Flags::begin(&root);
+        assert_eq!(flags.news(&root), None);
+        set(12288 | 1 << 9 | 1 << 7);
+        let found = flags.news(&root).unwrap();
+        assert!(found.severity == Severity::Fail && !found.message.contains("W:"), "{found:?}");
+        assert_eq!(flags.news(&root), None);
+        std::fs::write(&file, "").unwrap();
+        let found = flags.news(&root).unwrap();
+        assert!(found.severity == Severity::Warn && found.message.contains("allowed: a number"), "{found:?}");
+        assert_eq!(flags.news(&root), None);
+    }
+
+    #[test]
+    fn a_machine_in_files_without_flags_is_reported_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let mut flags = Flags::begin(&root);
+        let found = flags.news(&root).unwrap();
+        assert!(found.is(Code::KernelTainted) && found.severity == Severity::Info);
+        assert_eq!(flags.news(&root), None);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 
 /// Where the simulated machine's kernel logs, from the libraries' folder.
 const LOG: &str = "../root/dev/kmsg";
+/// Where it has its taint flags.
+const TAINT: &str = "../root/proc/sys/kernel/tainted";
 
 /// How much work of each event's kind this process has begun.
 #[derive(Debug, Default)]
@@ -74,7 +76,10 @@ fn mark(n: usize) -> Option<PathBuf> {
     Some(beside::folder()?.join(format!("event.{n}")))
 }
 
-#[expect(clippy::print_stderr, reason = "there is no other way to say that the log cannot be written")]
+#[expect(
+    clippy::print_stderr,
+    reason = "there is no other way to say that a file of the kernel cannot be written"
+)]
 fn happen(n: usize, event: &Event) {
     let Some(mark) = mark(n) else { return };
     if OpenOptions::new().write(true).create_new(true).open(mark).is_err() {
@@ -83,6 +88,19 @@ fn happen(n: usize, event: &Event) {
     if let Err(why) = log(event) {
         eprintln!("simgpu: {LOG}: {why}");
     }
+    if let Err(why) = taint(event) {
+        eprintln!("simgpu: {TAINT}: {why}");
+    }
+}
+
+/// Sets the event's taint flags beside those that are set.
+fn taint(event: &Event) -> std::io::Result<()> {
+    if event.taint == 0 {
+        return Ok(());
+    }
+    let path = beside::folder().unwrap_or_default().join(TAINT);
+    let flags: u64 = std::fs::read_to_string(&path)?.trim().parse().map_err(std::io::Error::other)?;
+    std::fs::write(path, format!("{}\n", flags | event.taint))
 }
 
 /// Writes the event's lines behind the log's last one, some numbers further where records are to be missing.

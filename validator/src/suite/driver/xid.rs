@@ -1,10 +1,10 @@
 //! Whether the driver has logged errors since the machine started. Xid errors, GPUs that fell off the bus and
 //! GPUs that could not be started are only in the kernel's log once they are over. Errors that programs
-//! caused before the tests are information.
+//! caused before the tests are information. The kernel's taint flags tell of its own faults in that time.
 
 use crate::config::Level;
 use crate::machine::host::faults;
-use crate::machine::host::faults::faults;
+use crate::machine::host::faults::{Taint, faults, tainted};
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::log;
 use crate::machine::host::nvidia::xid::When;
@@ -24,6 +24,12 @@ pub(in crate::suite) const TEST: Test = Test {
 };
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    // Whether the flags can be read is watched during all tests.
+    let taint = Taint::read(&machine.root).ok().and_then(|taint| tainted(taint, When::Before));
+    Ok(with_taint(logged(machine)?, taint))
+}
+
+fn logged(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Lines count even if no GPU is left on the bus: they show why.
     let said = judge(machine.log.as_deref().unwrap_or_default(), machine.log_lost);
     if said.findings.is_empty() {
@@ -52,6 +58,18 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
         Some(worst) => worst.message.clone(),
     };
     Judgement::of(summary, findings)
+}
+
+/// The summary names the worst of both.
+fn with_taint(said: Judgement, taint: Option<Finding>) -> Judgement {
+    let Some(taint) = taint else { return said };
+    let worst = said.findings.iter().map(|f| f.severity).max();
+    let tells = taint.severity > worst.unwrap_or(Severity::Info).max(Severity::Info);
+    if !tells {
+        return said.with(vec![taint]);
+    }
+    let summary = taint.message.clone();
+    Judgement::of(summary, said.findings.into_iter().chain([taint]).collect())
 }
 
 fn count(n: usize) -> String {
@@ -90,6 +108,23 @@ mod tests {
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 2));
         assert!(said.summary.starts_with("Xid 79 on 0000:01:00"), "{}", said.summary);
         assert_eq!(say(0, &["NVRM: Xid (PCI:0000:01:00): 9999, x"]).outcome(), Outcome::Warn);
+    }
+
+    #[test]
+    fn an_earlier_fault_of_the_kernel_warns_and_a_mark_of_less_is_information() {
+        let taint = |severity| Some(Code::KernelTainted.finding(severity, "machine", "an oops"));
+        let quiet = || say(0, &["NVRM: loading NVIDIA UNIX Open Kernel Module"]);
+        let said = with_taint(quiet(), taint(Severity::Warn));
+        assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Warn, "an oops"));
+        let said = with_taint(quiet(), taint(Severity::Info));
+        assert_eq!(
+            (said.outcome(), said.summary.as_str()),
+            (Outcome::Pass, "none since the machine started")
+        );
+        let lost = say(0, &["NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."]);
+        let said = with_taint(lost, taint(Severity::Warn));
+        assert!(said.outcome() == Outcome::Fail && said.summary.starts_with("Xid 79"), "{}", said.summary);
+        assert_eq!(with_taint(quiet(), None), quiet());
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct Event {
     /// So many records of the log are missing before them.
     #[serde(default)]
     pub log_lost: u64,
+    /// Taint flags that the kernel sets, as their sum.
+    #[serde(default)]
+    pub taint: u64,
 }
 
 fn one() -> u64 {

@@ -1,5 +1,9 @@
 //! Faults in the kernel log, judged by kind: NVIDIA driver messages about GPUs, PCIe errors, machine checks,
-//! accesses that an IOMMU blocked, and the kernel's own faults. Pure.
+//! accesses that an IOMMU blocked, and the kernel's own faults; and the kernel's taint flags. Pure.
+
+mod taint;
+
+pub use taint::{Taint, tainted};
 
 use crate::machine::host::kmsg::Line;
 use crate::machine::host::nvidia::xid::When;
@@ -67,7 +71,8 @@ struct Kind {
 
 /// The words are those of NVIDIA's open kernel modules and of the kernel's drivers/pci/pcie/{aer,dpc}.c,
 /// drivers/pci/hotplug/pciehp_ctrl.c, drivers/iommu/{amd,intel/dmar.c}, arch/x86/kernel/cpu/mce,
-/// drivers/edac, drivers/acpi/apei/ghes.c, kernel/{hung_task,watchdog}.c and kernel/rcu.
+/// arch/x86/kernel/nmi.c, drivers/edac, drivers/acpi/apei/ghes.c, kernel/{hung_task,watchdog,panic}.c,
+/// mm/page_alloc.c, mm/memory.c and kernel/rcu.
 const KINDS: &[Kind] = &[
     Kind { code: Code::GpuGone, before: true, judge: gone },
     Kind {
@@ -151,7 +156,11 @@ fn iommu(line: &str) -> Option<Severity> {
 fn machine_check(line: &str) -> Option<Severity> {
     let edac = line.contains("EDAC") && has(line, &[" UE ", " CE "]);
     let told = has(line, &["[Hardware Error]", "Machine check", "Machine Check"]);
-    (edac || told).then_some(Severity::Fail)
+    // The chipset reports a PCI or memory error by a non-maskable interrupt. One without a reason may be a
+    // hardware error too, but also a performance counter's or a button's.
+    let nmi = has(line, &["NMI: PCI system error (SERR)", "NMI: IOCK error"]);
+    let unexplained = line.contains("NMI received for unknown reason");
+    (edac || told || nmi).then_some(Severity::Fail).or(unexplained.then_some(Severity::Warn))
 }
 
 fn kernel(line: &str) -> Option<Severity> {
@@ -166,8 +175,12 @@ fn kernel(line: &str) -> Option<Severity> {
         "kernel BUG at",
         "Oops: ",
         "general protection fault, ",
+        "BUG: Bad page state",
+        "BUG: Bad page map",
     ];
-    has(line, &words).then_some(Severity::Fail)
+    // A check of the kernel's own failed, and it goes on: "WARNING: CPU: 3 PID: 812 at ..".
+    let warned = line.starts_with("WARNING: ") && has(line, &["CPU: ", "CPU#"]);
+    has(line, &words).then_some(Severity::Fail).or(warned.then_some(Severity::Warn))
 }
 
 /// The first PCI address in a line: `0000:41:00.0`, or `0000:41:00` as Xid lines have it.

@@ -63,6 +63,11 @@ fn each_kind_of_fault_has_its_code_and_severity() {
         ("INFO: task firstlight:812 blocked for more than 120 seconds.", Code::KernelFault, Fail),
         ("watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [firstlight:812]", Code::KernelFault, Fail),
         ("BUG: unable to handle page fault for address: ffffa", Code::KernelFault, Fail),
+        ("BUG: Bad page state in process firstlight  pfn:12345", Code::KernelFault, Fail),
+        ("WARNING: CPU: 3 PID: 812 at mm/page_alloc.c:4 __alloc_pages+0x1/0x2", Code::KernelFault, Warn),
+        ("NMI: PCI system error (SERR) for reason b1 on CPU 0.", Code::MachineCheck, Fail),
+        ("NMI: IOCK error (debug interrupt?) for reason 61 on CPU 0.", Code::MachineCheck, Fail),
+        ("Uhhuh. NMI received for unknown reason 3d on CPU 5.", Code::MachineCheck, Warn),
     ] {
         one(text, code, severity);
     }
@@ -77,6 +82,11 @@ fn harmless_lines_are_no_faults() {
         "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159",
         "EDAC MC0: Giving out device to module amd64_edac",
         "mce: CPU0: Thermal monitoring enabled (TM1)",
+        "perf: interrupt took too long (2501 > 2500), lowering kernel.perf_event_max_sample_rate to 79750",
+        "INFO: NMI handler (perf_event_nmi_handler) took too long to run: 1.234 msecs",
+        "NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",
+        "nvidia: module verification failed: signature and/or required key missing - tainting kernel",
+        "nvidia: loading out-of-tree module taints kernel.",
         "nvidia 0000:41:00.0: vgaarb: VGA decodes changed",
     ];
     assert_eq!(faults(&log(&quiet), When::During), []);

@@ -32,6 +32,7 @@ pub(super) const FILES: &[&str] = &[
     "proc/cmdline",
     "proc/devices",
     "proc/sys/kernel/osrelease",
+    "proc/sys/kernel/tainted",
     "proc/driver/nvidia/version",
     "proc/driver/nvidia/params",
     "sys/module/firmware_class/parameters/path",
