@@ -74,6 +74,7 @@ pub const KEYS: &[Key] = &[
     key("report.url", Kind::Text, "http://HOST/.., https://HOST/.., or \"\" for none"),
     key("report.timeout_s", Kind::Number(1, 3600), "1 to 3600 seconds"),
     key("report.keep", Kind::Number(1, 1000), "1 to 1000 reports"),
+    key("report.key_file", Kind::Text, "an absolute path to a file of 32 to 4096 bytes"),
     key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
 ];

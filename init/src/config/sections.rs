@@ -215,7 +215,8 @@ pub(super) fn report(m: &mut Merged) -> Report {
     let default = || (!named).then(super::types::Place::usual);
     let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
     let (partition, keep) = (partition.or_else(default), keep.unwrap_or(20));
-    Report { partition, named, url, timeout, keep, config_read: false }
+    let key_file = m.parsed("report.key_file", |path| path.starts_with('/').then(|| path.to_owned()));
+    Report { partition, named, url, timeout, keep, key_file, config_read: false }
 }
 
 /// `[console]`

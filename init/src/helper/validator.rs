@@ -52,6 +52,7 @@ pub(super) fn publish_words<'a>(
     let mut words = vec!["publish", what.file, "--verdict", what.verdict];
     let (keep, timeout) = (report.keep.to_string(), report.timeout.as_secs().to_string());
     words.extend(["--keep", &keep]);
+    words.extend(report.key_file.iter().flat_map(|file| ["--key-file", file]));
     if let Some(url) = &report.url {
         words.extend(["--url", url, "--timeout", &timeout]);
         words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
@@ -99,6 +100,21 @@ pub fn ask_time(servers: &[String]) -> Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_gets_a_mac_where_a_key_is_configured() {
+        let words = |text: &str| {
+            let file = crate::config::File { path: "f".to_owned(), text: text.to_owned() };
+            let config = crate::config::build(&[file], &[]).unwrap();
+            let what = Published { file: "r", verdict: "PASS", offline: None };
+            publish_words(&config.network, &config.report, &what)
+        };
+        assert!(
+            words("[report]\nkey_file = \"/etc/key\"\n")
+                .ends_with(&["--key-file", "/etc/key"].map(String::from))
+        );
+        assert!(!words("").iter().any(|word| word == "--key-file"));
+    }
 
     #[test]
     fn the_validator_gets_files_then_words_then_the_command() {

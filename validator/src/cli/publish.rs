@@ -5,7 +5,7 @@ use super::{CommandError, FAILING, FINE};
 use crate::cli::args::Publish;
 use crate::files::bounded;
 use crate::net::http::Authorities;
-use crate::net::publish::{AtUrl, Finished, LARGEST, publish};
+use crate::net::publish::{AtUrl, Finished, Keeping, LARGEST, publish};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -27,8 +27,9 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
         offline: asked.offline,
     });
     let mut all = true;
-    let waits = (asked.keep.into(), asked.spool.as_path());
-    publish(&finished, asked.partition.as_deref(), url.as_ref(), waits, |told| {
+    let (spool, key) = (asked.spool.as_path(), asked.key_file.as_deref());
+    let keeping = Keeping { keep: asked.keep.into(), spool, key };
+    publish(&finished, asked.partition.as_deref(), url.as_ref(), keeping, |told| {
         all &= told.done;
         // A closed standard output does not stop the saving.
         let _ = to_stdout(&format!("{}\n", told.line));

@@ -65,6 +65,51 @@ fn a_server_that_fails_twice_gets_the_report_with_its_key_and_verdict() {
     assert!(names(place.path("stick/spool")).is_empty());
 }
 
+/// As on an appliance whose stick someone else had.
+#[test]
+fn with_a_key_a_forged_report_is_named_and_only_proven_ones_are_sent() {
+    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let (key, stick, url) = (place.path("key"), place.path("stick"), server.url("127.0.0.1", "/"));
+    fs::write(&key, [b'k'; 32]).unwrap();
+    let words = ["--partition", &stick, "--url", &url, "--key-file", &key];
+    let waiting = place.publish(&[&words[..], &["--offline", "no network"]].concat());
+    assert_eq!(waiting.status, 1, "{}", waiting.err);
+    let name = "000001-20261120T100000Z-FAIL.json";
+    assert_eq!(names(place.path("stick/spool")), [name.to_owned(), format!("{name}.hmac")]);
+    fs::write(place.path("stick/spool/000002-20261121T100000Z-PASS.json"), REPORT).unwrap();
+    let done = place.publish(&words);
+    let told = "url: 000002-20261121T100000Z-PASS.json from the spool is not sent: it has no MAC, set aside as \
+                000002-20261121T100000Z-PASS.json.unproven; sent to ";
+    assert!(done.status == 0 && done.out.lines().any(|line| line.starts_with(told)), "{}", done.out);
+    let kept = fs::read_to_string(place.path(&format!("stick/reports/{name}.hmac"))).unwrap();
+    let got = server.got();
+    assert_eq!(got.len(), 2);
+    for request in &got {
+        assert_eq!(request.header("firstlight-verdict"), Some("FAIL"));
+        assert_eq!(request.header("firstlight-mac"), Some(kept.trim_end()));
+    }
+    assert_eq!(names(place.path("stick/spool")), ["000002-20261121T100000Z-PASS.json.unproven"]);
+}
+
+/// Who can write to the partition could replace the key.
+#[test]
+fn with_a_key_on_the_partition_or_a_short_one_nothing_is_sent_and_the_report_is_kept() {
+    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(200, Vec::new())));
+    let (stick, url) = (place.path("stick"), server.url("127.0.0.1", "/"));
+    let (inside, short) = (place.path("stick/key"), place.path("key"));
+    fs::write(&inside, [b'k'; 32]).unwrap();
+    fs::write(&short, [b'k'; 31]).unwrap();
+    for (key, why) in
+        [(&inside, "the key is on the partition"), (&short, "a key of 31 bytes, allowed: 32 to 4096")]
+    {
+        let done = place.publish(&["--partition", &stick, "--url", &url, "--key-file", key]);
+        let lines: Vec<_> = done.out.lines().collect();
+        assert!(done.status == 1 && lines.iter().all(|line| line.contains(why)), "{lines:?}");
+        assert!(lines[0].starts_with("partition: kept as reports/") && lines[1].starts_with("url: not sent"));
+    }
+    assert_eq!((server.got().len(), names(place.path("stick/reports")).len()), (0, 2));
+}
+
 fn sha256(file: &str) -> String {
     let output = Command::new("sha256sum").arg(file).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()

@@ -28,6 +28,8 @@ pub struct Report {
     pub timeout: Duration,
     /// `keep = 20`: how many reports stay on the partition, the newest ones, and how many unsent ones wait.
     pub keep: u16,
+    /// `key_file`: the key for the MAC of each report; never on the partition.
+    pub key_file: Option<String>,
     /// Whether the partition had a configuration layer.
     pub config_read: bool,
 }

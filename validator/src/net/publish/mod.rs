@@ -2,6 +2,7 @@
 //! place is reported separately; a failure of one does not prevent the other.
 
 mod finished;
+mod mac;
 mod partition;
 mod send;
 mod shelf;
@@ -9,10 +10,11 @@ mod shelf;
 pub use finished::{Finished, LARGEST, digest, hex};
 
 use crate::net::http::{self, Authorities, HttpError};
+use mac::Key;
 use send::{Letter, Line, Sent};
 use shelf::Shelf;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,17 @@ pub struct AtUrl {
     pub offline: Option<String>,
 }
 
+/// How long reports are kept, and how they are proven.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeping<'a> {
+    /// How many reports are kept on the partition, and how many wait to be sent.
+    pub keep: usize,
+    /// The folder of unsent reports where there is no partition.
+    pub spool: &'a Path,
+    /// The file with the key for their MACs.
+    pub key: Option<&'a Path>,
+}
+
 /// The result of one place: one line, and whether it succeeded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Told {
@@ -43,24 +56,35 @@ pub struct Told {
 
 /// Saves the report to `partition` (a folder, or `LABEL=`, `UUID=`, `/dev/..` of a mounted one) and sends it
 /// to `url`; unsent reports wait on the partition, or without one in the folder `spool`. `tell` gets each
-/// place's line as soon as it is known.
+/// place's line as soon as it is known. With a key, each report has a MAC. If the key cannot be used, the report
+/// is kept without one and nothing is sent, because nothing that waits can be proven.
 pub fn publish(
     finished: &Finished,
     partition: Option<&str>,
     url: Option<&AtUrl>,
-    (keep, spool): (usize, &Path),
+    keeping: Keeping<'_>,
     mut tell: impl FnMut(Told),
 ) {
     let folder = partition.map(partition::folder);
+    let on = folder.as_ref().and_then(|folder| folder.as_ref().ok());
+    let key = usable_key(keeping.key, on.map(PathBuf::as_path));
     if let Some(folder) = &folder {
-        tell(match folder.as_ref().map_err(Clone::clone).and_then(|dir| keep_on(finished, dir, keep)) {
-            Ok(said) => Told { line: format!("partition: {said}"), done: true },
+        let kept = |dir: &PathBuf| keep_on(finished, dir, (keeping.keep, &key));
+        tell(match folder.as_ref().map_err(Clone::clone).and_then(kept) {
+            Ok(said) => Told { line: format!("partition: {said}"), done: key.is_ok() },
             Err(why) => Told { line: format!("partition: not kept: {why}"), done: false },
         });
     }
+    let key = match (key, url) {
+        (Err(why), Some(at)) => {
+            let line = format!("url: not sent to {}: no report can be proven: {why}", at.url);
+            return tell(Told { line, done: false });
+        }
+        (key, _) => key.unwrap_or_default(),
+    };
     if let Some(at) = url {
-        let spool = folder.and_then(Result::ok).map_or_else(|| spool.to_owned(), |dir| dir.join("spool"));
-        let spool = Shelf::new(spool, keep);
+        let spool = on.map_or_else(|| keeping.spool.to_owned(), |dir| dir.join("spool"));
+        let spool = Shelf::new(spool, keeping.keep).with_key(key);
         let sent = match &at.offline {
             Some(why) => send::put_aside(finished, &spool, why),
             None => send::send(finished, &spool, at.timeout, &mut Http { at, started: Instant::now() }),
@@ -72,11 +96,22 @@ pub fn publish(
     }
 }
 
-fn keep_on(finished: &Finished, dir: &Path, keep: usize) -> Result<String, String> {
-    let shelf = Shelf::new(dir.join("reports"), keep);
+/// The key, if there is one, or why it cannot be used.
+type UsableKey = Result<Option<Key>, String>;
+
+/// The key in that file, which may not be on the partition.
+fn usable_key(file: Option<&Path>, partition: Option<&Path>) -> UsableKey {
+    let Some(file) = file else { return Ok(None) };
+    partition.map_or(Ok(()), |partition| mac::apart(file, partition))?;
+    Key::read(file).map(Some)
+}
+
+fn keep_on(finished: &Finished, dir: &Path, (keep, key): (usize, &UsableKey)) -> Result<String, String> {
+    let shelf = Shelf::new(dir.join("reports"), keep).with_key(key.clone().unwrap_or_default());
     let kept = shelf.keep(&finished.name, &finished.bytes).map_err(|e| unkept(&e, finished.bytes.len()))?;
     let remark = kept.left.map_or_else(String::new, |why| format!("; an old one cannot go: {why}"));
-    Ok(format!("kept as reports/{}{remark}", kept.name))
+    let unproven = key.as_ref().err().map_or_else(String::new, |why| format!(" without a MAC: {why}"));
+    Ok(format!("kept as reports/{}{unproven}{remark}", kept.name))
 }
 
 /// Why a report is not on the disk, and a remedy.
@@ -103,7 +138,8 @@ fn sent_line(sent: &Sent, url: &str, spool: &Shelf) -> String {
         line.push_str(&format!("; {} {verb} in {}", sent.waiting, spool.dir().display()));
     }
     sent.remarks.iter().for_each(|remark| line.push_str(&format!("; {remark}")));
-    line
+    // Forged reports come first: what follows may look like success.
+    sent.rejected.iter().map(|one| format!("{one}; ")).collect::<String>() + &line
 }
 
 /// The actual network and clock.
@@ -114,11 +150,12 @@ struct Http<'a> {
 
 impl Line for Http<'_> {
     fn post(&mut self, letter: Letter<'_>, within: Duration) -> Result<u16, HttpError> {
-        let headers = [
+        let mut headers = vec![
             ("Content-Type", "application/json"),
             ("Idempotency-Key", letter.key),
             ("Firstlight-Verdict", letter.verdict),
         ];
+        headers.extend(letter.mac.map(|mac| ("Firstlight-MAC", mac)));
         http::post(&self.at.url, &headers, letter.body, &self.at.authorities, within)
     }
 

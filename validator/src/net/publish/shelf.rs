@@ -3,6 +3,7 @@
 //! the disk: only regular files with names of ours count, and a link in place of the folder is refused.
 
 use super::finished::LARGEST;
+use super::mac::{Key, beside};
 use crate::files::{bounded, whole};
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File};
@@ -19,6 +20,8 @@ const LAST_NUMBER: u64 = 999_999_999;
 pub(super) struct Shelf {
     dir: PathBuf,
     keep: usize,
+    /// Each file gets a MAC by this key, and only files with a right one are sent.
+    pub(super) key: Option<Key>,
 }
 
 /// The result of saving.
@@ -36,7 +39,13 @@ impl Shelf {
     /// A shelf at `dir`, with room for the newest `keep` files.
     #[must_use]
     pub(super) fn new(dir: impl Into<PathBuf>, keep: usize) -> Self {
-        Self { dir: dir.into(), keep: keep.max(1) }
+        Self { dir: dir.into(), keep: keep.max(1), key: None }
+    }
+
+    /// The same, with a key.
+    #[must_use]
+    pub(super) fn with_key(self, key: Option<Key>) -> Self {
+        Self { key, ..self }
     }
 
     /// Its folder.
@@ -61,6 +70,10 @@ impl Shelf {
         let old = self.files()?;
         let next = next(&old);
         let name = format!("{next:06}-{name}.json");
+        // First, so that no report is on the disk without its MAC.
+        if let Some(mac) = self.mac(&name, bytes) {
+            self.write(&beside(&name), format!("{mac}\n").as_bytes())?;
+        }
         self.write(&name, bytes)?;
         let surplus = (old.len() + 1).saturating_sub(self.keep);
         let (removed, left) = self.remove_old(old.into_iter().take(surplus).map(|(_, name)| name));
@@ -72,7 +85,11 @@ impl Shelf {
         let (mut removed, mut left) = (Vec::new(), None);
         for name in names {
             match fs::remove_file(self.dir.join(&name)) {
-                Ok(()) => removed.push(name),
+                Ok(()) => {
+                    // It may have none; one that is left over proves nothing.
+                    let _ = fs::remove_file(self.dir.join(beside(&name)));
+                    removed.push(name);
+                }
                 Err(e) => left = Some(format!("{name}: {e}")),
             }
         }
@@ -119,6 +136,8 @@ impl Shelf {
     /// The system's error.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.dir.join(name))?;
+        // As above.
+        let _ = fs::remove_file(self.dir.join(beside(name)));
         sync_folder(&self.dir)
     }
 

@@ -21,6 +21,8 @@ pub(super) struct Letter<'a> {
     pub(super) key: &'a str,
     /// The verdict, so that a receiver need not parse.
     pub(super) verdict: &'a str,
+    /// The MAC of verdict and body, where there is a key.
+    pub(super) mac: Option<&'a str>,
 }
 
 /// The environment: one POST with a deadline, the time since the start, a pause.
@@ -47,6 +49,8 @@ pub(super) struct Sent {
     pub(super) why_not: Option<String>,
     /// How many are in the spool now.
     pub(super) waiting: usize,
+    /// Older ones that are not proven to be ours, each in one line.
+    pub(super) rejected: Vec<String>,
     /// Problems with the spool itself.
     pub(super) remarks: Vec<String>,
 }
@@ -72,7 +76,14 @@ pub(super) fn send(finished: &Finished, spool: &Shelf, deadline: Duration, line:
     let mut late = None;
     for (_, name) in older {
         let Ok(body) = spool.read(&name) else { continue };
-        match deliver(&body, verdict_of(&name), deadline, line, &mut 0) {
+        let mac = match spool.proven(&name, &body) {
+            Ok(mac) => mac,
+            Err(why) => {
+                reject(spool, &name, &why, &mut sent);
+                continue;
+            }
+        };
+        match deliver(&body, (verdict_of(&name), mac.as_deref()), deadline, line, &mut 0) {
             Ended::Delivered => {
                 sent.older += 1;
                 take_out(spool, &name, &mut sent);
@@ -85,8 +96,9 @@ pub(super) fn send(finished: &Finished, spool: &Shelf, deadline: Duration, line:
         }
     }
     sent.why_not = late.or_else(|| {
-        let verdict = verdict_of(&finished.name);
-        match deliver(&finished.bytes, verdict, deadline, line, &mut sent.tries) {
+        let mac = spool.mac(&finished.name, &finished.bytes);
+        let head = (verdict_of(&finished.name), mac.as_deref());
+        match deliver(&finished.bytes, head, deadline, line, &mut sent.tries) {
             Ended::Delivered => None,
             Ended::Refused(why) | Ended::Late(why) => Some(why),
         }
@@ -128,10 +140,25 @@ fn take_out(spool: &Shelf, name: &str, sent: &mut Sent) {
     }
 }
 
+/// Keeps a report that someone else may have written from being sent, now and later.
+fn reject(spool: &Shelf, name: &str, why: &str, sent: &mut Sent) {
+    let aside = match spool.set_aside(name) {
+        Ok(aside) => format!("set aside as {aside}"),
+        Err(e) => format!("not set aside: {e}"),
+    };
+    sent.rejected.push(format!("{name} from the spool is not sent: {why}, {aside}"));
+}
+
 /// Retries until it is delivered, refused, or the time is up.
-fn deliver(body: &[u8], verdict: &str, deadline: Duration, line: &mut impl Line, tries: &mut usize) -> Ended {
+fn deliver(
+    body: &[u8],
+    (verdict, mac): (&str, Option<&str>),
+    deadline: Duration,
+    line: &mut impl Line,
+    tries: &mut usize,
+) -> Ended {
     let key = digest(body);
-    let letter = Letter { body, key: &key, verdict };
+    let letter = Letter { body, key: &key, verdict, mac };
     let mut pause = FIRST_PAUSE;
     loop {
         let left = deadline.saturating_sub(line.elapsed());

@@ -1,5 +1,6 @@
 //! Servers that fail, refuse and recover, with a simulated clock.
 
+use super::super::mac::Key;
 use super::*;
 use std::collections::VecDeque;
 
@@ -9,12 +10,13 @@ struct Server {
     now: Duration,
     got: Vec<(String, String)>,
     pauses: Vec<u128>,
+    macs: Vec<Option<String>>,
 }
 
 impl Server {
     fn new(answers: impl IntoIterator<Item = Result<u16, HttpError>>) -> Self {
         let answers = answers.into_iter().collect();
-        Self { answers, now: Duration::ZERO, got: Vec::new(), pauses: Vec::new() }
+        Self { answers, now: Duration::ZERO, got: Vec::new(), pauses: Vec::new(), macs: Vec::new() }
     }
 
     fn bodies(&self) -> Vec<&str> {
@@ -27,6 +29,7 @@ impl Line for Server {
         assert!(within <= LONGEST_TRY && !within.is_zero());
         self.now += Duration::from_millis(10);
         assert_eq!(letter.key, digest(letter.body));
+        self.macs.push(letter.mac.map(str::to_owned));
         self.got.push((String::from_utf8_lossy(letter.body).into_owned(), letter.verdict.to_owned()));
         if self.answers.len() > 1 { self.answers.pop_front().unwrap() } else { self.answers[0].clone() }
     }
@@ -127,6 +130,64 @@ fn an_unwritable_spool_does_not_prevent_sending() {
     let sent = send(&finished("r"), &spool, MINUTE, &mut Server::new([Ok(200)]));
     assert_eq!(sent.why_not, None);
     assert!(sent.remarks.iter().any(|r| r.starts_with("not in the spool: ")), "{:?}", sent.remarks);
+}
+
+fn keyed(spool: &Shelf, letter: u8) -> Shelf {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("key");
+    std::fs::write(&at, [letter; 32]).unwrap();
+    spool.clone().with_key(Some(Key::read(&at).unwrap()))
+}
+
+#[test]
+fn with_a_key_each_report_is_sent_with_its_mac() {
+    let (_dir, plain) = spool(9);
+    let spool = keyed(&plain, b'k');
+    put_aside(&finished("one"), &spool, "no network");
+    let mut server = Server::new([Ok(200)]);
+    let sent = send(&finished("two"), &spool, MINUTE, &mut server);
+    assert_eq!((sent.older, &sent.why_not, sent.waiting, &sent.remarks[..]), (1, &None, 0, &[][..]));
+    let macs = ["one", "two"].map(|text| spool.mac("x-FAIL", text.as_bytes()));
+    assert!(macs[0].is_some() && macs[0] != macs[1]);
+    assert_eq!(server.macs, macs);
+    assert_eq!(std::fs::read_dir(spool.dir()).unwrap().count(), 0, "a sent report takes its MAC with it");
+    let mut server = Server::new([Ok(200)]);
+    send(&finished("three"), &plain, MINUTE, &mut server);
+    assert_eq!(server.macs, [None]);
+}
+
+#[test]
+fn a_report_that_is_not_proven_is_named_set_aside_and_never_sent() {
+    let (_dir, plain) = spool(9);
+    let spool = keyed(&plain, b'k');
+    let name = |n: u32, verdict| format!("{n:06}-20261120T100000Z-{verdict}.json");
+    // Without a MAC, with another key's, changed, and renamed to a better verdict.
+    put_aside(&finished("forged"), &plain, "");
+    put_aside(&finished("other"), &keyed(&plain, b'o'), "");
+    put_aside(&finished("changed"), &spool, "");
+    std::fs::write(spool.dir().join(name(3, "FAIL")), "better").unwrap();
+    put_aside(&finished("renamed"), &spool, "");
+    for end in ["", ".hmac"] {
+        let [from, to] = ["FAIL", "PASS"].map(|v| spool.dir().join(name(4, v) + end));
+        std::fs::rename(from, to).unwrap();
+    }
+    put_aside(&finished("good"), &spool, "");
+    let mut server = Server::new([Ok(200)]);
+    let sent = send(&finished("now"), &spool, MINUTE, &mut server);
+    assert_eq!((server.bodies(), sent.older, sent.waiting), (vec!["good", "now"], 1, 0));
+    let why = ["it has no MAC", "its MAC is wrong", "its MAC is wrong", "its MAC is wrong"];
+    let names = [name(1, "FAIL"), name(2, "FAIL"), name(3, "FAIL"), name(4, "PASS")];
+    let told = names
+        .iter()
+        .zip(why)
+        .map(|(name, why)| format!("{name} from the spool is not sent: {why}, set aside as {name}.unproven"));
+    assert_eq!(sent.rejected, told.collect::<Vec<_>>());
+    for name in names {
+        assert!(spool.dir().join(format!("{name}.unproven")).exists(), "{name}");
+    }
+    let mut server = Server::new([Ok(200)]);
+    assert_eq!(send(&finished("next"), &spool, MINUTE, &mut server).rejected, [""; 0]);
+    assert_eq!(server.bodies(), ["next"]);
 }
 
 fn fs_file(path: &std::path::Path) {
