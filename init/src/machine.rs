@@ -2,16 +2,28 @@
 //! prints one uniform line: name, result, milliseconds.
 
 use crate::child::{Children, Done, End, Spec, Stream};
-use crate::config::types::Action;
+use crate::config::types::{Action, Watchdog};
 use crate::console::Console;
 use crate::fault::Fault;
 use crate::sys::clock::since_boot;
 use crate::sys::kernel::hostname;
 use crate::verdict::Judgement;
 use log::info;
+use serde::Serialize;
 use std::fmt::Display;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+/// The watchdog that process 1 has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Armed {
+    /// Its path in /dev.
+    pub device: String,
+    /// What its driver calls it.
+    pub name: String,
+    /// The time without petting after which it resets the machine.
+    pub timeout_s: u64,
+}
 
 /// The boot's shared state.
 #[derive(Debug)]
@@ -32,6 +44,10 @@ pub struct Machine {
     /// The driver's devices, kept open so that the GPUs stay initialised. Never closed, because that can
     /// hang. Children do not inherit them; a switch of the root passes them on.
     pub held: Vec<OwnedFd>,
+    /// The watchdog, while process 1 has it.
+    pub watchdog: Option<Armed>,
+    /// How to arm it again after it was given up for the workload.
+    pub lent: Option<Watchdog>,
     started: Duration,
 }
 
@@ -52,6 +68,8 @@ impl Machine {
             network,
             initrd,
             held,
+            watchdog: None,
+            lent: None,
             started,
         })
     }
@@ -66,7 +84,9 @@ impl Machine {
         stage: impl FnOnce(&mut Self) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let began = since_boot();
+        self.children.watchdog.pet();
         let result = stage(self);
+        self.children.watchdog.pet();
         match &result {
             Ok(value) => print_line(name, value, began),
             Err(fault) => print_line(name, &format_args!("stopped by {}", fault.code()), began),

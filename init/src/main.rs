@@ -11,7 +11,7 @@ use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::{
     config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, screen, secure_boot,
-    validate,
+    validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -70,13 +70,16 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     last_boot::show(m)?;
     secure_boot::show(m)?;
     let config = m.stage("config", config::load)?;
+    let guarded = m.stage("watchdog", |m| watchdog::arm(m, &config.watchdog))?;
     m.stage("screen", |m| screen::settle(m, &config))?;
     let fabric = m.stage("fabric", |m| fabric::fix(m, &config.validator))?;
     let driver = m.stage("driver", |m| driver::load(m, &config.driver))?;
     m.stage("network", |m| network::start(m, &config.network))?;
     let proof = m.stage("validate", |m| validate::prove(m, &config.validator))?;
-    let troubles: Vec<_> =
-        [fabric.trouble("fabric"), driver.trouble("driver")].into_iter().flatten().collect();
+    let troubles: Vec<_> = [guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
+        .into_iter()
+        .flatten()
+        .collect();
     let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);
@@ -93,10 +96,12 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
     if !m.announced {
         let cause = fault.to_string().lines().next().unwrap_or_default().to_owned();
         let judgement = Judgement::error(fault.failed(), format!("{}: {cause}", fault.code()), m.seconds());
-        publish::withdraw(&judgement);
+        publish::withdraw(m, &judgement);
         m.announce(&judgement);
     }
-    let asked = last_boot::leave(m, fault).err();
+    // The workload that was to have it does not run.
+    let taken = watchdog::take_back(m);
+    let asked = taken.and_then(|()| last_boot::leave(m, fault)).err();
     match asked.as_ref().unwrap_or(fault) {
         Fault::Asked(Request::Reboot) => return After::Reboot,
         Fault::Asked(Request::PowerOff) => return After::PowerOff,

@@ -3,12 +3,14 @@
 //! child cannot be killed.
 
 mod lines;
+pub mod petting;
 pub(crate) mod watch;
 
 pub use lines::{Splitter, Tail};
 
 use crate::sys::cgroup::Group;
 use crate::sys::process::{Pid, Signals, unblock_signals};
+use petting::Petting;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
@@ -167,6 +169,8 @@ impl Done {
 pub struct Children {
     /// Where signals arrive.
     pub signals: Signals,
+    /// Pets the watchdog while process 1 waits.
+    pub watchdog: Petting,
     waited: Cell<Duration>,
 }
 
@@ -176,7 +180,8 @@ impl Children {
     /// # Errors
     /// As [`Signals::take`].
     pub fn new() -> io::Result<Self> {
-        Ok(Self { signals: Signals::take()?, waited: Cell::new(Duration::ZERO) })
+        let (watchdog, waited) = (Petting::default(), Cell::default());
+        Ok(Self { signals: Signals::take()?, watchdog, waited })
     }
 
     /// The time that init has waited for children so far.
@@ -196,7 +201,7 @@ impl Children {
             command.spawn()
         };
         let (end, tail) = match start() {
-            Ok(child) => watch::Watch::new(&self.signals, child, spec.deadline, line).until_end(),
+            Ok(child) => watch::Watch::new(self, child, spec.deadline, line).until_end(),
             Err(e) => (End::NotStarted(e.raw_os_error().unwrap_or(0)), Vec::new()),
         };
         if let Some(group) = group {

@@ -1,7 +1,7 @@
 //! Watches one running child: its output, its end, its deadline, and signals to process 1.
 
 use super::lines::{Splitter, Tail};
-use super::{End, GRACE, Request, Stream, pid_of};
+use super::{Children, End, GRACE, Request, Stream, pid_of};
 use crate::sys::process::{self, Pid, Signal, Signals};
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,7 +27,7 @@ const LEFTOVERS: Duration = Duration::from_millis(200);
 const SHOWN: usize = 1 << 20;
 
 pub(super) struct Watch<'a> {
-    signals: &'a Signals,
+    by: &'a Children,
     pid: Option<Pid>,
     pidfd: Option<OwnedFd>,
     out: Option<ChildStdout>,
@@ -46,14 +46,14 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(
-        signals: &'a Signals,
+        by: &'a Children,
         mut child: Child,
         limit: Duration,
         line: &'a mut dyn FnMut(Stream, &str) -> bool,
     ) -> Self {
         let pid = pid_of(&child);
         Self {
-            signals,
+            by,
             pid,
             pidfd: pid.and_then(|pid| process::pidfd(pid).ok()),
             out: child.stdout.take(),
@@ -74,13 +74,14 @@ impl<'a> Watch<'a> {
     /// Returns how the child ended and its last lines. No process of its group is left running.
     pub(super) fn until_end(mut self) -> (End, Vec<String>) {
         let ended = loop {
+            self.by.watchdog.pet();
             if let Some(status) = process::reap(self.pid) {
                 break status
                     .exit_status()
                     .map(End::Exited)
                     .or(status.terminating_signal().map(End::Signalled));
             }
-            if let Some(request) = request_of(self.signals) {
+            if let Some(request) = request_of(&self.by.signals) {
                 self.why = Some(End::Interrupted(request));
                 self.until = Instant::now();
             }
@@ -116,7 +117,7 @@ impl<'a> Watch<'a> {
 
     /// Waits for output, the child's end, a signal or the deadline, and reads what arrived.
     fn wait_once(&mut self, limit: Duration) {
-        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd()];
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.by.signals.as_fd()];
         let out_at = self.out.as_ref().map(|out| (fds.push(out.as_fd()), fds.len() - 1).1);
         let err_at = self.err.as_ref().map(|err| (fds.push(err.as_fd()), fds.len() - 1).1);
         let mut limit = limit;
@@ -124,7 +125,8 @@ impl<'a> Watch<'a> {
             Some(pidfd) => fds.push(pidfd.as_fd()),
             None => limit = limit.min(Duration::from_millis(50)),
         }
-        let ready = process::readable(&fds, Some(limit));
+        let limit = self.by.watchdog.until_next(Some(limit));
+        let ready = process::readable(&fds, limit);
         let is_ready = |at: Option<usize>| at.and_then(|at| ready.get(at)).copied().unwrap_or(false);
         let (out_ready, err_ready) = (is_ready(out_at), is_ready(err_at));
         if out_ready {

@@ -36,6 +36,7 @@ pub struct Key {
 
 const ACTIONS: &[&str] = &["workload", "workload-without-p2p", "hold", "shell", "reboot", "poweroff"];
 const ACTIONS_TEXT: &str = "workload, workload-without-p2p, hold, shell, reboot, poweroff";
+const WATCHDOGS: &[&str] = &["auto", "hardware", "software", "off"];
 const SECONDS: Kind = Kind::Number(1, 86400);
 const SECONDS_TEXT: &str = "1 to 86400 seconds";
 const ROOT_TEXT: &str = "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it, or \
@@ -70,6 +71,7 @@ pub const KEYS: &[Key] = &[
     key("workload.root", Kind::Text, ROOT_TEXT),
     key("workload.on_exit", Kind::OneOf(&["poweroff", "reboot", "hold"]), "poweroff, reboot, hold"),
     key("workload.lock_modules", Kind::Flag, FLAG_TEXT),
+    key("workload.watchdog", Kind::Flag, FLAG_TEXT),
     key("report.partition", Kind::Text, "LABEL=.., UUID=.., /dev/.., or \"\" for none"),
     key("report.url", Kind::Text, "http://HOST/.., https://HOST/.., or \"\" for none"),
     key("report.timeout_s", Kind::Number(1, 3600), "1 to 3600 seconds"),
@@ -77,6 +79,8 @@ pub const KEYS: &[Key] = &[
     key("report.key_file", Kind::Text, "an absolute path to a file of 32 to 4096 bytes"),
     key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
+    key("watchdog.mode", Kind::OneOf(WATCHDOGS), "auto, hardware, software, off"),
+    key("watchdog.timeout_s", Kind::Number(10, 600), "10 to 600 seconds"),
 ];
 
 /// Finds the key with that name.

@@ -93,6 +93,7 @@ fn typed(m: &mut Merged, files: &[File], words: &[Word]) -> Config {
         workload: sections::workload(m),
         report: sections::report(m),
         console: sections::console(m, booted_from),
+        watchdog: sections::watchdog(m),
         validator: Validator {
             files: files.iter().map(|file| file.path.clone()).collect(),
             set: m.set.clone(),
@@ -104,7 +105,7 @@ fn typed(m: &mut Merged, files: &[File], words: &[Word]) -> Config {
 
 #[cfg(test)]
 mod tests {
-    use super::types::{Card, NetworkMode, OnExit, Place, Screen, WorkloadMode};
+    use super::types::{Card, NetworkMode, OnExit, Place, Screen, WatchdogMode, WorkloadMode};
     use super::*;
     use cmdline::words;
 
@@ -130,6 +131,8 @@ mod tests {
         assert!(!c.report.named);
         assert_eq!(c.report.keep, 20);
         assert_eq!(c.console.screen, Screen::Auto);
+        assert_eq!((c.watchdog.mode, c.watchdog.timeout.as_secs()), (WatchdogMode::Auto, 60));
+        assert!(!c.workload.watchdog);
         assert_eq!(c.validator.timeout.as_secs(), 900);
         assert_eq!(c.validator.files, ["/etc/firstlight/config.toml"]);
     }
@@ -166,6 +169,10 @@ mod tests {
             ("[report]\npartition = \"sda1\"\n", "report.partition"),
             ("[console]\nserial = [\"tty S0\"]\n", "console.serial"),
             ("[driver]\nmodules = [\"../evil\"]\n", "driver.modules"),
+            ("[watchdog]\nmode = \"on\"\n", "watchdog.mode"),
+            ("[watchdog]\ntimeout_s = 9\n", "watchdog.timeout_s"),
+            ("[watchdog]\ntimeout_s = 601\n", "watchdog.timeout_s"),
+            ("[watchdog]\nmode = \"off\"\n[workload]\nwatchdog = true\n", "workload.watchdog"),
         ] {
             let lines = errors(text, "");
             assert!(lines[0].contains(&format!(": {key}: read ")), "{text}: {lines:?}");

@@ -8,7 +8,7 @@ use super::mac::Mac;
 pub(super) use super::types::Card;
 use super::types::{
     Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
-    Serial, TimeSource, Workload, WorkloadMode,
+    Serial, TimeSource, Watchdog, WatchdogMode, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -203,7 +203,22 @@ pub(super) fn workload(m: &mut Merged) -> Workload {
         _ => OnExit::PowerOff,
     };
     let lock = m.flag("workload.lock_modules");
-    Workload { lock_modules: lock.unwrap_or(matches!(mode, WorkloadMode::Exec(_))), mode, on_exit }
+    let watchdog = m.flag("workload.watchdog").unwrap_or(false);
+    Workload { lock_modules: lock.unwrap_or(matches!(mode, WorkloadMode::Exec(_))), mode, on_exit, watchdog }
+}
+
+/// `[watchdog]`
+pub(super) fn watchdog(m: &mut Merged) -> Watchdog {
+    let mode = match m.text("watchdog.mode") {
+        Some("hardware") => WatchdogMode::Hardware,
+        Some("software") => WatchdogMode::Software,
+        Some("off") => WatchdogMode::Off,
+        _ => WatchdogMode::Auto,
+    };
+    if mode == WatchdogMode::Off && m.flag("workload.watchdog") == Some(true) {
+        m.refuse_as("workload.watchdog", "false, because watchdog.mode is off");
+    }
+    Watchdog { mode, timeout: m.seconds("watchdog.timeout_s", 60) }
 }
 
 /// `[report]`

@@ -100,6 +100,7 @@ impl Watch<'_> {
                 let end = end.or(status.terminating_signal().map(End::Signalled));
                 return (end.unwrap_or(End::Exited(0)), self.asked);
             }
+            self.m.children.watchdog.pet();
             let now = Instant::now();
             if self.kill_at.is_some_and(|at| now >= at) {
                 process::kill_group(self.pid, Signal::KILL);
@@ -111,6 +112,7 @@ impl Watch<'_> {
             }
             let next = [self.kill_at, self.give_up_at].into_iter().flatten().min();
             let limit = next.map(|at| at.saturating_duration_since(now));
+            let limit = self.m.children.watchdog.until_next(limit);
             let _something_came = process::readable(&[self.m.children.signals.as_fd()], limit);
         }
     }

@@ -6,6 +6,7 @@ use crate::child::watch::request_of;
 use crate::child::{End, Request, no_lines};
 use crate::helper;
 use crate::machine::Machine;
+use crate::stages::watchdog;
 use crate::sys::process::Signal;
 use crate::sys::{kernel, process};
 use log::info;
@@ -21,16 +22,23 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// Never returns, because process 1 must not end.
 pub fn finish(m: &mut Machine, mut after: After) -> ! {
+    let mut petted = true;
     loop {
         if after == After::Hold {
+            // The workload that had it has ended.
+            if watchdog::take_back(m).is_err() {
+                info!("warning: the watchdog is not armed again: interrupted");
+            }
             info!("HOLD      Ctrl-Alt-Del reboots, SIGTERM powers off");
             m.console.drain(GRACE);
-            after = hold(m);
+            after = hold(m, petted);
         }
         stop_everything(m);
         info!("{}", if after == After::Reboot { "REBOOT" } else { "POWEROFF" });
         m.console.drain(GRACE);
         info!("warning: the machine goes on: {}", end(m, after == After::Reboot));
+        // The machine should be down: now the watchdog may end it.
+        petted = false;
         after = After::Hold;
     }
 }
@@ -53,7 +61,7 @@ fn end(m: &Machine, restart: bool) -> String {
 }
 
 /// Reaps orphans and waits for a request. Besides the workload this is the only wait without a limit.
-fn hold(m: &Machine) -> After {
+fn hold(m: &Machine, petted: bool) -> After {
     loop {
         // Signals come before children, as in the supervision of the workload.
         let asked = request_of(&m.children.signals);
@@ -63,7 +71,11 @@ fn hold(m: &Machine) -> After {
             Some(Request::PowerOff) => return After::PowerOff,
             None => {}
         }
-        let _something_came = process::readable(&[m.children.signals.as_fd()], None);
+        if petted {
+            m.children.watchdog.pet();
+        }
+        let limit = if petted { m.children.watchdog.until_next(None) } else { None };
+        let _something_came = process::readable(&[m.children.signals.as_fd()], limit);
     }
 }
 

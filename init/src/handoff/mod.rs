@@ -11,6 +11,7 @@ use crate::config::types::{Action, Config, RootSource, Workload, WorkloadMode};
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
+use crate::stages::watchdog;
 use crate::sys::process::Terminal;
 use std::fmt;
 
@@ -118,8 +119,14 @@ impl Fallback {
 /// [`Fault::HandOff`] when the machine could not be handed over.
 pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) -> Result<After, Fault> {
     match plan {
-        Plan::Exec(words) => exec::supervise(m, &words, config.workload.on_exit, variables, Terminal::Plain),
-        Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, &config.network, variables)),
+        Plan::Exec(words) => {
+            // init stays and goes on petting, unless the workload is to do that.
+            if config.workload.watchdog {
+                watchdog::hand_over(m, config)?;
+            }
+            exec::supervise(m, &words, config.workload.on_exit, variables, Terminal::Plain)
+        }
+        Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, config, variables)),
         Plan::Shell => Ok(shell::run(m)),
         Plan::After(after) => Ok(after),
         Plan::NoWorkload => Ok(After::Hold),
@@ -140,7 +147,8 @@ mod tests {
 
     #[test]
     fn the_workload_without_one_configured_holds() {
-        let none = Workload { mode: WorkloadMode::None, on_exit: OnExit::PowerOff, lock_modules: false };
+        let (mode, on_exit) = (WorkloadMode::None, OnExit::PowerOff);
+        let none = Workload { mode, on_exit, lock_modules: false, watchdog: false };
         assert_eq!(plan(Action::Workload, &none), Plan::NoWorkload);
         assert_eq!(plan(Action::PowerOff, &none), Plan::After(After::PowerOff));
     }

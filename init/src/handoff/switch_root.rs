@@ -2,13 +2,14 @@
 //! checked is checked before the point of no return.
 
 use crate::child::{ENVIRONMENT, End, no_lines, on_output};
-use crate::config::types::{Network, RootSource};
+use crate::config::types::{Config, Network, RootSource};
 use crate::console::kernel_log::{self, Shown};
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
+use crate::stages::watchdog;
 use crate::sys::process::unblock_signals;
 use crate::sys::{descriptors, files, mount};
 use log::info;
@@ -25,10 +26,11 @@ pub(super) fn switch(
     m: &mut Machine,
     root: &RootSource,
     exec: &[String],
-    network: &Network,
+    config: &Config,
     variables: &[Variable],
 ) -> Fault {
-    match prepare(m, root, exec, network, variables) {
+    let prepared = prepare(m, root, exec, &config.network, variables);
+    match prepared.and_then(|words| watchdog::hand_over(m, config).map(|()| words)) {
         Ok(words) => {
             info!("switch    {} becomes process 1 of {root}", words.join(" "));
             m.console.drain(crate::child::GRACE);

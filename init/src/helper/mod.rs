@@ -12,15 +12,17 @@ mod partition;
 mod pstore;
 mod spec;
 mod validator;
+mod watchdog;
 
 pub use firmware::{KEPT, MOUNTED};
 pub use new_root::{MOVED, PROGRAM, WARNING};
 pub use spec::{
-    ask_for_lease, end_machine, fetch_config, find_interface, identify, keep_fault, load_driver, loopback,
-    mount_firmware, mount_image, mount_root, publish_on, release_screen, secure_boot, set_address,
-    settle_root, show_last_boot, sync,
+    arm_watchdog, ask_for_lease, end_machine, fetch_config, find_interface, identify, keep_fault,
+    load_driver, loopback, mount_firmware, mount_image, mount_root, publish_on, release_screen,
+    release_watchdog, secure_boot, set_address, settle_root, show_last_boot, sync,
 };
 pub use validator::{Published, ask_time, environment, fetch, fetch_root, publish, validator};
+pub use watchdog::{DIRECT, DISARM, KEEP, SLOW, UNCHECKED};
 
 use crate::console::screen;
 use crate::disk::root;
@@ -67,6 +69,9 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
+        ("arm-watchdog", [hardware, software, timeout_s]) => watchdog::arm(hardware, software, timeout_s),
+        ("release-watchdog", [how, path]) => watchdog::release(how, path),
+        ("pet-watchdog", []) => watchdog::pet(),
         ("sync", []) => {
             files::sync();
             Ok(FINE)

@@ -3,7 +3,7 @@
 use super::end;
 use super::validator::{Published, publish_words};
 use crate::child::Spec;
-use crate::config::types::{Card, Driver, Network, Place, Report};
+use crate::config::types::{Card, Driver, Network, Place, Report, Watchdog};
 use crate::environment::{self, Variable};
 use crate::paths;
 use std::net::IpAddr;
@@ -117,6 +117,25 @@ pub fn load_driver(driver: &Driver, deadline: Duration, keeper: OwnedFd) -> Spec
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     // The fabric manager goes on until the machine goes down.
     Spec { input: Some(Rc::new(keeper)), leaves_daemons: true, ..helper("load-driver", &args, deadline) }
+}
+
+/// Loads the watchdog's driver, sends the open device over its standard input, and prints what it is.
+#[must_use]
+pub fn arm_watchdog(config: &Watchdog, keeper: OwnedFd) -> Spec {
+    let mode = config.mode;
+    let words = [mode.allows_hardware().to_string(), mode.allows_software().to_string()];
+    let seconds = config.timeout.as_secs().to_string();
+    // Drivers of management controllers ask it many questions at their start.
+    let deadline = Duration::from_secs(30);
+    let spec = helper("arm-watchdog", &[&words[0], &words[1], &seconds], deadline);
+    Spec { input: Some(Rc::new(keeper)), ..spec }
+}
+
+/// Closes the watchdog that it gets over its standard input, stopped or running.
+#[must_use]
+pub fn release_watchdog(how: &str, path: &str, keeper: OwnedFd) -> Spec {
+    let spec = helper("release-watchdog", &[how, path], Duration::from_secs(10));
+    Spec { input: Some(Rc::new(keeper)), ..spec }
 }
 
 /// Brings the loopback up.

@@ -71,7 +71,7 @@ fn kept(report: &Report, answers: &Answers, done: Option<&Done>) -> Kept {
     };
     let late = answers.has_config && !report.config_read;
     let cause = || format!("{} came after the configuration was read and has one for it", place.text());
-    let trouble = late.then(|| Trouble { stage: "config", cause: cause() });
+    let trouble = late.then(|| Trouble { stage: "config", code: None, cause: cause() });
     let said = match (&answers.partition, done.end) {
         (Some(said), _) if said.starts_with("kept ") => said.clone(),
         (Some(said), _) => format!("warning: {said}"),

@@ -18,3 +18,4 @@ pub mod screen;
 pub mod secure_boot;
 mod server_layers;
 pub mod validate;
+pub mod watchdog;

@@ -8,7 +8,7 @@ use crate::environment::{self, Variable};
 use crate::fault::Fault;
 use crate::file_io::write_atomically;
 use crate::helper;
-use crate::machine::Machine;
+use crate::machine::{Armed, Machine};
 use crate::paths;
 use crate::stages::decide::Decision;
 use crate::verdict::{Judgement, Trouble, Verdict};
@@ -21,6 +21,7 @@ use std::fs;
 use std::path::Path;
 
 use super::keep::keep;
+use super::watchdog;
 
 /// The published decision and the workload's variables.
 #[derive(Debug)]
@@ -54,31 +55,41 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
         }
     };
     apply_action(&decision, &mut variables);
-    if let Err(trouble) = write_down(&decision, &variables) {
-        rewrite(&mut decision, config, &mut variables, &trouble);
+    watchdog::tell(m, config, decision.action, &mut variables);
+    if let Err(trouble) = write_down(m, &decision, &variables) {
+        rewrite(m, &mut decision, config, &mut variables, &trouble);
     }
     let (kept, trouble) = keep(m, config, &decision.judgement)?;
     if let Some(trouble) = trouble {
-        rewrite(&mut decision, config, &mut variables, &trouble);
+        rewrite(m, &mut decision, config, &mut variables, &trouble);
     }
     Ok(Published { decision, variables, kept })
 }
 
 /// Writes everything again after trouble made the verdict ERROR. A file that cannot be written even then
 /// must not remain from before, and a workload that needs the setting against peer-to-peer is not started.
-fn rewrite(decision: &mut Decision, config: &Config, variables: &mut Vec<Variable>, trouble: &Trouble) {
+fn rewrite(
+    m: &Machine,
+    decision: &mut Decision,
+    config: &Config,
+    variables: &mut Vec<Variable>,
+    trouble: &Trouble,
+) {
     decision.worsen(&config.policy, trouble);
     apply_action(decision, variables);
-    withdraw(&decision.judgement);
-    if write_down(decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
+    watchdog::tell(m, config, decision.action, variables);
+    withdraw(m, &decision.judgement);
+    if write_down(m, decision, variables).is_err() && decision.action == Action::WorkloadWithoutP2p {
         decision.action = Action::Hold;
     }
 }
 
 /// Writes a verdict without a report, as far as possible, and removes the mark of a validated machine.
-pub fn withdraw(judgement: &Judgement) {
+pub fn withdraw(m: &Machine, judgement: &Judgement) {
     let _not_there = fs::remove_file(paths::VALIDATED);
-    if let Err(trouble) = verdict_json(judgement).and_then(|text| write(paths::VERDICT, &text)) {
+    if let Err(trouble) =
+        verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
+    {
         // An old verdict must not be read in its place.
         let _not_there = fs::remove_file(paths::VERDICT);
         info!("warning: {}", trouble.cause);
@@ -97,7 +108,7 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
         }
     };
     let done = m.run(&helper::environment(), &mut on_output(&mut take), |end| end == End::Exited(0))?;
-    let trouble = |cause| Trouble { stage: "publish", cause };
+    let trouble = |cause| Trouble { stage: "publish", code: None, cause };
     if done.end != End::Exited(0) {
         return Ok(Err(trouble(format!("firstlight env {}", done.end))));
     }
@@ -116,11 +127,11 @@ fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
     }
 }
 
-fn write_down(decision: &Decision, variables: &[Variable]) -> Result<(), Trouble> {
+fn write_down(m: &Machine, decision: &Decision, variables: &[Variable]) -> Result<(), Trouble> {
     write(paths::ENV, &environment::lines(variables))?;
     let old = fs::read_to_string(paths::NCCL_CONF).unwrap_or_else(|_| String::new());
     write(paths::NCCL_CONF, &environment::nccl_conf(&old, variables))?;
-    write(paths::VERDICT, &verdict_json(&decision.judgement)?)?;
+    write(paths::VERDICT, &verdict_json(&decision.judgement, m.watchdog.as_ref())?)?;
     if decision.judgement.verdict.is_good() {
         write(paths::VALIDATED, "")?;
     }
@@ -128,8 +139,11 @@ fn write_down(decision: &Decision, variables: &[Variable]) -> Result<(), Trouble
 }
 
 fn write(path: &str, text: &str) -> Result<(), Trouble> {
-    write_atomically(Path::new(path), text.as_bytes())
-        .map_err(|e| Trouble { stage: "publish", cause: format!("{path}: {e}") })
+    write_atomically(Path::new(path), text.as_bytes()).map_err(|e| Trouble {
+        stage: "publish",
+        code: None,
+        cause: format!("{path}: {e}"),
+    })
 }
 
 /// `firstlight.verdict/1`
@@ -141,14 +155,16 @@ struct VerdictFile<'a> {
     covers: Option<&'a str>,
     cause: Option<&'a str>,
     failed: &'a [String],
+    codes: &'a [String],
     exit_status: Option<i32>,
     fingerprint: Option<&'a str>,
     bound_to: Option<&'a RawValue>,
     report: Option<&'static str>,
+    watchdog: Option<&'a Armed>,
     seconds: f64,
 }
 
-fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
+fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<String, Trouble> {
     let file = VerdictFile {
         schema: schema::VERDICT,
         verdict: judgement.verdict,
@@ -156,14 +172,17 @@ fn verdict_json(judgement: &Judgement) -> Result<String, Trouble> {
         covers: judgement.covers.as_deref(),
         cause: judgement.cause.as_deref(),
         failed: &judgement.failed,
+        codes: &judgement.codes,
         exit_status: judgement.exit_status,
         fingerprint: judgement.fingerprint.as_deref(),
         bound_to: judgement.bound_to.as_deref(),
         report: judgement.has_report.then_some(paths::REPORT),
+        watchdog,
         seconds: judgement.seconds,
     };
     let text = serde_json::to_string(&file).map(|text| text + "\n");
-    text.map_err(|e| Trouble { stage: "publish", cause: format!("{}: {e}", paths::VERDICT) })
+    let cause = |e| format!("{}: {e}", paths::VERDICT);
+    text.map_err(|e| Trouble { stage: "publish", code: None, cause: cause(e) })
 }
 
 #[cfg(test)]
@@ -174,11 +193,13 @@ mod tests {
     #[test]
     fn a_verdict_file_has_every_key_of_its_schema() {
         let judgement = Judgement::error("config", "why".to_owned(), 0.5);
-        let value: serde_json::Value = serde_json::from_str(&verdict_json(&judgement).unwrap()).unwrap();
+        let watchdog = Armed { device: "/dev/watchdog0".to_owned(), name: "x".to_owned(), timeout_s: 60 };
+        let text = verdict_json(&judgement, Some(&watchdog)).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             value,
             json!({ "schema": "firstlight.verdict/1", "verdict": "ERROR", "scope": null, "covers": null, "cause": "why", "failed": ["config"],
-                "exit_status": null, "fingerprint": null, "bound_to": null, "report": null, "seconds": 0.5 })
+                "codes": [], "watchdog": { "device": "/dev/watchdog0", "name": "x", "timeout_s": 60 }, "exit_status": null, "fingerprint": null, "bound_to": null, "report": null, "seconds": 0.5 })
         );
     }
 

@@ -26,7 +26,7 @@ impl StageResult {
     #[must_use]
     pub fn trouble(&self, stage: &'static str) -> Option<Trouble> {
         match self {
-            Self::Failed(cause) => Some(Trouble { stage, cause: cause.clone() }),
+            Self::Failed(cause) => Some(Trouble { stage, code: None, cause: cause.clone() }),
             Self::Done(_) => None,
         }
     }

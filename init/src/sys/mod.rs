@@ -12,3 +12,4 @@ pub mod mount;
 pub mod netlink;
 pub mod process;
 pub mod terminal;
+pub mod watchdog;

@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 pub struct Trouble {
     /// The stage, as `failed=` names it.
     pub stage: &'static str,
+    /// The code of init's own finding, where it has one.
+    pub code: Option<&'static str>,
     /// One line.
     pub cause: String,
 }
@@ -79,6 +81,9 @@ impl Judgement {
         self.cause = self.cause.take().or_else(|| Some(format!("{}: {}", trouble.stage, trouble.cause)));
         if !self.failed.iter().any(|id| id == trouble.stage) {
             self.failed.insert(0, trouble.stage.to_owned());
+        }
+        if let Some(code) = trouble.code.filter(|code| !self.codes.iter().any(|known| known == code)) {
+            self.codes.insert(0, code.to_owned());
         }
         self.lines.clear();
     }

@@ -139,8 +139,8 @@ fn a_missing_or_broken_report_is_an_error_with_a_cause() {
 #[test]
 fn trouble_in_a_stage_makes_a_pass_an_error_and_is_named_first() {
     let troubles = [
-        Trouble { stage: "fabric", cause: "crashed".into() },
-        Trouble { stage: "driver", cause: "module nvidia is missing".into() },
+        Trouble { stage: "fabric", code: Some("WATCHDOG-NONE"), cause: "crashed".into() },
+        Trouble { stage: "driver", code: None, cause: "module nvidia is missing".into() },
     ];
     let judged = judge(&proof(End::Exited(1), Ok(report("FAIL", &["fail"]))), &troubles);
     assert_eq!(judged.verdict, Verdict::Error);

@@ -50,6 +50,7 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
     let stages = [
         "mounts",
         "config",
+        "watchdog",
         "screen",
         "fabric",
         "driver",

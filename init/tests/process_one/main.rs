@@ -14,8 +14,8 @@ mod namespace;
 #[cfg(test)]
 mod verdict;
 
-/// The configuration of most tests: no driver, no data partition, the workload as a child.
+/// The configuration of most tests: no driver, no data partition, no watchdog, the workload as a child.
 #[cfg(test)]
-const CONFIG: &str = "[driver]\nload = false\n[report]\npartition = \"\"\n[console]\nserial = []\n\
+const CONFIG: &str = "[driver]\nload = false\n[report]\npartition = \"\"\n[console]\nserial = []\n[watchdog]\nmode = \"off\"\n\
                       [workload]\nmode = \"exec\"\nexec = [\"/workload\", \"a b\"]\nlock_modules = false\n\
                       [policy]\non_fail = \"poweroff\"\non_error = \"reboot\"\n";

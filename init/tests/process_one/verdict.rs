@@ -1,7 +1,7 @@
 //! From the validator's results to a verdict, and the policy's action.
 
 use super::CONFIG;
-use super::namespace::{Down, Machine, is_validated, json, scraper_lines};
+use super::namespace::{Down, Machine, PASS, is_validated, json, scraper_lines};
 use serde_json::json;
 use std::fs;
 
@@ -113,4 +113,37 @@ fn a_full_run_is_an_error_and_no_old_verdict_is_left() {
     assert_eq!(down, Down::Rebooted, "{console}");
     assert!(console.contains("VERDICT  ERROR   publish: /run/firstlight/env: No space left"), "{console}");
     assert!(!console.contains("WORKLOAD RUNS"), "{console}");
+}
+
+#[test]
+fn a_watchdog_that_the_configuration_demands_must_be_there() {
+    for (mode, why) in
+        [("hardware", "no watchdog of the machine's own"), ("software", "no software watchdog")]
+    {
+        let m = Machine::new(PASS, CONFIG).workload("echo WORKLOAD RUNS");
+        let (down, m, console) = m.cmdline(&format!("firstlight.watchdog.mode={mode}")).boot().down();
+        assert_eq!(down, Down::Rebooted, "{console}");
+        let verdict = json(&m, "verdict.json");
+        assert_eq!((&verdict["verdict"], &verdict["failed"]), (&json!("ERROR"), &json!(["watchdog"])));
+        assert_eq!((&verdict["codes"], &verdict["watchdog"]), (&json!(["WATCHDOG-NONE"]), &json!(null)));
+        let cause = verdict["cause"].as_str().unwrap();
+        assert!(cause.starts_with(&format!("watchdog: watchdog.mode = {mode}: ")), "{cause}");
+        assert!(cause.ends_with(why), "{cause}");
+        let line = format!("watchdog  ERROR: no {mode} watchdog: ");
+        assert!(console.contains(&line) && !console.contains("WORKLOAD RUNS"), "{console}");
+    }
+}
+
+#[test]
+fn without_any_watchdog_the_default_is_a_warning_and_off_asks_for_none() {
+    for (mode, line) in
+        [("auto", "watchdog  warning: none: "), ("off", "watchdog  off: watchdog.mode = off ")]
+    {
+        let m = Machine::new(PASS, CONFIG).workload("echo \"WORKLOAD RUNS $FIRSTLIGHT_WATCHDOG.\"");
+        let words = format!("firstlight.watchdog.mode={mode}");
+        let (down, m, console) = m.cmdline(&words).boot().down();
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        assert!(console.contains(line) && console.contains("WORKLOAD RUNS .\n"), "{console}");
+        assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
+    }
 }

@@ -85,6 +85,15 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// The codes of findings that init makes itself, outside of the driver's account. The validator's table has their meaning.
+pub mod code {
+    /// The configuration demands a watchdog and none can be used.
+    pub const WATCHDOG_NONE: &str = "WATCHDOG-NONE";
+
+    /// All of them.
+    pub const ALL: &[&str] = &[WATCHDOG_NONE];
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

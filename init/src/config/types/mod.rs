@@ -5,7 +5,7 @@ mod network;
 mod output;
 
 pub use network::{Card, Network, NetworkMode, TimeSource};
-pub use output::{Console, Origin, Place, Report, Screen, Serial};
+pub use output::{Console, Origin, Place, Report, Screen, Serial, Watchdog, WatchdogMode};
 
 use super::remote::Remote;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub struct Config {
     pub report: Report,
     /// `[console]`
     pub console: Console,
+    /// `[watchdog]`
+    pub watchdog: Watchdog,
     /// What init passes on to the validator.
     pub validator: Validator,
     /// How many layers were read: files, and the command line if any of its words is ours.
@@ -92,6 +94,8 @@ pub struct Workload {
     /// `lock_modules`: whether loading modules is disabled once the workload runs; default `true` for exec,
     /// `false` for switch-root (whose init loads its own modules).
     pub lock_modules: bool,
+    /// `watchdog = false`: whether the workload gets the running watchdog and must pet it itself.
+    pub watchdog: bool,
 }
 
 /// How the machine is handed over.

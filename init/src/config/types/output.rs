@@ -1,4 +1,5 @@
-//! What `[report]` and `[console]` become: where reports and lines go.
+//! What `[report]`, `[console]` and `[watchdog]` become: where reports and lines go, and what resets a machine that stands
+//! still.
 
 use std::time::Duration;
 
@@ -82,4 +83,52 @@ pub enum Origin {
     Stick,
     /// The network.
     Network,
+}
+
+/// `[watchdog]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watchdog {
+    /// `mode = "auto"`
+    pub mode: WatchdogMode,
+    /// `timeout_s = 60`: the device resets the machine when it was not petted for so long. From 10 seconds, because
+    /// process 1 needs some of them to end a child; to 600, because iTCO_wdt measures 613.
+    pub timeout: Duration,
+}
+
+/// Which device is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchdogMode {
+    /// `"auto"`: the machine's own, else the kernel's software watchdog; none at all is a warning.
+    Auto,
+    /// `"hardware"`: the machine's own; that there is none is an error.
+    Hardware,
+    /// `"software"`: the kernel's software watchdog; that there is none is an error.
+    Software,
+    /// `"off"`: none.
+    Off,
+}
+
+impl WatchdogMode {
+    /// Whether the machine's own device may be used.
+    #[must_use]
+    pub const fn allows_hardware(self) -> bool {
+        matches!(self, Self::Auto | Self::Hardware)
+    }
+
+    /// Whether the kernel's software watchdog may be used.
+    #[must_use]
+    pub const fn allows_software(self) -> bool {
+        matches!(self, Self::Auto | Self::Software)
+    }
+
+    /// Its word in the configuration.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Hardware => "hardware",
+            Self::Software => "software",
+            Self::Off => "off",
+        }
+    }
 }

@@ -3,4 +3,5 @@
 mod exec;
 mod policy;
 mod switch_root;
+mod watchdog;
 mod workload_exit;

@@ -19,6 +19,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_codes_of_process_one_are_in_the_table() {
+        for code in contract::outcome::code::ALL {
+            assert_eq!(Code::named(code).map(|known| known.entry().code), Some(*code));
+        }
+    }
+
+    #[test]
     fn the_table_has_one_row_per_code() {
         let text = markdown();
         assert_eq!(text.lines().count(), Code::ALL.len() + 2);

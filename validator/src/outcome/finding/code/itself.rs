@@ -1,4 +1,4 @@
-//! Findings about the validator itself.
+//! Findings about the validator itself, and those that the appliance's process 1 makes ([`contract::outcome::code`]).
 
 macro_rules! itself {
     ([$then:ident $($more:ident)*] $($before:tt)*) => { $then! { [$($more)*] $($before)*
@@ -31,6 +31,10 @@ macro_rules! itself {
         means "the report could not be written, so this verdict cannot be read later"
         cause "the file system is full or read-only, or the folder does not exist"
         remedy "free space, or write to another file with --json FILE"
+    WatchdogNone "WATCHDOG-NONE"
+        means "the configuration demands a watchdog, but none can be used"
+        cause "the machine has none, the firmware switched it off, or its driver is not in the image"
+        remedy "switch the watchdog (TCO, WDT) on in the firmware setup, or set watchdog.mode = \"auto\""
 
     } };
 }

@@ -1,0 +1,166 @@
+//! Keeps the watchdog from resetting the machine, as long as process 1 gets on: it pets the device between bounded steps
+//! and at each turn of its waiting loops, and nobody else does. A driver of the kernel's watchdog core is petted by one
+//! write, which sets a register. One that asks a management controller (IPMI) may not return from it: there each petting
+//! is a child of its own, which process 1 starts and does not wait for.
+
+use super::{ENVIRONMENT, pid_of};
+use crate::sys::process::{self, unblock_signals};
+use log::info;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A quarter of the timeout: two late pettings in a row are not too late.
+const PARTS: u32 = 4;
+
+/// How one petting is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Process 1 writes to the device.
+    Write,
+    /// A child writes to it.
+    Child,
+}
+
+/// The open device.
+#[derive(Debug)]
+struct Device {
+    file: File,
+    by: By,
+    every: Duration,
+    next: Instant,
+    /// Readable once the child of the last petting has ended.
+    busy: Option<OwnedFd>,
+    is_refused: bool,
+}
+
+/// Pets the watchdog of this machine, if process 1 has one.
+#[derive(Debug, Default)]
+pub struct Petting(RefCell<Option<Device>>);
+
+impl Petting {
+    /// Begins with an open device that resets the machine after `timeout`.
+    pub fn begin(&self, device: OwnedFd, by: By, timeout: Duration) {
+        let (file, every) = (File::from(device), timeout / PARTS);
+        let device = Device { file, by, every, next: Instant::now(), busy: None, is_refused: false };
+        self.0.replace(Some(device));
+        self.pet();
+    }
+
+    /// Ends it and returns the device, which goes on counting.
+    #[must_use]
+    pub fn end(&self) -> Option<OwnedFd> {
+        self.0.take().map(|device| device.file.into())
+    }
+
+    /// Pets the device if it is time.
+    pub fn pet(&self) {
+        if let Ok(mut device) = self.0.try_borrow_mut()
+            && let Some(device) = device.as_mut().filter(|device| Instant::now() >= device.next)
+        {
+            device.pet();
+        }
+    }
+
+    /// The time that process 1 may wait: until the next petting at most.
+    #[must_use]
+    pub fn until_next(&self, limit: Option<Duration>) -> Option<Duration> {
+        let next = self.0.try_borrow().ok().and_then(|device| device.as_ref().map(|device| device.next));
+        let left = next.map(|next| next.saturating_duration_since(Instant::now()));
+        [limit, left].into_iter().flatten().min()
+    }
+}
+
+impl Device {
+    fn pet(&mut self) {
+        self.next = Instant::now() + self.every;
+        let petted = match self.by {
+            By::Write => self.file.write_all(&[0]),
+            By::Child => self.start_child(),
+        };
+        // Once: a device that is gone refuses every time.
+        if let Err(why) = petted
+            && !std::mem::replace(&mut self.is_refused, true)
+        {
+            info!("warning: the watchdog is not petted: {why}");
+        }
+    }
+
+    /// Starts `init helper pet-watchdog`, unless the last one is still at it.
+    fn start_child(&mut self) -> io::Result<()> {
+        if self.busy.as_ref().is_some_and(|child| !ended(child)) {
+            return Err(io::Error::other("the device has not answered the last time"));
+        }
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["helper", "pet-watchdog"]).env_clear().envs(ENVIRONMENT).current_dir("/");
+        command.stdin(self.file.try_clone()?).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        unblock_signals(&mut command);
+        let child = command.spawn()?;
+        self.busy = pid_of(&child).and_then(|pid| process::pidfd(pid).ok());
+        Ok(())
+    }
+}
+
+fn ended(child: &OwnedFd) -> bool {
+    process::readable(&[child.as_fd()], Some(Duration::ZERO)).contains(&true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn device(timeout_ms: u64) -> (Petting, File, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("watchdog0");
+        let petting = Petting::default();
+        let ours = File::create_new(&path).unwrap();
+        petting.begin(ours.into(), By::Write, Duration::from_millis(timeout_ms));
+        (petting, File::open(path).unwrap(), dir)
+    }
+
+    fn new_bytes(device: &mut File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        device.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn it_is_petted_at_once_and_then_each_quarter_of_the_timeout() {
+        let (petting, mut seen, _dir) = device(800);
+        assert_eq!(new_bytes(&mut seen), [0]);
+        petting.pet();
+        assert_eq!(new_bytes(&mut seen), [0; 0]);
+        std::thread::sleep(Duration::from_millis(200));
+        petting.pet();
+        petting.pet();
+        assert_eq!(new_bytes(&mut seen), [0]);
+    }
+
+    #[test]
+    fn process_one_waits_no_longer_than_until_the_next_petting() {
+        let (petting, _, _dir) = device(80_000);
+        let quarter = Duration::from_secs(20);
+        assert!(petting.until_next(None).is_some_and(|left| left <= quarter && left > quarter / 2));
+        assert_eq!(petting.until_next(Some(Duration::from_secs(1))), Some(Duration::from_secs(1)));
+        assert!(petting.until_next(Some(Duration::MAX)).is_some_and(|left| left <= quarter));
+        assert_eq!(Petting::default().until_next(None), None);
+    }
+
+    #[test]
+    fn what_was_ended_is_petted_no_more_and_is_still_open() {
+        let (petting, mut seen, _dir) = device(4);
+        assert_eq!(new_bytes(&mut seen), [0]);
+        let mut device = File::from(petting.end().unwrap());
+        std::thread::sleep(Duration::from_millis(5));
+        petting.pet();
+        assert_eq!(new_bytes(&mut seen), [0; 0]);
+        device.write_all(b"V").unwrap();
+        assert_eq!(new_bytes(&mut seen), b"V");
+        assert!(petting.end().is_none());
+    }
+}

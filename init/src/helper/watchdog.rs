@@ -1,0 +1,235 @@
+//! The children that touch a watchdog device: one loads its driver, opens it and sets its time, one gives it up, one pets
+//! it. A driver's start can hang, and so can a device that asks a management controller. The open device goes to process 1
+//! over the child's standard input, a socket, before anything is asked of it: were it closed with a hung child, it would
+//! reset the machine.
+
+use super::{ABSENT, FINE, say};
+use crate::modules::{Tree, alias, insert};
+use crate::sys::device_nodes::open_device;
+use crate::sys::{descriptors, watchdog};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The word of a device that one quick write pets.
+pub const DIRECT: &str = "direct";
+/// The word of a device whose driver waits for a management controller.
+pub const SLOW: &str = "slow";
+/// The word to stop the device.
+pub const DISARM: &str = "disarm";
+/// The word to leave it running for the workload.
+pub const KEEP: &str = "keep";
+/// Printed when nothing shows whether the device runs.
+pub const UNCHECKED: &str = "unchecked";
+
+/// Drivers of chipsets' own watchdogs, and those whose start makes the devices for them.
+const CHIPSETS: &[&str] = &["lpc_ich", "i2c_i801", "sp5100_tco", "i6300esb", "iTCO_wdt"];
+/// Drivers of management controllers, which have a watchdog.
+const CONTROLLERS: &[&str] = &["ipmi_si", "ipmi_ssif"];
+/// `identity` of softdog.
+const SOFTWARE: &str = "Software Watchdog";
+/// The one name of a device that is not of the kernel's watchdog core: IPMI's.
+const LEGACY: &str = "/dev/watchdog";
+/// How long ipmi_watchdog may take to find its controller.
+const CONTROLLER: Duration = Duration::from_secs(5);
+/// Less is not enough for process 1: `watchdog.timeout_s` has the reason.
+const LEAST: u32 = 10;
+
+/// Finds a device that `mode` allows, opens it, sends it to process 1, sets its time, and prints one line: path, how to pet
+/// it, seconds, name.
+pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32, String> {
+    let wanted: u32 = timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?;
+    let mut whys = Vec::new();
+    let own = if hardware == "true" { of_hardware(&mut whys) } else { None };
+    let found = own.or_else(|| if software == "true" { of_software(&mut whys) } else { None });
+    let Some((path, how, device)) = found else {
+        let _no_reader = writeln!(io::stderr(), "{}", whys.join("; "));
+        return Ok(ABSENT);
+    };
+    descriptors::send(io::stdin().as_fd(), device.as_fd()).map_err(|e| format!("{path}: {e}"))?;
+    let asked = |what: &str, e: io::Error| format!("{path}: {what}: {e}");
+    let name = watchdog::identity(device.as_fd()).map_err(|e| asked("its name", e))?;
+    let seconds = match watchdog::set_timeout(device.as_fd(), wanted) {
+        Ok(seconds) => seconds,
+        // Such a driver has a time of its own, and process 1 reports it.
+        Err(_) => watchdog::timeout(device.as_fd()).map_err(|e| asked("its timeout", e))?,
+    };
+    if seconds < LEAST {
+        return Err(format!("{path}: measures at most {seconds} s; at least {LEAST} s are needed"));
+    }
+    say(&format!("{path} {how} {seconds} {}", String::from_utf8_lossy(&name)));
+    Ok(FINE)
+}
+
+type Open = (String, &'static str, File);
+
+/// The machine's own: of its chipset, else of its management controller.
+fn of_hardware(whys: &mut Vec<String>) -> Option<Open> {
+    load_core(whys);
+    // The first pass may make the device that the second one loads a driver for.
+    let _loaded = [0, 1].map(|_| load_for_devices(CHIPSETS, whys));
+    let seen = names(Path::new("/sys/class/watchdog"));
+    let own = seen.iter().filter(|(_, identity)| identity != SOFTWARE);
+    if let Some(open) = own.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, whys)).next() {
+        return Some(open);
+    }
+    if load_for_devices(CONTROLLERS, whys) {
+        load("ipmi_watchdog", whys);
+        // Of a device of the kernel's core, /dev/watchdog would be the second name.
+        let until = Instant::now() + CONTROLLER;
+        while names(Path::new("/sys/class/watchdog")).is_empty() && Instant::now() < until {
+            if Path::new(LEGACY).exists() {
+                return open(LEGACY, SLOW, whys);
+            }
+            sleep(Duration::from_millis(50));
+        }
+    }
+    whys.push("no watchdog of the machine's own".to_owned());
+    None
+}
+
+/// The kernel's.
+fn of_software(whys: &mut Vec<String>) -> Option<Open> {
+    load_core(whys);
+    load("softdog", whys);
+    let seen = names(Path::new("/sys/class/watchdog"));
+    let software = seen.iter().filter(|(_, identity)| identity == SOFTWARE);
+    let open = software.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, whys)).next();
+    if open.is_none() {
+        whys.push("no software watchdog".to_owned());
+    }
+    open
+}
+
+fn open(path: &str, how: &'static str, whys: &mut Vec<String>) -> Option<Open> {
+    let opened = open_device(Path::new(path));
+    opened.map(|file| (path.to_owned(), how, file)).map_err(|e| whys.push(format!("{path}: {e}"))).ok()
+}
+
+/// The devices of the kernel's watchdog core with their names, in the order in which they were found.
+fn names(class: &Path) -> Vec<(String, String)> {
+    let entries = fs::read_dir(class).into_iter().flatten().flatten();
+    let named = |name: String| {
+        let number: u32 = name.strip_prefix("watchdog")?.parse().ok()?;
+        let identity = fs::read_to_string(class.join(&name).join("identity")).ok()?;
+        Some((number, (name, identity.trim().to_owned())))
+    };
+    let mut found: Vec<_> =
+        entries.filter_map(|entry| named(entry.file_name().into_string().ok()?)).collect();
+    found.sort();
+    found.into_iter().map(|(_, named)| named).collect()
+}
+
+/// Loads the core so that a device goes on counting while the machine is shut down: a reboot that hangs is then ended, too.
+fn load_core(whys: &mut Vec<String>) {
+    let files = Tree::open(&Tree::of_this_kernel()).and_then(|tree| tree.files("watchdog"));
+    match files.map(|files| files.iter().try_for_each(|file| insert(file, "stop_on_reboot=0"))) {
+        Ok(Err(e)) if e.kind() != io::ErrorKind::AlreadyExists => whys.push(format!("watchdog: {e}")),
+        // Without the module's file the kernel has the core built in, or loading a driver says why not.
+        Ok(_) | Err(_) => {}
+    }
+}
+
+fn load(module: &str, whys: &mut Vec<String>) {
+    let loaded = Tree::open(&Tree::of_this_kernel()).and_then(|tree| tree.load(module));
+    whys.extend(loaded.err());
+}
+
+/// Loads those of `drivers` that have a device in this machine; returns whether there is one.
+fn load_for_devices(drivers: &[&str], whys: &mut Vec<String>) -> bool {
+    let Ok(aliases) = fs::read_to_string(Tree::of_this_kernel().join("modules.alias")) else { return false };
+    let wanted = wanted(&aliases, drivers, &modaliases(Path::new("/sys")));
+    wanted.iter().for_each(|driver| {
+        // The same reason comes in each pass.
+        let mut new = Vec::new();
+        load(driver, &mut new);
+        whys.extend(new.into_iter().filter(|why| !whys.contains(why)).collect::<Vec<_>>());
+    });
+    !wanted.is_empty()
+}
+
+/// Those of `drivers` that claim one of the devices, each once.
+fn wanted(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
+    let ours = |line: &&str| line.split_whitespace().last().is_some_and(|module| drivers.contains(&module));
+    let aliases: String = aliases.lines().filter(ours).map(|line| format!("{line}\n")).collect();
+    let mut found: Vec<_> = devices.iter().flat_map(|device| alias::modules_for(&aliases, device)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// What the kernel calls the devices on the buses that watchdogs and their controllers sit on.
+fn modaliases(sys: &Path) -> Vec<String> {
+    let buses = ["bus/pci/devices", "bus/platform/devices"];
+    let entries = buses.iter().flat_map(|bus| fs::read_dir(sys.join(bus)).into_iter().flatten().flatten());
+    let read = entries.filter_map(|entry| fs::read_to_string(entry.path().join("modalias")).ok());
+    read.map(|text| text.trim().to_owned()).collect()
+}
+
+/// Takes the device from standard input and closes it, stopped or running as `how` says; then checks that it is.
+pub(super) fn release(how: &str, path: &str) -> Result<i32, String> {
+    let (last, wanted): (&[u8], _) = match how {
+        DISARM => (b"V", "inactive"),
+        KEEP => (&[0], "active"),
+        other => return Err(format!("read {other}; allowed: {DISARM}, {KEEP}")),
+    };
+    let device = descriptors::receive_all(io::stdin().as_fd()).pop().ok_or("no open device came")?;
+    File::from(device).write_all(last).map_err(|e| format!("{path}: {e}"))?;
+    let name = path.rsplit('/').next().unwrap_or(path);
+    match fs::read_to_string(format!("/sys/class/watchdog/{name}/state")) {
+        Ok(state) if state.trim() == wanted => {}
+        Ok(state) => return Err(format!("{path} is {}, expected {wanted}", state.trim())),
+        // The driver of IPMI has no such file.
+        Err(_) => say(UNCHECKED),
+    }
+    Ok(FINE)
+}
+
+/// Pets the device that is standard input, once.
+pub(super) fn pet() -> Result<i32, String> {
+    let device = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
+    File::from(device).write_all(&[0]).map_err(|e| e.to_string())?;
+    Ok(FINE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::files;
+
+    #[test]
+    fn only_our_drivers_are_loaded_and_only_for_devices_of_this_machine() {
+        let aliases = "alias pci:v00008086d00002918sv*sd*bc*sc*i* lpc_ich\nalias pci:v00008086d* snd_hda\n\
+                       alias pci:v00008086d000025ABsv*sd*bc*sc*i* i6300esb\nalias platform:iTCO_wdt iTCO_wdt\n";
+        let sys = files(&[
+            ("bus/pci/devices/0000:00:1f.0/modalias", "pci:v00008086d00002918sv0sd0bc06sc01i00\n"),
+            ("bus/pci/devices/0000:01:1f.0/modalias", "pci:v00008086d00002918sv0sd0bc06sc01i00\n"),
+            ("bus/platform/devices/iTCO_wdt.1.auto/modalias", "platform:iTCO_wdt\n"),
+            ("bus/usb/devices/x/modalias", "pci:v00008086d000025ABsv0sd0bc0sc0i0\n"),
+        ]);
+        let devices = modaliases(sys.path());
+        assert_eq!(wanted(aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
+        assert_eq!(wanted(aliases, CONTROLLERS, &devices), [""; 0]);
+    }
+
+    #[test]
+    fn devices_come_in_the_order_of_their_numbers_and_what_has_no_name_is_none() {
+        let class = files(&[
+            ("watchdog10/identity", "iTCO_wdt\n"),
+            ("watchdog2/identity", "Software Watchdog\n"),
+            ("watchdog/identity", "x\n"),
+            ("watchdog3/state", "inactive\n"),
+        ]);
+        let named = |name: &str, identity: &str| (name.to_owned(), identity.to_owned());
+        assert_eq!(names(class.path()), [named("watchdog2", SOFTWARE), named("watchdog10", "iTCO_wdt")]);
+        assert_eq!(names(Path::new("/none")), []);
+    }
+
+    #[test]
+    fn a_device_that_did_not_come_is_not_given_up() {
+        assert!(release("stop", LEGACY).unwrap_err().starts_with("read stop; allowed: "));
+    }
+}

@@ -1,0 +1,222 @@
+//! The stage `watchdog`: arms the device that resets the machine when process 1 no longer gets on, and gives it up or passes
+//! it on at the hand-over. Children touch the device, because it can hang; process 1 pets it (`child::petting`).
+
+use crate::child::petting::By;
+use crate::child::{End, on_output};
+use crate::config::types::{Action, Config, Watchdog, WatchdogMode, WorkloadMode};
+use crate::environment::Variable;
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::{Armed, Machine};
+use crate::sys::descriptors;
+use crate::verdict::Trouble;
+use contract::outcome::code;
+use log::info;
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// The workload's variable with the device; with `_S` after it, the seconds.
+const VARIABLE: &str = "FIRSTLIGHT_WATCHDOG";
+
+/// The result.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// `watchdog.mode = "off"`
+    NotWanted,
+    /// The machine has one, with this timeout.
+    By(Armed, Watchdog),
+    /// There is none that can be used, and why.
+    Without(WatchdogMode, String),
+}
+
+impl fmt::Display for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWanted => f.write_str("off: watchdog.mode = off"),
+            Self::By(armed, wanted) => {
+                write!(f, "{}, {} s", armed.name, armed.timeout_s)?;
+                let asked = wanted.timeout.as_secs();
+                if armed.timeout_s == asked { Ok(()) } else { write!(f, "; warning: it refused {asked} s") }
+            }
+            Self::Without(WatchdogMode::Auto, why) => write!(f, "warning: none: {why}"),
+            Self::Without(mode, why) => write!(f, "ERROR: no {} watchdog: {why}", mode.word()),
+        }
+    }
+}
+
+impl Guarded {
+    /// What the result means for the verdict: a device that the configuration demands must be there.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        let Self::Without(mode, why) = self else { return None };
+        let cause = || format!("watchdog.mode = {}: {why}", mode.word());
+        let demanded = *mode != WatchdogMode::Auto;
+        demanded.then(|| Trouble { stage: "watchdog", code: Some(code::WATCHDOG_NONE), cause: cause() })
+    }
+}
+
+/// Arms the device.
+///
+/// # Errors
+/// Only an interruption.
+pub fn arm(m: &mut Machine, config: &Watchdog) -> Result<Guarded, Fault> {
+    if config.mode == WatchdogMode::Off {
+        return Ok(Guarded::NotWanted);
+    }
+    let without = |why: String| Guarded::Without(config.mode, why);
+    let (ours, theirs) = match descriptors::pair() {
+        Ok(pair) => pair,
+        Err(e) => return Ok(without(format!("socketpair: {e}"))),
+    };
+    let mut said = None;
+    let spec = helper::arm_watchdog(config, theirs);
+    let done = m.run(&spec, &mut on_output(|line| said = read(line)), |_| true);
+    drop(spec);
+    let device = descriptors::receive_all(ours.as_fd()).pop();
+    let fine = done.as_ref().is_ok_and(|done| done.end == End::Exited(helper::FINE));
+    match (device, said) {
+        (Some(device), Some((armed, by))) if fine => {
+            m.children.watchdog.begin(device, by, Duration::from_secs(armed.timeout_s));
+            m.watchdog = Some(armed.clone());
+            Ok(Guarded::By(armed, *config))
+        }
+        (Some(device), _) => {
+            let stays = give_up(m, device, helper::DISARM, "the device")?.err();
+            let why = done?.reason();
+            Ok(without(stays.map_or_else(|| why.clone(), |stays| format!("{why}; it may run on: {stays}"))))
+        }
+        (None, _) => Ok(without(done?.reason())),
+    }
+}
+
+/// The line of the child: path, how to pet it, seconds, name.
+fn read(line: &str) -> Option<(Armed, By)> {
+    let mut words = line.splitn(4, ' ');
+    let (device, how, seconds, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let by = match how {
+        helper::DIRECT => By::Write,
+        helper::SLOW => By::Child,
+        _ => return None,
+    };
+    Some((Armed { device: device.to_owned(), name: name.to_owned(), timeout_s: seconds.parse().ok()? }, by))
+}
+
+/// Has a child close the device, as its only holder, so that a close that hangs is not ours. Returns whether it could be
+/// checked that it is stopped or running.
+fn give_up(m: &Machine, device: OwnedFd, how: &str, path: &str) -> Result<Result<bool, String>, Fault> {
+    let sent = descriptors::pair().and_then(|(ours, theirs)| {
+        descriptors::send(ours.as_fd(), device.as_fd())?;
+        Ok((ours, theirs))
+    });
+    let (_ours, theirs) = match sent {
+        Ok(sockets) => sockets,
+        Err(e) => {
+            // Closed in this way it resets the machine, which is better than never.
+            return Ok(Err(format!("{path}: not passed on: {e}")));
+        }
+    };
+    drop(device);
+    let mut said = String::new();
+    let spec = helper::release_watchdog(how, path, theirs);
+    let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
+    let fine = done.end == End::Exited(helper::FINE);
+    Ok(if fine { Ok(said != helper::UNCHECKED) } else { Err(done.reason()) })
+}
+
+/// Replaces the workload's variables about the watchdog that it gets: none unless `action` starts it.
+pub fn tell(m: &Machine, config: &Config, action: Action, variables: &mut Vec<Variable>) {
+    variables.retain(|variable| !variable.name.starts_with(VARIABLE));
+    variables.extend(told(m, config, action));
+}
+
+fn told(m: &Machine, config: &Config, action: Action) -> Vec<Variable> {
+    let handed = matches!(action, Action::Workload | Action::WorkloadWithoutP2p) && config.workload.watchdog;
+    let Some(armed) = m.watchdog.as_ref().filter(|_| handed && config.workload.mode != WorkloadMode::None)
+    else {
+        return Vec::new();
+    };
+    let reason = "the machine resets unless the workload opens it in this time and pets it".to_owned();
+    let variable =
+        |name: &str, value: String, reason: String| Variable { name: name.to_owned(), value, reason };
+    vec![
+        variable(VARIABLE, armed.device.clone(), reason),
+        variable(&format!("{VARIABLE}_S"), armed.timeout_s.to_string(), String::new()),
+    ]
+}
+
+/// Before another program becomes process 1, or gets the device: passes it on running with `workload.watchdog`, else stops
+/// it, and says so. A failure is a warning: the machine then resets, which the line says.
+///
+/// # Errors
+/// Only an interruption.
+pub fn hand_over(m: &mut Machine, config: &Config) -> Result<(), Fault> {
+    let (Some(device), Some(armed)) = (m.children.watchdog.end(), m.watchdog.take()) else { return Ok(()) };
+    let how = if config.workload.watchdog { helper::KEEP } else { helper::DISARM };
+    m.lent = Some(config.watchdog);
+    let (name, path, seconds) = (&armed.name, &armed.device, armed.timeout_s);
+    match give_up(m, device, how, path)? {
+        Ok(checked) => {
+            let unsure = if checked { "" } else { "; its driver does not show whether it is" };
+            let what = if config.workload.watchdog {
+                format!("{path} runs: the workload must pet it within {seconds} s")
+            } else {
+                format!("{name} is stopped")
+            };
+            info!("watchdog  {what}{unsure}");
+        }
+        Err(why) => info!("warning: watchdog: {why}; it may reset the machine in {seconds} s"),
+    }
+    Ok(())
+}
+
+/// Arms the device again when the machine came back from the workload, or never got there.
+///
+/// # Errors
+/// Only an interruption.
+pub fn take_back(m: &mut Machine) -> Result<(), Fault> {
+    let Some(config) = m.lent.take() else { return Ok(()) };
+    m.stage("watchdog", |m| arm(m, &config)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn armed(timeout_s: u64) -> Armed {
+        Armed { device: "/dev/watchdog0".to_owned(), name: "iTCO_wdt".to_owned(), timeout_s }
+    }
+
+    #[test]
+    fn the_childs_line_is_read_and_no_other() {
+        assert_eq!(read("/dev/watchdog0 direct 60 iTCO_wdt"), Some((armed(60), By::Write)));
+        let (slow, by) = read("/dev/watchdog slow 60 IPMI").unwrap();
+        assert_eq!((slow.device.as_str(), by), ("/dev/watchdog", By::Child));
+        assert_eq!(read("/dev/watchdog0 direct 60 i6300ESB timer").unwrap().0.name, "i6300ESB timer");
+        for other in ["", "/dev/watchdog0 direct 60", "/dev/watchdog0 fast 60 x", "/dev/watchdog0 slow x y"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_line_names_the_device_and_a_time_that_it_refused() {
+        let config = Watchdog { mode: WatchdogMode::Auto, timeout: Duration::from_secs(60) };
+        assert_eq!(Guarded::By(armed(60), config).to_string(), "iTCO_wdt, 60 s");
+        let less = Guarded::By(armed(30), config).to_string();
+        assert_eq!(less, "iTCO_wdt, 30 s; warning: it refused 60 s");
+    }
+
+    #[test]
+    fn that_there_is_none_is_a_warning_unless_one_is_demanded() {
+        let without = |mode| Guarded::Without(mode, "no watchdog of the machine's own".to_owned());
+        let auto = without(WatchdogMode::Auto);
+        assert_eq!(auto.to_string(), "warning: none: no watchdog of the machine's own");
+        assert_eq!(auto.trouble(), None);
+        for mode in [WatchdogMode::Hardware, WatchdogMode::Software] {
+            let trouble = without(mode).trouble().unwrap();
+            assert_eq!((trouble.stage, trouble.code), ("watchdog", Some("WATCHDOG-NONE")));
+            assert!(trouble.cause.starts_with(&format!("watchdog.mode = {}: no ", mode.word())));
+        }
+        assert_eq!(Guarded::NotWanted.trouble(), None);
+    }
+}
