@@ -8,6 +8,7 @@ use crate::fault::Fault;
 use crate::sys::clock::since_boot;
 use crate::sys::kernel::hostname;
 use crate::verdict::Judgement;
+use contract::mark::Mark;
 use log::info;
 use serde::Serialize;
 use std::fmt::Display;
@@ -23,6 +24,19 @@ pub struct Armed {
     pub name: String,
     /// The time without petting after which it resets the machine.
     pub timeout_s: u64,
+}
+
+/// The marks of steps that can take the machine down.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marks {
+    /// The data partition, for a machine whose firmware has no variables.
+    pub place: String,
+    /// The image's id.
+    pub image: Option<String>,
+    /// The mark of an earlier boot, which stays until it is cleared.
+    pub restore: Option<Mark>,
+    /// Whether this boot has written one that is still there.
+    pub is_written: bool,
 }
 
 /// The boot's shared state.
@@ -48,6 +62,8 @@ pub struct Machine {
     pub watchdog: Option<Armed>,
     /// How to arm it again after it was given up for the workload.
     pub lent: Option<Watchdog>,
+    /// Marks, if there is a place for them.
+    pub marks: Option<Marks>,
     started: Duration,
 }
 
@@ -70,6 +86,7 @@ impl Machine {
             held,
             watchdog: None,
             lent: None,
+            marks: None,
             started,
         })
     }

@@ -3,15 +3,17 @@
 
 #![no_main]
 
+use contract::mark::Step;
 use firstlight_init::child::Request;
 use firstlight_init::console::Console;
 use firstlight_init::fault::{self, Fault};
 use firstlight_init::handoff::{self, After, last};
 use firstlight_init::helper;
 use firstlight_init::machine::Machine;
+use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, screen, secure_boot,
-    validate, watchdog,
+    config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, reset, screen,
+    secure_boot, validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -71,18 +73,27 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     secure_boot::show(m)?;
     let config = m.stage("config", config::load)?;
     let guarded = m.stage("watchdog", |m| watchdog::arm(m, &config.watchdog))?;
+    let reset = m.stage("reset", |m| reset::look(m, &config))?;
     m.stage("screen", |m| screen::settle(m, &config))?;
-    let fabric = m.stage("fabric", |m| fabric::fix(m, &config.validator))?;
-    let driver = m.stage("driver", |m| driver::load(m, &config.driver))?;
+    let fabric = m.stage("fabric", |m| {
+        reset.guard(m, Step::Fabric, StageResult::Failed, |m| fabric::fix(m, &config.validator))
+    })?;
+    let driver = m.stage("driver", |m| {
+        reset.guard(m, Step::DriverLoad, StageResult::Failed, |m| driver::load(m, &config.driver))
+    })?;
     m.stage("network", |m| network::start(m, &config.network))?;
-    let proof = m.stage("validate", |m| validate::prove(m, &config.validator))?;
-    let troubles: Vec<_> = [guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
-        .into_iter()
-        .flatten()
-        .collect();
+    let proof = m.stage("validate", |m| {
+        reset.guard(m, Step::Validate, validate::skipped, |m| validate::prove(m, &config.validator))
+    })?;
+    let troubles: Vec<_> =
+        [reset.trouble(), guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
+            .into_iter()
+            .flatten()
+            .collect();
     let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);
+    reset::settle(m)?;
     let action = published.decision.action;
     m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
     let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;
@@ -99,9 +110,9 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
         publish::withdraw(m, &judgement);
         m.announce(&judgement);
     }
-    // The workload that was to have it does not run.
-    let taken = watchdog::take_back(m);
-    let asked = taken.and_then(|()| last_boot::leave(m, fault)).err();
+    // init got here, so the machine did not go down; and the workload that was to have the watchdog does not run.
+    let ended = [reset::settle(m), watchdog::take_back(m), last_boot::leave(m, fault)];
+    let asked = ended.into_iter().find_map(Result::err);
     match asked.as_ref().unwrap_or(fault) {
         Fault::Asked(Request::Reboot) => return After::Reboot,
         Fault::Asked(Request::PowerOff) => return After::PowerOff,

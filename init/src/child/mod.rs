@@ -108,6 +108,8 @@ pub enum End {
     Unkillable(Duration),
     /// It could not be started; the number is the system's error number.
     NotStarted(i32),
+    /// It was not started, because an earlier result forbids it.
+    Vetoed,
     /// It was ended because the machine was asked to shut down.
     Interrupted(Request),
 }
@@ -132,6 +134,7 @@ impl fmt::Display for End {
             Self::NotStarted(code) => {
                 write!(f, "could not be started: {}", io::Error::from_raw_os_error(*code))
             }
+            Self::Vetoed => f.write_str("was not run"),
             Self::Interrupted(_) => f.write_str("was interrupted"),
         }
     }

@@ -84,11 +84,17 @@ fn typed(m: &mut Merged, files: &[File], words: &[Word]) -> Config {
         m.refuse(&place, remote::WORD, &read, remote::ALLOWED);
         None
     });
+    let forget_reset = origin::forgets_reset(words).unwrap_or_else(|read| {
+        let place = format!("kernel word firstlight.{}", origin::RESET);
+        m.refuse(&place, origin::RESET, &read, "clear");
+        false
+    });
     let hostname = words.iter().rev().find(|w| w.name == "hostname").and_then(|w| w.value.as_deref());
     Config {
         driver: sections::driver(m),
         network: sections::network(m, hostname, sections::Card::booted_from(words), remote.is_some()),
         remote,
+        forget_reset,
         policy: sections::policy(m),
         workload: sections::workload(m),
         report: sections::report(m),
@@ -239,6 +245,14 @@ mod tests {
         assert_eq!(card("[network]\ninterface = \"eth1\"\n", bootif), Card::Name("eth1".into()));
         let named = "[network]\ninterface = \"52:54:00:12:34:56\"\n";
         assert_eq!(card(named, bootif), Card::Mac(mac("52:54:00:12:34:56")));
+    }
+
+    #[test]
+    fn the_word_that_clears_a_mark_has_one_value() {
+        assert!(!built("", "").unwrap().forget_reset);
+        assert!(built("", "firstlight.reset=clear").unwrap().forget_reset);
+        let line = "kernel word firstlight.reset: reset: read yes; allowed: clear";
+        assert_eq!(errors("", "firstlight.reset=yes"), [line]);
     }
 
     #[test]

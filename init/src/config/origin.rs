@@ -1,11 +1,26 @@
-//! Where the machine was booted from, according to the command line.
+//! Kernel words of ours that are no setting: where the machine was booted from, and that the mark of a reset is cleared.
 
 use super::cmdline::Word;
 use super::types::Origin;
 
-/// The one name under `firstlight.` that is not a section: `firstlight.booted_from=stick` or `=network`,
-/// for boot media that know it.
+/// `firstlight.booted_from=stick` or `=network`, for boot media that know it.
 pub(super) const WORD: &str = "booted_from";
+
+/// `firstlight.reset=clear`, for a machine on which nobody can run `firstlight reset clear`.
+pub(super) const RESET: &str = "reset";
+
+/// Whether the word says to clear.
+///
+/// # Errors
+/// Its value when it is another.
+pub(super) fn forgets_reset(words: &[Word]) -> Result<bool, String> {
+    let said = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(RESET));
+    match said.map(|w| w.value.as_deref().unwrap_or("")) {
+        None => Ok(false),
+        Some("clear") => Ok(true),
+        Some(other) => Err(other.to_owned()),
+    }
+}
 
 impl Origin {
     /// `firstlight.booted_from=` decides. Without it, `BOOTIF=` (pxelinux, iPXE) or `ip=` mean the network;

@@ -6,6 +6,7 @@ mod driver;
 mod end;
 mod firmware;
 mod identity;
+mod mark;
 mod network;
 mod new_root;
 mod partition;
@@ -15,11 +16,12 @@ mod validator;
 mod watchdog;
 
 pub use firmware::{KEPT, MOUNTED};
+pub use mark::{BROKEN as NO_MARK, FOUND as MARK, PLACE as MARKS_IN};
 pub use new_root::{MOVED, PROGRAM, WARNING};
 pub use spec::{
-    arm_watchdog, ask_for_lease, end_machine, fetch_config, find_interface, identify, keep_fault,
-    load_driver, loopback, mount_firmware, mount_image, mount_root, publish_on, release_screen,
-    release_watchdog, secure_boot, set_address, settle_root, show_last_boot, sync,
+    arm_watchdog, ask_for_lease, clear_mark, end_machine, fetch_config, find_interface, identify, keep_fault,
+    load_driver, loopback, mount_firmware, mount_image, mount_root, publish_on, read_mark, release_screen,
+    release_watchdog, secure_boot, set_address, settle_root, show_last_boot, sync, write_mark,
 };
 pub use validator::{Published, ask_time, environment, fetch, fetch_root, publish, validator};
 pub use watchdog::{DIRECT, DISARM, KEEP, SLOW, UNCHECKED};
@@ -69,6 +71,9 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
+        ("read-mark", [place]) => mark::read(place),
+        ("write-mark", [place, text]) => mark::write(place, text),
+        ("clear-mark", [place]) => mark::clear(place),
         ("arm-watchdog", [hardware, software, timeout_s]) => watchdog::arm(hardware, software, timeout_s),
         ("release-watchdog", [how, path]) => watchdog::release(how, path),
         ("pet-watchdog", []) => watchdog::pet(),

@@ -86,7 +86,7 @@ pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
 }
 
 /// Finds the partition and mounts it; `None` when it does not exist.
-fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, String> {
+pub(super) fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, String> {
     let place: Place = values::place(text).ok_or_else(|| format!("{text}: not a place"))?;
     let Found { device, kind } = match find_waiting(&place, wait) {
         Ok(found) => found,

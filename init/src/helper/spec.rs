@@ -138,6 +138,24 @@ pub fn release_watchdog(how: &str, path: &str, keeper: OwnedFd) -> Spec {
     Spec { input: Some(Rc::new(keeper)), ..spec }
 }
 
+/// Prints the mark of an earlier boot and where marks are kept: in the firmware, else on the partition `place`.
+#[must_use]
+pub fn read_mark(place: &str) -> Spec {
+    helper("read-mark", &[place], Duration::from_secs(15))
+}
+
+/// Writes a mark.
+#[must_use]
+pub fn write_mark(place: &str, mark: &str) -> Spec {
+    helper("write-mark", &[place, mark], Duration::from_secs(15))
+}
+
+/// Removes the mark.
+#[must_use]
+pub fn clear_mark(place: &str) -> Spec {
+    helper("clear-mark", &[place], Duration::from_secs(15))
+}
+
 /// Brings the loopback up.
 #[must_use]
 pub fn loopback() -> Spec {

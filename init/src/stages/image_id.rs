@@ -32,6 +32,14 @@ pub(super) fn stated(file: &Path) -> String {
     format!("image not known: image.json {why}")
 }
 
+/// The image's id as marks have it; `None` when the image states none.
+#[must_use]
+pub(super) fn id(file: &Path) -> Option<String> {
+    let bytes = read_at_most(file, LARGEST).ok()?;
+    let stated: Stated = serde_json::from_slice(&bytes).ok()?;
+    stated.image_id.filter(|id| !id.is_empty()).map(|id| contract::mark::plain(&id))
+}
+
 /// Keeps printable characters, at most `most` of them.
 fn plain(text: &str, most: usize) -> String {
     text.chars().filter(char::is_ascii_graphic).take(most).collect()

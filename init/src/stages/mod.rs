@@ -13,6 +13,7 @@ pub mod lock_down;
 pub mod mounts;
 pub mod network;
 pub mod publish;
+pub mod reset;
 pub mod result;
 pub mod screen;
 pub mod secure_boot;

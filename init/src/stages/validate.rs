@@ -54,6 +54,13 @@ pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     })
 }
 
+/// The result of a validator that may not run.
+#[must_use]
+pub fn skipped(why: String) -> Proof {
+    forget_old_report();
+    Proof { end: End::Vetoed, report: Err(why.clone()), reason: why, lines: Vec::new(), seconds: 0.0 }
+}
+
 /// Whether a validator that ended so reached a verdict.
 fn reached(end: End) -> bool {
     let status = if let End::Exited(status) = end { Verdict::of_status(status) } else { None };

@@ -1,6 +1,6 @@
 //! System calls about files and folders.
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, IFlags, Mode, OFlags, ResolveFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,6 +43,23 @@ pub fn is_program_in(root: &Path, path: &str) -> bool {
     let file = open_in(root, path, OFlags::PATH);
     let mode = file.and_then(|file| Ok(rustix::fs::fstat(&file)?)).map(|stat| stat.st_mode);
     mode.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
+}
+
+/// Makes a file writable that its file system protects: efivarfs makes the variables of others immutable. A file that is not
+/// there needs nothing.
+///
+/// # Errors
+/// As open(2); whether the file system knows such a protection shows when the file is changed.
+pub fn allow_changes(path: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => {
+            let _without_flags = rustix::fs::ioctl_setflags(file, IFlags::empty());
+            Ok(())
+        }
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Writes the cached data of all file systems to the disks. May take as long as the slowest disk.

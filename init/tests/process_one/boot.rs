@@ -51,6 +51,7 @@ fn the_stages_print_one_line_each_in_order_within_80_columns() {
         "mounts",
         "config",
         "watchdog",
+        "reset",
         "screen",
         "fabric",
         "driver",

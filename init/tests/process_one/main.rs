@@ -12,6 +12,8 @@ mod hand_over;
 #[cfg(test)]
 mod namespace;
 #[cfg(test)]
+mod reset;
+#[cfg(test)]
 mod verdict;
 
 /// The configuration of most tests: no driver, no data partition, no watchdog, the workload as a child.

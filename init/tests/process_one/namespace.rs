@@ -53,6 +53,10 @@ mount -t proc proc proc
 mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
 mount --bind cmdline proc/cmdline
 if [ -n "$SMALL_RUN" ]; then mount -t tmpfs -o size=256k tmpfs run; else mount --bind run-outside run; fi
+if [ -n "$VARIABLES" ]; then
+    mount -t sysfs sysfs sys; mount -t tmpfs tmpfs sys/firmware; mkdir -p sys/firmware/efi/efivars
+    mount --bind variables sys/firmware/efi/efivars
+fi
 if [ -n "$NO_DESCRIPTORS" ]; then
     umount dev/null; rm dev/null; exec chroot . /init <&- >&- 2>&-
 fi
@@ -146,6 +150,22 @@ impl Machine {
         self
     }
 
+    /// Gives it a firmware with variables: a folder of the machine, which stays from boot to boot.
+    pub(crate) fn variables(mut self) -> Self {
+        self.environment.push(("VARIABLES", "1".to_owned()));
+        fs::create_dir(self.path("variables")).unwrap();
+        fs::write(self.path("variables/Boot0000-8be4df61-93ca-11d2-aa0d-00e098032b8c"), "x").unwrap();
+        self
+    }
+
+    /// Forgets what an earlier boot left in memory and on the console.
+    pub(crate) fn again(self) -> Self {
+        fs::remove_dir_all(self.path("run-outside")).unwrap();
+        fs::create_dir(self.path("run-outside")).unwrap();
+        fs::write(self.path("console.txt"), "").unwrap();
+        self
+    }
+
     /// Starts process 1 without any open descriptor and without /dev/null.
     pub(crate) fn without_descriptors(mut self) -> Self {
         self.environment.push(("NO_DESCRIPTORS", "1".to_owned()));
@@ -208,6 +228,23 @@ impl Running {
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         let status = Command::new("kill").args([&format!("-{name}"), children.trim()]).status().unwrap();
         assert!(status.success());
+    }
+
+    /// Waits until a file of the machine on the host contains this text.
+    pub(crate) fn until_file(&mut self, path: &str, text: &str) {
+        let until = Instant::now() + Duration::from_secs(60);
+        let path = self.machine.path(path);
+        while !fs::read_to_string(&path).is_ok_and(|content| content.contains(text)) {
+            assert!(Instant::now() < until, "no {text:?} in {}:\n{}", path.display(), self.output());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it at once, as a reset does.
+    pub(crate) fn reset(mut self) -> Machine {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.machine.again()
     }
 
     /// Waits for its end. In a process id namespace power off kills process 1 with SIGINT, restart with

@@ -3,6 +3,7 @@
 
 pub mod driver;
 pub mod last_line;
+pub mod mark;
 pub mod outcome;
 pub mod schema;
 pub mod section;

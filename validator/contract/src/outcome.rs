@@ -89,9 +89,11 @@ impl fmt::Display for Verdict {
 pub mod code {
     /// The configuration demands a watchdog and none can be used.
     pub const WATCHDOG_NONE: &str = "WATCHDOG-NONE";
+    /// An earlier boot was reset during a step, which is vetoed since.
+    pub const RESET_DURING: &str = "RESET-DURING";
 
     /// All of them.
-    pub const ALL: &[&str] = &[WATCHDOG_NONE];
+    pub const ALL: &[&str] = &[WATCHDOG_NONE, RESET_DURING];
 }
 
 #[cfg(test)]

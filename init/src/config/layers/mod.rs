@@ -4,6 +4,7 @@
 use crate::config::cmdline::Word;
 use crate::config::error::Wrong;
 use crate::config::keys::{self, Key, Kind};
+use crate::config::{origin, remote};
 use contract::section;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
@@ -73,7 +74,7 @@ impl Merged {
             self.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE"));
         } else if own {
             self.add_own_word(&place, section, path, text);
-        } else if path != crate::config::origin::WORD && path != crate::config::remote::WORD {
+        } else if ![origin::WORD, origin::RESET, remote::WORD].contains(&path) {
             self.unknown(&place, "section", section, keys::sections());
         }
     }

@@ -23,6 +23,8 @@ pub struct Config {
     pub network: Network,
     /// The kernel word `firstlight.config=`.
     pub remote: Option<Remote>,
+    /// The kernel word `firstlight.reset=clear`: the mark of an earlier boot is removed.
+    pub forget_reset: bool,
     /// `[policy]`
     pub policy: Policy,
     /// `[workload]`

@@ -1,0 +1,163 @@
+//! The children that keep the mark of a step that can take the machine down ([`contract::mark`]): in a variable of the
+//! firmware where there are such variables, else in a file on the data partition. Both can hang.
+
+use super::partition::mounted;
+use super::{ABSENT, FINE, say};
+use crate::file_io::{read_at_most, write_durably};
+use crate::paths::EFI_VARIABLES;
+use crate::sys::files::allow_changes;
+use crate::sys::mount::{self, Flags};
+use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, VARIABLE};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Printed with the name of the place that takes marks.
+pub const PLACE: &str = "place ";
+/// Printed before a mark.
+pub const FOUND: &str = "mark ";
+/// Printed before the reason why what is there is no mark.
+pub const BROKEN: &str = "broken ";
+/// The name of the place in the firmware.
+const VARIABLES: &str = "an EFI variable";
+
+/// Where marks are kept, and what comes before the mark's text there.
+struct Kept {
+    path: PathBuf,
+    attributes: &'static [u8],
+    partition: Option<PathBuf>,
+}
+
+impl Kept {
+    /// The one place of this machine; `None` when it has none.
+    fn find(place: &str, flags: Flags) -> Result<Option<Self>, String> {
+        let variables = Path::new(EFI_VARIABLES);
+        if fs::read_dir(variables).is_ok_and(|mut entries| entries.next().is_some()) {
+            let attributes = &const { ATTRIBUTES.to_le_bytes() };
+            return Ok(Some(Self { path: variables.join(VARIABLE), attributes, partition: None }));
+        }
+        if place.is_empty() {
+            return Ok(None);
+        }
+        let at = mounted(place, Duration::ZERO, flags)?;
+        Ok(at.map(|at| Self { path: at.join(FILE), attributes: &[], partition: Some(at) }))
+    }
+
+    fn name<'a>(&self, place: &'a str) -> &'a str {
+        if self.partition.is_some() { place } else { VARIABLES }
+    }
+
+    /// What is there, without the attributes.
+    fn read(&self) -> Result<Option<Mark>, String> {
+        let limit = (SIZE + ATTRIBUTES.to_le_bytes().len()) as u64;
+        match read_at_most(&self.path, limit) {
+            Ok(bytes) => bytes
+                .strip_prefix(self.attributes)
+                .ok_or_else(|| "has other attributes".to_owned())
+                .and_then(Mark::read)
+                .map(Some),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        let bytes = [self.attributes, text.as_bytes()].concat();
+        if self.partition.is_some() {
+            return write_durably(&self.path, &bytes);
+        }
+        allow_changes(&self.path)?;
+        // One write, because each write sets the whole variable.
+        OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?.write_all(&bytes)
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        allow_changes(&self.path)?;
+        match fs::remove_file(&self.path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Unmounts the partition: all of it is on the disk then.
+    fn leave(self) -> Result<(), String> {
+        let Some(at) = self.partition else { return Ok(()) };
+        mount::unmount(&at).map_err(|e| format!("unmounting: {e}"))
+    }
+}
+
+/// Prints the place, and what is there.
+pub(super) fn read(place: &str) -> Result<i32, String> {
+    let Some(kept) = Kept::find(place, Flags::RDONLY)? else { return Ok(ABSENT) };
+    say(&format!("{PLACE}{}", kept.name(place)));
+    match kept.read() {
+        Ok(None) => {}
+        Ok(Some(mark)) => say(&format!("{FOUND}{}", mark.text().trim())),
+        Err(why) => say(&format!("{BROKEN}{}: {why}", kept.path.file_name().unwrap_or_default().display())),
+    }
+    kept.leave()?;
+    Ok(FINE)
+}
+
+/// Writes a mark.
+pub(super) fn write(place: &str, mark: &str) -> Result<i32, String> {
+    let mark: Mark = mark.parse()?;
+    change(place, |kept| kept.write(&mark.text()))
+}
+
+/// Removes what is there.
+pub(super) fn clear(place: &str) -> Result<i32, String> {
+    change(place, Kept::remove)
+}
+
+fn change(place: &str, what: impl FnOnce(&Kept) -> io::Result<()>) -> Result<i32, String> {
+    let Some(kept) = Kept::find(place, Flags::empty())? else { return Ok(ABSENT) };
+    what(&kept).map_err(|e| format!("{}: {e}", kept.path.display()))?;
+    kept.leave()?;
+    Ok(FINE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use contract::mark::Step;
+
+    fn mark(step: Step) -> Mark {
+        Mark { step, image: Some("abc".to_owned()), boot: None, finding: None }
+    }
+
+    #[test]
+    fn a_variable_is_replaced_whole_read_back_and_removed() {
+        let dir = sample::files(&[]);
+        let path = dir.path().join(VARIABLE);
+        let kept = Kept { path: path.clone(), attributes: &[7, 0, 0, 0], partition: None };
+        assert_eq!(kept.read(), Ok(None));
+        for step in Step::ALL {
+            kept.write(&mark(step).text()).unwrap();
+            assert_eq!(kept.read(), Ok(Some(mark(step))));
+            assert_eq!(fs::metadata(&path).unwrap().len(), 260);
+        }
+        kept.remove().unwrap();
+        kept.remove().unwrap();
+        assert_eq!(kept.read(), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_mark_is_named_and_not_taken_for_none() {
+        let text = mark(Step::Fabric).text();
+        let long = format!("{text}{text}");
+        for (content, why) in
+            [("", "has other"), (text.as_str(), "has other"), (long.as_str(), "larger than")]
+        {
+            let dir = sample::files(&[(VARIABLE, content)]);
+            let kept = Kept { path: dir.path().join(VARIABLE), attributes: &[7, 0, 0, 0], partition: None };
+            assert!(kept.read().unwrap_err().starts_with(why), "{content:?}");
+        }
+        let dir = sample::files(&[("reset-mark/x", "")]);
+        let at = Some(dir.path().to_owned());
+        let kept = Kept { path: dir.path().join(FILE), attributes: &[], partition: at };
+        assert_eq!(kept.read(), Err("not a regular file".to_owned()));
+    }
+}

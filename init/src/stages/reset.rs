@@ -1,0 +1,321 @@
+//! The stage `reset`: looks for a mark that an earlier boot left, and keeps the marks of this one. init writes a mark before
+//! each step that can take the machine down and removes it when the verdict is written. A mark that is still there vetoes
+//! its step and all steps after it, until a person clears it or another image is booted.
+
+use crate::child::{Done, End, no_lines, on_output};
+use crate::config::types::{Config, Place};
+use crate::driver::report::Severity;
+use crate::fault::Fault;
+use crate::file_io::read_at_most;
+use crate::helper;
+use crate::machine::{Machine, Marks};
+use crate::paths;
+use crate::verdict::Trouble;
+use contract::mark::{Mark, Step};
+use contract::outcome::code;
+use log::info;
+use serde::Deserialize;
+use std::fmt;
+use std::path::Path;
+
+use super::image_id;
+
+/// What an earlier boot left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Left {
+    /// Nothing, or nothing could be kept.
+    Nothing,
+    /// A mark.
+    Mark(Mark),
+    /// Something that is no mark, and why not.
+    Broken(String),
+}
+
+/// The result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reset {
+    /// The first step that is not run, and why.
+    veto: Option<(Step, String)>,
+    line: String,
+}
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl Reset {
+    /// Decides. Pure.
+    fn decide(left: &Left, image: Option<&str>, kept_in: Option<&str>) -> Self {
+        let place = kept_in.map_or_else(
+            || "no place for a mark: no EFI variables, no data partition".to_owned(),
+            |place| format!("no mark of an earlier boot; kept in {place}"),
+        );
+        let (veto, line) = match left {
+            Left::Nothing => (None, place),
+            Left::Mark(mark) if is_another(mark.image.as_deref(), image) => {
+                let (step, old) = (mark.step, mark.image.as_deref().unwrap_or_default());
+                (None, format!("image {old} was reset during {step}; this one tries again"))
+            }
+            Left::Mark(mark) => {
+                (Some((mark.step, during(mark))), format!("{} {}", code::RESET_DURING, mark.step))
+            }
+            // It may be the mark of the first step, half written.
+            Left::Broken(why) => {
+                let cause = format!("the mark of an earlier boot cannot be read: {why}");
+                (Some((Step::Fabric, cause)), format!("{}: an unreadable mark", code::RESET_DURING))
+            }
+        };
+        Self { veto, line }
+    }
+
+    /// What it means for the verdict: a step that was not run proves nothing.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        let (_, cause) = self.veto.as_ref()?;
+        let remedy = "to try again: firstlight reset clear, or firstlight.reset=clear";
+        Some(Trouble { stage: "reset", code: Some(code::RESET_DURING), cause: format!("{cause}; {remedy}") })
+    }
+
+    /// Why the step is not run, if it is vetoed or needs one that is.
+    fn vetoes(&self, step: Step) -> Option<String> {
+        let (from, _) = self.veto.as_ref().filter(|(from, _)| *from <= step)?;
+        Some(format!("not run: {} {from}", code::RESET_DURING))
+    }
+
+    /// Runs a step with its mark, unless it is vetoed.
+    ///
+    /// # Errors
+    /// The step's, or an interruption.
+    pub fn guard<T>(
+        &self,
+        m: &mut Machine,
+        step: Step,
+        skipped: impl FnOnce(String) -> T,
+        run: impl FnOnce(&mut Machine) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        if let Some(why) = self.vetoes(step) {
+            return Ok(skipped(why));
+        }
+        begin(m, step)?;
+        run(m)
+    }
+}
+
+/// Whether both images are known and differ.
+fn is_another(left: Option<&str>, image: Option<&str>) -> bool {
+    matches!((left, image), (Some(left), Some(image)) if left != image)
+}
+
+fn during(mark: &Mark) -> String {
+    let image = mark.image.as_deref().unwrap_or("without an id");
+    let finding = mark.finding.as_deref().unwrap_or("none");
+    format!("the machine was reset during {}; image {image}; last finding {finding}", mark.step)
+}
+
+/// Looks for a mark.
+///
+/// # Errors
+/// Only an interruption.
+pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
+    let place = config.report.partition.as_ref().map_or_else(String::new, Place::text);
+    let image = image_id::id(Path::new(paths::IMAGE));
+    if config.forget_reset {
+        let done = m.run(&helper::clear_mark(&place), &mut no_lines, |_| true)?;
+        info!("{}", cleared(&done));
+    }
+    let (mut kept_in, mut left) = (None, Left::Nothing);
+    let mut take = |line: &str| match told(line) {
+        Some(Told::Place(place)) => kept_in = Some(place),
+        Some(Told::Left(what)) => left = what,
+        None => {}
+    };
+    let done = m.run(&helper::read_mark(&place), &mut on_output(&mut take), |_| true)?;
+    match done.end {
+        End::Exited(helper::FINE | helper::ABSENT) => {}
+        // A partition that cannot be mounted, or a firmware that hangs: whether there is a mark is not known.
+        _ => left = Left::Broken(done.reason()),
+    }
+    let reset = Reset::decide(&left, image.as_deref(), kept_in.as_deref());
+    if let Some((_, cause)) = &reset.veto {
+        info!("reset     {cause}");
+    }
+    let restore = match left {
+        Left::Mark(mark) if reset.veto.is_some() => Some(mark),
+        _ => None,
+    };
+    m.marks = kept_in.map(|_| Marks { place, image, restore, is_written: false });
+    Ok(reset)
+}
+
+fn cleared(done: &Done) -> String {
+    match done.end {
+        End::Exited(helper::FINE) => "reset     firstlight.reset=clear: no mark is left".to_owned(),
+        End::Exited(helper::ABSENT) => {
+            "reset     firstlight.reset=clear: there is no place for a mark".to_owned()
+        }
+        _ => format!("warning: firstlight.reset=clear: {}", done.reason()),
+    }
+}
+
+enum Told {
+    Place(String),
+    Left(Left),
+}
+
+/// A line of the child.
+fn told(line: &str) -> Option<Told> {
+    if let Some(place) = line.strip_prefix(helper::MARKS_IN) {
+        return Some(Told::Place(place.to_owned()));
+    }
+    if let Some(why) = line.strip_prefix(helper::NO_MARK) {
+        return Some(Told::Left(Left::Broken(why.to_owned())));
+    }
+    let mark = line.strip_prefix(helper::MARK)?;
+    Some(Told::Left(mark.parse().map_or_else(Left::Broken, Left::Mark)))
+}
+
+/// Writes the mark of a step. That it cannot be written is a warning: the step is not less safe than without marks.
+fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
+    let Some(marks) = &mut m.marks else { return Ok(()) };
+    // Also when the child hangs: it may have written it.
+    marks.is_written = true;
+    let boot = read_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).ok();
+    let boot = boot.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
+    let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding() };
+    let spec = helper::write_mark(&marks.place, mark.text().trim());
+    let done = m.run(&spec, &mut no_lines, |_| true)?;
+    if done.end != End::Exited(helper::FINE) {
+        info!("warning: no mark of {step}: {}", done.reason());
+    }
+    Ok(())
+}
+
+/// Removes the mark of this boot, or puts back that of the earlier one: the machine has passed the steps.
+///
+/// # Errors
+/// Only an interruption.
+pub fn settle(m: &mut Machine) -> Result<(), Fault> {
+    let Some(marks) = m.marks.as_ref().filter(|marks| marks.is_written) else { return Ok(()) };
+    let spec = match &marks.restore {
+        Some(mark) => helper::write_mark(&marks.place, mark.text().trim()),
+        None => helper::clear_mark(&marks.place),
+    };
+    let done = m.run(&spec, &mut no_lines, |_| true)?;
+    if done.end != End::Exited(helper::FINE) {
+        info!("warning: the mark stays, and the next boot takes this one for reset: {}", done.reason());
+    }
+    if let Some(marks) = &mut m.marks {
+        marks.is_written = false;
+    }
+    Ok(())
+}
+
+/// What the documents of the steps have in common.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Findings {
+    findings: Vec<Finding>,
+    rebar: Option<Box<Findings>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Finding {
+    code: String,
+    severity: Severity,
+}
+
+impl Findings {
+    /// The last one that is more than a note.
+    fn last(self) -> Option<String> {
+        let mut found = self.findings.into_iter().filter(|finding| finding.severity > Severity::Info);
+        found.next_back().map(|finding| finding.code).or_else(|| self.rebar.and_then(|rebar| rebar.last()))
+    }
+}
+
+/// The last finding so far: of the driver's start, else of the fabric pass.
+fn last_finding() -> Option<String> {
+    const LARGEST: u64 = 16 << 20;
+    let last = |path: &str| -> Option<String> {
+        serde_json::from_slice::<Findings>(&read_at_most(Path::new(path), LARGEST).ok()?).ok()?.last()
+    };
+    last(paths::DRIVER).or_else(|| last(paths::FABRIC_FIX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(step: Step, image: Option<&str>) -> Left {
+        let image = image.map(str::to_owned);
+        Left::Mark(Mark { step, image, boot: None, finding: Some("REBAR-NO-ROOM".to_owned()) })
+    }
+
+    /// Which of the three steps run.
+    fn run(left: &Left, image: Option<&str>) -> [bool; 3] {
+        let reset = Reset::decide(left, image, Some("x"));
+        let run = Step::ALL.map(|step| reset.vetoes(step).is_none());
+        assert_eq!(run.contains(&false), reset.trouble().is_some(), "{left:?}");
+        run
+    }
+
+    #[test]
+    fn a_mark_vetoes_its_step_and_those_after_it() {
+        let (a, b) = (Some("a"), Some("b"));
+        for (left, image, runs) in [
+            (Left::Nothing, a, [true, true, true]),
+            (mark(Step::Fabric, a), a, [false, false, false]),
+            (mark(Step::DriverLoad, a), a, [true, false, false]),
+            (mark(Step::Validate, a), a, [true, true, false]),
+            // Another image may have mended what took the machine down.
+            (mark(Step::Fabric, a), b, [true, true, true]),
+            (mark(Step::Validate, a), b, [true, true, true]),
+            // An image that is not known is not another one.
+            (mark(Step::Validate, None), a, [true, true, false]),
+            (mark(Step::Validate, a), None, [true, true, false]),
+            (mark(Step::Validate, None), None, [true, true, false]),
+            // What cannot be read may have been the mark of any step.
+            (Left::Broken("holds 3 bytes".to_owned()), a, [false, false, false]),
+            (Left::Broken("holds 3 bytes".to_owned()), None, [false, false, false]),
+        ] {
+            assert_eq!(run(&left, image), runs, "{left:?} {image:?}");
+        }
+    }
+
+    #[test]
+    fn the_verdicts_cause_has_the_step_the_image_the_finding_and_the_way_on() {
+        let trouble =
+            Reset::decide(&mark(Step::Validate, Some("a")), Some("a"), Some("x")).trouble().unwrap();
+        assert_eq!((trouble.stage, trouble.code), ("reset", Some("RESET-DURING")));
+        assert_eq!(
+            trouble.cause,
+            "the machine was reset during validate; image a; last finding REBAR-NO-ROOM; \
+             to try again: firstlight reset clear, or firstlight.reset=clear"
+        );
+    }
+
+    #[test]
+    fn lines_of_the_child_are_read_and_a_torn_one_is_no_mark() {
+        let text = Mark { step: Step::Fabric, image: None, boot: None, finding: None }.text();
+        let left = |line: &str| match told(line) {
+            Some(Told::Left(left)) => Some(left),
+            _ => None,
+        };
+        assert!(matches!(left(&format!("mark {}", text.trim())), Some(Left::Mark(_))));
+        assert!(matches!(left("mark firstlight-mark/1 step=fab"), Some(Left::Broken(_))));
+        assert_eq!(left("broken x: is not text"), Some(Left::Broken("x: is not text".to_owned())));
+        assert!(matches!(told("place LABEL=X"), Some(Told::Place(place)) if place == "LABEL=X"));
+    }
+
+    #[test]
+    fn the_last_finding_is_the_latest_that_is_more_than_a_note() {
+        let last = |text: &str| serde_json::from_str::<Findings>(text).unwrap().last();
+        let one = |code: &str, severity: &str| format!(r#"{{"code":"{code}","severity":"{severity}"}}"#);
+        let (warn, info) = (one("A", "warn"), one("B", "info"));
+        assert_eq!(last(&format!(r#"{{"findings":[{warn},{info}]}}"#)).as_deref(), Some("A"));
+        let nested = format!(r#"{{"findings":[{info}],"rebar":{{"findings":[{warn}]}}}}"#);
+        assert_eq!(last(&nested).as_deref(), Some("A"));
+        assert_eq!(last("{}"), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! The mark that init writes before a step that can take the machine down, and removes when the machine has passed it. One
+//! that is found at the next boot says during which step the machine was reset. It is one line of text of a fixed size:
+//! `firstlight-mark/1 step=.. image=.. boot=.. finding=..`, and blanks.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The folder of the firmware's variables, below the root.
+pub const VARIABLES: &str = "sys/firmware/efi/efivars";
+/// The variable that holds the mark: its name, and a GUID that is ours.
+pub const VARIABLE: &str = "FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
+/// The attributes before its value: non-volatile, available to boot services and at run time.
+pub const ATTRIBUTES: u32 = 7;
+/// The file on the data partition that holds the mark where the firmware has no variables.
+pub const FILE: &str = "reset-mark";
+/// The size of a mark in bytes: each write replaces as many, so that the firmware's store does not grow.
+pub const SIZE: usize = 256;
+
+const BEGINNING: &str = "firstlight-mark/1";
+/// The longest value in bytes; four of them and their names fit the size.
+const LONGEST: usize = 48;
+/// Stands for a value that is not known.
+const NONE: &str = "none";
+
+/// A step that can take the machine down. Each needs the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// The fabric pass changes BARs and ACS.
+    Fabric,
+    /// Modules of the GPU driver are loaded.
+    DriverLoad,
+    /// The validator works on the GPUs.
+    Validate,
+}
+
+impl Step {
+    /// All steps, in their order.
+    pub const ALL: [Self; 3] = [Self::Fabric, Self::DriverLoad, Self::Validate];
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fabric => "fabric",
+            Self::DriverLoad => "driver-load",
+            Self::Validate => "validate",
+        })
+    }
+}
+
+/// A mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The step that begins.
+    pub step: Step,
+    /// The image's id, if the image states one.
+    pub image: Option<String>,
+    /// The kernel's id of the boot.
+    pub boot: Option<String>,
+    /// The code of the last finding before the step.
+    pub finding: Option<String>,
+}
+
+impl Mark {
+    /// The mark as it is written, of [`SIZE`] bytes.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let value = |text: &Option<String>| text.as_deref().map_or_else(|| NONE.to_owned(), plain);
+        let (image, boot, finding) = (value(&self.image), value(&self.boot), value(&self.finding));
+        let line = format!("{BEGINNING} step={} image={image} boot={boot} finding={finding}", self.step);
+        format!("{line:<width$}\n", width = SIZE - 1)
+    }
+
+    /// Reads the bytes of a mark.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() != SIZE {
+            return Err(format!("holds {} bytes, expected {SIZE}", bytes.len()));
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+        text.parse()
+    }
+}
+
+impl FromStr for Mark {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split_ascii_whitespace();
+        match words.next() {
+            Some(BEGINNING) => {}
+            first => {
+                return Err(format!("begins with {:?}, expected {BEGINNING}", first.unwrap_or_default()));
+            }
+        }
+        let mut value = |name: &str| {
+            let word = words.next().and_then(|word| word.strip_prefix(name)?.strip_prefix('='));
+            let known = word.filter(|word| *word == plain(word));
+            known.ok_or_else(|| format!("{name}: not a word of at most {LONGEST} letters"))
+        };
+        let step = value("step")?;
+        let step = Step::ALL.into_iter().find(|known| known.to_string() == step);
+        let mut text = |name| value(name).map(|word| (word != NONE).then(|| word.to_owned()));
+        let (image, boot, finding) = (text("image")?, text("boot")?, text("finding")?);
+        let step = step.ok_or("step: not one of fabric, driver-load, validate")?;
+        if words.next().is_some() {
+            return Err("has more words than a mark".to_owned());
+        }
+        Ok(Self { step, image, boot, finding })
+    }
+}
+
+/// Keeps what can stand in a word of a mark; nothing becomes `none`.
+#[must_use]
+pub fn plain(text: &str) -> String {
+    let keeps = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let kept: String = text.chars().filter(keeps).take(LONGEST).collect();
+    if kept.is_empty() { NONE.to_owned() } else { kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(step: Step, image: Option<&str>) -> Mark {
+        let boot = Some("c0ffee00-0000-4000-8000-000000000000".to_owned());
+        Mark { step, image: image.map(str::to_owned), boot, finding: None }
+    }
+
+    #[test]
+    fn every_mark_has_one_size_and_comes_back() {
+        let long = "x".repeat(LONGEST);
+        for step in Step::ALL {
+            for image in [None, Some("5f1d989d03a878d8"), Some(long.as_str())] {
+                let mark =
+                    Mark { finding: Some(long.clone()), boot: Some(long.clone()), ..mark(step, image) };
+                assert_eq!(mark.text().len(), SIZE);
+                assert_eq!(Mark::read(mark.text().as_bytes()), Ok(mark));
+            }
+        }
+        assert_eq!(mark(Step::Fabric, Some("a b=c\n")).text().parse(), Ok(mark(Step::Fabric, Some("abc"))));
+    }
+
+    #[test]
+    fn anything_else_is_no_mark() {
+        let good = mark(Step::Validate, Some("abc")).text();
+        for (bad, why) in [
+            (String::new(), "holds 0 bytes"),
+            (good.trim().to_owned(), "holds "),
+            ("\0".repeat(SIZE), "begins with"),
+            (good.replace("mark/1", "mark/2"), "begins with"),
+            (good.replace("validate", "validata"), "step: not one of"),
+            (good.replace("image=abc", "image=a/c"), "image: not a word"),
+            (good.replace("boot=", "boat="), "boot: not a word"),
+            (good.replace("none  ", "none x"), "has more words"),
+        ] {
+            let said = Mark::read(bad.as_bytes()).unwrap_err();
+            assert!(said.starts_with(why), "{bad:?}: {said}");
+        }
+        assert_eq!(Mark::read(&[0xff; SIZE]).unwrap_err(), "is not text");
+    }
+}
