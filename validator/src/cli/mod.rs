@@ -18,6 +18,7 @@ mod p2p;
 mod publish;
 mod record;
 mod report;
+mod reset;
 mod time;
 mod validate;
 
@@ -105,6 +106,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         }
         Command::Image { json } => image::run(&setup()?.0, json.as_ref()),
         Command::Record { file } => record::run(&setup()?.0, &file),
+        Command::Reset(asked) => reset::run(&setup()?.0, &asked),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report } => report::env(&report),

@@ -8,7 +8,7 @@ mod shown;
 
 pub use nccl::{Nccl, P2pChoice};
 pub use place::Place;
-pub use publish::{Fetch, Publish, Time};
+pub use publish::{Fetch, Publish, Reset, ResetAction, Time};
 pub(super) use shown::shown;
 
 use crate::config::{GpuName, Level};
@@ -72,6 +72,8 @@ pub enum Command {
         /// The file, or `-`
         file: Place,
     },
+    /// Show or remove the mark of a boot that was reset: exit status 0 none is left, 1 there is one, 2 unknown
+    Reset(Reset),
     /// List every test: id, level, deadline, what a pass proves
     List {
         /// Write the list as JSON to a file or `-`

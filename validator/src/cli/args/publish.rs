@@ -1,7 +1,7 @@
-//! The options of the commands that use servers and disks.
+//! The options of the commands that use servers, disks and the firmware's variables.
 
 use crate::net::{http, publish};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
 /// `publish`
@@ -36,6 +36,26 @@ pub struct Publish {
     /// Do not try to send now, for this reason
     #[arg(long, value_name = "WHY", hide = true)]
     pub offline: Option<String>,
+}
+
+/// `reset`
+#[derive(Debug, Clone, PartialEq, ClapArgs)]
+pub struct Reset {
+    /// What to do with the mark
+    #[arg(default_value = "show")]
+    pub action: ResetAction,
+    /// The folder where the data partition is mounted, which has the mark of a machine without EFI variables
+    #[arg(long, value_name = "DIR")]
+    pub partition: Option<PathBuf>,
+}
+
+/// What is done with the mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ResetAction {
+    /// Show it.
+    Show,
+    /// Remove it, so that the next boot runs every step.
+    Clear,
 }
 
 /// `fetch`

@@ -4,7 +4,7 @@
 
 mod jail;
 
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, IFlags, OFlags, Stat, ioctl_setflags};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -167,6 +167,16 @@ impl Root {
     /// The kernel's error.
     pub fn remove(&self, rel: impl AsRef<Path>) -> io::Result<()> {
         jail::remove(&self.0, rel.as_ref())
+    }
+
+    /// As [`Root::remove`], also of a file that its file system protects, as efivarfs does with variables.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn remove_protected(&self, rel: impl AsRef<Path>) -> io::Result<()> {
+        // A file system without such a protection refuses this, and lets the file be removed.
+        let _refused = ioctl_setflags(self.open(rel.as_ref(), OFlags::RDONLY)?, IFlags::empty());
+        self.remove(rel)
     }
 
     /// Passes a file on piece by piece, so that its size costs no memory. A link is an error.

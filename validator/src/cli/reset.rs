@@ -1,0 +1,181 @@
+//! `firstlight reset`: shows or removes the mark by which the appliance knows that an earlier boot was reset during a step.
+
+use super::output::to_stdout;
+use super::{CommandError, FAILING, FINE, UNDONE};
+use crate::cli::args::{Reset, ResetAction};
+use crate::files::bounded;
+use crate::machine::root::Root;
+use crate::text::shown::shown_text;
+use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, VARIABLE, VARIABLES};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// A place for a mark.
+struct Place<'a> {
+    name: String,
+    at: At<'a>,
+}
+
+/// How the place is reached.
+enum At<'a> {
+    Variable(&'a Root, PathBuf),
+    File(PathBuf),
+}
+
+/// What is in a place.
+type Found = Result<Option<Mark>, String>;
+
+/// Status 0 if no mark is left, 1 if there is one, 2 if that could not be found out or done.
+pub(super) fn run(root: &Root, asked: &Reset) -> Result<u8, CommandError> {
+    let places = places(root, asked.partition.as_deref());
+    if places.is_empty() {
+        let here = root.join(VARIABLES).display().to_string();
+        let why =
+            format!("reset: no EFI variables in {here}; name the mounted data partition by --partition");
+        return Err(CommandError::Undone(why));
+    }
+    let statuses = places.iter().map(|place| {
+        let (line, status) = match asked.action {
+            ResetAction::Show => shown(&place.read()),
+            ResetAction::Clear => cleared(&place.remove()),
+        };
+        to_stdout(&format!("{}: {line}\n", place.name)).map(|()| status)
+    });
+    let statuses: Vec<u8> = statuses.collect::<io::Result<_>>().map_err(|e| CommandError::undone(&e))?;
+    Ok(statuses.into_iter().max().unwrap_or(UNDONE))
+}
+
+/// The firmware's variables, if there are any, and the partition, if one is named.
+fn places<'a>(root: &'a Root, partition: Option<&Path>) -> Vec<Place<'a>> {
+    let variables = root.exists(VARIABLES).is_ok_and(|there| there);
+    let variable = variables.then(|| Place {
+        name: "EFI variable".to_owned(),
+        at: At::Variable(root, Path::new(VARIABLES).join(VARIABLE)),
+    });
+    let file = partition.map(|folder| folder.join(FILE));
+    let file = file.map(|path| Place { name: path.display().to_string(), at: At::File(path) });
+    variable.into_iter().chain(file).collect()
+}
+
+impl Place<'_> {
+    fn read(&self) -> Found {
+        let (bytes, before) = match &self.at {
+            At::Variable(root, path) => (root.read(path), &ATTRIBUTES.to_le_bytes()[..]),
+            At::File(path) if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) => {
+                return Ok(None);
+            }
+            At::File(path) => (bounded::read(path, SIZE as u64).map_err(io::Error::other), &[][..]),
+        };
+        match bytes {
+            Ok(bytes) => {
+                let mark = bytes.strip_prefix(before).ok_or("has other attributes")?;
+                Mark::read(mark).map(Some)
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    /// Removes what is there, also what is no mark; false if nothing was.
+    fn remove(&self) -> io::Result<bool> {
+        let removed = match &self.at {
+            At::Variable(root, path) => root.remove_protected(path),
+            At::File(path) => fs::remove_file(path),
+        };
+        match removed {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn shown(found: &Found) -> (String, u8) {
+    match found {
+        Ok(None) => ("no mark".to_owned(), FINE),
+        Ok(Some(mark)) => {
+            let value = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
+            let finding = mark.finding.as_deref().unwrap_or("none");
+            let (image, boot) = (value(&mark.image), value(&mark.boot));
+            let line =
+                format!("reset during {}; image {image}; last finding {finding}; boot {boot}", mark.step);
+            (line, FAILING)
+        }
+        Err(why) => (format!("unreadable, which vetoes every step: {}", shown_text(why)), UNDONE),
+    }
+}
+
+fn cleared(removed: &io::Result<bool>) -> (String, u8) {
+    match removed {
+        Ok(true) => ("removed".to_owned(), FINE),
+        Ok(false) => ("no mark".to_owned(), FINE),
+        Err(e) => (format!("cannot be removed: {e}"), UNDONE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::mark::Step;
+
+    fn mark() -> Mark {
+        let finding = Some("REBAR-NO-ROOM".to_owned());
+        Mark { step: Step::DriverLoad, image: Some("abc".to_owned()), boot: None, finding }
+    }
+
+    /// A machine with variables, and a folder for its data partition.
+    fn machine() -> (tempfile::TempDir, Root, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("root").join(VARIABLES)).unwrap();
+        fs::create_dir(dir.path().join("data")).unwrap();
+        let (root, data) = (Root::new(dir.path().join("root")), dir.path().join("data"));
+        (dir, root, data)
+    }
+
+    fn status(root: &Root, action: ResetAction, partition: Option<&PathBuf>) -> Result<u8, CommandError> {
+        run(root, &Reset { action, partition: partition.cloned() })
+    }
+
+    #[test]
+    fn a_mark_is_shown_and_removed_in_both_places() {
+        let (_dir, root, data) = machine();
+        let (show, clear) = (ResetAction::Show, ResetAction::Clear);
+        assert_eq!(status(&root, show, Some(&data)).unwrap(), FINE);
+        let variable = root.join(VARIABLES).join(VARIABLE);
+        fs::write(&variable, [&ATTRIBUTES.to_le_bytes(), mark().text().as_bytes()].concat()).unwrap();
+        assert_eq!(status(&root, show, None).unwrap(), FAILING);
+        fs::write(data.join(FILE), mark().text()).unwrap();
+        assert_eq!(status(&root, show, Some(&data)).unwrap(), FAILING);
+        assert_eq!(status(&root, clear, None).unwrap(), FINE);
+        assert!(!variable.exists() && data.join(FILE).exists());
+        assert_eq!(status(&root, clear, Some(&data)).unwrap(), FINE);
+        assert!(!data.join(FILE).exists());
+        assert_eq!(status(&root, clear, Some(&data)).unwrap(), FINE);
+    }
+
+    #[test]
+    fn what_is_no_mark_is_an_error_that_can_be_removed() {
+        let (_dir, root, data) = machine();
+        fs::write(root.join(VARIABLES).join(VARIABLE), mark().text()).unwrap();
+        fs::write(data.join(FILE), "x").unwrap();
+        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), UNDONE);
+        assert_eq!(status(&root, ResetAction::Clear, Some(&data)).unwrap(), FINE);
+        assert_eq!(status(&root, ResetAction::Show, Some(&data)).unwrap(), FINE);
+    }
+
+    #[test]
+    fn a_machine_without_any_place_is_not_called_free_of_marks() {
+        let dir = tempfile::tempdir().unwrap();
+        let why = status(&Root::new(dir.path()), ResetAction::Show, None).unwrap_err().to_string();
+        assert!(why.starts_with("reset: no EFI variables in ") && why.ends_with("by --partition"), "{why}");
+    }
+
+    #[test]
+    fn the_line_has_everything_that_the_mark_has() {
+        let (line, _) = shown(&Ok(Some(mark())));
+        assert_eq!(line, "reset during driver-load; image abc; last finding REBAR-NO-ROOM; boot not known");
+        assert_eq!(shown(&Err("is\u{1b}text".to_owned())).1, UNDONE);
+        assert!(!shown(&Err("is\u{1b}text".to_owned())).0.contains('\u{1b}'));
+    }
+}
