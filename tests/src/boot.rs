@@ -226,6 +226,11 @@ impl Boot {
         self.act(text, Act::PowerButton)
     }
 
+    /// Presses the reset button once the console says `text`; the machine then ends as [`crate::End::Other`].
+    pub fn reset_at(self, text: &str) -> Self {
+        self.act(text, Act::Reset)
+    }
+
     /// Pulls the device of this id `linger` after the console says `text`.
     pub fn unplug_after(self, text: &str, id: &str, linger: Duration) -> Self {
         self.act(text, Act::Unplug(id.to_owned(), linger))

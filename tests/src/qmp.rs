@@ -43,6 +43,11 @@ impl Qmp {
         self.command(&json!({ "execute": "send-key", "arguments": { "keys": keys } }))
     }
 
+    /// Presses the reset button.
+    pub(crate) fn reset(&mut self) -> io::Result<()> {
+        self.command(&json!({ "execute": "system_reset" }))
+    }
+
     /// Presses the power button.
     pub(crate) fn power_button(&mut self) -> io::Result<()> {
         self.command(&json!({ "execute": "system_powerdown" }))

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Act {
     CtrlAltDel,
     PowerButton,
+    Reset,
     Type(String),
     /// Pull the device of this id, so much later.
     Unplug(String, Duration),
@@ -80,6 +81,7 @@ impl Watch {
             match self.acts.pop_front() {
                 Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
                 Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
+                Some((_, Act::Reset)) => qemu.monitor.reset()?,
                 Some((_, Act::Type(line))) => qemu.type_text(&line)?,
                 Some((_, Act::Unplug(id, linger))) => {
                     // What the console says meanwhile waits in its channel.

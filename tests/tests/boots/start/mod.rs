@@ -5,5 +5,6 @@ mod golden;
 mod lockdown;
 mod media;
 mod pxe_serve;
+mod reset;
 mod run;
 mod secure_boot;

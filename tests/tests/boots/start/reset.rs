@@ -1,0 +1,111 @@
+//! Does a machine that is reset during a step say so at the next boot, and leave the step alone until it is told to try again?
+
+use harness::fat::Fat;
+use harness::{Boot, Booted, End};
+use std::path::Path;
+
+const WORDS: &str =
+    "firstlight.expect.gpus=0 firstlight.validate.level=quick firstlight.policy.on_error=poweroff";
+/// The driver image.
+const DRIVER: &str = "/usr/lib/firstlight/driver.squashfs";
+
+/// With UEFI firmware, whose variables stay from boot to boot.
+fn machine(variables: &Path) -> Boot {
+    Boot::shipped().with_firmware(variables).unwrap().append(WORDS)
+}
+
+/// The step says that it began and goes on for minutes.
+fn hanging(boot: Boot, step: &str) -> Boot {
+    let says = format!("echo \"now in {step}\" > /dev/console");
+    if step == "driver-load" {
+        // The driver's start waits for a pipe that nobody writes to.
+        let first = format!(
+            "#!/bin/sh\nPATH=/bin:/sbin:/usr/bin:/usr/sbin\nrm {DRIVER}\nmkfifo {DRIVER} || mknod {DRIVER} p\n\
+             ( until grep -qs load-driver /proc/[0-9]*/cmdline; do sleep 1; done; sleep 1; {says} ) &\n\
+             exec /init\n"
+        );
+        return boot.overlay(|o| o.program("t/first", first)).append("rdinit=/t/first");
+    }
+    let command = if step == "fabric" { "*fabric*fix*" } else { "*validate*--json*" };
+    boot.validator(&format!("case \"$*\" in {command}) {says}; sleep 600 ;; esac\nexec /t/firstlight \"$@\""))
+        .unwrap()
+}
+
+#[track_caller]
+fn reset_during(boot: Boot, step: &str) {
+    let booted = hanging(boot, step).reset_at(&format!("now in {step}")).run().unwrap();
+    booted.ended(&End::Other("host-qmp-system-reset".to_owned()));
+}
+
+/// The verdict, its cause, and which stages did not run.
+#[track_caller]
+fn vetoed(booted: &Booted, step: &str) {
+    let verdict = booted.verdict();
+    assert_eq!((verdict.verdict.as_str(), verdict.failed[0].as_str()), ("ERROR", "reset"), "{booted}");
+    assert_eq!(verdict.codes, ["RESET-DURING"], "{booted}");
+    booted.says(&format!("VERDICT  ERROR   reset: the machine was reset during {step}; image "));
+    let skipped =
+        |stage: &str| booted.lines().any(|l| l.starts_with(&format!("{stage:<9} ERROR: not run: ")));
+    assert_eq!(skipped("fabric"), step == "fabric", "{booted}");
+    assert_eq!(skipped("driver"), step != "validate", "{booted}");
+    booted.says("validate  the validator was not run");
+}
+
+#[test]
+fn each_step_is_named_and_vetoed_and_the_kernel_word_tries_again() {
+    for step in ["fabric", "driver-load", "validate"] {
+        let dir = tempfile::tempdir().unwrap();
+        let variables = dir.path().join("variables.fd");
+        reset_during(machine(&variables), step);
+        let booted = machine(&variables).run().unwrap();
+        vetoed(&booted, step);
+        booted.ended(&End::PowerOff);
+        let again = machine(&variables).append("firstlight.reset=clear").run().unwrap();
+        again.says("reset     firstlight.reset=clear: no mark is left");
+        assert_eq!(again.verdict().verdict, "PASS", "{again}");
+    }
+}
+
+#[test]
+fn the_veto_lasts_until_the_command_clears_the_variable() {
+    let dir = tempfile::tempdir().unwrap();
+    let variables = dir.path().join("variables.fd");
+    let first = machine(&variables).run().unwrap();
+    first.says("reset     no mark of an earlier boot; kept in an EFI variable");
+    assert_eq!(first.verdict().verdict, "PASS", "{first}");
+    reset_during(machine(&variables), "validate");
+    vetoed(&machine(&variables).run().unwrap(), "validate");
+    let script = "cd /run/kept
+firstlight reset > shown; echo $? >> shown
+firstlight reset clear > cleared; echo $? >> cleared
+firstlight reset > after; echo $? >> after";
+    let boot = machine(&variables).workload(script).append("firstlight.policy.on_error=workload");
+    let booted = boot.run().unwrap();
+    vetoed(&booted, "validate");
+    let shown = booted.text("kept/shown");
+    assert!(
+        shown.starts_with("EFI variable: reset during validate; image ") && shown.ends_with("\n1"),
+        "{shown}"
+    );
+    assert_eq!(booted.text("kept/cleared"), "EFI variable: removed\n0");
+    assert_eq!(booted.text("kept/after"), "EFI variable: no mark\n0");
+    let last = machine(&variables).run().unwrap();
+    last.says("reset     no mark of an earlier boot; kept in an EFI variable");
+    assert_eq!(last.verdict().verdict, "PASS", "{last}");
+}
+
+/// A firmware without variables: the mark is on the partition that keeps the reports.
+#[test]
+fn without_variables_the_data_partition_keeps_the_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let machine = || Boot::shipped().append(WORDS).disk(stick.file());
+    reset_during(machine(), "validate");
+    let mark = String::from_utf8(stick.read("reset-mark").unwrap()).unwrap();
+    assert!(mark.starts_with("firstlight-mark/1 step=validate image=") && mark.len() == 256, "{mark}");
+    let booted = machine().run().unwrap();
+    vetoed(&booted, "validate");
+    let again = machine().append("firstlight.reset=clear").run().unwrap();
+    assert_eq!(again.verdict().verdict, "PASS", "{again}");
+    machine().run().unwrap().says("reset     no mark of an earlier boot; kept in LABEL=FIRSTLIGHT");
+}
