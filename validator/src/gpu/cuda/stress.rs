@@ -77,7 +77,7 @@ impl Stream {
     ///
     /// # Errors
     /// The driver's error.
-    pub fn march(&self, memory: Span, march: &March, tally: &Tally) -> Result<(), GpuError> {
+    pub fn march(&self, memory: Span<'_>, march: &March, tally: &Tally) -> Result<(), GpuError> {
         let mut a = (memory.address, memory.bytes / 16, march.first, march.seed);
         let mut b = (march.before, march.after, tally.place().address);
         let list = [
