@@ -237,10 +237,7 @@ mod tests {
     /// The lines that a program prints on standard output.
     fn output(spec: &Spec) -> Vec<String> {
         let mut lines = Vec::new();
-        let done = Children::new().unwrap().run(spec, &mut |stream, line| {
-            lines.push(line.to_owned());
-            stream == Stream::Out
-        });
+        let done = Children::new().unwrap().run(spec, &mut on_output(|line| lines.push(line.to_owned())));
         assert_eq!(done.end, End::Exited(0), "{:?}", done.tail);
         lines
     }

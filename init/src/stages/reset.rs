@@ -4,7 +4,6 @@
 
 use crate::child::{Done, End, no_lines, on_output};
 use crate::config::types::{Config, Place};
-use crate::driver::report::Severity;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -14,11 +13,11 @@ use crate::verdict::Trouble;
 use contract::mark::{Mark, Step};
 use contract::outcome::code;
 use log::info;
-use serde::Deserialize;
 use std::fmt;
 use std::path::Path;
 
 use super::image_id;
+use super::result::last_finding;
 
 /// What an earlier boot left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,37 +211,6 @@ pub fn settle(m: &mut Machine) -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the documents of the steps have in common.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Findings {
-    findings: Vec<Finding>,
-    rebar: Option<Box<Findings>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Finding {
-    code: String,
-    severity: Severity,
-}
-
-impl Findings {
-    /// The last one that is more than a note.
-    fn last(self) -> Option<String> {
-        let mut found = self.findings.into_iter().filter(|finding| finding.severity > Severity::Info);
-        found.next_back().map(|finding| finding.code).or_else(|| self.rebar.and_then(|rebar| rebar.last()))
-    }
-}
-
-/// The last finding so far: of the driver's start, else of the fabric pass.
-fn last_finding() -> Option<String> {
-    const LARGEST: u64 = 16 << 20;
-    let last = |path: &str| -> Option<String> {
-        serde_json::from_slice::<Findings>(&read_at_most(Path::new(path), LARGEST).ok()?).ok()?.last()
-    };
-    last(paths::DRIVER).or_else(|| last(paths::FABRIC_FIX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,16 +274,5 @@ mod tests {
         assert!(matches!(left("mark firstlight-mark/1 step=fab"), Some(Left::Broken(_))));
         assert_eq!(left("broken x: is not text"), Some(Left::Broken("x: is not text".to_owned())));
         assert!(matches!(told("place LABEL=X"), Some(Told::Place(place)) if place == "LABEL=X"));
-    }
-
-    #[test]
-    fn the_last_finding_is_the_latest_that_is_more_than_a_note() {
-        let last = |text: &str| serde_json::from_str::<Findings>(text).unwrap().last();
-        let one = |code: &str, severity: &str| format!(r#"{{"code":"{code}","severity":"{severity}"}}"#);
-        let (warn, info) = (one("A", "warn"), one("B", "info"));
-        assert_eq!(last(&format!(r#"{{"findings":[{warn},{info}]}}"#)).as_deref(), Some("A"));
-        let nested = format!(r#"{{"findings":[{info}],"rebar":{{"findings":[{warn}]}}}}"#);
-        assert_eq!(last(&nested).as_deref(), Some("A"));
-        assert_eq!(last("{}"), None);
     }
 }
