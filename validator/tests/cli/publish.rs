@@ -155,6 +155,12 @@ fn a_fetched_file_is_written_only_if_its_checksum_is_the_one_that_was_named() {
     let done = fetch("/a.toml", &sum.to_uppercase());
     assert_eq!((done.status, done.out.as_str()), (0, ""), "{}", done.err);
     assert_eq!(fs::read_to_string(&to).unwrap(), text);
+    let url = server.url("127.0.0.1", "/a.toml");
+    let (other, both) = (place.path("other"), ["--any-content", "--sha256", &sum]);
+    assert_eq!(run(&["fetch", &url, "-o", &other]).status, 64, "without a checksum");
+    assert_eq!(run(&[&["fetch", &url, "-o", &other][..], &both].concat()).status, 64);
+    assert_eq!(run(&["fetch", &url, "--any-content", "-o", &other]).status, 0);
+    assert_eq!(fs::read_to_string(&other).unwrap(), text);
 }
 
 #[test]

@@ -42,8 +42,11 @@ pub struct Fetch {
     #[arg(value_parser = address)]
     pub url: String,
     /// The expected checksum, in hexadecimal
-    #[arg(long, value_name = "HEX", value_parser = checksum)]
-    pub sha256: String,
+    #[arg(long, value_name = "HEX", value_parser = checksum, required_unless_present = "any_content")]
+    pub sha256: Option<String>,
+    /// Accept any content: for a file that proves itself, such as a signature
+    #[arg(long, conflicts_with = "sha256")]
+    pub any_content: bool,
     /// The output file
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
