@@ -3,7 +3,6 @@
 //! the child's side.
 
 mod driver;
-mod end;
 mod firmware;
 mod identity;
 mod network;
@@ -20,11 +19,13 @@ pub use spec::{
     mount_firmware, mount_image, mount_root, publish_on, release_screen, secure_boot, set_address,
     settle_root, show_last_boot, sync,
 };
-pub use validator::{Published, ask_time, environment, fetch, fetch_root, publish, validator};
+pub use validator::{
+    Published, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
+};
 
 use crate::console::screen;
 use crate::disk::root;
-use crate::sys::files;
+use crate::sys::{files, kernel, process};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -36,6 +37,14 @@ pub const FAILED: i32 = 1;
 pub const ABSENT: i32 = 3;
 /// Exit status: the disk has no such file.
 pub const NO_FILE: i32 = 4;
+/// Exit status: a signature of one of the disk's files cannot be read; standard error has the reason.
+pub const NO_SIGNATURE: i32 = 5;
+/// Restarts the machine.
+const RESTART: &str = "restart";
+/// Powers it off.
+const POWER_OFF: &str = "power-off";
+/// What precedes a line about a partition that may not be used.
+pub const IGNORED: &str = "ignored ";
 /// Printed when the data partition has a `config.toml`.
 pub const HAS_CONFIG: &str = "config.toml";
 
@@ -48,8 +57,10 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
     }
     let words: Vec<&str> = rest.iter().map(String::as_str).collect();
     let result = match (name.as_str(), words.as_slice()) {
-        ("fetch-config", [place, wait_s]) => partition::fetch_config(place, wait_s),
-        ("publish-on", [place, words @ ..]) => partition::publish(place, words),
+        ("fetch-config", [place, disks, wait_s, signed]) => {
+            partition::fetch_config(place, disks, wait_s, signed)
+        }
+        ("publish-on", [place, disks, words @ ..]) => partition::publish(place, disks, words),
         ("keep-fault", lines) => pstore::keep(lines),
         ("last-boot", [to]) => pstore::show(to),
         ("secure-boot", []) => firmware::secure_boot(),
@@ -60,7 +71,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("mount-firmware", []) => Ok(firmware::mount()),
         ("mount-root", [root, target]) => new_root::mount(root, target),
         ("settle-root", [new_root, program, lines]) => new_root::settle(new_root, program, lines),
-        ("end", [how]) => end::machine(how),
+        ("end", [how]) => end(how),
         ("mount-image", [file, target]) => done(root::mount_image(file, Path::new(target))),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
         ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
@@ -77,6 +88,20 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         let _no_reader = writeln!(io::stderr(), "{why}");
         FAILED
     }))
+}
+
+/// Ends the machine: reboot(2) lets every driver shut its device down, and a device can hang. Returns only when
+/// the machine goes on.
+fn end(how: &str) -> Result<i32, String> {
+    // Typed on a machine that has another process 1, this must do nothing.
+    if !process::is_child_of_process_one() {
+        return Err("only process 1 ends the machine".to_owned());
+    }
+    Err(match how {
+        RESTART => kernel::end(true),
+        POWER_OFF => kernel::end(false),
+        other => format!("read {other}; allowed: {RESTART}, {POWER_OFF}"),
+    })
 }
 
 fn done(result: Result<(), String>) -> Result<i32, String> {

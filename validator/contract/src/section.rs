@@ -2,7 +2,7 @@
 //! and knows the names of the others, so that both refuse an unknown section.
 
 /// The sections that init owns.
-pub const INIT: &[&str] = &["driver", "network", "policy", "workload", "report", "console"];
+pub const INIT: &[&str] = &["config", "driver", "network", "policy", "workload", "report", "console"];
 
 /// The sections that the validator owns; init passes them on.
 pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect"];

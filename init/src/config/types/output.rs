@@ -1,5 +1,6 @@
 //! What `[report]` and `[console]` become: where reports and lines go.
 
+use crate::config::cmdline::Word;
 use std::time::Duration;
 
 /// A block device by name.
@@ -17,11 +18,13 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// `partition = "LABEL=FIRSTLIGHT"`: the data partition (vfat or ext4). Its `config.toml` is a
-    /// configuration layer, its `reports/` stores the reports. It may be absent unless a layer names it;
-    /// `""` means none.
+    /// configuration layer, its `reports/` stores the reports. `""` means none.
     pub partition: Option<Place>,
-    /// Whether a layer names the partition.
-    pub named: bool,
+    /// Whether it may be on any disk: only when a file of the image or a kernel word names it. Otherwise it is
+    /// used only on a removable disk, on USB, or on the disk that the machine was booted from.
+    pub any_disk: bool,
+    /// `required`: whether the boot stops when the partition is absent; default: whether a layer names it.
+    pub required: bool,
     /// `url = ""`: where the report is sent by HTTP POST.
     pub url: Option<String>,
     /// `timeout_s = 60`: for all attempts to send the report and those still waiting from earlier boots.
@@ -30,6 +33,8 @@ pub struct Report {
     pub keep: u16,
     /// Whether the partition had a configuration layer.
     pub config_read: bool,
+    /// What was already said about partitions of that name that may not be used, one line for each.
+    pub ignored: Vec<String>,
 }
 
 /// `[console]`: where lines are written besides `/dev/console`.
@@ -80,4 +85,46 @@ pub enum Origin {
     Stick,
     /// The network.
     Network,
+}
+
+/// The one name under `firstlight.` that is not a section: `firstlight.booted_from=stick` or `=network`,
+/// for boot media that know it.
+pub(in crate::config) const BOOTED_FROM: &str = "booted_from";
+
+impl Origin {
+    /// `firstlight.booted_from=` decides. Without it, `BOOTIF=` (pxelinux, iPXE) or `ip=` mean the network;
+    /// otherwise the machine was booted from a stick.
+    ///
+    /// # Errors
+    /// The value of `firstlight.booted_from` when it is neither `stick` nor `network`.
+    pub fn of(words: &[Word]) -> Result<Self, String> {
+        let said = words.iter().rev().find(|w| w.name.strip_prefix("firstlight.") == Some(BOOTED_FROM));
+        match said.map(|w| w.value.as_deref().unwrap_or("")) {
+            Some("stick") => Ok(Self::Stick),
+            Some("network") => Ok(Self::Network),
+            Some(other) => Err(other.to_owned()),
+            None if words.iter().any(|w| w.name == "BOOTIF" || w.name == "ip") => Ok(Self::Network),
+            None => Ok(Self::Stick),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::cmdline::words;
+
+    #[test]
+    fn the_word_wins_then_network_words_then_it_was_a_stick() {
+        for (line, want) in [
+            ("", Ok(Origin::Stick)),
+            ("ip=dhcp", Ok(Origin::Network)),
+            ("BOOTIF=01-aa-bb", Ok(Origin::Network)),
+            ("ip=dhcp firstlight.booted_from=stick", Ok(Origin::Stick)),
+            ("firstlight.booted_from=network", Ok(Origin::Network)),
+            ("firstlight.booted_from=floppy", Err("floppy".to_owned())),
+        ] {
+            assert_eq!(Origin::of(&words(line)), want, "{line}");
+        }
+    }
 }
