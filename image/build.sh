@@ -8,7 +8,7 @@
 #   firstlight.cmdline              the words that the UKI carries besides the kernel's built-in ones
 #   firstlight.sizes                how many bytes of the UKI are the driver's
 # and, from trust.sh, firstlight.spdx.json, firstlight.provenance.json and SHA256SUMS.
-# FIRSTLIGHT_ENTRIES=shell adds the boot entry `shell`.
+# FIRSTLIGHT_ENTRIES=shell adds the boot entry `shell`, and the image's permission for a shell (policy.allow_shell).
 # FIRSTLIGHT_DRIVER=none makes an image without a GPU driver, FIRSTLIGHT_DRIVER=FILE one with the driver that FILE describes.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
@@ -60,6 +60,9 @@ if [ -n "$driver" ]; then
     cp "$driver/driver.files" "$recipe/driver.files"
 else
     printf '\n[driver]\n# This image carries no GPU driver.\nload = false\n' >> "$stage/etc/firstlight/config.toml"
+fi
+if grep -q $'^shell\t' <<< "$entries"; then
+    printf '\n[policy]\n# This image was built with the boot entry shell.\nallow_shell = true\n' >> "$stage/etc/firstlight/config.toml"
 fi
 cp "$binaries/init" "$stage/init"; cp "$binaries/firstlight" "$stage/usr/bin/firstlight"
 own_copy "$kernel/modules/usr/lib/modules/$release" "$stage/usr/lib/modules/"

@@ -2,7 +2,7 @@
 //! prints one uniform line: name, result, milliseconds.
 
 use crate::child::{Children, Done, End, Spec, Stream};
-use crate::config::types::{Action, Watchdog};
+use crate::config::types::{Action, Report, Watchdog};
 use crate::console::Console;
 use crate::fault::Fault;
 use crate::sys::clock::since_boot;
@@ -29,8 +29,8 @@ pub struct Armed {
 /// The marks of steps that can take the machine down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marks {
-    /// The data partition, for a machine whose firmware has no variables.
-    pub place: String,
+    /// Names the data partition, for a machine whose firmware has no variables.
+    pub report: Report,
     /// The image's id.
     pub image: Option<String>,
     /// The mark of an earlier boot, which stays until it is cleared.

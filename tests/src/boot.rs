@@ -109,6 +109,14 @@ impl Boot {
         self.qemu(&["-drive", &drive, "-device", &format!("virtio-blk-pci,drive={id}")])
     }
 
+    /// Adds an image file as a removable stick on USB, which the boot waits for.
+    pub fn stick(self, file: &Path) -> Self {
+        let drive = format!("if=none,id=stick-drive,format=raw,file={}", file.display());
+        let device = "usb-storage,id=stick,bus=usb.0,drive=stick-drive,removable=on";
+        let boot = self.qemu(&["-drive", &drive, "-device", "qemu-xhci,id=usb", "-device", device]);
+        boot.append("firstlight.report.required=true")
+    }
+
     /// Adds files over the image's own; called again, it adds to what is there.
     pub fn overlay(mut self, change: impl FnOnce(Overlay) -> Overlay) -> Self {
         self.overlay = change(self.overlay);

@@ -17,6 +17,8 @@ pub enum Medium {
     Disk(PathBuf),
     /// UEFI firmware starts from this stick's image; what the machine writes is found in it afterwards.
     Stick(PathBuf),
+    /// UEFI firmware starts from the stick's image on a disk that is built in.
+    BuiltIn(PathBuf),
     /// UEFI firmware starts from this image in a SATA drive for CDs.
     Cd(PathBuf),
     /// BIOS with iPXE in the network card, which gets this script.
@@ -67,6 +69,10 @@ impl Medium {
                 let drive = format!("if=none,id=stick,format=raw,file={}", image.display());
                 add(&["-device", "qemu-xhci", "-drive", &drive]);
                 add(&["-device", "usb-storage,drive=stick,bootindex=1"]);
+            }
+            Self::BuiltIn(image) => {
+                let drive = format!("if=none,id=built-in,format=raw,file={}", image.display());
+                add(&["-drive", &drive, "-device", "virtio-blk-pci,drive=built-in,bootindex=1"]);
             }
             Self::Cd(image) => {
                 let drive = format!("if=none,id=cd,media=cdrom,readonly=on,file={}", image.display());

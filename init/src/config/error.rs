@@ -52,6 +52,24 @@ pub enum Wrong {
         /// The names that are allowed.
         known: Vec<&'static str>,
     },
+    /// A key in a layer that may not set it.
+    #[error("{}: {}: may not be set here; allowed in {allowed}", shown(place), shown(key))]
+    Misplaced {
+        /// The file or the kernel word.
+        place: String,
+        /// `SECTION.KEY`
+        key: String,
+        /// The layers that may set it.
+        allowed: &'static str,
+    },
+    /// A file without a valid signature, in an image that accepts signed files only.
+    #[error("{}: {}", shown(place), shown(why))]
+    Signature {
+        /// The file.
+        place: String,
+        /// What is wrong with its signature.
+        why: String,
+    },
     /// The value of a key is invalid.
     #[error("{}: {}: read {}; allowed: {}", shown(place), shown(key), shown(read), shown(allowed))]
     Key {
@@ -67,13 +85,14 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// Whether the error is about the actions after a verdict.
+    /// Whether the error is about the actions after a verdict, or about who may decide them.
     #[must_use]
     pub fn concerns_policy(&self) -> bool {
         match self {
             Self::NoValue { key, .. } | Self::Unknown { name: key, .. } | Self::Key { key, .. } => {
                 key == "policy" || key.starts_with("policy.")
             }
+            Self::Misplaced { .. } | Self::Signature { .. } => true,
             Self::Unreadable { .. } | Self::Syntax { .. } => false,
         }
     }

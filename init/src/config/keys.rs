@@ -1,6 +1,8 @@
 //! The list of all configuration keys that init owns: name, kind of value, and the allowed values as error
-//! messages show them. The types that the values become are in `types`, with their meaning and defaults.
+//! messages show them, and which layers may set it. The types that the values become are in `types`, with
+//! their meaning and defaults.
 
+use super::Source;
 use contract::section;
 use toml::Spanned;
 use toml::Value;
@@ -23,6 +25,39 @@ pub enum Kind {
     Pairs,
 }
 
+/// Which layers may set a key. What an image trusts must not be decided by what it is about to trust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Every layer.
+    Any,
+    /// Only files of the image.
+    Image,
+    /// Files of the image and of the server that the kernel word `firstlight.config=` names.
+    ImageOrServer,
+}
+
+impl By {
+    /// Whether a layer of that source may set the key.
+    #[must_use]
+    pub const fn takes(self, source: Source) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Image => matches!(source, Source::Image),
+            Self::ImageOrServer => matches!(source, Source::Image | Source::Server),
+        }
+    }
+
+    /// The layers, for error messages.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Any => "every layer",
+            Self::Image => "files of the image",
+            Self::ImageOrServer => "files of the image and of a server",
+        }
+    }
+}
+
 /// One key.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
@@ -32,6 +67,8 @@ pub struct Key {
     pub kind: Kind,
     /// The allowed values, for error messages.
     pub allowed: &'static str,
+    /// The layers that may set it.
+    pub by: By,
 }
 
 const ACTIONS: &[&str] = &["workload", "workload-without-p2p", "hold", "shell", "reboot", "poweroff"];
@@ -44,11 +81,17 @@ const ROOT_TEXT: &str = "LABEL=.., UUID=.., /dev/.., each with :/FILE for an ima
 const FLAG_TEXT: &str = "true, false";
 
 const fn key(name: &'static str, kind: Kind, allowed: &'static str) -> Key {
-    Key { name, kind, allowed }
+    Key { name, kind, allowed, by: By::Any }
+}
+
+const fn only(by: By, key: Key) -> Key {
+    Key { by, ..key }
 }
 
 /// Every key of init's sections.
 pub const KEYS: &[Key] = &[
+    only(By::Image, key("config.key", Kind::Text, "a minisign public key: 56 characters, the first RW")),
+    only(By::ImageOrServer, key("config.disk_overrides_server", Kind::Flag, FLAG_TEXT)),
     key("driver.load", Kind::Flag, FLAG_TEXT),
     key("driver.modules", Kind::List, "an array of module names"),
     key("driver.parameters", Kind::Pairs, "a table of module = \"parameters\""),
@@ -62,6 +105,7 @@ pub const KEYS: &[Key] = &[
     key("network.ca", Kind::Text, "an absolute path to certificates in PEM form"),
     key("network.timeout_s", SECONDS, SECONDS_TEXT),
     key("network.time", Kind::List, "an array of HOST, HOST:PORT or dhcp"),
+    only(By::Image, key("policy.allow_shell", Kind::Flag, FLAG_TEXT)),
     key("policy.on_pass", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_degraded", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_fail", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
@@ -73,6 +117,7 @@ pub const KEYS: &[Key] = &[
     key("workload.lock_modules", Kind::Flag, FLAG_TEXT),
     key("workload.watchdog", Kind::Flag, FLAG_TEXT),
     key("report.partition", Kind::Text, "LABEL=.., UUID=.., /dev/.., or \"\" for none"),
+    key("report.required", Kind::Flag, FLAG_TEXT),
     key("report.url", Kind::Text, "http://HOST/.., https://HOST/.., or \"\" for none"),
     key("report.timeout_s", Kind::Number(1, 3600), "1 to 3600 seconds"),
     key("report.keep", Kind::Number(1, 1000), "1 to 1000 reports"),

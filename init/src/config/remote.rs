@@ -4,7 +4,7 @@
 
 use super::cmdline::Word;
 use super::node::{For, Identity, meant};
-use super::url::url;
+use super::values::url;
 
 /// The word's name, without `firstlight.`.
 pub(super) const WORD: &str = "config";

@@ -1,14 +1,16 @@
 //! Builds the typed sections from the merged layers, with defaults. Values that are invalid only in
 //! combination (a mode without a key that it needs) are found here.
 
+use super::Source;
 use super::cmdline::Word;
 use super::keys;
 use super::layers::Merged;
 use super::mac::Mac;
+use super::signature;
 pub(super) use super::types::Card;
 use super::types::{
     Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
-    Serial, TimeSource, Watchdog, WatchdogMode, Workload, WorkloadMode,
+    Serial, TimeSource, Trust, Watchdog, WatchdogMode, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -50,6 +52,14 @@ impl Merged {
         let allowed = keys::find(key).map_or("", |k| k.allowed);
         let why = self.text(because).unwrap_or("").to_owned();
         self.refuse(&place, key, "nothing", &format!("with {because} = \"{why}\" {allowed}"));
+    }
+}
+
+/// `[config]`
+pub(super) fn trust(m: &mut Merged) -> Trust {
+    Trust {
+        key: m.parsed("config.key", |text| signature::is_key(text).then(|| text.to_owned())),
+        disk_overrides_server: m.flag("config.disk_overrides_server").unwrap_or(false),
     }
 }
 
@@ -166,8 +176,17 @@ fn action(word: &str) -> Option<Action> {
     })
 }
 
+/// What may be set in place of a shell.
+const NO_SHELL: &str = "workload, workload-without-p2p, hold, reboot, poweroff; shell where a file of the image has \
+                        policy.allow_shell = true";
+
 /// `[policy]`
-pub(super) fn policy(m: &Merged) -> Policy {
+pub(super) fn policy(m: &mut Merged) -> Policy {
+    let keys = ["policy.on_pass", "policy.on_degraded", "policy.on_fail", "policy.on_error"];
+    if m.flag("policy.allow_shell") != Some(true) {
+        let shells: Vec<_> = keys.into_iter().filter(|key| m.text(key) == Some("shell")).collect();
+        shells.into_iter().for_each(|key| m.refuse_as(key, NO_SHELL));
+    }
     let read = |key: &str, default| m.text(key).and_then(action).unwrap_or(default);
     Policy {
         on_pass: read("policy.on_pass", Action::Workload),
@@ -223,15 +242,27 @@ pub(super) fn watchdog(m: &mut Merged) -> Watchdog {
 
 /// `[report]`
 pub(super) fn report(m: &mut Merged) -> Report {
-    let url = m.parsed("report.url", super::url::url);
+    let url = m.parsed("report.url", values::url);
     let timeout = m.seconds("report.timeout_s", 60);
-    let named = m.get("report.partition").is_some();
+    let named = m.get("report.partition").map(|entry| entry.source);
+    let any_disk = matches!(named, Some(Source::Image | Source::Word));
+    let required = m.flag("report.required").unwrap_or(named.is_some());
     let partition = m.parsed("report.partition", values::place);
-    let default = || (!named).then(super::types::Place::usual);
+    let default = || named.is_none().then(super::types::Place::usual);
     let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
     let (partition, keep) = (partition.or_else(default), keep.unwrap_or(20));
     let key_file = m.parsed("report.key_file", |path| path.starts_with('/').then(|| path.to_owned()));
-    Report { partition, named, url, timeout, keep, key_file, config_read: false }
+    Report {
+        partition,
+        any_disk,
+        required,
+        url,
+        timeout,
+        keep,
+        key_file,
+        config_read: false,
+        ignored: Vec::new(),
+    }
 }
 
 /// `[console]`

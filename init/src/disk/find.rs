@@ -1,8 +1,10 @@
-//! Finds the one block device that a place names. A name that matches two devices is refused, because the
-//! choice between them would depend on chance.
+//! Finds the one block device that a place names, among the disks that may be used. A name that matches two
+//! devices is refused, because the choice between them would depend on chance.
 
+use super::origin::{Disks, Origins};
 use super::superblock::{self, Kind, Superblock};
 use crate::config::types::Place;
+use crate::paths;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -20,12 +22,24 @@ pub struct Found {
     pub kind: Kind,
 }
 
+/// What a search found, and what it left out.
+#[derive(Debug)]
+pub struct Search {
+    /// The device.
+    pub found: Result<Found, NotFound>,
+    /// A line for each device of that name that may not be used: which, why, and which word uses it.
+    pub ignored: Vec<String>,
+}
+
 /// Why there is no such device.
 #[derive(Debug, Error)]
 pub enum NotFound {
     /// No device has that name.
     #[error("{0}: no such file system on any disk")]
     Absent(String),
+    /// Only devices that may not be used have that name.
+    #[error("{0}: on no disk that may be used")]
+    Ignored(String),
     /// More than one device has that name.
     #[error("{0}: more than one: {1}")]
     Ambiguous(String, String),
@@ -63,44 +77,69 @@ impl Place {
     }
 }
 
+/// A device, and what is on it.
+type Candidate = (String, Superblock);
+
 /// Finds the device now.
-///
-/// # Errors
-/// See [`NotFound`].
-pub fn find(place: &Place) -> Result<Found, NotFound> {
+fn find(place: &Place, disks: Disks, origins: &Origins) -> Search {
+    let fitting = match fitting(place) {
+        Ok(fitting) => fitting,
+        Err(why) => return Search { found: Err(why), ignored: Vec::new() },
+    };
+    select(place, fitting, |device| origins.objection(device, disks))
+}
+
+/// Takes the only device to which there is no objection.
+fn select(place: &Place, all: Vec<Candidate>, objection: impl Fn(&str) -> Option<String>) -> Search {
+    let (mut usable, mut ignored) = (Vec::new(), Vec::new());
+    for (device, block) in all {
+        match objection(&device) {
+            Some(why) => ignored.push(ignored_line(place, &device, &block, &why)),
+            None => usable.push((device, block.kind)),
+        }
+    }
+    let found = match (usable.pop(), usable.as_slice()) {
+        (None, _) if ignored.is_empty() => Err(NotFound::Absent(place.text())),
+        (None, _) => Err(NotFound::Ignored(place.text())),
+        (Some((device, kind)), []) => Ok(Found { device, kind }),
+        (Some((device, _)), [(other, _), ..]) => {
+            Err(NotFound::Ambiguous(place.text(), format!("{other} and {device}")))
+        }
+    };
+    Search { found, ignored }
+}
+
+fn ignored_line(place: &Place, device: &str, block: &Superblock, why: &str) -> String {
+    let name = block.uuid.as_ref().map_or_else(|| device.to_owned(), |uuid| format!("UUID={uuid}"));
+    format!("{device} ({}) is ignored: {why}; firstlight.report.partition={name} uses it", place.text())
+}
+
+/// Every device that the place names.
+fn fitting(place: &Place) -> Result<Vec<Candidate>, NotFound> {
     if let Place::Device(path) = place {
         let block = read(Path::new(path)).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => NotFound::Absent(place.text()),
             _ => NotFound::Unreadable(place.text(), e),
         })?;
-        let kind = block.ok_or_else(|| NotFound::Unknown(place.text()))?.kind;
-        return Ok(Found { device: path.clone(), kind });
+        return Ok(vec![(path.clone(), block.ok_or_else(|| NotFound::Unknown(place.text()))?)]);
     }
     // A disk that cannot be read cannot match.
     let blocks = candidates().into_iter().filter_map(|path| Some((read(Path::new(&path)).ok()??, path)));
-    let mut fitting: Vec<_> = blocks.filter(|(block, _)| place.fits(block)).collect();
-    match (fitting.pop(), fitting.as_slice()) {
-        (None, _) => Err(NotFound::Absent(place.text())),
-        (Some((block, device)), []) => Ok(Found { device, kind: block.kind }),
-        (Some((_, device)), [(_, other), ..]) => {
-            Err(NotFound::Ambiguous(place.text(), format!("{other} and {device}")))
-        }
-    }
+    Ok(blocks.filter(|(block, _)| place.fits(block)).map(|(block, path)| (path, block)).collect())
 }
 
 /// Finds the device and waits while it may still appear: up to `wait` in any case, and up to [`USB_SETTLE`]
-/// while a USB disk is known whose block device does not exist yet.
-///
-/// # Errors
-/// As [`find`].
-pub fn find_waiting(place: &Place, wait: Duration) -> Result<Found, NotFound> {
+/// while a USB disk is known whose block device does not exist yet. Only a device that may be used ends the wait.
+#[must_use]
+pub fn find_waiting(place: &Place, wait: Duration, disks: Disks) -> Search {
     let started = Instant::now();
+    let origins = Origins::new(Path::new("/sys"), Path::new("/dev"), Path::new(paths::EFI_VARIABLES));
     loop {
-        let found = find(place);
+        let search = find(place, disks, &origins);
         let over = started.elapsed() >= wait
             && (started.elapsed() >= USB_SETTLE || !usb_disk_pending(Path::new("/sys")));
-        if over || !matches!(found, Err(NotFound::Absent(_))) {
-            return found;
+        if over || !matches!(search.found, Err(NotFound::Absent(_) | NotFound::Ignored(_))) {
+            return search;
         }
         sleep(Duration::from_millis(50));
     }
@@ -164,6 +203,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         let place = Place::Device(path.to_str().unwrap().to_owned());
+        let find = |place| find_waiting(place, Duration::ZERO, Disks::Any).found;
         assert!(matches!(find(&place), Err(NotFound::Absent(_))));
         fs::write(&path, vec![0; 8192]).unwrap();
         assert!(matches!(find(&place), Err(NotFound::Unknown(_))));
@@ -171,6 +211,39 @@ mod tests {
         disk[..4].copy_from_slice(b"hsqs");
         fs::write(&path, disk).unwrap();
         assert_eq!(find(&place).unwrap().kind, Kind::Squashfs);
+    }
+
+    fn block(uuid: Option<&str>) -> Superblock {
+        Superblock { kind: Kind::Vfat, label: Some("FIRSTLIGHT".into()), uuid: uuid.map(str::to_owned) }
+    }
+
+    /// The devices of these names, of which those with `vd` may not be used.
+    fn selected(names: &[&str]) -> Search {
+        let all = names.iter().map(|name| (format!("/dev/{name}"), block(Some("12AB-34CD")))).collect();
+        let objection = |device: &str| device.contains("vd").then(|| "it is built in".to_owned());
+        select(&Place::usual(), all, objection)
+    }
+
+    #[test]
+    fn a_disk_that_may_not_be_used_neither_counts_nor_makes_the_name_ambiguous() {
+        let one = selected(&["vda", "sda"]);
+        assert_eq!(one.found.unwrap(), Found { device: "/dev/sda".into(), kind: Kind::Vfat });
+        assert_eq!(
+            one.ignored,
+            [
+                "/dev/vda (LABEL=FIRSTLIGHT) is ignored: it is built in; firstlight.report.partition=UUID=12AB-34CD uses it"
+            ]
+        );
+        let none = selected(&["vda", "vdb"]);
+        assert!(matches!(none.found, Err(NotFound::Ignored(_))) && none.ignored.len() == 2);
+        assert!(matches!(selected(&["sda", "sdb", "vda"]).found, Err(NotFound::Ambiguous(..))));
+        assert!(matches!(selected(&[]).found, Err(NotFound::Absent(_))));
+    }
+
+    #[test]
+    fn a_file_system_without_a_uuid_is_named_by_its_device() {
+        let line = ignored_line(&Place::usual(), "/dev/vda", &block(None), "why");
+        assert!(line.ends_with("; firstlight.report.partition=/dev/vda uses it"), "{line}");
     }
 
     #[test]

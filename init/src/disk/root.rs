@@ -1,12 +1,15 @@
 //! Mounts a new root where it can be inspected before it becomes `/`. Runs in a child (disks can hang) that
-//! shares the mounts of process 1. A read-only file system gets a writable layer in memory.
+//! shares the mounts of process 1. A read-only file system gets a writable layer in memory; an image file of one is
+//! attached to a loop device.
 
 use super::find::{Found, find_waiting};
-use super::image_file::loop_device;
-use super::superblock::Kind;
+use super::origin::Disks;
+use super::superblock::{HEAD, Kind, Superblock, probe};
 use crate::config::types::RootSource;
+use crate::sys::loop_device::attach as attach_loop;
 use crate::sys::mount::{self, Flags};
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +28,9 @@ const MEMORY: &str = "/run/firstlight/root/memory";
 /// used then.
 pub fn mount(source: &RootSource, target: &Path) -> Result<(), String> {
     let RootSource::Disk { place, image } = source else { return Err("is not on a disk".to_owned()) };
-    let Found { device, kind } = find_waiting(place, WAIT).map_err(|e| e.to_string())?;
+    // Only a layer names it.
+    let found = find_waiting(place, WAIT, Disks::Any).found;
+    let Found { device, kind } = found.map_err(|e| e.to_string())?;
     match image {
         None => lay(&device, kind, target),
         Some(image) => {
@@ -69,4 +74,43 @@ fn attach(device: &str, kind: Kind, at: &str, flags: Flags) -> Result<(), String
 
 fn folder(path: &str) -> Result<(), String> {
     fs::create_dir_all(path).map_err(|e| format!("{path}: {e}"))
+}
+
+/// Attaches an image file to a loop device, which is released with its last user, and returns the device
+/// and the file system.
+///
+/// # Errors
+/// A line that names the file and the cause.
+pub fn loop_device(path: &str) -> Result<(String, Kind), String> {
+    let file = File::open(path).map_err(|e| format!("{path}: {e}"))?;
+    let mut head = vec![0; HEAD];
+    let length = file.read_at(&mut head, 0).map_err(|e| format!("{path}: {e}"))?;
+    head.truncate(length);
+    match probe(&head) {
+        Some(Superblock { kind, .. }) if kind.is_read_only() => {
+            attach_loop(&file).map(|device| (device, kind)).map_err(|e| format!("{path}: loop: {e}"))
+        }
+        Some(other) => Err(format!("{path}: is {}, allowed: squashfs, erofs", other.kind.name())),
+        None => Err(format!("{path}: holds no known file system, allowed: squashfs, erofs")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_no_squashfs_or_erofs_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("root.img");
+        fs::write(&path, vec![0; HEAD]).unwrap();
+        let path = path.to_str().unwrap();
+        assert!(
+            loop_device(path).unwrap_err().ends_with("holds no known file system, allowed: squashfs, erofs")
+        );
+        fs::write(path, "XFSB".to_owned() + &"\0".repeat(HEAD)).unwrap();
+        assert!(loop_device(path).unwrap_err().ends_with("is xfs, allowed: squashfs, erofs"));
+        fs::write(path, "").unwrap();
+        assert!(loop_device(path).is_err());
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::description::{self, Description};
 use super::triplet::Parts;
-use crate::disk::image_file::loop_device;
+use crate::disk::root::loop_device;
 use crate::sys::mount::{self, Flags};
 use std::fs;
 use std::path::Path;

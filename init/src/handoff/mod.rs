@@ -1,18 +1,19 @@
 //! The stage `hand off`: plans one action as data and does it. If an action cannot hand the machine over,
-//! that is a fault; the others always end in an [`After`].
+//! that is a fault; the others always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
 
 pub mod exec;
 mod fetch_root;
 pub mod last;
-pub mod shell;
 mod switch_root;
 
-use crate::config::types::{Action, Config, RootSource, Workload, WorkloadMode};
+use crate::config::types::{Action, Config, OnExit, RootSource, Workload, WorkloadMode};
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
+use crate::paths;
 use crate::stages::watchdog;
 use crate::sys::process::Terminal;
+use log::info;
 use std::fmt;
 
 /// What follows after all stages.
@@ -107,7 +108,7 @@ impl Fallback {
     /// Does it.
     pub fn go(self, m: &mut Machine) -> After {
         match self {
-            Self::Shell => shell::run(m),
+            Self::Shell => shell(m),
             Self::After(after) => after,
         }
     }
@@ -127,16 +128,29 @@ pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) 
             exec::supervise(m, &words, config.workload.on_exit, variables, Terminal::Plain)
         }
         Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, config, variables)),
-        Plan::Shell => Ok(shell::run(m)),
+        Plan::Shell => Ok(shell(m)),
         Plan::After(after) => Ok(after),
         Plan::NoWorkload => Ok(After::Hold),
+    }
+}
+
+/// Runs the shell, then holds. If it cannot be started, that is a warning, and the machine holds as well. The
+/// configuration names this action only where the image allows it (`policy.allow_shell`).
+fn shell(m: &mut Machine) -> After {
+    info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
+    let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];
+    match exec::supervise(m, &words, OnExit::Hold, &[], Terminal::Controlling) {
+        Ok(after) => after,
+        Err(fault) => {
+            info!("warning: {fault}");
+            After::Hold
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::types::OnExit;
 
     #[test]
     fn a_fault_is_never_followed_by_the_workload() {

@@ -31,7 +31,7 @@ struct Kept {
 
 impl Kept {
     /// The one place of this machine; `None` when it has none.
-    fn find(place: &str, flags: Flags) -> Result<Option<Self>, String> {
+    fn find(place: &str, disks: &str, flags: Flags) -> Result<Option<Self>, String> {
         let variables = Path::new(EFI_VARIABLES);
         if fs::read_dir(variables).is_ok_and(|mut entries| entries.next().is_some()) {
             let attributes = &const { ATTRIBUTES.to_le_bytes() };
@@ -40,7 +40,7 @@ impl Kept {
         if place.is_empty() {
             return Ok(None);
         }
-        let at = mounted(place, Duration::ZERO, flags)?;
+        let at = mounted(place, disks, Duration::ZERO, flags)?;
         Ok(at.map(|at| Self { path: at.join(FILE), attributes: &[], partition: Some(at) }))
     }
 
@@ -88,8 +88,8 @@ impl Kept {
 }
 
 /// Prints the place, and what is there.
-pub(super) fn read(place: &str) -> Result<i32, String> {
-    let Some(kept) = Kept::find(place, Flags::RDONLY)? else { return Ok(ABSENT) };
+pub(super) fn read(place: &str, disks: &str) -> Result<i32, String> {
+    let Some(kept) = Kept::find(place, disks, Flags::RDONLY)? else { return Ok(ABSENT) };
     say(&format!("{PLACE}{}", kept.name(place)));
     match kept.read() {
         Ok(None) => {}
@@ -101,18 +101,18 @@ pub(super) fn read(place: &str) -> Result<i32, String> {
 }
 
 /// Writes a mark.
-pub(super) fn write(place: &str, mark: &str) -> Result<i32, String> {
+pub(super) fn write(place: &str, disks: &str, mark: &str) -> Result<i32, String> {
     let mark: Mark = mark.parse()?;
-    change(place, |kept| kept.write(&mark.text()))
+    change(place, disks, |kept| kept.write(&mark.text()))
 }
 
 /// Removes what is there.
-pub(super) fn clear(place: &str) -> Result<i32, String> {
-    change(place, Kept::remove)
+pub(super) fn clear(place: &str, disks: &str) -> Result<i32, String> {
+    change(place, disks, Kept::remove)
 }
 
-fn change(place: &str, what: impl FnOnce(&Kept) -> io::Result<()>) -> Result<i32, String> {
-    let Some(kept) = Kept::find(place, Flags::empty())? else { return Ok(ABSENT) };
+fn change(place: &str, disks: &str, what: impl FnOnce(&Kept) -> io::Result<()>) -> Result<i32, String> {
+    let Some(kept) = Kept::find(place, disks, Flags::empty())? else { return Ok(ABSENT) };
     what(&kept).map_err(|e| format!("{}: {e}", kept.path.display()))?;
     kept.leave()?;
     Ok(FINE)

@@ -3,7 +3,6 @@
 //! the child's side.
 
 mod driver;
-mod end;
 mod firmware;
 mod identity;
 mod mark;
@@ -23,12 +22,14 @@ pub use spec::{
     load_driver, loopback, mount_firmware, mount_image, mount_root, publish_on, read_mark, release_screen,
     release_watchdog, secure_boot, set_address, settle_root, show_last_boot, sync, write_mark,
 };
-pub use validator::{Published, ask_time, environment, fetch, fetch_root, publish, validator};
+pub use validator::{
+    Published, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
+};
 pub use watchdog::{DIRECT, DISARM, KEEP, SLOW, UNCHECKED};
 
 use crate::console::screen;
 use crate::disk::root;
-use crate::sys::files;
+use crate::sys::{files, kernel, process};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -40,6 +41,14 @@ pub const FAILED: i32 = 1;
 pub const ABSENT: i32 = 3;
 /// Exit status: the disk has no such file.
 pub const NO_FILE: i32 = 4;
+/// Exit status: a signature of one of the disk's files cannot be read; standard error has the reason.
+pub const NO_SIGNATURE: i32 = 5;
+/// Restarts the machine.
+const RESTART: &str = "restart";
+/// Powers it off.
+const POWER_OFF: &str = "power-off";
+/// What precedes a line about a partition that may not be used.
+pub const IGNORED: &str = "ignored ";
 /// Printed when the data partition has a `config.toml`.
 pub const HAS_CONFIG: &str = "config.toml";
 
@@ -52,8 +61,10 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
     }
     let words: Vec<&str> = rest.iter().map(String::as_str).collect();
     let result = match (name.as_str(), words.as_slice()) {
-        ("fetch-config", [place, wait_s]) => partition::fetch_config(place, wait_s),
-        ("publish-on", [place, words @ ..]) => partition::publish(place, words),
+        ("fetch-config", [place, disks, wait_s, signed]) => {
+            partition::fetch_config(place, disks, wait_s, signed)
+        }
+        ("publish-on", [place, disks, words @ ..]) => partition::publish(place, disks, words),
         ("keep-fault", lines) => pstore::keep(lines),
         ("last-boot", [to]) => pstore::show(to),
         ("secure-boot", []) => firmware::secure_boot(),
@@ -64,16 +75,16 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("mount-firmware", []) => Ok(firmware::mount()),
         ("mount-root", [root, target]) => new_root::mount(root, target),
         ("settle-root", [new_root, program, lines]) => new_root::settle(new_root, program, lines),
-        ("end", [how]) => end::machine(how),
+        ("end", [how]) => end(how),
         ("mount-image", [file, target]) => done(root::mount_image(file, Path::new(target))),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
         ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
         ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
-        ("read-mark", [place]) => mark::read(place),
-        ("write-mark", [place, text]) => mark::write(place, text),
-        ("clear-mark", [place]) => mark::clear(place),
+        ("read-mark", [place, disks]) => mark::read(place, disks),
+        ("write-mark", [place, disks, text]) => mark::write(place, disks, text),
+        ("clear-mark", [place, disks]) => mark::clear(place, disks),
         ("arm-watchdog", [hardware, software, timeout_s]) => watchdog::arm(hardware, software, timeout_s),
         ("release-watchdog", [how, path]) => watchdog::release(how, path),
         ("pet-watchdog", []) => watchdog::pet(),
@@ -87,6 +98,20 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         let _no_reader = writeln!(io::stderr(), "{why}");
         FAILED
     }))
+}
+
+/// Ends the machine: reboot(2) lets every driver shut its device down, and a device can hang. Returns only when
+/// the machine goes on.
+fn end(how: &str) -> Result<i32, String> {
+    // Typed on a machine that has another process 1, this must do nothing.
+    if !process::is_child_of_process_one() {
+        return Err("only process 1 ends the machine".to_owned());
+    }
+    Err(match how {
+        RESTART => kernel::end(true),
+        POWER_OFF => kernel::end(false),
+        other => format!("read {other}; allowed: {RESTART}, {POWER_OFF}"),
+    })
 }
 
 fn done(result: Result<(), String>) -> Result<i32, String> {

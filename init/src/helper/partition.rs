@@ -1,12 +1,13 @@
 //! The children that use the data partition. They mount it in their own mount namespace: when the child
 //! ends, in whatever way, the partition is no longer mounted.
 
-use super::{ABSENT, FINE, HAS_CONFIG, NO_FILE, identity, say};
-use crate::config::LARGEST;
+use super::spec::{ANY_DISK, REMOVABLE_OR_BOOT, SIGNED, UNSIGNED};
+use super::{ABSENT, FINE, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, identity, say};
 use crate::config::node::{For, Identity, NAMES, meant};
 use crate::config::types::Place;
-use crate::config::values;
+use crate::config::{LARGEST, signature, values};
 use crate::disk::find::{Found, NotFound, find_waiting};
+use crate::disk::origin::Disks;
 use crate::disk::superblock::Kind;
 use crate::file_io::{read_at_most, write_atomically};
 use crate::paths;
@@ -19,28 +20,44 @@ use std::time::Duration;
 
 const AT: &str = "/run/firstlight/partition";
 
-pub(super) fn fetch_config(place: &str, wait_s: &str) -> Result<i32, String> {
+pub(super) fn fetch_config(place: &str, disks: &str, wait_s: &str, signed: &str) -> Result<i32, String> {
     let wait = Duration::from_secs(wait_s.parse().map_err(|_| format!("{wait_s}: not a number of seconds"))?);
-    let Some(at) = mounted(place, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
-    let mut found = NO_FILE;
+    let signed = match signed {
+        SIGNED => true,
+        UNSIGNED => false,
+        other => return Err(format!("read {other}; allowed: {SIGNED}, {UNSIGNED}")),
+    };
+    let Some(at) = mounted(place, disks, wait, Flags::RDONLY)? else { return Ok(ABSENT) };
+    let mut copied = Vec::new();
     let whole = at.join("config.toml");
     if whole.exists() {
-        copy(&whole, Path::new(paths::PARTITION_CONFIG))?;
+        copy(&whole, Path::new(paths::PARTITION_CONFIG), LARGEST)?;
         say(HAS_CONFIG);
-        found = FINE;
+        copied.push((whole, PathBuf::from(paths::PARTITION_CONFIG)));
     }
     for name in files_for_this_node(&at)? {
         fs::create_dir_all(paths::PARTITION_CONFIG_D).map_err(|e| e.to_string())?;
-        copy(&at.join("config.d").join(&name), &Path::new(paths::PARTITION_CONFIG_D).join(&name))?;
+        let (from, to) = (at.join("config.d").join(&name), Path::new(paths::PARTITION_CONFIG_D).join(&name));
+        copy(&from, &to, LARGEST)?;
         say(&name);
-        found = FINE;
+        copied.push((from, to));
     }
-    Ok(found)
+    if let Err(why) = copied.iter().filter(|_| signed).try_for_each(|(from, to)| copy_signature(from, to)) {
+        let _no_reader = io::Write::write_fmt(&mut io::stderr(), format_args!("{why}\n"));
+        return Ok(NO_SIGNATURE);
+    }
+    Ok(if copied.is_empty() { NO_FILE } else { FINE })
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
+/// Copies the signature beside a file, if there is one. Process 1 checks it.
+fn copy_signature(from: &Path, to: &Path) -> Result<(), String> {
+    let [from, to] = [from, to].map(|path| path.with_added_extension(signature::EXTENSION));
+    if from.exists() { copy(&from, &to, signature::LARGEST) } else { Ok(()) }
+}
+
+fn copy(from: &Path, to: &Path, largest: u64) -> Result<(), String> {
     let name = from.file_name().unwrap_or_default().display();
-    let bytes = read_at_most(from, LARGEST).map_err(|e| format!("{name}: {e}"))?;
+    let bytes = read_at_most(from, largest).map_err(|e| format!("{name}: {e}"))?;
     write_atomically(to, &bytes).map_err(|e| format!("{}: {e}", to.display()))
 }
 
@@ -73,8 +90,8 @@ fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String
 }
 
 /// Mounts the partition and runs the validator to keep the report there and to send it as `words` say.
-pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
-    let Some(at) = mounted(place, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
+pub(super) fn publish(place: &str, disks: &str, words: &[&str]) -> Result<i32, String> {
+    let Some(at) = mounted(place, disks, Duration::ZERO, Flags::empty())? else { return Ok(ABSENT) };
     // An error in these files matters only where they are read.
     if at.join("config.toml").exists() || files_for_this_node(&at).is_ok_and(|files| !files.is_empty()) {
         say(HAS_CONFIG);
@@ -86,12 +103,24 @@ pub(super) fn publish(place: &str, words: &[&str]) -> Result<i32, String> {
 }
 
 /// Finds the partition and mounts it; `None` when it does not exist.
-pub(super) fn mounted(text: &str, wait: Duration, flags: Flags) -> Result<Option<PathBuf>, String> {
+pub(super) fn mounted(
+    text: &str,
+    disks: &str,
+    wait: Duration,
+    flags: Flags,
+) -> Result<Option<PathBuf>, String> {
     let place: Place = values::place(text).ok_or_else(|| format!("{text}: not a place"))?;
-    let Found { device, kind } = match find_waiting(&place, wait) {
+    let disks = match disks {
+        ANY_DISK => Disks::Any,
+        REMOVABLE_OR_BOOT => Disks::RemovableOrBoot,
+        other => return Err(format!("read {other}; allowed: {ANY_DISK}, {REMOVABLE_OR_BOOT}")),
+    };
+    let search = find_waiting(&place, wait, disks);
+    search.ignored.iter().for_each(|line| say(&format!("{IGNORED}{line}")));
+    let Found { device, kind } = match search.found {
         Ok(found) => found,
-        Err(e @ NotFound::Absent(_)) => {
-            // Process 1 shows this only for a partition that a layer names.
+        Err(e @ (NotFound::Absent(_) | NotFound::Ignored(_))) => {
+            // Process 1 shows this only for a partition that is required.
             let _no_reader = io::Write::write_fmt(&mut io::stderr(), format_args!("{e}\n"));
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! How process 1 starts each helper, and the DHCP client: program, words, deadline.
 
-use super::end;
 use super::validator::{Published, publish_words};
+use super::{POWER_OFF, RESTART};
 use crate::child::Spec;
 use crate::config::types::{Card, Driver, Network, Place, Report, Watchdog};
 use crate::environment::{self, Variable};
@@ -22,19 +22,36 @@ fn helper(name: &str, args: &[&str], deadline: Duration) -> Spec {
     Spec::new(OURSELVES, &all, deadline)
 }
 
+/// The word for the disks on which the data partition may be.
+pub(super) const ANY_DISK: &str = "any-disk";
+/// The other word.
+pub(super) const REMOVABLE_OR_BOOT: &str = "removable-or-boot-disk";
+/// The word for files that need signatures.
+pub(super) const SIGNED: &str = "signed";
+/// The word for files that need none.
+pub(super) const UNSIGNED: &str = "unsigned";
+
+/// For the children that keep marks.
+const MARK: Duration = Duration::from_secs(15);
+
+const fn disks(report: &Report) -> &'static str {
+    if report.any_disk { ANY_DISK } else { REMOVABLE_OR_BOOT }
+}
+
 /// Copies the data partition's config.toml to [`paths::PARTITION_CONFIG`] and the files of its config.d for
-/// this node to [`paths::PARTITION_CONFIG_D`]; prints their names.
+/// this node to [`paths::PARTITION_CONFIG_D`], with their signatures if `signed`; prints their names.
 #[must_use]
-pub fn fetch_config(place: &Place, wait: Duration) -> Spec {
-    let wait_s = wait.as_secs();
-    helper("fetch-config", &[&place.text(), &wait_s.to_string()], DISK + wait)
+pub fn fetch_config(place: &Place, report: &Report, wait: Duration, signed: bool) -> Spec {
+    let (place, wait_s) = (place.text(), wait.as_secs().to_string());
+    let words = [place.as_str(), disks(report), &wait_s, if signed { SIGNED } else { UNSIGNED }];
+    helper("fetch-config", &words, DISK + wait)
 }
 
 /// Keeps a report on the data partition and sends it to the configured URL.
 #[must_use]
 pub fn publish_on(place: &Place, config: &Network, report: &Report, what: &Published<'_>) -> Spec {
     let (place, words) = (place.text(), publish_words(config, report, what));
-    let mut all = vec![place.as_str()];
+    let mut all = vec![place.as_str(), disks(report)];
     all.extend(words.iter().map(String::as_str));
     helper("publish-on", &all, DISK + report.timeout)
 }
@@ -79,7 +96,7 @@ pub fn settle_root(program: &str, variables: &[Variable]) -> Spec {
 /// Ends the machine; returns only when it goes on.
 #[must_use]
 pub fn end_machine(restart: bool) -> Spec {
-    let how = if restart { end::RESTART } else { end::POWER_OFF };
+    let how = if restart { RESTART } else { POWER_OFF };
     // It ends with the machine: nothing is left to remove its group.
     Spec { leaves_daemons: true, ..helper("end", &[how], Duration::from_secs(30)) }
 }
@@ -138,22 +155,27 @@ pub fn release_watchdog(how: &str, path: &str, keeper: OwnedFd) -> Spec {
     Spec { input: Some(Rc::new(keeper)), ..spec }
 }
 
-/// Prints the mark of an earlier boot and where marks are kept: in the firmware, else on the partition `place`.
+/// Prints the mark of an earlier boot and where marks are kept: in the firmware, else on the data partition.
 #[must_use]
-pub fn read_mark(place: &str) -> Spec {
-    helper("read-mark", &[place], Duration::from_secs(15))
+pub fn read_mark(report: &Report) -> Spec {
+    helper("read-mark", &[&partition(report), disks(report)], MARK)
 }
 
 /// Writes a mark.
 #[must_use]
-pub fn write_mark(place: &str, mark: &str) -> Spec {
-    helper("write-mark", &[place, mark], Duration::from_secs(15))
+pub fn write_mark(report: &Report, mark: &str) -> Spec {
+    helper("write-mark", &[&partition(report), disks(report), mark], MARK)
 }
 
 /// Removes the mark.
 #[must_use]
-pub fn clear_mark(place: &str) -> Spec {
-    helper("clear-mark", &[place], Duration::from_secs(15))
+pub fn clear_mark(report: &Report) -> Spec {
+    helper("clear-mark", &[&partition(report), disks(report)], MARK)
+}
+
+/// The data partition, for a machine whose firmware has no variables; empty when there is none.
+fn partition(report: &Report) -> String {
+    report.partition.as_ref().map_or_else(String::new, Place::text)
 }
 
 /// Brings the loopback up.

@@ -4,6 +4,7 @@
 
 use crate::child::Spec;
 use crate::config::remote::Remote;
+use crate::config::signature;
 use crate::config::types::{Network, Report, Validator};
 use crate::paths;
 use std::time::Duration;
@@ -73,6 +74,14 @@ pub fn fetch(remote: &Remote, to: &str, config: &Network) -> Spec {
     fetching(remote, to, config, &[], Duration::from_secs(40))
 }
 
+/// Fetches a signature, which has no checksum: it is checked against the file.
+#[must_use]
+pub fn fetch_signature(url: &str, to: &str, config: &Network) -> Spec {
+    let largest = signature::LARGEST.to_string();
+    let content = ["--any-content", "--largest", &largest];
+    fetching_as(url, &content, to, config, Duration::from_secs(40))
+}
+
 /// Fetches a root of at most `mib` MiB to [`paths::FETCHED_ROOT`] and prints its progress.
 #[must_use]
 pub fn fetch_root(remote: &Remote, mib: u64, config: &Network) -> Spec {
@@ -82,9 +91,15 @@ pub fn fetch_root(remote: &Remote, mib: u64, config: &Network) -> Spec {
 }
 
 fn fetching(remote: &Remote, to: &str, config: &Network, more: &[&str], deadline: Duration) -> Spec {
-    let mut words = vec!["fetch", &remote.url, "--sha256", &remote.sha256, "--output", to];
-    words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
+    let mut words = vec!["--sha256", remote.sha256.as_str()];
     words.extend(more);
+    fetching_as(&remote.url, &words, to, config, deadline)
+}
+
+fn fetching_as(url: &str, how: &[&str], to: &str, config: &Network, deadline: Duration) -> Spec {
+    let mut words = vec!["fetch", url, "--output", to];
+    words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
+    words.extend(how);
     Spec::new(paths::VALIDATOR, &words, deadline)
 }
 
@@ -104,7 +119,11 @@ mod tests {
     #[test]
     fn a_report_gets_a_mac_where_a_key_is_configured() {
         let words = |text: &str| {
-            let file = crate::config::File { path: "f".to_owned(), text: text.to_owned() };
+            let file = crate::config::File {
+                source: crate::config::Source::Image,
+                path: "f".to_owned(),
+                text: text.to_owned(),
+            };
             let config = crate::config::build(&[file], &[]).unwrap();
             let what = Published { file: "r", verdict: "PASS", offline: None };
             publish_words(&config.network, &config.report, &what)

@@ -1,11 +1,12 @@
-//! The stage `config`: finds and reads the configuration's layers, and opens the consoles that they name.
+//! The stage `config`: finds and reads the configuration's layers, checks their signatures where the image
+//! demands them, and opens the consoles that they name.
 //! `server_layers` reads the layers on a server.
 
 use crate::child::{End, on_output};
 use crate::config::cmdline::{Word, words};
 use crate::config::error::Wrong;
-use crate::config::types::{Config, Network, Report};
-use crate::config::{self, File, LARGEST, Refused};
+use crate::config::types::{Config, Network};
+use crate::config::{self, File, LARGEST, Refused, Source, signature};
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -15,13 +16,14 @@ use crate::sys::kernel::command_line;
 use log::info;
 use std::fmt;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use super::server_layers;
 
-/// How long init waits for a data partition that a layer names.
-const NAMED_PARTITION: Duration = Duration::from_secs(10);
+/// How long init waits for a data partition that is required.
+const REQUIRED_PARTITION: Duration = Duration::from_secs(10);
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,6 +41,7 @@ pub fn load(m: &mut Machine) -> Result<Config, Fault> {
     let words = words(&command_line());
     let config = layers(m, &words)?;
     m.on_fault = config.policy.on_error;
+    config.lost.iter().for_each(|line| info!("warning: {line}"));
     let troubles = m.console.add_serial(&config.console.serial, config.console.serial_named);
     troubles.iter().for_each(|trouble| info!("warning: {trouble}"));
     Ok(config)
@@ -50,27 +53,28 @@ fn layers(m: &mut Machine, words: &[Word]) -> Result<Config, Fault> {
         return Err(refused(m, &config::refuse(&files, words, wrong)));
     }
     let first = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
-    let disk = match partition_files(m, &first.report)? {
+    let key = first.trust.key.clone();
+    let Partition { files: disk, ignored } = partition_files(m, &first)?;
+    let disk = match disk {
         Ok(disk) => disk,
         Err(wrong) => return Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
     };
-    let local = files.len();
-    files.extend(disk.iter().cloned());
+    let config_read = !disk.is_empty();
+    files.extend(disk);
     let mut config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
     if let Some(remote) = config.remote.clone() {
-        let layers = match server_layers::layers(m, &config.network, &remote)? {
+        let layers = match server_layers::layers(m, &config.network, &remote, key.as_deref())? {
             Ok(layers) => layers,
             Err(wrong) => return Err(refused(m, &config::refuse(&files, words, vec![wrong]))),
         };
-        // A stick in the machine takes precedence over the site's server.
-        files.splice(local..local, layers);
+        files.extend(layers);
         let before = config.network;
         config = config::build(&files, words).map_err(|refusal| refused(m, &refusal))?;
         if let Some(wrong) = moved(&before, &config.network, &remote.url) {
             return Err(refused(m, &config::refuse(&files, words, vec![wrong])));
         }
     }
-    config.report.config_read = !disk.is_empty();
+    (config.report.config_read, config.report.ignored) = (config_read, ignored);
     Ok(config)
 }
 
@@ -103,7 +107,7 @@ fn local_files() -> (Vec<File>, Vec<Wrong>) {
     let (mut files, mut wrong) = (Vec::new(), Vec::new());
     for path in paths {
         match read(&path) {
-            Ok(text) => files.push(File { path, text }),
+            Ok(text) => files.push(File { source: Source::Image, path, text }),
             Err(why) => wrong.push(Wrong::Unreadable { place: path, why }),
         }
     }
@@ -115,28 +119,67 @@ fn read(path: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "stream did not contain valid UTF-8".to_owned())
 }
 
+/// What the search for a data partition gave.
+struct Partition {
+    files: Result<Vec<File>, Wrong>,
+    /// The lines about partitions that may not be used.
+    ignored: Vec<String>,
+}
+
 /// The data partition's layers, copied by a child, because disks can hang.
-fn partition_files(m: &Machine, report: &Report) -> Result<Result<Vec<File>, Wrong>, Fault> {
-    let Some(place) = &report.partition else { return Ok(Ok(Vec::new())) };
-    let wait = if report.named { NAMED_PARTITION } else { Duration::ZERO };
-    let mut found = Vec::new();
-    let mut take = |line: &str| {
-        found.push(match line {
-            helper::HAS_CONFIG => paths::PARTITION_CONFIG.to_owned(),
-            name => format!("{}/{name}", paths::PARTITION_CONFIG_D),
-        });
+fn partition_files(m: &Machine, first: &Config) -> Result<Partition, Fault> {
+    let (report, key) = (&first.report, first.trust.key.as_deref());
+    let Some(place) = &report.partition else {
+        return Ok(Partition { files: Ok(Vec::new()), ignored: Vec::new() });
     };
-    let done = m.run(&helper::fetch_config(place, wait), &mut on_output(&mut take), |_| true)?;
-    let wrong = |why| Wrong::Unreadable { place: format!("report.partition {}", place.text()), why };
-    Ok(match done.end {
+    let wait = if report.required { REQUIRED_PARTITION } else { Duration::ZERO };
+    let (mut found, mut ignored) = (Vec::new(), Vec::new());
+    let mut take = |line: &str| match line.strip_prefix(helper::IGNORED) {
+        Some(line) => ignored.push(line.to_owned()),
+        None => found.push(line.to_owned()),
+    };
+    let spec = helper::fetch_config(place, report, wait, key.is_some());
+    let done = m.run(&spec, &mut on_output(&mut take), |_| true)?;
+    ignored.iter().for_each(|line| info!("warning: {line}"));
+    let place = format!("report.partition {}", place.text());
+    let files = match done.end {
         End::Exited(helper::FINE) => {
-            let layer = |path: String| read(&path).map(|text| File { path, text }).map_err(wrong);
-            found.into_iter().map(layer).collect()
+            found.into_iter().map(|name| partition_file(&place, &name, key)).collect()
         }
         End::Exited(helper::NO_FILE) => Ok(Vec::new()),
-        End::Exited(helper::ABSENT) if !report.named => Ok(Vec::new()),
-        _ => Err(wrong(done.reason())),
-    })
+        End::Exited(helper::ABSENT) if !report.required => Ok(Vec::new()),
+        End::Exited(helper::NO_SIGNATURE) => Err(Wrong::Signature { place, why: done.reason() }),
+        _ => Err(Wrong::Unreadable { place, why: done.reason() }),
+    };
+    Ok(Partition { files, ignored })
+}
+
+/// Reads the copy of one of the partition's files.
+fn partition_file(place: &str, name: &str, key: Option<&str>) -> Result<File, Wrong> {
+    let path = match name {
+        helper::HAS_CONFIG => paths::PARTITION_CONFIG.to_owned(),
+        name => format!("{}/{name}", paths::PARTITION_CONFIG_D),
+    };
+    let wrong = |why| Wrong::Unreadable { place: place.to_owned(), why };
+    let file = File { source: Source::Partition, text: read(&path).map_err(wrong)?, path };
+    signed(&file, &format!("{place}: {name}"), key)?;
+    Ok(file)
+}
+
+/// Checks the signature beside a file that was copied or fetched, if the image demands one. `place` is where
+/// the file is from.
+pub(super) fn signed(file: &File, place: &str, key: Option<&str>) -> Result<(), Wrong> {
+    let Some(key) = key else { return Ok(()) };
+    let path = format!("{}.{}", file.path, signature::EXTENSION);
+    let checked = match read_at_most(Path::new(&path), signature::LARGEST) {
+        Ok(bytes) => signature::check(key, file.text.as_bytes(), &String::from_utf8_lossy(&bytes)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Err(format!(
+            "has no signature (.{}), which config.key of this image demands",
+            signature::EXTENSION
+        )),
+        Err(e) => Err(format!("its signature (.{}): {e}", signature::EXTENSION)),
+    };
+    checked.map_err(|why| Wrong::Signature { place: place.to_owned(), why })
 }
 
 #[cfg(test)]
@@ -146,7 +189,7 @@ mod tests {
     #[test]
     fn a_fetched_layer_may_name_the_node_and_not_its_network() {
         let built = |text: &str| {
-            let file = File { path: "f".to_owned(), text: text.to_owned() };
+            let file = File { source: Source::Image, path: "f".to_owned(), text: text.to_owned() };
             config::build(&[file], &[]).unwrap().network
         };
         let before = built("[network]\nmode = \"dhcp\"\n");

@@ -20,6 +20,7 @@ struct Answers {
     partition: Option<String>,
     url: Option<String>,
     has_config: bool,
+    ignored: Vec<String>,
 }
 
 impl Answers {
@@ -28,6 +29,8 @@ impl Answers {
             self.partition = Some(said.to_owned());
         } else if let Some(said) = line.strip_prefix("url: ") {
             self.url = Some(said.to_owned());
+        } else if let Some(said) = line.strip_prefix(helper::IGNORED) {
+            self.ignored.push(said.to_owned());
         } else if line == helper::HAS_CONFIG {
             self.has_config = true;
         }
@@ -54,6 +57,12 @@ pub(super) fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Resul
     if let Some(place) = &report.partition {
         last = Some(answers.run(m, &helper::publish_on(place, &config.network, report, &what))?);
     }
+    // The stage `config` said it of those that were there.
+    answers
+        .ignored
+        .iter()
+        .filter(|line| !report.ignored.contains(line))
+        .for_each(|line| info!("warning: {line}"));
     let kept = kept(report, &answers, last.as_ref());
     let Some(url) = &report.url else { return Ok(kept) };
     // Without a partition it is sent anyway, unless the time for that is over.
@@ -75,8 +84,11 @@ fn kept(report: &Report, answers: &Answers, done: Option<&Done>) -> Kept {
     let said = match (&answers.partition, done.end) {
         (Some(said), _) if said.starts_with("kept ") => said.clone(),
         (Some(said), _) => format!("warning: {said}"),
-        (None, End::Exited(helper::ABSENT)) if !report.named => {
+        (None, End::Exited(helper::ABSENT)) if !report.required && answers.ignored.is_empty() => {
             format!("verdict.json; no {} to keep it on", place.text())
+        }
+        (None, End::Exited(helper::ABSENT)) if !report.required => {
+            format!("verdict.json; the only {} is ignored", place.text())
         }
         (None, _) => format!("warning: not kept: {}", done.reason()),
     };
@@ -90,11 +102,16 @@ fn post_line(said: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config;
+    use crate::config::{self, Source};
     use std::time::Duration;
 
     fn report(text: &str) -> Report {
-        config::build(&[config::File { path: "f".to_owned(), text: text.to_owned() }], &[]).unwrap().report
+        config::build(
+            &[config::File { source: Source::Image, path: "f".to_owned(), text: text.to_owned() }],
+            &[],
+        )
+        .unwrap()
+        .report
     }
 
     fn done(end: End, said: &str) -> Done {
@@ -124,10 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_partition_is_a_warning_only_where_it_is_named() {
+    fn an_absent_partition_is_a_warning_only_where_it_is_required() {
         let absent = done(End::Exited(helper::ABSENT), "LABEL=X: no such file system on any disk");
         let unnamed = kept(&report(""), &answers(&[]), Some(&absent)).0;
         assert_eq!(unnamed, "verdict.json; no LABEL=FIRSTLIGHT to keep it on");
+        let ignored = kept(&report(""), &answers(&["ignored /dev/vda .."]), Some(&absent)).0;
+        assert_eq!(ignored, "verdict.json; the only LABEL=FIRSTLIGHT is ignored");
         let named = kept(&report("[report]\npartition = \"LABEL=X\"\n"), &answers(&[]), Some(&absent)).0;
         assert_eq!(named, "warning: not kept: LABEL=X: no such file system on any disk");
     }

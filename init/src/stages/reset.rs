@@ -3,7 +3,7 @@
 //! its step and all steps after it, until a person clears it or another image is booted.
 
 use crate::child::{Done, End, no_lines, on_output};
-use crate::config::types::{Config, Place};
+use crate::config::types::Config;
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -118,10 +118,9 @@ fn during(mark: &Mark) -> String {
 /// # Errors
 /// Only an interruption.
 pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
-    let place = config.report.partition.as_ref().map_or_else(String::new, Place::text);
     let image = image_id::id(Path::new(paths::IMAGE));
     if config.forget_reset {
-        let done = m.run(&helper::clear_mark(&place), &mut no_lines, |_| true)?;
+        let done = m.run(&helper::clear_mark(&config.report), &mut no_lines, |_| true)?;
         info!("{}", cleared(&done));
     }
     let (mut kept_in, mut left) = (None, Left::Nothing);
@@ -130,7 +129,7 @@ pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
         Some(Told::Left(what)) => left = what,
         None => {}
     };
-    let done = m.run(&helper::read_mark(&place), &mut on_output(&mut take), |_| true)?;
+    let done = m.run(&helper::read_mark(&config.report), &mut on_output(&mut take), |_| true)?;
     match done.end {
         End::Exited(helper::FINE | helper::ABSENT) => {}
         // A partition that cannot be mounted, or a firmware that hangs: whether there is a mark is not known.
@@ -144,7 +143,7 @@ pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
         Left::Mark(mark) if reset.veto.is_some() => Some(mark),
         _ => None,
     };
-    m.marks = kept_in.map(|_| Marks { place, image, restore, is_written: false });
+    m.marks = kept_in.map(|_| Marks { report: config.report.clone(), image, restore, is_written: false });
     Ok(reset)
 }
 
@@ -183,7 +182,7 @@ fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
     let boot = read_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).ok();
     let boot = boot.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
     let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding() };
-    let spec = helper::write_mark(&marks.place, mark.text().trim());
+    let spec = helper::write_mark(&marks.report, mark.text().trim());
     let done = m.run(&spec, &mut no_lines, |_| true)?;
     if done.end != End::Exited(helper::FINE) {
         info!("warning: no mark of {step}: {}", done.reason());
@@ -198,8 +197,8 @@ fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
 pub fn settle(m: &mut Machine) -> Result<(), Fault> {
     let Some(marks) = m.marks.as_ref().filter(|marks| marks.is_written) else { return Ok(()) };
     let spec = match &marks.restore {
-        Some(mark) => helper::write_mark(&marks.place, mark.text().trim()),
-        None => helper::clear_mark(&marks.place),
+        Some(mark) => helper::write_mark(&marks.report, mark.text().trim()),
+        None => helper::clear_mark(&marks.report),
     };
     let done = m.run(&spec, &mut no_lines, |_| true)?;
     if done.end != End::Exited(helper::FINE) {

@@ -1,6 +1,7 @@
 //! The part of the stage `config` that reads layers from a server, which the kernel word
 //! `firstlight.config=` names. It brings the network up for that; children fetch the files.
 
+use super::config::signed;
 use super::network;
 use crate::child::{End, no_lines, on_output};
 use crate::config::error::Wrong;
@@ -8,7 +9,7 @@ use crate::config::mac::Mac;
 use crate::config::node::Identity;
 use crate::config::remote::{Remote, SUMS};
 use crate::config::types::Network;
-use crate::config::{File, LARGEST};
+use crate::config::{File, LARGEST, Source, signature};
 use crate::fault::Fault;
 use crate::file_io::read_at_most;
 use crate::helper;
@@ -17,7 +18,7 @@ use crate::paths;
 use std::fs;
 use std::path::Path;
 
-/// The layers that a server has for this node.
+/// The layers that a server has for this node; with a key, only those that are signed.
 ///
 /// # Errors
 /// An interruption; the inner result is an error that names the URL.
@@ -25,6 +26,7 @@ pub(super) fn layers(
     m: &mut Machine,
     config: &Network,
     remote: &Remote,
+    key: Option<&str>,
 ) -> Result<Result<Vec<File>, Wrong>, Fault> {
     let wrong = |why| Wrong::Unreadable { place: "kernel word firstlight.config".to_owned(), why };
     if let Err(why) = network::reach(m, config)? {
@@ -52,6 +54,11 @@ pub(super) fn layers(
             Ok(layer) => layers.push(layer),
             Err(why) => return Ok(Err(wrong(why))),
         }
+        if let (Some(layer), Some(key)) = (layers.last(), key)
+            && let Err(wrong) = check(m, config, &file.url, layer, key)?
+        {
+            return Ok(Err(wrong));
+        }
     }
     Ok(Ok(layers))
 }
@@ -71,7 +78,24 @@ fn fetch(m: &Machine, config: &Network, remote: &Remote, name: &str) -> Result<R
     let text = read_at_most(Path::new(&path), LARGEST).map_err(|e| format!("{path}: {e}"));
     let text =
         text.and_then(|bytes| String::from_utf8(bytes).map_err(|_| format!("{path}: not valid UTF-8")));
-    Ok(text.map(|text| File { path, text }))
+    Ok(text.map(|text| File { source: Source::Server, path, text }))
+}
+
+/// Fetches the signature of a layer and checks it.
+fn check(
+    m: &Machine,
+    config: &Network,
+    url: &str,
+    layer: &File,
+    key: &str,
+) -> Result<Result<(), Wrong>, Fault> {
+    let (url_of, path) =
+        (format!("{url}.{}", signature::EXTENSION), format!("{}.{}", layer.path, signature::EXTENSION));
+    let done = m.run(&helper::fetch_signature(&url_of, &path, config), &mut no_lines, |_| true)?;
+    if done.end != End::Exited(0) {
+        return Ok(Err(Wrong::Signature { place: url.to_owned(), why: done.reason_after("firstlight: ") }));
+    }
+    Ok(signed(layer, url, Some(key)))
 }
 
 fn identity(m: &Machine) -> Result<Identity, Fault> {

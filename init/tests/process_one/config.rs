@@ -75,6 +75,110 @@ fn a_data_partition_gives_configuration_and_keeps_the_report() {
     assert!(console.contains("publish   kept as reports/000001-PASS.json "), "{console}");
 }
 
+/// `disk` is a loop device, which is neither removable nor on USB. The helpers are asked as process 1 asks them.
+#[test]
+fn a_built_in_disk_that_nobody_names_gives_no_settings_and_gets_no_report() {
+    let content = tempfile::tempdir().unwrap();
+    fs::write(content.path().join("config.toml"), "[policy]\non_pass = \"reboot\"\n").unwrap();
+    let disk = Disk::of(content.path());
+    let at = format!("/dev/{}", disk.name);
+    let ask = |words: &str| format!("/init helper {words}; echo status $?\n");
+    let asked = ["removable-or-boot-disk", "any-disk", "every-disk"]
+        .map(|disks| ask(&format!("fetch-config {at} {disks} 0 unsigned")))
+        .concat();
+    let publish = ask(&format!("publish-on {at} removable-or-boot-disk publish report.json"));
+    let m = Machine::new(&format!("{{ {asked}{publish}}} 2>&1\n{PASS}"), CONFIG).device(&disk.name);
+    let (_, m, console) = m.workload("exit 0").boot().down();
+    let uuid = console.split("partition=UUID=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let ignored = format!(
+        "ignored {at} ({at}) is ignored: it is neither removable, nor on USB, nor the disk booted from; \
+         firstlight.report.partition=UUID={uuid} uses it"
+    );
+    let absent = format!("{at}: on no disk that may be used\nstatus 3\n");
+    let want = format!(
+        "{ignored}\n{absent}config.toml\nstatus 0\n\
+         read every-disk; allowed: any-disk, removable-or-boot-disk\nstatus 1\n{ignored}\n{absent}"
+    );
+    assert!(console.contains(&want), "{want}{console}");
+    let calls = fs::read_to_string(m.path("run-outside/calls")).unwrap();
+    assert!(!calls.contains("publish report.json"), "{calls}");
+}
+
+// Made with minisign 0.11 and a key that exists for these tests only.
+const KEY: &str = "[config]\nkey = \"RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY\"\n";
+const SIGNED: &str = "[policy]\non_pass = \"reboot\"\n";
+const SIGNATURE: &str = "untrusted comment: signature from minisign secret key
+RUSDbFQ9yZTA5oe5Zn58qJqOuckgHEAaCaToWZphgaq7hlsaOnSPHcEPt4OXBvOjTYoCzPukrh3y80Rn5q99p1jjxxVti+iergA=
+trusted comment: a file for tests
+7r1qAjb3RMRzntI6C8M4CsVWto8uRiMwZeeedGihJuh6t4Mmf1SotKjY1Y0/ma6aLFOFtY0PjbUAIMce03pABA==
+";
+
+/// Boots an image that demands signatures with these files on its data partition, until it holds or ends.
+fn with_files(files: &[(&str, &str)]) -> (Down, String) {
+    let content = tempfile::tempdir().unwrap();
+    files.iter().for_each(|(name, text)| fs::write(content.path().join(name), text).unwrap());
+    let disk = Disk::of(content.path());
+    let words = format!("firstlight.report.partition=/dev/{}", disk.name);
+    let m = Machine::new(PASS, &format!("{CONFIG}{KEY}")).device(&disk.name).cmdline(&words).boot();
+    let (down, _, console) = m.held_or_down();
+    (down, console)
+}
+
+#[test]
+fn an_image_with_a_key_takes_a_signed_file() {
+    let (down, console) = with_files(&[("config.toml", SIGNED), ("config.toml.minisig", SIGNATURE)]);
+    assert_eq!(down, Down::Rebooted, "{console}");
+    assert!(console.contains("some from the data partition"), "{console}");
+    assert_eq!(scraper_lines(&console)[0].split(' ').nth(1), Some("verdict=PASS"), "{console}");
+}
+
+#[test]
+fn an_image_with_a_key_holds_at_a_file_that_is_not_signed_by_it() {
+    let long = format!("{SIGNATURE}{}", "x".repeat(20_000));
+    let changed = SIGNED.replace("reboot", "poweroff");
+    for (files, why) in [
+        (
+            vec![("config.toml", SIGNED)],
+            "config.toml: has no signature (.minisig), which config.key of this image demands",
+        ),
+        (
+            vec![("config.toml", changed.as_str()), ("config.toml.minisig", SIGNATURE)],
+            "config.toml: its signature (.minisig) does not fit its content",
+        ),
+        // It is not even parsed.
+        (
+            vec![("config.toml", "[polcy]"), ("config.toml.minisig", SIGNATURE)],
+            "config.toml: its signature (.minisig) does not fit its content",
+        ),
+        (
+            vec![("config.toml", SIGNED), ("config.toml.minisig", long.as_str())],
+            "config.toml.minisig: larger than 10240 bytes",
+        ),
+    ] {
+        let (down, console) = with_files(&files);
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        let errors: Vec<_> = console.lines().filter(|line| line.starts_with("ERROR  ")).collect();
+        assert!(matches!(&errors[..], [one] if one.ends_with(why)), "{why}: {console}");
+    }
+}
+
+#[test]
+fn a_shell_that_the_image_does_not_allow_is_one_line_and_hold() {
+    let shell = "#!/bin/sh\necho A SHELL, $*\n";
+    let boot = |config: &str| {
+        let m = Machine::new(PASS, config).program("usr/bin/busybox", shell);
+        m.cmdline("firstlight.policy.on_pass=shell firstlight.policy.on_error=hold").boot().held_or_down().2
+    };
+    let console = boot(CONFIG);
+    assert!(!console.contains("A SHELL"), "{console}");
+    let line =
+        "ERROR     INIT-CONFIG: kernel word firstlight.policy.on_pass: policy.on_pass: read shell; allowed: ";
+    assert_eq!(console.matches(line).count(), 1, "{console}");
+    assert_eq!(scraper_lines(&console)[0].split(' ').nth(1), Some("verdict=ERROR"), "{console}");
+    let console = boot(&format!("{CONFIG}allow_shell = true\n"));
+    assert!(console.contains("A SHELL, sh -l"), "{console}");
+}
+
 #[test]
 fn a_file_that_is_named_after_no_node_stops_the_boot() {
     let content = tempfile::tempdir().unwrap();

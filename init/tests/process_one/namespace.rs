@@ -247,6 +247,18 @@ impl Running {
         self.machine.again()
     }
 
+    /// Waits until it holds or ends, ends it, and says how it went down: a machine that holds is powered off.
+    pub(crate) fn held_or_down(mut self) -> (Down, Machine, String) {
+        while self.child.try_wait().unwrap().is_none() {
+            if self.console().contains("HOLD ") {
+                self.signal("TERM");
+                break;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        self.down()
+    }
+
     /// Waits for its end. In a process id namespace power off kills process 1 with SIGINT, restart with
     /// SIGHUP.
     pub(crate) fn down(mut self) -> (Down, Machine, String) {

@@ -2,13 +2,14 @@
 //! one line each that name their place.
 #![no_main]
 
-use firstlight_init::config::{File, build, cmdline};
+use firstlight_init::config::{File, Source, build, cmdline};
 use libfuzzer_sys::fuzz_target;
 
 // A file and, behind a line of two percent signs, the command line.
 fuzz_target!(|input: &str| {
     let (file, line) = input.split_once("\n%%\n").unwrap_or((input, ""));
-    let file = File { path: "/etc/firstlight/config.toml".to_owned(), text: file.to_owned() };
+    let file =
+        File { source: Source::Image, path: "/etc/firstlight/config.toml".to_owned(), text: file.to_owned() };
     if let Err(refused) = build(&[file], &cmdline::words(line)) {
         assert!(!refused.wrong.is_empty());
         for wrong in refused.wrong {

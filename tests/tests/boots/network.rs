@@ -5,6 +5,7 @@ use harness::fat::Fat;
 use harness::receiver::{Answer, Receiver};
 use harness::{Boot, End};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -88,6 +89,69 @@ fn a_folder_gives_each_node_what_is_its_own() {
     assert_eq!(asked, want.map(|name| format!("GET /nodes/{name} HTTP/1.1")));
 }
 
+/// A stick that holds these settings.
+fn stick(dir: &Path, settings: &str) -> Fat {
+    let stick = Fat::new(dir, 1024).unwrap();
+    let file = dir.join("file");
+    fs::write(&file, settings).unwrap();
+    stick.put(&file, "config.toml").unwrap();
+    stick
+}
+
+/// The address of a server's only layer with its checksum, as a kernel word.
+fn word(server: &Receiver, path: &str, text: &str) -> String {
+    format!("firstlight.config={}#sha256={}", server.url("10.0.2.2", path), sum(text))
+}
+
+/// What the stick says besides is in force; the server can leave the last word to it.
+#[test]
+fn a_server_overrides_a_stick_and_says_so_unless_it_wants_it_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = "[network]\nhostname = \"node9\"\n[report]\nkeep = 7\n[policy]\non_pass = \"reboot\"\n";
+    let stick = stick(dir.path(), own);
+    let boot = |text: &str| {
+        let server = serve(vec![("/n.toml".to_owned(), text.to_owned())]);
+        let boot = Boot::shipped().workload("hostname > /run/kept/name").append(PASS).card("user", FIRST);
+        boot.append(&word(&server, "/n.toml", text)).stick(stick.file()).run().unwrap()
+    };
+    let text = "[policy]\non_pass = \"workload\"\n";
+    let booted = boot(text);
+    let lost = "warning: /run/firstlight/partition-config.toml: policy.on_pass is ignored: ";
+    assert_eq!(booted.console.matches(lost).count(), 1, "{booted}");
+    assert_eq!(booted.text("kept/name"), "node9");
+    booted.ended(&End::PowerOff);
+    let booted = boot(&format!("[config]\ndisk_overrides_server = true\n{text}"));
+    booted.never_says(lost);
+    booted.ended(&End::Reboot);
+}
+
+// Made with minisign 0.11 and a key that exists for tests only.
+const KEY: &str = "[config]\nkey = \"RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY\"\n";
+const SIGNED: &str = "[policy]\non_pass = \"reboot\"\n";
+const SIGNATURE: &str = "untrusted comment: signature from minisign secret key
+RUSDbFQ9yZTA5oe5Zn58qJqOuckgHEAaCaToWZphgaq7hlsaOnSPHcEPt4OXBvOjTYoCzPukrh3y80Rn5q99p1jjxxVti+iergA=
+trusted comment: a file for tests
+7r1qAjb3RMRzntI6C8M4CsVWto8uRiMwZeeedGihJuh6t4Mmf1SotKjY1Y0/ma6aLFOFtY0PjbUAIMce03pABA==
+";
+
+#[test]
+fn an_image_with_a_key_takes_from_a_server_only_what_is_signed() {
+    let boot = |files: Vec<(String, String)>| {
+        let server = serve(files);
+        let boot = Boot::shipped().workload("true").append(PASS).config(KEY).card("user", FIRST);
+        let boot = boot.append(&word(&server, "/n.toml", SIGNED));
+        (boot.stop_after("HOLD ", Duration::from_secs(3)).run().unwrap(), server.url("10.0.2.2", "/n.toml"))
+    };
+    let layer = || ("/n.toml".to_owned(), SIGNED.to_owned());
+    let (booted, _) = boot(vec![layer(), ("/n.toml.minisig".to_owned(), SIGNATURE.to_owned())]);
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.ended(&End::Reboot);
+    let (booted, url) = boot(vec![layer()]);
+    assert_eq!(booted.verdict().failed, ["config"], "{booted}");
+    booted.says(&format!("ERROR     INIT-CONFIG: {url}: {url}.minisig: answered 404"));
+    booted.ended(&End::StillRunning);
+}
+
 /// On a stick too, and there the stick's own file comes before it.
 #[test]
 fn a_stick_has_a_file_for_each_node() {
@@ -105,7 +169,7 @@ fn a_stick_has_a_file_for_each_node() {
         stick.put(&file, name).unwrap();
     }
     let boot = Boot::shipped().workload("hostname > /run/kept/name").card(SILENT, FIRST);
-    let booted = boot.disk(stick.file()).run().unwrap();
+    let booted = boot.stick(stick.file()).run().unwrap();
     booted.says("some from the data partition");
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     assert_eq!(booted.text("kept/name"), "node7");

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// No GPU and none expected: PASS.
 const PASS: &str = "firstlight.expect.gpus=0";
+/// Without it no built-in disk is used.
+const NAMED: &str = "firstlight.report.partition=LABEL=FIRSTLIGHT";
 const MAC: &str = "52:54:00:12:34:56";
 
 #[test]
@@ -18,7 +20,7 @@ fn a_report_is_on_the_stick_and_at_a_server_that_failed_twice() {
     let stick = Fat::new(dir.path(), 4096).unwrap();
     let server = Receiver::fails_twice();
     let url = server.url("10.0.2.2", "/reports");
-    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).disk(stick.file());
+    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).stick(stick.file());
     let booted = boot.append(&format!("firstlight.report.url={url}")).run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.says("network   firstlight, eth0 by DHCP");
@@ -48,7 +50,7 @@ fn a_report_that_could_not_be_sent_is_sent_by_the_next_boot() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 4096).unwrap();
     let boot = |network: &str| {
-        let boot = Boot::shipped().workload("true").append(PASS).disk(stick.file()).card(network, MAC);
+        let boot = Boot::shipped().workload("true").append(PASS).stick(stick.file()).card(network, MAC);
         boot.append("firstlight.network.timeout_s=4")
     };
     let lost = boot("hubport,hubid=1").append("firstlight.report.url=http://10.0.2.2:9/").run().unwrap();
@@ -86,12 +88,56 @@ fn a_full_stick_is_one_line_and_loses_nothing() {
         }
     }
     let boot = Boot::shipped().workload("true").append(PASS).append("firstlight.report.keep=1");
-    let booted = boot.disk(stick.file()).run().unwrap();
+    let booted = boot.stick(stick.file()).run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     assert_eq!(booted.console.matches("not kept").count(), 1, "{booted}");
     booted.says("publish   warning: not kept: reports/: no room for ");
     assert_eq!(stick.names("reports"), ["000041-old-PASS.json"]);
     assert_eq!(stick.read("reports/000041-old-PASS.json").unwrap(), b"{\"old\":true}");
+}
+
+/// A file system of the usual label, in a folder of its own, whose settings reboot the machine.
+fn rebooting(dir: &Path) -> Fat {
+    fs::create_dir(dir).unwrap();
+    let (disk, file) = (Fat::new(dir, 4096).unwrap(), dir.join("file"));
+    fs::write(&file, "[policy]\non_pass = \"reboot\"\n").unwrap();
+    disk.put(&file, "config.toml").unwrap();
+    disk
+}
+
+const IGNORED: &str = "(LABEL=FIRSTLIGHT) is ignored: it is neither removable, nor on USB, nor the disk booted from; \
+                       firstlight.report.partition=UUID=";
+
+#[test]
+fn a_built_in_disk_of_the_usual_name_is_ignored_unless_a_word_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = rebooting(&dir.path().join("disk"));
+    let boot = || Boot::shipped().workload("true").append(PASS).disk(disk.file());
+    let booted = boot().run().unwrap();
+    assert_eq!(booted.console.matches(IGNORED).count(), 1, "{booted}");
+    assert!(booted.text("firstlight/boot.log").contains("warning: /dev/vd"), "{booted}");
+    booted.never_says("from the data partition");
+    booted.says("publish   verdict.json; the only LABEL=FIRSTLIGHT is ignored");
+    assert_eq!(disk.names("reports"), [""; 0]);
+    booted.ended(&End::PowerOff);
+    let booted = boot().append(NAMED).run().unwrap();
+    booted.never_says("is ignored");
+    booted.says("some from the data partition");
+    booted.says("kept as reports/000001-");
+    booted.ended(&End::Reboot);
+}
+
+/// Neither does the built-in disk make the name ambiguous.
+#[test]
+fn a_stick_is_used_although_a_built_in_disk_has_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, stick) = (rebooting(&dir.path().join("disk")), Fat::new(dir.path(), 4096).unwrap());
+    let boot = Boot::shipped().workload("true").append(PASS).disk(disk.file());
+    let booted = boot.stick(stick.file()).run().unwrap();
+    assert_eq!(booted.console.matches(IGNORED).count(), 1, "{booted}");
+    booted.says("kept as reports/000001-");
+    assert_eq!((stick.names("reports").len(), disk.names("reports").len()), (1, 0), "{booted}");
+    booted.ended(&End::PowerOff);
 }
 
 /// A stick that holds a report of an earlier boot.
@@ -120,7 +166,7 @@ fn a_stick_that_is_pulled_while_it_is_written_to_is_told_and_the_boot_goes_on() 
         "-device",
         "usb-storage,id=stick,bus=usb.0,drive=slow",
     ];
-    let boot = boot.qemu(&usb).append("firstlight.report.partition=LABEL=FIRSTLIGHT");
+    let boot = boot.qemu(&usb).append("firstlight.report.required=true");
     let booted = boot.unplug_after("decide    PASS", "stick", Duration::from_millis(1500)).run().unwrap();
     booted.says("publish   warning: not kept: reports/: ");
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
@@ -137,14 +183,14 @@ fn a_stick_that_goes_while_it_is_written_to_loses_nothing_older() {
     let before = fs::read(stick.file()).unwrap();
     let file = stick.file().display().to_string();
     let drive = format!("if=none,id=slow,format=raw,file={file},throttling.bps-write=8192");
-    let slow = Boot::shipped().append(PASS).append("firstlight.policy.on_pass=hold");
+    let slow = Boot::shipped().append(PASS).append("firstlight.policy.on_pass=hold").append(NAMED);
     let slow = slow.qemu(&["-drive", &drive, "-device", "virtio-blk-pci,drive=slow"]);
     let cut = slow.stop_after("decide    PASS", Duration::from_millis(1500)).run().unwrap();
     cut.ended(&End::StillRunning);
     cut.never_says("kept as");
     assert_ne!(fs::read(stick.file()).unwrap(), before, "nothing was written yet: {cut}");
     assert_eq!(stick.read("reports/000007-old-PASS.json").unwrap(), b"{\"old\":true}", "{cut}");
-    let next = Boot::shipped().workload("true").append(PASS).disk(stick.file()).run().unwrap();
+    let next = Boot::shipped().workload("true").append(PASS).append(NAMED).disk(stick.file()).run().unwrap();
     next.says("kept as reports/00000");
     assert_eq!(stick.read("reports/000007-old-PASS.json").unwrap(), b"{\"old\":true}", "{next}");
     let names = stick.names("reports");

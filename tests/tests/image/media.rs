@@ -81,6 +81,10 @@ fn the_entry_shell_is_only_in_images_built_for_it() {
             String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
         )
     };
+    let image = Image::shipped();
+    let own = image.file("etc/firstlight/config.toml").unwrap().data;
+    let allowed = String::from_utf8(own).unwrap().contains("allow_shell = true");
+    assert_eq!(allowed, image.entries().unwrap().iter().any(|entry| entry[0] == "shell"));
     let has_shell = |text: &str| text.lines().any(|l| l.starts_with("shell\t"));
     let (fine, text) = table(&["table"]);
     assert!(fine && text.starts_with("default\t") && !has_shell(&text), "{text}");

@@ -2,7 +2,8 @@
 //! and knows the names of the others, so that both refuse an unknown section.
 
 /// The sections that init owns.
-pub const INIT: &[&str] = &["driver", "network", "policy", "workload", "report", "console", "watchdog"];
+pub const INIT: &[&str] =
+    &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
 
 /// The sections that the validator owns; init passes them on.
 pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect"];

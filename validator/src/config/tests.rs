@@ -77,7 +77,7 @@ fn an_unknown_section_is_named_with_the_nearest() {
     refuses(
         &["level = 3"],
         &[],
-        "0.toml: level: there is no such section; allowed: console, driver, expect, fabric, network, policy, report, validate, watchdog, workload",
+        "0.toml: level: there is no such section; allowed: config, console, driver, expect, fabric, network, policy, report, validate, watchdog, workload",
     );
 }
 

@@ -1,10 +1,11 @@
 //! Merges the configuration's layers. Every entry is checked when it is added, so that an error can name
-//! the file or word it came from; invalid entries are left out and reported.
+//! the file or word it came from; invalid entries are left out and reported. So are entries in a layer that
+//! may not set their key.
 
 use crate::config::cmdline::Word;
 use crate::config::error::Wrong;
 use crate::config::keys::{self, Key, Kind};
-use crate::config::{origin, remote};
+use crate::config::{File, Source, origin, remote};
 use contract::section;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
@@ -17,8 +18,17 @@ pub struct Entry {
     pub value: Value,
     /// File name or kernel word.
     pub place: String,
+    /// The kind of layer.
+    pub source: Source,
     /// The value as it was written.
     read: String,
+}
+
+/// A layer by name and kind.
+#[derive(Debug, Clone, Copy)]
+struct At<'a> {
+    place: &'a str,
+    source: Source,
 }
 
 /// All layers together.
@@ -31,6 +41,10 @@ pub struct Merged {
     pub validate_timeout_s: Option<u64>,
     /// The errors found.
     pub wrong: Vec<Wrong>,
+    /// The values of the data partition that a server's layer replaced, one line for each.
+    pub lost: Vec<String>,
+    /// What files of the data partition say in the validator's sections: key, file, value.
+    from_disk: Vec<(String, String, Option<Value>)>,
 }
 
 impl Merged {
@@ -41,19 +55,20 @@ impl Merged {
     }
 
     /// Adds a TOML file.
-    pub fn add_file(&mut self, place: &str, text: &str) {
-        let table = match DeTable::parse(text) {
+    pub fn add_file(&mut self, file: &File) {
+        let at = At { place: &file.path, source: file.source };
+        let table = match DeTable::parse(&file.text) {
             Ok(table) => table,
-            Err(e) => return self.wrong.push(syntax(place, text, &e)),
+            Err(e) => return self.wrong.push(syntax(&file.path, &file.text, &e)),
         };
         for (section, content) in table.get_ref() {
             let (section, content) = (section.get_ref().as_ref(), content.get_ref());
             if section::VALIDATOR.contains(&section) {
-                self.add_foreign(place, section, content);
+                self.add_foreign(at, section, content);
             } else if section::INIT.contains(&section) {
-                self.add_section(place, section, content);
+                self.add_section(at, section, content);
             } else {
-                self.unknown(place, "section", section, keys::sections());
+                self.unknown(at.place, "section", section, keys::sections());
             }
         }
     }
@@ -66,6 +81,9 @@ impl Merged {
         let Some(text) = word.value.as_deref() else {
             return self.wrong.push(Wrong::NoValue { place, key: path.to_owned() });
         };
+        if [origin::WORD, origin::RESET, remote::WORD].contains(&path) {
+            return;
+        }
         let (foreign, own) = (section::VALIDATOR.contains(&section), section::INIT.contains(&section));
         if foreign && !rest.is_empty() {
             self.set.push(format!("{path}={text}"));
@@ -73,8 +91,8 @@ impl Merged {
         } else if foreign {
             self.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE"));
         } else if own {
-            self.add_own_word(&place, section, path, text);
-        } else if ![origin::WORD, origin::RESET, remote::WORD].contains(&path) {
+            self.add_own_word(At { place: &place, source: Source::Word }, section, path, text);
+        } else {
             self.unknown(&place, "section", section, keys::sections());
         }
     }
@@ -104,13 +122,29 @@ impl Merged {
         });
     }
 
-    fn add_foreign(&mut self, place: &str, section: &str, content: &DeValue<'_>) {
+    fn add_foreign(&mut self, at: At<'_>, section: &str, content: &DeValue<'_>) {
         let Some(table) = content.as_table() else {
-            return self.refuse(place, section, &shown(content), &format!("a section [{section}]"));
+            return self.refuse(at.place, section, &shown(content), &format!("a section [{section}]"));
         };
         if section == "validate" {
             let seconds = table.get("timeout_s").and_then(|value| keys::value(value.get_ref()));
             self.note_timeout("validate.timeout_s", seconds.and_then(|value| value.as_integer()));
+        }
+        for (name, read) in table {
+            self.compare(at, format!("{section}.{}", name.get_ref()), keys::value(read.get_ref()));
+        }
+    }
+
+    /// Notes a value of the data partition in one of the validator's sections, and that a server replaces it.
+    fn compare(&mut self, at: At<'_>, key: String, value: Option<Value>) {
+        match at.source {
+            Source::Partition => self.from_disk.push((key, at.place.to_owned(), value)),
+            Source::Server => {
+                let other = |(k, _, old): &mut (String, String, Option<Value>)| *k == key && *old != value;
+                let lost: Vec<_> = self.from_disk.extract_if(.., other).collect();
+                self.lost.extend(lost.iter().map(|(key, place, _)| lost_line(place, key, at.place)));
+            }
+            Source::Image | Source::Word => {}
         }
     }
 
@@ -121,28 +155,28 @@ impl Merged {
         }
     }
 
-    fn add_section(&mut self, place: &str, section: &str, content: &DeValue<'_>) {
+    fn add_section(&mut self, at: At<'_>, section: &str, content: &DeValue<'_>) {
         let Some(table) = content.as_table() else {
-            return self.refuse(place, section, &shown(content), &format!("a section [{section}]"));
+            return self.refuse(at.place, section, &shown(content), &format!("a section [{section}]"));
         };
         for (name, read) in table {
             let (path, read) = (format!("{section}.{}", name.get_ref()), read.get_ref());
             match (keys::find(&path), keys::value(read)) {
                 (Some(key), Some(value)) if key.kind.takes(&value) => {
                     let written = value.to_string();
-                    self.put(key, value, place, written);
+                    self.put(key, value, at, written);
                 }
-                (Some(key), _) => self.refuse(place, &path, &shown(read), key.allowed),
-                (None, _) => self.unknown(place, "key", &path, keys::of_section(section)),
+                (Some(key), _) => self.refuse(at.place, &path, &shown(read), key.allowed),
+                (None, _) => self.unknown(at.place, "key", &path, keys::of_section(section)),
             }
         }
     }
 
-    fn add_own_word(&mut self, place: &str, section: &str, path: &str, text: &str) {
+    fn add_own_word(&mut self, at: At<'_>, section: &str, path: &str, text: &str) {
         if let Some(key) = keys::find(path) {
             return match key.kind.from_word(text) {
-                Some(value) => self.put(key, value, place, text.to_owned()),
-                None => self.refuse(place, path, text, key.allowed),
+                Some(value) => self.put(key, value, at, text.to_owned()),
+                None => self.refuse(at.place, path, text, key.allowed),
             };
         }
         let pair = keys::KEYS.iter().find_map(|key| {
@@ -152,9 +186,9 @@ impl Merged {
         match pair {
             Some((key, name)) => {
                 let table = Table::from_iter([(name.to_owned(), Value::String(text.to_owned()))]);
-                self.put(key, Value::Table(table), place, text.to_owned());
+                self.put(key, Value::Table(table), at, text.to_owned());
             }
-            None => self.unknown(place, "key", path, keys::of_section(section)),
+            None => self.unknown(at.place, "key", path, keys::of_section(section)),
         }
     }
 
@@ -164,17 +198,38 @@ impl Merged {
     }
 
     /// A later layer replaces earlier values; tables are merged entry by entry.
-    fn put(&mut self, key: &'static Key, value: Value, place: &str, read: String) {
-        let place = place.to_owned();
+    fn put(&mut self, key: &'static Key, value: Value, at: At<'_>, read: String) {
+        let (place, source) = (at.place.to_owned(), at.source);
+        if !key.by.takes(source) {
+            let (key, allowed) = (key.name.to_owned(), key.by.text());
+            return self.wrong.push(Wrong::Misplaced { place, key, allowed });
+        }
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == key.name) else {
-            return self.entries.push(Entry { key: key.name, value, place, read });
+            return self.entries.push(Entry { key: key.name, value, place, source, read });
         };
-        (entry.place, entry.read) = (place, read);
+        if (entry.source, source) == (Source::Partition, Source::Server) && replaces(&entry.value, &value) {
+            self.lost.push(lost_line(&entry.place, key.name, &place));
+        }
+        (entry.place, entry.source, entry.read) = (place, source, read);
         match (&mut entry.value, value) {
             (Value::Table(old), Value::Table(new)) => old.extend(new),
             (old, new) => *old = new,
         }
     }
+}
+
+/// Whether the new value takes away something of the old one.
+fn replaces(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Table(old), Value::Table(new)) => {
+            new.iter().any(|(name, value)| old.get(name).is_some_and(|before| before != value))
+        }
+        (old, new) => old != new,
+    }
+}
+
+fn lost_line(place: &str, key: &str, by: &str) -> String {
+    format!("{place}: {key} is ignored: {by} sets it, and a server overrides a disk")
 }
 
 /// The value as TOML.

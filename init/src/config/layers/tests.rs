@@ -3,10 +3,14 @@
 use super::*;
 use crate::config::cmdline::words;
 
+fn file(source: Source, path: &str, text: &str) -> File {
+    File { source, path: path.to_owned(), text: text.to_owned() }
+}
+
 fn merged(files: &[(&str, &str)], line: &str) -> Merged {
     let mut merged = Merged::default();
     for (place, text) in files {
-        merged.add_file(place, text);
+        merged.add_file(&file(Source::Image, place, text));
     }
     words(line).iter().for_each(|word| merged.add_word(word));
     merged
@@ -52,9 +56,8 @@ fn an_error_names_place_key_value_and_what_is_allowed() {
 
 #[test]
 fn unknown_sections_keys_and_top_level_scalars_are_errors() {
-    let keys = "allowed: report.keep, report.key_file, report.partition, report.timeout_s, report.url";
-    let all =
-        "allowed: console, driver, expect, fabric, network, policy, report, validate, watchdog, workload";
+    let keys = "allowed: report.keep, report.key_file, report.partition, report.required, report.timeout_s, report.url";
+    let all = "allowed: config, console, driver, expect, fabric, network, policy, report, validate, watchdog, workload";
     for (text, word, error) in [
         ("[polcy]\n", "", "f: polcy: there is no such section; did you mean policy?".to_owned()),
         ("[colour]\n", "", format!("f: colour: there is no such section; {all}")),
@@ -160,4 +163,49 @@ fn no_value_can_break_the_line_of_its_error() {
 fn printable_text_is_shown_unchanged() {
     let m = merged(&[("f", "[\"ä\\\\b 'c'\"]\n")], "");
     assert!(lines(&m)[0].starts_with("f: ä\\b 'c': there is no such section"), "{:?}", lines(&m));
+}
+
+/// One table holds who may set a key; every layer is asked by it.
+#[test]
+fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
+    let all = [Source::Image, Source::Partition, Source::Server, Source::Word];
+    for (key, value, may) in [
+        ("config.key", "\"k\"", [true, false, false, false]),
+        ("config.disk_overrides_server", "true", [true, false, true, false]),
+        ("policy.allow_shell", "true", [true, false, false, false]),
+        ("report.keep", "3", [true, true, true, true]),
+    ] {
+        for (source, may) in all.into_iter().zip(may) {
+            let (section, name) = key.split_once('.').unwrap();
+            let mut m = Merged::default();
+            match source {
+                Source::Word => {
+                    words(&format!("firstlight.{key}={value}")).iter().for_each(|w| m.add_word(w));
+                }
+                _ => m.add_file(&file(source, "f", &format!("[{section}]\n{name} = {value}\n"))),
+            }
+            assert_eq!((m.get(key).is_some(), m.wrong.is_empty()), (may, may), "{key} by {source:?}");
+            assert!(m.wrong.iter().all(Wrong::concerns_policy), "{key} by {source:?}");
+        }
+    }
+    let m = merged(&[], "firstlight.policy.allow_shell=true");
+    let line = "kernel word firstlight.policy.allow_shell: policy.allow_shell: may not be set here; \
+                allowed in files of the image";
+    assert_eq!(lines(&m), [line]);
+}
+
+#[test]
+fn a_value_of_a_disk_that_a_server_replaces_is_told_and_no_other() {
+    let mut m = Merged::default();
+    let disk = "[report]\nkeep = 1\nurl = \"http://h/\"\n[validate]\nlevel = \"quick\"\nnvls = true\n\
+                [driver]\nparameters = { a = \"1\", b = \"2\" }\n[policy]\non_pass = \"hold\"\n";
+    m.add_file(&file(Source::Image, "image", "[console]\nscreen = \"keep\"\n"));
+    m.add_file(&file(Source::Partition, "disk", disk));
+    let server = "[report]\nkeep = 2\nurl = \"http://h/\"\n[validate]\nlevel = \"full\"\nnvls = true\n\
+                  [driver]\nparameters = { b = \"3\", c = \"4\" }\n[console]\nscreen = \"release\"\n";
+    m.add_file(&file(Source::Server, "server", server));
+    m.add_file(&file(Source::Server, "server2", "[report]\nkeep = 3\n[validate]\nlevel = \"quick\"\n"));
+    m.lost.sort();
+    let line = |key: &str| format!("disk: {key} is ignored: server sets it, and a server overrides a disk");
+    assert_eq!(m.lost, ["driver.parameters", "report.keep", "validate.level"].map(line));
 }

@@ -12,11 +12,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The whole configuration as init needs it. Layers, later ones win: `/etc/firstlight/config.toml` (must
-/// exist), `/etc/firstlight/config.d/*.toml` by name, the layers that `firstlight.config=URL` names,
-/// `config.toml` on the data partition and the files of its `config.d` for this node, kernel words
+/// exist), `/etc/firstlight/config.d/*.toml` by name, `config.toml` on the data partition and the files of its
+/// `config.d` for this node, the layers that `firstlight.config=URL` names, kernel words
 /// `firstlight.SECTION.KEY=VALUE`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
+    /// `[config]`
+    pub trust: Trust,
     /// `[driver]`
     pub driver: Driver,
     /// `[network]`
@@ -37,8 +39,21 @@ pub struct Config {
     pub watchdog: Watchdog,
     /// What init passes on to the validator.
     pub validator: Validator,
+    /// The values of the data partition that a server's layer replaced, one line for each.
+    pub lost: Vec<String>,
     /// How many layers were read: files, and the command line if any of its words is ours.
     pub layers: usize,
+}
+
+/// `[config]`: which configuration files count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trust {
+    /// `key = ""`: with this minisign public key, every file of the data partition and of a server needs a
+    /// signature. Only files of the image may set it.
+    pub key: Option<String>,
+    /// `disk_overrides_server = false`: whether files of the data partition win over those of a server. Only
+    /// files of the image and of the server may set it.
+    pub disk_overrides_server: bool,
 }
 
 /// `[driver]`: the GPU driver's modules.
@@ -78,7 +93,8 @@ pub enum Action {
     WorkloadWithoutP2p,
     /// `"hold"`: stay, reap orphans, wait for Ctrl-Alt-Del (reboots) or SIGTERM (powers off).
     Hold,
-    /// `"shell"`: busybox sh on the console, then hold.
+    /// `"shell"`: busybox sh on the console, then hold. Only where a file of the image sets
+    /// `allow_shell = true`.
     Shell,
     /// `"reboot"`
     Reboot,

@@ -18,11 +18,13 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// `partition = "LABEL=FIRSTLIGHT"`: the data partition (vfat or ext4). Its `config.toml` is a
-    /// configuration layer, its `reports/` stores the reports. It may be absent unless a layer names it;
-    /// `""` means none.
+    /// configuration layer, its `reports/` stores the reports. `""` means none.
     pub partition: Option<Place>,
-    /// Whether a layer names the partition.
-    pub named: bool,
+    /// Whether it may be on any disk: only when a file of the image or a kernel word names it. Otherwise it is
+    /// used only on a removable disk, on USB, or on the disk that the machine was booted from.
+    pub any_disk: bool,
+    /// `required`: whether the boot stops when the partition is absent; default: whether a layer names it.
+    pub required: bool,
     /// `url = ""`: where the report is sent by HTTP POST.
     pub url: Option<String>,
     /// `timeout_s = 60`: for all attempts to send the report and those still waiting from earlier boots.
@@ -33,6 +35,8 @@ pub struct Report {
     pub key_file: Option<String>,
     /// Whether the partition had a configuration layer.
     pub config_read: bool,
+    /// What was already said about partitions of that name that may not be used, one line for each.
+    pub ignored: Vec<String>,
 }
 
 /// `[console]`: where lines are written besides `/dev/console`.

@@ -41,14 +41,34 @@ fn a_failure_can_power_off() {
 
 #[test]
 fn a_failure_can_open_a_shell_on_the_console() {
-    let boot = boot(FAIL).append("firstlight.policy.on_fail=shell");
+    let boot = boot(FAIL).config("[policy]\nallow_shell = true\n");
     let booted = boot
+        .append("firstlight.policy.on_fail=shell")
         .type_at("# ", "test -e /run/firstlight/validated || echo answer $((6 * 7))")
         .type_at("answer 42", "poweroff -f")
         .run()
         .unwrap();
     booted.never_says("the workload ran");
     booted.ended(&End::PowerOff);
+}
+
+/// The image that ships allows none, and no kernel word can allow it.
+#[test]
+fn a_shell_that_the_image_does_not_allow_is_an_error_that_holds() {
+    let words = "firstlight.policy.on_fail=shell firstlight.policy.on_error=reboot";
+    let boot = boot(FAIL).append(words).append("firstlight.policy.allow_shell=true");
+    let booted = boot.stop_after("FIRSTLIGHT verdict", Duration::from_secs(4)).run().unwrap();
+    assert_eq!(booted.verdict().failed, ["config"], "{booted}");
+    let at = "ERROR     INIT-CONFIG: kernel word firstlight.policy";
+    for line in [
+        ".allow_shell: policy.allow_shell: may not be set here; allowed in files of the image",
+        ".on_fail: policy.on_fail: read shell; allowed: workload, ",
+    ] {
+        let line = format!("{at}{line}");
+        assert_eq!(booted.lines().filter(|l| l.starts_with(&line)).count(), 1, "{line}: {booted}");
+    }
+    booted.never_says("SHELL ");
+    booted.ended(&End::StillRunning);
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn the_shipped_image_is_golden_and_says_so_on_screen_and_in_the_report() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 4096).unwrap();
     let words = format!("{EXPECTED} firstlight.workload.exec=/usr/bin/firstlight,image");
-    let booted = Boot::shipped().append(&words).disk(stick.file()).deadline(DEADLINE).run().unwrap();
+    let booted = Boot::shipped().append(&words).stick(stick.file()).deadline(DEADLINE).run().unwrap();
     let (id, manifest) = built();
     let first = booted.lines().find(|line| line.starts_with("firstlight-init ")).unwrap();
     let version = env!("CARGO_PKG_VERSION");

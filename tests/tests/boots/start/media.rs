@@ -59,6 +59,27 @@ fn the_stick_boots_to_a_hand_over_takes_its_settings_and_keeps_the_report() {
     assert!(words.contains(&"firstlight.booted_from=stick"), "{words:?}");
 }
 
+/// Boot loader and UKI say which partition they are from. A disk with the same partitions beside it makes that unknown.
+#[test]
+fn the_built_in_disk_booted_from_gives_settings_and_a_copy_of_it_stops_the_boot() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let stick = Stick::shipped(dir.path()).unwrap();
+    stick.put(DATA, "config.toml", "[expect]\ngpus = 0\n[validate]\nlevel = \"quick\"\n").unwrap();
+    let booted = boot(Medium::BuiltIn(stick.path().into())).run().unwrap();
+    handed_over(&booted);
+    booted.never_says("is ignored");
+    assert_eq!(report(&stick, &booted)["level"], "quick");
+    let copy = Stick::copy(stick.path(), other.path()).unwrap();
+    let both = boot(Medium::BuiltIn(stick.path().into())).disk(copy.path());
+    let booted = both.stop_after("FIRSTLIGHT verdict", Duration::from_secs(3)).run().unwrap();
+    assert_eq!(booted.verdict().failed, ["config"], "{booted}");
+    let ignored =
+        "(LABEL=FIRSTLIGHT) is ignored: it is neither removable, nor on USB, nor the disk booted from";
+    assert_eq!(booted.console.matches(ignored).count(), 2, "{booted}");
+    booted.says("ERROR     INIT-CONFIG: report.partition LABEL=FIRSTLIGHT: LABEL=FIRSTLIGHT: on no disk that may be used");
+    booted.ended(&End::StillRunning);
+}
+
 /// Nothing on it can be written to, and it needs nothing else in the machine.
 #[test]
 fn the_cd_boots_to_a_hand_over() {
