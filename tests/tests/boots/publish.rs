@@ -13,6 +13,8 @@ const PASS: &str = "firstlight.expect.gpus=0";
 /// Without it no built-in disk is used.
 const NAMED: &str = "firstlight.report.partition=LABEL=FIRSTLIGHT";
 const MAC: &str = "52:54:00:12:34:56";
+/// A file of the data partition, where init mounts that while it publishes.
+const ON_STICK: &str = "/run/firstlight/partition/key";
 
 #[test]
 fn a_report_is_on_the_stick_and_at_a_server_that_failed_twice() {
@@ -69,6 +71,52 @@ fn a_report_that_could_not_be_sent_is_sent_by_the_next_boot() {
     assert_eq!(bodies.len(), 2, "{booted}");
     assert_eq!((&bodies[0][..], &bodies[1][..]), (lost.find("firstlight/report.json").unwrap(), reports[0]));
     assert_eq!((stick.names("spool").len(), stick.names("reports").len()), (0, 2));
+}
+
+/// Someone had the stick, and left a report on it as of a machine that passed.
+#[test]
+fn with_a_key_in_the_image_a_forged_report_on_the_stick_is_named_and_not_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let (forged, name) = (dir.path().join("forged"), "000001-20261120T100000Z-PASS.json");
+    fs::write(&forged, r#"{"schema":"firstlight.report/1","verdict":"PASS"}"#).unwrap();
+    stick.folder("spool").unwrap();
+    stick.put(&forged, &format!("spool/{name}")).unwrap();
+    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let url = server.url("10.0.2.2", "/");
+    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).disk(stick.file());
+    let boot = boot.overlay(|files| files.file("etc/report.key", [b'k'; 32]));
+    let words = format!("firstlight.report.url={url} firstlight.report.key_file=/etc/report.key");
+    let booted = boot.append(&words).run().unwrap();
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says(&format!(
+        "warning: {name} from the spool is not sent: it has no MAC, set aside as {name}.unproven; "
+    ));
+    assert_eq!(stick.names("spool"), [format!("{name}.unproven")], "{booted}");
+    let got = server.got();
+    assert_eq!(got.len(), 1, "{booted}");
+    assert_eq!(got[0].body, booted.find("firstlight/report.json").unwrap());
+    let mac = stick.names("reports").into_iter().find(|name| name.ends_with(".json.hmac")).unwrap();
+    let mac = String::from_utf8(stick.read(&format!("reports/{mac}")).unwrap()).unwrap();
+    assert_eq!(got[0].header("firstlight-mac"), Some(mac.trim_end()), "{booted}");
+}
+
+/// Who can write to the stick could replace a key on it: the report is kept, and nothing is sent.
+#[test]
+fn a_key_on_the_stick_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let stick = Fat::new(dir.path(), 4096).unwrap();
+    let key = dir.path().join("key");
+    fs::write(&key, [b'k'; 32]).unwrap();
+    stick.put(&key, "key").unwrap();
+    let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
+    let url = server.url("10.0.2.2", "/");
+    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).disk(stick.file());
+    let words = format!("firstlight.report.url={url} firstlight.report.key_file={ON_STICK}");
+    let booted = boot.append(&words).run().unwrap();
+    assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
+    booted.says(&format!("no report can be proven: {ON_STICK}: the key is on the partition"));
+    assert_eq!((server.got().len(), stick.names("reports").len()), (0, 1), "{booted}");
 }
 
 #[test]

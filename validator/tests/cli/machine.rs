@@ -33,6 +33,7 @@ impl Machine {
         }
         machine.write("proc/cmdline", WORDS);
         machine.write("proc/sys/kernel/osrelease", "6.12.107\n");
+        machine.write("proc/sys/kernel/tainted", "0\n");
         machine.write("dev/kmsg", "6,1,1,-;Linux version 6.12.107\n");
         machine
     }

@@ -182,6 +182,16 @@ fn lost_processors_are_laid_to_x2apic_when_the_kernel_says_so() {
 }
 
 #[test]
+fn a_kernel_that_had_an_oops_before_the_tests_is_degraded_and_one_with_nvidias_modules_passes() {
+    let machine = Machine::small();
+    machine.write("proc/sys/kernel/tainted", "12416\n");
+    verdict(&machine, "--set expect.gpus=0 validate", 3, "FIRSTLIGHT verdict=DEGRADED failed=none");
+    assert_eq!(codes(&machine.report(""), "xid"), ["KERNEL-TAINTED"]);
+    machine.write("proc/sys/kernel/tainted", "12288\n");
+    verdict(&machine, "--set expect.gpus=0 validate", 0, "FIRSTLIGHT verdict=PASS failed=none");
+}
+
+#[test]
 fn a_folder_that_is_no_machine_is_an_error_that_names_every_test() {
     let machine = Machine::small();
     fs::remove_dir_all(machine.at("sys/bus")).unwrap();

@@ -69,8 +69,8 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Refuses a key on the partition that it protects: who can write reports there could read it or replace it. A
-/// folder on the root's own file system is no partition of its own, and there only the folder itself counts.
+/// Refuses a key on the partition that it protects: who can write reports there could read it or replace it. Where
+/// the folder is no mount point, only the folder itself counts.
 ///
 /// # Errors
 /// One line with both names.
@@ -81,8 +81,8 @@ pub(super) fn apart(key: &Path, partition: &Path) -> Result<(), String> {
         Ok::<_, String>((fs::metadata(&real).map_err(why)?.dev(), real))
     };
     let ((key_on, key_at), (device, at)) = (named(key)?, named(partition)?);
-    let (root, _) = named(Path::new("/"))?;
-    if key_at.starts_with(&at) || (key_on == device && device != root) {
+    let (above, _) = named(at.parent().unwrap_or(&at))?;
+    if key_at.starts_with(&at) || (key_on == device && device != above) {
         let (key, partition) = (key.display(), partition.display());
         return Err(format!("{key}: the key is on the partition {partition}; allowed: a file elsewhere"));
     }
@@ -90,6 +90,13 @@ pub(super) fn apart(key: &Path, partition: &Path) -> Result<(), String> {
 }
 
 impl Shelf {
+    /// The same, with a key.
+    #[must_use]
+    pub(super) fn with_key(mut self, key: Option<Key>) -> Self {
+        self.key = key;
+        self
+    }
+
     /// The MAC for a report with this name, where there is a key.
     pub(super) fn mac(&self, name: &str, body: &[u8]) -> Option<String> {
         self.key.as_ref().map(|key| key.mac(verdict_of(name), body))
@@ -187,10 +194,10 @@ mod tests {
                 "{why}"
             );
         }
-        // Another file system: the key is apart, whatever the folder is on.
-        assert_eq!(apart(Path::new("/proc/version"), partition), Ok(()));
+        let beside = elsewhere.path().join("other");
+        fs::write(&beside, "x").unwrap();
+        assert_eq!(apart(&beside, partition), Ok(()));
         assert!(apart(&partition.join("none"), partition).is_err());
-        // A file system of its own, and both on it.
-        assert!(apart(Path::new("/proc/version"), Path::new("/proc/sys")).is_err());
+        assert!(apart(Path::new("/proc/version"), Path::new("/proc")).is_err());
     }
 }

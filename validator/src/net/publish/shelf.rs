@@ -42,12 +42,6 @@ impl Shelf {
         Self { dir: dir.into(), keep: keep.max(1), key: None }
     }
 
-    /// The same, with a key.
-    #[must_use]
-    pub(super) fn with_key(self, key: Option<Key>) -> Self {
-        Self { key, ..self }
-    }
-
     /// Its folder.
     #[must_use]
     pub(super) fn dir(&self) -> &Path {
