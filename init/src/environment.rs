@@ -3,6 +3,10 @@
 
 /// Prefix of our comments in nccl.conf: a line below one was written by an earlier boot.
 const MARK: &str = "# firstlight: ";
+/// vLLM's variables: the folder with the file of pairs that it may use, and whether it ignores that file.
+const VLLM: [&str; 2] = ["VLLM_CACHE_ROOT", "VLLM_SKIP_P2P_CHECK"];
+/// The folder in which that file allows no pair.
+pub const VLLM_NONE: &str = "/run/firstlight/vllm/none";
 /// NCCL's variable that switches peer-to-peer off.
 pub const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 
@@ -48,13 +52,23 @@ fn is_name(name: &str) -> bool {
 pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
     let given = variables.iter().find(|v| v.name == P2P_OFF && v.value == "1" && !v.reason.is_empty());
     let reason = given.map_or(reason, |v| &v.reason).to_owned();
-    variables.retain(|v| !is_about_p2p(&v.name));
-    variables.push(Variable { name: P2P_OFF.to_owned(), value: "1".to_owned(), reason });
+    variables.retain(|v| !is_about_p2p(&v.name) && !VLLM.contains(&v.name.as_str()));
+    let values = VLLM.into_iter().zip([VLLM_NONE, "0"]);
+    variables.extend(std::iter::once((P2P_OFF, "1")).chain(values).map(|(name, value)| Variable {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        reason: reason.clone(),
+    }));
 }
 
-/// Removes settings that rely on peer-to-peer; one that switches it off stays.
+/// Removes settings that rely on peer-to-peer; one that switches it off stays, and vLLM gets no pair.
 pub fn trust_no_p2p(variables: &mut Vec<Variable>) {
     variables.retain(|v| v.name == P2P_OFF || !is_about_p2p(&v.name));
+    let of_vllm = |v: &&mut Variable| v.name == "VLLM_CACHE_ROOT";
+    for variable in variables.iter_mut().filter(of_vllm) {
+        VLLM_NONE.clone_into(&mut variable.value);
+        "the verdict is not good, so vLLM uses peer-to-peer for no pair".clone_into(&mut variable.reason);
+    }
 }
 
 fn is_about_p2p(name: &str) -> bool {
@@ -152,11 +166,30 @@ mod tests {
         assert_eq!(nccl_conf(&once, &[]), "NCCL_SITE=1\n");
     }
 
+    /// The settings by which vLLM uses no pair.
+    fn vllm(reason: &str) -> String {
+        let [root, skip] = VLLM;
+        format!("# {reason}\n{root}=/run/firstlight/vllm/none\n# {reason}\n{skip}=0\n")
+    }
+
+    #[test]
+    fn vllm_uses_no_pair_where_peer_to_peer_is_off_or_the_verdict_not_good() {
+        let given = ["VLLM_CACHE_ROOT=/run/firstlight/vllm/proven", "VLLM_SKIP_P2P_CHECK=0"];
+        let mut off = variables(&given).unwrap();
+        switch_p2p_off(&mut off, "x");
+        assert_eq!(lines(&off), format!("# x\nNCCL_P2P_DISABLE=1\n{}", vllm("x")));
+        let mut bad = variables(&given).unwrap();
+        trust_no_p2p(&mut bad);
+        let why = "the verdict is not good, so vLLM uses peer-to-peer for no pair";
+        let [root, skip] = VLLM;
+        assert_eq!(lines(&bad), format!("# {why}\n{root}=/run/firstlight/vllm/none\n{skip}=0\n"));
+    }
+
     #[test]
     fn where_peer_to_peer_is_off_its_level_is_removed() {
         let mut all = variables(&["NCCL_P2P_LEVEL=SYS", "NCCL_P2P_DISABLE=0", "A=1"]).unwrap();
         switch_p2p_off(&mut all, "the policy");
-        assert_eq!(lines(&all), "A=1\n# the policy\nNCCL_P2P_DISABLE=1\n");
+        assert_eq!(lines(&all), format!("A=1\n# the policy\nNCCL_P2P_DISABLE=1\n{}", vllm("the policy")));
         let conf = nccl_conf("NCCL_P2P_LEVEL=5\nNCCL_DEBUG=INFO\n", &all);
         assert_eq!(conf, "NCCL_DEBUG=INFO\n# firstlight: the policy\nNCCL_P2P_DISABLE=1\n");
     }
@@ -165,7 +198,8 @@ mod tests {
     fn the_validators_own_reason_against_peer_to_peer_stays() {
         let mut all = variables(&["# p2p-integrity failed", "NCCL_P2P_DISABLE=1"]).unwrap();
         switch_p2p_off(&mut all, "the policy");
-        assert_eq!(lines(&all), "# p2p-integrity failed\nNCCL_P2P_DISABLE=1\n");
+        let why = "p2p-integrity failed";
+        assert_eq!(lines(&all), format!("# {why}\nNCCL_P2P_DISABLE=1\n{}", vllm(why)));
     }
 
     #[test]

@@ -8,6 +8,8 @@ pub const REPORT: &str = "/run/firstlight/report.json";
 pub const VERDICT: &str = "/run/firstlight/verdict.json";
 /// NAME=value lines for the workload.
 pub const ENV: &str = "/run/firstlight/env";
+/// The folder of what vLLM reads about the pairs of GPUs.
+pub const VLLM: &str = "/run/firstlight/vllm";
 /// Exists after PASS and DEGRADED only.
 pub const VALIDATED: &str = "/run/firstlight/validated";
 /// The journal of the fabric pass: what it changed, for `firstlight fabric restore`.

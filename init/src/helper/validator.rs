@@ -19,10 +19,10 @@ pub fn validator(config: &Validator, command: &[&str], deadline: Duration) -> Sp
     Spec::new(paths::VALIDATOR, &args, deadline)
 }
 
-/// The validator's `env` for this boot's report.
+/// The validator's `env` for this boot's report; it also writes what vLLM reads.
 #[must_use]
 pub fn environment() -> Spec {
-    Spec::new(paths::VALIDATOR, &["env", paths::REPORT], Duration::from_secs(20))
+    Spec::new(paths::VALIDATOR, &["env", paths::REPORT, "--vllm", paths::VLLM], Duration::from_secs(20))
 }
 
 /// What is published.
@@ -115,6 +115,12 @@ pub fn ask_time(servers: &[String]) -> Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_that_allows_vllm_no_pair_is_where_the_validator_writes_it() {
+        assert_eq!(crate::environment::VLLM_NONE, format!("{}/none", paths::VLLM));
+        assert_eq!(environment().args, ["env", paths::REPORT, "--vllm", paths::VLLM]);
+    }
 
     #[test]
     fn a_report_gets_a_mac_where_a_key_is_configured() {

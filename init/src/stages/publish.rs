@@ -228,6 +228,7 @@ mod tests {
     fn a_workload_without_peer_to_peer_gets_the_reason() {
         let why = "# the verdict is ERROR, and the policy for it workload-without-p2p";
         let lines = variables_for(Action::WorkloadWithoutP2p, true);
-        assert_eq!(lines, format!("NCCL_IB_HCA=mlx5_0\n{why}\nNCCL_P2P_DISABLE=1\n"));
+        let off = format!("{why}\nNCCL_P2P_DISABLE=1\n{why}\nVLLM_CACHE_ROOT={}\n", environment::VLLM_NONE);
+        assert_eq!(lines, format!("NCCL_IB_HCA=mlx5_0\n{off}{why}\nVLLM_SKIP_P2P_CHECK=0\n"));
     }
 }

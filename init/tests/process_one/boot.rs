@@ -39,7 +39,8 @@ fn a_machine_that_passes_runs_its_workload_and_powers_off() {
         format!(
             "{with} fabric fix --journal /run/firstlight/fabric.json \
              --json /run/firstlight/fabric-fix.json\n\
-             {with} validate --json /run/firstlight/report.json --text -\nenv /run/firstlight/report.json\n"
+             {with} validate --json /run/firstlight/report.json --text -\n\
+             env /run/firstlight/report.json --vllm /run/firstlight/vllm\n"
         )
     );
 }

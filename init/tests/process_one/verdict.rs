@@ -97,7 +97,10 @@ fn a_workload_without_p2p_gets_the_setting_in_both_files() {
         .cmdline("firstlight.policy.on_fail=workload-without-p2p");
     let (_, m, console) = m.boot().down();
     let why = "the verdict is FAIL, and the policy for it workload-without-p2p";
-    let env = format!("p2p off 1\n# a reason\nNCCL_DEBUG=WARN\n# {why}\nNCCL_P2P_DISABLE=1\n");
+    let vllm = ["VLLM_CACHE_ROOT=/run/firstlight/vllm/none", "VLLM_SKIP_P2P_CHECK=0"];
+    let off: String =
+        ["NCCL_P2P_DISABLE=1"].iter().chain(&vllm).map(|set| format!("# {why}\n{set}\n")).collect();
+    let env = format!("p2p off 1\n# a reason\nNCCL_DEBUG=WARN\n{off}");
     assert!(console.contains(&env), "{console}");
     let conf = fs::read_to_string(m.path("etc/nccl.conf")).unwrap();
     let ours = "# firstlight: a reason\nNCCL_DEBUG=WARN\n";

@@ -11,6 +11,30 @@ fn healthy(gpus: usize) -> Scenario {
     Scenario::named("healthy").unwrap().gpus(gpus)
 }
 
+/// What vLLM reads: proven pairs and no others, and none at all where peer-to-peer has failed.
+#[test]
+fn vllm_reads_the_proven_pairs_and_none_after_a_failure() {
+    for (name, gpus, folder, reached) in [("healthy", 3, "proven", true), ("zeros", 3, "none", false)] {
+        let scenario = Scenario::named(name).unwrap().gpus(gpus);
+        firstlight(&scenario, &["validate", "--json", "{}/r.json"], |_, dir| {
+            let (report, to) = (dir.join("r.json").display().to_string(), dir.join("vllm"));
+            let words = ["env", &report, "--vllm", &to.display().to_string()];
+            let env = firstlight(&scenario, &words, |output, _| Ok(output.stdout)).unwrap();
+            let (env, root) = (String::from_utf8(env).unwrap(), to.join(folder));
+            let line = format!("VLLM_CACHE_ROOT={}\n", root.display());
+            assert!(env.contains(&line) && env.contains("\nVLLM_SKIP_P2P_CHECK=0\n"), "{name}: {env}");
+            assert_eq!(env.contains("NCCL_P2P_DISABLE=1"), !reached, "{name}: {env}");
+            let text = fs::read(root.join("gpu_p2p_access_cache_for_0,1,2.json")).unwrap();
+            let read: std::collections::BTreeMap<String, bool> = serde_json::from_slice(&text).unwrap();
+            let pairs = (0..gpus).flat_map(|from| (0..gpus).map(move |to| format!("{from}->{to}")));
+            assert_eq!(read, pairs.map(|pair| (pair, reached)).collect(), "{name}");
+            assert_eq!(to.join("proven").exists(), reached, "{name}");
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
 /// The simulation is of a whole machine, and nobody can take it for a real one.
 #[test]
 fn a_simulated_pass_says_simulated_in_every_form() {

@@ -109,7 +109,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
-        Command::Env { report } => report::env(&report),
+        Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
         Command::Completions { shell } => completions::run(shell),
         Command::Man => man::run(),
         Command::Publish(asked) => publish::run(asked),

@@ -1,14 +1,23 @@
-//! Commands that read a finished report: `render` and `env`.
+//! Commands that read a finished report: `render` and `env`, the latter with the answer that vLLM reads.
 
 use super::output::write;
 use super::{CommandError, FINE};
 use crate::cli::args::{Form, Place};
-use crate::files::bounded;
+use crate::files::{bounded, whole};
 use crate::net::publish::LARGEST;
+use crate::outcome::scope::Scope;
+use crate::outcome::{Advice, Outcome, Verdict};
 use crate::render::{html, json, junit, prometheus, text};
 use crate::report::{Report, from_json};
 use crate::text::shown::shown_text;
+use serde_json::{Map, Value};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+
+/// Folders below the one for vLLM: in which all proven pairs may be used, and in which no pair may.
+const PROVEN: &str = "proven";
+const NONE: &str = "none";
 
 /// Converts a report to another form.
 pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, CommandError> {
@@ -24,8 +33,8 @@ pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, Comman
     Ok(FINE)
 }
 
-/// Prints NAME=value lines, each after its reason as a comment.
-pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
+/// Prints NAME=value lines, each after its reason as a comment; writes vLLM's answers below `vllm`.
+pub(super) fn env(path: &Path, vllm: Option<&Path>) -> Result<u8, CommandError> {
     let report = read(path)?;
     let mut lines = String::new();
     for (name, value) in &report.workload_env {
@@ -48,8 +57,81 @@ pub(super) fn env(path: &Path) -> Result<u8, CommandError> {
         }
         lines.push_str(&format!("{name}={value}\n"));
     }
+    for Advice { name, value, reason } in vllm.map_or(Ok(Vec::new()), |dir| for_vllm(&report, dir))? {
+        lines.push_str(&format!("# {reason}\n{name}={value}\n"));
+    }
     write(&Place::Stdout, &lines)?;
     Ok(FINE)
+}
+
+/// Writes the two answers, and returns the settings by which vLLM reads the one that applies; none where the
+/// report neither proves nor forbids peer-to-peer, so that vLLM tests it.
+fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
+    let (gpus, proven) = (report.gpus.len(), proven(report));
+    let undone = |e: io::Error| CommandError::Undone(format!("{}: {e}", dir.display()));
+    if dir.to_str().is_none_or(|dir| dir.contains(['\n', '\0']) || !dir.starts_with('/')) {
+        let read = dir.display().to_string();
+        return Err(CommandError::Usage(format!(
+            "env --vllm: read {read:?}, allowed: an absolute path in one line"
+        )));
+    }
+    if gpus == 0 {
+        return Ok(Vec::new());
+    }
+    // First, so that no answer of an earlier report stays.
+    let pairs = proven.clone().map(|pairs| move |from, to| from == to || pairs.contains(&(from, to)));
+    answer(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
+    answer(&dir.join(NONE), gpus, Some(|_, _| false)).map_err(undone)?;
+    let off = report.workload_env.get("NCCL_P2P_DISABLE").is_some_and(|value| value == "1");
+    let (folder, reason) = match (off, proven) {
+        (true, _) => (NONE, "peer-to-peer is not proven on this machine, so vLLM uses it for no pair"),
+        (false, Some(_)) => {
+            (PROVEN, "the pairs of GPUs that passed the tests of peer-to-peer, in the form that vLLM reads")
+        }
+        (false, None) => return Ok(Vec::new()),
+    };
+    let root = dir.join(folder).display().to_string();
+    Ok(vec![
+        Advice::new("VLLM_CACHE_ROOT", root, reason),
+        Advice::new("VLLM_SKIP_P2P_CHECK", "0", "vLLM reads that file and does not trust the driver"),
+        Advice::new("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "the order of the GPUs in that file"),
+    ])
+}
+
+/// The ordered pairs that peer-to-peer is proven for, also between processes, as vLLM uses it; `None` unless
+/// the verdict is good and of the whole machine.
+fn proven(report: &Report) -> Option<Vec<(usize, usize)>> {
+    let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded) && report.scope == Scope::Machine;
+    let test = |id: &str| {
+        let found = report.tests.iter().find(|test| test.id == id);
+        found.filter(|test| matches!(test.outcome, Outcome::Pass | Outcome::Warn))
+    };
+    // Every pair for which this matrix says yes was tried by the two other tests.
+    let access = test("p2p-capability")?.matrices.first().filter(|_| good)?;
+    test("p2p-integrity").and(test("p2p-processes"))?;
+    if access.values.len() != report.gpus.len() {
+        return None;
+    }
+    let rows = access.values.iter().enumerate();
+    let yes = rows.flat_map(|(from, row)| row.iter().enumerate().map(move |(to, yes)| (from, to, *yes)));
+    Some(yes.filter(|(_, _, yes)| *yes == Some(1.0)).map(|(from, to, _)| (from, to)).collect())
+}
+
+/// Writes the file that vLLM's `gpu_p2p_access_check` reads: whether GPU i reaches GPU j, for all ordered pairs
+/// of `gpus` GPUs and each with itself. Its name has the numbers of all GPUs, as without `CUDA_VISIBLE_DEVICES`.
+/// `None` removes it.
+fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(usize, usize) -> bool>) -> io::Result<()> {
+    let numbers: Vec<_> = (0..gpus).map(|gpu| gpu.to_string()).collect();
+    let file = folder.join(format!("gpu_p2p_access_cache_for_{}.json", numbers.join(",")));
+    let Some(reaches) = reaches else {
+        return fs::remove_file(file)
+            .or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
+    };
+    let pairs = (0..gpus).flat_map(|from| (0..gpus).map(move |to| (from, to)));
+    let all = pairs.map(|(from, to)| (format!("{from}->{to}"), Value::Bool(reaches(from, to))));
+    let text = serde_json::to_string_pretty(&Value::Object(all.collect::<Map<_, _>>()))?;
+    fs::create_dir_all(folder)?;
+    whole::write(&file, text.as_bytes())
 }
 
 fn read(path: &Path) -> Result<Report, CommandError> {

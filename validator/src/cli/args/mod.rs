@@ -98,6 +98,9 @@ pub enum Command {
     Env {
         /// A report of `validate --json`
         report: PathBuf,
+        /// Also write which GPUs reach each other to files below this folder, and print the settings by which vLLM reads them
+        #[arg(long, value_name = "DIR")]
+        vllm: Option<PathBuf>,
     },
     /// Print the script that completes this program's words in a shell
     Completions {
