@@ -34,6 +34,8 @@ pub enum By {
     Image,
     /// Files of the image and of the server that the kernel word `firstlight.config=` names.
     ImageOrServer,
+    /// Every layer but files of the data partition.
+    NotPartition,
 }
 
 impl By {
@@ -44,6 +46,7 @@ impl By {
             Self::Any => true,
             Self::Image => matches!(source, Source::Image),
             Self::ImageOrServer => matches!(source, Source::Image | Source::Server),
+            Self::NotPartition => !matches!(source, Source::Partition),
         }
     }
 
@@ -54,6 +57,7 @@ impl By {
             Self::Any => "every layer",
             Self::Image => "files of the image",
             Self::ImageOrServer => "files of the image and of a server",
+            Self::NotPartition => "files of the image and of a server, and kernel words",
         }
     }
 }
@@ -121,7 +125,10 @@ pub const KEYS: &[Key] = &[
     key("report.url", Kind::Text, "http://HOST/.., https://HOST/.., or \"\" for none"),
     key("report.timeout_s", Kind::Number(1, 3600), "1 to 3600 seconds"),
     key("report.keep", Kind::Number(1, 1000), "1 to 1000 reports"),
-    key("report.key_file", Kind::Text, "an absolute path to a file of 32 to 4096 bytes"),
+    only(
+        By::NotPartition,
+        key("report.key_file", Kind::Text, "an absolute path to a file of 32 to 4096 bytes"),
+    ),
     key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
     key("watchdog.mode", Kind::OneOf(WATCHDOGS), "auto, hardware, software, off"),

@@ -173,6 +173,7 @@ fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
         ("config.key", "\"k\"", [true, false, false, false]),
         ("config.disk_overrides_server", "true", [true, false, true, false]),
         ("policy.allow_shell", "true", [true, false, false, false]),
+        ("report.key_file", "\"/k\"", [true, false, true, true]),
         ("report.keep", "3", [true, true, true, true]),
     ] {
         for (source, may) in all.into_iter().zip(may) {
