@@ -5,14 +5,47 @@ use super::command::command;
 use super::interrupt::Interrupts;
 use super::supervise::supervise;
 use crate::config::Config;
+use crate::gpu::Look;
+use crate::machine::pcie::model::Bdf;
+use crate::machine::pcie::topo::NvLinks;
+use crate::machine::root::Root;
 use crate::suite::protocol::{Message, Request};
 use std::time::Duration;
+
+/// Longer than that process waits for NVML.
+const LOOK: Duration = Duration::from_secs(15);
+/// NVML starts within one or two seconds, even with 16 GPUs.
+const NVLINKS: Duration = Duration::from_secs(20);
+
+/// The state of the machine's GPUs, or why it is unknown: for a worker that died in a test and can no longer be
+/// asked.
+pub(super) fn look(root: &Root, config: &Config) -> Look {
+    let request = Request { look: true, ..Request::of(root, config) };
+    let seen = ask(config, &request, LOOK, |message| match message {
+        Message::Look(Some(look)) => Some(look.gpus),
+        _ => None,
+    });
+    Look { quiet: false, gpus: seen.unwrap_or_else(Err) }
+}
+
+/// How many NVLinks connect each pair of `gpus`, for commands that run no test: only NVML knows them.
+///
+/// # Errors
+/// Why it is unknown, in one line.
+pub fn nvlinks(root: &Root, config: &Config, gpus: &[Bdf]) -> Result<NvLinks, String> {
+    let request = Request { nvlinks_of: gpus.to_owned(), ..Request::of(root, config) };
+    let pairs = ask(config, &request, NVLINKS, |message| match message {
+        Message::NvLinks(said) => Some(said),
+        _ => None,
+    })??;
+    Ok(pairs.into_iter().map(|(a, b, count)| ((a, b), count)).collect())
+}
 
 /// The last message of a worker for which `answer` has a value.
 ///
 /// # Errors
 /// If it cannot be started, or ended without an answer, or gave none `within` that time.
-pub(super) fn ask<T>(
+fn ask<T>(
     config: &Config,
     request: &Request,
     within: Duration,

@@ -4,7 +4,7 @@
 use super::command::command;
 use super::interrupt::Interrupt;
 use super::supervise::{Ending, supervise};
-use super::{Audience, Run, probe};
+use super::{Audience, Run, ask};
 use crate::config::Config;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Severity};
@@ -136,7 +136,7 @@ fn round<A: Audience>(
             open.pop_front();
             let took = start.elapsed();
             if test.group == Group::Gpu && run.witness.has_looked() {
-                run.witness.see(&probe::look(root, config));
+                run.witness.see(&ask::look(root, config));
             }
             run.end(test, took, crashed(test.id, doing.as_deref()), last_lines);
         }

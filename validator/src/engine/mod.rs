@@ -7,16 +7,14 @@ mod command;
 mod group;
 mod handover;
 mod interrupt;
-mod nvlinks;
-mod probe;
 mod proof;
 mod supervise;
 mod watch;
 mod witness;
 pub mod worker;
 
+pub use ask::nvlinks;
 pub use interrupt::{Interrupt, Interrupts};
-pub use nvlinks::nvlinks;
 
 use crate::config::{Config, Validate};
 use crate::machine::host::interfaces;

@@ -100,7 +100,7 @@ mod tests {
     fn all_tests_of_the_level_run_in_suite_order() {
         let standard = ALL.iter().filter(|t| t.level <= Level::Standard).map(|t| t.id).collect();
         assert_eq!(ids(&[], &[]), (standard, vec![]));
-        let full = plan(&asking(|v| v.level = Level::Full));
+        let full = plan(&asking(|v| v.level = Level::Acceptance));
         assert_eq!(full.run.iter().map(|t| t.id).collect::<Vec<_>>(), suite::ids());
         let quick = plan(&asking(|v| v.level = Level::Quick));
         assert!(quick.run.iter().all(|t| t.level == Level::Quick) && !quick.run.is_empty());
