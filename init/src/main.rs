@@ -85,6 +85,8 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     let proof = m.stage("validate", |m| {
         reset.guard(m, Step::Validate, validate::skipped, |m| validate::prove(m, &config.validator))
     })?;
+    // Keeping and sending the report can take minutes, and cannot take the machine down.
+    reset::settle(m)?;
     let troubles: Vec<_> =
         [reset.trouble(), guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
             .into_iter()
@@ -93,7 +95,6 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);
-    reset::settle(m)?;
     let action = published.decision.action;
     m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
     let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;

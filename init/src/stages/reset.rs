@@ -1,5 +1,5 @@
 //! The stage `reset`: looks for a mark that an earlier boot left, and keeps the marks of this one. init writes a mark before
-//! each step that can take the machine down and removes it when the verdict is written. A mark that is still there vetoes
+//! each step that can take the machine down and removes it when the steps are over. A mark that is still there vetoes
 //! its step and all steps after it, until a person clears it or another image is booted.
 
 use crate::child::{Done, End, no_lines, on_output};

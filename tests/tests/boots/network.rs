@@ -140,13 +140,16 @@ fn an_image_with_a_key_takes_from_a_server_only_what_is_signed() {
         let server = serve(files);
         let boot = Boot::shipped().workload("true").append(PASS).config(KEY).card("user", FIRST);
         let boot = boot.append(&word(&server, "/n.toml", SIGNED));
-        (boot.stop_after("HOLD ", Duration::from_secs(3)).run().unwrap(), server.url("10.0.2.2", "/n.toml"))
+        let url = server.url("10.0.2.2", "/n.toml");
+        (boot, url, server)
     };
     let layer = || ("/n.toml".to_owned(), SIGNED.to_owned());
-    let (booted, _) = boot(vec![layer(), ("/n.toml.minisig".to_owned(), SIGNATURE.to_owned())]);
+    let (signed, _, _server) = boot(vec![layer(), ("/n.toml.minisig".to_owned(), SIGNATURE.to_owned())]);
+    let booted = signed.run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
     booted.ended(&End::Reboot);
-    let (booted, url) = boot(vec![layer()]);
+    let (unsigned, url, _server) = boot(vec![layer()]);
+    let booted = unsigned.stop_after("HOLD ", Duration::from_secs(3)).run().unwrap();
     assert_eq!(booted.verdict().failed, ["config"], "{booted}");
     booted.says(&format!("ERROR     INIT-CONFIG: {url}: {url}.minisig: answered 404"));
     booted.ended(&End::StillRunning);

@@ -84,7 +84,7 @@ fn with_a_key_in_the_image_a_forged_report_on_the_stick_is_named_and_not_sent() 
     stick.put(&forged, &format!("spool/{name}")).unwrap();
     let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
     let url = server.url("10.0.2.2", "/");
-    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).disk(stick.file());
+    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).stick(stick.file());
     let boot = boot.overlay(|files| files.file("etc/report.key", [b'k'; 32]));
     let words = format!("firstlight.report.url={url} firstlight.report.key_file=/etc/report.key");
     let booted = boot.append(&words).run().unwrap();
@@ -111,7 +111,7 @@ fn a_key_on_the_stick_is_refused() {
     stick.put(&key, "key").unwrap();
     let server = Receiver::start(|_, _| Answer::Status(200, Vec::new()));
     let url = server.url("10.0.2.2", "/");
-    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).disk(stick.file());
+    let boot = Boot::shipped().workload("true").append(PASS).card("user", MAC).stick(stick.file());
     let words = format!("firstlight.report.url={url} firstlight.report.key_file={ON_STICK}");
     let booted = boot.append(&words).run().unwrap();
     assert_eq!(booted.verdict().verdict, "PASS", "{booted}");

@@ -20,15 +20,17 @@ fn hanging(boot: Boot, step: &str) -> Boot {
     if step == "driver-load" {
         // The driver's start waits for a pipe that nobody writes to.
         let first = format!(
-            "#!/bin/sh\nPATH=/bin:/sbin:/usr/bin:/usr/sbin\nrm {DRIVER}\nmkfifo {DRIVER} || mknod {DRIVER} p\n\
+            "#!/bin/sh\nPATH=/bin:/sbin:/usr/bin:/usr/sbin\nmknod /dev/null c 1 3\nrm {DRIVER}\nmkfifo {DRIVER} || mknod {DRIVER} p\n\
              ( until grep -qs load-driver /proc/[0-9]*/cmdline; do sleep 1; done; sleep 1; {says} ) &\n\
              exec /init\n"
         );
         return boot.overlay(|o| o.program("t/first", first)).append("rdinit=/t/first");
     }
-    let command = if step == "fabric" { "*fabric*fix*" } else { "*validate*--json*" };
-    boot.validator(&format!("case \"$*\" in {command}) {says}; sleep 600 ;; esac\nexec /t/firstlight \"$@\""))
-        .unwrap()
+    let command = if step == "fabric" { "*fabric*fix*" } else { "*' validate '*" };
+    boot.validator(&format!(
+        "case \" $* \" in {command}) {says}; sleep 600 ;; esac\nexec /t/firstlight \"$@\""
+    ))
+    .unwrap()
 }
 
 #[track_caller]
@@ -99,7 +101,7 @@ firstlight reset > after; echo $? >> after";
 fn without_variables_the_data_partition_keeps_the_mark() {
     let dir = tempfile::tempdir().unwrap();
     let stick = Fat::new(dir.path(), 4096).unwrap();
-    let machine = || Boot::shipped().append(WORDS).disk(stick.file());
+    let machine = || Boot::shipped().append(WORDS).stick(stick.file());
     reset_during(machine(), "validate");
     let mark = String::from_utf8(stick.read("reset-mark").unwrap()).unwrap();
     assert!(mark.starts_with("firstlight-mark/1 step=validate image=") && mark.len() == 256, "{mark}");
