@@ -4,6 +4,8 @@
 
 use super::{FINE, say};
 use crate::paths::EFI_VARIABLES;
+use crate::sys::files::is_efivarfs;
+use crate::sys::kernel::is_machine;
 use crate::sys::mount::{self, Flags};
 use std::fs;
 use std::io::ErrorKind;
@@ -31,6 +33,13 @@ pub(super) fn mount() -> i32 {
         say(&format!("{name} {word}"));
     }
     FINE
+}
+
+/// The folder of the firmware's variables, where this process may write them: there are some, and they are not those of a
+/// host.
+pub(super) fn variables() -> Option<&'static Path> {
+    let folder = Path::new(EFI_VARIABLES);
+    (any() && (is_machine() || !is_efivarfs(folder))).then_some(folder)
 }
 
 /// EFI_GLOBAL_VARIABLE of the UEFI specification.

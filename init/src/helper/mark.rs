@@ -2,15 +2,14 @@
 //! firmware where there are such variables, else in a file on the data partition. Both can hang.
 
 use super::partition::mounted;
-use super::{ABSENT, FINE, say};
+use super::{ABSENT, FINE, firmware, say};
 use crate::file_io::{read_at_most, write_durably};
-use crate::paths::EFI_VARIABLES;
 use crate::sys::files::allow_changes;
 use crate::sys::mount::{self, Flags};
 use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, VARIABLE};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Printed with the name of the place that takes marks.
@@ -32,8 +31,7 @@ struct Kept {
 impl Kept {
     /// The one place of this machine; `None` when it has none.
     fn find(place: &str, disks: &str, flags: Flags) -> Result<Option<Self>, String> {
-        let variables = Path::new(EFI_VARIABLES);
-        if fs::read_dir(variables).is_ok_and(|mut entries| entries.next().is_some()) {
+        if let Some(variables) = firmware::variables() {
             let attributes = &const { ATTRIBUTES.to_le_bytes() };
             return Ok(Some(Self { path: variables.join(VARIABLE), attributes, partition: None }));
         }

@@ -2,7 +2,7 @@
 //! kernel's efi-pstore keeps its records as EFI variables with a known name; our record is one more of
 //! them, so that every system that reads pstore finds it. Firmware can hang, so this runs in children only.
 
-use super::{FINE, say};
+use super::{FINE, firmware, say};
 use crate::file_io::write_atomically;
 use crate::paths::{EFI_VARIABLES, PSTORE};
 use std::fs::{self, OpenOptions};
@@ -28,13 +28,15 @@ pub(super) fn keep(lines: &[&str]) -> Result<i32, String> {
     if backend.trim() != "efi_pstore" {
         return Err(format!("{BACKEND}: {}, not efi_pstore", backend.trim()));
     }
+    let folder =
+        firmware::variables().ok_or_else(|| format!("{EFI_VARIABLES}: not variables of this machine"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let path = format!("{EFI_VARIABLES}/{}", variable(now));
+    let path = folder.join(variable(now));
     let mut bytes = ATTRIBUTES.to_le_bytes().to_vec();
     bytes.extend(record(lines).into_bytes());
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     // One write, because each write sets the whole variable.
-    file.and_then(|mut file| file.write_all(&bytes)).map_err(|e| format!("{path}: {e}"))?;
+    file.and_then(|mut file| file.write_all(&bytes)).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(FINE)
 }
 

@@ -6,7 +6,7 @@
 use super::{ABSENT, FINE, say};
 use crate::modules::{Tree, alias, insert};
 use crate::sys::device_nodes::open_device;
-use crate::sys::{descriptors, watchdog};
+use crate::sys::{descriptors, kernel, watchdog};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -43,8 +43,12 @@ const LEAST: u32 = 10;
 pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32, String> {
     let wanted: u32 = timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?;
     let mut whys = Vec::new();
-    let own = if hardware == "true" { of_hardware(&mut whys) } else { None };
-    let found = own.or_else(|| if software == "true" { of_software(&mut whys) } else { None });
+    let may = kernel::is_machine();
+    if !may {
+        whys.push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
+    }
+    let own = if may && hardware == "true" { of_hardware(&mut whys) } else { None };
+    let found = own.or_else(|| if may && software == "true" { of_software(&mut whys) } else { None });
     let Some((path, how, device)) = found else {
         let _no_reader = writeln!(io::stderr(), "{}", whys.join("; "));
         return Ok(ABSENT);

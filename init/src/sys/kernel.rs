@@ -67,13 +67,20 @@ pub fn end(restart: bool) -> String {
     refused.map_or_else(|| "the kernel gave no reason".to_owned(), |e| io::Error::from(e).to_string())
 }
 
+/// Whether this process is of the machine itself, and not of a process id namespace: there, what outlives process 1, such
+/// as a watchdog or a variable of the firmware, would be another machine's.
+#[must_use]
+pub fn is_machine() -> bool {
+    const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC; // PROC_PID_INIT_INO of include/linux/proc_ns.h
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|file| file.ino() == INITIAL_NAMESPACE)
+}
+
 /// Restarts the machine or powers it off at once, without the shutdown of any device: for a machine whose shutdown hangs.
 ///
 /// # Errors
 /// As write(2), and in a process id namespace, where this would end a machine that is not ours.
 pub fn end_at_once(restart: bool) -> io::Result<()> {
-    const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC; // PROC_PID_INIT_INO of include/linux/proc_ns.h
-    if std::fs::metadata("/proc/self/ns/pid")?.ino() != INITIAL_NAMESPACE {
+    if !is_machine() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     // Documentation/admin-guide/sysrq.rst

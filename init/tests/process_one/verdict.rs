@@ -119,10 +119,9 @@ fn a_full_run_is_an_error_and_no_old_verdict_is_left() {
 }
 
 #[test]
-fn a_watchdog_that_the_configuration_demands_must_be_there() {
-    for (mode, why) in
-        [("hardware", "no watchdog of the machine's own"), ("software", "no software watchdog")]
-    {
+fn a_watchdog_that_the_configuration_demands_must_be_there_and_that_of_a_host_is_not_taken() {
+    let why = "a watchdog outlives a process id namespace, so none is used in one";
+    for mode in ["hardware", "software"] {
         let m = Machine::new(PASS, CONFIG).workload("echo WORKLOAD RUNS");
         let (down, m, console) = m.cmdline(&format!("firstlight.watchdog.mode={mode}")).boot().down();
         assert_eq!(down, Down::Rebooted, "{console}");
