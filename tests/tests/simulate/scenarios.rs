@@ -56,9 +56,8 @@ fn scenarios(word: &str, with: bool) -> Vec<String> {
     all.filter(|name| name.contains(word) == with).collect()
 }
 
-/// These need the transfers of eight GPUs: their faults begin or end in the middle of a run, or have a size that
-/// other tests try where fewer GPUs share the time.
-const OF_EIGHT: &[&str] = &["between-sizes", "log-assertion", "log-lost"];
+/// These need the transfers of eight GPUs: other tests try the size of their fault where fewer GPUs share the time.
+const OF_EIGHT: &[&str] = &["between-sizes"];
 
 /// Those of the reference machine have four of its eight GPUs, which takes a third of the time.
 #[test]
