@@ -1,5 +1,5 @@
 //! Keeps the watchdog from resetting the machine, as long as process 1 gets on: it pets the device between bounded steps
-//! and at each turn of its waiting loops, and nobody else does. A driver of the kernel's watchdog core is petted by one
+//! and at each turn of its waiting loops, and no other code does. A driver of the kernel's watchdog core is petted by one
 //! write, which sets a register. One that asks a management controller (IPMI) may not return from it: there each petting
 //! is a child of its own, which process 1 starts and does not wait for.
 

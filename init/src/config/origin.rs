@@ -6,7 +6,7 @@ use super::types::Origin;
 /// `firstlight.booted_from=stick` or `=network`, for boot media that know it.
 pub(super) const WORD: &str = "booted_from";
 
-/// `firstlight.reset=clear`, for a machine on which nobody can run `firstlight reset clear`.
+/// `firstlight.reset=clear`, for a machine on which `firstlight reset clear` cannot be run.
 pub(super) const RESET: &str = "reset";
 
 /// Whether the word says to clear.

@@ -77,7 +77,7 @@ fn a_data_partition_gives_configuration_and_keeps_the_report() {
 
 /// `disk` is a loop device, which is neither removable nor on USB. The helpers are asked as process 1 asks them.
 #[test]
-fn a_built_in_disk_that_nobody_names_gives_no_settings_and_gets_no_report() {
+fn a_built_in_disk_that_no_layer_names_gives_no_settings_and_gets_no_report() {
     let content = tempfile::tempdir().unwrap();
     fs::write(content.path().join("config.toml"), "[policy]\non_pass = \"reboot\"\n").unwrap();
     let disk = Disk::of(content.path());

@@ -1,4 +1,4 @@
-//! A machine that was reset during a step says so at the next boot and does not run the step again, until it is told to.
+//! A machine that was reset during a step says so at the next boot and does not run the step again until the mark is cleared.
 
 use super::CONFIG;
 use super::namespace::{Disk, Down, Machine, PASS, json};

@@ -8,7 +8,7 @@ use firstlight_init::disk::origin::part_uuid;
 use firstlight_init::disk::superblock::{probe, vfat_root, vfat_root_label};
 use libfuzzer_sys::fuzz_target;
 
-/// A public key; nobody has the secret one.
+/// A public key; the secret one was deleted.
 const KEY: &str = "RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY";
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Does a machine that is reset during a step say so at the next boot, and leave the step alone until it is told to try again?
+//! Does a machine that is reset during a step say so at the next boot, and leave the step alone until the mark is cleared?
 
 use harness::fat::Fat;
 use harness::{Boot, Booted, End};
