@@ -14,12 +14,12 @@ if ! command -v cargo-fuzz > /dev/null; then
     echo "short.sh: installing the crate: cargo-fuzz (a minute or two)" >&2
     cargo install --quiet --locked cargo-fuzz
 fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 awk -v to="$work/seeds/" '/^==> / { out = to $2; folder = out; sub("/[^/]*$", "", folder); system("mkdir -p " folder); next }
     out { print > out }' tests/fuzz/seeds.txt
 cp -r tests/fuzz/seeds "$work"
 # The configuration spaces of the modelled machines are the best start for their parser.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cargo run --quiet --locked -p machines -- all "$work/machines"
 export RUSTC_BOOTSTRAP=1 RUST_BACKTRACE=0
 # The parsers have no unsafe code: without a sanitizer they run several times as often.
