@@ -1,7 +1,8 @@
 //! Signals, the workload as a child, and another root.
 
 use super::CONFIG;
-use super::namespace::{Disk, Down, Machine, PASS, json, scraper_lines};
+use super::disk::Disk;
+use super::namespace::{Down, Machine, PASS, json, scraper_lines};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};

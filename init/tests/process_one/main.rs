@@ -6,6 +6,8 @@ mod boot;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
 mod driver;
 #[cfg(test)]
 mod hand_over;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -110,12 +110,13 @@ impl Machine {
         machine.program("usr/bin/firstlight", &format!("{REPORT_FUNCTION}{validator}\n"))
     }
 
-    /// Adds a program.
+    /// Adds a program, as a new file: a killed machine may still be starting the old one, which cannot be written.
     pub(crate) fn program(self, path: &str, text: &str) -> Self {
-        let path = self.path(path);
+        let (path, new) = (self.path(path), self.path("tmp/program"));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::rename(new, path).unwrap();
         self
     }
 
@@ -214,10 +215,18 @@ impl Running {
 
     /// Waits until the console has this text.
     pub(crate) fn until(&mut self, text: &str) {
+        self.until_file("console.txt", text);
+    }
+
+    /// Waits until a file of the machine on the host contains this text.
+    pub(crate) fn until_file(&mut self, path: &str, text: &str) {
         let until = Instant::now() + Duration::from_secs(60);
-        while !self.console().contains(text) {
-            assert!(Instant::now() < until, "no {text:?} on the console:\n{}", self.output());
-            assert!(self.child.try_wait().unwrap().is_none(), "down without {text:?}:\n{}", self.output());
+        let path = self.machine.path(path);
+        while !fs::read_to_string(&path).is_ok_and(|content| content.contains(text)) {
+            let file = path.display();
+            assert!(Instant::now() < until, "no {text:?} in {file}:\n{}", self.output());
+            let down = self.child.try_wait().unwrap();
+            assert!(down.is_none(), "down without {text:?} in {file}:\n{}", self.output());
             sleep(Duration::from_millis(20));
         }
     }
@@ -228,16 +237,6 @@ impl Running {
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
         let status = Command::new("kill").args([&format!("-{name}"), children.trim()]).status().unwrap();
         assert!(status.success());
-    }
-
-    /// Waits until a file of the machine on the host contains this text.
-    pub(crate) fn until_file(&mut self, path: &str, text: &str) {
-        let until = Instant::now() + Duration::from_secs(60);
-        let path = self.machine.path(path);
-        while !fs::read_to_string(&path).is_ok_and(|content| content.contains(text)) {
-            assert!(Instant::now() < until, "no {text:?} in {}:\n{}", path.display(), self.output());
-            sleep(Duration::from_millis(20));
-        }
     }
 
     /// Ends it at once, as a reset does.
@@ -303,32 +302,4 @@ pub(crate) fn is_validated(machine: &Machine) -> bool {
 /// The lines for scrapers.
 pub(crate) fn scraper_lines(console: &str) -> Vec<&str> {
     console.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect()
-}
-
-/// A block device with an ext4 file system made of a folder; detached when dropped.
-pub(crate) struct Disk {
-    /// Its name in /dev.
-    pub(crate) name: String,
-    _file: TempDir,
-}
-
-impl Disk {
-    /// Makes it.
-    pub(crate) fn of(folder: &Path) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("disk");
-        fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
-        let made = Command::new("mkfs.ext4").args(["-q", "-d"]).args([folder, &file]).status().unwrap();
-        assert!(made.success());
-        let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().unwrap();
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        let path = String::from_utf8(out.stdout).unwrap();
-        Self { name: path.trim().trim_start_matches("/dev/").to_owned(), _file: dir }
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        Command::new("losetup").arg("--detach").arg(format!("/dev/{}", self.name)).status().unwrap();
-    }
 }

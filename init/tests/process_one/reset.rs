@@ -1,7 +1,8 @@
 //! A machine that was reset during a step says so at the next boot and does not run the step again until the mark is cleared.
 
 use super::CONFIG;
-use super::namespace::{Disk, Down, Machine, PASS, json};
+use super::disk::Disk;
+use super::namespace::{Down, Machine, PASS, json};
 use serde_json::json;
 use std::fs;
 use std::process::Command;
