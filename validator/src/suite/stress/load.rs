@@ -32,6 +32,8 @@ struct Lane<'g> {
     sums: Sums,
     /// What was launched: its arithmetic, its repetitions and the sum of one.
     job: Option<(Arithmetic, u32, u64)>,
+    /// The arithmetic of what is launched next: the two take turns.
+    next: Arithmetic,
     /// Repetitions that take about 1 ms.
     per_ms: f64,
 }
@@ -52,7 +54,14 @@ impl<'g> Load<'g> {
     /// Two queues for each GPU, so that it always has work, and how long work takes there.
     pub(super) fn new(clique: &'g Clique) -> Result<Self, GpuError> {
         let lane = |gpu: &'g Gpu| {
-            Ok(Lane { gpu, stream: gpu.stream()?, sums: Sums::new(gpu)?, job: None, per_ms: 1.0 })
+            Ok(Lane {
+                gpu,
+                stream: gpu.stream()?,
+                sums: Sums::new(gpu)?,
+                job: None,
+                next: Arithmetic::Int8,
+                per_ms: 1.0,
+            })
         };
         let twice = clique.gpus.iter().chain(&clique.gpus);
         let lanes = twice.map(lane).collect::<Result<_, GpuError>>()?;
@@ -71,12 +80,12 @@ impl<'g> Load<'g> {
         self.seed = (seed, product_sum(seed, BATCHES));
     }
 
-    /// Learns the time of one repetition: the first launch loads the kernel.
+    /// Learns the time of one repetition: the first launch of each arithmetic loads its kernel.
     fn measure(&mut self, n: usize) -> Result<(), GpuError> {
         let mut took = 0.0_f64;
-        for times in [1, 1, 8] {
+        for times in [1, 1, 8, 8] {
             let start = Instant::now();
-            self.launch(n, Arithmetic::Int8, times)?;
+            self.launch(n, times)?;
             self.collect(n)?;
             took = start.elapsed().as_secs_f64() * 1000.0 / f64::from(times);
         }
@@ -86,19 +95,16 @@ impl<'g> Load<'g> {
         Ok(())
     }
 
-    /// Gives work of about this long to every queue that has none, and checks what ended. The next arithmetic is
-    /// the other one of the two.
+    /// Gives work of about this long to every queue that has none, and checks what ended.
     pub(super) fn keep_busy(&mut self, long: Duration) -> Result<(), GpuError> {
         for n in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get(n) else { break };
-            let before = lane.job.map(|(arithmetic, ..)| arithmetic);
-            if before.is_some() && !lane.stream.done()? {
+            if lane.job.is_some() && !lane.stream.done()? {
                 continue;
             }
             let times = repetitions(lane.per_ms, long);
             self.collect(n)?;
-            let next = if before == Some(Arithmetic::Int8) { Arithmetic::Float } else { Arithmetic::Int8 };
-            self.launch(n, next, times)?;
+            self.launch(n, times)?;
         }
         Ok(())
     }
@@ -108,11 +114,15 @@ impl<'g> Load<'g> {
         (0..self.lanes.len()).try_for_each(|n| self.collect(n))
     }
 
-    fn launch(&mut self, n: usize, arithmetic: Arithmetic, times: u32) -> Result<(), GpuError> {
+    fn launch(&mut self, n: usize, times: u32) -> Result<(), GpuError> {
         let (seed, sum) = self.seed;
         let Some(lane) = self.lanes.get_mut(n) else { return Ok(()) };
-        lane.stream.products(arithmetic, seed, (BATCHES, times), &lane.sums)?;
-        lane.job = Some((arithmetic, times, sum));
+        lane.stream.products(lane.next, seed, (BATCHES, times), &lane.sums)?;
+        lane.job = Some((lane.next, times, sum));
+        lane.next = match lane.next {
+            Arithmetic::Int8 => Arithmetic::Float,
+            Arithmetic::Float => Arithmetic::Int8,
+        };
         Ok(())
     }
 

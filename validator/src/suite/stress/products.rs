@@ -40,14 +40,22 @@ struct Seen {
     found: Vec<Finding>,
 }
 
+/// What is done, until when, and since when.
+struct Task<'m> {
+    machine: &'m Machine,
+    what: &'static str,
+    began: Instant,
+    until: Instant,
+}
+
 pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let until = end(machine, 2);
-    during_load(machine, "matrix products on all GPUs", until, None, |load, seen| {
+    let task = Task::new(machine, "matrix products on all GPUs", 2);
+    during_load(&task, None, |load, seen| {
         let mut due = Instant::now();
-        while Instant::now() < until && load.wrong.len() < ENOUGH {
+        while task.goes_on(load) {
             load.keep_busy(LAUNCH)?;
             if Instant::now() >= due {
-                note(machine, load, seen, "matrix products on all GPUs", until);
+                task.note(load, seen);
                 due = Instant::now() + SECOND;
             }
         }
@@ -56,58 +64,66 @@ pub(super) fn steady(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 }
 
 pub(super) fn in_steps(machine: &Machine) -> Result<Judgement, Box<Finding>> {
-    let until = end(machine, 1);
-    during_load(machine, "steps of power of all GPUs", until, Some(0), |load, seen| {
+    let task = Task::new(machine, "steps of power of all GPUs", 1);
+    during_load(&task, Some(0), |load, seen| {
         for half in HALVES.iter().cycle() {
-            note(machine, load, seen, "steps of power of all GPUs", until);
+            if !task.goes_on(load) {
+                break;
+            }
+            task.note(load, seen);
             let stretch = Instant::now() + STRETCH;
-            while Instant::now() < stretch.min(until) && load.wrong.len() < ENOUGH {
+            while Instant::now() < stretch && task.goes_on(load) {
                 load.keep_busy(*half / 2)?;
                 load.rest()?;
                 sleep(*half);
                 seen.steps = seen.steps.map(|steps| steps + 1);
-            }
-            if Instant::now() >= until || load.wrong.len() >= ENOUGH {
-                break;
             }
         }
         Ok(())
     })
 }
 
+impl<'m> Task<'m> {
+    /// One that gets `parts` of four of the time.
+    fn new(machine: &'m Machine, what: &'static str, parts: u64) -> Self {
+        Self { machine, what, began: Instant::now(), until: end(machine, parts) }
+    }
+
+    fn goes_on(&self, load: &Load<'_>) -> bool {
+        Instant::now() < self.until && load.wrong.len() < ENOUGH
+    }
+
+    /// Ends a second: the GPUs' states, other operands, and the line for the parent.
+    fn note(&self, load: &mut Load<'_>, seen: &mut Seen) {
+        seen.seconds.push(Second::now(self.machine, self.began));
+        load.renew();
+        progress(self.machine, self.what, self.until);
+    }
+}
+
 /// Runs `work` on all GPUs, watched, and judges it.
 fn during_load(
-    machine: &Machine,
-    what: &str,
-    until: Instant,
+    task: &Task<'_>,
     steps: Option<u64>,
     work: impl FnOnce(&mut Load<'_>, &mut Seen) -> Result<(), GpuError>,
 ) -> Result<Judgement, Box<Finding>> {
+    let machine = task.machine;
     if let Some(none) = machine.no_gpus(false)? {
         return Ok(none);
     }
     let clique = machine.clique()?;
-    progress(machine, what, until);
+    progress(machine, task.what, task.until);
     let watch = Watch::begin(machine, &clique.addresses());
     let mut load = Load::new(clique).map_err(|e| during("machine", &e))?;
     let mut seen = Seen { steps, ..Seen::default() };
-    let start = Instant::now();
     if let Err(error) = work(&mut load, &mut seen) {
         seen.found.push(*during("machine", &error));
     }
-    seen.took = start.elapsed().as_secs_f64();
-    (seen.wrong, seen.right) = (std::mem::take(&mut load.wrong), std::mem::take(&mut load.right));
+    seen.took = task.began.elapsed().as_secs_f64();
+    (seen.wrong, seen.right) = (load.wrong, load.right);
     // The seconds show clocks more closely than the last moment does.
     seen.found.extend(watch.end(machine).0.into_iter().filter(|f| !f.is(Code::GpuThrottled)));
     Ok(judge(&seen))
-}
-
-/// Ends a second: the GPUs' states, other operands, and the line for the parent.
-fn note(machine: &Machine, load: &mut Load<'_>, seen: &mut Seen, what: &str, until: Instant) {
-    let start = seen.seconds.first().map_or_else(Instant::now, |second| second.began);
-    seen.seconds.push(Second::now(machine, start));
-    load.renew();
-    progress(machine, what, until);
 }
 
 fn judge(seen: &Seen) -> Judgement {
@@ -118,12 +134,11 @@ fn judge(seen: &Seen) -> Judgement {
         all.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
     }
     all.extend(findings(&seen.seconds));
-    let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| good(seen), |worst| worst.message.clone());
-    Judgement::of(summary, all).with_tables(vec![rates(seen), seconds_table("seconds", &seen.seconds)])
+    Judgement::summed_up(|| good(seen), all)
+        .with_tables(vec![rates(seen), seconds_table("seconds", &seen.seconds)])
 }
 
-/// `300 s: at least 1.2e17 products of each GPU are right, 410 of 10^12 a second; 41 to 71 C, at most 690 W`
+/// `300 s: all of 1.2e17 products of each GPU are right; 41 to 71 C, at most 690 W`
 fn good(seen: &Seen) -> String {
     let least = seen.right.iter().copied().reduce(f64::min).unwrap_or_default();
     let steps = seen.steps.map(|steps| format!(", {steps} steps from idle to full load")).unwrap_or_default();

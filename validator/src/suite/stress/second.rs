@@ -12,9 +12,7 @@ use std::time::Instant;
 /// One second; by GPU, `None` where NVML does not report it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Second {
-    /// When the work began.
-    pub(super) began: Instant,
-    /// Seconds since then.
+    /// Seconds since the work began.
     at: f64,
     states: Vec<Option<State>>,
     /// Lanes of each GPU's link.
@@ -22,12 +20,12 @@ pub(super) struct Second {
 }
 
 impl Second {
-    /// The present one.
+    /// The present one of work that began then.
     pub(super) fn now(machine: &Machine, began: Instant) -> Self {
         let gpus = machine.clique().map(Clique::addresses).unwrap_or_default();
         let width = |bdf| machine.nvml().ok().and_then(|nvml| nvml.link(bdf).ok()).map(|link| link.width);
         let widths = gpus.into_iter().map(width).collect();
-        Self { began, at: began.elapsed().as_secs_f64(), states: states_now(machine), widths }
+        Self { at: began.elapsed().as_secs_f64(), states: states_now(machine), widths }
     }
 }
 
@@ -74,13 +72,8 @@ fn states(seconds: &[Second]) -> Vec<&[Option<State>]> {
 
 #[cfg(test)]
 pub(super) fn of_widths(widths: &[u32]) -> Vec<Second> {
-    let began = Instant::now();
-    let second = |(n, width): (u32, &u32)| Second {
-        began,
-        at: f64::from(n),
-        states: vec![None],
-        widths: vec![Some(*width)],
-    };
+    let second =
+        |(n, width): (u32, &u32)| Second { at: f64::from(n), states: vec![None], widths: vec![Some(*width)] };
     (0..).zip(widths).map(second).collect()
 }
 

@@ -62,13 +62,8 @@ impl Engine {
             let right = wanted.expected.at(at);
             if right & STUCK == 0 {
                 bits |= u64::from(STUCK);
-                let one = Counts { bad: 1, first: at, last: at, ..Counts::NONE };
-                found = Counts {
-                    bad: found.bad + one.bad,
-                    first: found.first.min(at),
-                    last: found.last.max(at),
-                    ..found
-                };
+                let (first, last) = (found.first.min(at), found.last.max(at));
+                found = Counts { bad: found.bad + 1, first, last, ..found };
             }
         }
         let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
@@ -158,6 +153,6 @@ fn batch(seed: u64) -> u64 {
 
 /// What a step of moving inversions must find, and what it leaves.
 pub(super) fn inverted(seed: u64, first: u64, before: u32, after: u32) -> Wanted {
-    let pattern = |flip: u32| Pattern { flip, ..Pattern { seed, first, flip: 0 } };
+    let pattern = |flip| Pattern { seed, first, flip };
     Wanted { expected: pattern(before), sentinel: pattern(after) }
 }
