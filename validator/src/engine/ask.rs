@@ -1,9 +1,9 @@
 //! A worker that answers one question and runs no test: NVML is loaded there, so that a hang or crash of NVML
 //! affects nothing else.
 
-use super::command::command;
 use super::interrupt::Interrupts;
 use super::supervise::supervise;
+use super::worker::command;
 use crate::config::Config;
 use crate::gpu::Look;
 use crate::machine::pcie::model::Bdf;

@@ -1,9 +1,9 @@
 //! One group of tests, run by a worker; if it fails during a test, that test is an error and a new worker
 //! continues with the rest. Each round settles at least one test, so this ends.
 
-use super::command::command;
 use super::interrupt::Interrupt;
 use super::supervise::{Ending, supervise};
+use super::worker::command;
 use super::{Audience, Run, ask};
 use crate::config::Config;
 use crate::machine::root::Root;

@@ -3,7 +3,6 @@
 
 mod aer;
 mod ask;
-mod command;
 mod group;
 mod handover;
 mod interrupt;

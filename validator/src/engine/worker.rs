@@ -1,6 +1,7 @@
-//! The child's side: reads one request, reads the machine once, runs the tests in order and reports each
+//! The child's side, and the command that starts it: reads one request, reads the machine once, runs the tests in order and reports each
 //! result. Any error ends this process, and the parent handles that.
 
+use crate::config::Config;
 use crate::gpu::{self, Look, Nvml};
 use crate::machine::host::{identity, kmsg, nvidia};
 use crate::machine::pcie::model::{Bdf, Fabric};
@@ -14,6 +15,7 @@ use crate::text::chain::chain;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -123,4 +125,18 @@ fn say(output: &RefCell<impl Write>, message: &Message) -> io::Result<()> {
     let mut output = output.borrow_mut();
     output.write_all(&line)?;
     output.flush()
+}
+/// This program again, with nothing of our environment except the folders of the driver's libraries. CUDA
+/// then numbers GPUs by address, as NVML, `nvidia-smi` and the report do, and not the fastest first.
+pub(super) fn command(config: &Config) -> io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    lineage::beneath(command.arg(COMMAND));
+    command.env_clear().env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    if !config.validate.library_path.is_empty() {
+        command.env("LD_LIBRARY_PATH", config.validate.library_path.join(":"));
+    }
+    if let Some(limit) = &config.validate.limit {
+        command.env(lineage::LIMIT, &limit.visible);
+    }
+    Ok(command)
 }

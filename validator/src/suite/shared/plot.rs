@@ -5,6 +5,7 @@ use super::room;
 use super::transfer::Memory;
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
+use crate::outcome::finding::{Code, Finding, Severity};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ const SPARE: u64 = 256 << 20;
 const LEAST: u64 = 16 << 20;
 /// No more than this many pieces are allocated.
 const MOST: usize = 32;
+/// Less memory than this is not worth testing.
+pub(in crate::suite) const LITTLE: u64 = 128 << 20;
 /// Words of a sample.
 const SAMPLE: u64 = 64;
 
@@ -143,6 +146,15 @@ impl<'g> Plot<'g> {
         self.stream.copy_out(self.host.span(0, count * 4)?, span.part(place * 4, count * 4)?)?;
         self.wait()?;
         Ok(self.host.words(0, count))
+    }
+}
+
+impl Share {
+    /// A GPU whose memory is not tested because other processes use it.
+    pub(in crate::suite) fn untested(&self) -> Option<Finding> {
+        let gpu = format!("GPU {}", self.gpu);
+        let message = || format!("{gpu}: its memory is not tested: other processes use nearly all of it");
+        (self.bytes < LITTLE).then(|| Code::GpuInUse.finding(Severity::Warn, &gpu, message()))
     }
 }
 

@@ -16,8 +16,6 @@ use std::time::Instant;
 
 /// The bits that are inverted, one after the other: all, every second one, the others, none.
 const INVERTED: [u32; 5] = [0, !0, 0xaaaa_aaaa, 0x5555_5555, 0];
-/// Less memory is not worth testing.
-const LITTLE: u64 = 128 << 20;
 /// Findings of one GPU beyond this many say nothing new.
 const ENOUGH: usize = 4;
 
@@ -111,7 +109,7 @@ fn last_look(changed: &Changed) -> Wrong {
 }
 
 fn judge(seen: &Seen) -> Judgement {
-    let mut findings: Vec<Finding> = seen.shares.iter().filter_map(little).collect();
+    let mut findings: Vec<Finding> = seen.shares.iter().filter_map(Share::untested).collect();
     for gpu in seen.shares.iter().map(|share| share.gpu) {
         findings.extend(seen.wrong.iter().filter(|w| w.gpu == gpu).take(ENOUGH).map(finding));
     }
@@ -119,14 +117,12 @@ fn judge(seen: &Seen) -> Judgement {
     if seen.shares.is_empty() && findings.is_empty() {
         return Judgement::not_applicable("no GPU");
     }
-    let worst = findings.iter().rev().max_by_key(|f| f.severity).filter(|f| f.severity > Severity::Info);
     let steps = seen.rounds * INVERTED.len() as u64;
     let good = || {
         let share = coverage(&seen.shares);
         format!("{share} of each GPU: every bit right in {steps} passes of moving inversions")
     };
-    let summary = worst.map_or_else(good, |worst| worst.message.clone());
-    Judgement::of(summary, findings).with_tables(vec![memory_table(seen, steps)])
+    Judgement::summed_up(good, findings).with_tables(vec![memory_table(seen, steps)])
 }
 
 fn finding(wrong: &Wrong) -> Finding {
@@ -151,14 +147,6 @@ fn finding(wrong: &Wrong) -> Finding {
         .finding(Severity::Fail, &subject, message)
         .values(counts.wrong, 0, Some("words"))
         .seen(bits)
-}
-
-/// A GPU whose memory is in use elsewhere.
-fn little(share: &Share) -> Option<Finding> {
-    let message =
-        || format!("GPU {}: its memory is not tested: other processes use nearly all of it", share.gpu);
-    let finding = || Code::GpuInUse.finding(Severity::Warn, &format!("GPU {}", share.gpu), message());
-    (share.bytes < LITTLE).then(finding)
 }
 
 fn memory_table(seen: &Seen, steps: u64) -> Value {

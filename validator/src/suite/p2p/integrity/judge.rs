@@ -44,10 +44,8 @@ pub(super) fn judge(
         return Judgement::not_applicable(why)
             .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect());
     }
-    let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary =
-        worst.map_or_else(|| good(plan, (pairs, on), crowd, watched), |worst| worst.message.clone());
-    Judgement::of(summary, all).with_tables(vec![super::tried_table::tried(plan, crowd)])
+    Judgement::summed_up(|| good(plan, (pairs, on), crowd, watched), all)
+        .with_tables(vec![super::tried_table::tried(plan, crowd)])
 }
 
 fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched: &[Share]) -> String {

@@ -17,13 +17,16 @@ pub(super) fn judge(gpus: usize, rounds: u64, results: &Results) -> Judgement {
         let why = "no two GPUs have access to each other's memory; see p2p-capability";
         return Judgement::not_applicable(why).with(findings);
     }
-    let worst = findings.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| good(rounds, results), |worst| worst.message.clone());
     let hop = |pair: Pair| {
         let same = |p: &&Played| p.pair == pair || p.pair == pair.back();
         results.played.iter().find(same).filter(|p| whole(p, rounds)).map(|p| p.hop_ns.round())
     };
-    Judgement::of(summary, findings).showing(vec![matrix("order.hop", "ns", gpus, hop)])
+    Judgement::summed_up(|| good(rounds, results), findings).showing(vec![matrix(
+        "order.hop",
+        "ns",
+        gpus,
+        hop,
+    )])
 }
 
 fn good(rounds: u64, results: &Results) -> String {

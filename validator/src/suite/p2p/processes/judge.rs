@@ -26,9 +26,7 @@ pub(super) fn judge(results: &Results) -> Judgement {
     if results.tried.is_empty() && all.is_empty() {
         return Judgement::not_applicable("no pair has peer access; see p2p-capability");
     }
-    let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| good(results), |worst| worst.message.clone());
-    Judgement::of(summary, all).with_tables(vec![tried(results)])
+    Judgement::summed_up(|| good(results), all).with_tables(vec![tried(results)])
 }
 
 /// What was tried with each pair.

@@ -96,9 +96,7 @@ pub(super) fn judge(results: &Results) -> Judgement {
         let why = "no pair has peer access; see p2p-capability";
         return Judgement::not_applicable(why).with(all);
     }
-    let worst = all.iter().rev().filter(|f| f.severity > Severity::Info).max_by_key(|f| f.severity);
-    let summary = worst.map_or_else(|| good(results), |worst| worst.message.clone());
-    Judgement::of(summary, all).with_tables(vec![tried(results)])
+    Judgement::summed_up(|| good(results), all).with_tables(vec![tried(results)])
 }
 
 fn good(results: &Results) -> String {

@@ -18,7 +18,7 @@ use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::open::{Open, with_all};
 use crate::suite::shared::plot;
-use crate::suite::shared::plot::{Plot, changed, fill_all};
+use crate::suite::shared::plot::{LITTLE, Plot, changed, fill_all};
 use crate::suite::shared::room;
 use crate::suite::shared::transfer::Memory;
 use crate::suite::{Group, Machine, Test};
@@ -35,9 +35,6 @@ pub(in crate::suite) const TEST: Test = Test {
     group: Group::Gpu,
     run,
 };
-
-/// Less than this is not worth testing: the tests of small buffers covered it already.
-const LITTLE: u64 = 128 << 20;
 
 /// How thorough a level is.
 #[derive(Debug, Clone, Copy)]
@@ -70,11 +67,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     machine.doing("allocating nearly all memory of every GPU");
     let mut plots = Plot::take_all(clique, Memory::Plain, 0).map_err(broken)?;
     let mut results = Results::default();
-    for plot in plots.iter().filter(|plot| plot.bytes() < LITTLE) {
-        let gpu = format!("GPU {}", plot.gpu.ordinal);
-        let message = format!("{gpu}: its memory is not tested: other processes use nearly all of it");
-        results.broken.push(Code::GpuInUse.finding(Severity::Warn, &gpu, message));
-    }
+    results.broken.extend(plots.iter().filter_map(|plot| plot.share().untested()));
     let pairs = pairs(clique, &plots).map_err(broken)?;
     if pairs.is_empty() {
         return Ok(judge::judge(&results));

@@ -67,10 +67,7 @@ pub(in crate::suite) fn few(findings: impl IntoIterator<Item = Finding>) -> Vec<
 
 /// The test's judgement: its summary is the first of the worst findings, or else `fine`.
 pub(in crate::suite) fn judged(fine: String, findings: impl IntoIterator<Item = Finding>) -> Judgement {
-    let findings = few(findings);
-    let worst = findings.iter().map(|f| f.severity).max().filter(|worst| *worst > Severity::Info);
-    let first = findings.iter().find(|f| Some(f.severity) == worst);
-    Judgement::of(first.map_or(fine, |first| first.message.clone()), findings)
+    Judgement::summed_up(|| fine, few(findings))
 }
 
 fn first_of(kind: Vec<Finding>) -> Vec<Finding> {
