@@ -64,7 +64,7 @@ pub fn switch_p2p_off(variables: &mut Vec<Variable>, reason: &str) {
 /// Removes settings that rely on peer-to-peer; one that switches it off stays, and vLLM gets no pair.
 pub fn trust_no_p2p(variables: &mut Vec<Variable>) {
     variables.retain(|v| v.name == P2P_OFF || !is_about_p2p(&v.name));
-    let of_vllm = |v: &&mut Variable| v.name == "VLLM_CACHE_ROOT";
+    let of_vllm = |v: &&mut Variable| v.name == VLLM[0];
     for variable in variables.iter_mut().filter(of_vllm) {
         VLLM_NONE.clone_into(&mut variable.value);
         "the verdict is not good, so vLLM uses peer-to-peer for no pair".clone_into(&mut variable.reason);

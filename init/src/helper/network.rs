@@ -129,9 +129,7 @@ pub(super) fn load_drivers() -> Result<(), String> {
 
 /// Device type 1 of virtio_ids.h is a network card.
 fn virtio_cards(sys: &Path) -> Vec<String> {
-    let devices = fs::read_dir(sys.join("bus/virtio/devices")).into_iter().flatten().flatten();
-    let aliases = devices.filter_map(|entry| fs::read_to_string(entry.path().join("modalias")).ok());
-    aliases.map(|text| text.trim().to_owned()).filter(|text| text.starts_with("virtio:d00000001v")).collect()
+    alias::devices(sys, "virtio").filter(|text| text.starts_with("virtio:d00000001v")).collect()
 }
 
 fn pci_cards(sys: &Path) -> Vec<String> {

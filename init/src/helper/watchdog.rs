@@ -29,6 +29,8 @@ pub const UNCHECKED: &str = "unchecked";
 const CHIPSETS: &[&str] = &["lpc_ich", "i2c_i801", "sp5100_tco", "i6300esb", "iTCO_wdt"];
 /// Drivers of management controllers, which have a watchdog.
 const CONTROLLERS: &[&str] = &["ipmi_si", "ipmi_ssif"];
+/// The devices of the kernel's watchdog core.
+const CLASS: &str = "/sys/class/watchdog";
 /// `identity` of softdog.
 const SOFTWARE: &str = "Software Watchdog";
 /// The one name of a device that is not of the kernel's watchdog core: IPMI's.
@@ -43,12 +45,15 @@ const LEAST: u32 = 10;
 pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32, String> {
     let wanted: u32 = timeout_s.parse().map_err(|_| format!("{timeout_s}: not a number of seconds"))?;
     let mut whys = Vec::new();
-    let may = kernel::is_machine();
-    if !may {
+    let found = if kernel::is_machine() {
+        let drivers = Drivers::of_this_kernel(&mut whys);
+        drivers.load_core(&mut whys);
+        let own = if hardware == "true" { of_hardware(&drivers, &mut whys) } else { None };
+        own.or_else(|| if software == "true" { of_software(&drivers, &mut whys) } else { None })
+    } else {
         whys.push("a watchdog outlives a process id namespace, so none is used in one".to_owned());
-    }
-    let own = if may && hardware == "true" { of_hardware(&mut whys) } else { None };
-    let found = own.or_else(|| if may && software == "true" { of_software(&mut whys) } else { None });
+        None
+    };
     let Some((path, how, device)) = found else {
         let _no_reader = writeln!(io::stderr(), "{}", whys.join("; "));
         return Ok(ABSENT);
@@ -71,20 +76,18 @@ pub(super) fn arm(hardware: &str, software: &str, timeout_s: &str) -> Result<i32
 type Open = (String, &'static str, File);
 
 /// The machine's own: of its chipset, else of its management controller.
-fn of_hardware(whys: &mut Vec<String>) -> Option<Open> {
-    load_core(whys);
+fn of_hardware(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
     // The first pass may make the device that the second one loads a driver for.
-    let _loaded = [0, 1].map(|_| load_for_devices(CHIPSETS, whys));
-    let seen = names(Path::new("/sys/class/watchdog"));
-    let own = seen.iter().filter(|(_, identity)| identity != SOFTWARE);
-    if let Some(open) = own.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, whys)).next() {
-        return Some(open);
+    let _loaded = [0, 1].map(|_| drivers.load_for_devices(CHIPSETS, whys));
+    let own = of_core(|identity| identity != SOFTWARE, whys);
+    if own.is_some() {
+        return own;
     }
-    if load_for_devices(CONTROLLERS, whys) {
-        load("ipmi_watchdog", whys);
+    if drivers.load_for_devices(CONTROLLERS, whys) {
+        drivers.load("ipmi_watchdog", whys);
         // Of a device of the kernel's core, /dev/watchdog would be the second name.
         let until = Instant::now() + CONTROLLER;
-        while names(Path::new("/sys/class/watchdog")).is_empty() && Instant::now() < until {
+        while names(Path::new(CLASS)).is_empty() && Instant::now() < until {
             if Path::new(LEGACY).exists() {
                 return open(LEGACY, SLOW, whys);
             }
@@ -96,16 +99,19 @@ fn of_hardware(whys: &mut Vec<String>) -> Option<Open> {
 }
 
 /// The kernel's.
-fn of_software(whys: &mut Vec<String>) -> Option<Open> {
-    load_core(whys);
-    load("softdog", whys);
-    let seen = names(Path::new("/sys/class/watchdog"));
-    let software = seen.iter().filter(|(_, identity)| identity == SOFTWARE);
-    let open = software.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, whys)).next();
+fn of_software(drivers: &Drivers, whys: &mut Vec<String>) -> Option<Open> {
+    drivers.load("softdog", whys);
+    let open = of_core(|identity| identity == SOFTWARE, whys);
     if open.is_none() {
         whys.push("no software watchdog".to_owned());
     }
     open
+}
+
+/// The first device of the kernel's watchdog core that has such a name and can be opened.
+fn of_core(fits: impl Fn(&str) -> bool, whys: &mut Vec<String>) -> Option<Open> {
+    let seen = names(Path::new(CLASS)).into_iter().filter(|(_, identity)| fits(identity));
+    seen.filter_map(|(name, _)| open(&format!("/dev/{name}"), DIRECT, whys)).next()
 }
 
 fn open(path: &str, how: &'static str, whys: &mut Vec<String>) -> Option<Open> {
@@ -127,39 +133,56 @@ fn names(class: &Path) -> Vec<(String, String)> {
     found.into_iter().map(|(_, named)| named).collect()
 }
 
-/// Loads the core so that a device goes on counting while the machine is shut down: a reboot that hangs is then ended, too.
-fn load_core(whys: &mut Vec<String>) {
-    let files = Tree::open(&Tree::of_this_kernel()).and_then(|tree| tree.files("watchdog"));
-    match files.map(|files| files.iter().try_for_each(|file| insert(file, "stop_on_reboot=0"))) {
-        Ok(Err(e)) if e.kind() != io::ErrorKind::AlreadyExists => whys.push(format!("watchdog: {e}")),
+/// The running kernel's modules, and the lines of modules.alias about watchdogs and their controllers.
+struct Drivers {
+    tree: Option<Tree>,
+    aliases: String,
+}
+
+impl Drivers {
+    /// Those of the running kernel. Without them, what is built in may still be used.
+    fn of_this_kernel(whys: &mut Vec<String>) -> Self {
+        let folder = Tree::of_this_kernel();
+        let tree = Tree::open(&folder).map_err(|why| whys.push(why)).ok();
+        let all = fs::read_to_string(folder.join("modules.alias")).unwrap_or_default();
+        Self { tree, aliases: ours(&all) }
+    }
+
+    /// Loads the core so that a device goes on counting while the machine is shut down: a reboot that hangs is then ended, too.
+    fn load_core(&self, whys: &mut Vec<String>) {
         // Without the module's file the kernel has the core built in, or loading a driver says why not.
-        Ok(_) | Err(_) => {}
+        let files = self.tree.as_ref().and_then(|tree| tree.files("watchdog").ok()).unwrap_or_default();
+        match files.iter().try_for_each(|file| insert(file, "stop_on_reboot=0")) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => whys.push(format!("watchdog: {e}")),
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    fn load(&self, module: &str, whys: &mut Vec<String>) {
+        let why = self.tree.as_ref().and_then(|tree| tree.load(module).err());
+        // The same reason comes in each pass.
+        whys.extend(why.filter(|why| !whys.contains(why)).into_iter().collect::<Vec<_>>());
+    }
+
+    /// Loads those of `drivers` that have a device in this machine; returns whether there is one.
+    fn load_for_devices(&self, drivers: &[&str], whys: &mut Vec<String>) -> bool {
+        let wanted = wanted(&self.aliases, drivers, &modaliases(Path::new("/sys")));
+        wanted.iter().for_each(|driver| self.load(driver, whys));
+        !wanted.is_empty()
     }
 }
 
-fn load(module: &str, whys: &mut Vec<String>) {
-    let loaded = Tree::open(&Tree::of_this_kernel()).and_then(|tree| tree.load(module));
-    whys.extend(loaded.err());
-}
-
-/// Loads those of `drivers` that have a device in this machine; returns whether there is one.
-fn load_for_devices(drivers: &[&str], whys: &mut Vec<String>) -> bool {
-    let Ok(aliases) = fs::read_to_string(Tree::of_this_kernel().join("modules.alias")) else { return false };
-    let wanted = wanted(&aliases, drivers, &modaliases(Path::new("/sys")));
-    wanted.iter().for_each(|driver| {
-        // The same reason comes in each pass.
-        let mut new = Vec::new();
-        load(driver, &mut new);
-        whys.extend(new.into_iter().filter(|why| !whys.contains(why)).collect::<Vec<_>>());
-    });
-    !wanted.is_empty()
+/// The lines of modules.alias about the drivers that may be loaded here: a few of many thousands.
+fn ours(aliases: &str) -> String {
+    let known = |module: &str| CHIPSETS.contains(&module) || CONTROLLERS.contains(&module);
+    let ours = |line: &&str| line.split_whitespace().last().is_some_and(known);
+    aliases.lines().filter(ours).map(|line| format!("{line}\n")).collect()
 }
 
 /// Those of `drivers` that claim one of the devices, each once.
 fn wanted(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
-    let ours = |line: &&str| line.split_whitespace().last().is_some_and(|module| drivers.contains(&module));
-    let aliases: String = aliases.lines().filter(ours).map(|line| format!("{line}\n")).collect();
-    let mut found: Vec<_> = devices.iter().flat_map(|device| alias::modules_for(&aliases, device)).collect();
+    let mut found: Vec<_> = devices.iter().flat_map(|device| alias::modules_for(aliases, device)).collect();
+    found.retain(|module| drivers.contains(&module.as_str()));
     found.sort();
     found.dedup();
     found
@@ -167,10 +190,7 @@ fn wanted(aliases: &str, drivers: &[&str], devices: &[String]) -> Vec<String> {
 
 /// What the kernel calls the devices on the buses that watchdogs and their controllers sit on.
 fn modaliases(sys: &Path) -> Vec<String> {
-    let buses = ["bus/pci/devices", "bus/platform/devices"];
-    let entries = buses.iter().flat_map(|bus| fs::read_dir(sys.join(bus)).into_iter().flatten().flatten());
-    let read = entries.filter_map(|entry| fs::read_to_string(entry.path().join("modalias")).ok());
-    read.map(|text| text.trim().to_owned()).collect()
+    ["pci", "platform"].into_iter().flat_map(|bus| alias::devices(sys, bus)).collect()
 }
 
 /// Takes the device from standard input and closes it, stopped or running as `how` says; then checks that it is.
@@ -183,7 +203,7 @@ pub(super) fn release(how: &str, path: &str) -> Result<i32, String> {
     let device = descriptors::receive_all(io::stdin().as_fd()).pop().ok_or("no open device came")?;
     File::from(device).write_all(last).map_err(|e| format!("{path}: {e}"))?;
     let name = path.rsplit('/').next().unwrap_or(path);
-    match fs::read_to_string(format!("/sys/class/watchdog/{name}/state")) {
+    match fs::read_to_string(format!("{CLASS}/{name}/state")) {
         Ok(state) if state.trim() == wanted => {}
         Ok(state) => return Err(format!("{path} is {}, expected {wanted}", state.trim())),
         // The driver of IPMI has no such file.
@@ -215,8 +235,10 @@ mod tests {
             ("bus/usb/devices/x/modalias", "pci:v00008086d000025ABsv0sd0bc0sc0i0\n"),
         ]);
         let devices = modaliases(sys.path());
-        assert_eq!(wanted(aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
-        assert_eq!(wanted(aliases, CONTROLLERS, &devices), [""; 0]);
+        let aliases = ours(aliases);
+        assert_eq!(aliases.lines().count(), 3);
+        assert_eq!(wanted(&aliases, CHIPSETS, &devices), ["iTCO_wdt", "lpc_ich"]);
+        assert_eq!(wanted(&aliases, CONTROLLERS, &devices), [""; 0]);
     }
 
     #[test]

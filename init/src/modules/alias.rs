@@ -1,5 +1,8 @@
 //! Finds the modules for a device: matches `modules.alias` patterns against the device's modalias.
 
+use std::fs;
+use std::path::Path;
+
 /// Whether a modules.alias pattern matches: `*`, `?` and `[..]` (with ranges and a leading `!`) as in
 /// fnmatch(3).
 #[must_use]
@@ -57,6 +60,13 @@ fn in_set(set: &[u8], byte: u8) -> bool {
         [first, rest @ ..] => *first == byte || in_set(rest, byte),
         [] => false,
     }
+}
+
+/// What the kernel calls the devices on a bus (`pci`, `virtio` ..), for `modules_for`.
+pub fn devices(sys: &Path, bus: &str) -> impl Iterator<Item = String> {
+    let devices = fs::read_dir(sys.join("bus").join(bus).join("devices")).into_iter().flatten().flatten();
+    let names = devices.filter_map(|entry| fs::read_to_string(entry.path().join("modalias")).ok());
+    names.map(|text| text.trim().to_owned())
 }
 
 /// The modules that modules.alias names for a device, in the file's order, each once.

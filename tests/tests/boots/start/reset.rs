@@ -18,7 +18,7 @@ fn machine(variables: &Path) -> Boot {
 fn hanging(boot: Boot, step: &str) -> Boot {
     let says = format!("echo \"now in {step}\" > /dev/console");
     if step == "driver-load" {
-        // The driver's start waits for a pipe that nobody writes to.
+        // The driver's start waits for a pipe into which no program writes.
         let first = format!(
             "#!/bin/sh\nPATH=/bin:/sbin:/usr/bin:/usr/sbin\nmknod /dev/null c 1 3\nrm {DRIVER}\nmkfifo {DRIVER} || mknod {DRIVER} p\n\
              ( until grep -qs load-driver /proc/[0-9]*/cmdline; do sleep 1; done; sleep 1; {says} ) &\n\
