@@ -5,6 +5,7 @@ pub mod driver;
 pub mod last_line;
 pub mod mark;
 pub mod outcome;
+pub mod recovery;
 pub mod schema;
 pub mod section;
 pub mod status;

@@ -2,7 +2,7 @@
 
 use super::gone;
 use crate::gpu::{ComputeMode, Counted, Counter, Presence, Standing};
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Recovery, Severity};
 
 /// The state of the GPUs is unknown.
 pub(super) fn unseen(why: &str) -> Finding {
@@ -39,9 +39,9 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
     ] {
         if matches!(gpu.counted.get(&counter), Some(Counted::At(1..))) {
             let message = format!("{}: {words}", name(gpu));
-            found.push(
-                Code::GpuRemap.finding(severity, &gpu.name(), message).seen(format!("NVML: {counter:?}")),
-            );
+            let replace = (counter == Counter::RemapFailed).then_some(Recovery::Replace);
+            let finding = Code::GpuRemap.finding(severity, &gpu.name(), message).recovery(replace);
+            found.push(finding.seen(format!("NVML: {counter:?}")));
         }
     }
     found

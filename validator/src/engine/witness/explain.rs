@@ -4,7 +4,7 @@
 use super::change;
 use super::users::Present;
 use crate::gpu::Standing;
-use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::finding::{Code, Finding, Recovery, Severity};
 use crate::outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,6 +99,7 @@ pub(super) fn by_loss(said: Judgement, lost: &BTreeMap<String, String>) -> Judge
         finding.severity = Severity::Fail;
         finding.cause.clone_from(&why);
         finding.remedy = Code::GpuGone.entry().remedy.to_owned();
+        finding.recovery = Some(Recovery::RebootNode);
     }
     let told = findings.iter().any(is_loss);
     let summary = if told { said.summary.clone() } else { format!("{why}: {}", said.summary) };

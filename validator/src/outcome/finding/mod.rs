@@ -6,6 +6,7 @@ mod table;
 
 pub use code::Code;
 pub use contract::outcome::Severity;
+pub use contract::recovery::Recovery;
 pub use table::markdown;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct Finding {
     pub cause: String,
     /// The next thing to do.
     pub remedy: String,
+    /// The same as a word for programs, where NVIDIA's driver or its documents give an action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
 }
 
 impl Code {
@@ -57,6 +61,8 @@ impl Code {
             evidence: Vec::new(),
             cause: entry.cause.to_owned(),
             remedy: entry.remedy.to_owned(),
+            // What NVIDIA's catalogue says of Xid 79, which is the same fault.
+            recovery: (self == Self::GpuGone).then_some(Recovery::RebootNode),
         }
     }
 }
@@ -108,6 +114,13 @@ impl Finding {
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
+        self
+    }
+
+    /// Sets the action.
+    #[must_use]
+    pub const fn recovery(mut self, action: Option<Recovery>) -> Self {
+        self.recovery = action;
         self
     }
 

@@ -23,7 +23,19 @@ pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
             .filter(|kind| when == When::During || kind.before)
             .filter_map(|k| k.finding(lines, when)),
     );
+    obey_the_driver(&mut found, lines);
     found
+}
+
+/// The newest action that the driver asks for stands for all errors of its GPU.
+fn obey_the_driver(found: &mut [Finding], lines: &[Line]) {
+    for told in log::xids(lines) {
+        let Some(action) = xid::changed_to(told.line) else { continue };
+        for finding in found.iter_mut().filter(|f| f.recovery.is_some() && f.subject.starts_with(told.gpu)) {
+            finding.recovery = Some(action);
+            finding.remedy = xid::remedy(action).map_or_else(|| finding.remedy.clone(), str::to_owned);
+        }
+    }
 }
 
 /// The finding if records of the log were overwritten before they could be read.
@@ -48,16 +60,17 @@ fn xids(lines: &[Line], when: When) -> Vec<Finding> {
 /// One finding per GPU and number, however often it occurred. A line without a number counts as the worst.
 fn of_one(group: &[log::Xid<'_>], when: When) -> Option<Finding> {
     let first = group.first()?;
-    let (class, words) = xid::meaning(first.number);
-    let severity = if first.number == 0 { Severity::Fail } else { class.severity(when) };
+    let lines: Vec<_> = group.iter().map(|x| x.line).collect();
+    let meaning = xid::meaning_of(first.number, &lines);
+    let severity = if first.number == 0 { Severity::Fail } else { meaning.fault.severity(when) };
     let times = if group.len() == 1 { String::new() } else { format!(", {} times", group.len()) };
-    let words = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    let words = if meaning.words.is_empty() { String::new() } else { format!(" ({})", meaning.words) };
     let message = format!("Xid {} on {}{words}{times}", first.number, first.gpu);
     let seen = group.iter().take(MOST).map(|x| format!("kmsg: {}", x.line)).collect();
     let finding = Code::GpuXid.finding(severity, first.gpu, message).seen_all(seen);
-    let finding = finding.values(group.len(), 0, Some("lines"));
-    let finding = class.cause().into_iter().fold(finding, Finding::because);
-    Some(class.remedy().into_iter().fold(finding, Finding::remedy))
+    let finding = finding.values(group.len(), 0, Some("lines")).recovery(meaning.recovery);
+    let finding = meaning.fault.cause().into_iter().fold(finding, Finding::because);
+    Some(meaning.remedy().into_iter().fold(finding, Finding::remedy))
 }
 
 /// A kind of fault that is recognized by words.

@@ -113,6 +113,34 @@ fn a_gpu_that_falls_off_during_a_test_is_reported_with_address_and_number() {
 }
 
 #[test]
+fn the_newest_action_of_the_driver_stands_for_all_errors_of_its_gpu() {
+    use contract::recovery::Recovery;
+    let changed = |gpu: &str, to: &str| {
+        format!("NVRM: Xid (PCI:{gpu}): 154, GPU recovery action changed from 0x0 (None) to {to}")
+    };
+    let lines = [
+        "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.".to_owned(),
+        changed("0000:41:00", "0x2 (Node Reboot Required)"),
+        changed("0000:41:00", "0x1 (GPU Reset Required)"),
+        "NVRM: Xid (PCI:0000:01:00): 62, halt".to_owned(),
+        "NVRM: Xid (PCI:0000:01:00): 999, new".to_owned(),
+    ];
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let found = faults(&log(&lines), When::During);
+    let told: Vec<_> = found.iter().map(|f| (f.subject.as_str(), f.recovery)).collect();
+    let reset = Some(Recovery::ResetGpu);
+    let (a, b) = ("0000:41:00", "0000:01:00");
+    assert_eq!(told, [(a, reset), (a, reset), (b, reset), (b, None), (a, reset)]);
+    assert_eq!(
+        found[1].message,
+        "Xid 154 on 0000:41:00 (the driver says that the GPU must be reset), 2 times"
+    );
+    assert!(found.iter().take(3).all(|f| f.remedy.contains("reset it")), "{found:?}");
+    let alone = &faults(&log(&lines[..1]), When::During);
+    assert!(alone.len() == 2 && alone.iter().all(|f| f.recovery == Some(Recovery::RebootNode)), "{alone:?}");
+}
+
+#[test]
 fn before_the_tests_only_driver_messages_about_gpus_count() {
     let lines = log(&[
         "mce: [Hardware Error]: Machine check events logged",

@@ -1,25 +1,29 @@
-//! The meaning of Xid numbers, from NVIDIA's catalog of Xid errors (docs.nvidia.com/deploy/xid-errors) and,
-//! for errors that programs cause, from the numbers that NVIDIA's device plugin for Kubernetes ignores. A
-//! number that is not in the table is unknown.
+//! The meaning of Xid numbers, from NVIDIA's catalogue of Xid errors (docs.nvidia.com/deploy/xid-errors): what
+//! happened, who is at fault, and what recovers the GPU. Numbers that the catalogue calls unused on newer GPUs
+//! have the meaning of its earlier editions and no action. A number that is not in the table is unknown.
 
-use crate::outcome::finding::Severity;
+use crate::outcome::finding::{Recovery, Severity};
 
-/// The cause of an error.
+/// Who is at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// The GPU, its memory, its links or its firmware.
-    Hardware,
-    /// Something that the GPU has repaired or disabled by itself.
-    Repaired,
+pub enum Fault {
+    /// Usually a program that used the GPU wrongly.
+    Program,
     /// Usually the driver; it may be the hardware.
     Driver,
-    /// Usually a program that used the GPU wrongly.
-    Application,
+    /// The GPU, its power or its firmware.
+    Gpu,
+    /// The GPU's memory.
+    Memory,
+    /// PCIe, an NVLink, or the link to the processor's chip.
+    Link,
+    /// Something that the GPU has repaired or disabled by itself.
+    Mended,
     /// Not in the table.
     Unknown,
 }
 
-use Class::{Application, Driver, Hardware, Repaired};
+use Fault::{Driver, Gpu, Link, Memory, Mended, Program};
 
 /// Whether lines are from before the tests or from a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,87 +34,241 @@ pub enum When {
     During,
 }
 
-/// Number, class and a short description.
-const TABLE: &[(u32, Class, &str)] = &[
-    (8, Driver, "the GPU stopped working on a channel"),
-    (9, Driver, "the driver set the GPU up wrongly"),
-    (12, Driver, "the driver failed to handle an exception"),
-    (13, Application, "a kernel broke a rule of the GPU, such as an address out of range"),
-    (16, Driver, "the display engine hung"),
-    (18, Driver, "bus mastering was off"),
-    (19, Driver, "the display engine failed"),
-    (24, Driver, "a semaphore was not released in time"),
-    (26, Driver, "the framebuffer did not answer in time"),
-    (31, Application, "a program used an address that was not mapped for it"),
-    (32, Driver, "the commands that reached the GPU were damaged"),
-    (38, Driver, "the GPU's firmware failed"),
-    (43, Application, "the GPU stopped a program's channel"),
-    (44, Driver, "the GPU failed to switch between programs"),
-    (45, Application, "a program's channels were closed after an earlier error, or when it ended"),
-    (46, Hardware, "the GPU stopped working"),
-    (48, Hardware, "uncorrectable memory error"),
-    (54, Hardware, "auxiliary power is not connected"),
-    (56, Driver, "the display engine failed"),
-    (57, Hardware, "the memory interface could not be set up"),
-    (58, Hardware, "the memory interface is unstable"),
-    (61, Hardware, "a microcontroller of the GPU stopped at a breakpoint"),
-    (62, Hardware, "a microcontroller of the GPU halted"),
-    (63, Repaired, "bad memory was recorded for row remapping or page retirement"),
-    (64, Hardware, "bad memory could not be recorded for row remapping or page retirement"),
-    (68, Application, "the video decoder had an exception"),
-    (69, Application, "a kernel gave the graphics engine an invalid operation"),
-    (74, Hardware, "an NVLink failed"),
-    (79, Hardware, "the GPU has fallen off the bus"),
-    (92, Repaired, "memory errors are corrected at a high rate"),
-    (93, Repaired, "the GPU's InfoROM was written more often than planned"),
-    (94, Hardware, "uncorrectable memory error, contained to one program"),
-    (95, Hardware, "uncorrectable memory error that was not contained"),
-    (109, Application, "a program could not be preempted in time"),
-    (110, Hardware, "a security fault of the GPU"),
-    (119, Hardware, "the GPU's firmware (GSP) did not answer"),
-    (120, Hardware, "the GPU's firmware (GSP) failed"),
-    (121, Repaired, "an error on the link between processor and GPU was corrected"),
-    (122, Hardware, "the GPU's flash could not be read"),
-    (123, Hardware, "the GPU's flash could not be written"),
-    (124, Hardware, "the GPU's flash could not be erased"),
-    (125, Hardware, "the GPU's InfoROM is damaged"),
-    (136, Hardware, "a link could not be trained"),
-    (137, Application, "a program used another GPU's memory over NVLink without permission"),
-    (140, Hardware, "a memory error that the GPU did not recover from"),
-    (143, Hardware, "the GPU could not be started"),
-    (144, Hardware, "an NVLink failed"),
-    (145, Hardware, "an NVLink failed"),
-    (146, Hardware, "an NVLink failed"),
-    (147, Hardware, "an NVLink failed"),
-    (148, Hardware, "an NVLink failed"),
-    (149, Hardware, "an NVLink failed"),
-    (150, Hardware, "an NVLink failed"),
-    (154, Hardware, "the GPU needs a reset, a reboot, or other recovery"),
-    (156, Repaired, "a part of the GPU was disabled"),
-    (157, Hardware, "a part of the GPU could not be disabled"),
-    (160, Repaired, "a memory channel was disabled"),
-    (161, Hardware, "a memory channel could not be disabled"),
-    (171, Hardware, "uncorrectable memory error"),
-    (172, Hardware, "uncorrectable error in the GPU's SRAM"),
-];
+// The catalogue's immediate actions.
+const UNSAID: Option<Recovery> = None;
+const IGNORE: Option<Recovery> = Some(Recovery::None);
+const RESTART: Option<Recovery> = Some(Recovery::RestartProgram);
+const RESET: Option<Recovery> = Some(Recovery::ResetGpu);
+const REBOOT: Option<Recovery> = Some(Recovery::RebootNode);
+const POWER: Option<Recovery> = Some(Recovery::PowerCycle);
 
-/// The number's class and description; `None` for an unknown number.
-#[must_use]
-pub fn meaning(number: u32) -> (Class, &'static str) {
-    let known = TABLE.iter().find(|(n, ..)| *n == number);
-    known.map_or((Class::Unknown, ""), |(_, class, words)| (*class, words))
+/// What an error means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meaning {
+    /// Who is at fault.
+    pub fault: Fault,
+    /// What recovers the GPU, if the catalogue says it of the number.
+    pub recovery: Option<Recovery>,
+    /// What happened; empty if it is unknown.
+    pub words: &'static str,
 }
 
-impl Class {
+/// First and last number, fault, action, and what happened.
+type Row = (u32, u32, Fault, Option<Recovery>, &'static str);
+
+/// The driver's own judgement: its line names the action.
+const RECOVERY_CHANGED: u32 = 154;
+/// Errors of NVLinks since Blackwell: the line says whether one is fatal.
+const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
+
+const TABLE: &[Row] = &[
+    (8, 8, Driver, RESTART, "the GPU stopped working on a channel"),
+    (9, 9, Driver, UNSAID, "the driver set the GPU up wrongly"),
+    (11, 11, Program, RESTART, "a program's commands for the GPU were invalid"),
+    (12, 12, Driver, UNSAID, "the driver failed to handle an exception"),
+    (13, 13, Program, RESTART, "a kernel broke a rule of the GPU, such as an address out of range"),
+    (14, 14, Program, IGNORE, "a program injected an error"),
+    (16, 16, Driver, UNSAID, "the display engine hung"),
+    (18, 18, Driver, UNSAID, "bus mastering was off"),
+    (19, 19, Driver, UNSAID, "the display engine failed"),
+    (24, 24, Driver, UNSAID, "a semaphore was not released in time"),
+    (25, 25, Program, RESTART, "a program's commands for the GPU were invalid"),
+    (26, 26, Driver, UNSAID, "the framebuffer did not answer in time"),
+    (31, 31, Program, RESTART, "a program used an address that was not mapped for it"),
+    (32, 32, Link, RESTART, "the commands that reached the GPU over PCIe were damaged"),
+    (37, 38, Driver, IGNORE, "the GPU's firmware failed"),
+    (39, 41, Driver, RESTART, "a copy engine had an exception"),
+    (43, 43, Program, IGNORE, "the GPU stopped a program's channel"),
+    (44, 44, Driver, IGNORE, "the GPU failed to switch between programs"),
+    (45, 45, Program, IGNORE, "a program's channels were closed after an earlier error, or when it ended"),
+    (46, 46, Gpu, RESET, "the GPU stopped working"),
+    (48, 48, Memory, RESET, "uncorrectable memory error"),
+    (54, 54, Gpu, POWER, "auxiliary power is not connected"),
+    (56, 56, Driver, UNSAID, "the display engine failed"),
+    (57, 57, Memory, UNSAID, "the memory interface could not be set up"),
+    (58, 58, Memory, UNSAID, "the memory interface is unstable"),
+    (60, 60, Driver, RESTART, "the security processor had an exception"),
+    (61, 61, Gpu, UNSAID, "a microcontroller of the GPU stopped at a breakpoint"),
+    (62, 62, Gpu, RESET, "a microcontroller of the GPU halted"),
+    (63, 63, Mended, IGNORE, "bad memory was recorded for row remapping or page retirement"),
+    (64, 64, Memory, RESET, "bad memory could not be recorded for row remapping or page retirement"),
+    (66, 67, Driver, IGNORE, "the driver used a register that it may not use"),
+    (68, 68, Program, RESTART, "the video decoder had an exception"),
+    (69, 69, Program, RESTART, "a kernel gave the graphics engine an invalid operation"),
+    (70, 72, Driver, RESTART, "a copy engine had an exception"),
+    (74, 74, Link, RESET, "an NVLink failed"),
+    (75, 77, Driver, RESTART, "a copy engine had an exception"),
+    (78, 78, Driver, IGNORE, "a virtual GPU could not be started: the software does not fit"),
+    (79, 79, Link, REBOOT, "the GPU has fallen off the bus"),
+    (80, 80, Link, RESTART, "the commands that reached the GPU did not match their checksum"),
+    (81, 81, Driver, UNSAID, "the VGA part of the GPU failed"),
+    (82, 84, Program, RESTART, "a video or image decoder had an exception"),
+    (85, 85, Driver, RESTART, "a copy engine had an exception"),
+    (86, 86, Program, RESTART, "the optical flow engine had an exception"),
+    (88, 89, Program, RESTART, "the video decoder had an exception"),
+    (92, 92, Mended, IGNORE, "memory errors are corrected at a high rate"),
+    (93, 93, Mended, IGNORE, "the GPU's InfoROM was written more often than planned"),
+    (94, 94, Memory, RESTART, "uncorrectable memory error, contained to one program"),
+    (95, 95, Memory, RESET, "uncorrectable memory error that was not contained"),
+    (96, 105, Program, RESTART, "a video or image decoder had an exception"),
+    (108, 108, Program, IGNORE, "a program used an address of another GPU that was not mapped for it"),
+    (109, 109, Driver, RESET, "the GPU did not switch between programs in time"),
+    (110, 110, Gpu, RESET, "a security fault of the GPU"),
+    (119, 119, Gpu, RESET, "the GPU's firmware (GSP) did not answer"),
+    (120, 120, Gpu, RESET, "the GPU's firmware (GSP) failed"),
+    (121, 121, Mended, IGNORE, "an error on the link between processor and GPU was corrected"),
+    (122, 122, Gpu, UNSAID, "the GPU's flash could not be read"),
+    (123, 123, Gpu, UNSAID, "the GPU's flash could not be written"),
+    (124, 124, Gpu, UNSAID, "the GPU's flash could not be erased"),
+    (125, 125, Gpu, UNSAID, "the GPU's InfoROM is damaged"),
+    (126, 135, Driver, RESTART, "a copy engine had an exception"),
+    (136, 136, Link, RESET, "a link could not be trained"),
+    (137, 137, Program, IGNORE, "a program used another GPU's memory over NVLink without permission"),
+    (139, 139, Program, RESTART, "the optical flow engine had an exception"),
+    (140, 140, Memory, RESET, "a memory error that the GPU did not recover from"),
+    (141, 141, Driver, IGNORE, "the driver's fast path failed"),
+    (143, 143, Gpu, RESET, "the GPU could not be started"),
+    (144, 150, Link, UNSAID, "an NVLink failed"),
+    (151, 151, Driver, REBOOT, "the encryption keys of a channel could not be exchanged"),
+    (152, 153, Driver, IGNORE, "the deep learning accelerator failed"),
+    (
+        154,
+        154,
+        Gpu,
+        UNSAID,
+        "the driver changed what recovers the GPU, and this version does not know the action",
+    ),
+    (155, 155, Link, RESET, "an NVLink was taken down"),
+    (156, 156, Mended, RESET, "a part of the GPU was disabled"),
+    (157, 157, Gpu, IGNORE, "a part of the GPU could not be disabled"),
+    (158, 158, Gpu, RESET, "the GPU did not answer in time"),
+    (159, 159, Link, UNSAID, "a request over the link between processor and GPU failed"),
+    (160, 160, Mended, IGNORE, "a memory channel was disabled"),
+    (161, 161, Memory, IGNORE, "a memory channel could not be disabled"),
+    (162, 162, Mended, IGNORE, "the circuit that smooths the GPU's power is in use again"),
+    (163, 163, Mended, IGNORE, "the circuit that smooths the GPU's power was switched off"),
+    (164, 164, Mended, IGNORE, "the circuit that smooths the GPU's power is nearly worn out"),
+    (165, 165, Mended, IGNORE, "the circuit that smooths the GPU's power is worn out"),
+    (166, 166, Link, UNSAID, "an NVLink carried encrypted data before it was set up for that"),
+    (167, 167, Link, UNSAID, "a PCIe request of the GPU was not answered in time"),
+    (168, 168, Memory, REBOOT, "errors are in the part of the memory that the GPU's firmware uses"),
+    (169, 169, Gpu, UNSAID, "a microcontroller of the GPU halted"),
+    (170, 170, Link, UNSAID, "an NVLink of a GPU in confidential mode reported an error"),
+    // These two accompany Xid 48.
+    (171, 171, Memory, RESET, "uncorrectable memory error"),
+    (172, 172, Memory, RESET, "uncorrectable error in the GPU's SRAM"),
+    (173, 173, Link, UNSAID, "the link between processor and GPU failed"),
+];
+
+/// The meaning of a number.
+#[must_use]
+pub fn meaning(number: u32) -> Meaning {
+    let known = TABLE.iter().find(|(first, last, ..)| (*first..=*last).contains(&number));
+    let unknown = (number, number, Fault::Unknown, UNSAID, "");
+    let (_, _, fault, recovery, words) = *known.unwrap_or(&unknown);
+    Meaning { fault, recovery, words }
+}
+
+/// The meaning of all lines of one GPU and number, in the log's order.
+#[must_use]
+pub fn meaning_of(number: u32, lines: &[&str]) -> Meaning {
+    let by_number = meaning(number);
+    match number {
+        RECOVERY_CHANGED => lines.last().and_then(|line| changed_to(line)).map_or(by_number, told_by_driver),
+        _ if NVLINK5.contains(&number) => {
+            let fatal = lines.iter().any(|line| line.contains(" Fatal "));
+            let mild = lines.iter().all(|line| line.contains(" Nonfatal "));
+            let recovery = if fatal { RESET } else { mild.then_some(Recovery::None) };
+            Meaning { recovery, ..by_number }
+        }
+        _ => by_number,
+    }
+}
+
+/// The action that the driver asks for in Xid 154: `GPU recovery action changed from 0x0 (None) to 0x1 (GPU
+/// Reset Required)`. The number decides, because drivers use different words for the same one.
+#[must_use]
+pub fn changed_to(line: &str) -> Option<Recovery> {
+    let (_, now) = line.split_once("recovery action changed from ")?.1.split_once(" to 0x")?;
+    let digits = now.split(|c: char| !c.is_ascii_hexdigit()).next()?;
+    Recovery::of_driver(u64::from_str_radix(digits, 16).ok()?)
+}
+
+/// An action that the driver asks for is evidence against the GPU, unless it is none.
+const fn told_by_driver(action: Recovery) -> Meaning {
+    let fault = if matches!(action, Recovery::None) { Fault::Mended } else { Fault::Gpu };
+    Meaning { fault, recovery: Some(action), words: demand(action) }
+}
+
+/// What the driver asks for, as part of a sentence.
+#[must_use]
+pub const fn demand(action: Recovery) -> &'static str {
+    match action {
+        Recovery::None => "the driver says that the GPU needs no recovery any more",
+        Recovery::RestartProgram => "the driver says that the program must be started again",
+        Recovery::ResetGpu => "the driver says that the GPU must be reset",
+        Recovery::RebootNode => "the driver says that the machine must be rebooted",
+        Recovery::DrainP2p => "the driver says that programs that use peer-to-peer must end",
+        Recovery::DrainAndReset => {
+            "the driver says that the GPU works with less of itself until its programs end and it is reset"
+        }
+        Recovery::PowerCycle => "the driver says that the machine must be powered off and on",
+        Recovery::Replace => "the driver says that the GPU must be replaced",
+    }
+}
+
+/// How to do it; `None` if there is nothing to do.
+#[must_use]
+pub const fn remedy(action: Recovery) -> Option<&'static str> {
+    match action {
+        Recovery::None => None,
+        Recovery::RestartProgram => Some(
+            "start the program that the line names again; if the error returns, look up the number in NVIDIA's list of Xid errors",
+        ),
+        Recovery::ResetGpu => Some(
+            "end all programs on the GPU and reset it (`nvidia-smi -i GPU --gpu-reset`); if the error returns, power the machine off and on; then replace the GPU",
+        ),
+        Recovery::RebootNode => Some(
+            "reboot the machine; if that does not help, power it off and on, and check the slot, the riser and the power cables",
+        ),
+        Recovery::DrainP2p => Some(
+            "end all programs that use peer-to-peer; then `nvidia-smi -q` shows whether the GPU needs a reset or a reboot (GPU Recovery Action)",
+        ),
+        Recovery::DrainAndReset => Some(
+            "start no new programs on the GPU, wait for those on it, and reset it (`nvidia-smi -i GPU --gpu-reset`)",
+        ),
+        Recovery::PowerCycle => Some(
+            "power the machine off and on; while it is off, check the GPU's power cables, its riser and its slot",
+        ),
+        Recovery::Replace => Some("replace the GPU, or ask NVIDIA's support"),
+    }
+}
+
+impl Meaning {
+    /// The next thing to do; `None` if neither the number nor the line gives it.
+    #[must_use]
+    pub fn remedy(self) -> Option<&'static str> {
+        match self.recovery {
+            Some(Recovery::RestartProgram) if self.fault == Program => self.fault.remedy(),
+            Some(Recovery::None) if matches!(self.fault, Gpu | Memory | Link) => {
+                Some("nothing now; look up the number in NVIDIA's list; replace the GPU if it happens often")
+            }
+            Some(action) => remedy(action).or_else(|| self.fault.remedy()),
+            None => self.fault.remedy(),
+        }
+    }
+}
+
+impl Fault {
     /// The severity of such an error. A program's error before the tests says nothing about the machine;
     /// during the tests it makes their results unusable.
     #[must_use]
     pub const fn severity(self, when: When) -> Severity {
         match (self, when) {
-            (Self::Hardware, _) | (Self::Driver | Self::Unknown, When::During) => Severity::Fail,
-            (Self::Repaired, _) | (Self::Driver | Self::Unknown, When::Before) => Severity::Warn,
-            (Self::Application, When::Before) => Severity::Info,
-            (Self::Application, When::During) => Severity::Error,
+            (Gpu | Memory | Link, _) | (Driver | Self::Unknown, When::During) => Severity::Fail,
+            (Mended, _) | (Driver | Self::Unknown, When::Before) => Severity::Warn,
+            (Program, When::Before) => Severity::Info,
+            (Program, When::During) => Severity::Error,
         }
     }
 
@@ -118,28 +276,28 @@ impl Class {
     #[must_use]
     pub const fn cause(self) -> Option<&'static str> {
         match self {
-            Self::Hardware => Some("the GPU, its memory, its links, its power or its firmware"),
-            Self::Repaired => {
-                Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself")
+            Gpu => Some("the GPU, its power or its firmware"),
+            Memory => Some("the GPU's memory"),
+            Link => {
+                Some("a link of the GPU, its slot, riser or bridge, or the device at the link's other end")
             }
-            Self::Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
-            Self::Application => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
+            Mended => Some("a worn or defective part of the GPU, which the GPU repaired or disabled itself"),
+            Driver => Some("the driver, or a GPU in a state that the driver did not expect"),
+            Program => Some("a program that used the GPU wrongly, or whose memory was corrupted"),
             Self::Unknown => None,
         }
     }
 
-    /// The next thing to do; `None` if the number does not give it.
-    #[must_use]
-    pub const fn remedy(self) -> Option<&'static str> {
+    const fn remedy(self) -> Option<&'static str> {
         match self {
-            Self::Hardware => Some(
+            Gpu | Memory | Link => Some(
                 "power the machine off and on; look up the number in NVIDIA's list; replace the GPU if it happens again",
             ),
-            Self::Repaired => Some(
+            Mended => Some(
                 "reset the GPU when it is idle (`nvidia-smi -i GPU --gpu-reset`); replace it if this happens often",
             ),
-            Self::Driver => Some("update the driver; look up the number in NVIDIA's list of Xid errors"),
-            Self::Application => Some(
+            Driver => Some("update the driver; look up the number in NVIDIA's list of Xid errors"),
+            Program => Some(
                 "end other programs on the GPUs and run the tests again; if there are none, check the program that the line names",
             ),
             Self::Unknown => None,
@@ -151,36 +309,109 @@ impl Class {
 mod tests {
     use super::*;
 
+    const CHANGED: &str = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from";
+
     #[test]
-    fn numbers_are_sorted_and_described() {
-        assert!(TABLE.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(TABLE.iter().all(|(_, class, words)| *class != Class::Unknown && words.len() > 8));
+    fn numbers_are_sorted_do_not_overlap_and_are_described() {
+        assert!(TABLE.windows(2).all(|rows| rows[0].1 < rows[1].0));
+        for (first, last, fault, _, words) in TABLE {
+            assert!(first <= last && *fault != Fault::Unknown && words.len() > 8, "{first}");
+        }
     }
 
     #[test]
     fn program_errors_are_information_before_the_tests_and_errors_in_them() {
-        for number in [13, 31, 43, 45, 68, 109] {
-            let (class, _) = meaning(number);
-            assert_eq!(class.severity(When::Before), Severity::Info, "{number}");
-            assert_eq!(class.severity(When::During), Severity::Error, "{number}");
+        for number in [13, 31, 43, 45, 68, 137] {
+            let fault = meaning(number).fault;
+            assert_eq!(fault.severity(When::Before), Severity::Info, "{number}");
+            assert_eq!(fault.severity(When::During), Severity::Error, "{number}");
         }
     }
 
     #[test]
     fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
-        for number in [48, 74, 79, 95, 119] {
-            let (class, _) = meaning(number);
-            assert_eq!(
-                (class.severity(When::Before), class.severity(When::During)),
-                (Severity::Fail, Severity::Fail)
-            );
+        let severities = |number: u32| {
+            let fault = meaning(number).fault;
+            (fault.severity(When::Before), fault.severity(When::During))
+        };
+        for number in [32, 48, 74, 79, 95, 119, 154] {
+            assert_eq!(severities(number), (Severity::Fail, Severity::Fail), "{number}");
         }
-        let (class, words) = meaning(9999);
-        assert_eq!((class, words), (Class::Unknown, ""));
-        assert_eq!(
-            (class.severity(When::Before), class.severity(When::During)),
-            (Severity::Warn, Severity::Fail)
-        );
-        assert_eq!(meaning(63).0.severity(When::During), Severity::Warn);
+        for number in [39, 109, 1, 7, 90, 174, 9999] {
+            assert_eq!(severities(number), (Severity::Warn, Severity::Fail), "{number}");
+        }
+        assert_eq!(severities(63), (Severity::Warn, Severity::Warn));
+        let unknown = Meaning { fault: Fault::Unknown, recovery: None, words: "" };
+        assert!(meaning(9999) == unknown && unknown.remedy().is_none());
+    }
+
+    #[test]
+    fn the_actions_are_those_of_the_catalogue() {
+        for (action, numbers) in [
+            (IGNORE, &[38, 43, 44, 45, 63, 66, 78, 92, 121, 137, 152, 157, 160, 161][..]),
+            (RESTART, &[8, 13, 31, 32, 39, 68, 69, 80, 94, 135]),
+            (RESET, &[46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158]),
+            (REBOOT, &[79, 151]),
+            (POWER, &[54]),
+            (UNSAID, &[56, 57, 58, 61, 81, 123, 167, 169, 9999]),
+        ] {
+            for number in numbers {
+                assert_eq!(meaning(*number).recovery, action, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_action_has_a_remedy_and_a_program_is_checked_before_it_is_started_again() {
+        for (.., fault, recovery, _) in TABLE {
+            let meaning = Meaning { fault: *fault, recovery: *recovery, words: "" };
+            assert!(meaning.remedy().is_some() && fault.cause().is_some(), "{meaning:?}");
+        }
+        assert_eq!(meaning(31).remedy(), Program.remedy());
+        assert!(meaning(94).remedy().unwrap().starts_with("start the program that the line names again"));
+        assert!(meaning(161).remedy().unwrap().starts_with("nothing now"));
+        assert!(meaning(79).remedy().unwrap().starts_with("reboot the machine"));
+    }
+
+    #[test]
+    fn the_driver_names_the_action_and_its_number_counts_not_its_words() {
+        for (change, action) in [
+            ("0x0 (None) to 0x1 (GPU Reset Required)", Some(Recovery::ResetGpu)),
+            ("0x0 (None) to 0x1 (PF FLR)", Some(Recovery::ResetGpu)),
+            ("0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)", Some(Recovery::RebootNode)),
+            ("0x0 (None) to 0x3 (Drain P2P)", Some(Recovery::DrainP2p)),
+            ("0x3 (Drain P2P) to 0x4 (Drain and Reset)", Some(Recovery::DrainAndReset)),
+            ("0x4 (Drain and Reset) to 0x0 (None)", Some(Recovery::None)),
+            ("0x0 (None) to 0x5 (Something)", None),
+            ("0x0 (None) to 0xfffffffffffffffff (Something)", None),
+            ("0x0 (None) to nothing", None),
+            ("0x0", None),
+        ] {
+            assert_eq!(changed_to(&format!("{CHANGED} {change}")), action, "{change}");
+        }
+    }
+
+    #[test]
+    fn the_newest_action_of_the_driver_counts() {
+        let lines = [format!("{CHANGED} 0x0 (None) to 0x1 (x)"), format!("{CHANGED} 0x1 (x) to 0x2 (y)")];
+        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+        let now = meaning_of(154, &lines);
+        assert_eq!((now.fault, now.recovery, now.words), (Gpu, REBOOT, demand(Recovery::RebootNode)));
+        assert_eq!(now.remedy(), remedy(Recovery::RebootNode));
+        let over = format!("{CHANGED} 0x2 (y) to 0x0 (None)");
+        let over = meaning_of(154, &[lines[0], &over]);
+        assert_eq!((over.fault, over.recovery), (Mended, IGNORE));
+        let unclear = meaning_of(154, &["NVRM: Xid (PCI:0000:41:00): 154, something new"]);
+        assert_eq!((unclear.fault, unclear.recovery), (Gpu, UNSAID));
+    }
+
+    #[test]
+    fn a_newer_nvlink_error_asks_for_a_reset_only_where_its_line_says_fatal() {
+        let mild = "NVRM: Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal XC0 i0 Link 00 (0x00000003)";
+        let bad = "NVRM: Xid (PCI:0001:00:00): 145, RLW_REMAP Fatal XC1 i0 Link 10 (0x00000082)";
+        assert_eq!(meaning_of(145, &[mild]).recovery, IGNORE);
+        assert_eq!(meaning_of(145, &[mild, bad, mild]).recovery, RESET);
+        assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSAID);
+        assert_eq!(meaning_of(145, &[mild]).fault, Link);
     }
 }

@@ -112,7 +112,7 @@ driver! { [gpu nccl nic itself codes]
     GpuGone "GPU-GONE"
         means "a GPU no longer answers: its configuration space reads as all ones, or the driver reports that it fell off the bus"
         cause "the GPU fell off the bus: power, heat, riser or slot"
-        remedy "power the machine off and on; if it happens again, reseat the card, its riser and its power cables"
+        remedy "reboot the machine; if that does not help, power it off and on; if it happens again, reseat the card, its riser and its power cables"
     LinkNarrow "LINK-NARROW"
         means "a PCIe link uses fewer lanes than both its ends support"
         cause "a badly seated card, riser or cable, or a slot that shares its lanes"
