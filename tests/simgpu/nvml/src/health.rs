@@ -86,7 +86,8 @@ struct Field {
 }
 
 /// Rows of memory that were replaced for corrected and for uncorrected errors, and whether one waits for it or
-/// could not be (`NVML_FI_DEV_REMAPPED_*`); no other field has a value, as in a virtual machine.
+/// could not be (`NVML_FI_DEV_REMAPPED_*`); the action that recovers the GPU
+/// (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION`). No other field has a value, as in a virtual machine.
 fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
     let machine = &scenario.machine;
     let on = || events::happened(scenario).filter(move |event| event.gpu == Some(gpu));
@@ -96,6 +97,11 @@ fn field(scenario: &Scenario, gpu: usize, id: c_uint) -> Option<u64> {
         143 => Some(on().map(|event| event.remapped).sum()),
         144 => Some(u64::from(machine.remap_pending.contains(&gpu) || on().any(|event| event.pending))),
         145 => Some(u64::from(machine.remap_failed.contains(&gpu))),
+        230 if machine.recovery_untold => None,
+        230 => {
+            let before = machine.recovery.iter().find(|asked| asked.gpu == gpu).map(|asked| asked.action);
+            Some(on().filter_map(|event| event.recovery).last().or(before).unwrap_or_default())
+        }
         _ => None,
     }
 }

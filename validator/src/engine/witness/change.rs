@@ -2,6 +2,7 @@
 
 use super::gone;
 use crate::gpu::{ComputeMode, Counted, Counter, Presence, Standing};
+use crate::machine::host::nvidia::xid;
 use crate::outcome::finding::{Code, Finding, Recovery, Severity};
 
 /// The state of the GPUs is unknown.
@@ -19,6 +20,7 @@ pub(super) fn holds_on(finding: &Finding) -> bool {
 pub(super) fn holding(now: &[Standing]) -> Vec<Finding> {
     let mut found: Vec<_> = now.iter().flat_map(of_one).chain(settings(now)).collect();
     found.extend(uncounted(now));
+    found.extend(untold(now));
     found
 }
 
@@ -44,7 +46,35 @@ fn of_one(gpu: &Standing) -> Vec<Finding> {
             found.push(finding.seen(format!("NVML: {counter:?}")));
         }
     }
+    found.extend(needs_recovery(gpu));
     found
+}
+
+/// The driver says that the GPU must be recovered before it can be relied on.
+fn needs_recovery(gpu: &Standing) -> Option<Finding> {
+    let Counted::At(number @ 1..) = gpu.recovery else { return None };
+    let action = Recovery::of_driver(number);
+    let asks = action.map_or("the driver asks for an action that this version does not know", xid::demand);
+    let message = format!("{}: {asks}", name(gpu));
+    let finding = Code::GpuNeedsRecovery.finding(Severity::Fail, &gpu.name(), message);
+    let finding = finding.values(action.map_or_else(|| number.to_string(), |a| a.to_string()), "none", None);
+    let finding = finding.recovery(action).seen(format!("NVML: GPU recovery action {number}"));
+    Some(action.and_then(xid::remedy).into_iter().fold(finding, Finding::remedy))
+}
+
+/// GPUs of which the driver does not say whether they must be recovered, in one finding.
+fn untold(now: &[Standing]) -> Option<Finding> {
+    let here = || now.iter().filter(|gpu| gpu.presence == Presence::Here);
+    if let Some((gpu, why)) =
+        here().find_map(|gpu| if let Counted::Unread(why) = &gpu.recovery { Some((gpu, why)) } else { None })
+    {
+        let message = format!("{}: whether it needs recovery could not be read: {why}", name(gpu));
+        return Some(Code::GpuNeedsRecovery.finding(Severity::Warn, &gpu.name(), message));
+    }
+    let old = here().filter(|gpu| gpu.recovery == Counted::Unsupported).map(Standing::name);
+    let gpus = old.collect::<Vec<_>>().join(", ");
+    let message = format!("the driver does not say whether GPUs need recovery: {gpus}");
+    (!gpus.is_empty()).then(|| Code::GpuNeedsRecovery.finding(Severity::Info, "machine", message))
 }
 
 /// Settings that prevent tests of GPUs, each with all GPUs that have it.

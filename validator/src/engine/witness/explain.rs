@@ -46,6 +46,7 @@ const BY_LOAD: &[Code] = &[
 const NEVER: &[Code] = &[
     Code::GpuEcc,
     Code::GpuGone,
+    Code::GpuNeedsRecovery,
     Code::GpuXid,
     Code::HostWrongData,
     Code::NcclWrongData,

@@ -24,6 +24,9 @@ const REMAPS: [(u32, Counter); 4] = [
     (145, Counter::RemapFailed),
 ];
 
+/// The field for what must be done to use a GPU again (`NVML_FI_DEV_GET_GPU_RECOVERY_ACTION` of nvml.h).
+const RECOVERY: u32 = 230;
+
 impl Counted {
     fn of(said: Result<u64, NvmlError>) -> Self {
         match said {
@@ -69,6 +72,7 @@ impl Nvml {
             busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
             users: self.users(&device, ours),
             counted: counted(&device),
+            recovery: Counted::of(recovery(&device)),
             ..Standing::unknown(gpu, Presence::Here)
         }
     }
@@ -118,6 +122,12 @@ fn counted(device: &Device<'_>) -> BTreeMap<Counter, Counted> {
         }
     }
     all
+}
+
+/// Asked alone: an old driver may refuse all fields for one that it does not know.
+fn recovery(device: &Device<'_>) -> Result<u64, NvmlError> {
+    let mut fields = device.field_values_for(&[FieldId(RECOVERY)])?.into_iter();
+    number(&fields.next().ok_or(NvmlError::NotFound)??.value?)
 }
 
 fn number(value: &SampleValue) -> Result<u64, NvmlError> {

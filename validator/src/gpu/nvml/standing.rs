@@ -37,6 +37,8 @@ pub struct Standing {
     pub users: Result<Vec<Process>, String>,
     /// Its memory error counters.
     pub counted: BTreeMap<Counter, Counted>,
+    /// The number of the action by which the driver says that it must be recovered; 0: none.
+    pub recovery: Counted,
 }
 
 /// Whether a GPU is present.
@@ -89,13 +91,13 @@ pub enum Counter {
     RetirePending,
 }
 
-/// The value of a counter.
+/// The value of a counter or field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
     /// The value.
     At(u64),
-    /// This GPU has no such counter.
+    /// This GPU or this driver has none.
     Unsupported,
     /// It could not be read.
     Unread(String),
@@ -154,6 +156,7 @@ impl Standing {
             busy_percent: None,
             users: Ok(Vec::new()),
             counted: BTreeMap::new(),
+            recovery: Counted::Unsupported,
         }
     }
 }

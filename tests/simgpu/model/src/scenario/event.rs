@@ -29,6 +29,8 @@ pub struct Event {
     /// A row is to be replaced at the next reset.
     #[serde(default)]
     pub pending: bool,
+    /// From now on the driver asks for this action to recover it, by NVML's number.
+    pub recovery: Option<u64>,
     /// From now on its link has so many lanes.
     pub width: Option<u32>,
     /// From now on its clocks are held down by heat.
@@ -75,6 +77,7 @@ impl Event {
                 || self.pending
                 || self.hot
                 || self.width.is_some()
+                || self.recovery.is_some()
                 || self.corrected + self.uncorrected + self.remapped > 0 =>
             {
                 Err("needs gpu".to_owned())

@@ -77,6 +77,22 @@ pub struct Machine {
     /// GPUs of which a row of memory could not be replaced.
     #[serde(default)]
     pub remap_failed: Vec<usize>,
+    /// GPUs that the driver wants to be recovered.
+    #[serde(default)]
+    pub recovery: Vec<Asked>,
+    /// Whether the driver is too old to say so.
+    #[serde(default)]
+    pub recovery_untold: bool,
+}
+
+/// An action that the driver asks for.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// For which GPU.
+    pub gpu: usize,
+    /// NVML's number of the action.
+    pub action: u64,
 }
 
 /// The link to the host.

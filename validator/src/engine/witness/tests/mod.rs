@@ -7,6 +7,7 @@ mod users;
 use super::*;
 use crate::gpu::{ComputeMode, Counted, Counter};
 use crate::machine::pcie::model::Bdf;
+use crate::outcome::finding::Recovery;
 use crate::suite;
 
 fn gpu(ordinal: usize) -> Standing {
@@ -32,6 +33,7 @@ fn gpu(ordinal: usize) -> Standing {
             .map(|c| (c, Counted::At(7 * u64::from(c < Counter::RemapPending))))
             .collect(),
         ordinal: Some(ordinal),
+        recovery: Counted::At(0),
         ..Standing::unknown(gpu, Presence::Here)
     }
 }

@@ -56,7 +56,6 @@ pub struct Meaning {
 /// First and last number, fault, action, and what happened.
 type Row = (u32, u32, Fault, Option<Recovery>, &'static str);
 
-/// The driver's own judgement: its line names the action.
 const RECOVERY_CHANGED: u32 = 154;
 /// Errors of NVLinks since Blackwell: the line says whether one is fatal.
 const NVLINK5: std::ops::RangeInclusive<u32> = 144..=150;
@@ -85,8 +84,7 @@ const TABLE: &[Row] = &[
     (48, 48, Memory, RESET, "uncorrectable memory error"),
     (54, 54, Gpu, POWER, "auxiliary power is not connected"),
     (56, 56, Driver, UNSAID, "the display engine failed"),
-    (57, 57, Memory, UNSAID, "the memory interface could not be set up"),
-    (58, 58, Memory, UNSAID, "the memory interface is unstable"),
+    (57, 58, Memory, UNSAID, "the memory interface could not be set up, or is unstable"),
     (60, 60, Driver, RESTART, "the security processor had an exception"),
     (61, 61, Gpu, UNSAID, "a microcontroller of the GPU stopped at a breakpoint"),
     (62, 62, Gpu, RESET, "a microcontroller of the GPU halted"),
@@ -117,9 +115,7 @@ const TABLE: &[Row] = &[
     (119, 119, Gpu, RESET, "the GPU's firmware (GSP) did not answer"),
     (120, 120, Gpu, RESET, "the GPU's firmware (GSP) failed"),
     (121, 121, Mended, IGNORE, "an error on the link between processor and GPU was corrected"),
-    (122, 122, Gpu, UNSAID, "the GPU's flash could not be read"),
-    (123, 123, Gpu, UNSAID, "the GPU's flash could not be written"),
-    (124, 124, Gpu, UNSAID, "the GPU's flash could not be erased"),
+    (122, 124, Gpu, UNSAID, "the GPU's flash could not be read, written or erased"),
     (125, 125, Gpu, UNSAID, "the GPU's InfoROM is damaged"),
     (126, 135, Driver, RESTART, "a copy engine had an exception"),
     (136, 136, Link, RESET, "a link could not be trained"),
@@ -145,18 +141,15 @@ const TABLE: &[Row] = &[
     (159, 159, Link, UNSAID, "a request over the link between processor and GPU failed"),
     (160, 160, Mended, IGNORE, "a memory channel was disabled"),
     (161, 161, Memory, IGNORE, "a memory channel could not be disabled"),
-    (162, 162, Mended, IGNORE, "the circuit that smooths the GPU's power is in use again"),
-    (163, 163, Mended, IGNORE, "the circuit that smooths the GPU's power was switched off"),
-    (164, 164, Mended, IGNORE, "the circuit that smooths the GPU's power is nearly worn out"),
-    (165, 165, Mended, IGNORE, "the circuit that smooths the GPU's power is worn out"),
+    (162, 163, Mended, IGNORE, "the circuit that smooths the GPU's power was switched on or off"),
+    (164, 165, Mended, IGNORE, "the circuit that smooths the GPU's power is worn out, or nearly so"),
     (166, 166, Link, UNSAID, "an NVLink carried encrypted data before it was set up for that"),
     (167, 167, Link, UNSAID, "a PCIe request of the GPU was not answered in time"),
     (168, 168, Memory, REBOOT, "errors are in the part of the memory that the GPU's firmware uses"),
     (169, 169, Gpu, UNSAID, "a microcontroller of the GPU halted"),
     (170, 170, Link, UNSAID, "an NVLink of a GPU in confidential mode reported an error"),
-    // These two accompany Xid 48.
-    (171, 171, Memory, RESET, "uncorrectable memory error"),
-    (172, 172, Memory, RESET, "uncorrectable error in the GPU's SRAM"),
+    // They accompany Xid 48.
+    (171, 172, Memory, RESET, "uncorrectable error of the GPU's memory or SRAM"),
     (173, 173, Link, UNSAID, "the link between processor and GPU failed"),
 ];
 
@@ -205,15 +198,14 @@ const fn told_by_driver(action: Recovery) -> Meaning {
 pub const fn demand(action: Recovery) -> &'static str {
     match action {
         Recovery::None => "the driver says that the GPU needs no recovery any more",
-        Recovery::RestartProgram => "the driver says that the program must be started again",
         Recovery::ResetGpu => "the driver says that the GPU must be reset",
         Recovery::RebootNode => "the driver says that the machine must be rebooted",
         Recovery::DrainP2p => "the driver says that programs that use peer-to-peer must end",
         Recovery::DrainAndReset => {
             "the driver says that the GPU works with less of itself until its programs end and it is reset"
         }
-        Recovery::PowerCycle => "the driver says that the machine must be powered off and on",
-        Recovery::Replace => "the driver says that the GPU must be replaced",
+        // No driver asks for these.
+        Recovery::RestartProgram | Recovery::PowerCycle | Recovery::Replace => "the GPU needs recovery",
     }
 }
 
