@@ -12,8 +12,8 @@ use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, last_boot, lock_down, mounts, network, publish, reset, screen,
-    secure_boot, validate, watchdog,
+    config, decide, driver, fabric, last_boot, lock_down, marks, mounts, network, publish, recover, reset,
+    screen, secure_boot, validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -83,16 +83,24 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     })?;
     m.stage("network", |m| network::start(m, &config.network))?;
     let proof = m.stage("validate", |m| {
-        reset.guard(m, Step::Validate, validate::skipped, |m| validate::prove(m, &config.validator))
+        reset.guard(m, Step::Validate, validate::skipped, |m| {
+            validate::prove(m, &config.validator, reset.tests())
+        })
     })?;
+    let recovery = recover::recover(m, &config, &reset, &proof)?;
     // Keeping and sending the report can take minutes, and cannot take the machine down.
-    reset::settle(m)?;
-    let troubles: Vec<_> =
-        [reset.trouble(), guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
-            .into_iter()
-            .flatten()
-            .collect();
-    let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles)))?;
+    let recovery = recovery.counted(marks::settle(m)?);
+    let troubles: Vec<_> = [
+        reset.trouble(),
+        guarded.trouble(),
+        fabric.trouble("fabric"),
+        driver.trouble("driver"),
+        recovery.trouble(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles, recovery)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);
     let action = published.decision.action;
@@ -112,7 +120,7 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
         m.announce(&judgement);
     }
     // init got here, so the machine did not go down; and the workload that was to have the watchdog does not run.
-    let ended = [reset::settle(m), watchdog::take_back(m), last_boot::leave(m, fault)];
+    let ended = [marks::settle(m).map(drop), watchdog::take_back(m), last_boot::leave(m, fault)];
     let asked = ended.into_iter().find_map(Result::err);
     match asked.as_ref().unwrap_or(fault) {
         Fault::Asked(Request::Reboot) => return After::Reboot,

@@ -20,6 +20,10 @@ pub const FABRIC_FIX: &str = "/run/firstlight/fabric-fix.json";
 pub const DRIVER: &str = "/run/firstlight/driver.json";
 /// The same while the driver is being started; removed when it is done.
 pub const DRIVER_DRAFT: &str = "/run/firstlight/.driver-draft.json";
+/// What was done to recover GPUs, `firstlight.recovery/1`.
+pub const RECOVERY: &str = "/run/firstlight/recovery.json";
+/// The report of the tests after a recovery.
+pub const RECOVERY_REPORT: &str = "/run/firstlight/recovery-report.json";
 /// Where the driver image is mounted.
 pub const DRIVER_AT: &str = "/run/firstlight/driver";
 /// The driver image: modules, libraries and firmware in one file.

@@ -81,7 +81,8 @@ static void pcie(struct image *m, const struct shape *s, int port_number)
 
 	v[0] = PCI_CAP_ID_EXP;
 	put16(v, PCI_EXP_FLAGS, 2 | pcie_type(s->kind) << 4 | (below ? PCI_EXP_FLAGS_SLOT : 0));
-	put32(v, PCI_EXP_DEVCAP, PCI_EXP_DEVCAP_RBER | 1);	/* 256-byte payload */
+	put32(v, PCI_EXP_DEVCAP, PCI_EXP_DEVCAP_RBER | 1 |	/* 256-byte payload */
+	      (s->kind == GPU ? PCI_EXP_DEVCAP_FLR : 0));
 	put16(v, PCI_EXP_DEVCTL, 0x2810);
 	put16(w, PCI_EXP_DEVCTL, 0x7fff);
 	m->clears[CAP_PCIE + PCI_EXP_DEVSTA] = 0x0f;

@@ -114,6 +114,7 @@ pub const KEYS: &[Key] = &[
     key("policy.on_degraded", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_fail", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
     key("policy.on_error", Kind::OneOf(ACTIONS), ACTIONS_TEXT),
+    key("policy.recover", Kind::OneOf(&["off", "gpu", "reboot"]), "off, gpu, reboot"),
     key("workload.mode", Kind::OneOf(&["none", "exec", "switch-root"]), "none, exec, switch-root"),
     key("workload.exec", Kind::List, "an array whose first word is an absolute path"),
     key("workload.root", Kind::Text, ROOT_TEXT),

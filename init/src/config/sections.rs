@@ -9,8 +9,8 @@ use super::mac::Mac;
 use super::signature;
 pub(super) use super::types::Card;
 use super::types::{
-    Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Report, RootSource, Screen,
-    Serial, TimeSource, Trust, Watchdog, WatchdogMode, Workload, WorkloadMode,
+    Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Recover, Report, RootSource,
+    Screen, Serial, TimeSource, Trust, Watchdog, WatchdogMode, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -193,6 +193,11 @@ pub(super) fn policy(m: &mut Merged) -> Policy {
         on_degraded: read("policy.on_degraded", Action::Workload),
         on_fail: read("policy.on_fail", Action::Hold),
         on_error: read("policy.on_error", Action::Hold),
+        recover: match m.text("policy.recover") {
+            Some("gpu") => Recover::Gpu,
+            Some("reboot") => Recover::Reboot,
+            _ => Recover::Off,
+        },
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod driver;
 mod firmware;
+mod gpus;
 mod identity;
 mod mark;
 mod network;
@@ -18,9 +19,10 @@ pub use firmware::{KEPT, MOUNTED};
 pub use mark::{BROKEN as NO_MARK, FOUND as MARK, PLACE as MARKS_IN};
 pub use new_root::{MOVED, PROGRAM, WARNING};
 pub use spec::{
-    arm_watchdog, ask_for_lease, clear_mark, end_machine, fetch_config, find_interface, identify, keep_fault,
-    load_driver, loopback, mount_firmware, mount_image, mount_root, publish_on, read_mark, release_screen,
-    release_watchdog, secure_boot, set_address, settle_root, show_last_boot, sync, write_mark,
+    arm_watchdog, ask_for_lease, await_end, clear_mark, close_devices, end_machine, fetch_config,
+    find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root,
+    publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot,
+    set_address, settle_root, show_last_boot, sync, unload_modules, write_mark,
 };
 pub use validator::{
     Published, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
@@ -88,6 +90,10 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("arm-watchdog", [hardware, software, timeout_s]) => watchdog::arm(hardware, software, timeout_s),
         ("release-watchdog", [how, path]) => watchdog::release(how, path),
         ("pet-watchdog", []) => watchdog::pet(),
+        ("await-end", []) => gpus::await_end(),
+        ("close-devices", []) => Ok(gpus::close()),
+        ("unload-modules", modules) => gpus::unload(modules),
+        ("reset-gpus", [kind]) => gpus::reset(kind),
         ("sync", []) => {
             files::sync();
             Ok(FINE)

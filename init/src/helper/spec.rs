@@ -1,7 +1,7 @@
 //! How process 1 starts each helper, and the DHCP client: program, words, deadline.
 
 use super::validator::{Published, publish_words};
-use super::{POWER_OFF, RESTART};
+use super::{POWER_OFF, RESTART, gpus};
 use crate::child::Spec;
 use crate::config::types::{Card, Driver, Network, Place, Report, Watchdog};
 use crate::environment::{self, Variable};
@@ -176,6 +176,40 @@ pub fn clear_mark(report: &Report) -> Spec {
 /// The data partition, for a machine whose firmware has no variables; empty when there is none.
 fn partition(report: &Report) -> String {
     report.partition.as_ref().map_or_else(String::new, Place::text)
+}
+
+/// Waits until killed processes have ended.
+#[must_use]
+pub fn await_end() -> Spec {
+    helper("await-end", &[], Duration::from_secs(15))
+}
+
+/// Closes the devices that come through the socket.
+#[must_use]
+pub fn close_devices(devices: Rc<OwnedFd>) -> Spec {
+    Spec { input: Some(devices), ..helper("close-devices", &[], Duration::from_secs(30)) }
+}
+
+/// Removes modules of the kernel, in this order.
+#[must_use]
+pub fn unload_modules(modules: &[String]) -> Spec {
+    let modules: Vec<_> = modules.iter().map(String::as_str).collect();
+    helper("unload-modules", &modules, Duration::from_secs(60))
+}
+
+/// For all GPUs together: the kernel may wait a minute for one that does not answer.
+const RESET: Duration = Duration::from_secs(180);
+
+/// Resets each GPU by itself.
+#[must_use]
+pub fn reset_functions() -> Spec {
+    helper("reset-gpus", &[gpus::FUNCTION], RESET)
+}
+
+/// Resets the link above each GPU.
+#[must_use]
+pub fn reset_buses() -> Spec {
+    helper("reset-gpus", &[gpus::BUS], RESET)
 }
 
 /// Brings the loopback up.

@@ -2,6 +2,7 @@
 //! and the policy to one action. Pure.
 
 use crate::config::types::{Action, Policy};
+use crate::stages::recover::Recovery;
 use crate::verdict::{Judgement, Proof, Trouble, Verdict, judge};
 use std::fmt;
 
@@ -10,14 +11,19 @@ use std::fmt;
 pub struct Decision {
     /// The verdict with its grounds.
     pub judgement: Judgement,
-    /// The policy's action for it.
+    /// The action: the policy's for it, or the recovery's.
     pub action: Action,
+    /// What became of GPUs that no longer worked.
+    pub recovery: Recovery,
 }
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = self.judgement.verdict;
-        write!(f, "{verdict}: policy.{} = {}", key(verdict), self.action)
+        let (verdict, action) = (self.judgement.verdict, self.action);
+        match self.recovery {
+            Recovery::NotTried => write!(f, "{verdict}: policy.{} = {action}", key(verdict)),
+            _ => write!(f, "{verdict}: {action}, after a recovery"),
+        }
     }
 }
 
@@ -58,17 +64,17 @@ impl Policy {
 
 /// Decides.
 #[must_use]
-pub fn decide(policy: &Policy, proof: &Proof, troubles: &[Trouble]) -> Decision {
+pub fn decide(policy: &Policy, proof: &Proof, troubles: &[Trouble], recovery: Recovery) -> Decision {
     let judgement = judge(proof, troubles);
-    let action = policy.after(judgement.verdict);
-    Decision { judgement, action }
+    let action = recovery.action(policy.after(judgement.verdict));
+    Decision { judgement, action, recovery }
 }
 
 impl Decision {
     /// Makes the verdict ERROR because of trouble after the decision.
     pub fn worsen(&mut self, policy: &Policy, trouble: &Trouble) {
         self.judgement.worsen(trouble);
-        self.action = policy.after(Verdict::Error);
+        self.action = self.recovery.action(policy.after(Verdict::Error));
     }
 }
 
@@ -76,12 +82,14 @@ impl Decision {
 mod tests {
     use super::*;
     use crate::child::End;
+    use crate::config::types::Recover;
 
     const POLICY: Policy = Policy {
         on_pass: Action::Workload,
         on_degraded: Action::WorkloadWithoutP2p,
         on_fail: Action::Shell,
         on_error: Action::PowerOff,
+        recover: Recover::Off,
     };
 
     #[test]
@@ -100,6 +108,9 @@ mod tests {
             lines: vec![],
             seconds: 0.0,
         };
-        assert_eq!(decide(&POLICY, &proof, &[]).to_string(), "ERROR: policy.on_error = poweroff");
+        assert_eq!(
+            decide(&POLICY, &proof, &[], Recovery::NotTried).to_string(),
+            "ERROR: policy.on_error = poweroff"
+        );
     }
 }

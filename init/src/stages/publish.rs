@@ -188,6 +188,7 @@ fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stages::recover::Recovery;
     use serde_json::json;
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
         if !worse {
             judgement.verdict = Verdict::Pass;
         }
-        apply_action(&Decision { judgement, action }, &mut variables);
+        apply_action(&Decision { judgement, action, recovery: Recovery::NotTried }, &mut variables);
         environment::lines(&variables)
     }
 

@@ -1,11 +1,9 @@
-//! The stage `reset`: looks for a mark that an earlier boot left, and keeps the marks of this one. init writes a mark before
-//! each step that can take the machine down and removes it when the steps are over. A mark that is still there vetoes
-//! its step and all steps after it, until a person clears it or another image is booted.
+//! The stage `reset`: looks for a mark that an earlier boot left. It vetoes its step and all steps after it, until a person
+//! clears it or another image is booted. The mark of a reboot to recover GPUs vetoes peer-to-peer alone.
 
 use crate::child::{Done, End, no_lines, on_output};
 use crate::config::types::Config;
 use crate::fault::Fault;
-use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::{Machine, Marks};
 use crate::paths;
@@ -17,7 +15,8 @@ use std::fmt;
 use std::path::Path;
 
 use super::image_id;
-use super::result::last_finding;
+use super::marks;
+use super::validate::Which;
 
 /// What an earlier boot left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +34,8 @@ enum Left {
 pub struct Reset {
     /// The first step that is not run, and why.
     veto: Option<(Step, String)>,
+    /// Why the machine was rebooted to recover its GPUs, if it was.
+    rebooted: Option<String>,
     line: String,
 }
 
@@ -51,12 +52,20 @@ impl Reset {
             || "no place for a mark: no EFI variables, no data partition".to_owned(),
             |place| format!("no mark of an earlier boot; kept in {place}"),
         );
+        let rebooted = match left {
+            Left::Mark(mark) if mark.step == Step::Recover && !is_another(mark.image.as_deref(), image) => {
+                let finding = mark.finding.as_deref().unwrap_or("none");
+                Some(format!("rebooted once after {finding}, and without peer-to-peer since"))
+            }
+            _ => None,
+        };
         let (veto, line) = match left {
             Left::Nothing => (None, place),
             Left::Mark(mark) if is_another(mark.image.as_deref(), image) => {
                 let (step, old) = (mark.step, mark.image.as_deref().unwrap_or_default());
                 (None, format!("image {old} was reset during {step}; this one tries again"))
             }
+            Left::Mark(mark) if mark.step == Step::Recover => (None, code::RECOVERED.to_owned()),
             Left::Mark(mark) => {
                 (Some((mark.step, during(mark))), format!("{} {}", code::RESET_DURING, mark.step))
             }
@@ -66,7 +75,7 @@ impl Reset {
                 (Some((Step::Fabric, cause)), format!("{}: an unreadable mark", code::RESET_DURING))
             }
         };
-        Self { veto, line }
+        Self { veto, rebooted, line }
     }
 
     /// What it means for the verdict: a step that was not run proves nothing.
@@ -75,6 +84,18 @@ impl Reset {
         let (_, cause) = self.veto.as_ref()?;
         let remedy = "to try again: firstlight reset clear, or firstlight.reset=clear";
         Some(Trouble { stage: "reset", code: Some(code::RESET_DURING), cause: format!("{cause}; {remedy}") })
+    }
+
+    /// Why the machine was rebooted to recover its GPUs, if it was; it goes on without peer-to-peer then.
+    #[must_use]
+    pub fn rebooted(&self) -> Option<&str> {
+        self.rebooted.as_deref()
+    }
+
+    /// Which tests are run.
+    #[must_use]
+    pub const fn tests(&self) -> Which {
+        if self.rebooted.is_some() { Which::WithoutP2p } else { Which::All }
     }
 
     /// Why the step is not run, if it is vetoed or needs one that is.
@@ -97,7 +118,7 @@ impl Reset {
         if let Some(why) = self.vetoes(step) {
             return Ok(skipped(why));
         }
-        begin(m, step)?;
+        marks::begin(m, step)?;
         run(m)
     }
 }
@@ -136,11 +157,11 @@ pub fn look(m: &mut Machine, config: &Config) -> Result<Reset, Fault> {
         _ => left = Left::Broken(done.reason()),
     }
     let reset = Reset::decide(&left, image.as_deref(), kept_in.as_deref());
-    if let Some((_, cause)) = &reset.veto {
+    if let Some(cause) = reset.veto.as_ref().map(|(_, cause)| cause).or(reset.rebooted.as_ref()) {
         info!("reset     {cause}");
     }
     let restore = match left {
-        Left::Mark(mark) if reset.veto.is_some() => Some(mark),
+        Left::Mark(mark) if reset.veto.is_some() || reset.rebooted.is_some() => Some(mark),
         _ => None,
     };
     m.marks = kept_in.map(|_| Marks { report: config.report.clone(), image, restore, is_written: false });
@@ -174,42 +195,6 @@ fn told(line: &str) -> Option<Told> {
     Some(Told::Left(mark.parse().map_or_else(Left::Broken, Left::Mark)))
 }
 
-/// Writes the mark of a step. That it cannot be written is a warning: the step is not less safe than without marks.
-fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
-    let Some(marks) = &mut m.marks else { return Ok(()) };
-    // Also when the child hangs: it may have written it.
-    marks.is_written = true;
-    let boot = read_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).ok();
-    let boot = boot.map(|id| String::from_utf8_lossy(&id).trim().to_owned());
-    let mark = Mark { step, image: marks.image.clone(), boot, finding: last_finding() };
-    let spec = helper::write_mark(&marks.report, mark.text().trim());
-    let done = m.run(&spec, &mut no_lines, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
-        info!("warning: no mark of {step}: {}", done.reason());
-    }
-    Ok(())
-}
-
-/// Removes the mark of this boot, or puts back that of the earlier one: the machine has passed the steps.
-///
-/// # Errors
-/// Only an interruption.
-pub fn settle(m: &mut Machine) -> Result<(), Fault> {
-    let Some(marks) = m.marks.as_ref().filter(|marks| marks.is_written) else { return Ok(()) };
-    let spec = match &marks.restore {
-        Some(mark) => helper::write_mark(&marks.report, mark.text().trim()),
-        None => helper::clear_mark(&marks.report),
-    };
-    let done = m.run(&spec, &mut no_lines, |_| true)?;
-    if done.end != End::Exited(helper::FINE) {
-        info!("warning: the mark stays, and the next boot takes this one for reset: {}", done.reason());
-    }
-    if let Some(marks) = &mut m.marks {
-        marks.is_written = false;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,7 +207,7 @@ mod tests {
     /// Which of the three steps run.
     fn run(left: &Left, image: Option<&str>) -> [bool; 3] {
         let reset = Reset::decide(left, image, Some("x"));
-        let run = Step::ALL.map(|step| reset.vetoes(step).is_none());
+        let run = [Step::Fabric, Step::DriverLoad, Step::Validate].map(|step| reset.vetoes(step).is_none());
         assert_eq!(run.contains(&false), reset.trouble().is_some(), "{left:?}");
         run
     }
@@ -242,12 +227,26 @@ mod tests {
             (mark(Step::Validate, None), a, [true, true, false]),
             (mark(Step::Validate, a), None, [true, true, false]),
             (mark(Step::Validate, None), None, [true, true, false]),
+            // The machine was not reset during a step.
+            (mark(Step::Recover, a), a, [true, true, true]),
+            (mark(Step::Recover, a), b, [true, true, true]),
             // What cannot be read may have been the mark of any step.
             (Left::Broken("holds 3 bytes".to_owned()), a, [false, false, false]),
             (Left::Broken("holds 3 bytes".to_owned()), None, [false, false, false]),
         ] {
             assert_eq!(run(&left, image), runs, "{left:?} {image:?}");
         }
+    }
+
+    #[test]
+    fn after_a_reboot_to_recover_the_same_image_goes_on_without_peer_to_peer() {
+        let reset = |image| Reset::decide(&mark(Step::Recover, Some("a")), Some(image), Some("x"));
+        assert_eq!(
+            reset("a").rebooted(),
+            Some("rebooted once after REBAR-NO-ROOM, and without peer-to-peer since")
+        );
+        assert_eq!((reset("a").tests(), reset("a").to_string()), (Which::WithoutP2p, "RECOVERED".to_owned()));
+        assert_eq!((reset("b").rebooted(), reset("b").tests()), (None, Which::All));
     }
 
     #[test]

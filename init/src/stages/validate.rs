@@ -12,6 +12,7 @@ use crate::paths;
 use crate::sys::process::{self, Signal};
 use crate::verdict::{Proof, Verdict};
 use contract::last_line::BEGINNING;
+use contract::recovery::WITHOUT_P2P;
 use log::{debug, info};
 use std::fmt;
 use std::fs;
@@ -24,6 +25,15 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Maximum size of a report.
 const LARGEST: u64 = 64 << 20;
 
+/// Which tests are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those of the configured level.
+    All,
+    /// Those of each GPU by itself.
+    WithoutP2p,
+}
+
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the validator {}", self.end)
@@ -34,9 +44,26 @@ impl fmt::Display for Proof {
 ///
 /// # Errors
 /// Only an interruption; every other result is a [`Proof`].
-pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
+pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof, Fault> {
     forget_old_report();
-    let args = ["validate", "--json", paths::REPORT, "--text", "-"];
+    run(m, config, which, paths::REPORT)
+}
+
+/// Runs the tests of each GPU by itself; the report of this boot stays.
+///
+/// # Errors
+/// Only an interruption.
+pub(super) fn try_alone(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
+    let _not_there = fs::remove_file(paths::RECOVERY_REPORT);
+    run(m, config, Which::WithoutP2p, paths::RECOVERY_REPORT)
+}
+
+fn run(m: &Machine, config: &Validator, which: Which, report: &str) -> Result<Proof, Fault> {
+    let alone = WITHOUT_P2P.join(",");
+    let mut args = vec!["validate", "--json", report, "--text", "-"];
+    if which == Which::WithoutP2p {
+        args.extend(["--only", &alone]);
+    }
     let spec = helper::validator(config, &args, config.timeout + GRACE);
     let mut held = Vec::new();
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
@@ -48,7 +75,7 @@ pub fn prove(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     Ok(Proof {
         end: done.end,
         reason: done.reason(),
-        report: read_report(),
+        report: read_report(report),
         lines: held,
         seconds: done.took.as_secs_f64(),
     })
@@ -89,8 +116,8 @@ fn forget_old_report() {
     }
 }
 
-fn read_report() -> Result<Vec<u8>, String> {
-    read_at_most(Path::new(paths::REPORT), LARGEST).map_err(|e| format!("{}: {e}", paths::REPORT))
+fn read_report(path: &str) -> Result<Vec<u8>, String> {
+    read_at_most(Path::new(path), LARGEST).map_err(|e| format!("{path}: {e}"))
 }
 
 #[cfg(test)]

@@ -65,8 +65,17 @@ pub fn allow_changes(path: &Path) -> io::Result<()> {
 /// Whether a folder shows the variables of this machine's firmware (efivarfs).
 #[must_use]
 pub fn is_efivarfs(folder: &Path) -> bool {
-    const EFIVARFS: u64 = 0xDE5E_81E4; // EFIVARFS_MAGIC of include/uapi/linux/magic.h
-    rustix::fs::statfs(folder).is_ok_and(|about| about.f_type.cast_unsigned() == EFIVARFS)
+    is_of(folder, 0xDE5E_81E4) // EFIVARFS_MAGIC of include/uapi/linux/magic.h
+}
+
+/// Whether a folder shows this machine's devices (sysfs).
+#[must_use]
+pub fn is_sysfs(folder: &Path) -> bool {
+    is_of(folder, 0x6265_6572) // SYSFS_MAGIC
+}
+
+fn is_of(folder: &Path, magic: u64) -> bool {
+    rustix::fs::statfs(folder).is_ok_and(|about| about.f_type.cast_unsigned() == magic)
 }
 
 /// Writes the cached data of all file systems to the disks. May take as long as the slowest disk.

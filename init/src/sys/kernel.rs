@@ -37,6 +37,15 @@ pub fn load_module(file: &File, parameters: &str, compressed: bool) -> io::Resul
     Ok(rustix::system::finit_module(file, &parameters, flags)?)
 }
 
+/// Removes a module that nothing uses.
+///
+/// # Errors
+/// As delete_module(2); `EWOULDBLOCK` when something uses it.
+pub fn remove_module(name: &str) -> io::Result<()> {
+    const NONBLOCK: i32 = 0o4000; // O_NONBLOCK: never waits for the last user
+    Ok(rustix::system::delete_module(&CString::new(name)?, NONBLOCK)?)
+}
+
 /// This machine's name.
 #[must_use]
 pub fn hostname() -> String {

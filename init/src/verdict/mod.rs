@@ -10,6 +10,7 @@ pub use judgement::{Judgement, Trouble};
 use crate::child::End;
 use contract::last_line::{BEGINNING, LastLine};
 use contract::outcome::Outcome;
+use contract::recovery::Recovery;
 use contract::schema;
 use validator_report::{MachineFacts, Report};
 
@@ -70,6 +71,40 @@ pub fn judge(proof: &Proof, troubles: &[Trouble]) -> Judgement {
         judgement.cause = Some(format!("{}: {}", first.stage, first.cause));
     }
     judgement
+}
+
+/// What GPUs need before they can be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// A reset of the GPUs.
+    Reset,
+    /// A reboot of the machine.
+    Reboot,
+    /// Something that only a person can do.
+    Person(Recovery),
+}
+
+impl Need {
+    const fn of(action: Recovery) -> Option<Self> {
+        match action {
+            Recovery::None | Recovery::RestartProgram => None,
+            Recovery::ResetGpu | Recovery::DrainP2p | Recovery::DrainAndReset => Some(Self::Reset),
+            Recovery::RebootNode => Some(Self::Reboot),
+            Recovery::PowerCycle | Recovery::Replace => Some(Self::Person(action)),
+        }
+    }
+}
+
+/// What the machine's GPUs need according to the validator's results, and the code or the cause that says so.
+#[must_use]
+pub fn need(proof: &Proof) -> Option<(Need, String)> {
+    if matches!(proof.end, End::TimedOut(_) | End::Unkillable(_)) {
+        return Some((Need::Reset, format!("the validator {}", proof.end)));
+    }
+    let report: Report = serde_json::from_slice(proof.report.as_ref().ok()?).ok()?;
+    let needs = report.recoveries().filter_map(|(action, code)| Some((Need::of(action)?, code.to_owned())));
+    // The first of those that need most.
+    needs.reduce(|most, next| if next.0 > most.0 { next } else { most })
 }
 
 /// The validator's verdict, or why it is not accepted.

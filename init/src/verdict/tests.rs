@@ -200,3 +200,38 @@ fn a_verdict_of_inits_own_has_this_machines_name() {
     assert!(line(&judgement, "node7").ends_with("codes=X?Y scope=machine host=a?b?c?d seconds=0.5"));
     assert!(line(&Judgement::error("x", String::new(), 0.0), "").contains(" host=unknown "));
 }
+
+fn finding(severity: &str, recovery: &str) -> Value {
+    json!({ "code": recovery.to_uppercase(), "severity": severity, "recovery": recovery })
+}
+
+/// What a report with these findings asks for.
+fn asked(findings: &[Value]) -> Option<(Need, String)> {
+    let mut text = report("FAIL", &["fail"]);
+    text["tests"][0]["findings"] = json!(findings);
+    need(&proof(End::Exited(1), Ok(text)))
+}
+
+#[test]
+fn the_first_finding_that_asks_most_says_what_the_gpus_need() {
+    let person = Need::Person(Recovery::Replace);
+    let fails = |words: &[&str]| asked(&words.iter().map(|word| finding("fail", word)).collect::<Vec<_>>());
+    for (words, need) in [
+        (&["none", "restart-program"][..], None),
+        (&["restart-program", "drain-p2p", "reset-gpu"], Some((Need::Reset, "DRAIN-P2P"))),
+        (&["reset-gpu", "reboot", "drain-and-reset"], Some((Need::Reboot, "REBOOT"))),
+        (&["replace", "reboot"], Some((person, "REPLACE"))),
+    ] {
+        assert_eq!(fails(words), need.map(|(need, code)| (need, code.to_owned())), "{words:?}");
+    }
+    assert_eq!(asked(&[finding("info", "reset-gpu")]), None);
+    assert_eq!(asked(&[json!({ "code": "P2P-SLOW", "severity": "warn" })]), None);
+}
+
+#[test]
+fn a_validator_that_had_to_be_ended_asks_for_a_reset_and_one_that_died_does_not() {
+    let need = |end| need(&proof(end, Err("none"))).map(|(need, _)| need);
+    let limit = Duration::from_secs(9);
+    assert_eq!([End::TimedOut(limit), End::Unkillable(limit)].map(need), [Some(Need::Reset); 2]);
+    assert_eq!([End::Signalled(11), End::Vetoed, End::Exited(0)].map(need), [None; 3]);
+}

@@ -1,6 +1,7 @@
 //! The part of the validator's report that init reads.
 
 use contract::outcome::{Outcome, Verdict};
+use contract::recovery::Recovery;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -36,6 +37,7 @@ struct Test {
 struct Finding {
     code: String,
     severity: String,
+    recovery: Option<Recovery>,
 }
 
 impl Report {
@@ -54,6 +56,12 @@ impl Report {
             }
         }
         codes
+    }
+
+    /// The actions that findings ask for, except harmless ones, each with its code.
+    pub(super) fn recoveries(&self) -> impl Iterator<Item = (Recovery, &str)> {
+        let findings = self.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity != "info");
+        findings.filter_map(|finding| Some((finding.recovery?, finding.code.as_str())))
     }
 
     /// Whether at least one test proved something and none failed or ended in error.

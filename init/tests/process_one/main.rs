@@ -14,6 +14,8 @@ mod hand_over;
 #[cfg(test)]
 mod namespace;
 #[cfg(test)]
+mod recover;
+#[cfg(test)]
 mod reset;
 #[cfg(test)]
 mod verdict;

@@ -53,8 +53,10 @@ mount -t proc proc proc
 mount --bind proc/sys proc/sys; mount -o remount,bind,ro proc/sys
 mount --bind cmdline proc/cmdline
 if [ -n "$SMALL_RUN" ]; then mount -t tmpfs -o size=256k tmpfs run; else mount --bind run-outside run; fi
+if [ -n "$VARIABLES" ] || [ -d bus ]; then mount -t sysfs sysfs sys; fi
+if [ -d bus ]; then mount --bind bus sys/bus; fi
 if [ -n "$VARIABLES" ]; then
-    mount -t sysfs sysfs sys; mount -t tmpfs tmpfs sys/firmware; mkdir -p sys/firmware/efi/efivars
+    mount -t tmpfs tmpfs sys/firmware; mkdir -p sys/firmware/efi/efivars
     mount --bind variables sys/firmware/efi/efivars
 fi
 if [ -n "$NO_DESCRIPTORS" ]; then

@@ -231,3 +231,32 @@ fn shipped_version() -> String {
     let version = text.lines().find_map(|l| l.strip_prefix("version = \"")?.split('"').next());
     version.expect("driver.toml has a version").to_owned()
 }
+
+/// In place of the tests: the real report with a finding that asks for a reset. The tests of each GPU by itself fail once.
+const WEDGED: &str = r#"case " $* " in
+*' --only '*) [ -e /run/tried ] && exit 0; touch /run/tried; exit 1 ;;
+*' validate '*)
+    /t/firstlight "$@" >/dev/null; status=$?
+    sed -i 's/"code": "GPU-VBIOS"/"recovery": "reset-gpu", &/' /run/firstlight/report.json
+    exit $status ;;
+esac
+exec /t/firstlight "$@""#;
+
+/// NVIDIA's module is removed and loaded again, and the kernel resets what the fake PCI domain shows it.
+#[test]
+fn gpus_that_need_a_reset_get_one_from_the_kernel_and_their_module_again() {
+    let script = "cat /run/firstlight/recovery.json >/run/kept/recovery.json; dmesg >/run/kept/dmesg";
+    let boot = two_ada()
+        .workload(script)
+        .append("firstlight.policy.recover=gpu firstlight.policy.on_error=workload");
+    let booted = boot.append("firstlight.policy.on_fail=workload").validator(WEDGED).unwrap().run().unwrap();
+    booted.says("recover   GPU-VBIOS: policy.recover allows resets of the GPUs");
+    booted.says("recover   unload modules: nvidia_uvm, nvidia removed");
+    booted.says("recover   reset functions: 2 reset (flr): 0001:01:00.0 0001:02:00.0");
+    booted.says("recover   test without peer-to-peer: not possible: the validator exited with status 1");
+    booted.says("recover   reset buses: 2 reset (bus): 0001:01:00.0 0001:02:00.0");
+    let journal = booted.json("kept/recovery.json");
+    assert_eq!(journal["result"], "recovered", "{journal:#}\n{booted}");
+    assert_eq!(module(&booted, "nvidia")["outcome"], "loaded", "{booted}");
+    booted.says("workload-without-p2p, after a recovery");
+}

@@ -61,6 +61,32 @@ fn a_simulated_pass_says_simulated_in_every_form() {
     .unwrap();
 }
 
+/// Every call into such a driver may hang; the tests that need none still run.
+#[test]
+fn nothing_is_tried_on_a_gpu_after_a_driver_that_did_not_end_its_start() {
+    let words = ["validate", "--level", "quick", "--json", "{}/r.json"];
+    let judged = prepared(&healthy(2), &words, |mut command, dir| {
+        let file = dir.join("root/run/firstlight/driver.json");
+        let mut account: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        account["findings"] = serde_json::json!([{ "code": "DRIVER-TIMEOUT", "severity": "error", "subject": "nvidia",
+            "message": "opening /dev/nvidia0: did not end within 300 s", "evidence": [] }]);
+        fs::write(&file, account.to_string()).unwrap();
+        assert_eq!(command.output().unwrap().status.code(), Some(2));
+        Ok(serde_json::from_slice::<serde_json::Value>(&fs::read(dir.join("r.json")).unwrap()).unwrap())
+    })
+    .unwrap();
+    let ended =
+        |id: &str| judged["tests"].as_array().unwrap().iter().find(|t| t["id"] == id).unwrap().clone();
+    for id in ["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency", "nccl"] {
+        let (test, summary) =
+            (ended(id), "not run, because the driver does not answer: opening /dev/nvidia0");
+        assert_eq!(test["outcome"], "error", "{test}");
+        assert!(test["summary"].as_str().unwrap().starts_with(summary), "{test}");
+        assert_eq!(test["findings"][0]["recovery"], "reset-gpu", "{test}");
+    }
+    assert_eq!(ended("iommu")["outcome"], "pass");
+}
+
 #[test]
 fn one_gpu_alone_passes_and_says_what_is_not_said_of_it() {
     let judged = validate(&healthy(1), &["--level", "quick"]).unwrap();

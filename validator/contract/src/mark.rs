@@ -31,11 +31,13 @@ pub enum Step {
     DriverLoad,
     /// The validator works on the GPUs.
     Validate,
+    /// The machine was rebooted to recover GPUs. It vetoes no step: the machine goes on without peer-to-peer.
+    Recover,
 }
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 3] = [Self::Fabric, Self::DriverLoad, Self::Validate];
+    pub const ALL: [Self; 4] = [Self::Fabric, Self::DriverLoad, Self::Validate, Self::Recover];
 }
 
 impl fmt::Display for Step {
@@ -44,6 +46,7 @@ impl fmt::Display for Step {
             Self::Fabric => "fabric",
             Self::DriverLoad => "driver-load",
             Self::Validate => "validate",
+            Self::Recover => "recover",
         })
     }
 }
@@ -104,7 +107,7 @@ impl FromStr for Mark {
         let step = Step::ALL.into_iter().find(|known| known.to_string() == step);
         let mut text = |name| value(name).map(|word| (word != NONE).then(|| word.to_owned()));
         let (image, boot, finding) = (text("image")?, text("boot")?, text("finding")?);
-        let step = step.ok_or("step: not one of fabric, driver-load, validate")?;
+        let step = step.ok_or("step: not one of fabric, driver-load, validate, recover")?;
         if words.next().is_some() {
             return Err("has more words than a mark".to_owned());
         }

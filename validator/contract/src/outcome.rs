@@ -91,9 +91,13 @@ pub mod code {
     pub const WATCHDOG_NONE: &str = "WATCHDOG-NONE";
     /// An earlier boot was reset during a step, which is vetoed since.
     pub const RESET_DURING: &str = "RESET-DURING";
+    /// The machine was rebooted to recover its GPUs, and goes on without peer-to-peer.
+    pub const RECOVERED: &str = "RECOVERED";
+    /// GPUs that no longer work could not be recovered.
+    pub const RECOVERY_FAILED: &str = "RECOVERY-FAILED";
 
     /// All of them.
-    pub const ALL: &[&str] = &[WATCHDOG_NONE, RESET_DURING];
+    pub const ALL: &[&str] = &[WATCHDOG_NONE, RESET_DURING, RECOVERED, RECOVERY_FAILED];
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An action that recovers a GPU, as NVIDIA's driver and its catalogue of Xid errors name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
     /// Nothing needs to be done.
@@ -75,6 +75,9 @@ impl fmt::Display for Recovery {
         f.write_str(self.word())
     }
 }
+
+/// The tests that show whether each GPU works by itself, without peer-to-peer, by their ids.
+pub const WITHOUT_P2P: [&str; 5] = ["gpus", "driver", "nodes", "cuda", "host-bandwidth"];
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::cli::args::{Reset, ResetAction};
 use crate::files::bounded;
 use crate::machine::root::Root;
 use crate::text::shown::shown_text;
-use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, VARIABLE, VARIABLES};
+use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, Step, VARIABLE, VARIABLES};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -98,9 +98,11 @@ fn shown(found: &Found) -> (String, u8) {
             let value = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".to_owned());
             let finding = mark.finding.as_deref().unwrap_or("none");
             let (image, boot) = (value(&mark.image), value(&mark.boot));
-            let line =
-                format!("reset during {}; image {image}; last finding {finding}; boot {boot}", mark.step);
-            (line, FAILING)
+            let what = match mark.step {
+                Step::Recover => "rebooted to recover GPUs, and without peer-to-peer since".to_owned(),
+                step => format!("reset during {step}"),
+            };
+            (format!("{what}; image {image}; last finding {finding}; boot {boot}"), FAILING)
         }
         Err(why) => (format!("unreadable, which vetoes every step: {}", shown_text(why)), UNDONE),
     }
@@ -117,7 +119,6 @@ fn cleared(removed: &io::Result<bool>) -> (String, u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::mark::Step;
 
     fn mark() -> Mark {
         let finding = Some("REBAR-NO-ROOM".to_owned());

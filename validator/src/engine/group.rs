@@ -7,7 +7,7 @@ use super::worker::command;
 use super::{Audience, Run, ask};
 use crate::config::Config;
 use crate::machine::root::Root;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Recovery, Severity};
 use crate::outcome::{Judgement, Matrix};
 use crate::process::partner::leftovers::Leftovers;
 use crate::report::Report;
@@ -138,7 +138,12 @@ fn round<A: Audience>(
             if test.group == Group::Gpu && run.witness.has_looked() {
                 run.witness.see(&ask::look(root, config));
             }
-            run.end(test, took, crashed(test.id, doing.as_deref()), last_lines);
+            let mut said = crashed(test.id, doing.as_deref());
+            if test.group == Group::Gpu && matches!(ending, Ending::Silent(_)) {
+                // A call into the driver did not return, and the next one may not either.
+                said.findings.iter_mut().for_each(|finding| finding.recovery = Some(Recovery::ResetGpu));
+            }
+            run.end(test, took, said, last_lines);
         }
         // It failed between tests after some progress: the next worker continues.
         (_, Some(_)) if open.len() < before => {}

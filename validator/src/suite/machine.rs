@@ -141,6 +141,9 @@ impl Machine {
         if self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty() {
             return Ok(Some(Judgement::not_applicable("a machine in files: its GPUs are not here")));
         }
+        if let Some(stuck) = self.stuck() {
+            return Err(Box::new(stuck));
+        }
         if !pairs {
             return Ok(None);
         }
@@ -189,6 +192,15 @@ impl Machine {
         }
         let none = || Judgement::not_applicable("no NVIDIA driver is loaded; see the test driver");
         Ok(known(&self.nvidia.loaded)?.is_none().then(none))
+    }
+
+    /// That the driver's start did not end, in which case every call into the driver may hang as well.
+    fn stuck(&self) -> Option<Finding> {
+        let account = self.nvidia.account.as_ref().ok()?.as_ref()?;
+        let found =
+            account.findings::<Finding>().into_iter().find(|finding| finding.is(Code::DriverTimeout))?;
+        let message = format!("not run, because the driver does not answer: {}", found.message);
+        Some(Code::DriverTimeout.finding(Severity::Error, &found.subject, message))
     }
 
     /// Lines of the kernel's log that contain one of `words`, or one line that says why there are none.

@@ -8,6 +8,7 @@ pub use network::{Card, Network, NetworkMode, TimeSource};
 pub use output::{Console, Origin, Place, Report, Screen, Serial, Watchdog, WatchdogMode};
 
 use super::remote::Remote;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -81,6 +82,20 @@ pub struct Policy {
     pub on_fail: Action,
     /// `on_error = "hold"`: also after a fault in init itself.
     pub on_error: Action,
+    /// `recover = "off"`
+    pub recover: Recover,
+}
+
+/// How far init goes to recover GPUs that no longer work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recover {
+    /// `"off"`: nothing is tried.
+    Off,
+    /// `"gpu"`: the driver is unloaded, the GPUs are reset, and each is tested alone.
+    Gpu,
+    /// `"reboot"`: if that does not help, the machine is rebooted once, without peer-to-peer.
+    Reboot,
 }
 
 /// What to do with the machine.

@@ -83,7 +83,11 @@ impl Progress {
     }
 }
 
-fn read() -> Result<Report, String> {
+/// The account of the driver's start.
+///
+/// # Errors
+/// A line with the file and what is wrong with it.
+pub(super) fn read() -> Result<Report, String> {
     let bytes = fs::read(paths::DRIVER).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     let report: Report = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     if report.schema == schema::DRIVER {

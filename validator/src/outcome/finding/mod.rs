@@ -61,8 +61,18 @@ impl Code {
             evidence: Vec::new(),
             cause: entry.cause.to_owned(),
             remedy: entry.remedy.to_owned(),
+            recovery: self.recovery(),
+        }
+    }
+
+    /// The action for a code that always asks for one.
+    const fn recovery(self) -> Option<Recovery> {
+        match self {
             // What NVIDIA's catalogue says of Xid 79, which is the same fault.
-            recovery: (self == Self::GpuGone).then_some(Recovery::RebootNode),
+            Self::GpuGone => Some(Recovery::RebootNode),
+            // What is under way on a GPU does not end by itself.
+            Self::DriverTimeout | Self::P2pHang | Self::NcclHang => Some(Recovery::ResetGpu),
+            _ => None,
         }
     }
 }

@@ -39,6 +39,14 @@ macro_rules! itself {
         means "an earlier boot was reset during a step, which is not run since, nor the steps after it; the cause names the step"
         cause "the step hung or reset the machine; or the power was cut or the reset button pressed meanwhile"
         remedy "read what the last finding says; then run `firstlight reset clear` or boot once with firstlight.reset=clear"
+    Recovered "RECOVERED"
+        means "GPUs no longer worked, and the machine was rebooted once to recover them; peer-to-peer is not used since"
+        cause "the cause names the first finding; policy.recover = \"reboot\" allowed the reboot"
+        remedy "mend what that finding names; then run `firstlight reset clear` or boot once with firstlight.reset=clear"
+    RecoveryFailed "RECOVERY-FAILED"
+        means "GPUs no longer worked and could not be recovered; the cause names the last step that was tried"
+        cause "a process that cannot be killed, a module in use, or a GPU that does not answer after its resets"
+        remedy "power the machine off and on; see /run/firstlight/recovery.json for the steps"
 
     } };
 }

@@ -1,0 +1,266 @@
+//! The recovery of GPUs that no longer work, where `policy.recover` allows it: the rungs of [`ladder`], each in a child with
+//! a deadline and written down before and after it. If they do not help, one reboot without peer-to-peer, which a mark
+//! counts. A recovered machine never passes: its verdict stays that of the tests that showed the fault.
+
+mod journal;
+pub mod ladder;
+
+use crate::child::{Done, End, Spec, on_output};
+use crate::config::types::{Action, Config, Recover};
+use crate::fault::Fault;
+use crate::helper;
+use crate::machine::Machine;
+use crate::sys::descriptors;
+use crate::sys::process::{self, Signal};
+use crate::verdict::{Need, Proof, Trouble, Verdict, need};
+use contract::driver::Outcome;
+use contract::mark::{Mark, Step, plain};
+use contract::outcome::code;
+use journal::Journal;
+use ladder::{Next, Rung, Tried, next};
+use log::info;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::driver;
+use super::fabric;
+use super::reset::Reset;
+use super::result::StageResult;
+use super::validate::try_alone;
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovery {
+    /// No GPU needs it, or it is not allowed.
+    NotTried,
+    /// Every GPU works by itself again.
+    Recovered,
+    /// The machine is rebooted, to go on without peer-to-peer.
+    Reboots(String),
+    /// Nothing is left to try; the text says what was tried last.
+    GaveUp(String),
+    /// This boot follows such a reboot: what had happened, and whether every GPU works by itself.
+    Rebooted(String, bool),
+}
+
+impl Recovery {
+    /// The same, once it is known whether the mark that counts the reboot was written.
+    #[must_use]
+    pub fn counted(self, is_written: bool) -> Self {
+        match self {
+            Self::Reboots(cause) if !is_written => {
+                Self::GaveUp(format!("{cause}: not rebooted, because the mark could not be written"))
+            }
+            other => other,
+        }
+    }
+
+    /// What it means for the verdict.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        let (code, cause) = match self {
+            Self::NotTried | Self::Recovered => return None,
+            Self::Reboots(cause) | Self::GaveUp(cause) => (code::RECOVERY_FAILED, cause.clone()),
+            Self::Rebooted(why, true) => (code::RECOVERED, format!("{why}; each GPU works by itself")),
+            Self::Rebooted(why, false) => {
+                (code::RECOVERY_FAILED, format!("{why}; the GPUs do not work without it either"))
+            }
+        };
+        Some(Trouble { stage: "recover", code: Some(code), cause })
+    }
+
+    /// The action in place of the policy's: GPUs that were recovered get no peer-to-peer, those that were not get no
+    /// workload, and a reboot to recover them happens once.
+    #[must_use]
+    pub const fn action(&self, policy: Action) -> Action {
+        match (self, policy) {
+            (Self::Reboots(_), _) => Action::Reboot,
+            (Self::Recovered | Self::Rebooted(_, true), Action::Workload) => Action::WorkloadWithoutP2p,
+            (Self::GaveUp(_) | Self::Rebooted(_, false), Action::Workload | Action::WorkloadWithoutP2p)
+            | (Self::Rebooted(..), Action::Reboot) => Action::Hold,
+            (_, action) => action,
+        }
+    }
+}
+
+/// Recovers the GPUs if the tests show that they need it.
+///
+/// # Errors
+/// Only an interruption.
+pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -> Result<Recovery, Fault> {
+    if let Some(why) = reset.rebooted() {
+        return Ok(Recovery::Rebooted(why.to_owned(), is_good(proof)));
+    }
+    let allowed = config.policy.recover;
+    let Some((need, why)) = need(proof).filter(|_| allowed != Recover::Off) else {
+        return Ok(Recovery::NotTried);
+    };
+    info!("recover   {why}: policy.recover allows {}", word(allowed));
+    let mut journal = Journal::new(&why, allowed);
+    let cause = match need {
+        Need::Reset => climb(m, config, &mut journal)?,
+        Need::Reboot => Some(format!("{why} needs a reboot")),
+        Need::Person(action) => Some(format!("{why} needs a person: {action}")),
+    };
+    let found = match cause {
+        None => Recovery::Recovered,
+        Some(cause) if allowed == Recover::Reboot && !matches!(need, Need::Person(_)) => {
+            reboot(m, &why, &cause)
+        }
+        Some(cause) => Recovery::GaveUp(cause),
+    };
+    journal.end(&found);
+    Ok(found)
+}
+
+/// Whether the tests of each GPU by itself passed.
+fn is_good(proof: &Proof) -> bool {
+    matches!(proof.end, End::Exited(status) if Verdict::of_status(status).is_some_and(Verdict::is_good))
+}
+
+const fn word(allowed: Recover) -> &'static str {
+    match allowed {
+        Recover::Off => "nothing",
+        Recover::Gpu => "resets of the GPUs",
+        Recover::Reboot => "resets of the GPUs and one reboot",
+    }
+}
+
+/// Asks for the reboot if it can be counted; a machine that cannot count would reboot for ever.
+fn reboot(m: &mut Machine, why: &str, cause: &str) -> Recovery {
+    let Some(marks) = &mut m.marks else {
+        return Recovery::GaveUp(format!("{cause}; not rebooted, because there is no place for a mark"));
+    };
+    marks.restore = Some(Mark {
+        step: Step::Recover,
+        image: marks.image.clone(),
+        boot: None,
+        finding: Some(plain(&why.replace(' ', "-"))),
+    });
+    marks.is_written = true;
+    Recovery::Reboots(format!("{cause}; rebooting once, without peer-to-peer"))
+}
+
+/// Tries rung after rung; returns why it gave up.
+fn climb(m: &mut Machine, config: &Config, journal: &mut Journal) -> Result<Option<String>, Fault> {
+    loop {
+        let rung = match next(&journal.tried) {
+            Next::Try(rung) => rung,
+            Next::Recovered => return Ok(None),
+            Next::GaveUp => return Ok(Some(journal.last())),
+        };
+        journal.begin(rung);
+        let began = Instant::now();
+        let (done, said) = match attempt(m, config, rung)? {
+            Ok(said) => (true, said),
+            Err(why) => (false, why),
+        };
+        info!("recover   {rung}: {}{said}", if done { "" } else { "not possible: " });
+        journal.add(Tried { rung, done, said, seconds: began.elapsed().as_secs_f64() });
+    }
+}
+
+/// Tries one rung: what it did, or why not.
+fn attempt(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<String, String>, Fault> {
+    match rung {
+        Rung::EndProcesses => {
+            process::kill_all(Signal::KILL);
+            child(m, &helper::await_end())
+        }
+        Rung::CloseDevices => close_devices(m),
+        Rung::UnloadModules => match loaded() {
+            Ok(modules) => child(m, &helper::unload_modules(&modules)),
+            Err(why) => Ok(Err(why)),
+        },
+        Rung::ResetFunctions => child(m, &helper::reset_functions()),
+        Rung::ResetBuses => child(m, &helper::reset_buses()),
+        Rung::Fabric => Ok(of_stage(fabric::fix(m, &config.validator)?)),
+        Rung::LoadDriver => Ok(of_stage(driver::load(m, &config.driver)?)),
+        Rung::TestWithoutP2p => {
+            let proof = try_alone(m, &config.validator)?;
+            Ok(if is_good(&proof) { Ok(proof.to_string()) } else { Err(proof.to_string()) })
+        }
+    }
+}
+
+fn of_stage(result: StageResult) -> Result<String, String> {
+    match result {
+        StageResult::Done(line) => Ok(line),
+        StageResult::Failed(cause) => Err(cause),
+    }
+}
+
+/// Runs a helper; its line of output says what it did.
+fn child(m: &Machine, spec: &Spec) -> Result<Result<String, String>, Fault> {
+    let mut said = String::new();
+    let done: Done = m.run(spec, &mut on_output(|line| line.clone_into(&mut said)), |_| true)?;
+    Ok(if done.end == End::Exited(helper::FINE) { Ok(said) } else { Err(done.reason()) })
+}
+
+/// Leaves the closing of the GPUs to a child: the last close of one can hang.
+fn close_devices(m: &mut Machine) -> Result<Result<String, String>, Fault> {
+    let (ours, theirs) = match descriptors::pair() {
+        Ok(pair) => pair,
+        Err(e) => return Ok(Err(format!("socketpair: {e}"))),
+    };
+    // Each stays open in the socket until the child closes it.
+    while let Some(device) = m.held.last() {
+        if let Err(e) = descriptors::send(ours.as_fd(), device.as_fd()) {
+            m.held.push(theirs);
+            return Ok(Err(format!("sendmsg: {e}")));
+        }
+        drop(m.held.pop());
+    }
+    let theirs = Rc::new(theirs);
+    let closed = child(m, &helper::close_devices(Rc::clone(&theirs)));
+    if !matches!(closed, Ok(Ok(_))) {
+        // Dropping the socket would close in process 1 what the child did not.
+        std::mem::forget(theirs);
+    }
+    closed
+}
+
+/// The modules that this boot loaded, the last one first.
+fn loaded() -> Result<Vec<String>, String> {
+    let report = driver::read()?;
+    let own = report.modules.iter().rev().filter(|module| module.outcome == Outcome::Loaded);
+    Ok(own.map(|module| module.name.replace('-', "_")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_recovery_leads_to_peer_to_peer_or_to_a_second_reboot() {
+        use Action::{Hold, PowerOff, Reboot, Shell, Workload, WorkloadWithoutP2p};
+        let (said, all) = (String::new(), [Workload, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff]);
+        let alone = [WorkloadWithoutP2p, WorkloadWithoutP2p, Hold, Shell, Reboot, PowerOff];
+        for (found, actions) in [
+            (Recovery::NotTried, all),
+            (Recovery::Recovered, alone),
+            (Recovery::Reboots(said.clone()), [Reboot; 6]),
+            (Recovery::GaveUp(said.clone()), [Hold, Hold, Hold, Shell, Reboot, PowerOff]),
+            (
+                Recovery::Rebooted(said.clone(), true),
+                [WorkloadWithoutP2p, WorkloadWithoutP2p, Hold, Shell, Hold, PowerOff],
+            ),
+            (Recovery::Rebooted(said, false), [Hold, Hold, Hold, Shell, Hold, PowerOff]),
+        ] {
+            assert_eq!(all.map(|action| found.action(action)), actions, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_recovered_is_an_error_of_its_own() {
+        let code = |found: Recovery| found.trouble().and_then(|trouble| trouble.code);
+        assert_eq!(code(Recovery::NotTried), None);
+        // The verdict of the tests stays.
+        assert_eq!(code(Recovery::Recovered), None);
+        assert_eq!(code(Recovery::GaveUp("x".to_owned())), Some("RECOVERY-FAILED"));
+        assert_eq!(code(Recovery::Reboots("x".to_owned())), Some("RECOVERY-FAILED"));
+        assert_eq!(code(Recovery::Rebooted("x".to_owned(), true)), Some("RECOVERED"));
+        assert_eq!(code(Recovery::Rebooted("x".to_owned(), false)), Some("RECOVERY-FAILED"));
+    }
+}
