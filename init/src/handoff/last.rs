@@ -1,4 +1,4 @@
-//! The end of the boot: holds until a request arrives, stops all processes, writes the caches out, lets the
+//! The end of the boot: holds until a request arrives, stops all processes, unmounts the disks, lets the
 //! consoles finish, and powers the machine off or restarts it.
 
 use super::After;
@@ -87,8 +87,8 @@ fn stop_everything(m: &Machine) {
         sleep(Duration::from_millis(10));
     }
     process::kill_all(Signal::KILL);
-    let done = m.children.run(&helper::sync(), &mut no_lines);
+    let done = m.children.run(&helper::unmount_all(), &mut no_lines);
     if done.end != End::Exited(helper::FINE) {
-        info!("warning: writing the caches out: {}", done.end);
+        info!("warning: unmounting: {}", done.reason());
     }
 }

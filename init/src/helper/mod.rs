@@ -12,6 +12,7 @@ mod new_root;
 mod partition;
 mod pstore;
 mod spec;
+mod unmount;
 mod validator;
 mod watchdog;
 
@@ -22,7 +23,7 @@ pub use spec::{
     arm_watchdog, ask_for_lease, await_end, clear_mark, close_devices, end_machine, fetch_config,
     find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root,
     publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot,
-    set_address, settle_root, show_last_boot, sync, unload_modules, write_mark,
+    set_address, settle_root, show_last_boot, unload_modules, unmount_all, write_mark,
 };
 pub use validator::{
     Published, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
@@ -31,7 +32,7 @@ pub use watchdog::{DIRECT, DISARM, KEEP, SLOW, UNCHECKED};
 
 use crate::console::screen;
 use crate::disk::root;
-use crate::sys::{files, kernel, process};
+use crate::sys::{kernel, process};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -94,10 +95,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("close-devices", []) => Ok(gpus::close()),
         ("unload-modules", modules) => gpus::unload(modules),
         ("reset-gpus", [kind]) => gpus::reset(kind),
-        ("sync", []) => {
-            files::sync();
-            Ok(FINE)
-        }
+        ("unmount", []) => unmount::all(),
         _ => Err(format!("no helper {name} of {} words", words.len())),
     };
     Some(result.unwrap_or_else(|why| {
@@ -137,7 +135,7 @@ mod tests {
     fn other_words_are_no_helper() {
         assert_eq!(dispatch(&[]), None);
         assert_eq!(dispatch(&["helper".into()]), None);
-        assert_eq!(dispatch(&["single".into(), "sync".into()]), None);
+        assert_eq!(dispatch(&["single".into(), "unmount".into()]), None);
         assert_eq!(dispatch(&["helper".into(), "reboot".into()]), Some(FAILED));
         assert_eq!(dispatch(&["helper".into(), "end".into(), "restart".into()]), Some(FAILED));
     }

@@ -119,10 +119,10 @@ pub fn release_screen() -> Spec {
     helper("release-screen", &[], Duration::from_secs(10))
 }
 
-/// Writes all caches out.
+/// Writes all caches out and unmounts what can be written.
 #[must_use]
-pub fn sync() -> Spec {
-    helper("sync", &[], Duration::from_secs(20))
+pub fn unmount_all() -> Spec {
+    helper("unmount", &[], DISK)
 }
 
 /// Starts the driver, writes its report, and sends the open GPUs over its standard input.

@@ -47,6 +47,14 @@ pub fn unmount(at: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(at, UnmountFlags::empty())?)
 }
 
+/// Makes a mounted file system read-only, wherever it is mounted.
+///
+/// # Errors
+/// As mount(2) with `MS_REMOUNT`.
+pub fn make_read_only(at: &Path) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(at, MountFlags::RDONLY, "")?)
+}
+
 /// Gives this process its own mount namespace, which disappears with it.
 ///
 /// # Errors

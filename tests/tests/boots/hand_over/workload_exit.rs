@@ -1,6 +1,7 @@
 //! What happens when the workload is over, and how it went.
 
-use harness::{Boot, End};
+use harness::{Boot, End, switch_root};
+use std::process::Command;
 
 fn boot(on_exit: &str) -> Boot {
     let words = format!("firstlight.expect.gpus=0 firstlight.workload.on_exit={on_exit}");
@@ -46,4 +47,27 @@ echo zombies $(grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null | wc -l)";
     let booted = boot.stop_after("zombies", std::time::Duration::from_secs(5)).run().unwrap();
     booted.says("zombies 0");
     booted.ended(&End::StillRunning);
+}
+
+/// What the workload mounted is unmounted, also when it leaves a program that writes there and ignores SIGTERM.
+#[test]
+fn disks_that_the_workload_wrote_are_clean_after_the_end() {
+    let scratch = tempfile::tempdir().unwrap();
+    let files = tempfile::tempdir().unwrap();
+    let disk = switch_root::ext4(files.path(), "WORK", 16, scratch.path().join("disk")).unwrap();
+    let script = "mkdir -p /data && mount -t ext4 /dev/vda /data && echo mounted
+(trap '' TERM; while true; do date >>/data/log; sleep 0.1; done) &
+mount --bind /data /tmp; echo kept >/data/kept; sleep 1";
+    let booted = boot("poweroff").workload(script).disk(&disk).run().unwrap();
+    booted.says("mounted");
+    booted.never_says("stays mounted");
+    booted.ended(&End::PowerOff);
+    let asked = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).arg(&disk).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let about = asked("dumpe2fs", &["-h"]);
+    assert!(about.contains("Filesystem state:         clean"), "{about}");
+    assert!(!about.contains("needs_recovery"), "{about}");
+    assert_eq!(asked("debugfs", &["-R", "cat /kept"]), "kept\n");
 }
