@@ -80,7 +80,7 @@ impl Fault {
 }
 
 /// Writes the last words to the consoles, the kernel's log and boot.log. A child writes them to the
-/// firmware's store (`stages::last_boot`).
+/// firmware's store (`stages::firmware`).
 pub fn say(console: &Console, fault: &Fault) {
     fault.last_words().iter().for_each(|line| console.last_words(line));
 }

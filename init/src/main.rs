@@ -12,8 +12,8 @@ use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, last_boot, lock_down, marks, mounts, network, publish, recover, reset,
-    screen, secure_boot, validate, watchdog,
+    config, decide, driver, fabric, firmware, lock_down, marks, mounts, network, publish, recover, reset,
+    screen, validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -69,8 +69,8 @@ fn process_one() -> ! {
 /// The boot.
 fn boot(m: &mut Machine) -> Result<After, Fault> {
     m.stage("mounts", mounts::prepare)?;
-    last_boot::show(m)?;
-    secure_boot::show(m)?;
+    firmware::show_last_boot(m)?;
+    firmware::show_secure_boot(m)?;
     let config = m.stage("config", config::load)?;
     let guarded = m.stage("watchdog", |m| watchdog::arm(m, &config.watchdog))?;
     let reset = m.stage("reset", |m| reset::look(m, &config))?;
@@ -120,7 +120,7 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
         m.announce(&judgement);
     }
     // init got here, so the machine did not go down; and the workload that was to have the watchdog does not run.
-    let ended = [marks::settle(m).map(drop), watchdog::take_back(m), last_boot::leave(m, fault)];
+    let ended = [marks::settle(m).map(drop), watchdog::take_back(m), firmware::keep_fault(m, fault)];
     let asked = ended.into_iter().find_map(Result::err);
     match asked.as_ref().unwrap_or(fault) {
         Fault::Asked(Request::Reboot) => return After::Reboot,

@@ -6,6 +6,42 @@ pub mod last_line;
 pub mod mark;
 pub mod outcome;
 pub mod recovery;
-pub mod schema;
-pub mod section;
-pub mod status;
+
+/// The names of the documents that one program writes and the other reads.
+pub mod schema {
+    /// init's account of the driver's start, [`crate::driver::Account`].
+    pub const DRIVER: &str = "firstlight.driver/1";
+    /// The result of `firstlight fabric fix`; init reads its `summary`.
+    pub const FIX: &str = "firstlight.fix/1";
+    /// The validator's report.
+    pub const REPORT: &str = "firstlight.report/1";
+    /// What init did to recover GPUs.
+    pub const RECOVERY: &str = "firstlight.recovery/1";
+    /// init's verdict, which is published where there is no report.
+    pub const VERDICT: &str = "firstlight.verdict/1";
+}
+
+/// The sections of the configuration and their owners. Each program checks the content of its own sections
+/// and knows the names of the others, so that both refuse an unknown section.
+pub mod section {
+    /// The sections that init owns.
+    pub const INIT: &[&str] =
+        &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
+
+    /// The sections that the validator owns; init passes them on.
+    pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect"];
+}
+
+/// The exit statuses of `firstlight`. `validate` ends with that of its verdict.
+pub mod status {
+    /// Everything is as it should be; the verdict PASS.
+    pub const FINE: u8 = 0;
+    /// The command found something that fails, or had to leave it so; the verdict FAIL.
+    pub const FAILING: u8 = 1;
+    /// The command could not do its work; the verdict ERROR.
+    pub const UNDONE: u8 = 2;
+    /// The verdict DEGRADED.
+    pub const DEGRADED: u8 = 3;
+    /// Wrong use, or a configuration that is refused.
+    pub const WRONG_USE: u8 = 64;
+}

@@ -1,5 +1,5 @@
-//! Between stages: shows what an earlier boot left in the firmware's store, and stores the last words of
-//! this one. Prints nothing when the store is empty.
+//! Between stages, what the firmware knows: the records of earlier boots in its store, where the last words of this one go
+//! too, and whether it verified what it started.
 
 use crate::child::{End, no_lines, on_output};
 use crate::fault::Fault;
@@ -10,11 +10,11 @@ use log::info;
 use std::fs;
 use std::path::Path;
 
-/// Shows the records of earlier boots.
+/// Shows the records of earlier boots. Prints nothing when there are none.
 ///
 /// # Errors
 /// Only an interruption.
-pub fn show(m: &Machine) -> Result<(), Fault> {
+pub fn show_last_boot(m: &Machine) -> Result<(), Fault> {
     let any = fs::read_dir(paths::PSTORE).is_ok_and(|mut entries| entries.next().is_some());
     if !any {
         return Ok(());
@@ -31,7 +31,7 @@ pub fn show(m: &Machine) -> Result<(), Fault> {
 ///
 /// # Errors
 /// Only an interruption.
-pub fn leave(m: &Machine, fault: &Fault) -> Result<(), Fault> {
+pub fn keep_fault(m: &Machine, fault: &Fault) -> Result<(), Fault> {
     if matches!(fault, Fault::Asked(_)) || !Path::new(paths::EFI).exists() {
         return Ok(());
     }
@@ -39,5 +39,22 @@ pub fn leave(m: &Machine, fault: &Fault) -> Result<(), Fault> {
     if done.end != End::Exited(helper::FINE) {
         info!("warning: not in the firmware's store: {}", done.reason());
     }
+    Ok(())
+}
+
+/// Prints whether the firmware verified what it started. It has no effect on the boot.
+///
+/// # Errors
+/// Only an interruption.
+pub fn show_secure_boot(m: &Machine) -> Result<(), Fault> {
+    let mut state = "not offered".to_owned();
+    if Path::new(paths::EFI).exists() {
+        let mut said = |line: &str| line.clone_into(&mut state);
+        let done = m.run(&helper::secure_boot(), &mut on_output(&mut said), |_| true)?;
+        if done.end != End::Exited(helper::FINE) {
+            state = format!("unknown: {}", done.reason());
+        }
+    }
+    info!("firmware  secure boot {state}");
     Ok(())
 }
