@@ -117,12 +117,16 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
     let bytes = proof.report.as_ref().map_err(Clone::clone)?;
     let report: Report = serde_json::from_slice(bytes).map_err(|e| format!("report.json: {e}"))?;
     contradiction(&report, said)?;
-    let failed = report.ended(&[Outcome::Fail, Outcome::Error]);
+    let mut failed = report.ended(&[Outcome::Fail, Outcome::Error]);
+    if failed.is_empty() && said == Verdict::Error {
+        // No test can be named when none ran.
+        failed.push("validator".to_owned());
+    }
     let cause = match said {
         Verdict::Error => Some(format!("the validator reached no verdict ({})", failed.join(", "))),
         _ => None,
     };
-    Ok(Judgement {
+    let mut judgement = Judgement {
         verdict: said,
         cause,
         failed,
@@ -138,8 +142,10 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
         recorded: (report.root != "/").then_some(report.root),
         started: Some(report.started),
         seconds: proof.seconds,
-        lines: last_lines(&proof.lines, said),
-    })
+        lines: Vec::new(),
+    };
+    judgement.lines = last_lines(&proof.lines, &judgement);
+    Ok(judgement)
 }
 
 /// Checks the report against the exit status.
@@ -171,13 +177,15 @@ fn contradiction(report: &Report, said: Verdict) -> Result<(), String> {
 /// A verdict of a smaller scope does not cover what the workload uses.
 const SCOPE: &str = "machine";
 
-/// The validator's own last lines: the last of each kind, and only if both state the verdict.
-fn last_lines(held: &[String], verdict: Verdict) -> Vec<String> {
+/// The validator's own last lines: the last of each kind, and only if both say what its report does.
+fn last_lines(held: &[String], judgement: &Judgement) -> Vec<String> {
     let last = |prefix: &str| held.iter().rev().find(|line| line.starts_with(prefix));
-    let says =
-        |line: &&String| line.split_whitespace().nth(1).is_some_and(|word| word == verdict.to_string());
-    let scraper = format!("{BEGINNING}verdict={verdict} ");
-    match (last("VERDICT").filter(says), last(BEGINNING).filter(|line| line.starts_with(&scraper))) {
+    let verdict = judgement.verdict.to_string();
+    let says = |line: &&String| line.split_whitespace().nth(1).is_some_and(|word| word == verdict);
+    let ours = judgement.last_line("").to_string();
+    // The name and the seconds after it are not the verdict's.
+    let facts = |line: &str| line.split_once(" host=").map(|(facts, _)| facts.to_owned());
+    match (last("VERDICT").filter(says), last(BEGINNING).filter(|line| facts(line) == facts(&ours))) {
         (Some(a), Some(b)) => vec![a.clone(), b.clone()],
         _ => Vec::new(),
     }

@@ -171,9 +171,18 @@ fn the_validators_own_lines_are_used_only_when_they_say_the_verdict() {
         "lines of another verdict are not shown"
     );
     assert_eq!(with(&own[..1], 0, "PASS").len(), 2);
+    let other = own[1].replace("failed=none", "failed=t0");
+    assert_ne!(with(&[own[0], &other], 0, "PASS")[1], other, "of another report");
     let line =
         "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=1.2";
     assert_eq!(with(&[], 0, "PASS")[1], line);
+}
+
+#[test]
+fn where_no_test_ran_the_validator_is_what_failed() {
+    let judged = judge(&proof(End::Exited(2), Ok(report("ERROR", &[]))), &[]);
+    assert_eq!(judged.failed, ["validator"]);
+    assert_eq!(judged.cause.as_deref(), Some("the validator reached no verdict (validator)"));
 }
 
 #[test]
