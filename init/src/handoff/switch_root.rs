@@ -37,7 +37,10 @@ pub(super) fn switch(
             // The new init gets the GPUs open. One that closes descriptors that it did not open (as systemd
             // does) releases them, and its own persistence daemon takes over.
             m.held.iter().for_each(descriptors::keep_across_exec);
-            Fault::HandOff(format!("workload.root {root}: {}", commit(&words, variables)))
+            let why = commit(&words, variables);
+            // Only a kernel without this system call refuses.
+            let _deaf = m.children.signals.block_again();
+            Fault::HandOff(format!("workload.root {root}: {why}"))
         }
         Err(fault) => fault,
     }

@@ -29,6 +29,21 @@ impl Signals {
     /// # Errors
     /// As signalfd(2).
     pub fn take() -> io::Result<Self> {
+        let mask = Self::mask();
+        mask.thread_block()?;
+        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// Blocks the signals again after an execve(2) that was prepared by [`unblock_signals`] and failed: without that none
+    /// would arrive any more.
+    ///
+    /// # Errors
+    /// As sigprocmask(2).
+    pub fn block_again(&self) -> io::Result<()> {
+        Ok(Self::mask().thread_block()?)
+    }
+
+    fn mask() -> SigSet {
         let mut mask = SigSet::empty();
         for signal in [
             Masked::SIGCHLD,
@@ -42,8 +57,7 @@ impl Signals {
         ] {
             mask.add(signal);
         }
-        mask.thread_block()?;
-        Ok(Self(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+        mask
     }
 
     /// The next pending signal, if any.
