@@ -47,10 +47,21 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, File::sync_all)
 }
 
+/// Removes what has this name, also a folder with all that is in it. No link is followed.
+///
+/// # Errors
+/// The system's error.
+pub fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+        .or_else(|e| if path.is_symlink() || !path.is_dir() { Err(e) } else { fs::remove_dir_all(path) })
+}
+
 fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let (folder, name) = path.to_str().and_then(|p| p.rsplit_once('/')).ok_or(io::ErrorKind::InvalidInput)?;
     let temporary = format!("{folder}/.{name}.new");
-    let written = File::create(&temporary).and_then(|mut file| {
+    // Whatever has this name is left over, or a trap: opening a FIFO may never return, and a link leads elsewhere.
+    let _not_there = remove(Path::new(&temporary));
+    let written = File::create_new(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         sync(&file)?;
         fs::rename(&temporary, path)
@@ -95,14 +106,31 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_leaves_the_old_file() {
+    fn a_file_that_cannot_be_written_leaves_the_old_one() {
         let error = write_atomically(Path::new("/dev/full/x"), b"x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        fs::write(&path, "old").unwrap();
-        fs::create_dir(dir.path().join(".f.new")).unwrap();
+        fs::create_dir(&path).unwrap();
         assert!(write_atomically(&path, b"new").is_err());
-        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert!(path.is_dir() && fs::read_dir(dir.path()).unwrap().count() == 1);
+    }
+
+    #[test]
+    fn what_lies_where_a_file_is_written_is_replaced_and_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, new, other) = (dir.path().join("f"), dir.path().join(".f.new"), dir.path().join("other"));
+        fs::write(&other, "theirs").unwrap();
+        std::os::unix::fs::symlink(&other, &new).unwrap();
+        write_atomically(&path, b"one").unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&new).status().unwrap().success());
+        write_atomically(&path, b"two").unwrap();
+        fs::create_dir_all(new.join("x")).unwrap();
+        write_atomically(&path, b"three").unwrap();
+        assert_eq!(
+            (fs::read(&path).unwrap(), fs::read(&other).unwrap()),
+            (b"three".to_vec(), b"theirs".to_vec())
+        );
+        assert!(!path.is_symlink() && !new.exists());
     }
 }

@@ -17,12 +17,15 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use outputs::{ALWAYS, Outputs, Part};
 use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 /// The target of log lines that are a child's: the kernel's log takes a limited number of them.
 pub const CHILD: &str = "child";
+
+const NONBLOCK: i32 = 0o4000; // include/uapi/asm-generic/fcntl.h
 
 /// A handle to all outputs; the logger holds another.
 #[derive(Debug, Clone, Default)]
@@ -110,7 +113,8 @@ impl Console {
     /// # Errors
     /// As open(2).
     pub fn keep_in(&self, path: &Path) -> io::Result<()> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        // Without waiting: in place of the file there may be a FIFO.
+        let file = OpenOptions::new().create(true).append(true).custom_flags(NONBLOCK).open(path)?;
         self.with(|outputs| outputs.log_file = Some(file));
         Ok(())
     }

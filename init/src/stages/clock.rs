@@ -5,14 +5,18 @@
 use crate::child::{End, Stream};
 use crate::config::types::{Network, TimeSource};
 use crate::fault::Fault;
+use crate::file_io::read_at_most;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::clock::{Move, move_clock};
 use log::info;
 use std::fmt;
-use std::fs;
+use std::path::Path;
 use std::time::Duration;
+
+/// Size limit of the list of servers.
+const LARGEST: u64 = 64 << 10;
 
 /// Sets the clock if `network.time` names a server.
 ///
@@ -22,7 +26,8 @@ pub(super) fn set(m: &Machine, config: &Network) -> Result<(), Fault> {
     if config.time.is_empty() {
         return Ok(());
     }
-    let from_dhcp = fs::read_to_string(paths::TIME_SERVERS).ok();
+    let from_dhcp = read_at_most(Path::new(paths::TIME_SERVERS), LARGEST).ok();
+    let from_dhcp = from_dhcp.and_then(|bytes| String::from_utf8(bytes).ok());
     let set = match servers(&config.time, from_dhcp.as_deref()) {
         servers if servers.is_empty() => Err("DHCP names no time server".to_owned()),
         servers => ask(m, &servers)?,

@@ -4,7 +4,7 @@
 use crate::child::on_output;
 use crate::config::types::Validator;
 use crate::fault::Fault;
-use crate::file_io::read_at_most;
+use crate::file_io::{read_at_most, remove};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
@@ -37,7 +37,7 @@ pub fn fix(m: &mut Machine, config: &Validator) -> Result<StageResult, Fault> {
     let args = ["fabric", "fix", "--journal", paths::JOURNAL, "--json", paths::FABRIC_FIX];
     let spec = helper::validator(config, &args, DEADLINE);
     // A document of an earlier pass must not be taken for that of this one.
-    let _not_there = std::fs::remove_file(paths::FABRIC_FIX);
+    let _not_there = remove(Path::new(paths::FABRIC_FIX));
     let mut line = on_output(|line| debug!("fabric: {line}"));
     let done = m.run(&spec, &mut line, |end| {
         matches!(end.status(), Some(status::FINE | status::FAILING | status::WRONG_USE))

@@ -6,7 +6,7 @@ use crate::child::{End, on_output};
 use crate::config::types::{Action, Config};
 use crate::environment::{self, Variable};
 use crate::fault::Fault;
-use crate::file_io::write_atomically;
+use crate::file_io::{read_at_most, remove, write_atomically};
 use crate::helper;
 use crate::machine::{Armed, Machine};
 use crate::paths;
@@ -18,10 +18,14 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::keep::keep;
 use super::watchdog;
+
+/// Size limit of the image's nccl.conf.
+const LARGEST_SETTINGS: u64 = 1 << 20;
 
 /// The published decision and the workload's variables.
 #[derive(Debug)]
@@ -86,12 +90,12 @@ fn rewrite(
 
 /// Writes a verdict without a report, as far as possible, and removes the mark of a validated machine.
 pub fn withdraw(m: &Machine, judgement: &Judgement) {
-    let _not_there = fs::remove_file(paths::VALIDATED);
+    let _not_there = remove(Path::new(paths::VALIDATED));
     if let Err(trouble) =
         verdict_json(judgement, m.watchdog.as_ref()).and_then(|text| write(paths::VERDICT, &text))
     {
         // An old verdict must not be read in its place.
-        let _not_there = fs::remove_file(paths::VERDICT);
+        let _not_there = remove(Path::new(paths::VERDICT));
         info!("warning: {}", trouble.cause);
     }
 }
@@ -128,8 +132,10 @@ fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
 }
 
 fn write_down(m: &Machine, decision: &Decision, variables: &[Variable]) -> Result<(), Trouble> {
+    // A child may have made one.
+    let _not_there = remove(Path::new(paths::VALIDATED));
     write(paths::ENV, &environment::lines(variables))?;
-    let old = fs::read_to_string(paths::NCCL_CONF).unwrap_or_else(|_| String::new());
+    let old = settings(Path::new(paths::NCCL_CONF)).map_err(|e| failed(paths::NCCL_CONF, &e))?;
     write(paths::NCCL_CONF, &environment::nccl_conf(&old, variables))?;
     write(paths::VERDICT, &verdict_json(&decision.judgement, m.watchdog.as_ref())?)?;
     if decision.judgement.verdict.is_good() {
@@ -138,12 +144,27 @@ fn write_down(m: &Machine, decision: &Decision, variables: &[Variable]) -> Resul
     Ok(())
 }
 
+/// The image's settings for NCCL; it may have none.
+fn settings(path: &Path) -> io::Result<String> {
+    match read_at_most(path, LARGEST_SETTINGS) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        bytes => String::from_utf8(bytes?).map_err(|_| io::Error::other("not UTF-8")),
+    }
+}
+
 fn write(path: &str, text: &str) -> Result<(), Trouble> {
-    write_atomically(Path::new(path), text.as_bytes()).map_err(|e| Trouble {
-        stage: "publish",
-        code: None,
-        cause: format!("{path}: {e}"),
-    })
+    let at = Path::new(path);
+    let written = write_atomically(at, text.as_bytes()).or_else(|_| {
+        // A child may have removed the folder, or put one in the place of the file.
+        let _there = fs::create_dir(paths::RUN);
+        let _not_there = remove(at);
+        write_atomically(at, text.as_bytes())
+    });
+    written.map_err(|e| failed(path, &e))
+}
+
+fn failed(path: &str, e: &io::Error) -> Trouble {
+    Trouble { stage: "publish", code: None, cause: format!("{path}: {e}") }
 }
 
 /// `firstlight.verdict/1`

@@ -5,7 +5,7 @@ use crate::child::{End, Stream};
 use crate::config::types::Validator;
 use crate::console::CHILD;
 use crate::fault::Fault;
-use crate::file_io::read_at_most;
+use crate::file_io::{read_at_most, remove};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
@@ -15,7 +15,6 @@ use contract::last_line::BEGINNING;
 use contract::recovery::WITHOUT_P2P;
 use log::{debug, info};
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -112,7 +111,7 @@ fn is_verdict(line: &str) -> bool {
 /// Removes files of earlier runs: only a report of this run counts.
 fn forget_old_report() {
     for path in [paths::REPORT, paths::VERDICT, paths::VALIDATED, paths::ENV] {
-        let _not_there = fs::remove_file(path);
+        let _not_there = remove(Path::new(path));
     }
 }
 

@@ -12,6 +12,7 @@ use crate::driver::report::Report;
 use crate::driver::start::{INITRD, write};
 use crate::driver::unfinished::Unfinished;
 use crate::fault::Fault;
+use crate::file_io::{read_at_most, remove};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
@@ -26,6 +27,8 @@ use std::time::Duration;
 
 /// Additional time for each GPU, on top of `driver.timeout_s`.
 const EACH_GPU: Duration = Duration::from_secs(15);
+/// Size limit of the child's report.
+const LARGEST: u64 = 16 << 20;
 
 /// Starts the driver.
 ///
@@ -34,7 +37,7 @@ const EACH_GPU: Duration = Duration::from_secs(15);
 pub fn load(m: &mut Machine, config: &Driver) -> Result<StageResult, Fault> {
     // Only a report of this boot counts.
     for old in [paths::DRIVER, paths::DRIVER_DRAFT] {
-        let _not_there = fs::remove_file(old);
+        let _not_there = remove(Path::new(old));
     }
     let (ours, theirs) = match descriptors::pair() {
         Ok(pair) => pair,
@@ -88,7 +91,8 @@ impl Progress {
 /// # Errors
 /// A line with the file and what is wrong with it.
 pub(super) fn read() -> Result<Report, String> {
-    let bytes = fs::read(paths::DRIVER).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
+    let bytes =
+        read_at_most(Path::new(paths::DRIVER), LARGEST).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     let report: Report = serde_json::from_slice(&bytes).map_err(|e| format!("{}: {e}", paths::DRIVER))?;
     if report.schema == schema::DRIVER {
         Ok(report)
@@ -109,7 +113,8 @@ fn reported(report: &Report, received: usize) -> StageResult {
 
 /// The child did not finish: writes the report in its place.
 fn stopped(config: &Driver, done: &Done, doing: &str, lines: Vec<String>) -> StageResult {
-    let draft = fs::read(paths::DRIVER_DRAFT).map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
+    let draft = read_at_most(Path::new(paths::DRIVER_DRAFT), LARGEST)
+        .map_err(|e| format!("{}: {e}", paths::DRIVER_DRAFT));
     let report =
         Unfinished { load: config.load, draft, end: done.end, doing, lines, took: done.took }.report();
     let cause = match done.end {
