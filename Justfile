@@ -83,6 +83,11 @@ simulate-tests *words:
 fuzz:
     tests/fuzz/short.sh
 
+# Boots of process 1 in namespaces, each with a fault of its own: all, or those whose names hold a word (a minute or two; as root).
+[group('check')]
+faults word="":
+    FIRSTLIGHT_FAULTS="{{word}}" cargo test --quiet --locked --package firstlight-init --test process_one -- faults::
+
 # Faults by the hundred and healthy machines on simulated GPUs, at every level and with up to 16 GPUs: a table, false PASS and false FAIL (long; --part: minutes).
 [group('check')]
 matrix *words:

@@ -30,18 +30,6 @@ fn a_typo_stops_the_boot_with_every_line_that_is_wrong() {
 }
 
 #[test]
-fn the_validators_refusal_of_its_sections_is_a_configuration_error() {
-    let m = Machine::new("", CONFIG);
-    let m = m.program(
-        "usr/bin/firstlight",
-        "#!/bin/sh\necho 'config.toml: validate.levle: unknown' >&2; exit 64\n",
-    );
-    let (_, m, console) = m.boot().down();
-    assert!(console.contains("ERROR     INIT-CONFIG: config.toml: validate.levle: unknown"), "{console}");
-    assert_eq!(json(&m, "verdict.json")["failed"], json!(["config"]));
-}
-
-#[test]
 fn without_a_configuration_it_holds_until_a_signal() {
     let m = Machine::new(PASS, CONFIG);
     fs::remove_file(m.path("etc/firstlight/config.toml")).unwrap();
@@ -51,17 +39,6 @@ fn without_a_configuration_it_holds_until_a_signal() {
     let (down, _, console) = running.down();
     assert_eq!(down, Down::PoweredOff);
     assert!(console.contains("INIT-CONFIG: /etc/firstlight/config.toml: No such file"), "{console}");
-}
-
-#[test]
-fn a_partition_that_is_named_and_absent_stops_the_boot() {
-    let m = Machine::new(PASS, CONFIG).cmdline("firstlight.report.partition=/dev/none");
-    let (_, _, console) = m.boot().down();
-    assert!(
-        console
-            .contains("INIT-CONFIG: report.partition /dev/none: /dev/none: no such file system on any disk"),
-        "{console}"
-    );
 }
 
 #[test]

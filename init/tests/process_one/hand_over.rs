@@ -9,14 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
-fn ctrl_alt_del_in_a_hold_reboots() {
-    let mut running = Machine::new(PASS, CONFIG).cmdline("firstlight.policy.on_pass=hold").boot();
-    running.until("HOLD ");
-    running.signal("INT");
-    assert_eq!(running.down().0, Down::Rebooted);
-}
-
-#[test]
 fn ctrl_alt_del_while_validating_ends_the_boot_with_an_error() {
     let mut running = Machine::new("echo waiting; sleep 600", CONFIG).boot();
     running.until("waiting");
@@ -60,14 +52,6 @@ fn orphans_are_reaped_while_the_workload_runs() {
     );
     let (_, _, console) = m.boot().down();
     assert!(console.contains("zombies 0\n"), "{console}");
-}
-
-#[test]
-fn a_workload_that_cannot_be_started_is_a_fault_followed_by_on_error() {
-    let (down, _, console) = Machine::new(PASS, CONFIG).boot().down();
-    assert_eq!(down, Down::Rebooted);
-    assert!(console.contains("ERROR     INIT-HANDOFF: workload.exec /workload: No such file"), "{console}");
-    assert_eq!(scraper_lines(&console).len(), 1, "{console}");
 }
 
 #[test]
@@ -117,17 +101,4 @@ fn new_root(root: &Path) -> PathBuf {
         fs::copy(word, to).unwrap();
     }
     root.to_owned()
-}
-
-#[test]
-fn a_root_without_an_init_is_a_fault_before_the_point_of_no_return() {
-    let root = tempfile::tempdir().unwrap();
-    let disk = Disk::of(root.path());
-    let m = Machine::new(PASS, CONFIG).device(&disk.name).cmdline(&format!(
-        "firstlight.workload.mode=switch-root firstlight.workload.exec= firstlight.workload.root=/dev/{}",
-        disk.name
-    ));
-    let (down, _, console) = m.boot().down();
-    assert_eq!(down, Down::Rebooted, "{console}");
-    assert!(console.contains("has none of /sbin/init, /usr/lib/systemd/systemd, /init"), "{console}");
 }

@@ -10,6 +10,8 @@ mod disk;
 #[cfg(test)]
 mod driver;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod hand_over;
 #[cfg(test)]
 mod namespace;

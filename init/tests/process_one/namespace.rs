@@ -2,6 +2,7 @@
 //! a workload and a kernel command line that the test wrote. Needs root and unshare; without them the tests
 //! fail, they are not skipped.
 
+use std::any::Any;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -65,6 +66,9 @@ fi
 exec chroot . /init
 "#;
 
+/// The longest that any machine of these tests may take: two children that hang, one after the other.
+const LIMIT: Duration = Duration::from_secs(110);
+
 /// How the machine went down.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Down {
@@ -76,6 +80,8 @@ pub(crate) enum Down {
 pub(crate) struct Machine {
     dir: TempDir,
     environment: Vec<(&'static str, String)>,
+    /// What must live as long as it.
+    kept: Vec<Box<dyn Any>>,
 }
 
 /// A running machine.
@@ -108,7 +114,7 @@ impl Machine {
         {
             fs::write(at(path), text).unwrap();
         }
-        let machine = Self { dir, environment: Vec::new() };
+        let machine = Self { dir, environment: Vec::new(), kept: Vec::new() };
         machine.program("usr/bin/firstlight", &format!("{REPORT_FUNCTION}{validator}\n"))
     }
 
@@ -119,6 +125,14 @@ impl Machine {
         fs::write(&new, text).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
         fs::rename(new, path).unwrap();
+        self
+    }
+
+    /// Adds a file of any content.
+    pub(crate) fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
         self
     }
 
@@ -144,6 +158,12 @@ impl Machine {
     /// Gives it a device of the host.
     pub(crate) fn device(mut self, name: &str) -> Self {
         self.environment.push(("EXTRA_DEVICES", name.to_owned()));
+        self
+    }
+
+    /// Keeps something as long as the machine: a disk is detached when it is dropped.
+    pub(crate) fn keeping(mut self, what: impl Any) -> Self {
+        self.kept.push(Box::new(what));
         self
     }
 
@@ -212,7 +232,7 @@ impl Machine {
 impl Running {
     /// Everything on the console so far.
     pub(crate) fn console(&self) -> String {
-        fs::read_to_string(self.machine.path("console.txt")).unwrap()
+        String::from_utf8_lossy(&fs::read(self.machine.path("console.txt")).unwrap()).into_owned()
     }
 
     /// Waits until the console has this text.
@@ -235,10 +255,16 @@ impl Running {
 
     /// Sends process 1 a signal from the host.
     pub(crate) fn signal(&self, name: &str) {
+        assert!(self.try_signal(name));
+    }
+
+    /// As [`Running::signal`], unless it has ended.
+    pub(crate) fn try_signal(&self, name: &str) -> bool {
         let id = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-        let status = Command::new("kill").args([&format!("-{name}"), children.trim()]).status().unwrap();
-        assert!(status.success());
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        let mut kill = Command::new("kill");
+        kill.args([&format!("-{name}"), children.trim()]).stderr(Stdio::null());
+        kill.status().unwrap().success()
     }
 
     /// Ends it at once, as a reset does.
@@ -250,20 +276,42 @@ impl Running {
 
     /// Waits until it holds or ends, ends it, and says how it went down: a machine that holds is powered off.
     pub(crate) fn held_or_down(mut self) -> (Down, Machine, String) {
-        while self.child.try_wait().unwrap().is_none() {
-            if self.console().contains("HOLD ") {
-                self.signal("TERM");
-                break;
+        if self.holds() {
+            self.signal("TERM");
+        }
+        self.down()
+    }
+
+    /// Waits until it holds or ends; returns whether it holds.
+    pub(crate) fn holds(&mut self) -> bool {
+        let until = Instant::now() + LIMIT;
+        while self.child.try_wait().unwrap().is_none() && Instant::now() < until {
+            if self.console().lines().any(|line| line.starts_with("HOLD  ")) {
+                return true;
             }
             sleep(Duration::from_millis(20));
         }
-        self.down()
+        false
+    }
+
+    /// The names of its processes besides process 1.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let space = |path: String| fs::read_link(path).ok();
+        let ours = space(format!("/proc/{}/ns/pid_for_children", self.child.id()));
+        let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let inside =
+            processes.filter(|path| ours.is_some() && space(format!("{}/ns/pid", path.display())) == ours);
+        let mut names: Vec<_> =
+            inside.filter_map(|path| fs::read_to_string(path.join("comm")).ok()).collect();
+        let first = names.iter().position(|name| name == "init\n");
+        first.map(|at| names.swap_remove(at));
+        names
     }
 
     /// Waits for its end. In a process id namespace power off kills process 1 with SIGINT, restart with
     /// SIGHUP.
     pub(crate) fn down(mut self) -> (Down, Machine, String) {
-        let until = Instant::now() + Duration::from_secs(90);
+        let until = Instant::now() + LIMIT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

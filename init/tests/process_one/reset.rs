@@ -107,25 +107,6 @@ fn another_image_tries_again() {
     assert!(console.contains(line), "{console}");
 }
 
-/// It may be the mark of any step.
-#[test]
-fn a_mark_that_cannot_be_read_vetoes_every_step() {
-    let m = machine();
-    fs::write(m.path(MARK), [7, 0, 0, 0, 0]).unwrap();
-    let (down, m, console) = m.boot().down();
-    assert_eq!(down, Down::Rebooted, "{console}");
-    let verdict = json(&m, "verdict.json");
-    assert_eq!(verdict["codes"], json!(["RESET-DURING"]));
-    let cause = verdict["cause"].as_str().unwrap();
-    assert!(
-        cause.starts_with("reset: the mark of an earlier boot cannot be read: FirstlightMark-"),
-        "{cause}"
-    );
-    assert!(cause.contains(": holds 1 bytes, expected 256; "), "{cause}");
-    assert!(!m.path("run-outside/calls").exists(), "{console}");
-    assert_eq!(fs::read(m.path(MARK)).unwrap().len(), 5);
-}
-
 #[test]
 fn without_variables_the_mark_is_on_the_data_partition_and_without_that_there_is_none() {
     let (_, _, console) = Machine::new(PASS, CONFIG).workload("exit 0").boot().down();

@@ -5,53 +5,6 @@ use super::namespace::{Down, Machine, PASS, is_validated, json, scraper_lines};
 use serde_json::json;
 use std::fs;
 
-/// Boots with a validator that must not be accepted; on_error reboots.
-fn refused(validator: &str) -> String {
-    let m = Machine::new(validator, CONFIG).workload("echo WORKLOAD RUNS");
-    let (down, m, console) = m.boot().down();
-    assert_eq!(down, Down::Rebooted, "{console}");
-    assert!(!console.contains("WORKLOAD RUNS"), "{console}");
-    assert!(!is_validated(&m));
-    assert_eq!(json(&m, "verdict.json")["verdict"], json!("ERROR"));
-    let lines = scraper_lines(&console);
-    assert_eq!(lines.len(), 1, "{console}");
-    assert!(lines[0].starts_with("FIRSTLIGHT verdict=ERROR failed=validator "), "{console}");
-    console
-}
-
-#[test]
-fn a_validator_that_crashes_after_a_fine_report_is_an_error() {
-    let console = refused("report PASS pass\necho 'VERDICT  PASS'\necho last words >&2\nkill -SEGV $$");
-    assert!(console.contains("VERDICT  ERROR   the validator was killed by signal 11"), "{console}");
-    assert!(console.contains("  firstlight: last words"), "{console}");
-    assert!(!console.contains("VERDICT  PASS"), "{console}");
-}
-
-#[test]
-fn a_validator_that_prints_a_pass_and_leaves_no_report_is_an_error() {
-    let console = refused(
-        "echo 'FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1'\nexit 0",
-    );
-    assert!(console.contains("VERDICT  ERROR   /run/firstlight/report.json: No such file"), "{console}");
-}
-
-#[test]
-fn a_validator_whose_status_and_report_disagree_is_an_error() {
-    let console = refused("report FAIL fail\nexit 0");
-    assert!(console.contains("exit status says PASS, its report FAIL"), "{console}");
-}
-
-#[test]
-fn a_validator_that_hangs_past_its_deadline_is_killed_with_its_workers() {
-    let config = format!("{CONFIG}[validate]\ntimeout_s = 1\n");
-    let validator = "report PASS pass\ntrap '' TERM\nsetsid sleep 600 &\nwhile :; do sleep 1; done";
-    let m = Machine::new(validator, &config).workload("echo WORKLOAD RUNS");
-    let (down, m, console) = m.boot().down();
-    assert_eq!(down, Down::Rebooted, "{console}");
-    assert!(console.contains("did not end within 31 s and was killed"), "{console}");
-    assert!(!is_validated(&m));
-}
-
 /// It left its session and its process group, and would write over what process 1 decides.
 #[test]
 fn a_daemon_of_the_validator_ends_with_it() {
@@ -64,16 +17,6 @@ fn a_daemon_of_the_validator_ends_with_it() {
     let (_, m, console) = m.boot().down();
     assert!(console.contains("left: 0"), "{console}");
     assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
-}
-
-#[test]
-fn a_missing_validator_is_an_error_that_names_it() {
-    let m = Machine::new("", CONFIG).without_validator().workload("echo WORKLOAD RUNS");
-    let (down, m, console) = m.boot().down();
-    assert_eq!(down, Down::Rebooted, "{console}");
-    let cause = json(&m, "verdict.json")["cause"].as_str().unwrap().to_owned();
-    assert!(cause.starts_with("fabric: firstlight fabric fix could not be started: No such file"), "{cause}");
-    assert!(!console.contains("WORKLOAD RUNS"), "{console}");
 }
 
 #[test]

@@ -1,0 +1,325 @@
+//! Boots of process 1 under faults, one line of a table each: whatever its children, its files, the media, the firmware
+//! or a person do, process 1 survives, never says PASS without evidence, says its verdict once and the same in both
+//! forms, and does what the policy says. `./run faults [WORD]` runs all of them, or those whose names hold the word;
+//! `./run check` runs a part.
+
+mod children;
+mod surroundings;
+
+use super::CONFIG;
+use super::namespace::{Down, Machine, PASS, is_validated, scraper_lines};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::fs;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// What a run changes about its machine before it boots.
+type Change = Box<dyn FnOnce(Machine) -> Machine + Send>;
+
+/// One boot.
+struct Case {
+    name: String,
+    /// What the validator does at `validate`.
+    validator: String,
+    /// Shell before that: what it does at other commands.
+    before: String,
+    config: String,
+    words: String,
+    workload: &'static str,
+    changes: Vec<Change>,
+    /// A text on the console, and the signals that process 1 gets when it is there.
+    signals: Option<(&'static str, Vec<&'static str>)>,
+    /// The policy for ERROR, where it matters.
+    policy: Option<&'static str>,
+    /// Whether it is in every check.
+    always: bool,
+    /// Whether it takes long, and comes first.
+    slow: bool,
+    want: Want,
+}
+
+/// What follows the verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// The policy's action for the verdict.
+    Policy,
+    /// The policy's action after a fault of init, which never runs the workload.
+    Fault,
+    /// It holds.
+    Hold,
+    PowerOff,
+    Reboot,
+}
+
+/// What must hold.
+struct Want {
+    verdict: &'static str,
+    /// The first of what failed.
+    failed: &'static str,
+    /// A part of the cause.
+    cause: String,
+    /// Parts of the console.
+    says: Vec<String>,
+    /// Whether verdict.json must be there: a file system without room, and one that is gone, have none.
+    file: bool,
+    then: Then,
+}
+
+fn pass() -> Want {
+    let (verdict, failed) = ("PASS", "");
+    Want { verdict, failed, cause: String::new(), says: Vec::new(), file: true, then: Then::Policy }
+}
+
+/// The verdict is ERROR, because of this.
+fn error(failed: &'static str, cause: &str) -> Want {
+    Want { verdict: "ERROR", failed, cause: cause.to_owned(), ..pass() }
+}
+
+/// As [`error`], by a fault of init.
+fn fault(failed: &'static str, cause: &str) -> Want {
+    Want { then: Then::Fault, ..error(failed, cause) }
+}
+
+impl Want {
+    fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+
+    fn says(mut self, text: &str) -> Self {
+        self.says.push(text.to_owned());
+        self
+    }
+}
+
+impl Case {
+    /// A machine that passes, but for its faults.
+    fn new(name: &str, want: Want) -> Self {
+        Self {
+            name: name.to_owned(),
+            validator: PASS.to_owned(),
+            before: String::new(),
+            config: CONFIG.to_owned(),
+            words: String::new(),
+            workload: "echo \"WORKLOAD RUNS <$NCCL_P2P_DISABLE>\"",
+            changes: Vec::new(),
+            signals: None,
+            policy: None,
+            always: false,
+            slow: false,
+            want,
+        }
+    }
+
+    fn validator(self, script: &str) -> Self {
+        Self { validator: script.to_owned(), ..self }
+    }
+
+    /// Shell for one command of the validator's.
+    fn at(mut self, command: &str, script: &str) -> Self {
+        self.before += &format!("case \"$*\" in *{command}*) {script}\n;; esac\n");
+        self
+    }
+
+    fn config(self, more: &str) -> Self {
+        Self { config: format!("{CONFIG}{more}"), ..self }
+    }
+
+    fn words(mut self, words: &str) -> Self {
+        self.words = format!("{} {words}", self.words);
+        self
+    }
+
+    fn workload(self, script: &'static str) -> Self {
+        Self { workload: script, ..self }
+    }
+
+    fn change(mut self, change: impl FnOnce(Machine) -> Machine + Send + 'static) -> Self {
+        self.changes.push(Box::new(change));
+        self
+    }
+
+    fn file(self, path: &'static str, content: impl AsRef<[u8]> + Send + 'static) -> Self {
+        self.change(move |m| m.file(path, content))
+    }
+
+    fn signals(self, at: &'static str, signals: &[&'static str]) -> Self {
+        Self { signals: Some((at, signals.to_vec())), ..self }
+    }
+
+    fn policy(self, policy: &'static str) -> Self {
+        Self { policy: Some(policy), ..self }
+    }
+
+    fn always(self) -> Self {
+        Self { always: true, ..self }
+    }
+
+    fn slow(self) -> Self {
+        Self { slow: true, ..self }
+    }
+}
+
+/// The policies for ERROR, by turns.
+const POLICIES: [&str; 4] = ["reboot", "poweroff", "hold", "workload-without-p2p"];
+
+/// Boots it; returns what did not hold.
+fn boot(case: Case, policy: &str) -> Vec<String> {
+    let m = Machine::new(&case.validator, &case.config).workload(case.workload);
+    let program = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
+    let m = m.program("usr/bin/firstlight", &program.replacen('\n', &format!("\n{}", case.before), 1));
+    let m = m.cmdline(&format!("quiet firstlight.policy.on_error={policy} {}", case.words));
+    let m = case.changes.into_iter().fold(m, |m, change| change(m));
+    let mut running = m.boot();
+    if let Some((text, signals)) = &case.signals {
+        running.until(text);
+        // The first may end it before the others.
+        let sent: Vec<_> = signals.iter().map(|signal| running.try_signal(signal)).collect();
+        assert!(sent[0], "no signal was sent");
+    }
+    // One that is asked to end in a hold goes down by itself.
+    let held = !(case.signals.is_some() && matches!(case.want.then, Then::Reboot | Then::PowerOff))
+        && running.holds();
+    let others = if held { running.others() } else { Vec::new() };
+    if held {
+        running.signal("TERM");
+    }
+    let (down, m, console) = running.down();
+    let mut wrong = judge(&case.want, policy, &m, &console);
+    let want = case.want.end(policy);
+    if (held, &down) != (want.0, &want.1) {
+        wrong.push(format!("held: {held}, {down:?}; expected {want:?}"));
+    }
+    if !others.is_empty() {
+        wrong.push(format!("left running: {others:?}"));
+    }
+    if !wrong.is_empty() {
+        wrong.push(console);
+    }
+    wrong
+}
+
+impl Want {
+    /// Whether it holds before it ends, and how it ends.
+    fn end(&self, policy: &str) -> (bool, Down) {
+        match (self.then, self.verdict, policy) {
+            (Then::Hold, ..) | (Then::Policy | Then::Fault, "ERROR", "hold") => (true, Down::PoweredOff),
+            (Then::Fault, _, "workload-without-p2p" | "hold") => (true, Down::PoweredOff),
+            (Then::Reboot, ..) | (Then::Policy, "ERROR", "reboot") | (Then::Fault, _, "reboot") => {
+                (false, Down::Rebooted)
+            }
+            _ => (false, Down::PoweredOff),
+        }
+    }
+
+    /// What the workload shows; `None` if it must not run.
+    fn workload(&self, policy: &str) -> Option<&'static str> {
+        match (self.then, self.verdict, policy) {
+            (Then::Policy, "PASS" | "DEGRADED", _) => Some("WORKLOAD RUNS <>"),
+            (Then::Policy, "ERROR", "workload-without-p2p") => Some("WORKLOAD RUNS <1>"),
+            _ => None,
+        }
+    }
+}
+
+/// What must hold of every boot.
+fn judge(want: &Want, policy: &str, m: &Machine, console: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            wrong.push(what);
+        }
+    };
+    let errors = fs::read(m.path("stderr.txt")).unwrap_or_default();
+    let all = format!("{console}{}", String::from_utf8_lossy(&errors));
+    must(!all.contains("panic") && !all.contains("INIT-PANIC"), "a panic".to_owned());
+    want.says.iter().for_each(|text| must(console.contains(text), format!("the console lacks {text:?}")));
+    let lines = scraper_lines(console);
+    let line = lines.first().copied().unwrap_or_default();
+    must(lines.len() == 1, format!("{} lines for scrapers", lines.len()));
+    let word = |name: &str| line.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    must(word("verdict") == Some(want.verdict), format!("expected {}: {line}", want.verdict));
+    let ran: Vec<_> = console.lines().filter(|line| line.starts_with("WORKLOAD RUNS")).collect();
+    must(ran == want.workload(policy).into_iter().collect::<Vec<_>>(), format!("the workload: {ran:?}"));
+    let good = ["PASS", "DEGRADED"].contains(&want.verdict);
+    if !want.file {
+        return wrong;
+    }
+    must(is_validated(m) == good, format!("validated: {}", is_validated(m)));
+    let verdict: Value = fs::read(m.path("run-outside/firstlight/verdict.json"))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        .unwrap_or_default();
+    must(verdict["schema"] == "firstlight.verdict/1", "no verdict.json".to_owned());
+    must(verdict["verdict"] == want.verdict, format!("verdict.json: {}", verdict["verdict"]));
+    for (name, list) in [("failed", &verdict["failed"]), ("codes", &verdict["codes"])] {
+        must(word(name) == Some(&listed(list)), format!("{name} in verdict.json: {list}"));
+    }
+    let failed = verdict["failed"][0].as_str().unwrap_or_default();
+    must(failed == want.failed, format!("failed first: {failed:?}, expected {:?}", want.failed));
+    let cause = verdict["cause"].as_str().unwrap_or_default();
+    must(cause.contains(&want.cause), format!("the cause {cause:?} lacks {:?}", want.cause));
+    must(cause.is_empty() == (want.verdict != "ERROR"), format!("the cause: {cause:?}"));
+    wrong
+}
+
+/// A list of verdict.json as the line for scrapers has it.
+fn listed(list: &Value) -> String {
+    let plain = |c: char| if c.is_control() || c.is_whitespace() || c == '=' { '?' } else { c };
+    let words = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let words: Vec<String> = words.map(|word| word.chars().map(plain).collect()).collect();
+    if words.is_empty() { "none".to_owned() } else { words.join(",") }
+}
+
+/// Boots all of them, several at a time, because most wait; says how many held, and fails if one did not.
+fn hold(cases: Vec<(usize, Case)>) {
+    let (began, count) = (Instant::now(), cases.len());
+    let (mut first, rest): (Vec<_>, Vec<_>) = cases.into_iter().partition(|(_, case)| case.slow);
+    first.extend(rest);
+    let (cases, failed) = (Mutex::new(VecDeque::from(first)), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((nth, case)) = { cases.lock().unwrap().pop_front() } {
+            let name = case.name.clone();
+            let policy = case.policy.unwrap_or(POLICIES[nth % POLICIES.len()]);
+            let wrong = catch_unwind(AssertUnwindSafe(|| boot(case, policy))).unwrap_or_else(|why| {
+                vec![why.downcast_ref::<String>().cloned().unwrap_or("the test panicked".to_owned())]
+            });
+            if !wrong.is_empty() {
+                failed.lock().unwrap().push(format!("== {name} (on_error {policy})\n{}", wrong.join("\n")));
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    let failed = failed.into_inner().unwrap();
+    let held = count - failed.len();
+    let line = format!("faults     {held} of {count} held, {} s\n", began.elapsed().as_secs());
+    // Around the capture of the test harness.
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    assert!(failed.is_empty(), "{}\n{line}", failed.join("\n"));
+}
+
+const THREADS: usize = 12;
+
+/// The whole table.
+fn table() -> Vec<(usize, Case)> {
+    let all: Vec<_> = children::cases().into_iter().chain(surroundings::cases()).enumerate().collect();
+    let mut names: Vec<_> = all.iter().map(|(_, case)| case.name.as_str()).collect();
+    names.sort_unstable();
+    let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+    assert!(twice.is_none() && all.len() >= 300, "{} runs, {twice:?} twice", all.len());
+    all
+}
+
+/// The whole table where `./run faults` asks for it, and a part of it elsewhere.
+#[test]
+fn every_boot_under_a_fault_holds() {
+    let all = table();
+    let cases: Vec<_> = match std::env::var("FIRSTLIGHT_FAULTS") {
+        Ok(word) => all.into_iter().filter(|(_, case)| case.name.contains(&word)).collect(),
+        Err(_) => all.into_iter().filter(|(nth, case)| case.always || (nth % 9 == 0 && !case.slow)).collect(),
+    };
+    assert!(!cases.is_empty(), "no boot has this word in its name");
+    hold(cases);
+}
