@@ -31,7 +31,7 @@ for file in "${locks[@]}"; do
         die "$archive was made with another $file than this checkout's" "take the checkout that it was made in, or 'just vendor'"
 done
 registry=$(sed -n 's,.*  crates/\(index\.crates\.io-[0-9a-f]*\)/.*,\1,p' "$sums" | sed -n 1p)
-# Both lock files name the hashes of what they lock: the list must say the same. What it says of Rust is believed.
+# Both lock files name the hashes of what they lock: the list must say the same. image/rust.sh proves Rust.
 {
     grep -v '^#' "$LOCK" | while read -r _ name version arch _ hash; do echo "$hash  debs/$(basename "$(deb_path "$name" "$version" "$arch")")"; done
     locked_crates | while read -r name version hash; do echo "$hash  crates/$registry/$name-$version.crate"; done

@@ -14,6 +14,7 @@ else
     cargo fetch --locked --quiet
     crates=${CARGO_HOME:-$HOME/.cargo}/registry:/build/cargo/registry
 fi
+prove_rust "$sysroot"
 
 in_tools() {
     "$REPO/image/in-tools.sh" compiler --bind "$REPO:/build/firstlight" --bind "$target:/build/target" \

@@ -27,6 +27,7 @@ registry=$(cargo metadata --locked --format-version 1 | grep -o '/registry/src/i
 [ -n "$registry" ] || die "cargo takes no crate from crates.io" "a source replacement in cargo's configuration?"
 registry=$(basename "$registry")
 sysroot=$(rustc --print sysroot)
+prove_rust "$sysroot"
 
 # A tree of links to what goes in.
 mkdir -p "$stage/debs" "$stage/crates/$registry" "$stage/rust"

@@ -23,6 +23,28 @@ locked_crates() {
     awk -F'"' '/^name = /{ name = $2 } /^version = "/{ version = $2 } /^checksum = /{ print name, version, $2 }' "$REPO/Cargo.lock"
 }
 
+# The hash of a sysroot's rustc, cargo and std: of every file in bin, lib and libexec that their lists name. An archive of
+# inputs has these files alone, and no lists.
+rust_hash() (
+    cd "$1"
+    if [ "$1" = "$INPUTS/rust" ]; then find bin lib libexec -type f; else
+        for component in rustc cargo rust-std; do
+            sed -nE 's,^file:((bin|lib|libexec)/),\1,p' "lib/rustlib/manifest-$component-x86_64-unknown-linux-gnu"
+        done
+    fi | tr '\n' '\0' | xargs -0 -n 8 -P "$(nproc)" sha256sum | LC_ALL=C sort | sha256sum | cut -d' ' -f1
+)
+
+# Proves that a sysroot is the Rust that rust-toolchain.toml names by its hash: a version alone is a name.
+prove_rust() {
+    local toolchain=$REPO/rust-toolchain.toml pinned found
+    [ "$1" = "$INPUTS/rust" ] || [ -e "$1/lib/rustlib/manifest-rust-std-x86_64-unknown-linux-gnu" ] ||
+        die "the Rust in $1 has no lists of its files" "it must be rustup's"
+    pinned=$(sed -n 's/^# \(commit\|sha256\) //p' "$toolchain" | paste -sd' ')
+    found="$("$1/bin/rustc" -vV | sed -n 's/^commit-hash: //p') $(rust_hash "$1")"
+    [ "$found" = "$pinned" ] ||
+        die "the Rust in $1 is not the one that rust-toolchain.toml names" "commit and SHA256 are $found, expected $pinned; install it again by rustup"
+}
+
 # Where a locked file lies, by NAME VERSION ARCH; ARCH `source` is a source package's
 # upstream tarball. The hash is proven whenever one is used.
 deb_path() {

@@ -1,7 +1,8 @@
 //! Do the recipes run every test? A test binary that no stage names would be forgotten without a word.
 
-use super::{files, text};
+use super::{files, text, workspace};
 use std::path::Path;
+use std::process::Command;
 
 /// The name of a test binary, where this file is its top.
 fn binary(file: &str) -> Option<String> {
@@ -69,4 +70,45 @@ fn the_fuzz_targets_are_locked_to_what_the_products_need() {
             assert!(fuzzed.contains(name), "tests/fuzz/Cargo.lock: {package} needs {name}");
         }
     }
+}
+
+/// Runs `prove_rust` of the image's scripts on a sysroot: what it says when it refuses.
+fn proven(sysroot: &Path) -> Result<(), String> {
+    let cache = tempfile::tempdir().unwrap();
+    let script = "set -euo pipefail; source image/lib/common.sh; prove_rust \"$1\"";
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script, "bash"])
+        .arg(sysroot)
+        .env("FIRSTLIGHT_CACHE", cache.path())
+        .env_remove("FIRSTLIGHT_INPUTS");
+    let output = bash.current_dir(workspace()).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
+}
+
+#[test]
+fn an_image_is_built_by_the_pinned_rust_and_by_no_other_of_its_version() {
+    let sysroot =
+        Command::new("rustc").args(["--print", "sysroot"]).current_dir(workspace()).output().unwrap();
+    proven(Path::new(String::from_utf8(sysroot.stdout).unwrap().trim())).unwrap();
+
+    let other = tempfile::tempdir().unwrap();
+    let lists = other.path().join("lib/rustlib");
+    std::fs::create_dir_all(&lists).unwrap();
+    std::fs::create_dir(other.path().join("bin")).unwrap();
+    assert!(proven(other.path()).unwrap_err().contains("has no lists of its files"));
+    for component in ["rustc", "cargo", "rust-std"] {
+        std::fs::write(
+            lists.join(format!("manifest-{component}-x86_64-unknown-linux-gnu")),
+            "file:bin/rustc\n",
+        )
+        .unwrap();
+    }
+    let rustc = other.path().join("bin/rustc");
+    std::fs::write(&rustc, "#!/bin/sh\necho commit-hash: 59807616e1fa2540724bfbac14d7976d7e4a3860\n")
+        .unwrap();
+    std::fs::set_permissions(&rustc, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let why = proven(other.path()).unwrap_err();
+    let pinned = text("rust-toolchain.toml");
+    let hash = pinned.lines().find_map(|line| line.strip_prefix("# sha256 ")).unwrap();
+    assert!(why.contains("is not the one that rust-toolchain.toml names") && why.contains(hash), "{why}");
 }
