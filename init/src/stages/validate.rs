@@ -53,7 +53,7 @@ pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof,
 /// # Errors
 /// Only an interruption.
 pub(super) fn try_alone(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
-    let _not_there = fs::remove_file(paths::RECOVERY_REPORT);
+    let _not_there = remove(Path::new(paths::RECOVERY_REPORT));
     run(m, config, Which::WithoutP2p, paths::RECOVERY_REPORT)
 }
 

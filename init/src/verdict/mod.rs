@@ -107,6 +107,19 @@ pub fn need(proof: &Proof) -> Option<(Need, String)> {
     needs.reduce(|most, next| if next.0 > most.0 { next } else { most })
 }
 
+/// Whether tests of a part of the machine passed: exit status and report say so.
+#[must_use]
+pub fn is_good_in_part(proof: &Proof) -> bool {
+    let End::Exited(status) = proof.end else { return false };
+    let read = |bytes: &Vec<u8>| serde_json::from_slice::<Report>(bytes).ok();
+    let report = proof.report.as_ref().ok().and_then(read);
+    report.is_some_and(|report| {
+        let said = Verdict::of_status(status);
+        let agrees = report.schema == schema::REPORT && said == Some(report.verdict);
+        agrees && report.verdict.is_good() && report.has_good_tests()
+    })
+}
+
 /// The validator's verdict, or why it is not accepted.
 fn believe(proof: &Proof) -> Result<Judgement, String> {
     let End::Exited(status) = proof.end else {

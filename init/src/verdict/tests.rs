@@ -244,3 +244,15 @@ fn a_validator_that_had_to_be_ended_asks_for_a_reset_and_one_that_died_does_not(
     assert_eq!([End::TimedOut(limit), End::Unkillable(limit)].map(need), [Some(Need::Reset); 2]);
     assert_eq!([End::Signalled(11), End::Vetoed, End::Exited(0)].map(need), [None; 3]);
 }
+
+#[test]
+fn a_part_of_the_machine_is_good_where_status_and_report_say_so() {
+    let good = |status, word: &str, outcomes: &[&str]| {
+        is_good_in_part(&proof(End::Exited(status), Ok(report(word, outcomes))))
+    };
+    assert!(good(0, "PASS", &["pass", "not-applicable"]) && good(3, "DEGRADED", &["warn"]));
+    assert!(!good(0, "DEGRADED", &["warn"]) && !good(0, "PASS", &["pass", "error"]));
+    assert!(!good(0, "PASS", &["not-applicable"]) && !good(1, "FAIL", &["fail"]));
+    assert!(!is_good_in_part(&proof(End::Exited(0), Err("none"))));
+    assert!(!is_good_in_part(&proof(End::Signalled(9), Ok(report("PASS", &["pass"])))));
+}

@@ -12,7 +12,11 @@ const MARK: &str = "variables/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e
 /// A validator whose tests find a GPU that needs what the first argument says, and whose tests of each GPU by itself end
 /// with the status in /alone.
 const WEDGED: &str = r#"case "$*" in
-    *--only*) printf '%s\n' "$*" >> /run/alone; exit $(cat /alone) ;;
+    *--only*)
+        printf '%s\n' "$*" >> /run/alone
+        cd /run/firstlight; [ ! -e report.json ] || mv report.json first.json; report PASS pass
+        case "$*" in *recovery-report*) mv report.json recovery-report.json; mv first.json report.json ;; esac
+        exit $(cat /alone) ;;
 esac
 report FAIL fail
 sed -i 's/"outcome":"fail"/"outcome":"fail","findings":[{"code":"P2P-HANG","severity":"fail","recovery":"WORD"}]/' /run/firstlight/report.json

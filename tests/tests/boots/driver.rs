@@ -234,7 +234,11 @@ fn shipped_version() -> String {
 
 /// In place of the tests: the real report with a finding that asks for a reset. The tests of each GPU by itself fail once.
 const WEDGED: &str = r#"case " $* " in
-*' --only '*) [ -e /run/tried ] && exit 0; touch /run/tried; exit 1 ;;
+*' --only '*)
+    [ -e /run/tried ] || { touch /run/tried; exit 1; }
+    sed 's/"verdict": "[A-Z]*"/"verdict": "PASS"/; s/"outcome": "[a-z-]*"/"outcome": "pass"/' \
+        /run/firstlight/report.json >/run/firstlight/recovery-report.json
+    exit 0 ;;
 *' validate '*)
     /t/firstlight "$@" >/dev/null; status=$?
     sed -i 's/"code": "GPU-VBIOS"/"recovery": "reset-gpu", &/' /run/firstlight/report.json

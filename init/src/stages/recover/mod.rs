@@ -12,7 +12,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::sys::descriptors;
 use crate::sys::process::{self, Signal};
-use crate::verdict::{Need, Proof, Trouble, Verdict, need};
+use crate::verdict::{Need, Proof, Trouble, is_good_in_part, need};
 use contract::driver::Outcome;
 use contract::mark::{Mark, Step, plain};
 use contract::outcome::code;
@@ -90,7 +90,7 @@ impl Recovery {
 /// Only an interruption.
 pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -> Result<Recovery, Fault> {
     if let Some(why) = reset.rebooted() {
-        return Ok(Recovery::Rebooted(why.to_owned(), is_good(proof)));
+        return Ok(Recovery::Rebooted(why.to_owned(), is_good_in_part(proof)));
     }
     let allowed = config.policy.recover;
     let Some((need, why)) = need(proof).filter(|_| allowed != Recover::Off) else {
@@ -112,11 +112,6 @@ pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -
     };
     journal.end(&found);
     Ok(found)
-}
-
-/// Whether the tests of each GPU by itself passed.
-fn is_good(proof: &Proof) -> bool {
-    matches!(proof.end, End::Exited(status) if Verdict::of_status(status).is_some_and(Verdict::is_good))
 }
 
 const fn word(allowed: Recover) -> &'static str {
@@ -179,7 +174,7 @@ fn attempt(m: &mut Machine, config: &Config, rung: Rung) -> Result<Result<String
         Rung::LoadDriver => Ok(of_stage(driver::load(m, &config.driver)?)),
         Rung::TestWithoutP2p => {
             let proof = try_alone(m, &config.validator)?;
-            Ok(if is_good(&proof) { Ok(proof.to_string()) } else { Err(proof.to_string()) })
+            Ok(if is_good_in_part(&proof) { Ok(proof.to_string()) } else { Err(proof.to_string()) })
         }
     }
 }
