@@ -84,7 +84,8 @@ extern "C" __global__ void fl_batch_check(const Piece *pieces, u64 count, u32 wi
             const u32 data = inside ? bytes_at(seed, (s64)piece.first + from_data) : 0;
             const u32 found = load_volatile((const u32 *)at);
             tally.looked += 1;
-            if (found != ((data & inside) | (before & ~inside))) count_wrong(tally, n << 40 | k, found == 0, found == before);
+            if (found != ((data & inside) | (before & ~inside)))
+                count_wrong(tally, n << 40 | k, found == 0, found == ~0u, found == before);
             else if (restore && inside) *(u32 *)at = before;
         }
     }

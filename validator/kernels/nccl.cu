@@ -62,6 +62,13 @@ static __device__ __forceinline__ u32 first_bits(const u32 *words) {
     return BYTES == 4 ? words[0] : words[0] | words[1];
 }
 
+// Whether all bits of the first element are ones.
+template <u32 BYTES>
+static __device__ __forceinline__ bool first_ones(const u32 *words) {
+    if (BYTES == 2) return (words[0] & 0xFFFF) == 0xFFFF;
+    return (BYTES == 4 ? words[0] : words[0] & words[1]) == ~0u;
+}
+
 template <u32 BYTES>
 static __device__ __forceinline__ void fill_run(void *dst, u64 count, const Values &values, u64 first) {
     const Run<BYTES> run(dst, count);
@@ -123,7 +130,8 @@ static __device__ __forceinline__ void judge_group(Tally &tally, const Run<BYTES
     for (u32 e = 0; e < Run<BYTES>::EACH; e++, move_ahead<BYTES>(words), move_ahead<BYTES>(found)) {
         if (!run.inside(k + e)) continue;
         tally.looked += 1;
-        if (first_bits<BYTES>(words)) count_wrong(tally, base + k + e, first_bits<BYTES>(found) == 0, false);
+        if (first_bits<BYTES>(words))
+            count_wrong(tally, base + k + e, first_bits<BYTES>(found) == 0, first_ones<BYTES>(found), false);
     }
 }
 
@@ -176,8 +184,8 @@ static __device__ __forceinline__ void check(Tally &tally, const void *src, u64 
 // each of so many calls: element k of part p of call c is src[c * stride + p * count + k], and must be the value
 // with number first + c * step + k, of rank `rank` + p where `op` is COPY, else of all ranks as `op` reduces them.
 // `out` is as fl_check's: out[0] wrong ones, out[1] of them all zero, out[3] and out[4] the first and last by their
-// number in all runs, (c * parts + p) * count + k, out[5] all that were looked at; it is added to, so that several
-// launches count together. Volatile loads as there.
+// number in all runs, (c * parts + p) * count + k, out[5] all that were looked at, out[7] wrong ones that are all ones;
+// it is added to, so that several launches count together. Volatile loads as there.
 extern "C" __global__ void fl_nccl_check(const void *src, u64 count, u32 type, u32 op, u32 rank, u32 ranks, u64 seed, u64 first,
                                          u32 range, u32 scale, u32 powers, u64 parts, u64 calls, u64 stride, u64 step, u64 *out) {
     const bool copy = op == COPY;

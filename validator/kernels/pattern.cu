@@ -24,7 +24,7 @@ struct Question {
 
 static __device__ __forceinline__ void judge(Tally &tally, const Question &asked, u64 k, u32 found) {
     if (found != word(asked.expected, asked.first + k))
-        count_wrong(tally, k, found == 0, found == word(asked.sentinel, asked.first + k));
+        count_wrong(tally, k, found == 0, found == ~0u, found == word(asked.sentinel, asked.first + k));
 }
 
 static __device__ __forceinline__ void check_word(Tally &tally, const Question &asked, const u32 *src, u64 k) {
@@ -77,7 +77,7 @@ static __device__ __forceinline__ void check_vectors(Tally &tally, const Questio
 
 // Counts k with src[k] != word(expected, first + k): out[0] of them, out[1] zero, out[2] equal to the
 // sentinel's word, out[3] the first k, out[4] the last, and in out[5] all words looked at, so that a check
-// that never ran is not taken for one that found nothing. The host presets 0, 0, 0, all ones, 0, 0.
+// that never ran is not taken for one that found nothing; out[7] all ones. The host presets 0, 0, 0, all ones, and 0.
 // Volatile loads: no answer comes out of an L1 that an earlier load of this kernel filled.
 extern "C" __global__ void fl_check(const u32 *src, u64 words, u64 first, u64 expected, u64 sentinel, u64 *out) {
     const u64 me = thread_number(), all = thread_count();

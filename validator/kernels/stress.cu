@@ -35,7 +35,7 @@ extern "C" __global__ void fl_march(uint4 *memory, u64 vectors, u64 first, u64 s
                 const u32 pattern = word(seed, first + k);
                 next[c] = pattern ^ after;
                 const u32 wrong = found[d][c] ^ pattern ^ before;
-                if (wrong) count_wrong(tally, k, found[d][c] == 0, found[d][c] == next[c]);
+                if (wrong) count_wrong(tally, k, found[d][c] == 0, found[d][c] == ~0u, found[d][c] == next[c]);
                 bits |= wrong;
             }
             tally.looked += WORDS_PER_VECTOR;

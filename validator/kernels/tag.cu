@@ -42,8 +42,8 @@ extern "C" __global__ void fl_tag(char *base, u64 pages, u64 first, u32 shift, u
 
 // Counts the pages whose tag is not there, as fl_check counts words: out[1] those that hold zeros, out[2] those that
 // hold what was there before (the pattern with seed `sentinel`, whose word 0 is that of page 0), out[3] and out[4]
-// the first and last by number. With `restore` what was there before is put back where the tag is right; what is
-// wrong stays, to be looked at.
+// the first and last by number, out[7] those that hold all ones. With `restore` what was there before is put back
+// where the tag is right; what is wrong stays, to be looked at.
 extern "C" __global__ void fl_tag_check(char *base, u64 pages, u64 first, u32 shift, u32 writer, u64 nonce, u64 seed,
                                         u64 sentinel, u32 restore, u64 *out) {
     const Pages all = {base, first, shift, writer, nonce};
@@ -55,7 +55,8 @@ extern "C" __global__ void fl_tag_check(char *base, u64 pages, u64 first, u32 sh
         const uint4 before = four_words(sentinel, (page << (shift - 2)) + all.vector(page) * WORDS_PER_VECTOR);
         tally.looked += 1;
         if (!same(found, four_words(seed, page * 4))) {
-            count_wrong(tally, page, same(found, make_uint4(0, 0, 0, 0)), same(found, before));
+            count_wrong(tally, page, same(found, make_uint4(0, 0, 0, 0)), same(found, make_uint4(~0u, ~0u, ~0u, ~0u)),
+                        same(found, before));
         } else if (restore) {
             *place = before;
         }

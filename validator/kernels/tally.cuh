@@ -6,16 +6,17 @@
 
 // What is wrong, and how: the words of a check's `out`, in their order.
 struct Tally {
-    u64 wrong, zero, sentinel, first, last, looked;
+    u64 wrong, zero, sentinel, first, last, looked, ones;
 };
 
 // Nothing looked at, nothing wrong.
-static __device__ __forceinline__ Tally nothing() { return {0, 0, 0, ~0ull, 0, 0}; }
+static __device__ __forceinline__ Tally nothing() { return {0, 0, 0, ~0ull, 0, 0, 0}; }
 
-// Number `k` is wrong.
-static __device__ __forceinline__ void count_wrong(Tally &tally, u64 k, bool zero, bool sentinel) {
+// Number `k` is wrong. All ones are what a read gives that no device answered.
+static __device__ __forceinline__ void count_wrong(Tally &tally, u64 k, bool zero, bool ones, bool sentinel) {
     tally.wrong += 1;
     tally.zero += zero;
+    tally.ones += ones;
     tally.sentinel += sentinel;
     if (k < tally.first) tally.first = k;
     if (k > tally.last) tally.last = k;
@@ -29,6 +30,7 @@ static __device__ __forceinline__ void gather(Tally &tally, u32 lane, u32 lanes)
         const u64 wrong = __shfl_down_sync(mask, tally.wrong, step), zero = __shfl_down_sync(mask, tally.zero, step);
         const u64 sentinel = __shfl_down_sync(mask, tally.sentinel, step), looked = __shfl_down_sync(mask, tally.looked, step);
         const u64 first = __shfl_down_sync(mask, tally.first, step), last = __shfl_down_sync(mask, tally.last, step);
+        const u64 ones = __shfl_down_sync(mask, tally.ones, step);
         if (lane + step >= lanes) continue;
         tally.wrong += wrong;
         tally.zero += zero;
@@ -36,11 +38,12 @@ static __device__ __forceinline__ void gather(Tally &tally, u32 lane, u32 lanes)
         if (first < tally.first) tally.first = first;
         if (last > tally.last) tally.last = last;
         tally.looked += looked;
+        tally.ones += ones;
     }
 }
 
-// Adds a kernel's tallies to out[0..6]; every thread of it comes here, last of all. The host presets
-// 0, 0, 0, all ones, 0, 0.
+// Adds a kernel's tallies to out[0..6] and out[7]; every thread of it comes here, last of all. The host presets
+// 0, 0, 0, all ones, 0, 0, 0, 0.
 static __device__ __forceinline__ void add_up(Tally &tally, u64 *out) {
     // No thread has left: every warp is whole here, but for the lanes that its block never had.
     const u32 lane = threadIdx.x % 32, rest = blockDim.x - (threadIdx.x - lane);
@@ -54,4 +57,5 @@ static __device__ __forceinline__ void add_up(Tally &tally, u64 *out) {
     atomicAdd(out + 2, tally.sentinel);
     atomicMin(out + 3, tally.first);
     atomicMax(out + 4, tally.last);
+    atomicAdd(out + 7, tally.ones);
 }

@@ -18,6 +18,8 @@ pub enum Placement {
 pub struct Wrongs {
     /// How many, of all ranks.
     pub count: u64,
+    /// Of those, how many are all ones.
+    pub ones: u64,
     /// How many elements were checked, of all ranks.
     pub looked: u64,
     /// In how many calls of the collective.
@@ -32,6 +34,7 @@ impl Wrongs {
     pub fn and(self, later: Self) -> Self {
         Self {
             count: self.count.saturating_add(later.count),
+            ones: self.ones.saturating_add(later.ones),
             looked: self.looked.saturating_add(later.looked),
             calls: self.calls.saturating_add(later.calls),
             first: self.first.or(later.first),

@@ -20,6 +20,8 @@ pub struct Counts {
     pub bad: u64,
     /// Of those, zeros.
     pub zeros: u64,
+    /// Of those, all ones.
+    pub ones: u64,
     /// Of those, words of the sentinel.
     pub sentinels: u64,
     /// The first bad word; `u64::MAX` when there is none.
@@ -30,12 +32,13 @@ pub struct Counts {
 
 impl Counts {
     /// Nothing bad.
-    pub const NONE: Self = Self { bad: 0, zeros: 0, sentinels: 0, first: u64::MAX, last: 0 };
+    pub const NONE: Self = Self { bad: 0, zeros: 0, ones: 0, sentinels: 0, first: u64::MAX, last: 0 };
 
     fn add(&mut self, at: u64, word: u32, wanted: &Wanted) {
         if word != wanted.expected.at(at) {
             self.bad += 1;
             self.zeros += u64::from(word == 0);
+            self.ones += u64::from(word == u32::MAX);
             self.sentinels += u64::from(word == wanted.sentinel.at(at));
             self.first = self.first.min(at);
             self.last = self.last.max(at);
@@ -45,6 +48,7 @@ impl Counts {
     fn plus(&mut self, at: u64, other: Self) {
         self.bad += other.bad;
         self.zeros += other.zeros;
+        self.ones += other.ones;
         self.sentinels += other.sentinels;
         if other.bad > 0 {
             self.first = self.first.min(at + other.first);
@@ -101,14 +105,16 @@ fn run(content: &Content, words: u64, at: u64, wanted: &Wanted, counts: &mut Cou
 
 /// The counts without making words; `None` when that cannot be said.
 fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
-    let (right, zero, sentinel) = match content {
+    let none = || Hits::At(Vec::new());
+    let (right, zero, ones, sentinel) = match content {
         Content::Pattern(p, 0) => {
-            (p.equal(wanted.expected, n), p.equal_to(0, n), p.equal(wanted.sentinel, n))
+            let [zero, ones] = [0, u32::MAX].map(|word| p.equal_to(word, n));
+            (p.equal(wanted.expected, n), zero, ones, p.equal(wanted.sentinel, n))
         }
         Content::Byte(b) => {
             let value = u32::from_le_bytes([*b; 4]);
-            let zero = if *b == 0 { Hits::All } else { Hits::At(Vec::new()) };
-            (wanted.expected.equal_to(value, n), zero, wanted.sentinel.equal_to(value, n))
+            let [zero, ones] = [0, 0xff].map(|byte| if *b == byte { Hits::All } else { none() });
+            (wanted.expected.equal_to(value, n), zero, ones, wanted.sentinel.equal_to(value, n))
         }
         _ => return None,
     };
@@ -128,7 +134,7 @@ fn symbolic(content: &Content, n: u64, wanted: &Wanted) -> Option<Counts> {
     }
     let first = (0..n).find(|k| !right.contains(k))?;
     let last = (0..n).rev().find(|k| !right.contains(k))?;
-    Some(Counts { bad, zeros: also(zero)?, sentinels: also(sentinel)?, first, last })
+    Some(Counts { bad, zeros: also(zero)?, ones: also(ones)?, sentinels: also(sentinel)?, first, last })
 }
 
 /// Words made at a time.
@@ -177,6 +183,7 @@ mod tests {
             vec![(400, right(0)), (400, old(100)), (400, right(200))],
             vec![(400, right(0)), (400, None), (400, right(200))],
             vec![(400, right(1)), (400, Some(Content::Byte(7)))],
+            vec![(400, right(0)), (400, Some(Content::Byte(0xff)))],
             vec![(4, old(0)), (4, right(1)), (8, Some(Content::bytes(vec![1, 2, 3, 4, 0, 0, 0, 0])))],
             // A flip inside a word, and a piece that begins in the middle of one.
             vec![(3, right(0)), (1, Some(Content::Byte(1))), (4, right(1))],

@@ -62,8 +62,10 @@ pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
         if to - from > LONG {
             let [f, b] = [found, before].map(|p| cut(&after(p, from), to - from));
             let zeros = f.iter().all(|(_, c)| matches!(c, None | Some(Content::Byte(0))));
+            let ones = f.iter().all(|(_, c)| matches!(c, Some(Content::Byte(0xff))));
             counts.bad += (to - from) / WORD;
             counts.zeros += if zeros { (to - from) / WORD } else { 0 };
+            counts.ones += if ones { (to - from) / WORD } else { 0 };
             counts.sentinels += if differing(&f, &b).is_empty() { (to - from) / WORD } else { 0 };
             (counts.first, counts.last) = (counts.first.min(from / WORD), counts.last.max(to / WORD - 1));
         } else {
@@ -73,6 +75,7 @@ pub fn count(found: &[Piece], expected: &[Piece], before: &[Piece]) -> Counts {
             for (k, (f, b)) in words.filter(|(_, ((f, e), _))| f != e).map(|(k, ((f, _), b))| (k, (f, b))) {
                 counts.bad += 1;
                 counts.zeros += u64::from(*f == [0; 4]);
+                counts.ones += u64::from(*f == [0xff; 4]);
                 counts.sentinels += u64::from(f == b);
                 (counts.first, counts.last) = (counts.first.min(k), counts.last.max(k));
             }

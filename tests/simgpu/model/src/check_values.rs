@@ -20,6 +20,8 @@ pub struct Found {
     pub wrong: u64,
     /// Of those, zeros.
     pub zeros: u64,
+    /// Of those, all ones.
+    pub ones: u64,
     /// The first wrong one; `u64::MAX` when there is none.
     pub first: u64,
     /// The last; 0 when there is none.
@@ -28,22 +30,24 @@ pub struct Found {
 
 impl Found {
     /// Nothing wrong.
-    pub const NONE: Self = Self { wrong: 0, zeros: 0, first: u64::MAX, last: 0 };
+    pub const NONE: Self = Self { wrong: 0, zeros: 0, ones: 0, first: u64::MAX, last: 0 };
 
     /// The findings of a run whose first element has number `base`.
     fn take(&mut self, run: Self, base: u64) {
         if run.wrong > 0 {
             self.wrong += run.wrong;
             self.zeros += run.zeros;
+            self.ones += run.ones;
             self.first = self.first.min(base.saturating_add(run.first));
             self.last = self.last.max(base.saturating_add(run.last));
         }
     }
 
-    fn add(&mut self, at: u64, n: u64, zeros: u64) {
+    fn add(&mut self, at: u64, n: u64, zeros: u64, ones: u64) {
         if n > 0 {
             self.wrong += n;
             self.zeros += zeros;
+            self.ones += ones;
             self.first = self.first.min(at);
             self.last = self.last.max(at + n - 1);
         }
@@ -105,8 +109,9 @@ pub fn count(pieces: &[Piece], expected: &Values) -> Found {
         let wanted = expected.from(at);
         match content {
             Content::Values(values, 0) if values == wanted => {}
-            Content::Byte(0) if wanted.ordinary() => found.add(at, n, n),
-            ref c if c.is_noise() && wanted.ordinary() => found.add(at, n, 0),
+            Content::Byte(0) if wanted.ordinary() => found.add(at, n, n, 0),
+            Content::Byte(0xff) if wanted.ordinary() => found.add(at, n, 0, n),
+            ref c if c.is_noise() && wanted.ordinary() => found.add(at, n, 0, 0),
             ref c => each(c, n, at, expected, &mut found),
         }
         at += n;
@@ -117,18 +122,19 @@ pub fn count(pieces: &[Piece], expected: &Values) -> Found {
 fn each(content: &Content, n: u64, at: u64, expected: &Values, found: &mut Found) {
     let size = expected.size();
     let (looked, mut done) = (n.min(LOOKED_AT), 0);
+    let ones = u64::MAX >> (64 - 8 * size);
     while done < looked {
         let now = CHUNK.min(looked - done);
         let real = bytes(&[(now * size, Some(content.skip(done * size)))]);
         let elements = real.chunks_exact(usize::try_from(size).unwrap_or(1)).map(number);
         for (k, bits) in (at + done..).zip(elements) {
             if bits != expected.at(k) {
-                found.add(k, 1, u64::from(bits == 0));
+                found.add(k, 1, u64::from(bits == 0), u64::from(bits == ones));
             }
         }
         done += now;
     }
-    found.add(at + looked, n - looked, 0);
+    found.add(at + looked, n - looked, 0, 0);
 }
 
 #[cfg(test)]
@@ -153,9 +159,12 @@ mod tests {
     #[test]
     fn zeros_noise_and_others_are_wrong_at_once() {
         let n = 32 << 20;
-        assert_eq!(count(&[(4 * n, None)], &expected()), Found { wrong: n, zeros: n, first: 0, last: n - 1 });
+        assert_eq!(
+            count(&[(4 * n, None)], &expected()),
+            Found { wrong: n, zeros: n, ones: 0, first: 0, last: n - 1 }
+        );
         let noise = count(&[(4 * n, Some(Content::NOISE))], &expected());
-        assert_eq!(noise, Found { wrong: n, zeros: 0, first: 0, last: n - 1 });
+        assert_eq!(noise, Found { wrong: n, zeros: 0, ones: 0, first: 0, last: n - 1 });
         let other = Values { of: Of::Reduced { op: Op::Sum, ranks: 2 }, ..expected() };
         let other = count(&[(4 * n, Some(Content::Values(other, 0)))], &expected());
         assert!(other.wrong > n - n / 20 && other.last == n - 1, "{other:?}");
@@ -176,7 +185,7 @@ mod tests {
         let mut swapped = all.clone();
         swapped[4] = (elements * size, Some(Content::NOISE));
         let found = runs(swapped, &first, elements, 2, calls);
-        assert_eq!(found, Found { wrong: 10, zeros: 0, first: 30, last: 39 });
+        assert_eq!(found, Found { wrong: 10, zeros: 0, ones: 0, first: 30, last: 39 });
         assert!(runs(all, &first, elements, 2, Calls { step: 99, ..calls }).wrong > 10);
     }
 
@@ -184,6 +193,6 @@ mod tests {
     fn one_wrong_byte_is_one_wrong_element() {
         let own = Content::Values(expected(), 0);
         let pieces = [(201, Some(own.clone())), (1, Some(Content::Byte(0x77))), (198, Some(own.skip(202)))];
-        assert_eq!(count(&pieces, &expected()), Found { wrong: 1, zeros: 0, first: 50, last: 50 });
+        assert_eq!(count(&pieces, &expected()), Found { wrong: 1, zeros: 0, ones: 0, first: 50, last: 50 });
     }
 }

@@ -51,13 +51,15 @@ impl Ring {
 impl Content {
     /// Nothing but zeros.
     pub const ZEROS: Self = Self::Byte(0);
-    /// What nobody knows: no number in any floating point type, -1 in integers, and never a value.
-    pub const NOISE: Self = Self::Byte(0xff);
+    /// All ones: what a read gives that no device answers.
+    pub const ONES: Self = Self::Byte(0xff);
+    /// What nobody knows: below zero in every type, and never a value.
+    pub const NOISE: Self = Self::Byte(0xfb);
 
     /// Whether it is what nobody knows.
     #[must_use]
     pub fn is_noise(&self) -> bool {
-        matches!(self, Self::Byte(0xff))
+        matches!(self, Self::Byte(0xfb))
     }
 
     /// The pattern of `seed` from word `first` on.

@@ -20,6 +20,8 @@ pub struct Checked {
     pub wrong: u64,
     /// Of those, how many are 0.
     pub zeros: u64,
+    /// Of those, how many are all ones.
+    pub ones: u64,
     /// Of those, how many still hold the sentinel; not counted for elements.
     pub sentinels: u64,
     /// The first wrong one; `None` when none is wrong.
@@ -99,6 +101,7 @@ impl Tally {
             looked: self.number(5),
             wrong,
             zeros: self.number(1),
+            ones: self.number(7),
             sentinels: self.number(2),
             first: some(3),
             last: some(4),

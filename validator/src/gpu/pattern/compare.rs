@@ -13,6 +13,8 @@ pub struct Counts {
     pub wrong: u64,
     /// Of those, words that are 0.
     pub zeros: u64,
+    /// Of those, words that are all ones.
+    pub ones: u64,
     /// Of those, words that still hold the sentinel.
     pub sentinels: u64,
     /// The first wrong word; `None` when none is wrong.
@@ -26,6 +28,12 @@ impl Counts {
     #[must_use]
     pub const fn all_right(&self, words: u64) -> bool {
         self.looked == words && self.wrong == 0
+    }
+
+    /// Whether the wrong words are all ones, except for the two at the ends of data that has part of a word there.
+    #[must_use]
+    pub const fn are_ones(&self) -> bool {
+        self.ones > 0 && self.ones.saturating_add(2) >= self.wrong
     }
 }
 
@@ -41,7 +49,7 @@ pub struct Piece {
 /// Counts the words of `found` that are not `word(expected, first + k)`.
 #[must_use]
 pub fn compare(found: &[u32], first: u64, expected: u64, sentinel: u64) -> Counts {
-    let mut counts = Counts { looked: 0, wrong: 0, zeros: 0, sentinels: 0, first: None, last: None };
+    let mut counts = Counts { looked: 0, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
     for (k, found) in (0_u64..).zip(found) {
         counts.looked += 1;
         if *found == word(expected, first + k) {
@@ -49,6 +57,7 @@ pub fn compare(found: &[u32], first: u64, expected: u64, sentinel: u64) -> Count
         }
         counts.wrong += 1;
         counts.zeros += u64::from(*found == 0);
+        counts.ones += u64::from(*found == u32::MAX);
         counts.sentinels += u64::from(*found == word(sentinel, first + k));
         counts.first = counts.first.or(Some(k));
         counts.last = Some(k);

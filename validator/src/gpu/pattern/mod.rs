@@ -108,8 +108,15 @@ mod tests {
         assert!(compare(&found, FIRST, NEW, SENTINEL).all_right(WORDS));
         (found[3], found[5]) = (0, word(SENTINEL, FIRST + 5));
         let counts = compare(&found, FIRST, NEW, SENTINEL);
-        let expected =
-            Counts { looked: WORDS, wrong: 2, zeros: 1, sentinels: 1, first: Some(3), last: Some(5) };
+        let expected = Counts {
+            looked: WORDS,
+            wrong: 2,
+            zeros: 1,
+            ones: 0,
+            sentinels: 1,
+            first: Some(3),
+            last: Some(5),
+        };
         assert_eq!(counts, expected);
     }
 
@@ -150,6 +157,14 @@ mod tests {
         assert_eq!(classified(&[0; 10_000]), Wrong::Zeros);
         assert_eq!(classified(&words(SENTINEL, FIRST)), Wrong::Stale);
         assert_eq!(classified(&[u32::MAX; 10_000]), Wrong::Ones);
+        let mut part = right();
+        part[5000..9000].fill(u32::MAX);
+        assert_eq!(classified(&part), Wrong::Ones, "a window that ends is not decoded behind its end");
+        // Parts of a word at both ends.
+        (part[4999], part[9000]) = (0xff12_3456, 0x0012_34ff);
+        assert_eq!(classified(&part), Wrong::Ones);
+        part[100] = 7;
+        assert_eq!(classified(&part), Wrong::Garbage);
         assert_eq!(classified(&words(OLD, FIRST)), Wrong::OldRound);
         assert_eq!(classified(&words(0x1234, FIRST)), Wrong::Garbage);
     }
@@ -227,6 +242,7 @@ mod tests {
             })
         };
         assert_eq!(one(0), Wrong::Zeros);
+        assert_eq!(one(u32::MAX), Wrong::Ones);
         assert_eq!(one(word(SENTINEL, FIRST)), Wrong::Stale);
         assert_eq!(one(12), Wrong::Garbage);
     }

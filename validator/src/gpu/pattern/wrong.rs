@@ -9,7 +9,7 @@ use std::fmt;
 pub enum Wrong {
     /// Zeros arrive.
     Zeros,
-    /// All ones arrive, as from a read without an answer.
+    /// All ones arrive: what a PCIe read gives that no device answers.
     Ones,
     /// Nothing arrives: the previous content is unchanged.
     Stale,
@@ -44,7 +44,7 @@ impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zeros => f.write_str("arrives as zeros"),
-            Self::Ones => f.write_str("arrives as all ones: the read was not answered"),
+            Self::Ones => f.write_str("arrives as all ones"),
             Self::Stale => f.write_str("does not arrive: the previous content is unchanged"),
             Self::Mirror => f.write_str("does not arrive, although the writer reads it back"),
             Self::Late => f.write_str("arrives only after the transfer was reported as complete"),
@@ -151,8 +151,11 @@ fn around(evidence: &Evidence<'_>, source: Source) -> Option<i64> {
     })
 }
 
-/// Zeros or old data, everywhere or in one run; only if all wrong words are alike.
+/// Zeros, ones or old data, everywhere or in one run; only if all wrong words are alike.
 fn missing(counts: &Counts) -> Option<Wrong> {
+    if counts.are_ones() {
+        return Some(Wrong::Ones);
+    }
     let class = match counts.wrong {
         n if n == counts.zeros => Wrong::Zeros,
         n if n == counts.sentinels => Wrong::Stale,
@@ -173,9 +176,7 @@ fn by_words(evidence: &Evidence<'_>) -> Wrong {
         let mut words = wrong_words(evidence).filter_map(|(i, w)| Some((i, *w.first()?))).peekable();
         words.peek().is_some() && words.all(|(i, w)| holds(i, w))
     };
-    if all(&|_, w| w == u32::MAX) {
-        Wrong::Ones
-    } else if evidence.older.iter().any(|seed| all(&|i, w| w == word(*seed, i))) {
+    if evidence.older.iter().any(|seed| all(&|i, w| w == word(*seed, i))) {
         Wrong::OldRound
     } else if all(&|i, w| (w ^ word(evidence.expected, i)).count_ones() == 1) {
         Wrong::Flip

@@ -102,6 +102,7 @@ impl Check<'_> {
         }
         wrongs.looked += all;
         wrongs.count += said.wrong;
+        wrongs.ones += said.ones;
         let Some(number) = said.first.filter(|_| wrongs.first.is_none()) else { return Ok(()) };
         let (call, element) = (number / of_call.max(1), number % of_call.max(1));
         let part = parts.iter().find(|p| element.checked_sub(p.at).is_some_and(|k| k < p.count));

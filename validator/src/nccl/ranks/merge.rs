@@ -35,6 +35,7 @@ fn together(all: Vec<Timed>) -> Timed {
     let wrong = wrongs.map(|wrongs| {
         wrongs.into_iter().fold(Wrongs::default(), |sum, more| Wrongs {
             count: sum.count + more.count,
+            ones: sum.ones + more.ones,
             looked: sum.looked + more.looked,
             // Each process has a part in every call.
             calls: sum.calls.max(more.calls),

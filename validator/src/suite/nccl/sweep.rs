@@ -6,6 +6,7 @@ use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
 use crate::nccl::{FirstWrong, Row, Sweep, Timed};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
+use crate::suite::shared::transfer::unanswered;
 use std::collections::BTreeSet;
 
 /// The least number of timed calls, even where not all of them have a buffer of their own.
@@ -105,8 +106,11 @@ fn finding(which: Which, row: &Row, sizes: usize) -> Finding {
         });
     let (count, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
     let of = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
-    let message = format!("{what}, {place}: {count} of {looked} values of {of} are wrong{first}{more}");
-    Code::NcclWrongData.finding(Severity::Fail, &row.collective, message).values(count, 0, Some("values"))
+    let ones = if wrongs.ones == count { ", all of them all ones" } else { "" };
+    let message = format!("{what}, {place}: {count} of {looked} values of {of} are wrong{ones}{first}{more}");
+    let finding = Code::NcclWrongData.finding(Severity::Fail, &row.collective, message);
+    let finding = finding.values(count, 0, Some("values"));
+    if wrongs.ones == count { unanswered(finding) } else { finding }
 }
 
 #[cfg(test)]
@@ -124,7 +128,7 @@ pub(super) mod tests {
             found: "0".to_owned(),
             expected: "41".to_owned(),
         });
-        let wrongs = |count, first| Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first });
+        let wrongs = |count, first| Some(Wrongs { count, ones: 0, looked: 4 * shape.count, calls: 1, first });
         Row {
             collective: Collective::AllReduce,
             bytes,

@@ -40,7 +40,7 @@ impl<'g> Seat<'g> {
 
 impl From<Checked> for Counts {
     fn from(said: Checked) -> Self {
-        let Checked { looked, wrong, zeros, sentinels, first, last } = said;
-        Self { looked, wrong, zeros, sentinels, first, last }
+        let Checked { looked, wrong, zeros, ones, sentinels, first, last } = said;
+        Self { looked, wrong, zeros, ones, sentinels, first, last }
     }
 }

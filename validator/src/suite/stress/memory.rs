@@ -140,8 +140,8 @@ fn finding(wrong: &Wrong) -> Finding {
         gib(*last)
     );
     let bits = format!(
-        "wrong bits {bits:08x}; {} words read as 0, {} as if inverted twice",
-        counts.zeros, counts.sentinels
+        "wrong bits {bits:08x}; {} words read as 0, {} as all ones, {} as if inverted twice",
+        counts.zeros, counts.ones, counts.sentinels
     );
     Code::GpuMemory
         .finding(Severity::Fail, &subject, message)
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn one_wrong_word_fails_and_names_its_bits() {
-        let counts = Counts { looked: 100, wrong: 1, zeros: 0, sentinels: 0, first: Some(3), last: Some(3) };
+        let counts =
+            Counts { looked: 100, wrong: 1, zeros: 0, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
         let said = judge(&seen(Some(counts)));
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuMemory));
         assert_eq!(
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn words_that_were_not_checked_are_an_error() {
-        let counts = Counts { looked: 7, wrong: 0, zeros: 0, sentinels: 0, first: None, last: None };
+        let counts = Counts { looked: 7, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
         assert_eq!(judge(&seen(Some(counts))).outcome(), Outcome::Error);
         assert_eq!(judge(&Seen::default()).outcome(), Outcome::NotApplicable);
     }

@@ -67,7 +67,7 @@ impl Engine {
                 self.fill(by, dst, words * 4, Content::pattern(seed, first), Who::Sm)
             }
             Kernel::Check { src, words, first, expected, sentinel, out } => {
-                self.reach(by, out, 48, Who::Sm)?;
+                self.reach(by, out, 64, Who::Sm)?;
                 let (route, from) = self.looked_at(by, src, words * 4)?;
                 let wanted = crate::check::Wanted {
                     expected: crate::pattern::Pattern { seed: expected, first, flip: 0 },
@@ -111,7 +111,7 @@ impl Engine {
                 self.moving(route, tags.pages * crate::memory::TAG, Job::Tag(Box::new(tagged)))
             }
             Kernel::CheckTags { base, tags, sentinel, restore, out } => {
-                self.reach(by, out, 48, Who::Sm)?;
+                self.reach(by, out, 64, Who::Sm)?;
                 let (route, tagged) = self.tagged(by, base, tags, Way::Read)?;
                 let job = Job::CheckTags { tagged: Box::new(tagged), sentinel, restore, out };
                 self.moving(route, tags.pages * crate::memory::TAG, job)
@@ -127,7 +127,7 @@ impl Engine {
             Kernel::CheckValues { src, count, expected, parts, calls, out } => {
                 let elements = calls.count.saturating_sub(1) * calls.stride + parts * count;
                 let bytes = if calls.count == 0 { 0 } else { elements * expected.size() };
-                self.reach(by, out, 48, Who::Sm)?;
+                self.reach(by, out, 64, Who::Sm)?;
                 let (route, from) = self.looked_at(by, src, bytes)?;
                 self.moving(route, bytes, Job::CheckValues { from, expected, count, parts, calls, out })
             }

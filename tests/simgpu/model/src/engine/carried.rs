@@ -46,9 +46,10 @@ fn left(fault: &Fault, pieces: Vec<Piece>, bytes: u64) -> Option<Vec<Piece>> {
     Some(match fault.kind {
         Kind::Hang => return None,
         Kind::Flip => flipped(&pieces, half),
-        Kind::Zeros => {
+        Kind::Zeros | Kind::Ones => {
             let mut first = lost(&pieces);
-            first.push((bytes - half, Some(Content::ZEROS)));
+            let rest = if fault.kind == Kind::Ones { Content::ONES } else { Content::ZEROS };
+            first.push((bytes - half, Some(rest)));
             first
         }
         Kind::Partial => cut(&pieces, arriving(fault, bytes)),

@@ -103,13 +103,21 @@ impl Engine {
             Job::Move(data) => self.arrive(&data),
             Job::Check { from, wanted, out } => {
                 let found = count(&self.seen(&from), &wanted);
-                let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
+                let n = [
+                    found.bad,
+                    found.zeros,
+                    found.sentinels,
+                    found.first,
+                    found.last,
+                    from.bytes / 4,
+                    found.ones,
+                ];
                 self.tally(from.by, out, n)
             }
             Job::CheckValues { from, expected, count, parts, calls, out } => {
                 let found = check_values::runs(self.seen(&from), &expected, count, parts, calls);
                 let looked = count * parts * calls.count;
-                let n = [found.wrong, found.zeros, 0, found.first, found.last, looked];
+                let n = [found.wrong, found.zeros, 0, found.first, found.last, looked, found.ones];
                 self.tally(from.by, out, n)
             }
             Job::Batch(all) => all.iter().try_for_each(|one| self.arrive(one)),
@@ -141,11 +149,12 @@ impl Engine {
     }
 
     /// Adds up what launches of a check find.
-    pub(super) fn tally(&mut self, by: usize, out: u64, found: [u64; 6]) -> Result<()> {
-        let old = self.numbers(by, out, 6)?;
-        let [bad, zeros, sentinels, first, last, looked] = old[..] else { return Ok(()) };
-        let [b, z, s, f, l, n] = found;
-        self.put_numbers(by, out, &[bad + b, zeros + z, sentinels + s, first.min(f), last.max(l), looked + n])
+    pub(super) fn tally(&mut self, by: usize, out: u64, found: [u64; 7]) -> Result<()> {
+        let old = self.numbers(by, out, 8)?;
+        let [bad, zeros, sentinels, first, last, looked, bits, ones] = old[..] else { return Ok(()) };
+        let [b, z, s, f, l, n, o] = found;
+        let sums = [bad + b, zeros + z, sentinels + s, first.min(f), last.max(l), looked + n, bits, ones + o];
+        self.put_numbers(by, out, &sums)
     }
 
     /// Puts data where it goes.
@@ -194,8 +203,9 @@ impl Engine {
         for fault in &data.faults {
             pieces = match fault.kind {
                 // Where nothing arrives and nothing was before, zeros are what is seen.
-                Kind::Zeros => zeroed(&pieces, data.part(fault)),
-                Kind::Stale if data.to.is_none() => zeroed(&pieces, data.part(fault)),
+                Kind::Zeros => replaced(&pieces, data.part(fault), Content::ZEROS),
+                Kind::Ones => replaced(&pieces, data.part(fault), Content::ONES),
+                Kind::Stale if data.to.is_none() => replaced(&pieces, data.part(fault), Content::ZEROS),
                 Kind::Partial => cut(&pieces, arriving(fault, data.bytes)),
                 Kind::Flip => flipped(&pieces, data.bytes / 2),
                 _ => pieces,
@@ -320,6 +330,9 @@ impl Engine {
         if faults.iter().any(|f| matches!(f.kind, Kind::Zeros | Kind::Stale)) {
             return Ok(0);
         }
+        if faults.iter().any(|f| f.kind == Kind::Ones) {
+            return Ok(u64::MAX);
+        }
         let mut here = start;
         let mut left = steps;
         while left > 0 {
@@ -361,9 +374,9 @@ impl Move {
     }
 }
 
-/// The same with zeros in one part.
-fn zeroed(pieces: &[Piece], (from, to): (u64, u64)) -> Vec<Piece> {
-    [cut(pieces, from), vec![(to - from, Some(Content::ZEROS))], after(pieces, to)].concat()
+/// The same with other content in one part.
+fn replaced(pieces: &[Piece], (from, to): (u64, u64), by: Content) -> Vec<Piece> {
+    [cut(pieces, from), vec![(to - from, Some(by))], after(pieces, to)].concat()
 }
 
 /// How many bytes a partial transfer leaves.

@@ -100,7 +100,7 @@ impl Engine {
             }
             None => tags.all().collect(),
         };
-        let [mut wrong, mut zero, mut unchanged] = [0; 3];
+        let [mut wrong, mut zero, mut ones, mut unchanged] = [0; 4];
         let (mut first, mut last) = (u64::MAX, 0);
         for page in asked {
             let one = faulty.get(&page);
@@ -120,10 +120,11 @@ impl Engine {
             }
             wrong += 1;
             zero += u64::from(is(crate::content::Content::ZEROS));
+            ones += u64::from(is(crate::content::Content::ONES));
             unchanged += u64::from(is(before));
             (first, last) = (first.min(page), last.max(page));
         }
-        self.tally(*by, out, [wrong, zero, unchanged, first, last, tags.pages])
+        self.tally(*by, out, [wrong, zero, unchanged, first, last, tags.pages, ones])
     }
 
     /// The copies of a table.
@@ -164,7 +165,7 @@ impl Engine {
         out: u64,
     ) -> Result<Begun> {
         let by = looked.by;
-        self.reach(by, out, 48, Who::Sm)?;
+        self.reach(by, out, 64, Who::Sm)?;
         let mut bytes = 0;
         for copy in self.table(by, table, count)? {
             let (begin, all) = copy.looked(looked.guard);
@@ -177,18 +178,19 @@ impl Engine {
     /// Counts what is not as a table's copies should leave it.
     pub(super) fn count_batch(&mut self, looked: Looked, out: u64) -> Result<()> {
         let Looked { by, copies, seed, sentinel, guard, restore } = looked;
-        let mut all = [0, 0, 0, u64::MAX, 0, 0];
+        let mut all = [0, 0, 0, u64::MAX, 0, 0, 0];
         for (n, (copy, reach)) in (0..).zip(&copies) {
             let found = self.memory.read(reach.spans(), by);
             let expected = copy.expected(guard, seed, sentinel);
             let (begin, bytes) = copy.looked(guard);
             let before = crate::check_batch::part(sentinel, copy.place - (copy.to - begin));
             let counts = crate::check_batch::count(&found, &expected, &[(bytes, Some(before))]);
-            let [wrong, zero, unchanged, first, last, words] = &mut all;
+            let [wrong, zero, unchanged, first, last, words, ones] = &mut all;
             *words += bytes / WORD;
             if counts.bad > 0 {
                 *wrong += counts.bad;
                 *zero += counts.zeros;
+                *ones += counts.ones;
                 *unchanged += counts.sentinels;
                 *first = (*first).min(n << 40 | counts.first);
                 *last = (*last).max(n << 40 | counts.last);

@@ -127,7 +127,13 @@ impl Engine {
         };
         for fault in &self.scenario.fault {
             let loses = match fault.kind {
-                Kind::Zeros | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
+                Kind::Zeros
+                | Kind::Ones
+                | Kind::Stale
+                | Kind::Mirror
+                | Kind::Offset
+                | Kind::Hang
+                | Kind::Error => true,
                 Kind::Victim => fault.instead,
                 _ => false,
             };
@@ -137,7 +143,7 @@ impl Engine {
             let wrong = match fault.kind {
                 Kind::Flip => 1,
                 Kind::Partial => WORDS / 2,
-                Kind::Reorder | Kind::Zeros | Kind::Stale | Kind::Mirror | Kind::Offset => WORDS,
+                Kind::Reorder | Kind::Zeros | Kind::Ones | Kind::Stale | Kind::Mirror | Kind::Offset => WORDS,
                 _ => 0,
             };
             if wrong > 0 && fault.meets(&passage(DATA)) {

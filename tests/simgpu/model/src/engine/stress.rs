@@ -48,7 +48,7 @@ impl Engine {
         wanted: Wanted,
         out: u64,
     ) -> Result<Begun> {
-        self.reach(by, out, 56, Who::Sm)?;
+        self.reach(by, out, 64, Who::Sm)?;
         let bytes = vectors * 16;
         let (route, from) = self.looked_at(by, memory, bytes)?;
         self.moving(route, bytes * 2, Job::March(Box::new(Inversion { from, wanted, out })))
@@ -66,7 +66,8 @@ impl Engine {
                 found = Counts { bad: found.bad + 1, first, last, ..found };
             }
         }
-        let n = [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4];
+        let n =
+            [found.bad, found.zeros, found.sentinels, found.first, found.last, from.bytes / 4, found.ones];
         self.tally(from.by, out, n)?;
         let old = self.numbers(from.by, out + 48, 1)?.first().copied().unwrap_or_default();
         self.put_numbers(from.by, out + 48, &[old | bits])?;

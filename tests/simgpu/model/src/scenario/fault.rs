@@ -33,7 +33,7 @@ pub struct Fault {
     /// Only transfers whose source or target does not lie at a multiple of this.
     pub unaligned: Option<u64>,
     /// Only the bytes from the first to before the second of the memory that is written or read: the rest of a
-    /// transfer is well. For `stale` and `zeros`; of the others, transfers that touch one of these bytes.
+    /// transfer is well. For `stale`, `zeros` and `ones`; of the others, transfers that touch one of these bytes.
     pub hole: Option<[u64; 2]>,
     /// Only memory of another process.
     #[serde(default)]
@@ -120,6 +120,8 @@ fn three() -> usize {
 pub enum Kind {
     /// Zeros arrive.
     Zeros,
+    /// All ones arrive.
+    Ones,
     /// Nothing arrives.
     Stale,
     /// What a GPU writes to a peer, only itself can read there.

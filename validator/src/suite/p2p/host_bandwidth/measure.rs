@@ -4,6 +4,7 @@
 use super::Seen;
 use super::host_memory::HostBlock;
 use crate::config::Level;
+use crate::gpu::pattern::Counts;
 use crate::gpu::{GpuError, Span};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -13,6 +14,7 @@ use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::speed::{
     Bench, Figure, Flow, Grid, HostFlow, HostTimed, How, Job, Taken, Towards, wrong,
 };
+use crate::suite::shared::transfer::unanswered;
 
 /// A sample moves about this much for each GPU when all move at once.
 const TOGETHER: u64 = 512 << 20;
@@ -250,7 +252,8 @@ fn damaged(flow: &HostFlow<'_>, checked: &crate::gpu::Checked) -> Finding {
         checked.wrong, checked.looked
     );
     let finding = Code::HostWrongData.finding(Severity::Fail, &format!("GPU {}", flow.gpu), message);
-    finding.values(checked.wrong, 0, Some("words"))
+    let finding = finding.values(checked.wrong, 0, Some("words"));
+    if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
 
 fn odd(subject: &str, why: Unusable) -> Box<Finding> {

@@ -32,19 +32,22 @@ pub(super) fn test(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<
     if let Some(word) = usize::try_from(FLIPPED).ok().and_then(|n| flipped.get_mut(n)) {
         *word ^= 1;
     }
-    let zeros = vec![0; right.len()];
+    let all = |byte: u32| vec![byte; right.len()];
+    let (zeros, ones) = (all(0), all(u32::MAX));
     let cases = [
         Case { name: "unwritten memory", stored: sentinel, seed },
         Case { name: "right data", stored: right.clone(), seed },
         Case { name: "right data checked against another pattern", stored: right, seed: other },
         Case { name: "one flipped bit", stored: flipped, seed },
         Case { name: "zeros", stored: zeros, seed },
+        Case { name: "all ones", stored: ones, seed },
     ];
     for (n, case) in cases.iter().enumerate() {
         match n {
             1 => station.stream.fill(span, seed, first)?,
             3 => put(station, span, FLIPPED, case)?,
             4 => station.stream.set_bytes(span, 0)?,
+            5 => station.stream.set_bytes(span, u8::MAX)?,
             _ => {}
         }
         let counted = station.check(span, first, case.seed, field.sentinel())?;
@@ -75,6 +78,7 @@ fn large(station: &Station<'_>, nonces: &mut Nonces) -> Result<Option<Finding>, 
         looked: span.words(),
         wrong: 1,
         zeros,
+        ones: u64::from(wrong == u32::MAX),
         sentinels: counted.sentinels,
         first: known(place),
         last: known(place),

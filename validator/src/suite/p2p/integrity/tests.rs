@@ -19,6 +19,7 @@ fn fault(cell: Cell, what: What) -> Fault {
         looked: words,
         wrong: words,
         zeros: words,
+        ones: 0,
         sentinels: 0,
         first: Some(0),
         last: Some(words - 1),
@@ -114,7 +115,13 @@ fn a_pair_has_one_finding_for_each_direction_with_all_that_failed() {
     assert_eq!(first.evidence[0], line);
     assert!(first.evidence[1].contains("SM write of 4 B does not arrive"));
     assert!(said.findings[1].message.contains("read of 4 B from the peer arrives as all ones"));
-    assert!(first.cause.contains("dropped") && said.findings[1].cause.contains("reads"));
+    assert!(first.cause.contains("dropped"));
+    let second = &said.findings[1];
+    assert!(second.cause.contains("no device answered") && second.remedy.contains("gpus, bar1 and xid"));
+    let mut read = fault(cell(Engine::Copy, Way::Read, 64), What::Data(Wrong::Ones));
+    (read.traces.counts.zeros, read.traces.counts.ones) = (0, 16);
+    let line = &both(&Access::On, vec![read]).findings[0].evidence[0];
+    assert!(line.contains("(0 zero, 16 all ones, 0 unchanged)"), "{line}");
 }
 
 #[test]

@@ -14,8 +14,15 @@ fn results() -> Results {
 
 fn fault() -> Fault {
     let kind = Kind { engine: Engine::Copy, way: Way::Write, memory: Memory::Plain };
-    let counts =
-        Counts { looked: 1024, wrong: 1024, zeros: 1024, sentinels: 0, first: Some(0), last: Some(1023) };
+    let counts = Counts {
+        looked: 1024,
+        wrong: 1024,
+        zeros: 1024,
+        ones: 0,
+        sentinels: 0,
+        first: Some(0),
+        last: Some(1023),
+    };
     let traces = Traces { counts, address: 0x7000, first: 0, seed: 1, found: vec![0], expected: None };
     let cell = Cell { pair: PAIR, kind, bytes: 4096, shift: (0, 0) };
     Fault { cell, what: What::Data(Wrong::Zeros), traces, times: None, amid: false }

@@ -14,7 +14,7 @@ use crate::suite::shared::errand::{Errand, ErrandResult, GUARD, Keeper, Shape, l
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::open::apart;
 use crate::suite::shared::plot::Plot;
-use crate::suite::shared::transfer::{Engine, Kind, Memory, Way};
+use crate::suite::shared::transfer::{Engine, Kind, Memory, Way, ones, unanswered};
 use std::time::Duration;
 
 /// The smallest and the largest of the sizes that double.
@@ -229,12 +229,14 @@ fn missing(plots: &[Plot<'_>], pair: Pair, half: &Half<'_>, results: &mut Result
         );
         let words: Vec<_> = owner.words(half.to, place)?.iter().take(8).map(|w| format!("{w:08x}")).collect();
         let seen = format!(
-            "{pair}: {} zero, {} unchanged; found {}",
+            "{pair}: {} zero, {}{} unchanged; found {}",
             counts.zeros,
+            ones(counts.ones),
             counts.sentinels,
             words.join(" ")
         );
         let finding = Code::P2pWrongData.finding(Severity::Fail, "", message).seen(seen);
+        let finding = if counts.are_ones() { unanswered(finding) } else { finding };
         results.found.push((pair, finding.values(counts.wrong, 0, Some("words"))));
     }
     Ok(())

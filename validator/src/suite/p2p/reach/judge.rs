@@ -7,7 +7,7 @@ use crate::schedule::Pair;
 use crate::suite::shared::pair::together;
 use crate::suite::shared::plot::{Changed, Share};
 use crate::suite::shared::speed::table;
-use crate::suite::shared::transfer::{Fault, Kind, Way, findings, ruled_out, size};
+use crate::suite::shared::transfer::{Fault, Kind, Way, findings, ruled_out, size, unanswered};
 use serde_json::Value;
 use std::fmt;
 
@@ -38,6 +38,8 @@ pub(super) struct Missed {
 pub(super) enum TagFault {
     /// Zeros.
     Zeros,
+    /// All ones.
+    Ones,
     /// The previous content.
     Stale,
     /// The tag of the page at that offset.
@@ -148,6 +150,7 @@ fn sweep(swept: &Swept) -> Option<(Pair, Finding)> {
     let finding = Code::P2pWrongData.finding(Severity::Fail, "", message);
     let finding = finding.values(counts.wrong, 0, Some("pages")).seen(line);
     let finding = match missed.what {
+        TagFault::Ones => unanswered(finding),
         TagFault::Alias(_) => finding.because("two addresses lead to the same memory: the window through which peers reach the memory is too small or displaced"),
         TagFault::Foreign(_) => finding.because("addresses of different GPUs lead to the same memory: the driver and the GPUs disagree about which GPU owns an address"),
         _ => finding,
@@ -174,6 +177,7 @@ impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.1) {
             (TagFault::Zeros, _) => f.write_str("zeros arrive"),
+            (TagFault::Ones, _) => f.write_str("all ones arrive"),
             (TagFault::Stale, _) => f.write_str("nothing arrives"),
             (TagFault::Alias(at), Way::Write) => write!(f, "it holds what was written to {at:#x}"),
             (TagFault::Alias(at), Way::Read) => write!(f, "the read returns the content of {at:#x}"),

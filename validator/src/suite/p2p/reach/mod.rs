@@ -173,7 +173,7 @@ mod tests {
 
     fn counts(wrong: u64) -> Counts {
         let first = (wrong > 0).then_some(128);
-        Counts { looked: 11_000, wrong, zeros: 0, sentinels: wrong, first, last: first }
+        Counts { looked: 11_000, wrong, zeros: 0, ones: 0, sentinels: wrong, first, last: first }
     }
 
     fn results(way: Way, fault: Option<TagFault>) -> Results {

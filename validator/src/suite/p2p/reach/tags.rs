@@ -168,6 +168,7 @@ fn swept(owner: &Plot<'_>, round: &Round, way: Way, counts: Counts, missed: Opti
 fn sort(counts: &Counts) -> Option<TagFault> {
     match counts.wrong {
         n if n == counts.zeros => Some(TagFault::Zeros),
+        n if n == counts.ones => Some(TagFault::Ones),
         n if n == counts.sentinels => Some(TagFault::Stale),
         _ => None,
     }

@@ -134,7 +134,8 @@ mod tests {
         let piece = Piece { to, from, first: 9, place: 0x43 };
         let expected = BatchExpected { seed: 5, sentinel: 6, guard: 64, restore: true };
         let looked = piece.looked(64).words();
-        let mut again = Counts { looked, wrong: 3, zeros: 0, sentinels: 0, first: Some(20), last: Some(22) };
+        let mut again =
+            Counts { looked, wrong: 3, zeros: 0, ones: 0, sentinels: 0, first: Some(20), last: Some(22) };
         change(&mut again);
         let at = again.first.unwrap_or_default();
         Mistake { pair: Pair::new(0, 1), kind, piece, expected, crowd: 3, again, at, found: vec![7; 4] }

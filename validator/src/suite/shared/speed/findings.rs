@@ -1,10 +1,12 @@
 //! Findings that speed tests share: data that did not arrive, figures that scatter, and many findings of one
 //! kind merged into one.
 
+use super::super::transfer::{ones, unanswered};
 use super::flow::Flow;
 use super::grid::Grid;
 use crate::floors::noise;
 use crate::gpu::Checked;
+use crate::gpu::pattern::Counts;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::stats::Policy;
@@ -19,14 +21,19 @@ const MOMENT: f64 = 0.1;
 pub(in crate::suite) fn wrong(flow: &Flow, checked: &Checked) -> Finding {
     let words = flow.bytes / 4;
     let Checked { looked, wrong, zeros, sentinels, first, .. } = checked;
+    let all_ones = ones(checked.ones);
     let what = if *looked == words {
-        format!("{wrong} of {words} words are wrong ({zeros} are 0, {sentinels} were never written)")
+        format!(
+            "{wrong} of {words} words are wrong ({zeros} are 0, {all_ones}{sentinels} were never written)"
+        )
     } else {
         format!("{looked} of {words} words could be checked, {wrong} of them wrong")
     };
     let first = first.map_or(String::new(), |word| format!("; the first at byte {}", word * 4));
     let message = format!("{flow}: {what}{first}, so no speed is reported");
-    Code::P2pWrongData.finding(Severity::Fail, &flow.way, message).values(*wrong, 0, Some("words"))
+    let finding = Code::P2pWrongData.finding(Severity::Fail, &flow.way, message);
+    let finding = finding.values(*wrong, 0, Some("words"));
+    if Counts::from(*checked).are_ones() { unanswered(finding) } else { finding }
 }
 
 /// Figures that stayed noisy, by the policy of their name; names without one may scatter.
@@ -89,7 +96,8 @@ mod tests {
 
     #[test]
     fn wrong_data_is_reported_with_what_was_found_in_its_place() {
-        let checked = Checked { looked: 16, wrong: 3, zeros: 2, sentinels: 1, first: Some(5), last: Some(9) };
+        let checked =
+            Checked { looked: 16, wrong: 3, zeros: 2, ones: 0, sentinels: 1, first: Some(5), last: Some(9) };
         let finding = wrong(&FLOW, &checked);
         assert_eq!(
             finding.message,
@@ -101,7 +109,8 @@ mod tests {
 
     #[test]
     fn an_incomplete_check_is_not_a_pass() {
-        let checked = Checked { looked: 0, wrong: 0, zeros: 0, sentinels: 0, first: None, last: None };
+        let checked =
+            Checked { looked: 0, wrong: 0, zeros: 0, ones: 0, sentinels: 0, first: None, last: None };
         assert!(wrong(&FLOW, &checked).message.contains("0 of 16 words could be checked"));
     }
 

@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn wrong_data_in_any_sample_leaves_no_figure() {
         let jobs = [Job::new(vec![flow(0, 1)], Figure::First)];
-        let checked = Checked { looked: 9, wrong: 1, zeros: 1, sentinels: 0, first: Some(3), last: Some(3) };
+        let checked =
+            Checked { looked: 9, wrong: 1, zeros: 1, ones: 0, sentinels: 0, first: Some(3), last: Some(3) };
         let mut runs = 0;
         let taken = sampled::<Unusable>(&BANDWIDTH, &jobs, |_| {
             runs += 1;

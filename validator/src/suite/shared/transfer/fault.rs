@@ -47,6 +47,18 @@ pub(in crate::suite) struct Traces {
     pub(in crate::suite) expected: Option<Vec<u32>>,
 }
 
+/// The cause and the remedy of data that is all ones.
+const UNANSWERED: (&str, &str) = (
+    "no device answered the reads: the peer's BAR1 is not decoded where the driver expects the memory, or a GPU fell off the bus",
+    "see the tests gpus, bar1 and xid for a GPU that no longer answers or a BAR1 that is too small; reboot the machine, and check risers and power cables if it happens again",
+);
+
+/// The finding, with them.
+pub(in crate::suite) fn unanswered(finding: Finding) -> Finding {
+    let (cause, remedy) = UNANSWERED;
+    finding.because(cause).remedy(remedy)
+}
+
 /// Words of a sample.
 pub(in crate::suite) const SAMPLE: usize = 8;
 
@@ -89,6 +101,9 @@ impl Fault {
         let finding = finding.values(self.traces.counts.wrong, 0, Some("words"));
         let lines = std::iter::once(self).chain(more.iter().copied()).map(Self::evidence).collect();
         let finding = finding.seen_all(lines);
+        if matches!(self.what, What::Data(Wrong::Ones)) {
+            return unanswered(finding);
+        }
         match self.cause() {
             Some(cause) => finding.because(cause),
             None => finding,
@@ -104,7 +119,7 @@ impl Fault {
             );
         }
         Some(match (wrong, self.cell.kind.way) {
-            (Wrong::Zeros | Wrong::Ones, Way::Read) => {
+            (Wrong::Zeros, Way::Read) => {
                 "reads of the peer get no data: its BAR1 does not map the memory, or ACS or an IOMMU stops them"
             }
             (Wrong::Stale | Wrong::Zeros, Way::Write) => {
@@ -139,12 +154,13 @@ impl Fault {
         let expected = traces.expected.clone().unwrap_or_else(|| pattern().collect());
         let times = self.times.map_or(String::new(), |(bad, all)| format!("; {bad} of {all} times"));
         format!(
-            "{}: {}; {} of {} words wrong ({} zero, {} unchanged), first at byte {} ({:#x}): found {}, expected {}{times}",
+            "{}: {}; {} of {} words wrong ({} zero, {}{} unchanged), first at byte {} ({:#x}): found {}, expected {}{times}",
             cell.pair,
             self.message(),
             counts.wrong,
             counts.looked,
             counts.zeros,
+            ones(counts.ones),
             counts.sentinels,
             place * 4,
             traces.address.wrapping_add(place * 4),
@@ -152,6 +168,11 @@ impl Fault {
             hex(expected.into_iter()),
         )
     }
+}
+
+/// Named only where there are any.
+pub(in crate::suite) fn ones(words: u64) -> String {
+    if words == 0 { String::new() } else { format!("{words} all ones, ") }
 }
 
 fn hex(words: impl Iterator<Item = u32>) -> String {
