@@ -14,5 +14,5 @@ mod sweep;
 
 pub use distance::Distance;
 pub use ring::{Ring, best_ring};
-pub use row::{FirstWrong, Placement, Row, Timed, Wrongs};
+pub use row::{FirstWrong, Placement, Row, Stray, Timed, Wrongs};
 pub use sweep::{BadSweep, Sweep};

@@ -26,6 +26,25 @@ pub struct Wrongs {
     pub calls: u64,
     /// The first wrong one.
     pub first: Option<FirstWrong>,
+    /// Memory beside a rank's buffers that was changed: the first place.
+    pub stray: Option<Box<Stray>>,
+}
+
+/// Memory beside a buffer that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stray {
+    /// The rank of the buffer.
+    pub rank: usize,
+    /// Whether it is the receive buffer; else the send buffer.
+    pub receive: bool,
+    /// Whether the memory is behind what the calls use; else before it.
+    pub behind: bool,
+    /// The distance of the nearest change, bytes.
+    pub distance: u64,
+    /// How many words of the guard band were changed.
+    pub words: u64,
+    /// The content there, as text.
+    pub found: String,
 }
 
 impl Wrongs {
@@ -38,6 +57,7 @@ impl Wrongs {
             looked: self.looked.saturating_add(later.looked),
             calls: self.calls.saturating_add(later.calls),
             first: self.first.or(later.first),
+            stray: self.stray.or(later.stray),
         }
     }
 }

@@ -49,6 +49,7 @@ const NEVER: &[Code] = &[
     Code::GpuNeedsRecovery,
     Code::GpuXid,
     Code::HostWrongData,
+    Code::NcclStray,
     Code::NcclWrongData,
     Code::P2pAtomics,
     Code::P2pOrder,

@@ -46,8 +46,24 @@ impl Stream {
         sentinel: u64,
         tally: &Tally,
     ) -> Result<(), GpuError> {
-        let out = tally.preset(self, 3)?;
-        let mut a = (what.address, what.words(), first, expected, sentinel, out.address);
+        tally.begin(self)?;
+        self.check_more(what, first, expected, sentinel, tally)?;
+        tally.end(self)
+    }
+
+    /// The same, added to what other checks found between `begin` and `end` of `tally`.
+    ///
+    /// # Errors
+    /// The driver's error.
+    pub fn check_more(
+        &self,
+        what: Span<'_>,
+        first: u64,
+        expected: u64,
+        sentinel: u64,
+        tally: &Tally,
+    ) -> Result<(), GpuError> {
+        let mut a = (what.address, what.words(), first, expected, sentinel, tally.place().address);
         let list = [
             at(&raw mut a.0),
             at(&raw mut a.1),
@@ -56,8 +72,7 @@ impl Stream {
             at(&raw mut a.4),
             at(&raw mut a.5),
         ];
-        self.launch(self.kernels().check, self.grid(what.words()), THREADS, &list, "fl_check")?;
-        tally.fetch(self)
+        self.launch(self.kernels().check, self.grid(what.words()), THREADS, &list, "fl_check")
     }
 
     /// Copies by the multiprocessors: 16 bytes at a time where the size allows, else words.

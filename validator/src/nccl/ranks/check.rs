@@ -4,15 +4,30 @@
 
 use super::layout::{Layout, Part};
 use super::messages::Fault;
-use super::seat::Seat;
+use super::seat::{GUARD, Seat};
 use super::team::Team;
 use super::watch::{patience, wait};
 use super::{RowAsk, element};
+use crate::gpu::pattern;
 use crate::gpu::{Expected, GpuError, Runs, Shape, Span, Values, ValuesExpected};
-use crate::nccl::{FirstWrong, Placement, Wrongs};
+use crate::nccl::{FirstWrong, Placement, Stray, Wrongs};
 
 /// The content of receive buffers before a call: the bytes of no value, and not zero.
 const POISON: u8 = 0xa5;
+/// The same for the bytes of a gap.
+const POISONED: u64 = u64::from_le_bytes([POISON; 8]);
+/// Makes the pattern of the guard bands another one than the values' words.
+const BANDS: u64 = 0x6261_6e64_735f_5f5f;
+
+/// A guard band of a rank's buffer, or the bytes between the buffer's used part and the band.
+struct Band<'s> {
+    receive: bool,
+    /// The used bytes of the buffer, for a band behind them.
+    used: Option<u64>,
+    span: Span<'s>,
+    /// The number of its first word in the pattern: every band has words of its own.
+    first: u64,
+}
 
 /// One placement's calls.
 pub(super) struct Check<'t> {
@@ -34,8 +49,40 @@ impl Check<'_> {
             seat.stream.set_bytes(seat.span(all)?, POISON)?;
             let to = self.places(seat, self.layout(seat).send)?;
             let runs = self.runs(self.shape.send, 1);
-            seat.stream.fill_values(to, self.ask.data, self.values, seat.rank, self.seed, &runs)
+            seat.stream.fill_values(to, self.ask.data, self.values, seat.rank, self.seed, &runs)?;
+            for (_, gap) in self.gaps(seat)? {
+                seat.stream.set_bytes(gap, POISON)?;
+            }
+            let mut bands = self.bands(seat)?.into_iter();
+            bands.try_for_each(|band| seat.stream.fill(band.span, self.seed ^ BANDS, band.first))
         })
+    }
+
+    /// The used bytes of a rank's buffer: up to the end of the last call's data.
+    fn used(&self, seat: &Seat, receive: bool) -> u64 {
+        let layout = self.layout(seat);
+        let parts = [layout.send, layout.receive].into_iter().filter(|part| part.receive == receive);
+        let before = self.shape.bytes.saturating_mul(self.calls.saturating_sub(1));
+        let end = parts.map(|part| part.offset.saturating_add(part.bytes)).max();
+        end.map_or(0, |end| end.saturating_add(before))
+    }
+
+    fn bands<'s>(&self, seat: &'s Seat) -> Result<Vec<Band<'s>>, GpuError> {
+        let both = [false, true]
+            .into_iter()
+            .flat_map(|receive| [(receive, None), (receive, Some(self.used(seat, receive)))]);
+        let band = |(n, (receive, used)): (u64, (bool, Option<u64>))| {
+            let first = (seat.rank as u64 * 4 + n) * (GUARD / 4);
+            Ok(Band { receive, used, span: seat.band(receive, used)?, first })
+        };
+        (0..).zip(both).map(band).collect()
+    }
+
+    /// Gaps before the bands, with whether they are in the receive buffer: after an odd number of 16-bit elements.
+    fn gaps<'s>(&self, seat: &'s Seat) -> Result<Vec<(bool, Span<'s>)>, GpuError> {
+        let gap = |receive| Ok((receive, seat.gap(receive, self.used(seat, receive))?));
+        let gaps: Result<Vec<_>, GpuError> = [false, true].into_iter().map(gap).collect();
+        Ok(gaps?.into_iter().filter(|(_, gap)| gap.bytes > 0).collect())
     }
 
     /// Checks the results of all calls, once they are done.
@@ -44,6 +91,10 @@ impl Check<'_> {
         wait(self.team, patience(self.shape.bytes, u32::try_from(self.calls).unwrap_or(u32::MAX)))?;
         let mut wrongs = Wrongs { calls: self.calls, ..Wrongs::default() };
         for seat in &self.team.seats {
+            // Before what it fetches: the gaps were fetched with the check.
+            if wrongs.stray.is_none() {
+                wrongs.stray = self.stray(seat)?.map(Box::new);
+            }
             self.count(seat, &mut wrongs)?;
         }
         Ok(wrongs)
@@ -87,7 +138,89 @@ impl Check<'_> {
             let expect = ValuesExpected { from, op, ranks, seed, first };
             seat.stream.check_values(what, data, self.values, &expect, &runs, &seat.tally)?;
         }
-        seat.tally.end(&seat.stream)
+        seat.tally.end(&seat.stream)?;
+        for (place, (_, gap)) in (1..).zip(self.gaps(seat)?) {
+            seat.fetch(place, gap)?;
+        }
+        seat.bands.begin(&seat.stream)?;
+        for band in self.bands(seat)? {
+            seat.stream.check_more(band.span, band.first, seed ^ BANDS, seed, &seat.bands)?;
+        }
+        seat.bands.end(&seat.stream)
+    }
+
+    /// What was changed beside one GPU's buffers.
+    fn stray(&self, seat: &Seat) -> Result<Option<Stray>, Fault> {
+        let failed = |error: GpuError| Fault::of(Some(seat.rank), &error);
+        let (gaps, bands) = (self.gaps(seat).map_err(failed)?, self.bands(seat).map_err(failed)?);
+        let rank = seat.rank;
+        for (place, (receive, gap)) in (1..).zip(gaps) {
+            let low = u64::MAX >> (64 - 8 * gap.bytes.min(8));
+            let bits = seat.fetched(place) & low;
+            if bits != POISONED & low {
+                let found = self.words(bits, low, None);
+                return Ok(Some(Stray { rank, receive, behind: true, distance: 0, words: 1, found }));
+            }
+        }
+        let (said, all) = (seat.bands.checked(), bands.len() as u64 * (GUARD / 4));
+        if said.looked != all {
+            let text = format!("rank {rank}: {} words of {all} in guard bands were checked", said.looked);
+            return Err(Fault::broken(text));
+        }
+        for band in bands.iter().filter(|_| said.wrong > 0) {
+            if let Some(stray) = self.in_band(seat, band)? {
+                return Ok(Some(stray));
+            }
+        }
+        if said.wrong > 0 {
+            let text = format!("rank {rank}: {} words of guard bands were wrong only once", said.wrong);
+            return Err(Fault::broken(text));
+        }
+        Ok(None)
+    }
+
+    /// A closer look at one band.
+    fn in_band(&self, seat: &Seat, band: &Band<'_>) -> Result<Option<Stray>, Fault> {
+        let failed = |error: GpuError| Fault::of(Some(seat.rank), &error);
+        let seed = self.seed ^ BANDS;
+        seat.stream.check(band.span, band.first, seed, self.seed, &seat.bands).map_err(failed)?;
+        wait(self.team, patience(GUARD, 1))?;
+        let said = seat.bands.checked();
+        // The change that is nearest to the buffer.
+        let nearest = if band.used.is_some() { said.first } else { said.last };
+        let Some(word) = nearest else { return Ok(None) };
+        let at = band.span.part(word * 4, 4).map_err(failed)?;
+        seat.fetch(0, at).map_err(failed)?;
+        wait(self.team, patience(4, 1))?;
+        let bits = seat.fetched(0) & u64::from(u32::MAX);
+        let place = word.saturating_mul(4);
+        let distance = match band.used {
+            Some(used) => (used.next_multiple_of(4) - used).saturating_add(place),
+            None => GUARD.saturating_sub(place.saturating_add(4)),
+        };
+        let found = self.words(bits, u64::from(u32::MAX), Some(word));
+        let (rank, receive, behind) = (seat.rank, band.receive, band.used.is_some());
+        Ok(Some(Stray { rank, receive, behind, distance, words: said.wrong, found }))
+    }
+
+    /// Bits that were found beside a buffer, and where they may come from; `word` is their place in a band.
+    fn words(&self, bits: u64, low: u64, word: Option<u64>) -> String {
+        let of_band = |n: u64| {
+            let i = n.saturating_mul(GUARD / 4).saturating_add(word?);
+            (u64::from(pattern::word(self.seed ^ BANDS, i)) == bits).then_some(n / 4)
+        };
+        let band = (0..self.team.ranks as u64 * 4).find_map(of_band);
+        let text = element::text(self.ask.data, bits);
+        match band {
+            Some(rank) => format!("{text}, the guard pattern of rank {rank}"),
+            None if bits == 0 => format!("{text}, zeros"),
+            None if bits == low => format!("{text}, all ones"),
+            None if bits == POISONED & low => format!("{text}, what receive buffers hold before a call"),
+            None if element::is_value(self.ask.data, bits) => {
+                format!("{text}, a number as these calls move them")
+            }
+            None => format!("{text}, other data"),
+        }
     }
 
     /// Adds the counts of one GPU.
@@ -123,10 +256,10 @@ impl Check<'_> {
         let fetch = || {
             let place = self.shape.bytes.saturating_mul(call);
             let within = place.saturating_add(element.saturating_mul(bytes));
-            seat.fetch(self.places(seat, self.layout(seat).receive)?.part(within, bytes)?)
+            seat.fetch(0, self.places(seat, self.layout(seat).receive)?.part(within, bytes)?)
         };
         fetch().map_err(|error| Fault::of(Some(seat.rank), &error))?;
         wait(self.team, patience(bytes, 1))?;
-        Ok(element::text(self.ask.data, seat.fetched()))
+        Ok(element::text(self.ask.data, seat.fetched(0)))
     }
 }

@@ -30,6 +30,20 @@ pub(super) fn expected(part: Expected, k: u64, op: RedOp, ranks: usize, values: 
     of(from)
 }
 
+/// Whether an element's bytes are a number above 0 without a fraction, as all values and their sums are.
+pub(super) fn is_value(data: DataType, bits: u64) -> bool {
+    let low = |digits: u32| u32::try_from(bits & (u64::MAX >> (64 - digits))).unwrap_or_default();
+    let number = match data {
+        DataType::Int32 => f64::from(low(32).cast_signed()),
+        DataType::Float => f64::from(f32::from_bits(low(32))),
+        // Half of one: the other half is not known.
+        DataType::Double => return false,
+        DataType::Half => half(low(16).into()),
+        DataType::Bfloat16 => f64::from(f32::from_bits(low(16) << 16)),
+    };
+    number > 0.0 && number < 1e12 && number.fract() == 0.0
+}
+
 /// An element's bytes, which are the low ones of `bits`, as a number and as bits.
 pub(super) fn text(data: DataType, bits: u64) -> String {
     let low = |digits: u32| bits & (u64::MAX >> (64 - digits));
@@ -89,6 +103,25 @@ mod tests {
         assert_eq!(of(DataType::Half, 0x7e00), "NaN (0x7e00)");
         assert_eq!(of(DataType::Half, 0x6400), "1024 (0x6400)");
         assert_eq!(of(DataType::Bfloat16, 0x4200), "32 (0x4200)");
+    }
+
+    #[test]
+    fn whole_numbers_above_zero_are_values() {
+        for (data, bits, is) in [
+            (DataType::Float, u64::from(7.0_f32.to_bits()), true),
+            (DataType::Float, u64::from(7.5_f32.to_bits()), false),
+            (DataType::Float, 0xa5a5_a5a5, false),
+            (DataType::Float, 0xffff_ffff, false),
+            (DataType::Int32, 12, true),
+            (DataType::Int32, 0xffff_ffff, false),
+            (DataType::Half, 0x3c00, true),
+            (DataType::Half, 0x7e00, false),
+            (DataType::Bfloat16, 0x4200, true),
+            (DataType::Double, 7.0_f64.to_bits(), false),
+            (DataType::Half, 0, false),
+        ] {
+            assert_eq!(is_value(data, bits), is, "{data} {bits:x}");
+        }
     }
 
     #[test]

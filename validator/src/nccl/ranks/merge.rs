@@ -40,6 +40,7 @@ fn together(all: Vec<Timed>) -> Timed {
             // Each process has a part in every call.
             calls: sum.calls.max(more.calls),
             first: sum.first.or(more.first),
+            stray: sum.stray.or(more.stray),
         })
     });
     Timed { us, wrong }

@@ -39,7 +39,7 @@ pub(super) enum Answer {
     /// The communicator exists.
     Joined,
     /// The row is done.
-    Row(Done),
+    Row(Box<Done>),
     /// It failed, and this process does nothing more.
     Failed(Fault),
 }

@@ -6,7 +6,7 @@ use super::RowAsk;
 use super::check::Check;
 use super::layout::{Layout, places, shift};
 use super::messages::{Done, Fault};
-use super::seat::{STEP, Seat};
+use super::seat::{GUARD, STEP, Seat};
 use super::team::Team;
 use super::watch::{patience, wait};
 use crate::gpu::{Call, Group, Shape, Values};
@@ -118,11 +118,11 @@ impl<'t> Task<'t> {
         places.map(|shift| self.call(placement, self.shape, shift)).collect()
     }
 
-    /// A call of a few bytes behind all other parts.
+    /// A call of a few bytes behind all other parts and their guard band.
     fn step(&self, placement: Placement) -> Result<Group<'_>, Fault> {
         let (ranks, element) = (self.team.ranks as u64, self.ask.data.bytes());
         let shape = self.ask.collective.shape(SMALL.saturating_mul(ranks).min(STEP), ranks, element);
-        self.call(placement, shape, self.room)
+        self.call(placement, shape, self.room.saturating_add(GUARD))
     }
 
     fn call(&self, placement: Placement, shape: Shape, shift: u64) -> Result<Group<'_>, Fault> {

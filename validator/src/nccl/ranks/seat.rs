@@ -1,5 +1,6 @@
-//! One rank's GPU with everything that its rows need, allocated once: two buffers, a stream, events, a tally.
-//! After the part for rows each buffer has some room for the calls that synchronize the ranks.
+//! One rank's GPU with everything that its rows need, allocated once: two buffers, a stream, events, tallies.
+//! Each buffer has a guard band, the part for rows, room for the guard band behind the part that a row uses, and
+//! some room for the calls that synchronize the ranks.
 
 use super::layout::{Layout, Part};
 use super::messages::Fault;
@@ -14,12 +15,17 @@ const SHARE: u64 = 16;
 /// After the rows' part of each buffer, bytes: 16 for each of more ranks than any machine has.
 pub(super) const STEP: u64 = 64 << 10;
 
+/// Memory before and behind what a row uses, in which nothing may be written, bytes.
+pub(super) const GUARD: u64 = 64 << 10;
+
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) rank: usize,
     pub(super) ordinal: usize,
     pub(super) stream: Stream,
     pub(super) tally: Tally,
+    /// For the guard bands.
+    pub(super) bands: Tally,
     /// Around the timed calls; checked calls use the second pair.
     pub(super) events: [[Event; 2]; 2],
     /// Bytes of each buffer that rows may use.
@@ -38,7 +44,7 @@ impl Seat {
             return Err(short(gpu.ordinal, rank, wanted, free, total));
         }
         let room = room(most_bytes, wish, free);
-        let bytes = room.saturating_add(STEP);
+        let bytes = room.saturating_add(2 * GUARD + STEP);
         let pair = || Ok([gpu.event()?, gpu.event()?]);
         let take = || {
             Ok(Self {
@@ -46,6 +52,7 @@ impl Seat {
                 ordinal: gpu.ordinal,
                 stream: gpu.stream()?,
                 tally: Tally::new(gpu)?,
+                bands: Tally::new(gpu)?,
                 events: [pair()?, pair()?],
                 room,
                 send: gpu.alloc(bytes)?,
@@ -58,8 +65,22 @@ impl Seat {
 
     /// The memory of a part.
     pub(super) fn span(&self, part: Part) -> Result<Span<'_>, GpuError> {
-        let buffer = if part.receive { &self.receive } else { &self.send };
-        buffer.span(part.offset, part.bytes)
+        self.buffer(part.receive).span(part.offset.saturating_add(GUARD), part.bytes)
+    }
+
+    /// The guard band before all parts of a buffer, or the one behind its first `used` bytes: whole words.
+    pub(super) fn band(&self, receive: bool, used: Option<u64>) -> Result<Span<'_>, GpuError> {
+        let from = used.map_or(0, |used| used.next_multiple_of(4).saturating_add(GUARD));
+        self.buffer(receive).span(from, GUARD)
+    }
+
+    /// The bytes between the first `used` bytes of a buffer and the band behind them.
+    pub(super) fn gap(&self, receive: bool, used: u64) -> Result<Span<'_>, GpuError> {
+        self.span(Part { receive, offset: used, bytes: used.next_multiple_of(4) - used })
+    }
+
+    const fn buffer(&self, receive: bool) -> &Buffer {
+        if receive { &self.receive } else { &self.send }
     }
 
     /// Where a call sends from, and where it receives.
@@ -67,14 +88,14 @@ impl Seat {
         Ok((self.span(layout.send)?, self.span(layout.receive)?))
     }
 
-    /// Starts to copy out one element.
-    pub(super) fn fetch(&self, element: Span<'_>) -> Result<(), GpuError> {
-        self.stream.copy_out(self.host.span(0, element.bytes)?, element)
+    /// Starts to copy out one element, to one of several places.
+    pub(super) fn fetch(&self, place: u64, element: Span<'_>) -> Result<(), GpuError> {
+        self.stream.copy_out(self.host.span(place * 8, element.bytes)?, element)
     }
 
-    /// The fetched element's bytes, in the low bits.
-    pub(super) fn fetched(&self) -> u64 {
-        u64::from(self.host.word(0)) | u64::from(self.host.word(1)) << 32
+    /// The bytes of the element that was fetched to a place, in the low bits.
+    pub(super) fn fetched(&self, place: u64) -> u64 {
+        u64::from(self.host.word(place * 2)) | u64::from(self.host.word(place * 2 + 1)) << 32
     }
 }
 

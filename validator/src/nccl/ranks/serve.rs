@@ -45,7 +45,9 @@ fn answer(team: &mut Option<Team>, ask: Ask) -> Result<Answer, Fault> {
             team.join(id.as_ref(), ranks)?;
             Ok(Answer::Joined)
         }
-        (Ask::Row { ask, seeds, room }, Some(team)) => Ok(Answer::Row(row(team, &ask, seeds, room)?)),
+        (Ask::Row { ask, seeds, room }, Some(team)) => {
+            Ok(Answer::Row(Box::new(row(team, &ask, seeds, room)?)))
+        }
         _ => Err(Fault::broken("the worker asked for this at the wrong time")),
     }
 }

@@ -3,7 +3,7 @@
 use super::arms::Which;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::nccl::ranks::{Ranks, RowAsk, Trouble, TroubleKind};
-use crate::nccl::{FirstWrong, Row, Sweep, Timed};
+use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 use crate::suite::shared::transfer::unanswered;
@@ -69,8 +69,33 @@ pub(super) fn wrong(which: Which, rows: &[Row]) -> Vec<Finding> {
         }
     }
     let sizes = |rows: &[&Row]| rows.iter().map(|row| row.bytes).collect::<BTreeSet<_>>().len();
-    kinds.iter().filter_map(|(_, rows)| Some(finding(which, rows.first()?, sizes(rows)))).collect()
+    let wrong = kinds.iter().filter_map(|(_, rows)| Some(finding(which, rows.first()?, sizes(rows))));
+    wrong.chain(strays(which, rows)).collect()
 }
+
+/// Memory beside a buffer that was changed: one finding for all rows, with those of other collectives as evidence.
+fn strays(which: Which, rows: &[Row]) -> Option<Finding> {
+    let of = |row: &'_ Row| -> Option<(String, Stray)> {
+        let places = [("out of place", &row.out_of_place), ("in place", &row.in_place)];
+        let (place, stray) =
+            places.into_iter().find_map(|(p, t)| Some((p, t.wrong.as_ref()?.stray.as_deref()?)))?;
+        Some((format!("{} of {} B, {}, {place}", row.collective, row.bytes, row.data), stray.clone()))
+    };
+    let all: Vec<_> = rows.iter().filter_map(of).collect();
+    let (row, Stray { rank, receive, behind, distance, words, found }) = all.first()?;
+    let buffer = if *receive { "receive" } else { "send" };
+    let side = if *behind { "behind the end" } else { "before the beginning" };
+    let message = format!(
+        "NCCL {which}: {row}: {words} words beside the {buffer} buffer of rank {rank} were changed, the nearest {distance} bytes {side}: {found}"
+    );
+    let seen =
+        all.iter().take(STRAYS).map(|(row, stray)| format!("{row}: rank {}: {}", stray.rank, stray.found));
+    let finding = Code::NcclStray.finding(Severity::Fail, &format!("rank {rank}"), message);
+    Some(finding.values(*words, 0, Some("words")).seen_all(seen.collect()))
+}
+
+/// The most rows that are evidence of one finding.
+const STRAYS: usize = 8;
 
 type Kind = (Collective, DataType, Option<RedOp>);
 
@@ -128,7 +153,9 @@ pub(super) mod tests {
             found: "0".to_owned(),
             expected: "41".to_owned(),
         });
-        let wrongs = |count, first| Some(Wrongs { count, ones: 0, looked: 4 * shape.count, calls: 1, first });
+        let wrongs = |count, first| {
+            Some(Wrongs { count, looked: 4 * shape.count, calls: 1, first, ..Wrongs::default() })
+        };
         Row {
             collective: Collective::AllReduce,
             bytes,
@@ -145,6 +172,45 @@ pub(super) mod tests {
     #[test]
     fn right_values_are_no_finding() {
         assert_eq!(wrong(Which::P2p, &[row(8, 20.0, 0), row(64, 20.0, 0)]), []);
+    }
+
+    #[test]
+    fn memory_beside_a_buffer_is_one_finding_however_many_rows_changed_it() {
+        let stray = |distance| Stray {
+            rank: 2,
+            receive: true,
+            behind: true,
+            distance,
+            words: 1,
+            found: "7 (0x40e00000), a number as these calls move them".to_owned(),
+        };
+        let mut rows = vec![row(1024, 1.0, 0), row(4096, 1.0, 0), row(8192, 1.0, 0)];
+        assert_eq!(wrong(Which::P2p, &rows), []);
+        for (row, distance) in rows.iter_mut().skip(1).zip([0, 8]) {
+            let wrongs = Wrongs { stray: Some(Box::new(stray(distance))), ..Wrongs::default() };
+            row.out_of_place.wrong = Some(Wrongs { looked: 1, ..wrongs });
+        }
+        let found = wrong(Which::P2p, &rows);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].is(Code::NcclStray) && found[0].severity == Severity::Fail);
+        assert!(
+            found[0].message.contains(
+                "4096 B, float, out of place: 1 words beside the receive buffer of rank 2 were changed, the \
+                 nearest 0 bytes behind the end: 7"
+            ),
+            "{found:?}"
+        );
+        assert_eq!((found[0].evidence.len(), found[0].subject.as_str()), (2, "rank 2"));
+    }
+
+    #[test]
+    fn values_that_are_all_ones_have_a_cause_and_a_remedy_of_their_own() {
+        let mut row = row(4096, 1.0, 3);
+        assert!(!wrong(Which::P2p, std::slice::from_ref(&row))[0].cause.contains("no device answered"));
+        row.in_place.wrong.as_mut().unwrap().ones = 3;
+        let found = wrong(Which::P2p, &[row]);
+        assert!(found[0].message.contains("are wrong, all of them all ones"), "{found:?}");
+        assert!(found[0].cause.contains("no device answered"), "{found:?}");
     }
 
     #[test]

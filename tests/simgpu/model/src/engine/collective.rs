@@ -6,12 +6,15 @@ use super::finish::{Job, flipped};
 use super::reach::Reach;
 use super::{Engine, Running, StreamId, Work};
 use crate::collective::{Call, Part, agree, results};
-use crate::extents::Piece;
+use crate::extents::{Piece, after};
 use crate::links::Route;
-use crate::scenario::{Engine as Who, Kind};
+use crate::scenario::{Engine as Who, Fault, Kind};
 use crate::status::{Result, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+
+/// What a collective that goes on too long writes more, bytes.
+const ELEMENT: u64 = 4;
 
 /// The ranks of a communicator in other processes.
 pub trait Wire: Debug + Send {
@@ -157,17 +160,25 @@ impl Engine {
             let met = self.nccl_fault(kind, parts);
             met.and_then(|n| self.faults.turn(&self.scenario, n))
         };
+        let beyond = turn(Kind::NcclBeyond);
         let (wrong, skipped) = (turn(Kind::NcclWrong), turn(Kind::NcclSkip).is_some());
         let ranks: Vec<_> = own.iter().map(|(_, call)| call.rank).collect();
         for ((id, call), got) in own.into_iter().zip(results(parts, &ranks)) {
             let by = parts.get(call.rank).map_or(0, |p| p.gpu);
-            let hit = wrong.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+            let is_hit =
+                |fault: &Option<Fault>| fault.as_ref().is_some_and(|f| f.gpu.unwrap_or_default() == by);
+            let (hit, goes_on) = (is_hit(&wrong), is_hit(&beyond));
             let mut left = Vec::new();
             for (pieces, (from, address, bytes)) in got.into_iter().zip(&call.receive).filter(|_| !skipped) {
                 let pieces = if hit { flipped(&pieces, bytes / 2) } else { pieces };
                 let Some(pieces) = self.carried(parts, &call, *from, pieces) else {
                     return self.never(id, &call);
                 };
+                if goes_on && *bytes >= ELEMENT {
+                    let more = after(&pieces, bytes - ELEMENT);
+                    let behind = self.reach(by, address + bytes, ELEMENT, Who::Sm);
+                    left.extend(behind.ok().map(|to| (to, more)));
+                }
                 left.extend(self.reach(by, *address, *bytes, Who::Sm).ok().map(|to| (to, pieces)));
             }
             let job = Job::Leave(left);

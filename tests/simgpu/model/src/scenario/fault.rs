@@ -56,7 +56,7 @@ pub struct Fault {
     /// `partial`: what part arrives (before `bytes`); `slow`, `collapse`, `narrow`: the rate's factor;
     /// `late`, `clock`: that of the time; `nvlink-down`: of what the GPU's links carry, else by their number.
     pub rate: Option<f64>,
-    /// `victim`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `nccl-wrong`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
+    /// `victim`, `missing`, `narrow`, `clock`, `nvlink-down`, `nvlink-error`, `nccl-wrong`, `nccl-beyond`, `nccl-slow`: which GPU. A victim is the first that takes no part by default.
     pub gpu: Option<usize>,
     /// `victim`: the data lands there instead of where it should.
     #[serde(default)]
@@ -158,6 +158,8 @@ pub enum Kind {
     Error,
     /// Of a collective one element comes out wrong, on GPU `gpu` or 0.
     NcclWrong,
+    /// A collective writes one element more than it should, behind what GPU `gpu` or 0 receives.
+    NcclBeyond,
     /// A collective ends in time and leaves nothing.
     NcclSkip,
     /// A communicator takes long to come to be.
@@ -267,6 +269,7 @@ impl Kind {
         matches!(
             self,
             Self::NcclWrong
+                | Self::NcclBeyond
                 | Self::NcclSkip
                 | Self::NcclSlowStart
                 | Self::NcclLies
@@ -294,8 +297,12 @@ impl Fault {
         let needs = |there: bool, what: &str| if there { Ok(()) } else { Err(format!("needs {what}")) };
         needs(self.every > 0, "every above 0")?;
         needs(self.no_multiple != Some(0) && self.unaligned != Some(0), "no_multiple and unaligned above 0")?;
-        let counted = !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclSkip);
-        needs(counted || self.every == 1, "no every: of NCCL's faults only nccl-wrong and nccl-skip count")?;
+        let counted =
+            !self.kind.is_nccl() || matches!(self.kind, Kind::NcclWrong | Kind::NcclBeyond | Kind::NcclSkip);
+        needs(
+            counted || self.every == 1,
+            "no every: of NCCL's faults only nccl-wrong, nccl-beyond and nccl-skip count",
+        )?;
         needs((1..=self.every).contains(&self.burst), "a burst of 1 to every")?;
         match self.kind {
             Kind::Missing | Kind::Stuck | Kind::WrongProduct => needs(self.gpu.is_some(), "gpu"),

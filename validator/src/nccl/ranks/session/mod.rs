@@ -186,7 +186,7 @@ impl Ranks {
             let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
             let within = patience(shape.bytes, calls.saturating_mul(2)) + BESIDE;
             self.hear(&ask.to_string(), Instant::now() + within, |answer| match answer {
-                Answer::Row(done) => Some(done),
+                Answer::Row(done) => Some(*done),
                 _ => None,
             })?
         };

@@ -56,9 +56,10 @@ fn opened(ranks: std::ops::Range<usize>) -> Answer {
 }
 
 fn done(us: f64, first: Option<FirstWrong>) -> Answer {
-    let wrong = Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first, ones: 0 };
+    let wrong =
+        Wrongs { count: u64::from(first.is_some()), looked: 256, calls: 2, first, ..Wrongs::default() };
     let timed = |us, wrong| Timed { us, wrong };
-    Answer::Row(Done { out_of_place: timed(us, Some(wrong)), in_place: timed(us + 1.0, None) })
+    Answer::Row(Box::new(Done { out_of_place: timed(us, Some(wrong)), in_place: timed(us + 1.0, None) }))
 }
 
 fn failed(kind: TroubleKind, text: &str) -> Answer {
@@ -140,7 +141,7 @@ fn several_processes_times_are_averaged_and_their_wrong_elements_added_up() {
     let mut ranks = joined(&setup(3), "", &then.each_ref().map(String::as_str));
     let row = ranks.row(&ROW).unwrap();
     assert_eq!((row.out_of_place.us, row.in_place.us), (6.0, 7.0));
-    let sum = Wrongs { count: 2, ones: 0, looked: 768, calls: 2, first: Some(wrong(1)) };
+    let sum = Wrongs { count: 2, looked: 768, calls: 2, first: Some(wrong(1)), ..Wrongs::default() };
     assert_eq!((row.out_of_place.wrong, row.in_place.wrong), (Some(sum), None));
     let said = ranks.crew.said();
     for (rank, said) in said.iter().enumerate() {
