@@ -1,5 +1,6 @@
 // All kernels as one module: what compile.py compiles.
 
+#include "allreduce.cu"
 #include "atomics.cu"
 #include "batch.cu"
 #include "copy.cu"

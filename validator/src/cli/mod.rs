@@ -125,6 +125,11 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             suite::partner().map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
+        Command::Reducer(above) => {
+            begin(&above)?;
+            suite::reducer().map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
         Command::Rank(above) => {
             begin(&above)?;
             ranks::serve().map_err(|e| CommandError::undone(&e))?;

@@ -10,9 +10,10 @@ pub mod pattern;
 
 pub use clique::Clique;
 pub use cuda::{
-    Arithmetic, Batch, BatchExpected, Buffer, Checked, DirectRdma, Event, Exported, Extent, Gpu, GpuError,
-    IpcHandle, Latch, March, P2pAttribute, Pages, PeerAccess, Piece, Pingpong, Pinned, Round, Runs, Span,
-    Stream, Sums, TAG, TAG_WRITERS, Table, Tags, Tally, ValuesExpected, is_spoiled, wrong_piece,
+    Arithmetic, Batch, BatchExpected, Books, Buffer, Checked, DirectRdma, Event, Exported, Extent, Gpu,
+    GpuError, Graph, IpcHandle, LAUNCHES, Latch, Late, March, P2pAttribute, Pages, PeerAccess, Piece,
+    Pingpong, Pinned, RANKS, ROUNDS, Reduced, Reduction, Round, Runs, SIGNALS, Span, Stream, Sums, TAG,
+    TAG_WRITERS, Table, Tags, Tally, ValuesExpected, is_spoiled, wrong_piece,
 };
 pub use nccl::{
     Call, Collective, Comm, DataType, Expected, Group, Nccl, RedOp, Shape, UniqueId, Values, log_at_once,

@@ -104,6 +104,7 @@ pub const ALL: &[&Test] = &[
     &p2p::processes::TEST,
     &p2p::reach::TEST,
     &p2p::order::TEST,
+    &p2p::allreduce::TEST,
     &p2p::bandwidth::TEST,
     &p2p::latency::TEST,
     &p2p::host_bandwidth::TEST,
@@ -126,6 +127,14 @@ const READING: Duration = Duration::from_secs(10);
 /// The worker sent something malformed, or is gone.
 pub fn partner() -> std::io::Result<()> {
     p2p::processes::serve()
+}
+
+/// A rank's process of `p2p-allreduce`; serves until the worker has no more requests.
+///
+/// # Errors
+/// The worker sent something malformed, or is gone.
+pub fn reducer() -> std::io::Result<()> {
+    p2p::allreduce::serve()
 }
 
 /// The present state of the machine's GPUs.

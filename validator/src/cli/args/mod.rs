@@ -123,6 +123,9 @@ pub enum Command {
     /// The second process of a worker's test between two processes
     #[command(hide = true)]
     Partner(Lineage),
+    /// One of the processes of a worker's test of the frameworks' all-reduce
+    #[command(hide = true)]
+    Reducer(Lineage),
     /// One of the processes of a worker's NCCL test
     #[command(hide = true)]
     Rank(Lineage),

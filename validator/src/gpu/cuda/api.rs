@@ -65,6 +65,12 @@ functions! {
     stream_destroy = "cuStreamDestroy_v2" (sys::CUstream);
     stream_query = "cuStreamQuery" (sys::CUstream);
     stream_wait = "cuStreamWaitEvent" (sys::CUstream, sys::CUevent, c_uint);
+    capture = "cuStreamBeginCapture_v2" (sys::CUstream, c_uint);
+    capture_end = "cuStreamEndCapture" (sys::CUstream, *mut sys::CUgraph);
+    graph_instantiate = "cuGraphInstantiateWithFlags" (*mut sys::CUgraphExec, sys::CUgraph, u64);
+    graph_launch = "cuGraphLaunch" (sys::CUgraphExec, sys::CUstream);
+    graph_exec_destroy = "cuGraphExecDestroy" (sys::CUgraphExec);
+    graph_destroy = "cuGraphDestroy" (sys::CUgraph);
     event = "cuEventCreate" (*mut sys::CUevent, c_uint);
     event_destroy = "cuEventDestroy_v2" (sys::CUevent);
     event_record = "cuEventRecord" (sys::CUevent, sys::CUstream);

@@ -43,6 +43,10 @@ kernels! {
     march = c"fl_march";
     products_int8 = c"fl_products_int8";
     products_float = c"fl_products_float";
+    reduce_fill = c"fl_reduce_fill";
+    reduce = c"fl_reduce";
+    reduce_check = c"fl_reduce_check";
+    reduce_next = c"fl_reduce_next";
     atomic_add = c"fl_atomic_add";
     atomic_cas = c"fl_atomic_cas";
 }

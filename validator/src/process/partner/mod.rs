@@ -58,12 +58,12 @@ pub fn command(word: &str) -> io::Result<Command> {
 }
 
 impl Partner {
-    /// Starts the other process of a test between two.
+    /// Starts this program again, with a hidden command.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn start() -> io::Result<Self> {
-        let mut command = command(COMMAND)?;
+    pub fn start(word: &str) -> io::Result<Self> {
+        let mut command = command(word)?;
         // Its log goes to the worker; its output is discarded.
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
         Self::of(command)

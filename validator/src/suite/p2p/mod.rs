@@ -1,5 +1,6 @@
 //! Transfers between GPUs, and between GPUs and the host: access, data, order, bandwidth, latency.
 
+pub(super) mod allreduce;
 pub(super) mod bandwidth;
 pub(super) mod capability;
 pub(super) mod host_bandwidth;

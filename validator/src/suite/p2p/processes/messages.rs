@@ -49,14 +49,14 @@ pub(super) enum Answer {
 
 /// A GPU's fault in the other process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Trouble {
-    pub(super) text: String,
+pub(in crate::suite::p2p) struct Trouble {
+    pub(in crate::suite::p2p) text: String,
     /// The driver's error code, where it gave one.
-    pub(super) code: Option<i32>,
+    pub(in crate::suite::p2p) code: Option<i32>,
     /// Whether an operation did not end.
-    pub(super) hang: bool,
+    pub(in crate::suite::p2p) hang: bool,
     /// Whether the context is lost.
-    pub(super) sticky: bool,
+    pub(in crate::suite::p2p) sticky: bool,
 }
 
 impl From<&GpuError> for Trouble {

@@ -3,7 +3,7 @@
 //! checks it; a second process writes to it and reads from it.
 
 mod judge;
-mod messages;
+pub(super) mod messages;
 mod other;
 mod owner;
 #[cfg(test)]
@@ -15,7 +15,7 @@ use crate::config::Level;
 use crate::gpu::{self, Clique, GpuError};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::process::partner::{Lost, Partner};
+use crate::process::partner::{COMMAND, Lost, Partner};
 use crate::schedule::Pair;
 use crate::suite::shared::gate::gate;
 use crate::suite::shared::gpu_fault::during;
@@ -61,7 +61,7 @@ impl Beside {
     pub(in crate::suite) fn begin(&self, machine: &Machine) -> bool {
         let mut beside = self.0.borrow_mut();
         if machine.runs(&TEST) && beside.is_none() {
-            *beside = Partner::start().ok();
+            *beside = Partner::start(COMMAND).ok();
             let said = beside.as_mut().map(|partner| partner.say(&Ask::Start, None));
             if said.is_none_or(|said| said.is_err()) {
                 *beside = None;
@@ -202,7 +202,7 @@ impl Other {
         };
         let (mut partner, said) = match begun {
             Some(partner) => (partner, true),
-            None => (Partner::start().map_err(|e| broken(e.to_string()))?, false),
+            None => (Partner::start(COMMAND).map_err(|e| broken(e.to_string()))?, false),
         };
         let answer = if said { partner.hear(START) } else { partner.ask(&Ask::Start, None, START) };
         match answer {

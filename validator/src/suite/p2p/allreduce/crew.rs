@@ -1,0 +1,181 @@
+//! All ranks' processes: asked together, answering within one deadline.
+
+use super::super::processes::NOT_SUPPORTED;
+use super::super::processes::messages::Trouble;
+use super::judge::REMEDY;
+use super::rank::{Answer, Ask, COMMAND, HANG, Join, Ran, Run};
+use crate::gpu::Clique;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::process::partner::{Lost, Partner};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Starting CUDA in all processes at once.
+const START: Duration = Duration::from_secs(60);
+/// Opening and closing other processes' memory.
+const OPENING: Duration = Duration::from_secs(15);
+/// Beyond what a rank itself waits for.
+const ANSWER: Duration = Duration::from_secs(5);
+/// `CUDA_ERROR_TOO_MANY_PEERS`
+const TOO_MANY: i32 = 711;
+
+/// Why a group, or everything, ends early.
+pub(super) enum Stop {
+    /// So many GPUs cannot have access to each other at once.
+    TooMany,
+    /// The driver does not support CUDA IPC.
+    Unsupported(String),
+    /// Everything ends.
+    All(Box<Finding>),
+}
+
+/// A rank's process.
+struct Process {
+    gpu: usize,
+    handles: [Vec<u8>; 2],
+    partner: Partner,
+}
+
+/// All processes.
+pub(super) struct Crew(Vec<Process>);
+
+impl Crew {
+    /// Starts a process for each of these GPUs, all at the same time.
+    pub(super) fn start(clique: &Clique, gpus: &[usize]) -> Result<Self, Stop> {
+        let broken = |why: String| {
+            let message = format!("a process for each GPU cannot be started: {why}");
+            Stop::All(Box::new(Code::CudaStart.finding(Severity::Error, "machine", message)))
+        };
+        let start = |gpu: &usize| -> io::Result<Process> {
+            Ok(Process { gpu: *gpu, handles: Default::default(), partner: Partner::start(COMMAND)? })
+        };
+        let started = gpus.iter().map(start).collect::<io::Result<_>>();
+        let mut crew = Self(started.map_err(|e| broken(e.to_string()))?);
+        crew.say(gpus, |_, gpu| Ask::Open { gpu })?;
+        for (gpu, answer) in crew.hear(gpus, START).map_err(|lost| broken(lost.1.to_string()))? {
+            let uuid = clique.gpu(gpu).map(|gpu| gpu.uuid.clone());
+            match answer {
+                Answer::Opened { id, handles } if Some(&id) == uuid.as_ref() => {
+                    crew.of(gpu).into_iter().for_each(|process| process.handles.clone_from(&handles));
+                }
+                Answer::Opened { id, .. } => return Err(broken(format!("it sees GPU {id} as GPU {gpu}"))),
+                Answer::Failed(trouble) if trouble.code == Some(NOT_SUPPORTED) => {
+                    return Err(Stop::Unsupported(trouble.text));
+                }
+                Answer::Failed(trouble) => return Err(broken(trouble.text)),
+                answer => return Err(broken(format!("unexpected answer {answer:?}"))),
+            }
+        }
+        Ok(crew)
+    }
+
+    fn of(&mut self, gpu: usize) -> Option<&mut Process> {
+        self.0.iter_mut().find(|process| process.gpu == gpu)
+    }
+
+    fn say(&mut self, gpus: &[usize], ask: impl Fn(usize, usize) -> Ask) -> Result<(), Stop> {
+        for (rank, gpu) in gpus.iter().enumerate() {
+            let said = self.of(*gpu).map(|process| process.partner.say(&ask(rank, *gpu), None));
+            said.unwrap_or(Ok(())).map_err(|lost| gone(*gpu, &lost))?;
+        }
+        Ok(())
+    }
+
+    /// Everyone's answer, within the same time.
+    fn hear(&mut self, gpus: &[usize], within: Duration) -> Result<Vec<(usize, Answer)>, (usize, Lost)> {
+        let due = Instant::now() + within;
+        let mut answers = Vec::new();
+        for process in gpus {
+            let left = due.saturating_duration_since(Instant::now());
+            let Some(process) = self.of(*process) else { continue };
+            let heard = process.partner.hear(left).map_err(|lost| (process.gpu, lost))?;
+            answers.push((process.gpu, heard));
+        }
+        Ok(answers)
+    }
+
+    fn ask(
+        &mut self,
+        gpus: &[usize],
+        within: Duration,
+        ask: impl Fn(usize, usize) -> Ask,
+    ) -> Result<Vec<Answer>, Stop> {
+        self.say(gpus, ask)?;
+        let answers = self.hear(gpus, within).map_err(|(gpu, lost)| gone(gpu, &lost))?;
+        let faults = answers.iter().filter_map(|(gpu, answer)| match answer {
+            Answer::Failed(trouble) => Some((*gpu, trouble)),
+            _ => None,
+        });
+        // A rank that gives up because of another one's fault has the milder one.
+        match faults.min_by_key(|(_, trouble)| (trouble.hang, !trouble.sticky)) {
+            Some((gpu, trouble)) => Err(stop(gpu, trouble, Code::CudaError, Severity::Error)),
+            None => Ok(answers.into_iter().map(|(_, answer)| answer).collect()),
+        }
+    }
+
+    /// All ranks open each other's memory; where one cannot, those that can close it again.
+    pub(super) fn join(&mut self, group: &[usize]) -> Result<(), Stop> {
+        let handles: Vec<_> =
+            group.iter().filter_map(|gpu| self.of(*gpu).map(|process| process.handles.clone())).collect();
+        self.say(group, |rank, _| Ask::Join(Join { rank, handles: handles.clone() }))?;
+        let answers = self.hear(group, OPENING).map_err(|(gpu, lost)| gone(gpu, &lost))?;
+        let fault = answers.iter().find_map(|(gpu, answer)| match answer {
+            Answer::Failed(trouble) => Some(stop(*gpu, trouble, Code::P2pRefused, Severity::Fail)),
+            _ => None,
+        });
+        let Some(fault) = fault else { return Ok(()) };
+        let joined = answers.iter().filter(|(_, answer)| *answer == Answer::Joined).map(|(gpu, _)| *gpu);
+        self.leave(&joined.collect::<Vec<_>>())?;
+        Err(fault)
+    }
+
+    pub(super) fn leave(&mut self, group: &[usize]) -> Result<(), Stop> {
+        self.ask(group, OPENING, |_, _| Ask::Leave).map(drop)
+    }
+
+    pub(super) fn run(&mut self, group: &[usize], run: Run) -> Result<Vec<Ran>, Stop> {
+        let ran = |answer| match answer {
+            Answer::Ran(ran) => Ok(ran),
+            answer => {
+                let message = format!("unexpected answer {answer:?} of a rank's process");
+                Err(Stop::All(Box::new(Code::P2pChecker.finding(Severity::Error, "machine", message))))
+            }
+        };
+        self.ask(group, HANG + ANSWER, |_, _| Ask::Run(run))?.into_iter().map(ran).collect()
+    }
+
+    /// Kills all: a kernel that does not end keeps its process from ending by itself.
+    pub(super) fn kill(&mut self) {
+        self.0.iter_mut().for_each(|process| process.partner.kill());
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        // All exit at the same time.
+        self.0.iter_mut().for_each(|process| process.partner.let_go());
+    }
+}
+
+fn gone(gpu: usize, lost: &Lost) -> Stop {
+    let (code, severity) = match lost {
+        Lost::Silent(_) => (Code::P2pHang, Severity::Fail),
+        Lost::Died(_) | Lost::Broken(_) => (Code::TestCrashed, Severity::Error),
+    };
+    let subject = format!("GPU {gpu}");
+    let finding = code.finding(severity, &subject, format!("{subject}: {lost}"));
+    Stop::All(Box::new(finding.remedy(REMEDY)))
+}
+
+/// The consequence of a GPU's fault in its process; `code` is that of any other fault.
+fn stop(gpu: usize, trouble: &Trouble, code: Code, severity: Severity) -> Stop {
+    let (code, severity) = match trouble {
+        Trouble { hang: true, .. } => (Code::P2pHang, Severity::Fail),
+        Trouble { sticky: true, .. } => (Code::CudaSticky, Severity::Fail),
+        Trouble { code: Some(TOO_MANY), .. } => return Stop::TooMany,
+        Trouble { code: Some(NOT_SUPPORTED), .. } => return Stop::Unsupported(trouble.text.clone()),
+        _ => (code, severity),
+    };
+    let finding = code.finding(severity, &format!("GPU {gpu}"), trouble.text.clone());
+    Stop::All(Box::new(finding.remedy(REMEDY)))
+}

@@ -1,0 +1,364 @@
+//! The judgement over the frameworks' all-reduces. Pure.
+
+use super::rank::{GIVE_UP_S, Ran};
+use crate::gpu::{Late, ROUNDS, Reduced};
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::suite::shared::speed::table;
+use crate::text::size::size;
+use serde_json::Value;
+
+/// What helps where the frameworks' own all-reduce fails; NCCL has tests of its own.
+pub(super) const REMEDY: &str = "start vLLM and SGLang with --disable-custom-all-reduce, so that they use NCCL, which has tests of its own; see the tests iommu, acs and bar1-static";
+
+/// Steps of a round.
+const STEPS: u64 = 3;
+/// The two kinds of all-reduce, in their order.
+const KINDS: [&str; 2] = ["one-shot", "two-shot"];
+
+/// Everything that was tried.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    pub(super) reductions: Vec<Reduction>,
+    pub(super) broken: Vec<Finding>,
+}
+
+/// All-reduces of one size in one group.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reduction {
+    /// The GPU of each rank.
+    pub(super) gpus: Vec<usize>,
+    pub(super) bytes: u64,
+    /// How often the graph was launched.
+    pub(super) launches: u64,
+    /// What each rank found, by kind.
+    pub(super) reduced: Vec<[Reduced; 2]>,
+    /// The flag that each rank gave up waiting for.
+    pub(super) late: Vec<Option<Late>>,
+    /// How long each round of a kind took, nanoseconds.
+    pub(super) ns: [Vec<u64>; 2],
+}
+
+impl Results {
+    pub(super) fn has_stalled(&self) -> bool {
+        self.reductions.iter().any(Reduction::has_stalled)
+    }
+}
+
+impl Reduction {
+    /// Takes what all ranks found in `launches` more launches.
+    pub(super) fn take(&mut self, launches: u64, ran: Vec<Ran>) {
+        self.launches += launches;
+        let [once, _] = ROUNDS;
+        for launch in 0..usize::try_from(launches).unwrap_or_default() {
+            let of_all: Vec<_> = ran.iter().filter_map(|ran| ran.times.get(launch)).collect();
+            for n in 0..ROUNDS.iter().sum() {
+                // The rank that came last waited for none: a round takes as long as it took there.
+                let times = of_all.iter().map(|times| times.get(n as usize).copied().unwrap_or_default());
+                let [ones, twos] = &mut self.ns;
+                if n < once { ones } else { twos }.extend(times.min());
+            }
+        }
+        (self.reduced, self.late) = ran.into_iter().map(|ran| (ran.reduced, ran.late)).unzip();
+    }
+
+    pub(super) fn has_stalled(&self) -> bool {
+        self.late.iter().any(Option::is_some)
+    }
+
+    /// Whether there is no need for more rounds.
+    pub(super) fn is_bad(&self) -> bool {
+        self.has_stalled() || self.reduced.iter().flatten().any(|reduced| reduced.wrong > 0)
+    }
+
+    fn words(&self) -> u64 {
+        self.bytes / 4
+    }
+
+    fn rounds(&self, kind: usize) -> u64 {
+        self.launches * ROUNDS.get(kind).copied().map_or(0, u64::from)
+    }
+
+    fn gpu(&self, rank: usize) -> usize {
+        self.gpus.get(rank).copied().unwrap_or(rank)
+    }
+
+    /// The median time of a round, microseconds.
+    fn median(&self, kind: usize) -> Option<f64> {
+        let mut all = self.ns.get(kind)?.clone();
+        all.sort_unstable();
+        let middle = all.get(all.len() / 2).and_then(|ns| u32::try_from(*ns).ok())?;
+        Some((f64::from(middle) / 100.0).round() / 10.0)
+    }
+
+    /// The rank that sums up a place in a two-shot all-reduce.
+    fn keeper(&self, place: u64) -> usize {
+        let part = (self.bytes / 16).div_ceil((self.gpus.len() as u64).max(1));
+        usize::try_from((place / 4).checked_div(part).unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Of a kind's wrong words, one finding: which GPU read them from which.
+    fn wrong(&self, kind: usize) -> Option<Finding> {
+        let all = || self.reduced.iter().filter_map(|both| both.get(kind)).enumerate();
+        let (rank, worst) =
+            all().filter(|(_, found)| found.wrong > 0).min_by_key(|(_, found)| found.first)?;
+        let everywhere = all().all(|(_, found)| found.wrong > 0);
+        let keeper = self.keeper(worst.first);
+        // A two-shot sum that is wrong everywhere was wrong where it was made.
+        let reader = if kind == 1 && everywhere { keeper } else { rank };
+        let inputs = worst.peers.count_ones() == 1;
+        let source = match (inputs, kind) {
+            (true, _) => usize::try_from(worst.peers.trailing_zeros()).ok(),
+            (false, 1) if !everywhere => Some(keeper),
+            _ => None,
+        };
+        let reader = self.gpu(reader);
+        let pair = source.map(|rank| self.gpu(rank)).filter(|from| *from != reader);
+        let subject = pair.map_or(format!("GPU {reader}"), |from| Pair { from, to: reader }.to_string());
+        let kind_name = KINDS.get(kind).copied().unwrap_or_default();
+        let message = format!(
+            "{subject}: {kind_name} all-reduce of {} by kernels reads {}: {} of {} words are wrong",
+            size(self.bytes),
+            class(worst),
+            worst.wrong,
+            worst.looked
+        );
+        let finding = Code::P2pWrongData.finding(Severity::Fail, &subject, message);
+        let finding = finding.values(worst.wrong, 0, Some("words")).remedy(REMEDY).because(
+            "reads of a peer's memory by kernels give other data than its owner has: a cache, BAR1, ACS or an IOMMU",
+        );
+        let bad = all().filter(|(_, found)| found.wrong > 0);
+        Some(finding.seen_all(bad.map(|(rank, found)| self.evidence(rank, kind_name, found)).collect()))
+    }
+
+    fn evidence(&self, rank: usize, kind: &str, found: &Reduced) -> String {
+        let gpu = self.gpu(rank);
+        let sample = found.sample.map_or(String::new(), |[round, place, got, want]| {
+            format!("; in round {round} word {place} is {got:08x}, expected {want:08x}")
+        });
+        let Reduced { wrong, looked, zeros, stale, ones, .. } = found;
+        format!(
+            "GPU {gpu}: {kind} all-reduce of {}: {wrong} of {looked} words wrong ({zeros} with zeros, {stale} with the round before, {ones} with all ones), first word {}{sample}",
+            size(self.bytes),
+            found.first
+        )
+    }
+
+    /// The flag that did not come although its sender had sent it: of all ranks that gave up, others waited for
+    /// those that did.
+    fn stalled(&self) -> Option<Finding> {
+        let step = |rank: usize| self.late.get(rank).copied().flatten().map_or(u64::MAX, |late| late.step);
+        let all =
+            || (0..self.late.len()).filter_map(|rank| Some((rank, self.late.get(rank).copied().flatten()?)));
+        let (rank, late) = all().find(|(_, late)| step(late.peer) >= late.step)?;
+        let pair = Pair { from: self.gpu(late.peer), to: self.gpu(rank) };
+        let message = format!(
+            "{pair}: in the all-reduce of {} by kernels a flag that GPU {} wrote does not arrive within {GIVE_UP_S} s",
+            size(self.bytes),
+            pair.from
+        );
+        let line = |(rank, late): (usize, Late)| {
+            let (gpu, peer) = (self.gpu(rank), self.gpu(late.peer));
+            let (round, step) = (late.step / STEPS, late.step % STEPS + 1);
+            format!("GPU {gpu} gave up in round {round}, step {step}, waiting for GPU {peer}")
+        };
+        let finding = Code::P2pHang.finding(Severity::Fail, &pair, message).remedy(REMEDY);
+        Some(finding.seen_all(all().map(line).collect()))
+    }
+
+    /// Rounds that were not checked in whole.
+    fn unchecked(&self) -> Option<Finding> {
+        let short = |(kind, found): (usize, &Reduced)| found.looked != self.rounds(kind) * self.words();
+        let all_ranks = self.reduced.len() == self.gpus.len() && self.launches > 0;
+        let bad = !all_ranks || self.reduced.iter().any(|both| both.iter().enumerate().any(short));
+        let message = format!("GPUs {:?}: a check did not look at every word of every round", self.gpus);
+        bad.then(|| Code::P2pChecker.finding(Severity::Error, "machine", message))
+    }
+}
+
+/// What was read in place of the data.
+fn class(found: &Reduced) -> &'static str {
+    let Reduced { wrong, zeros, stale, ones, .. } = found;
+    let most = |n: &u64| *n > 0 && n.saturating_mul(2) > *wrong;
+    match () {
+        () if most(zeros) => "zeros",
+        () if most(stale) => "the data of the round before",
+        () if most(ones) => "all ones",
+        () => "wrong data",
+    }
+}
+
+/// Judges all groups and sizes.
+pub(super) fn judge(results: &Results) -> Judgement {
+    let mut findings: Vec<Finding> = Vec::new();
+    for reduction in &results.reductions {
+        let stalled = reduction.stalled();
+        let unchecked = reduction.unchecked().filter(|_| stalled.is_none());
+        let wrong = [0, 1].into_iter().filter_map(|kind| reduction.wrong(kind));
+        for finding in wrong.chain(stalled).chain(unchecked) {
+            // A pair's fault shows at several sizes: the first one is the finding, the others are its evidence.
+            match findings.iter_mut().find(|f| f.code == finding.code && f.subject == finding.subject) {
+                Some(known) => known.evidence.extend(finding.evidence),
+                None => findings.push(finding),
+            }
+        }
+    }
+    findings.extend(results.broken.iter().cloned());
+    if results.reductions.is_empty() && findings.is_empty() {
+        let message = "no all-reduce was made";
+        findings.push(Code::P2pChecker.finding(Severity::Error, "machine", message));
+    }
+    Judgement::summed_up(|| good(results), findings).with_tables(vec![times(results)])
+}
+
+/// `2 GPUs: 4000 one-shot and 4000 two-shot all-reduces in a graph are right; 4 KiB 6.1 and 8.0 us`
+fn good(results: &Results) -> String {
+    let rounds = |kind| results.reductions.iter().map(|r| r.rounds(kind)).sum::<u64>();
+    let mut groups: Vec<_> = results.reductions.iter().map(|r| r.gpus.len()).collect();
+    groups.dedup();
+    let mut gpus: Vec<_> = results.reductions.iter().map(|r| &r.gpus).collect();
+    gpus.dedup();
+    let who = match gpus.as_slice() {
+        [one] => format!("{} GPUs", one.len()),
+        many => format!("{} groups of GPUs", many.len()),
+    };
+    let least = results.reductions.first().map_or(String::new(), |r| {
+        let us = |kind| r.median(kind).unwrap_or_default();
+        format!("; {} in {} and {} us", size(r.bytes), us(0), us(1))
+    });
+    format!(
+        "{who}: {} one-shot and {} two-shot all-reduces in a graph are right{least}",
+        rounds(0),
+        rounds(1)
+    )
+}
+
+/// The time of a round, by size.
+fn times(results: &Results) -> Value {
+    let columns = [("GPUs", ""), ("size", "B"), ("all-reduce", ""), ("rounds", ""), ("median", "us")];
+    let row = |r: &Reduction, kind: usize| {
+        let gpus: Vec<_> = r.gpus.iter().map(ToString::to_string).collect();
+        let name = KINDS.get(kind).copied().unwrap_or_default();
+        let median = r.median(kind).filter(|_| !r.has_stalled());
+        vec![gpus.join(",").into(), r.bytes.into(), name.into(), r.rounds(kind).into(), median.into()]
+    };
+    let rows: Vec<_> = results.reductions.iter().flat_map(|r| [row(r, 0), row(r, 1)]).collect();
+    table("allreduce", &columns, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Outcome;
+
+    const BYTES: u64 = 4096;
+
+    fn right(looked: u64) -> Reduced {
+        Reduced { looked, wrong: 0, zeros: 0, stale: 0, ones: 0, peers: 0, sample: None, first: 0 }
+    }
+
+    fn ran(found: [Reduced; 2]) -> Ran {
+        let rounds = ROUNDS.iter().sum::<u32>();
+        let times = vec![(0..rounds).map(|n| if n < ROUNDS[0] { 6_100 } else { 8_000 }).collect()];
+        Ran { reduced: found, late: None, times }
+    }
+
+    fn looked() -> [Reduced; 2] {
+        ROUNDS.map(|rounds| right(u64::from(rounds) * BYTES / 4))
+    }
+
+    /// Ranks of GPUs 4, 5 and so on.
+    fn of(ranks: Vec<Ran>) -> Reduction {
+        let mut it = Reduction { gpus: (4..4 + ranks.len()).collect(), bytes: BYTES, ..Reduction::default() };
+        it.take(1, ranks);
+        it
+    }
+
+    fn said(reductions: Vec<Reduction>) -> Judgement {
+        judge(&Results { reductions, broken: vec![] })
+    }
+
+    fn bad(kind: usize, wrong: Reduced) -> Ran {
+        let mut both = looked();
+        both[kind] = Reduced { looked: both[kind].looked, ..wrong };
+        ran(both)
+    }
+
+    #[test]
+    fn right_sums_pass_and_show_the_time_of_the_rank_that_came_last() {
+        let mut slow = ran(looked());
+        slow.times[0].iter_mut().for_each(|ns| *ns += 90_000);
+        let said = said(vec![of(vec![slow, ran(looked())])]);
+        assert_eq!(said.outcome(), Outcome::Pass);
+        assert_eq!(
+            said.summary,
+            "2 GPUs: 20 one-shot and 20 two-shot all-reduces in a graph are right; 4 KiB in 6.1 and 8 us"
+        );
+        assert_eq!(said.tables[0]["rows"][1], serde_json::json!(["4,5", BYTES, "two-shot", 20, 8.0]));
+    }
+
+    #[test]
+    fn a_stale_input_names_both_gpus_the_kind_and_the_words() {
+        let wrong =
+            Reduced { wrong: 9, stale: 9, peers: 1 << 2, first: 7, sample: Some([1, 7, 2, 3]), ..right(0) };
+        let said = said(vec![of(vec![ran(looked()), bad(0, wrong), ran(looked())])]);
+        let finding = &said.findings[0];
+        assert!(said.outcome() == Outcome::Fail && finding.is(Code::P2pWrongData), "{said:?}");
+        assert_eq!(
+            said.summary,
+            "GPU 6 -> 5: one-shot all-reduce of 4 KiB by kernels reads the data of the round before: 9 of 20480 words are wrong"
+        );
+        assert!(
+            finding.evidence[0].ends_with("first word 7; in round 1 word 7 is 00000002, expected 00000003")
+        );
+        assert!(finding.remedy.contains("--disable-custom-all-reduce"));
+    }
+
+    #[test]
+    fn a_two_shot_sum_that_is_wrong_everywhere_was_made_wrong_and_else_it_was_fetched_wrong() {
+        // 256 vectors, 128 for each rank: word 600 is summed up by rank 1.
+        let made = Reduced { wrong: 5, zeros: 5, peers: 1, first: 600, ..right(0) };
+        let said_of = |ranks| said(vec![of(ranks)]).summary;
+        let line = said_of(vec![bad(1, made), bad(1, made)]);
+        assert!(
+            line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"),
+            "{line}"
+        );
+        let fetched = Reduced { wrong: 5, ones: 5, first: 600, ..right(0) };
+        let line = said_of(vec![bad(1, fetched), ran(looked())]);
+        assert!(
+            line.starts_with("GPU 5 -> 4: two-shot all-reduce of 4 KiB by kernels reads all ones"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn the_flag_that_was_sent_and_did_not_come_is_blamed_and_not_those_that_were_never_sent() {
+        let late = |step, peer| Ran { late: Some(Late { step, peer }), ..ran(looked().map(|_| right(0))) };
+        // Rank 1 misses rank 0's flag; the others then wait for rank 1.
+        let said = said(vec![of(vec![late(6, 1), late(4, 0), late(6, 1)])]);
+        assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 1));
+        assert!(said.findings[0].is(Code::P2pHang));
+        assert!(said.summary.starts_with("GPU 4 -> 5: in the all-reduce of 4 KiB"), "{}", said.summary);
+        assert_eq!(said.findings[0].evidence[1], "GPU 5 gave up in round 1, step 2, waiting for GPU 4");
+    }
+
+    #[test]
+    fn what_was_not_checked_is_an_error() {
+        let mut few = looked();
+        few[1].looked -= 1;
+        assert_eq!(said(vec![of(vec![ran(looked()), ran(few)])]).outcome(), Outcome::Error);
+        let none = Reduction { gpus: vec![0, 1], bytes: BYTES, ..Reduction::default() };
+        assert_eq!(said(vec![none]).outcome(), Outcome::Error);
+        assert_eq!(judge(&Results::default()).outcome(), Outcome::Error);
+    }
+
+    #[test]
+    fn the_same_fault_at_several_sizes_is_one_finding() {
+        let wrong = Reduced { wrong: 9, zeros: 9, peers: 1, first: 7, ..right(0) };
+        let one = of(vec![ran(looked()), bad(0, wrong)]);
+        let said = said(vec![one.clone(), one]);
+        assert_eq!((said.findings.len(), said.findings[0].evidence.len()), (1, 2));
+    }
+}
