@@ -29,6 +29,10 @@ const KERNELS: &[(&str, &[usize])] = &[
     ("fl_march", &[8, 8, 8, 8, 4, 4, 8]),
     ("fl_products_int8", &[8, 4, 4, 8]),
     ("fl_products_float", &[8, 4, 4, 8]),
+    ("fl_reduce", &[8, 4, 4, 8, 8, 8, 8, 4, 4]),
+    ("fl_reduce_fill", &[8, 8, 8, 4, 4, 8]),
+    ("fl_reduce_check", &[8, 8, 8, 4, 4, 8, 8]),
+    ("fl_reduce_next", &[8, 4]),
     ("fl_atomic_add", &[8, 8]),
     ("fl_atomic_cas", &[8, 8]),
 ];

@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Event,
     Module,
     Function,
+    Graph,
+    Exec,
 }
 
 impl Kind {

@@ -51,6 +51,57 @@ extern "C" fn cuStreamWaitEvent(handle: Handle, event: Handle, _flags: c_uint) -
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cuStreamBeginCapture_v2(handle: Handle, mode: c_uint) -> c_int {
+    call(|driver| {
+        if handle == 0 || mode > 2 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let id = stream(driver, handle)?;
+        driver.engine.capture(id)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamEndCapture(handle: Handle, graph: *mut Handle) -> c_int {
+    call(|driver| {
+        let id = stream(driver, handle)?;
+        let made = driver.engine.captured(id)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(graph, wrap(Kind::Graph, made)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut Handle, graph: Handle, flags: u64) -> c_int {
+    call(|driver| {
+        if flags != 0 {
+            return Err(Status::INVALID_VALUE);
+        }
+        let made = driver.engine.copy_graph(unwrap(Kind::Graph, graph)?)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(exec, wrap(Kind::Exec, made)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphLaunch(exec: Handle, handle: Handle) -> c_int {
+    call(|driver| {
+        let id = stream(driver, handle)?;
+        driver.engine.launch_graph(unwrap(Kind::Exec, exec)?, id)
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphExecDestroy(exec: Handle) -> c_int {
+    call(|driver| driver.engine.drop_graph(unwrap(Kind::Exec, exec)?))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuGraphDestroy(graph: Handle) -> c_int {
+    call(|driver| driver.engine.drop_graph(unwrap(Kind::Graph, graph)?))
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventCreate(handle: *mut Handle, _flags: c_uint) -> c_int {
     call(|driver| {
         let gpu = current_well(driver)?;

@@ -136,7 +136,6 @@ not_simulated! {
     cuGraphConditionalHandleCreate
     cuGraphCreate
     cuGraphDebugDotPrint
-    cuGraphDestroy
     cuGraphDestroyNode
     cuGraphEventRecordNodeGetEvent
     cuGraphEventRecordNodeSetEvent
@@ -144,7 +143,6 @@ not_simulated! {
     cuGraphEventWaitNodeSetEvent
     cuGraphExecBatchMemOpNodeSetParams
     cuGraphExecChildGraphNodeSetParams
-    cuGraphExecDestroy
     cuGraphExecEventRecordNodeSetEvent
     cuGraphExecEventWaitNodeSetEvent
     cuGraphExecExternalSemaphoresSignalNodeSetParams
@@ -170,7 +168,6 @@ not_simulated! {
     cuGraphGetRootNodes
     cuGraphHostNodeGetParams
     cuGraphHostNodeSetParams
-    cuGraphInstantiateWithFlags
     cuGraphInstantiateWithParams
     cuGraphInstantiate_v2
     cuGraphKernelNodeCopyAttributes
@@ -180,7 +177,6 @@ not_simulated! {
     cuGraphKernelNodeSetAttribute
     cuGraphKernelNodeSetParams
     cuGraphKernelNodeSetParams_v2
-    cuGraphLaunch
     cuGraphMemAllocNodeGetParams
     cuGraphMemFreeNodeGetParams
     cuGraphMemcpyNodeGetParams
@@ -396,11 +392,9 @@ not_simulated! {
     cuStreamBatchMemOp_v2
     cuStreamBeginCaptureToCig
     cuStreamBeginCaptureToGraph
-    cuStreamBeginCapture_v2
     cuStreamBeginRecaptureToGraph
     cuStreamCopyAttributes
     cuStreamCreateWithPriority
-    cuStreamEndCapture
     cuStreamEndCaptureToCig
     cuStreamGetAttribute
     cuStreamGetCaptureInfo

@@ -22,6 +22,14 @@ pub enum Kernel {
     Chase { start: u64, steps: u64, out: u64 },
     /// `fl_pingpong`: flag after data, to and fro.
     PingPong(PingPong),
+    /// `fl_reduce`: one rank's part in an all-reduce.
+    Reduce(Reduce),
+    /// `fl_reduce_fill`: a rank's input for a round of a graph.
+    ReduceFill { input: u64, words: u64, seed: u64, rank: u32, n: u64, books: u64 },
+    /// `fl_reduce_check`: counts what is not the sum of all inputs.
+    ReduceCheck { src: u64, words: u64, seed: u64, ranks: u32, n: u64, books: u64, out: u64 },
+    /// `fl_reduce_next`: so many rounds are over.
+    ReduceNext { books: u64, rounds: u64 },
     /// `fl_atomic_add`, `fl_atomic_cas`: every thread counts up.
     Count { counter: u64, times: u64 },
     /// `fl_tag`: a tag into each page.
@@ -51,6 +59,29 @@ pub struct Calls {
     pub stride: u64,
     /// The next call's numbers begin so much later.
     pub step: u64,
+}
+
+/// The arguments of `fl_reduce`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reduce {
+    /// Where the table of all ranks' areas is.
+    pub areas: u64,
+    /// Which rank it is.
+    pub rank: u32,
+    /// Of how many.
+    pub ranks: u32,
+    /// How long it waits for a flag, in cycles.
+    pub cycles: u64,
+    /// Where the rank's books are.
+    pub books: u64,
+    /// Where the sum goes.
+    pub out: u64,
+    /// Its size, in 16 bytes.
+    pub vectors: u64,
+    /// Its number in a graph.
+    pub n: u64,
+    /// Whether it is two-shot.
+    pub twice: bool,
 }
 
 /// The arguments of `fl_pingpong`.
@@ -85,6 +116,10 @@ pub const ALL: &[(&str, &[u8])] = &[
     ("fl_chase_init", &[8, 8, 8]),
     ("fl_chase", &[8, 8, 8]),
     ("fl_pingpong", &[8, 8, 8, 8, 8, 4, 8, 8]),
+    ("fl_reduce", &[8, 4, 4, 8, 8, 8, 8, 4, 4]),
+    ("fl_reduce_fill", &[8, 8, 8, 4, 4, 8]),
+    ("fl_reduce_check", &[8, 8, 8, 4, 4, 8, 8]),
+    ("fl_reduce_next", &[8, 4]),
     ("fl_atomic_add", &[8, 8]),
     ("fl_atomic_cas", &[8, 8]),
     ("fl_march", &[8, 8, 8, 8, 4, 4, 8]),
@@ -135,6 +170,17 @@ impl Kernel {
                 let first = first != 0;
                 Self::PingPong(PingPong { mine, theirs, rounds, seed_mine, seed_theirs, first, cycles, out })
             }
+            ("fl_reduce", &[areas, rank, ranks, cycles, books, out, vectors, n, twice]) => {
+                let (rank, ranks, twice) = (low(rank), low(ranks), twice != 0);
+                Self::Reduce(Reduce { areas, rank, ranks, cycles, books, out, vectors, n, twice })
+            }
+            ("fl_reduce_fill", &[input, words, seed, rank, n, books]) => {
+                Self::ReduceFill { input, words, seed, rank: low(rank), n, books }
+            }
+            ("fl_reduce_check", &[src, words, seed, ranks, n, books, out]) => {
+                Self::ReduceCheck { src, words, seed, ranks: low(ranks), n, books, out }
+            }
+            ("fl_reduce_next", &[books, rounds]) => Self::ReduceNext { books, rounds },
             ("fl_march", &[memory, vectors, first, seed, before, after, out]) => {
                 Self::March { memory, vectors, first, seed, before: low(before), after: low(after), out }
             }

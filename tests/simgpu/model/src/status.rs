@@ -44,6 +44,7 @@ statuses! {
     NOT_SUPPORTED = 801 "CUDA_ERROR_NOT_SUPPORTED" "operation not supported";
     SYSTEM_NOT_READY = 802 "CUDA_ERROR_SYSTEM_NOT_READY" "system not yet initialized";
     SYSTEM_DRIVER_MISMATCH = 803 "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" "system has unsupported display driver / cuda driver combination";
+    STREAM_CAPTURE_UNSUPPORTED = 900 "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" "operation not permitted when stream is capturing";
     UNKNOWN = 999 "CUDA_ERROR_UNKNOWN" "unknown error";
 }
 

@@ -105,6 +105,14 @@ impl Engine {
                 let job = Job::Count { counter, reach, add: threads * times, by, faults };
                 self.moving(Route { latency: route.latency + takes, ..route }, 8, job)
             }
+            Kernel::Reduce(args) => self.reduce(id, by, args),
+            Kernel::ReduceFill { input, words, seed, rank, n, books } => {
+                self.reduce_input(by, (input, words), (seed, rank), (n, books))
+            }
+            Kernel::ReduceCheck { src, words, seed, ranks, n, books, out } => {
+                self.check_sums(by, (src, words), (seed, ranks), (n, books, out))
+            }
+            Kernel::ReduceNext { books, rounds } => self.reduce_next(by, books, rounds),
             Kernel::PingPong(args) => self.ping_pong(id, by, args),
             Kernel::Tag { base, tags } => {
                 let (route, tagged) = self.tagged(by, base, tags, Way::Write)?;
@@ -142,7 +150,14 @@ impl Engine {
     }
 
     /// Puts `content` to an address, by a kernel or a copy engine.
-    fn fill(&mut self, by: usize, dst: u64, bytes: u64, content: Content, who: Who) -> Result<Begun> {
+    pub(super) fn fill(
+        &mut self,
+        by: usize,
+        dst: u64,
+        bytes: u64,
+        content: Content,
+        who: Who,
+    ) -> Result<Begun> {
         if bytes == 0 {
             return Ok(Begun::Done);
         }
@@ -210,7 +225,7 @@ impl Engine {
     }
 
     /// The way of a kernel to memory, and the faults on it; `addresses` of source and target, or 0.
-    fn access(
+    pub(super) fn access(
         &mut self,
         by: usize,
         reach: &Reach,
@@ -365,7 +380,7 @@ impl Engine {
     }
 
     /// Until when, in real time, something waits that would wait for so many ns.
-    fn patience(&self, ns: f64) -> Duration {
+    pub(super) fn patience(&self, ns: f64) -> Duration {
         let wait = Duration::try_from_secs_f64(ns / 1e9).unwrap_or(Duration::MAX);
         self.host.clock().saturating_add(wait.max(PATIENCE))
     }

@@ -66,6 +66,8 @@ pub(super) enum Job {
     March(Box<Inversion>),
     /// Sums of products.
     Products(Products),
+    /// What a check of sums finds.
+    CheckSums(Box<super::reduce::Sums>),
     /// What a side of a ping-pong found.
     PingPong(Box<Result5>),
 }
@@ -77,6 +79,7 @@ impl Job {
             Self::Move(m) | Self::Check { from: m, .. } | Self::CheckValues { from: m, .. } => {
                 m.faults.clone()
             }
+            Self::CheckSums(sums) => sums.from.faults.clone(),
             Self::March(inversion) => inversion.from.faults.clone(),
             Self::Batch(all) => all.iter().flat_map(|m| m.faults.iter().cloned()).collect(),
             Self::Tag(tagged) | Self::CheckTags { tagged, .. } => {
@@ -144,6 +147,7 @@ impl Engine {
             }
             Job::March(inversion) => self.invert(*inversion),
             Job::Products(products) => self.leave_sums(products),
+            Job::CheckSums(sums) => self.count_sums(*sums),
             Job::PingPong(found) => self.leave(&found),
         }
     }

@@ -9,6 +9,7 @@ mod finish;
 mod pages;
 mod pingpong;
 mod reach;
+mod reduce;
 mod stress;
 mod time;
 
@@ -25,6 +26,7 @@ use crate::scenario::{Fault, Kind, Scenario};
 use crate::status::{Result, Status};
 use finish::Job;
 use pingpong::Waiting;
+use reduce::Meeting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -60,6 +62,8 @@ enum Running {
     Spin { flag: u64, until: Duration, takes: f64, since: (Duration, f64) },
     /// It waits for its partner, until that clock.
     Partner { waiting: Waiting, until: Duration },
+    /// It waits for the flags of other ranks, which write them into memory that is shared with them.
+    Meeting(Box<Meeting>),
     /// It waits for the other ranks of a communicator.
     Ranks { call: Box<Call>, part: Part },
     /// It never ends; the numbers are of the communicator and the rank, where it is a collective.
@@ -114,6 +118,10 @@ pub struct Engine {
     blocked: BTreeSet<StreamId>,
     events: BTreeMap<EventId, Event>,
     comms: BTreeMap<u64, Comm>,
+    /// What streams are asked to do while that is only captured.
+    captures: BTreeMap<StreamId, Vec<Work>>,
+    /// What was captured.
+    graphs: BTreeMap<u64, Vec<Work>>,
     next: u64,
     /// Simulated ns.
     now: f64,
@@ -147,6 +155,8 @@ impl Engine {
             blocked: BTreeSet::new(),
             events: BTreeMap::new(),
             comms: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            graphs: BTreeMap::new(),
             next: 0,
             now: 0.0,
             opened: None,
@@ -183,9 +193,52 @@ impl Engine {
         self.streams.get(&id).map(|s| s.gpu).ok_or(Status::INVALID_HANDLE)
     }
 
+    /// From now on a stream's work is captured.
+    pub fn capture(&mut self, id: StreamId) -> Result<()> {
+        self.gpu_of(id)?;
+        if self.captures.contains_key(&id) {
+            return Err(Status::INVALID_VALUE);
+        }
+        self.captures.insert(id, Vec::new());
+        Ok(())
+    }
+
+    /// Ends that, and returns the graph's number.
+    pub fn captured(&mut self, id: StreamId) -> Result<u64> {
+        let works = self.captures.remove(&id).ok_or(Status::INVALID_VALUE)?;
+        Ok(self.add_graph(works))
+    }
+
+    fn add_graph(&mut self, works: Vec<Work>) -> u64 {
+        self.next += 1;
+        self.graphs.insert(self.next, works);
+        self.next
+    }
+
+    /// The same graph again, under a number of its own.
+    pub fn copy_graph(&mut self, graph: u64) -> Result<u64> {
+        let works = self.graphs.get(&graph).cloned().ok_or(Status::INVALID_HANDLE)?;
+        Ok(self.add_graph(works))
+    }
+
+    /// Queues what a graph holds.
+    pub fn launch_graph(&mut self, graph: u64, id: StreamId) -> Result<()> {
+        let works = self.graphs.get(&graph).cloned().ok_or(Status::INVALID_HANDLE)?;
+        works.into_iter().try_for_each(|work| self.push(id, work))
+    }
+
+    /// Removes a graph.
+    pub fn drop_graph(&mut self, graph: u64) -> Result<()> {
+        self.graphs.remove(&graph).map(|_| ()).ok_or(Status::INVALID_HANDLE)
+    }
+
     /// Queues work.
     pub fn push(&mut self, id: StreamId, work: Work) -> Result<()> {
         let gpu = self.gpu_of(id)?;
+        if let Some(captured) = self.captures.get_mut(&id) {
+            captured.push(work);
+            return Ok(());
+        }
         self.events_due.queued(&self.scenario, &work);
         self.well(gpu)?;
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -215,6 +268,9 @@ impl Engine {
     /// How far a stream is: done, not ready, or lost.
     pub fn query(&mut self, id: StreamId) -> Result<()> {
         let gpu = self.gpu_of(id)?;
+        if self.captures.contains_key(&id) {
+            return Err(Status::STREAM_CAPTURE_UNSUPPORTED);
+        }
         self.run();
         self.well(gpu)?;
         if self.active.contains(&id) { Err(Status::NOT_READY) } else { Ok(()) }

@@ -87,6 +87,12 @@ impl Engine {
                 let key = (call.comm, call.number);
                 self.answer(key);
             }
+            Some(Running::Meeting(_)) => {
+                let gpu = self.streams.get(&id).map(|s| s.gpu).unwrap_or_default();
+                if let Err(status) = self.meet_on(id) {
+                    self.lose(gpu, status);
+                }
+            }
             Some(Running::Partner { until, .. }) if self.host.clock() >= *until => self.give_up(id),
             _ => {}
         }

@@ -1,0 +1,401 @@
+//! The frameworks' all-reduce (validator/kernels/allreduce.cu): each rank writes its flag to all others, waits for
+//! theirs, reads what they have, and goes on to the next step. Ranks are of other processes: their flags and their
+//! data lie in memory that the processes share. Of all blocks, the first one's flags stand for all.
+
+use super::begin::Begun;
+use super::finish::{From, Job, Move};
+use super::reach::Reach;
+use super::{Engine, Running, StreamId};
+use crate::content::Content;
+use crate::element::{Op, Type};
+use crate::extents::{Piece, after, bytes as real, cut};
+use crate::kernel::Reduce;
+use crate::links::Route;
+use crate::reduce::whole;
+use crate::scenario::{Engine as Who, Fault, Kind, Way};
+use crate::status::Result;
+use crate::values::{Of, Values};
+use std::time::Duration;
+
+/// Ranks that a table has places for.
+const RANKS: u64 = 16;
+/// How far a peer may be ahead, and steps of a round.
+const AHEAD: u32 = 2;
+const STEPS: u64 = 3;
+/// The bits of a word's number that are its place.
+const PLACE_BITS: u32 = 20;
+/// Where a rank's books have the times.
+const TIMES: u64 = 16;
+
+/// A rank in the middle of an all-reduce.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    by: usize,
+    args: Reduce,
+    /// All ranks' signal areas, inputs and sums.
+    areas: [Vec<u64>; 3],
+    step: u32,
+    /// The step of its round that it waits in.
+    stage: u32,
+    until: Duration,
+    ns: f64,
+}
+
+/// What a check of sums is given.
+#[derive(Debug)]
+pub(super) struct Sums {
+    pub from: Move,
+    pub seed: u64,
+    pub ranks: u32,
+    pub first: u64,
+    pub out: u64,
+}
+
+/// The values of one rank, or of the first so many reduced.
+fn values(seed: u64, first: u64, of: Of) -> Values {
+    Values { seed, first, r#type: Type::Int32, range: 1 << 26, scale: 1, powers: false, of }
+}
+
+fn all(ranks: u32) -> Of {
+    Of::Reduced { op: Op::Sum, ranks }
+}
+
+impl Engine {
+    /// Rounds so far, and whether a launch gave up.
+    fn books(&mut self, by: usize, books: u64) -> Result<[u64; 2]> {
+        let found = self.numbers(by, books, 2)?;
+        Ok([found.first().copied().unwrap_or_default(), found.get(1).copied().unwrap_or_default()])
+    }
+
+    /// The number of the first word of a round.
+    fn first(&mut self, by: usize, books: u64, n: u64) -> Result<u64> {
+        let [rounds, _] = self.books(by, books)?;
+        Ok((rounds + n + 1) << PLACE_BITS)
+    }
+
+    pub(super) fn reduce_input(
+        &mut self,
+        by: usize,
+        (input, words): (u64, u64),
+        (seed, rank): (u64, u32),
+        (n, books): (u64, u64),
+    ) -> Result<Begun> {
+        let own = values(seed, self.first(by, books, n)?, Of::Rank(rank));
+        self.fill(by, input, words * 4, Content::Values(own, 0), Who::Sm)
+    }
+
+    pub(super) fn reduce_next(&mut self, by: usize, books: u64, rounds: u64) -> Result<Begun> {
+        let [before, _] = self.books(by, books)?;
+        self.put_numbers(by, books, &[before + rounds])?;
+        self.moving(self.scenario.local(by, Who::Sm, 1.0), 8, Job::Nothing)
+    }
+
+    pub(super) fn check_sums(
+        &mut self,
+        by: usize,
+        (src, words): (u64, u64),
+        (seed, ranks): (u64, u32),
+        (n, books, out): (u64, u64, u64),
+    ) -> Result<Begun> {
+        let [_, late] = self.books(by, books)?;
+        if late != 0 {
+            return Ok(Begun::Done);
+        }
+        let first = self.first(by, books, n)?;
+        let (route, from) = self.looked_at(by, src, words * 4)?;
+        self.moving(route, words * 4, Job::CheckSums(Box::new(Sums { from, seed, ranks, first, out })))
+    }
+
+    /// A stream comes to an all-reduce.
+    pub(super) fn reduce(&mut self, id: StreamId, by: usize, args: Reduce) -> Result<Begun> {
+        let [rounds, late] = self.books(by, args.books)?;
+        if late != 0 {
+            return Ok(Begun::Done);
+        }
+        let table = self.numbers(by, args.areas, 3 * RANKS)?;
+        let ranks = usize::try_from(args.ranks).unwrap_or_default();
+        let row =
+            |n: usize| table.chunks(16).nth(n).unwrap_or_default().iter().copied().take(ranks).collect();
+        let step = u32::try_from((rounds + args.n + 1) * STEPS).unwrap_or_default();
+        let until = self.patience(self.nanoseconds(args.cycles));
+        let areas = [row(0), row(1), row(2)];
+        let meeting = Meeting { by, args, areas, step, stage: 0, until, ns: 0.0 };
+        self.announce(&meeting)?;
+        self.set_running(id, Running::Meeting(Box::new(meeting)));
+        self.meet_on(id)?;
+        let running = self.streams.get_mut(&id).and_then(|s| s.running.take());
+        Ok(running.map_or(Begun::Done, Begun::running))
+    }
+
+    /// An all-reduce goes on as far as the others' flags let it.
+    pub(super) fn meet_on(&mut self, id: StreamId) -> Result<()> {
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(Running::Meeting(mut meeting)) = stream.running.take() else { return Ok(()) };
+        let takes = loop {
+            if let Some(peer) = self.missing(&meeting)? {
+                if self.host.clock() < meeting.until {
+                    self.set_running(id, Running::Meeting(meeting));
+                    return Ok(());
+                }
+                let late = u64::from(meeting.step + meeting.stage) << 8 | (peer + 1);
+                self.put_numbers(meeting.by, meeting.args.books + 8, &[late])?;
+                break self.nanoseconds(meeting.args.cycles);
+            }
+            self.act(&mut meeting)?;
+            if meeting.stage == 2 {
+                let time = u64::try_from(Duration::from_secs_f64(meeting.ns / 1e9).as_nanos());
+                let at = meeting.args.books + TIMES + meeting.args.n * 8;
+                self.put_numbers(meeting.by, at, &[time.unwrap_or_default()])?;
+                break meeting.ns + self.scenario.figures.local.launch_us * 1000.0;
+            }
+            meeting.stage = if meeting.args.twice { meeting.stage + 1 } else { 2 };
+            self.announce(&meeting)?;
+            meeting.until = self.patience(self.nanoseconds(meeting.args.cycles));
+        };
+        let route = Route::alone(takes, f64::INFINITY);
+        self.set_running(
+            id,
+            Running::Moving { begins: self.now + takes, left: 0.0, route, job: Job::Nothing },
+        );
+        Ok(())
+    }
+
+    /// A rank's flag goes to all others, where faults let it.
+    fn announce(&mut self, meeting: &Meeting) -> Result<()> {
+        let Meeting { by, args, areas: [signals, ..], .. } = meeting;
+        let flag = (meeting.step + meeting.stage).to_le_bytes().to_vec();
+        for (_, signals) in (0..).zip(signals).filter(|(rank, _)| *rank != args.rank) {
+            let to = signals + u64::from(args.rank) * 4;
+            let reach = self.reach(*by, to, 4, Who::Sm)?;
+            let (_, faults) = self.access(*by, &reach, Way::Write, 4, [0, to]);
+            if !faults.iter().any(loses) {
+                self.memory.write(reach.spans(), &[(4, Some(Content::bytes(flag.clone())))]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first rank whose flag is not there.
+    fn missing(&mut self, meeting: &Meeting) -> Result<Option<u64>> {
+        let Meeting { by, args, areas: [signals, ..], .. } = meeting;
+        let own = signals.get(args.rank as usize).copied().unwrap_or_default();
+        let reach = self.reach(*by, own, 4 * RANKS, Who::Sm)?;
+        let flags = real(&self.memory.read(reach.spans(), *by));
+        let there =
+            |flag: &[u8; 4]| u32::from_le_bytes(*flag).wrapping_sub(meeting.step + meeting.stage) <= AHEAD;
+        let flags = (0..u64::from(args.ranks)).zip(flags.as_chunks::<4>().0);
+        let mut absent = flags.filter(|(rank, flag)| *rank != u64::from(args.rank) && !there(flag));
+        Ok(absent.next().map(|(rank, _)| rank))
+    }
+
+    /// What a rank does once all flags of a step are there.
+    fn act(&mut self, meeting: &mut Meeting) -> Result<()> {
+        let (by, args) = (meeting.by, meeting.args);
+        let [_, inputs, sums] = meeting.areas.clone();
+        let part = args.vectors.div_ceil(u64::from(args.ranks.max(1)));
+        let length = |rank: u64| part.min(args.vectors.saturating_sub(rank * part)) * 16;
+        let own = u64::from(args.rank);
+        let to = match (args.twice, meeting.stage) {
+            (false, 0) => args.out,
+            (true, 0) => sums.get(args.rank as usize).copied().unwrap_or_default(),
+            _ => args.out,
+        };
+        let flags = self.flags(by, &inputs)?;
+        let pieces = match (args.twice, meeting.stage) {
+            (_, 0) => {
+                let (at, bytes) =
+                    if args.twice { (own * part * 16, length(own)) } else { (0, args.vectors * 16) };
+                let read: Result<Vec<_>> = inputs
+                    .iter()
+                    .map(|input| self.of_a_rank(by, input + at, bytes, &mut meeting.ns))
+                    .collect();
+                added(&read?)
+            }
+            (_, 1) => {
+                let mut gathered = Vec::new();
+                for (rank, sums) in (0..).zip(&sums) {
+                    gathered.extend(self.of_a_rank(by, *sums, length(rank), &mut meeting.ns)?);
+                }
+                gathered
+            }
+            _ => Vec::new(),
+        };
+        meeting.ns += flags;
+        let bytes = pieces.iter().map(|(n, _)| n).sum();
+        if bytes > 0 {
+            let reach = self.reach(by, to, bytes, Who::Sm)?;
+            self.memory.write(reach.spans(), &pieces);
+        }
+        Ok(())
+    }
+
+    /// How long the flags of all ranks take.
+    fn flags(&self, by: usize, inputs: &[u64]) -> Result<f64> {
+        let mut most = 0.0_f64;
+        for input in inputs {
+            if let Reach::Gpu { owner, .. } = self.reach(by, *input, 16, Who::Sm)?
+                && owner != by
+            {
+                let late = self.scenario.faults(Kind::Late, owner, by).filter(|f| f.engine != Some(Who::Ce));
+                let late = late.filter_map(|f| f.rate).product::<f64>();
+                most = most.max(self.scenario.pair(by, owner).flag_us.of(owner, by) * 1000.0 * late);
+            }
+        }
+        Ok(most)
+    }
+
+    /// What a kernel reads of a rank's memory, and the time that this takes.
+    fn of_a_rank(&mut self, by: usize, address: u64, bytes: u64, ns: &mut f64) -> Result<Vec<Piece>> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let reach = self.reach(by, address, bytes, Who::Sm)?;
+        let (route, faults) = self.access(by, &reach, Way::Read, bytes, [address, 0]);
+        *ns += bytes as f64 / route.flow.most;
+        let (old, faults): (Vec<_>, _) = faults.into_iter().partition(|f| f.kind == Kind::Stale);
+        let from = From::Spans(reach.spans().to_vec());
+        let pieces = self.seen(&Move { to: None, from, bytes, by, faults, way: Way::Read });
+        // What was there in the round before.
+        let before = |content| match content {
+            Some(Content::Values(values, at)) => {
+                Some(Content::Values(values.from(0_u64.wrapping_sub(1 << PLACE_BITS)), at))
+            }
+            _ => None,
+        };
+        let stale = |(n, content)| (n, before(content));
+        Ok(if old.is_empty() { pieces } else { pieces.into_iter().map(stale).collect() })
+    }
+
+    /// Counts words that are not the sum of all ranks', and why.
+    pub(super) fn count_sums(&mut self, Sums { from, seed, ranks, first, out }: Sums) -> Result<()> {
+        let expected = values(seed, first, all(ranks));
+        let mut found = [0, 0, 0, u64::MAX, 0, from.bytes / 4];
+        let (mut ones, mut peers, mut sample, mut at) = (0, 0, None, 0);
+        for (n, content) in whole(&self.seen(&from), 4) {
+            let words = n / 4;
+            if !matches!(content, Content::Values(values, 0) if values == expected.from(at)) {
+                let made = real(&[(n, Some(content))]);
+                for (k, word) in (at..).zip(made.as_chunks::<4>().0) {
+                    let (got, want) = (u32::from_le_bytes(*word), low(expected.at(k)));
+                    if got == want {
+                        continue;
+                    }
+                    let [zeros, stale, all_ones, bits] = why(got, seed, ranks, first + k);
+                    let [wrong, z, s, least, most, _] = &mut found;
+                    (*wrong, *z, *s) = (*wrong + 1, *z + zeros, *s + stale);
+                    (*least, *most) = ((*least).min(first + k), (*most).max(first + k));
+                    (ones, peers) = (ones + all_ones, peers | bits);
+                    sample.get_or_insert([1, first + k, u64::from(got), u64::from(want)]);
+                }
+            }
+            at += words;
+        }
+        self.tally(from.by, out, found)?;
+        let old = self.numbers(from.by, out + 48, 3)?;
+        let [before, known, taken] = old[..] else { return Ok(()) };
+        self.put_numbers(from.by, out + 48, &[before + ones, known | peers])?;
+        match sample.filter(|_| taken == 0) {
+            Some(sample) => self.put_numbers(from.by, out + 64, &sample),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a flag on its way is lost.
+fn loses(fault: &Fault) -> bool {
+    match fault.kind {
+        Kind::Zeros | Kind::Stale | Kind::Mirror | Kind::Offset | Kind::Hang | Kind::Error => true,
+        Kind::Victim => fault.instead,
+        _ => false,
+    }
+}
+
+fn low(n: u64) -> u32 {
+    u32::try_from(n & 0xffff_ffff).unwrap_or_default()
+}
+
+/// The sum of all ranks' words: as what it means where all are whole inputs, else one by one.
+fn added(ranks: &[Vec<Piece>]) -> Vec<Piece> {
+    let own = |pieces: &Vec<Piece>| match pieces.as_slice() {
+        [(n, Some(Content::Values(values, 0)))] => Some((*n, *values)),
+        _ => None,
+    };
+    let known: Option<Vec<_>> = ranks.iter().map(own).collect();
+    let length = ranks.first().map_or(0, |pieces| pieces.iter().map(|(n, _)| n).sum::<u64>());
+    let said = known.filter(|all| all.iter().all(|(n, _)| *n == length));
+    let said =
+        said.and_then(|all| Values::reduced(&all.into_iter().map(|(_, v)| v).collect::<Vec<_>>(), Op::Sum));
+    if let Some(sum) = said {
+        return vec![(length, Some(Content::Values(sum, 0)))];
+    }
+    let mut sum = vec![0_u32; usize::try_from(length / 4).unwrap_or_default()];
+    for pieces in ranks {
+        let bytes = real(&after(&cut(pieces, length), 0));
+        for (slot, word) in sum.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *slot = slot.wrapping_add(u32::from_le_bytes(*word));
+        }
+    }
+    vec![(length, Some(Content::bytes(sum.into_iter().flat_map(u32::to_le_bytes).collect())))]
+}
+
+/// What is wrong with a sum: whether zeros, the round before or all ones stand in the place of inputs, and a bit for
+/// each of these.
+fn why(found: u32, seed: u64, ranks: u32, i: u64) -> [u64; 4] {
+    let before = i.wrapping_sub(1 << PLACE_BITS);
+    let value = |of, i| low(values(seed, i, of).at(0));
+    let (wanted, old) = (value(all(ranks), i), value(all(ranks), before));
+    let mut why = [0; 4];
+    let mut suspect = |instead: u32, others: [u32; 3], peers: u64| {
+        let [zeros, stale, ones, bits] = &mut why;
+        for (class, _) in [zeros, stale, ones].into_iter().zip(others).filter(|(_, other)| *other == instead)
+        {
+            *class = 1;
+            *bits |= peers;
+        }
+    };
+    suspect(found, [0, old, u32::MAX], 0);
+    for rank in 0..ranks {
+        let (own, then) = (value(Of::Rank(rank), i), value(Of::Rank(rank), before));
+        suspect(found.wrapping_sub(wanted.wrapping_sub(own)), [0, then, u32::MAX], 1 << rank);
+        if ranks > 2 {
+            let others = [0, old.wrapping_sub(then), 1_u32.wrapping_sub(ranks)];
+            suspect(found.wrapping_sub(own), others, (1 << ranks) - 1 - (1 << rank));
+        }
+    }
+    why
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: u64 = 7 << PLACE_BITS;
+
+    fn input(rank: u32, first: u64) -> Vec<Piece> {
+        vec![(64, Some(Content::Values(values(3, first, Of::Rank(rank)), 0)))]
+    }
+
+    fn words(pieces: &[Piece]) -> Vec<u32> {
+        real(pieces).as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect()
+    }
+
+    #[test]
+    fn a_sum_is_the_same_as_what_it_means_and_word_by_word() {
+        let ranks: Vec<_> = (0..3).map(|rank| input(rank, FIRST)).collect();
+        let unknown: Vec<_> = ranks.iter().map(|p| vec![(64, Some(Content::bytes(real(p))))]).collect();
+        let (said, done) = (added(&ranks), added(&unknown));
+        assert!(matches!(said.as_slice(), [(64, Some(Content::Values(..)))]));
+        assert_eq!(words(&said), words(&done));
+    }
+
+    #[test]
+    fn a_wrong_sum_tells_whose_input_was_what() {
+        let of = |inputs: [Vec<Piece>; 3]| why(words(&added(&inputs))[0], 3, 3, FIRST);
+        let right = |rank| input(rank, FIRST);
+        let filled = |byte| vec![(64, Some(Content::Byte(byte)))];
+        assert_eq!(of([right(0), filled(0), right(2)]), [1, 0, 0, 2]);
+        assert_eq!(of([right(0), right(1), input(2, FIRST - (1 << PLACE_BITS))]), [0, 1, 0, 4]);
+        assert_eq!(of([filled(0xff), right(1), filled(0xff)]), [0, 0, 1, 5]);
+        assert_eq!(of([filled(0), filled(0), filled(0)])[0], 1);
+    }
+}
