@@ -172,8 +172,8 @@ static __device__ __forceinline__ Why why_of(u32 found, u64 seed, u32 ranks, u64
 
 // Counts the words of round `n` of a graph that are not the sum of all ranks' inputs. out[0] to out[5] are as
 // fl_check's, where the sentinel is the round before and a word's number is the round's times 2^20 and its place;
-// out[6] a bit for each rank whose input was wrong, out[7] those with all ones in the place of an input, and from
-// out[8] on a sample. Looks at nothing once a launch gave up.
+// out[6] a bit for each rank whose input can have been wrong in all of them (the host presets all ones), out[7] those
+// with all ones in the place of an input, and from out[8] on a sample. Looks at nothing once a launch gave up.
 extern "C" __global__ void fl_reduce_check(const u32 *src, u64 words, u64 seed, u32 ranks, u32 n, const Books *books,
                                            u64 *out) {
     Tally tally = nothing();
@@ -184,7 +184,7 @@ extern "C" __global__ void fl_reduce_check(const u32 *src, u64 words, u64 seed, 
         if (found == wanted) continue;
         const Why why = why_of(found, seed, ranks, first + k);
         count_wrong(tally, first + k, why.zeros, why.ones, why.stale);
-        if (why.peers) atomicOr(out + 6, (u64)why.peers);
+        if (why.peers) atomicAnd(out + 6, (u64)why.peers);
         Sample *sample = (Sample *)(out + 8);
         if (atomicCAS(&sample->taken, 0ull, 1ull) == 0) sample->place = first + k, sample->found = found, sample->wanted = wanted;
     }

@@ -8,7 +8,7 @@ use crate::net::publish::LARGEST;
 use crate::outcome::scope::Scope;
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::render::{html, json, junit, prometheus, text};
-use crate::report::{Report, from_json};
+use crate::report::{Report, TestEntry, from_json};
 use crate::text::shown::shown_text;
 use serde_json::{Map, Value};
 use std::fs;
@@ -83,8 +83,13 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     answer(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
     answer(&dir.join(NONE), gpus, Some(|_, _| false)).map_err(undone)?;
     let off = report.workload_env.get("NCCL_P2P_DISABLE").is_some_and(|value| value == "1");
+    let bad = |t: &TestEntry| t.id == "p2p-allreduce" && matches!(t.outcome, Outcome::Fail | Outcome::Error);
     let (folder, reason) = match (off, proven) {
         (true, _) => (NONE, "peer-to-peer is not proven on this machine, so vLLM uses it for no pair"),
+        // vLLM's own all-reduce is off where this file allows no pair; NCCL does not read it.
+        _ if report.tests.iter().any(bad) => {
+            (NONE, "p2p-allreduce did not pass, so vLLM makes no all-reduce of its own and uses NCCL")
+        }
         (false, Some(_)) => {
             (PROVEN, "the pairs of GPUs that passed the tests of peer-to-peer, in the form that vLLM reads")
         }

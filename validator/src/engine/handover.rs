@@ -62,9 +62,11 @@ fn holds_without_p2p(advice: &Advice) -> bool {
     !advice.name.starts_with("NCCL_") || switches_off || WITHOUT_P2P.contains(&advice.name.as_str())
 }
 
-/// Disables peer-to-peer if a test of it failed or gave no answer.
+/// Disables peer-to-peer of NCCL if a test of it failed or gave no answer. What frameworks do beside NCCL has a
+/// verdict of its own: `firstlight env --vllm` switches it off.
 fn veto(report: &Report) -> Option<Advice> {
-    let about_p2p = |t: &&TestEntry| t.id.starts_with("p2p-") || t.id.starts_with("nccl");
+    let beside = |t: &TestEntry| t.id == "p2p-allreduce";
+    let about_p2p = |t: &&TestEntry| !beside(t) && (t.id.starts_with("p2p-") || t.id.starts_with("nccl"));
     let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
     let (test, what) =
         bad(Outcome::Fail).map(|t| (t, "failed")).or(bad(Outcome::Error).map(|t| (t, "gave no answer")))?;
@@ -179,6 +181,14 @@ mod tests {
             assert_eq!((last.name.as_str(), last.value.as_str()), (P2P_OFF, "1"));
             assert!(last.reason.ends_with(what), "{}", last.reason);
         }
+    }
+
+    #[test]
+    fn nccl_keeps_peer_to_peer_where_only_the_frameworks_own_all_reduce_fails() {
+        let left = names(&[("p2p-allreduce", Outcome::Fail), ("nccl", Outcome::Pass)]);
+        assert!(!left.contains(&P2P_OFF.to_owned()), "{left:?}");
+        let left = names(&[("p2p-allreduce", Outcome::Fail), ("p2p-order", Outcome::Fail)]);
+        assert_eq!(left.last().unwrap(), P2P_OFF);
     }
 
     #[test]

@@ -35,8 +35,8 @@ const RESULTS: u64 = 1024;
 const RESULT_BYTES: u64 = 128;
 /// Numbers of `Books` before the times.
 const TIMES: u64 = 2;
-/// The number of a result that is a minimum.
-const FIRST: u64 = 3;
+/// The numbers of a result that begin as all ones: a minimum, and bits that are taken away.
+const PRESET: [u64; 2] = [3, 6];
 /// Of a word's number the bits that are its place: `PLACE_BITS` of the kernels.
 const PLACE_BITS: u32 = 20;
 
@@ -88,7 +88,7 @@ pub struct Reduced {
     pub stale: u64,
     /// Of those, with all ones there.
     pub ones: u64,
-    /// A bit for each rank whose input was wrong.
+    /// A bit for each rank whose input explains all of them.
     pub peers: u64,
     /// One of the wrong words: round, place, found, expected.
     pub sample: Option<[u64; 4]>,
@@ -148,10 +148,10 @@ impl Books {
             wrong: at(0),
             zeros: at(1),
             stale: at(2),
-            peers: at(6),
+            peers: if at(6) == u64::MAX { 0 } else { at(6) },
             ones: at(7),
             sample: (at(8) > 0).then_some(sample),
-            first: place(at(FIRST)),
+            first: place(at(3)),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Stream {
         for kind in [0, 1] {
             let result = asked.books.device.span(RESULTS + kind * RESULT_BYTES, RESULT_BYTES)?;
             self.set_bytes(result, 0)?;
-            self.set_bytes(result.part(FIRST * 8, 8)?, 0xff)?;
+            PRESET.iter().try_for_each(|n| self.set_bytes(result.part(n * 8, 8)?, 0xff))?;
         }
         self.capture(|| self.rounds(asked))
     }

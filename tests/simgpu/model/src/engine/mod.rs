@@ -3,7 +3,6 @@
 //! the links on its way. The clock is simulated and has nothing to do with how long that took.
 
 mod begin;
-mod carried;
 mod collective;
 mod finish;
 mod pages;

@@ -269,8 +269,8 @@ impl Engine {
     /// Counts words that are not the sum of all ranks', and why.
     pub(super) fn count_sums(&mut self, Sums { from, seed, ranks, first, out }: Sums) -> Result<()> {
         let expected = values(seed, first, all(ranks));
-        let mut found = [0, 0, 0, u64::MAX, 0, from.bytes / 4];
-        let (mut ones, mut peers, mut sample, mut at) = (0, 0, None, 0);
+        let mut found = [0, 0, 0, u64::MAX, 0, from.bytes / 4, 0];
+        let (mut peers, mut sample, mut at) = (u64::MAX, None, 0);
         for (n, content) in whole(&self.seen(&from), 4) {
             let words = n / 4;
             if !matches!(content, Content::Values(values, 0) if values == expected.from(at)) {
@@ -281,10 +281,10 @@ impl Engine {
                         continue;
                     }
                     let [zeros, stale, all_ones, bits] = why(got, seed, ranks, first + k);
-                    let [wrong, z, s, least, most, _] = &mut found;
-                    (*wrong, *z, *s) = (*wrong + 1, *z + zeros, *s + stale);
+                    let [wrong, z, s, least, most, _, ones] = &mut found;
+                    (*wrong, *z, *s, *ones) = (*wrong + 1, *z + zeros, *s + stale, *ones + all_ones);
                     (*least, *most) = ((*least).min(first + k), (*most).max(first + k));
-                    (ones, peers) = (ones + all_ones, peers | bits);
+                    peers &= if bits > 0 { bits } else { peers };
                     sample.get_or_insert([1, first + k, u64::from(got), u64::from(want)]);
                 }
             }
@@ -292,8 +292,8 @@ impl Engine {
         }
         self.tally(from.by, out, found)?;
         let old = self.numbers(from.by, out + 48, 3)?;
-        let [before, known, taken] = old[..] else { return Ok(()) };
-        self.put_numbers(from.by, out + 48, &[before + ones, known | peers])?;
+        let [known, _, taken] = old[..] else { return Ok(()) };
+        self.put_numbers(from.by, out + 48, &[known & peers])?;
         match sample.filter(|_| taken == 0) {
             Some(sample) => self.put_numbers(from.by, out + 64, &sample),
             None => Ok(()),

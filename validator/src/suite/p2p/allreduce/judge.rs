@@ -105,13 +105,13 @@ impl Reduction {
             all().filter(|(_, found)| found.wrong > 0).min_by_key(|(_, found)| found.first)?;
         let everywhere = all().all(|(_, found)| found.wrong > 0);
         let keeper = self.keeper(worst.first);
-        // A two-shot sum that is wrong everywhere was wrong where it was made.
-        let reader = if kind == 1 && everywhere { keeper } else { rank };
-        let inputs = worst.peers.count_ones() == 1;
-        let source = match (inputs, kind) {
-            (true, _) => usize::try_from(worst.peers.trailing_zeros()).ok(),
-            (false, 1) if !everywhere => Some(keeper),
-            _ => None,
+        let input =
+            usize::try_from(worst.peers.trailing_zeros()).ok().filter(|_| worst.peers.count_ones() == 1);
+        let (reader, source) = match (kind, input) {
+            (0, input) => (rank, input),
+            // A two-shot sum that is wrong everywhere was wrong where it was made, and else where it was fetched.
+            (_, Some(input)) if everywhere && input != keeper => (keeper, Some(input)),
+            _ => (rank, Some(keeper)),
         };
         let reader = self.gpu(reader);
         let pair = source.map(|rank| self.gpu(rank)).filter(|from| *from != reader);
@@ -321,6 +321,13 @@ mod tests {
         let made = Reduced { wrong: 5, zeros: 5, peers: 1, first: 600, ..right(0) };
         let said_of = |ranks| said(vec![of(ranks)]).summary;
         let line = said_of(vec![bad(1, made), bad(1, made)]);
+        assert!(
+            line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"),
+            "{line}"
+        );
+        // Its own input is right where rank 0 sums up, so it is rank 1 that fetches this wrong.
+        let both = Reduced { first: 0, ..made };
+        let line = said_of(vec![bad(1, made), bad(1, both)]);
         assert!(
             line.starts_with("GPU 4 -> 5: two-shot all-reduce of 4 KiB by kernels reads zeros"),
             "{line}"

@@ -15,7 +15,6 @@ mod host;
 mod load;
 mod run;
 mod sampling;
-mod table;
 mod take;
 mod watch;
 mod ways;
@@ -30,6 +29,15 @@ pub(in crate::suite) use host::{HostFlow, HostTimed, Towards};
 pub(in crate::suite) use load::Links;
 pub(in crate::suite) use run::Timed;
 pub(in crate::suite) use sampling::{Figure, Job, Taken};
-pub(in crate::suite) use table::table;
 pub(in crate::suite) use watch::{STATE_COLUMNS, Watch, heat, state_cells, states_now, throttled_for};
 pub(in crate::suite) use ways::{Ways, kind};
+
+use serde_json::{Value, json};
+
+/// A table; `columns`: heading and unit of each, where `""` is text or a count. Every row has a value for
+/// each column, `null` where there is none.
+pub(in crate::suite) fn table(name: &str, columns: &[(&str, &str)], rows: &[Vec<Value>]) -> Value {
+    let columns: Vec<_> =
+        columns.iter().map(|(heading, unit)| json!({ "heading": heading, "unit": unit })).collect();
+    json!({ "name": name, "columns": columns, "rows": rows })
+}
