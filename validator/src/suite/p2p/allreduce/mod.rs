@@ -5,6 +5,8 @@
 mod crew;
 mod judge;
 mod rank;
+#[cfg(test)]
+mod tests;
 
 pub(in crate::suite) use rank::serve;
 
