@@ -39,8 +39,8 @@ const SIZES: [u64; 4] = [4 << 10, 32 << 10, 128 << 10, LARGEST];
 /// How many rounds of each size, and for how long at most; one graph is launched in any case.
 const fn effort(level: Level) -> (u64, Duration) {
     match level {
-        Level::Quick | Level::Standard => (1000, Duration::from_millis(250)),
-        Level::Full | Level::Acceptance => (20_000, Duration::from_secs(4)),
+        Level::Quick | Level::Standard => (1000, Duration::from_millis(150)),
+        Level::Full | Level::Acceptance => (20_000, Duration::from_millis(1500)),
     }
 }
 
