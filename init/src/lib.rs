@@ -14,8 +14,24 @@ pub mod helper;
 pub mod machine;
 pub mod modules;
 pub mod paths;
-#[cfg(test)]
-mod sample;
 pub mod stages;
 pub mod sys;
 pub mod verdict;
+
+/// Folders with sample files, for unit tests.
+#[cfg(test)]
+mod sample {
+    use std::fs;
+    use tempfile::TempDir;
+
+    /// Makes a folder with these files: path, content.
+    pub(crate) fn files(files: &[(&str, &str)]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+}

@@ -37,7 +37,7 @@ fn the_stages_come_in_the_order_of_their_costs() {
 
 #[test]
 fn only_the_top_of_a_binary_is_one() {
-    assert_eq!(binary("validator/tests/codes.rs").as_deref(), Some("codes"));
+    assert_eq!(binary("validator/tests/one.rs").as_deref(), Some("one"));
     assert_eq!(binary("tests/tests/boots/main.rs").as_deref(), Some("boots"));
     assert_eq!(binary("tests/tests/boots/acs.rs"), None);
     assert_eq!(binary("tests/check.sh"), None);

@@ -7,7 +7,7 @@ use crate::cli::args::Place;
 use crate::engine;
 use crate::files::whole::Whole;
 use crate::outcome::finding::{Code, Severity};
-use crate::render::{json, text};
+use crate::render::{pretty, text};
 use crate::report::{Report, TestEntry};
 use crate::text::shown::shown_text;
 
@@ -83,7 +83,7 @@ impl Sheet {
 
     fn text(&self, report: &Report, path: Option<&str>) -> Result<String, String> {
         match self {
-            Self::Json(_) => json::pretty(report).map_err(|e| e.to_string()),
+            Self::Json(_) => pretty(report).map_err(|e| e.to_string()),
             Self::Text(_) => Ok(shown_text(&text::whole(report, path))),
         }
     }

@@ -3,14 +3,13 @@
 
 pub use contract::status::{FAILING, FINE, UNDONE, WRONG_USE};
 
+mod about;
 pub mod args;
-mod completions;
 mod console;
 mod deliver;
 mod fabric;
 mod fetch;
 mod image;
-mod man;
 mod nccl;
 mod nvlinks;
 mod output;
@@ -29,7 +28,7 @@ use crate::machine::root::Root;
 use crate::nccl::ranks;
 use crate::outcome::finding::{self, Finding, Severity};
 use crate::process::lineage;
-use crate::text::chain::chain;
+use crate::text::chain;
 use crate::text::shown::shown_text;
 use crate::{render, suite};
 use args::{Args, Command, Lineage};
@@ -110,8 +109,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render { report, to, output } => report::render(&report, to, &output),
         Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
-        Command::Completions { shell } => completions::run(shell),
-        Command::Man => man::run(),
+        Command::Completions { shell } => about::completions(shell),
+        Command::Man => about::man(),
         Command::Publish(asked) => publish::run(asked),
         Command::Fetch(asked) => fetch::fetch(&asked),
         Command::Time(asked) => time::run(&asked),

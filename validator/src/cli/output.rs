@@ -4,7 +4,7 @@
 use crate::cli::args::Place;
 use crate::files::destination;
 use crate::files::whole::Whole;
-use crate::render::json;
+use crate::render::pretty;
 use crate::text::shown::shown_text;
 use serde::Serialize;
 use std::fmt::Display;
@@ -84,7 +84,7 @@ fn unwritten(place: &Place, why: &dyn Display) -> OutputError {
 /// As [`write`].
 pub(super) fn either(place: Option<&Place>, value: &impl Serialize, text: &str) -> Result<(), OutputError> {
     let Some(place) = place else { return write(&Place::Stdout, &shown_text(text)) };
-    let json = json::pretty(value).map_err(|e| unwritten(place, &e))?;
+    let json = pretty(value).map_err(|e| unwritten(place, &e))?;
     write(place, &json)
 }
 

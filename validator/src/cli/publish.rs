@@ -3,7 +3,7 @@
 use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE};
 use crate::cli::args::Publish;
-use crate::files::bounded;
+use crate::files;
 use crate::net::http::Authorities;
 use crate::net::publish::{AtUrl, Finished, Keeping, LARGEST, publish};
 use std::fs;
@@ -17,7 +17,7 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     }
     let path = asked.report.display().to_string();
     let here = |why: String| CommandError::Undone(format!("{path}: {why}"));
-    let bytes = bounded::read(&asked.report, LARGEST).map_err(&here)?;
+    let bytes = files::read(&asked.report, LARGEST).map_err(&here)?;
     let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
     let url = asked.url.map(|url| AtUrl {

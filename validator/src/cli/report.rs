@@ -3,11 +3,11 @@
 use super::output::write;
 use super::{CommandError, FINE};
 use crate::cli::args::{Form, Place};
-use crate::files::{bounded, whole};
+use crate::files::{self, whole};
 use crate::net::publish::LARGEST;
 use crate::outcome::scope::Scope;
 use crate::outcome::{Advice, Outcome, Verdict};
-use crate::render::{html, json, junit, prometheus, text};
+use crate::render::{html, junit, pretty, prometheus, text};
 use crate::report::{Report, TestEntry, from_json};
 use crate::text::shown::shown_text;
 use serde_json::{Map, Value};
@@ -24,7 +24,7 @@ pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, Comman
     let report = read(path)?;
     let text = match to {
         Form::Text => shown_text(&text::whole(&report, Some(&path.display().to_string()))),
-        Form::Json => json::pretty(&report).map_err(|e| CommandError::undone(&e))?,
+        Form::Json => pretty(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Html => html::page(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Junit => junit::suites(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Prometheus => prometheus::families(&report),
@@ -141,6 +141,6 @@ fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(usize, usize) -> b
 
 fn read(path: &Path) -> Result<Report, CommandError> {
     let here = |why: String| CommandError::Undone(format!("{}: {why}", path.display()));
-    let bytes = bounded::read(path, LARGEST).map_err(here)?;
+    let bytes = files::read(path, LARGEST).map_err(here)?;
     from_json(&bytes).map_err(|e| here(e.to_string()))
 }

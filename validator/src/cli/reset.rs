@@ -3,7 +3,7 @@
 use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Reset, ResetAction};
-use crate::files::bounded;
+use crate::files;
 use crate::machine::root::Root;
 use crate::text::shown::shown_text;
 use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, Step, VARIABLE, VARIABLES};
@@ -65,7 +65,7 @@ impl Place<'_> {
             At::File(path) if fs::symlink_metadata(path).is_err_and(|e| e.kind() == ErrorKind::NotFound) => {
                 return Ok(None);
             }
-            At::File(path) => (bounded::read(path, SIZE as u64).map_err(io::Error::other), &[][..]),
+            At::File(path) => (files::read(path, SIZE as u64).map_err(io::Error::other), &[][..]),
         };
         match bytes {
             Ok(bytes) => {

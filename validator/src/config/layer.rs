@@ -3,7 +3,7 @@
 
 use super::value::Raw;
 use super::{Config, KEYS};
-use crate::files::bounded;
+use crate::files;
 use crate::text::nearest::nearest;
 use crate::text::shown::shown;
 use contract::section;
@@ -103,7 +103,7 @@ impl Config {
     /// The first thing that is wrong, worded for the person who wrote it.
     pub fn load(files: &[PathBuf], words: &[String], tests: &[&str]) -> Result<Self, ConfigError> {
         let read = |file: &PathBuf| {
-            bounded::read(file, LARGEST)
+            files::read(file, LARGEST)
                 .and_then(|bytes| String::from_utf8(bytes).map_err(|e| format!("cannot be read: {e}")))
                 .map(|text| (file.clone(), text))
                 .map_err(|why| ConfigError::Unreadable { file: file.clone(), why })

@@ -11,7 +11,7 @@ use crate::process::lineage;
 use crate::report::Driver;
 use crate::suite::protocol::{Facts, Message, Request};
 use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
-use crate::text::chain::chain;
+use crate::text::chain;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};

@@ -1,7 +1,7 @@
 //! The only HTTP client: a POST of a few bytes, a GET of a bounded file, piece by piece. Every call has a
 //! deadline. The caller decides about retries; an answer with any status is an answer.
 
-use crate::text::chain::chain;
+use crate::text::chain;
 use crate::text::size::size;
 use std::io::Read;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -3,12 +3,10 @@
 
 mod advice;
 pub mod finding;
-mod matrix;
 pub mod scope;
 
 pub use advice::Advice;
 pub use contract::outcome::{Outcome, Verdict};
-pub use matrix::Matrix;
 
 use finding::{Finding, Severity};
 use serde::{Deserialize, Serialize};
@@ -144,6 +142,22 @@ pub fn verdict(outcomes: &[Outcome]) -> Verdict {
     } else {
         Verdict::Pass
     }
+}
+
+/// Measurements by row and column, as a report holds them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// What was measured.
+    pub name: String,
+    /// In what.
+    pub unit: String,
+    /// Labels of the rows.
+    pub rows: Vec<String>,
+    /// Labels of the columns.
+    pub columns: Vec<String>,
+    /// Values by row; `null` where there is none.
+    pub values: Vec<Vec<Option<f64>>>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ mod element;
 #[cfg(test)]
 mod fixture;
 pub mod html;
-pub mod json;
 pub mod junit;
 pub mod last_line;
 pub mod list;
@@ -14,3 +13,13 @@ pub mod p2p;
 pub mod prometheus;
 pub mod text;
 mod words;
+
+use serde::Serialize;
+
+/// Indented JSON with a newline at its end.
+///
+/// # Errors
+/// The JSON writer's error.
+pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}

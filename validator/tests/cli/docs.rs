@@ -1,8 +1,10 @@
-//! Do the pages show what the program lists?
+//! Do the pages show what the program lists, and does the table of findings hold what it can find?
 
 use super::machine::{firstlight, said};
+use firstlight::outcome::finding::Code;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)).unwrap()
@@ -34,4 +36,35 @@ fn docs_show_the_table_of_findings() {
     let shown = page.lines().filter(|l| l.starts_with("| `") && l.matches(" | ").count() == 3).count();
     let listed = table.lines().filter(|l| l.starts_with("| `")).count();
     assert_eq!(shown, listed, "docs/findings.md has findings that do not exist");
+}
+
+fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { files.extend(sources(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
+}
+
+/// The product's part of a file: what stands before its tests.
+fn product(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.split("#[cfg(test)]").next().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn every_code_is_made_somewhere() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = sources(&src).unwrap().into_iter();
+    let files = files.filter(|p| !p.ends_with("tests.rs") && !p.ends_with("finding/code.rs"));
+    let text: String = files.map(|p| product(&p).unwrap()).collect();
+    // init has its findings by the names of the shared vocabulary.
+    let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("../init/src");
+    let of_init: String = sources(&init).unwrap().iter().map(|p| product(p).unwrap()).collect();
+    for code in Code::ALL {
+        let shared = format!("code::{}", code.entry().code.replace('-', "_"));
+        let is_made = text.contains(&format!("Code::{code:?}")) || of_init.contains(&shared);
+        assert!(is_made, "{} is never made", code.entry().code);
+    }
+    assert!(!text.contains("Code::NoSuchFinding"));
 }

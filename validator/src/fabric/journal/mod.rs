@@ -2,7 +2,6 @@
 //! changed, so that `firstlight fabric restore` can restore them even after a crash.
 
 mod owner;
-mod place;
 mod sense;
 
 use crate::files::whole;
@@ -16,6 +15,9 @@ use std::path::{Path, PathBuf};
 
 /// The version of the file format.
 pub const SCHEMA: &str = "firstlight.journal/1";
+
+/// Where a machine keeps its own journal, below its root.
+const PLACE: &str = "run/firstlight/fabric.json";
 
 /// One write to configuration space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,6 +215,22 @@ pub enum JournalError {
 }
 
 impl Journal {
+    /// Where `root` keeps its journal. A link in a recorded machine does not lead out of it.
+    ///
+    /// # Errors
+    /// If links on the path form a loop.
+    pub fn place(root: &Root) -> Result<PathBuf, JournalError> {
+        root.place(PLACE).map_err(|source| JournalError::Read { path: root.join(PLACE), source })
+    }
+
+    /// Reads the journal of `root` at its own place; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Journal::load`].
+    pub fn of(root: &Root) -> Result<Option<Self>, JournalError> {
+        Self::load(&Self::place(root)?, root.path())
+    }
+
     /// An empty journal for `root`.
     #[must_use]
     pub fn new(root: &Path) -> Self {

@@ -4,7 +4,7 @@ use super::Nvml;
 use super::answers::Process;
 use super::standing::{ComputeMode, Counted, Counter, Presence, Standing};
 use crate::machine::pcie::model::Bdf;
-use crate::text::chain::chain;
+use crate::text::chain;
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device as wrapped;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};

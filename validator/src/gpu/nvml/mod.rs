@@ -11,7 +11,7 @@ pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
 pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
 
 use crate::machine::pcie::model::Bdf;
-use crate::text::chain::chain;
+use crate::text::chain;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, P2pCapabilitiesIndex, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;

@@ -3,7 +3,7 @@
 use super::Nvml;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::pcie::topo::NvLinks;
-use crate::text::chain::chain;
+use crate::text::chain;
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;

@@ -2,7 +2,7 @@
 
 use super::text::Malformed;
 use super::{Node, Recording};
-use crate::files::bounded;
+use crate::files;
 use crate::machine::root::Root;
 use std::fs;
 use std::io;
@@ -53,7 +53,7 @@ pub fn open(path: &Path) -> Result<(Root, Option<TempDir>), OpenError> {
     }
     let here = || path.to_owned();
     let unread = |why| OpenError::Read { path: here(), why };
-    let text = bounded::read(path, LARGEST).map_err(unread)?;
+    let text = files::read(path, LARGEST).map_err(unread)?;
     let text = String::from_utf8(text).map_err(|e| unread(e.to_string()))?;
     let recording =
         Recording::parse(&text).map_err(|source| OpenError::Malformed { path: here(), source })?;

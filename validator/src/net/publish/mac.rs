@@ -5,7 +5,7 @@
 
 use super::finished::{hex, verdict_of};
 use super::shelf::Shelf;
-use crate::files::bounded;
+use crate::files;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fs;
@@ -30,7 +30,7 @@ impl Key {
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
         let (least, most) = LENGTHS;
-        let bytes = bounded::read(path, most).map_err(named)?;
+        let bytes = files::read(path, most).map_err(named)?;
         if bytes.len() < least {
             return Err(named(format!("a key of {} bytes, allowed: {least} to {most}", bytes.len())));
         }

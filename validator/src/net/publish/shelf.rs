@@ -4,7 +4,7 @@
 
 use super::finished::LARGEST;
 use super::mac::{Key, beside};
-use crate::files::{bounded, whole};
+use crate::files::{self, whole};
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -121,7 +121,7 @@ impl Shelf {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        bounded::content(file, LARGEST).map_err(io::Error::other)
+        files::content(file, LARGEST).map_err(io::Error::other)
     }
 
     /// Removes a file.

@@ -1,7 +1,7 @@
 //! Faults in the speeds of pairs, each with the figures that it rests on: those are measured again before the
 //! fault counts. Pure.
 
-use super::basis::Basis;
+use super::Basis;
 use super::{LATENCY_CELL, Seen};
 use crate::floors::{Carrier, Figures, Mover, asymmetric, contradicted, impossible, mover, outliers, pair};
 use crate::outcome::finding::Finding;

@@ -1,7 +1,7 @@
 //! The judgement over all pairs: matrices, tables, findings and the summary. Pure.
 
+use super::Basis;
 use super::Seen;
-use super::basis::Basis;
 use super::cells::{MATRICES, policy};
 use super::doubt::{Doubt, doubts};
 use super::spread::{bursts, spreads};

@@ -2,7 +2,6 @@
 //! nvbandwidth's between devices, by their methods, so that the numbers compare; but every sample's data is
 //! checked. Latency is left to `p2p_latency`, many pairs at once to `p2p_together`.
 
-mod basis;
 mod cells;
 mod doubt;
 mod judge;
@@ -13,6 +12,7 @@ mod spread;
 mod tests;
 
 use crate::config::Level;
+use crate::floors::Carrier;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
@@ -66,6 +66,29 @@ impl Default for Seen {
     }
 }
 
+/// The configuration of the test, and what is known about the machine.
+pub(super) struct Basis<'a> {
+    pub(super) gpus: usize,
+    pub(super) level: Level,
+    /// `expect.min_p2p_gb_s`
+    pub(super) least: Option<f64>,
+    /// What carries each pair's data.
+    pub(super) carrier: &'a dyn Fn(Pair) -> Carrier,
+    /// What its links carry at their best, GB/s.
+    pub(super) ceiling: &'a dyn Fn(Pair) -> Option<f64>,
+    /// What the GPUs' own links carry under load, GB/s.
+    pub(super) own: &'a dyn Fn(Pair) -> Option<f64>,
+    /// The group that a pair is compared with.
+    pub(super) like: &'a dyn Fn(Pair) -> String,
+}
+
+impl Basis<'_> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> {
+        let gpus = self.gpus;
+        (0..gpus).flat_map(move |from| (0..gpus).map(move |to| Pair::new(from, to)))
+    }
+}
+
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let floor = machine.config.expect.min_p2p_gb_s;
     if let Some(none) = gate(machine, true)? {
@@ -82,7 +105,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     // Links were read under load and are not read again.
     let (fabric, links) = (machine.fabric()?, std::mem::take(&mut seen.links));
     let carrier = ways.carriers(fabric, &links);
-    let basis = basis::Basis {
+    let basis = Basis {
         gpus: clique.len(),
         level: machine.config.validate.level,
         least: floor,

@@ -1,4 +1,4 @@
-use super::basis::Basis;
+use super::Basis;
 use super::cells::{Cell, MATRICES, Sizes, between, devices, policy, within};
 use super::judge::judge;
 use super::*;

@@ -1,14 +1,23 @@
-//! `firstlight man`: prints the manual page of the program, and behind it those of its commands.
+//! `firstlight completions` and `firstlight man`: what shells and readers need to know of the command line.
 
 use super::args::{Place, shown};
 use super::output::write;
 use super::{CommandError, FINE};
 use clap::Command;
+use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use std::io;
 
+/// Prints the script for `shell`.
+pub(super) fn completions(shell: Shell) -> Result<u8, CommandError> {
+    let mut script = Vec::new();
+    generate(shell, &mut shown(), "firstlight", &mut script);
+    write(&Place::Stdout, &String::from_utf8_lossy(&script))?;
+    Ok(FINE)
+}
+
 /// Prints the pages.
-pub(super) fn run() -> Result<u8, CommandError> {
+pub(super) fn man() -> Result<u8, CommandError> {
     let mut command = shown();
     // Gives each command its whole name.
     command.build();
