@@ -107,7 +107,7 @@ pub fn nccl_conf(old: &str, variables: &[Variable]) -> String {
         ours.iter().any(|v| v.name == name) || (off && is_about_p2p(name))
     };
     let (mut kept, mut below_ours) = (String::new(), false);
-    for line in old.lines() {
+    for line in old.split_terminator('\n') {
         let was_ours = std::mem::replace(&mut below_ours, line.starts_with(MARK));
         if !below_ours && !was_ours && !goes(line) {
             kept.push_str(line);

@@ -66,12 +66,12 @@ fn entries(text: &str) -> Result<Vec<Entry<'_>>, Malformed> {
 /// Adds one entry, or says what is wrong with it.
 fn add(recording: &mut Recording, entry: &Entry<'_>) -> Result<(), String> {
     let path = entry.path;
-    if path.split('/').any(|part| ["", ".", ".."].contains(&part)) || path.contains('\0') {
+    if path.split('/').any(|part| ["", ".", ".."].contains(&part)) || path.contains(char::is_control) {
         return Err(format!("'{}' is no path below the machine's root", shown(path)));
     }
     let node = match (entry.kind, entry.content.as_slice()) {
         ("folder", []) => Node::Folder,
-        ("link", [target]) => Node::Link((*target).to_owned()),
+        ("link", [target]) if !target.contains(char::is_control) => Node::Link((*target).to_owned()),
         ("text", lines) => Node::File(lines.iter().flat_map(|line| [line, "\n"]).collect::<String>().into()),
         ("bytes", lines) => Node::File(bytes(lines)?),
         (kind, lines) => {
