@@ -148,8 +148,7 @@ const TABLE: &[Row] = &[
     (168, 168, Memory, REBOOT, "errors are in the part of the memory that the GPU's firmware uses"),
     (169, 169, Gpu, UNSAID, "a microcontroller of the GPU halted"),
     (170, 170, Link, UNSAID, "an NVLink of a GPU in confidential mode reported an error"),
-    // They accompany Xid 48.
-    (171, 172, Memory, RESET, "uncorrectable error of the GPU's memory or SRAM"),
+    (171, 172, Memory, RESET, "uncorrectable error of the GPU's memory or SRAM"), // beside Xid 48
     (173, 173, Link, UNSAID, "the link between processor and GPU failed"),
 ];
 
@@ -298,112 +297,4 @@ impl Fault {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CHANGED: &str = "NVRM: Xid (PCI:0000:41:00): 154, GPU recovery action changed from";
-
-    #[test]
-    fn numbers_are_sorted_do_not_overlap_and_are_described() {
-        assert!(TABLE.windows(2).all(|rows| rows[0].1 < rows[1].0));
-        for (first, last, fault, _, words) in TABLE {
-            assert!(first <= last && *fault != Fault::Unknown && words.len() > 8, "{first}");
-        }
-    }
-
-    #[test]
-    fn program_errors_are_information_before_the_tests_and_errors_in_them() {
-        for number in [13, 31, 43, 45, 68, 137] {
-            let fault = meaning(number).fault;
-            assert_eq!(fault.severity(When::Before), Severity::Info, "{number}");
-            assert_eq!(fault.severity(When::During), Severity::Error, "{number}");
-        }
-    }
-
-    #[test]
-    fn hardware_errors_fail_and_unknown_ones_warn_before_the_tests() {
-        let severities = |number: u32| {
-            let fault = meaning(number).fault;
-            (fault.severity(When::Before), fault.severity(When::During))
-        };
-        for number in [32, 48, 74, 79, 95, 119, 154] {
-            assert_eq!(severities(number), (Severity::Fail, Severity::Fail), "{number}");
-        }
-        for number in [39, 109, 1, 7, 90, 174, 9999] {
-            assert_eq!(severities(number), (Severity::Warn, Severity::Fail), "{number}");
-        }
-        assert_eq!(severities(63), (Severity::Warn, Severity::Warn));
-        let unknown = Meaning { fault: Fault::Unknown, recovery: None, words: "" };
-        assert!(meaning(9999) == unknown && unknown.remedy().is_none());
-    }
-
-    #[test]
-    fn the_actions_are_those_of_the_catalogue() {
-        for (action, numbers) in [
-            (IGNORE, &[38, 43, 44, 45, 63, 66, 78, 92, 121, 137, 152, 157, 160, 161][..]),
-            (RESTART, &[8, 13, 31, 32, 39, 68, 69, 80, 94, 135]),
-            (RESET, &[46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158]),
-            (REBOOT, &[79, 151]),
-            (POWER, &[54]),
-            (UNSAID, &[56, 57, 58, 61, 81, 123, 167, 169, 9999]),
-        ] {
-            for number in numbers {
-                assert_eq!(meaning(*number).recovery, action, "{number}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_action_has_a_remedy_and_a_program_is_checked_before_it_is_started_again() {
-        for (.., fault, recovery, _) in TABLE {
-            let meaning = Meaning { fault: *fault, recovery: *recovery, words: "" };
-            assert!(meaning.remedy().is_some() && fault.cause().is_some(), "{meaning:?}");
-        }
-        assert_eq!(meaning(31).remedy(), Program.remedy());
-        assert!(meaning(94).remedy().unwrap().starts_with("start the program that the line names again"));
-        assert!(meaning(161).remedy().unwrap().starts_with("nothing now"));
-        assert!(meaning(79).remedy().unwrap().starts_with("reboot the machine"));
-    }
-
-    #[test]
-    fn the_driver_names_the_action_and_its_number_counts_not_its_words() {
-        for (change, action) in [
-            ("0x0 (None) to 0x1 (GPU Reset Required)", Some(Recovery::ResetGpu)),
-            ("0x0 (None) to 0x1 (PF FLR)", Some(Recovery::ResetGpu)),
-            ("0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)", Some(Recovery::RebootNode)),
-            ("0x0 (None) to 0x3 (Drain P2P)", Some(Recovery::DrainP2p)),
-            ("0x3 (Drain P2P) to 0x4 (Drain and Reset)", Some(Recovery::DrainAndReset)),
-            ("0x4 (Drain and Reset) to 0x0 (None)", Some(Recovery::None)),
-            ("0x0 (None) to 0x5 (Something)", None),
-            ("0x0 (None) to 0xfffffffffffffffff (Something)", None),
-            ("0x0 (None) to nothing", None),
-            ("0x0", None),
-        ] {
-            assert_eq!(changed_to(&format!("{CHANGED} {change}")), action, "{change}");
-        }
-    }
-
-    #[test]
-    fn the_newest_action_of_the_driver_counts() {
-        let lines = [format!("{CHANGED} 0x0 (None) to 0x1 (x)"), format!("{CHANGED} 0x1 (x) to 0x2 (y)")];
-        let lines: Vec<_> = lines.iter().map(String::as_str).collect();
-        let now = meaning_of(154, &lines);
-        assert_eq!((now.fault, now.recovery, now.words), (Gpu, REBOOT, demand(Recovery::RebootNode)));
-        assert_eq!(now.remedy(), remedy(Recovery::RebootNode));
-        let over = format!("{CHANGED} 0x2 (y) to 0x0 (None)");
-        let over = meaning_of(154, &[lines[0], &over]);
-        assert_eq!((over.fault, over.recovery), (Mended, IGNORE));
-        let unclear = meaning_of(154, &["NVRM: Xid (PCI:0000:41:00): 154, something new"]);
-        assert_eq!((unclear.fault, unclear.recovery), (Gpu, UNSAID));
-    }
-
-    #[test]
-    fn a_newer_nvlink_error_asks_for_a_reset_only_where_its_line_says_fatal() {
-        let mild = "NVRM: Xid (PCI:0000:04:00): 145, RLW_CTRL Nonfatal XC0 i0 Link 00 (0x00000003)";
-        let bad = "NVRM: Xid (PCI:0001:00:00): 145, RLW_REMAP Fatal XC1 i0 Link 10 (0x00000082)";
-        assert_eq!(meaning_of(145, &[mild]).recovery, IGNORE);
-        assert_eq!(meaning_of(145, &[mild, bad, mild]).recovery, RESET);
-        assert_eq!(meaning_of(145, &[mild, "cut off"]).recovery, UNSAID);
-        assert_eq!(meaning_of(145, &[mild]).fault, Link);
-    }
-}
+mod tests;
