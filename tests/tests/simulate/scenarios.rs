@@ -49,6 +49,15 @@ fn judge(name: &str, scenario: &Scenario, words: &[&str]) -> Judged {
     judged
 }
 
+/// Faults of the all-reduces that frameworks make, which level `full` alone looks for.
+const ALLREDUCE: &str = "allreduce-";
+
+/// What a scenario needs that level `standard` does not do.
+fn words(name: &str) -> &'static [&'static str] {
+    let more = &["--only", "p2p-integrity,p2p-processes,p2p-allreduce,nccl"];
+    if name.starts_with(ALLREDUCE) { more } else { &[] }
+}
+
 /// Faults of a GPU itself, which level `acceptance` alone looks for.
 const WORN: &str = "worn-";
 
@@ -68,7 +77,7 @@ fn each_scenario_gets_its_verdict_and_its_tests_are_blamed() {
     at_a_time(2, &scenarios("hang", false), |name| {
         let scenario = Scenario::named(name).unwrap();
         let few = scenario.count() == 8 && !OF_EIGHT.contains(&name.as_str());
-        judge(name, &if few { scenario.gpus(4) } else { scenario }, &[]);
+        judge(name, &if few { scenario.gpus(4) } else { scenario }, words(name));
     });
 }
 
@@ -312,7 +321,7 @@ fn a_fault_is_found_where_it_is_and_nowhere_else() {
         let mut runner = TestRunner::new(Config { cases: 1, failure_persistence: None, ..Config::default() });
         let found = runner.run(&places(), |(gpus, [from, to])| {
             let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(from, to);
-            blames(&judge(name, &scenario, &[]), name, [from, to]);
+            blames(&judge(name, &scenario, words(name)), name, [from, to]);
             Ok(())
         });
         found.unwrap();

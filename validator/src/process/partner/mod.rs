@@ -66,6 +66,8 @@ impl Partner {
         let mut command = command(word)?;
         // Its log goes to the worker; its output is discarded.
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        // A kernel that is loaded at its first launch may synchronize, which the capture of a graph forbids.
+        command.env("CUDA_MODULE_LOADING", "EAGER");
         Self::of(command)
     }
 

@@ -27,7 +27,7 @@ pub(in crate::suite) const TEST: Test = Test {
     id: "p2p-allreduce",
     title: "Frameworks' all-reduce",
     proves: "the all-reduces that frameworks make by themselves, beside NCCL, give right sums in every round: one-shot and two-shot, by kernels that wait for flags in memory of other processes",
-    level: Level::Standard,
+    level: Level::Full,
     deadline: Duration::from_secs(120),
     mandatory: false,
     group: Group::Gpu,
