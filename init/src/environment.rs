@@ -29,7 +29,7 @@ pub fn parse(lines: &[String]) -> Result<Vec<Variable>, String> {
     let (mut variables, mut comments) = (Vec::new(), Vec::new());
     for line in lines.iter().filter(|line| !line.trim().is_empty()) {
         if let Some(comment) = line.strip_prefix('#') {
-            comments.push(comment.trim());
+            comments.extend(Some(comment.trim()).filter(|comment| !comment.is_empty()));
             continue;
         }
         let (name, value) = line
