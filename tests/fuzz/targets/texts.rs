@@ -1,0 +1,171 @@
+//! Small texts and tables that a firmware, a disk, a server or a child may have filled with anything. The first byte names
+//! the reader: a list of processors, the variables for a workload, a report to publish and the folder it is kept in, the
+//! journal of the fabric pass, the mark of a reset, a recorded machine, the time, a worker's message.
+#![no_main]
+
+use contract::mark::{Mark, SIZE};
+use firstlight::fabric::journal::Journal;
+use firstlight::machine::host::madt::enabled_cpus;
+use firstlight::machine::recording::Recording;
+use firstlight::net::publish::{AtUrl, Finished, Keeping, publish};
+use firstlight::net::{http::Authorities, sntp};
+use firstlight::suite::protocol::{Message, Request};
+use firstlight_init::{environment, sys::terminal::printable};
+use libfuzzer_sys::fuzz_target;
+use serde::{Serialize, de::DeserializeOwned};
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((reader, bytes)) = bytes.split_first() else { return };
+    let text = String::from_utf8_lossy(bytes);
+    match reader {
+        b'c' => assert!(enabled_cpus(bytes).is_none_or(|count| count <= bytes.len() / 8)),
+        b'e' => variables(&text),
+        b'f' => finished(bytes),
+        b'j' => journal(&text),
+        b'k' => folder(&text),
+        b'm' => mark(bytes),
+        b'r' => recording(&text),
+        b't' => time(bytes),
+        b'w' => (same::<Message>(bytes), same::<Request>(bytes)).0,
+        _ => {}
+    }
+});
+
+/// What is read is the same after being written and read again.
+fn same<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
+    if let Ok(read) = serde_json::from_slice::<T>(bytes) {
+        let written = serde_json::to_value(&read).expect("it can be written");
+        let again: T = serde_json::from_value(written.clone()).expect("and read again");
+        assert_eq!(serde_json::to_value(&again).expect("and written"), written);
+    }
+}
+
+fn mark(bytes: &[u8]) {
+    if let Ok(mark) = Mark::read(bytes) {
+        let written = mark.text();
+        assert_eq!((bytes.len(), written.len()), (SIZE, SIZE));
+        assert_eq!(Mark::read(written.as_bytes()), Ok(mark));
+        let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&written), words(&String::from_utf8_lossy(bytes)), "nothing is added or lost");
+    }
+}
+
+fn variables(text: &str) {
+    // As a child's lines reach it.
+    let lines = |text: &str| text.lines().map(|line| printable(line.as_bytes())).collect::<Vec<_>>();
+    let Ok(mut read) = environment::parse(&lines(text)) else { return };
+    let written = environment::lines(&read);
+    assert_eq!(environment::lines(&environment::parse(&lines(&written)).expect("it is read again")), written);
+    let once = environment::nccl_conf(text, &read);
+    assert_eq!(environment::nccl_conf(&once, &read), once, "a second boot changes nothing");
+    environment::switch_p2p_off(&mut read, "the reason");
+    let off: Vec<_> = read.iter().filter(|v| v.name.starts_with("NCCL_P2P_")).collect();
+    assert!(matches!(off[..], [one] if one.name == "NCCL_P2P_DISABLE" && one.value == "1"));
+}
+
+fn finished(bytes: &[u8]) {
+    if let Ok(finished) = Finished::from_json(bytes.to_vec(), None) {
+        assert!(finished.name.len() <= 64 && !finished.name.contains(['/', '\n', '\0']), "{}", finished.name);
+        assert_eq!(finished.bytes, bytes);
+    }
+}
+
+fn recording(text: &str) {
+    if let Ok(read) = Recording::parse(text) {
+        let written = read.to_string();
+        // A folder that has something in it needs no line of its own.
+        assert_eq!(Recording::parse(&written).expect("it is read again").to_string(), written);
+    }
+}
+
+/// A folder in memory, emptied.
+fn place() -> PathBuf {
+    let place = Path::new("/dev/shm").join(format!("firstlight-fuzz.{}", std::process::id()));
+    let _none = fs::remove_dir_all(&place);
+    fs::create_dir_all(&place).expect("there is room");
+    place
+}
+
+/// `ROOT` in the text is the root that it is read for.
+fn journal(text: &str) {
+    let place = place();
+    let file = place.join("journal");
+    fs::write(&file, text.replace("ROOT", &place.display().to_string())).expect("there is room");
+    if let Ok(read) = Journal::load(&file, &place) {
+        let read = read.expect("the file is there");
+        assert_eq!(read.root, place.display().to_string(), "of another root");
+        same::<Journal>(&serde_json::to_vec(&read).expect("it can be written"));
+    }
+    let _gone = fs::remove_dir_all(place);
+}
+
+/// Lines are the names of files on a partition; a report is kept there, and waits to be sent.
+fn folder(names: &str) {
+    let place = place();
+    let usable = |name: &&str| {
+        !name.is_empty() && !name.contains(['/', '\0']) && name.len() < 200 && ![".", ".."].contains(name)
+    };
+    let names: Vec<_> = names.lines().filter(usable).take(20).collect();
+    for folder in ["reports", "spool"] {
+        fs::create_dir_all(place.join(folder)).expect("there is room");
+        names.iter().for_each(|name| fs::write(place.join(folder).join(name), name).expect("there is room"));
+    }
+    let report = br#"{"schema":"firstlight.report/1","verdict":"PASS","started":"2026-11-20T10:00:00Z"}"#;
+    let finished = Finished::from_json(report.to_vec(), None).expect("it is a report");
+    let offline = Some("no network".to_owned());
+    let (url, timeout) = ("http://192.0.2.1/".to_owned(), Duration::from_secs(1));
+    let at = AtUrl { url, timeout, authorities: Authorities::default(), offline };
+    let keeping = Keeping { keep: 2, spool: &place.join("none"), key: None };
+    let partition = place.display().to_string();
+    publish(&finished, Some(&partition), Some(&at), keeping, |told| {
+        assert!(!told.line.contains('\n'), "{}", told.line)
+    });
+    for folder in ["reports", "spool"] {
+        let files: Vec<_> = fs::read_dir(place.join(folder)).expect("it is there").flatten().collect();
+        let ours =
+            files.iter().filter(|file| fs::read(file.path()).is_ok_and(|bytes| bytes == report)).count();
+        let foreign = |name: &&&str| !name.starts_with(|c: char| c.is_ascii_digit());
+        let kept = |name: &str| files.iter().any(|file| file.file_name() == name);
+        assert!(
+            ours <= 1 && names.iter().filter(foreign).all(|name| kept(name) || name.starts_with(".")),
+            "{files:?}"
+        );
+    }
+    let _gone = fs::remove_dir_all(place);
+}
+
+/// The last answer's bytes, and where the server listens.
+static ANSWER: Mutex<[u8; 48]> = Mutex::new([0; 48]);
+static SERVER: OnceLock<String> = OnceLock::new();
+
+/// A server whose answers are answers, and of which all else is the input.
+fn time(bytes: &[u8]) {
+    let server = SERVER.get_or_init(|| {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("there is a loopback");
+        let name = socket.local_addr().expect("it is bound").to_string();
+        std::thread::spawn(move || {
+            let mut asked = [0; 48];
+            while let Ok((_, from)) = socket.recv_from(&mut asked) {
+                let mut answer = *ANSWER.lock().expect("it is whole");
+                answer[0] = answer[0] & 0xc0 | 0x24;
+                answer[24..32].copy_from_slice(&asked[40..48]);
+                let _lost = socket.send_to(&answer, from);
+            }
+        });
+        name
+    });
+    let mut answer = [0; 48];
+    answer.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    *ANSWER.lock().expect("it is whole") = answer;
+    if let Ok((_, moved)) = sntp::ask(std::slice::from_ref(server), Duration::from_secs(1)) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+        let then = if moved.forward { now.checked_add(moved.by) } else { now.checked_sub(moved.by) };
+        let seconds = then.expect("a time").as_secs();
+        assert!((1_767_225_590..4_102_444_810).contains(&seconds), "{moved:?}");
+    }
+}
