@@ -1,9 +1,9 @@
 //! `firstlight completions` and `firstlight man`: what shells and readers need to know of the command line.
 
-use super::args::{Place, shown};
+use super::args::{Args, Place};
 use super::output::write;
 use super::{CommandError, FINE};
-use clap::Command;
+use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
 use std::io;
@@ -31,4 +31,17 @@ pub(super) fn man() -> Result<u8, CommandError> {
 fn add(pages: &mut Vec<u8>, command: &Command) -> io::Result<()> {
     Man::new(command.clone()).render(pages)?;
     command.get_subcommands().try_for_each(|below| add(pages, below))
+}
+
+/// The program as `--help` shows it: without the commands that only firstlight and init start.
+fn shown() -> Command {
+    let all = Args::command();
+    let commands = all.get_subcommands().filter(|command| !command.is_hide_set());
+    Command::new("firstlight")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(all.get_about().cloned().unwrap_or_default())
+        .args(all.get_arguments())
+        .subcommands(commands)
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
 }

@@ -186,6 +186,13 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_after_a_recovery_needs_no_peer() {
+        for id in contract::recovery::WITHOUT_P2P {
+            assert!(by_id(id).is_some() && !id.starts_with("p2p") && !id.starts_with("nccl"), "{id}");
+        }
+    }
+
+    #[test]
     fn every_test_says_what_a_pass_proves() {
         for test in ALL {
             assert!(test.proves.len() > 20 && !test.proves.ends_with('.'), "{}", test.id);

@@ -14,7 +14,7 @@ use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
 use crate::suite;
 use clap::builder::PossibleValuesParser;
-use clap::{Args as ClapArgs, Command as Program, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -282,20 +282,6 @@ fn one_line(text: &str) -> String {
     let words: Vec<_> = said.flat_map(str::split_whitespace).collect();
     let line = words.join(" ");
     line.strip_prefix("error: ").map_or(line.clone(), str::to_owned)
-}
-
-/// The program with the options and commands that `--help` shows, for completion and the manual page: without those that
-/// only firstlight and init start.
-pub(super) fn shown() -> Program {
-    let all = Args::command();
-    let commands = all.get_subcommands().filter(|command| !command.is_hide_set());
-    Program::new("firstlight")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(all.get_about().cloned().unwrap_or_default())
-        .args(all.get_arguments())
-        .subcommands(commands)
-        .subcommand_required(true)
-        .disable_help_subcommand(true)
 }
 
 #[cfg(test)]
