@@ -59,7 +59,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
 fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let (folder, name) = path.to_str().and_then(|p| p.rsplit_once('/')).ok_or(io::ErrorKind::InvalidInput)?;
     let temporary = format!("{folder}/.{name}.new");
-    // Whatever has this name is left over, or a trap: opening a FIFO may never return, and a link leads elsewhere.
+    // A file of this name is left over, or a trap: opening a FIFO may never return, and a link leads elsewhere.
     let _not_there = remove(Path::new(&temporary));
     let written = File::create_new(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;

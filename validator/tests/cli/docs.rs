@@ -47,7 +47,7 @@ fn sources(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The product's part of a file: what stands before its tests.
+/// The product's part of a file: the lines before its tests.
 fn product(path: &Path) -> io::Result<String> {
     Ok(fs::read_to_string(path)?.split("#[cfg(test)]").next().unwrap_or_default().to_owned())
 }

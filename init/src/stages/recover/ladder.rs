@@ -98,7 +98,7 @@ mod tests {
     };
     use super::*;
 
-    /// The rungs that are tried where those in `fails` fail, each as often as it stands there, and the end.
+    /// The rungs that are tried, and the end. Each in `fails` fails once for each time that it is in the list.
     fn climb(fails: &[Rung]) -> (Vec<Rung>, Next) {
         let (mut fails, mut tried) = (fails.to_vec(), Vec::new());
         loop {

@@ -53,7 +53,7 @@ impl Content {
     pub const ZEROS: Self = Self::Byte(0);
     /// All ones: what a read gives that no device answers.
     pub const ONES: Self = Self::Byte(0xff);
-    /// What nobody knows: below zero in every type, and never a value.
+    /// All ones: below zero in every type, and never a value.
     pub const NOISE: Self = Self::Byte(0xfb);
 
     /// Whether it is what nobody knows.

@@ -27,7 +27,7 @@ pub fn faults(lines: &[Line], when: When) -> Vec<Finding> {
     found
 }
 
-/// The newest action that the driver asks for stands for all errors of its GPU.
+/// The newest action that the driver asks for counts for all errors of its GPU.
 fn obey_the_driver(found: &mut [Finding], lines: &[Line]) {
     for told in log::xids(lines) {
         let Some(action) = xid::changed_to(told.line) else { continue };
