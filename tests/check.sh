@@ -31,6 +31,10 @@ if [ "$(id -u)" != 0 ] || ! command -v mke2fs > /dev/null; then
     echo "check  tests of process 1, of mounted disks and of held processes are left out; they need root and mke2fs"
     root=() skip+=(--skip as_root::)
 fi
+if ! command -v mksquashfs > /dev/null; then
+    echo "check  mksquashfs is missing, and the driver's start is not tested; install it: apt install squashfs-tools"
+    skip+=(--skip driver::start::)
+fi
 if ! command -v lspci > /dev/null; then
     echo "check  lspci is missing, and what it reads is not compared; install it: apt install pciutils"
     skip+=(--skip lspci::)
