@@ -12,8 +12,8 @@ use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, firmware, lock_down, marks, mounts, network, publish, recover, reset,
-    screen, validate, watchdog,
+    config, decide, driver, fabric, firmware, lock_down, mounts, network, publish, recover, reset, screen,
+    validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -89,7 +89,7 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     })?;
     let recovery = recover::recover(m, &config, &reset, &proof)?;
     // Keeping and sending the report can take minutes, and cannot take the machine down.
-    let recovery = recovery.counted(marks::settle(m)?);
+    reset::settle(m)?;
     let troubles: Vec<_> = [
         reset.trouble(),
         guarded.trouble(),
@@ -120,7 +120,7 @@ fn after_fault(m: &mut Machine, fault: &Fault) -> After {
         m.announce(&judgement);
     }
     // init got here, so the machine did not go down; and the workload that was to have the watchdog does not run.
-    let ended = [marks::settle(m).map(drop), watchdog::take_back(m), firmware::keep_fault(m, fault)];
+    let ended = [reset::settle(m).map(drop), watchdog::take_back(m), firmware::keep_fault(m, fault)];
     let asked = ended.into_iter().find_map(Result::err);
     match asked.as_ref().unwrap_or(fault) {
         Fault::Asked(Request::Reboot) => return After::Reboot,

@@ -10,7 +10,6 @@ pub mod firmware;
 mod image_id;
 mod keep;
 pub mod lock_down;
-pub mod marks;
 pub mod mounts;
 pub mod network;
 pub mod publish;

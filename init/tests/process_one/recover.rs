@@ -163,11 +163,24 @@ fn one_reboot_is_counted_and_the_machine_goes_on_without_peer_to_peer() {
 
 #[test]
 fn a_machine_that_cannot_count_its_reboots_is_not_rebooted() {
-    let (down, m, console) = machine("reboot", "reboot", 0).boot().held_or_down();
-    assert_eq!(down, Down::PoweredOff, "{console}");
-    let cause = json(&m, "verdict.json")["cause"].as_str().unwrap().to_owned();
-    assert!(cause.contains("not rebooted, because there is no place for a mark"), "{cause}");
-    assert!(!console.contains("WORKLOAD"), "{console}");
+    // The tests put a folder in the place of the mark, as a firmware that no longer takes writes.
+    let m = machine("reboot", "reboot", 0).variables();
+    let script = fs::read_to_string(m.path("usr/bin/firstlight")).unwrap();
+    let place = "/sys/firmware/efi/efivars/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
+    let spoilt =
+        script.replace("report FAIL fail\n", &format!("report FAIL fail\nrm {place}; mkdir -p {place}/x\n"));
+    let unwritable = m.program("usr/bin/firstlight", &spoilt);
+    for (m, why) in [
+        (machine("reboot", "reboot", 0), "not rebooted, because there is no place for a mark"),
+        (unwritable, "not rebooted, because the mark could not be written"),
+    ] {
+        let (down, m, console) = m.boot().held_or_down();
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        let cause = json(&m, "verdict.json")["cause"].as_str().unwrap().to_owned();
+        assert!(cause.contains(why), "{cause}");
+        assert_eq!(climbed(&m), (Vec::new(), json!("gave-up")), "{console}");
+        assert!(!console.contains("WORKLOAD"), "{console}");
+    }
 }
 
 fn strings(parts: &[&[&str]]) -> Vec<String> {

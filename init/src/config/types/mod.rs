@@ -87,7 +87,7 @@ pub struct Policy {
 }
 
 /// How far init goes to recover GPUs that no longer work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recover {
     /// `"off"`: nothing is tried.

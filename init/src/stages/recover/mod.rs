@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use super::driver;
 use super::fabric;
-use super::reset::Reset;
+use super::reset::{Reset, settle};
 use super::result::StageResult;
 use super::validate::try_alone;
 
@@ -45,17 +45,6 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    /// The same, once it is known whether the mark that counts the reboot was written.
-    #[must_use]
-    pub fn counted(self, is_written: bool) -> Self {
-        match self {
-            Self::Reboots(cause) if !is_written => {
-                Self::GaveUp(format!("{cause}: not rebooted, because the mark could not be written"))
-            }
-            other => other,
-        }
-    }
-
     /// What it means for the verdict.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
@@ -93,9 +82,10 @@ pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -
         return Ok(Recovery::Rebooted(why.to_owned(), is_good_in_part(proof)));
     }
     let allowed = config.policy.recover;
-    let Some((need, why)) = need(proof).filter(|_| allowed != Recover::Off) else {
+    if allowed == Recover::Off {
         return Ok(Recovery::NotTried);
-    };
+    }
+    let Some((need, why)) = need(proof) else { return Ok(Recovery::NotTried) };
     info!("recover   {why}: policy.recover allows {}", word(allowed));
     let mut journal = Journal::new(&why, allowed);
     let cause = match need {
@@ -106,7 +96,7 @@ pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -
     let found = match cause {
         None => Recovery::Recovered,
         Some(cause) if allowed == Recover::Reboot && !matches!(need, Need::Person(_)) => {
-            reboot(m, &why, &cause)
+            reboot(m, &why, &cause)?
         }
         Some(cause) => Recovery::GaveUp(cause),
     };
@@ -123,9 +113,10 @@ const fn word(allowed: Recover) -> &'static str {
 }
 
 /// Asks for the reboot if it can be counted; a machine that cannot count would reboot for ever.
-fn reboot(m: &mut Machine, why: &str, cause: &str) -> Recovery {
+fn reboot(m: &mut Machine, why: &str, cause: &str) -> Result<Recovery, Fault> {
     let Some(marks) = &mut m.marks else {
-        return Recovery::GaveUp(format!("{cause}; not rebooted, because there is no place for a mark"));
+        let cause = format!("{cause}; not rebooted, because there is no place for a mark");
+        return Ok(Recovery::GaveUp(cause));
     };
     marks.restore = Some(Mark {
         step: Step::Recover,
@@ -134,7 +125,11 @@ fn reboot(m: &mut Machine, why: &str, cause: &str) -> Recovery {
         finding: Some(plain(&why.replace(' ', "-"))),
     });
     marks.is_written = true;
-    Recovery::Reboots(format!("{cause}; rebooting once, without peer-to-peer"))
+    Ok(if settle(m)? {
+        Recovery::Reboots(format!("{cause}; rebooting once, without peer-to-peer"))
+    } else {
+        Recovery::GaveUp(format!("{cause}; not rebooted, because the mark could not be written"))
+    })
 }
 
 /// Tries rung after rung; returns why it gave up.

@@ -1,6 +1,10 @@
 //! The stage `reset`: looks for a mark that an earlier boot left. It vetoes its step and all steps after it, until a person
 //! clears it or another image is booted. The mark of a reboot to recover GPUs vetoes peer-to-peer alone.
 
+mod marks;
+
+pub use marks::settle;
+
 use crate::child::{Done, End, no_lines, on_output};
 use crate::config::types::Config;
 use crate::fault::Fault;
@@ -15,7 +19,6 @@ use std::fmt;
 use std::path::Path;
 
 use super::image_id;
-use super::marks;
 use super::validate::Which;
 
 /// What an earlier boot left.
@@ -52,27 +55,24 @@ impl Reset {
             || "no place for a mark: no EFI variables, no data partition".to_owned(),
             |place| format!("no mark of an earlier boot; kept in {place}"),
         );
-        let rebooted = match left {
-            Left::Mark(mark) if mark.step == Step::Recover && !is_another(mark.image.as_deref(), image) => {
-                let finding = mark.finding.as_deref().unwrap_or("none");
-                Some(format!("rebooted once after {finding}, and without peer-to-peer since"))
-            }
-            _ => None,
-        };
-        let (veto, line) = match left {
-            Left::Nothing => (None, place),
+        let (veto, rebooted, line) = match left {
+            Left::Nothing => (None, None, place),
             Left::Mark(mark) if is_another(mark.image.as_deref(), image) => {
                 let (step, old) = (mark.step, mark.image.as_deref().unwrap_or_default());
-                (None, format!("image {old} was reset during {step}; this one tries again"))
+                (None, None, format!("image {old} was reset during {step}; this one tries again"))
             }
-            Left::Mark(mark) if mark.step == Step::Recover => (None, code::RECOVERED.to_owned()),
+            Left::Mark(mark) if mark.step == Step::Recover => {
+                let finding = mark.finding.as_deref().unwrap_or("none");
+                let why = format!("rebooted once after {finding}, and without peer-to-peer since");
+                (None, Some(why), code::RECOVERED.to_owned())
+            }
             Left::Mark(mark) => {
-                (Some((mark.step, during(mark))), format!("{} {}", code::RESET_DURING, mark.step))
+                (Some((mark.step, during(mark))), None, format!("{} {}", code::RESET_DURING, mark.step))
             }
             // It may be the mark of the first step, half written.
             Left::Broken(why) => {
                 let cause = format!("the mark of an earlier boot cannot be read: {why}");
-                (Some((Step::Fabric, cause)), format!("{}: an unreadable mark", code::RESET_DURING))
+                (Some((Step::Fabric, cause)), None, format!("{}: an unreadable mark", code::RESET_DURING))
             }
         };
         Self { veto, rebooted, line }

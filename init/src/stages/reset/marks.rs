@@ -1,5 +1,5 @@
 //! The marks of this boot: one is written before each step that can take the machine down, and removed when the steps are
-//! over. `reset` reads what an earlier boot left.
+//! over.
 
 use crate::child::{End, no_lines};
 use crate::fault::Fault;
@@ -10,7 +10,7 @@ use contract::mark::{Mark, Step};
 use log::info;
 use std::path::Path;
 
-use super::result::last_finding;
+use super::super::result::last_finding;
 
 /// Writes the mark of a step. That it cannot be written is a warning: the step is not less safe than without marks.
 pub(super) fn begin(m: &mut Machine, step: Step) -> Result<(), Fault> {
