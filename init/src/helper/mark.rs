@@ -6,7 +6,7 @@ use super::{ABSENT, FINE, firmware, say};
 use crate::file_io::{read_at_most, write_durably};
 use crate::sys::files::allow_changes;
 use crate::sys::mount::{self, Flags};
-use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, VARIABLE};
+use contract::mark::{ATTRIBUTES, FILE, Mark, SIZE, Step, VARIABLE};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -70,6 +70,13 @@ impl Kept {
         OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?.write_all(&bytes)
     }
 
+    /// Writes into the mark of the part's step that the part begins.
+    fn begin_part(&self, part: Step) -> io::Result<()> {
+        let mark = self.read().map_err(io::Error::other)?.filter(|mark| mark.step.whole() == part.whole());
+        let mark = mark.ok_or_else(|| io::Error::other(format!("no mark of {}", part.whole())))?;
+        if mark.step == part { Ok(()) } else { self.write(&Mark { step: part, ..mark }.text()) }
+    }
+
     fn remove(&self) -> io::Result<()> {
         allow_changes(&self.path)?;
         match fs::remove_file(&self.path) {
@@ -104,6 +111,12 @@ pub(super) fn write(place: &str, disks: &str, mark: &str) -> Result<i32, String>
     change(place, disks, |kept| kept.write(&mark.text()))
 }
 
+/// Writes into the mark of this boot which part of its step begins.
+pub(super) fn begin_part(place: &str, disks: &str, part: &str) -> Result<i32, String> {
+    let part = part.parse()?;
+    change(place, disks, |kept| kept.begin_part(part))
+}
+
 /// Removes what is there.
 pub(super) fn clear(place: &str, disks: &str) -> Result<i32, String> {
     change(place, disks, Kept::remove)
@@ -120,7 +133,6 @@ fn change(place: &str, disks: &str, what: impl FnOnce(&Kept) -> io::Result<()>) 
 mod tests {
     use super::*;
     use crate::sample;
-    use contract::mark::Step;
 
     fn mark(step: Step) -> Mark {
         Mark { step, image: Some("abc".to_owned()), boot: None, finding: None }
@@ -140,6 +152,22 @@ mod tests {
         kept.remove().unwrap();
         kept.remove().unwrap();
         assert_eq!(kept.read(), Ok(None));
+    }
+
+    #[test]
+    fn a_part_is_written_into_the_mark_of_its_step_alone() {
+        let dir = sample::files(&[]);
+        let kept = Kept { path: dir.path().join(VARIABLE), attributes: &[7, 0, 0, 0], partition: None };
+        let begin = |part| kept.begin_part(part).map_err(|e| e.to_string());
+        let refused = || Err("no mark of validate".to_owned());
+        assert_eq!(begin(Step::PeerWrite), refused());
+        kept.write(&mark(Step::DriverLoad).text()).unwrap();
+        assert_eq!(begin(Step::PeerWrite), refused());
+        kept.write(&mark(Step::Validate).text()).unwrap();
+        for part in [Step::FullLoad, Step::FullLoad, Step::PeerWrite] {
+            assert_eq!(begin(part), Ok(()));
+            assert_eq!(kept.read(), Ok(Some(mark(part))));
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use firmware::{KEPT, MOUNTED};
 pub use mark::{BROKEN as NO_MARK, FOUND as MARK, PLACE as MARKS_IN};
 pub use new_root::{MOVED, PROGRAM, WARNING};
 pub use spec::{
-    arm_watchdog, ask_for_lease, await_end, clear_mark, close_devices, end_machine, fetch_config,
+    arm_watchdog, ask_for_lease, await_end, begin_part, clear_mark, close_devices, end_machine, fetch_config,
     find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root,
     publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot,
     set_address, settle_root, show_last_boot, unload_modules, unmount_all, write_mark,
@@ -87,6 +87,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
         ("read-mark", [place, disks]) => mark::read(place, disks),
         ("write-mark", [place, disks, text]) => mark::write(place, disks, text),
+        ("begin-part", [place, disks, part]) => mark::begin_part(place, disks, part),
         ("clear-mark", [place, disks]) => mark::clear(place, disks),
         ("arm-watchdog", [hardware, software, timeout_s]) => watchdog::arm(hardware, software, timeout_s),
         ("release-watchdog", [how, path]) => watchdog::release(how, path),

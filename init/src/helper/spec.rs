@@ -167,6 +167,13 @@ pub fn write_mark(report: &Report, mark: &str) -> Spec {
     helper("write-mark", &[&partition(report), disks(report), mark], MARK)
 }
 
+/// The words of a command that the validator runs, with a part of its step behind them: process 1's program writes the
+/// part into the mark.
+#[must_use]
+pub fn begin_part(report: &Report) -> Vec<String> {
+    ["/proc/1/exe", "helper", "begin-part", &partition(report), disks(report)].map(str::to_owned).to_vec()
+}
+
 /// Removes the mark.
 #[must_use]
 pub fn clear_mark(report: &Report) -> Spec {

@@ -12,6 +12,7 @@ use crate::paths;
 use crate::sys::process::{self, Signal};
 use crate::verdict::{Proof, Verdict};
 use contract::last_line::BEGINNING;
+use contract::mark::UNDER_LOAD;
 use contract::recovery::WITHOUT_P2P;
 use log::{debug, info};
 use std::fmt;
@@ -31,6 +32,8 @@ pub enum Which {
     All,
     /// Those of each GPU by itself.
     WithoutP2p,
+    /// Those of the configured level, without full load on all GPUs.
+    WithoutLoad,
 }
 
 impl fmt::Display for Proof {
@@ -58,11 +61,16 @@ pub(super) fn try_alone(m: &mut Machine, config: &Validator) -> Result<Proof, Fa
 }
 
 fn run(m: &Machine, config: &Validator, which: Which, report: &str) -> Result<Proof, Fault> {
-    let alone = WITHOUT_P2P.join(",");
+    let (alone, under_load) = (WITHOUT_P2P.join(","), UNDER_LOAD.join(","));
+    let marks = m.marks.as_ref().filter(|marks| marks.is_written);
+    let begin_part = marks.map(|marks| helper::begin_part(&marks.report)).unwrap_or_default();
     let mut args = vec!["validate", "--json", report, "--text", "-"];
-    if which == Which::WithoutP2p {
-        args.extend(["--only", &alone]);
+    match which {
+        Which::All => {}
+        Which::WithoutP2p => args.extend(["--only", &alone]),
+        Which::WithoutLoad => args.extend(["--skip", &under_load]),
     }
+    args.extend(begin_part.iter().flat_map(|word| ["--before-part", word]));
     let spec = helper::validator(config, &args, config.timeout + GRACE);
     let mut held = Vec::new();
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);

@@ -1,12 +1,13 @@
 //! Small texts and tables that a firmware, a disk, a server or a child may have filled with anything. The first byte names
 //! the reader: a list of processors, the variables for a workload, a report to publish and the folder it is kept in, the
-//! journal of the fabric pass, the mark of a reset, a recorded machine, the time, a worker's message.
+//! journal of the fabric pass, the mark of a reset, a recorded machine, the time, a worker's message, what NCCL says of itself.
 #![no_main]
 
 use contract::mark::{Mark, SIZE};
 use firstlight::fabric::journal::Journal;
 use firstlight::machine::host::madt::enabled_cpus;
 use firstlight::machine::recording::Recording;
+use firstlight::nccl::ranks::diagnosis;
 use firstlight::net::publish::{AtUrl, Finished, Keeping, publish};
 use firstlight::net::{http::Authorities, sntp};
 use firstlight::suite::protocol::{Message, Request};
@@ -14,7 +15,8 @@ use firstlight_init::{environment, sys::terminal::printable};
 use libfuzzer_sys::fuzz_target;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs;
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((reader, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
     match reader {
+        b'a' => answer(bytes),
         b'c' => assert!(enabled_cpus(bytes).is_none_or(|count| count <= bytes.len() / 8)),
         b'e' => variables(&text),
         b'f' => finished(bytes),
@@ -137,6 +140,27 @@ fn folder(names: &str) {
         );
     }
     let _gone = fs::remove_dir_all(place);
+}
+
+/// NCCL's side of the connection of its RAS, whose answers to the three questions are the parts of the input.
+fn answer(bytes: &[u8]) {
+    let server = TcpListener::bind("127.0.0.1:0").expect("there is a loopback");
+    let at = server.local_addr().expect("it is bound");
+    let answers: Vec<_> = bytes.splitn(3, |byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    let serving = std::thread::spawn(move || {
+        // One of several tries is enough.
+        let Ok((stream, _)) = server.accept() else { return };
+        drop(server);
+        let mut questions = BufReader::new(&stream);
+        for answer in answers {
+            let mut question = String::new();
+            let _gone = questions.read_line(&mut question);
+            let _gone = (&stream).write_all(&[&answer, &b"\n"[..]].concat());
+        }
+    });
+    let lines = diagnosis(at, Duration::from_secs(2));
+    assert!((1..=40).contains(&lines.len()) && lines.iter().all(|line| !line.contains('\n')), "{lines:?}");
+    serving.join().expect("it ends");
 }
 
 /// The last answer's bytes, and where the server listens.

@@ -22,7 +22,7 @@ const LONGEST: usize = 48;
 /// Stands for a value that is not known.
 const NONE: &str = "none";
 
-/// A step that can take the machine down. Each needs the ones before it.
+/// A step that can take the machine down. Each needs the ones before it, unless they are parts of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// The fabric pass changes BARs and ACS.
@@ -31,13 +31,27 @@ pub enum Step {
     DriverLoad,
     /// The validator works on the GPUs.
     Validate,
+    /// The validator puts all GPUs under full load. Part of [`Step::Validate`].
+    FullLoad,
+    /// GPUs write to each other for the first time. Part of [`Step::Validate`].
+    PeerWrite,
     /// The machine was rebooted to recover GPUs. It vetoes no step: the machine goes on without peer-to-peer.
     Recover,
 }
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 4] = [Self::Fabric, Self::DriverLoad, Self::Validate, Self::Recover];
+    pub const ALL: [Self; 6] =
+        [Self::Fabric, Self::DriverLoad, Self::Validate, Self::FullLoad, Self::PeerWrite, Self::Recover];
+
+    /// The step that this one is a part of. A part needs the steps before the whole, but not the other parts.
+    #[must_use]
+    pub const fn whole(self) -> Self {
+        match self {
+            Self::FullLoad | Self::PeerWrite => Self::Validate,
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for Step {
@@ -46,10 +60,24 @@ impl fmt::Display for Step {
             Self::Fabric => "fabric",
             Self::DriverLoad => "driver-load",
             Self::Validate => "validate",
+            Self::FullLoad => "full-load",
+            Self::PeerWrite => "peer-write",
             Self::Recover => "recover",
         })
     }
 }
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|step| step.to_string() == text);
+        known.ok_or_else(|| format!("not one of {}", Self::ALL.map(|step| step.to_string()).join(", ")))
+    }
+}
+
+/// The tests of the step [`Step::FullLoad`], by their ids.
+pub const UNDER_LOAD: [&str; 3] = ["gpu-memory", "gpu-products", "gpu-power"];
 
 /// A mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,10 +132,10 @@ impl FromStr for Mark {
             known.ok_or_else(|| format!("{name}: not a word of at most {LONGEST} letters"))
         };
         let step = value("step")?;
-        let step = Step::ALL.into_iter().find(|known| known.to_string() == step);
+        let step: Result<Step, _> = step.parse();
         let mut text = |name| value(name).map(|word| (word != NONE).then(|| word.to_owned()));
         let (image, boot, finding) = (text("image")?, text("boot")?, text("finding")?);
-        let step = step.ok_or("step: not one of fabric, driver-load, validate, recover")?;
+        let step = step.map_err(|why| format!("step: {why}"))?;
         if words.next().is_some() {
             return Err("has more words than a mark".to_owned());
         }

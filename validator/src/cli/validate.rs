@@ -18,7 +18,8 @@ use crate::suite;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate { level, scope, gpus, only, skip, json, text } = asked;
+    let Validate { level, scope, gpus, only, skip, json, text, before_part } = asked;
+    config.validate.before_part = before_part;
     if let (Some(json), Some(text)) = (&json, &text) {
         let both = match (json, text) {
             (Place::Stdout, Place::Stdout) => "standard output",

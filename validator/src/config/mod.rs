@@ -87,6 +87,9 @@ pub struct Validate {
     pub scope: Scope,
     /// The GPUs that take part, where not all do: the command line's to say, and no key.
     pub limit: Option<Limit>,
+    /// The command that is run before a part of the tests that can take the machine down, with the part's name
+    /// behind it: process 1's to say, and no key.
+    pub before_part: Vec<String>,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
     pub nvls: bool,
 }
@@ -133,6 +136,7 @@ impl Default for Config {
                 library_path: Vec::new(),
                 scope: Scope::Machine,
                 limit: None,
+                before_part: Vec::new(),
                 nvls: false,
             },
             expect: Expect::default(),

@@ -6,6 +6,7 @@ mod ask;
 mod group;
 mod handover;
 mod interrupt;
+mod part;
 mod proof;
 mod supervise;
 mod watch;

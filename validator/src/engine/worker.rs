@@ -1,6 +1,7 @@
 //! The child's side, and the command that starts it: reads one request, reads the machine once, runs the tests in order and reports each
 //! result. Any error ends this process, and the parent handles that.
 
+use super::part::Parts;
 use crate::config::Config;
 use crate::gpu::{self, Look, Nvml};
 use crate::machine::host::{identity, kmsg, nvidia};
@@ -43,8 +44,10 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
     let output = Rc::new(RefCell::new(output));
     let machine = read(request, Rc::clone(&output));
     say(&output, &Message::Facts(Box::new(facts(&machine))))?;
+    let mut parts = Parts::new(&machine.config.validate.before_part);
     for test in tests {
         say(&output, &Message::Begin(test.id.to_owned()))?;
+        parts.begin(suite::part(test));
         let start = Instant::now();
         let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
         machine.until.set(start.checked_add(test.patience(gpus, &machine.config.validate)));

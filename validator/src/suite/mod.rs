@@ -24,6 +24,7 @@ use crate::gpu::Standing;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
+use contract::mark::{Step, UNDER_LOAD};
 use std::time::Duration;
 
 /// Tests that share a worker process: a fault in one group cannot affect another.
@@ -72,6 +73,16 @@ impl Test {
         let times = u32::try_from(pairs.div_ceil(PAIRS_OF_8)).unwrap_or(u32::MAX).max(1);
         if self.group == Group::Gpu { self.deadline.saturating_mul(times) } else { self.deadline }
     }
+}
+
+/// The part of the tests that a test belongs to, where it can take the machine down.
+#[must_use]
+pub fn part(test: &Test) -> Option<Step> {
+    if UNDER_LOAD.contains(&test.id) {
+        return Some(Step::FullLoad);
+    }
+    let has_peers = ["p2p-", "nccl"].iter().any(|start| test.id.starts_with(start));
+    has_peers.then_some(Step::PeerWrite)
 }
 
 /// Every test, in the order in which they run and are shown.
@@ -190,6 +201,17 @@ mod tests {
         for id in contract::recovery::WITHOUT_P2P {
             assert!(by_id(id).is_some() && !id.starts_with("p2p") && !id.starts_with("nccl"), "{id}");
         }
+    }
+
+    #[test]
+    fn each_gpu_by_itself_and_what_adds_load_are_apart_from_what_has_peers() {
+        let of = |part| ALL.iter().filter(move |t| super::part(t) == Some(part)).map(|t| t.id);
+        assert_eq!(of(Step::FullLoad).collect::<Vec<_>>(), UNDER_LOAD);
+        assert!(of(Step::FullLoad).all(|id| by_id(id).unwrap().level == Level::Acceptance));
+        let peers: Vec<_> = of(Step::PeerWrite).collect();
+        let from_first = ALL.iter().map(|t| t.id).skip_while(|id| *id != "p2p-capability");
+        assert_eq!(peers, from_first.filter(|id| *id != "host-bandwidth").collect::<Vec<_>>());
+        assert!(!peers.iter().any(|id| contract::recovery::WITHOUT_P2P.contains(id)));
     }
 
     #[test]

@@ -95,7 +95,12 @@ impl Reset {
     /// Which tests are run.
     #[must_use]
     pub const fn tests(&self) -> Which {
-        if self.rebooted.is_some() { Which::WithoutP2p } else { Which::All }
+        match self.veto {
+            _ if self.rebooted.is_some() => Which::WithoutP2p,
+            Some((Step::PeerWrite, _)) => Which::WithoutP2p,
+            Some((Step::FullLoad, _)) => Which::WithoutLoad,
+            _ => Which::All,
+        }
     }
 
     /// Why the step is not run, if it is vetoed or needs one that is.
@@ -247,6 +252,20 @@ mod tests {
         );
         assert_eq!((reset("a").tests(), reset("a").to_string()), (Which::WithoutP2p, "RECOVERED".to_owned()));
         assert_eq!((reset("b").rebooted(), reset("b").tests()), (None, Which::All));
+    }
+
+    #[test]
+    fn after_a_reset_during_a_part_of_the_tests_the_others_are_run() {
+        for (part, which) in [
+            (Step::FullLoad, Which::WithoutLoad),
+            (Step::PeerWrite, Which::WithoutP2p),
+            (Step::Validate, Which::All),
+        ] {
+            let reset = Reset::decide(&mark(part, Some("a")), Some("a"), Some("x"));
+            assert_eq!((reset.tests(), reset.to_string()), (which, format!("RESET-DURING {part}")));
+            assert_eq!(reset.vetoes(Step::Validate).is_some(), part == Step::Validate);
+            assert!(reset.trouble().is_some());
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Does a machine that is reset during a step say so at the next boot, and leave the step alone until the mark is cleared?
 
 use harness::fat::Fat;
+use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, End};
 use std::path::Path;
 
@@ -94,6 +95,47 @@ firstlight reset > after; echo $? >> after";
     let last = machine(&variables).run().unwrap();
     last.says("reset     no mark of an earlier boot; kept in an EFI variable");
     assert_eq!(last.verdict().verdict, "PASS", "{last}");
+}
+
+/// Two simulated GPUs, and the tests that it takes to get to a part of `validate`.
+fn with_gpus(variables: &Path, scenario: &str, words: &str) -> Boot {
+    let files = overlay(&Scenario::named(scenario).unwrap().gpus(2)).unwrap();
+    let boot = Boot::shipped().memory(2048).overlay(|_| files).with_firmware(variables).unwrap();
+    boot.append("firstlight.policy.on_error=poweroff firstlight.policy.on_fail=poweroff").append(words)
+}
+
+/// Resets the machine when the mark has the part's name; then only its tests are not run.
+#[track_caller]
+fn part_is_vetoed(part: &str, scenario: &str, words: &str, runs: &[&str], is_not_run: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let variables = dir.path().join("variables.fd");
+    let script = format!(
+        "( until grep -qs step={part} /sys/firmware/efi/efivars/FirstlightMark-*; do sleep 1; done\n\
+         echo \"now in {part}\" > /dev/console ) &\nexec /t/firstlight \"$@\""
+    );
+    let first = with_gpus(&variables, scenario, words).validator(&script).unwrap();
+    let first = first.reset_at(&format!("now in {part}")).run().unwrap();
+    first.ended(&End::Other("host-qmp-system-reset".to_owned()));
+    let booted = with_gpus(&variables, "healthy", words).run().unwrap();
+    assert_eq!(booted.verdict().verdict, "ERROR", "{booted}");
+    booted.says(&format!("VERDICT  ERROR   reset: the machine was reset during {part}; image "));
+    let mut rows = booted.lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
+    assert!(runs.iter().all(|test| rows.any(|row| row == ["PASS", test])), "{booted}");
+    assert!(!booted.lines().any(|line| line.split_whitespace().nth(1) == Some(is_not_run)), "{booted}");
+    // The mark stays, although this boot wrote others.
+    with_gpus(&variables, "healthy", words).run().unwrap().says(&format!("RESET-DURING {part}"));
+}
+
+#[test]
+fn after_a_reset_during_the_first_transfers_between_gpus_each_is_tested_by_itself() {
+    let words = "firstlight.validate.level=quick";
+    part_is_vetoed("peer-write", "hang-copy", words, &["cuda", "host-bandwidth"], "p2p-capability");
+}
+
+#[test]
+fn after_a_reset_under_full_load_the_tests_that_make_it_are_left_out() {
+    let words = "firstlight.validate.acceptance_s=60 firstlight.validate.only=cuda,gpu-memory,p2p-capability";
+    part_is_vetoed("full-load", "healthy", words, &["cuda", "p2p-capability"], "gpu-memory");
 }
 
 /// A firmware without variables: the mark is on the partition that keeps the reports.

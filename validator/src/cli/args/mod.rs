@@ -161,6 +161,9 @@ pub struct Validate {
     /// Write the report as text to a file or `-`; the default is `-`, unless the JSON goes there
     #[arg(long, value_name = "FILE")]
     pub text: Option<Place>,
+    /// Process 1's: a word of the command that is run before the tests of a step that can take the machine down
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    pub before_part: Vec<String>,
 }
 
 fn gpu(text: &str) -> Result<GpuName, String> {

@@ -20,6 +20,7 @@ mod team;
 mod trouble;
 mod watch;
 
+pub use ras::diagnosis;
 pub use serve::{COMMAND, serve};
 pub use session::Ranks;
 pub use trouble::{Trouble, TroubleKind};

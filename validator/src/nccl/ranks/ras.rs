@@ -24,13 +24,17 @@ pub(super) fn free_port() -> io::Result<SocketAddr> {
 }
 
 /// NCCL's report of its state, or one line that says why there is none.
-pub(super) fn diagnosis(at: SocketAddr, within: Duration) -> Vec<String> {
+#[must_use]
+pub fn diagnosis(at: SocketAddr, within: Duration) -> Vec<String> {
     let due = Instant::now() + within;
     let mut last = None;
     for tries_left in (1..=TRIES).rev() {
         let left = due.saturating_duration_since(Instant::now());
         match ask(at, Instant::now() + left / tries_left) {
-            Ok(text) => return lines(&text),
+            Ok(text) => match lines(&text) {
+                lines if lines.is_empty() => last = Some(io::ErrorKind::UnexpectedEof.into()),
+                lines => return lines,
+            },
             Err(error) => last = Some(error),
         }
     }
@@ -213,6 +217,11 @@ mod tests {
         let (at, serving) = server(vec![foreign; 3]);
         let said = diagnosis(at, Duration::from_secs(5));
         assert!(said.len() == 1 && said[0].contains("HTTP/1.1 400"), "{said:?}");
+        serving.join().unwrap();
+        let blank: fn(TcpStream) = |s| polite(s, " \n\n");
+        let (at, serving) = server(vec![blank; 3]);
+        let said = diagnosis(at, Duration::from_secs(5));
+        assert!(said.len() == 1 && said[0].contains("does not report its state"), "{said:?}");
         serving.join().unwrap();
     }
 }

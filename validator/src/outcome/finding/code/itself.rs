@@ -36,7 +36,7 @@ macro_rules! itself {
         cause "the machine has none, the firmware switched it off, or its driver is not in the image"
         remedy "switch the watchdog (TCO, WDT) on in the firmware setup, or set watchdog.mode = \"auto\""
     ResetDuring "RESET-DURING"
-        means "an earlier boot was reset during a step, which is not run since, nor the steps after it; the cause names the step"
+        means "an earlier boot was reset during a step, which is not run since, nor what needs it; the cause names the step"
         cause "the step hung or reset the machine; or the power was cut or the reset button pressed meanwhile"
         remedy "read what the last finding says; then run `firstlight reset clear` or boot once with firstlight.reset=clear"
     Recovered "RECOVERED"
