@@ -105,6 +105,11 @@ boots *words: media
     cargo build --release --locked --lib
     cargo test --locked --test boots -- --test-threads=3 "$@"
 
+# What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, patches.
+[group('use')]
+driver-look tree:
+    @image/driver/look.sh "$1"
+
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]
 driver-repeat:

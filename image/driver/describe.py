@@ -1,22 +1,34 @@
 """describe.py shell FILE: the driver's description as assignments for a shell script.
-describe.py image FILE KEY=VALUE..: the driver.toml that travels in the driver image.
+describe.py keys FILE HEADER: the registry keys of each family, by the tree's nvrm_registry.h.
+describe.py look VERSION HEADER: the same for all families, with patches of ours and without, or why they are refused.
+describe.py image FILE HEADER KEY=VALUE..: the driver.toml that travels in the driver image.
 
 A key that nobody reads, or a missing one, is an error: a description that is half understood would
 build something else than it says.
 """
 
+import os
 import re
 import shlex
 import sys
 import tomllib
 
-TOP = {"schema", "version", "source", "patches", "patch", "files", "include", "parameters", "family"}
+from registry import Registry, Unknown
+
+SCHEMA = "firstlight.driver-source/2"
+FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.toml")
+DWORDS = "NVreg_RegistryDwords"
+TOP = {"schema", "version", "source", "patches", "patch", "families", "files", "include", "parameters", "registry"}
 FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256", "fabric_topologies"}
 INCLUDE = {"gsp", "ptxjitcompiler", "nccl"}
 
 
+class Refused(Exception):
+    """What is wrong, in one line."""
+
+
 def fail(why):
-    sys.exit(f"firstlight: error: {sys.argv[2]}: {why}")
+    raise Refused(why)
 
 
 def same_keys(table, wanted, where):
@@ -29,35 +41,124 @@ def is_hash(text):
     return text == "" or re.fullmatch(r"[0-9a-f]{64}", text)
 
 
+def load(path):
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        fail(error)
+
+
+def number(version):
+    """A version as something to compare."""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
+        fail(f"version '{version}' is no version")
+    return [int(part) for part in version.split(".")]
+
+
 def check_family(family):
-    for key in set(family) - {"name", "devices", "parameters"}:
-        fail(f"unknown key family.{key}")
+    """Refuses a mistake in families.toml."""
+    where = f"families.toml: family {family.get('name')}"
+    for key in set(family) ^ {"name", "devices"}:
+        if key != "keys":
+            fail(f"{where}: {'unknown' if key in family else 'missing'} key {key}")
     for devices in family["devices"]:
         if not re.fullmatch(r"[0-9a-f]{4}(-[0-9a-f]{4})?", devices):
-            fail(f"family {family['name']}: '{devices}' is no range of device ids")
+            fail(f"{where}: '{devices}' is no range of device ids")
+    for keys in family.get("keys", []):
+        for key in set(keys) - {"before", "patched"} ^ {"from", "registry"}:
+            fail(f"{where}: {'unknown' if key in keys else 'missing'} key keys.{key}")
+
+
+def chosen(it):
+    """The families that the description names."""
+    known = load(FAMILIES)["family"]
+    for family in known:
+        check_family(family)
+    by_name = {family["name"]: family for family in known}
+    for name in it["families"]:
+        if name not in by_name:
+            fail(f"families: '{name}' is no family; allowed: {', '.join(by_name)}")
+        right_keys(it, by_name[name])
+    return [family for family in known if family["name"] in it["families"]]
+
+
+def right_keys(it, family):
+    """The registry keys of a family for the description's version, by name."""
+    ranges = [keys for keys in family.get("keys", []) if it["patch"] or not keys.get("patched")]
+    if not ranges:
+        return {}
+    version = number(it["version"])
+    for keys in ranges:
+        if number(keys["from"]) <= version and ("before" not in keys or version < number(keys["before"])):
+            return keys["registry"]
+    served = " or ".join(f"{keys['from']} and newer" + (f" before {keys['before']}" if "before" in keys else "") for keys in ranges)
+    return fail(f"families: {family['name']} needs a driver of version {served}; this is {it['version']}")
 
 
 def read(path):
-    try:
-        with open(path, "rb") as file:
-            it = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        fail(error)
+    it = load(path)
+    if "family" in it:
+        fail("family: the families are in image/driver/families.toml; name those that the image is for: families = [\"ada\"]")
     same_keys(it, TOP, "")
     same_keys(it["files"], FILES, "files.")
     same_keys(it["include"], INCLUDE, "include.")
-    if it["schema"] != "firstlight.driver-source/1":
-        fail(f"schema is '{it['schema']}', not 'firstlight.driver-source/1'")
+    if it["schema"] != SCHEMA:
+        fail(f"schema is '{it['schema']}', not '{SCHEMA}'")
     if it["source"] not in ("debian", "files", "none"):
         fail(f"source is '{it['source']}', not debian, files or none")
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)+", it["version"]):
-        fail(f"version '{it['version']}' is no version")
+    number(it["version"])
     for key in FILES:
         if key.endswith("_sha256") and not is_hash(it["files"][key]):
             fail(f"files.{key} is no SHA256")
-    for family in it["family"]:
-        check_family(family)
+    chosen(it)
     return it
+
+
+def registry_of(version, header):
+    try:
+        with open(header, encoding="utf-8", errors="replace") as file:
+            return Registry(file.read())
+    except OSError as error:
+        return fail(f"the tree {version} has no {os.path.basename(header)}: {error.strerror}")
+
+
+def words(registry, whose, version, wanted):
+    try:
+        return registry.words(wanted)
+    except Unknown as why:
+        return fail(f"{whose}: {version}: {why}")
+
+
+def words_of(registry, it, family):
+    return words(registry, f"families.toml: family {family['name']}", it["version"], right_keys(it, family))
+
+
+def resolved(it, header):
+    """The module parameters of all GPUs, and of each family, with the registry keys as numbers."""
+    registry = registry_of(it["version"], header)
+    everywhere = {module: dict(values) for module, values in it["parameters"].items()}
+    nvidia = everywhere.setdefault("nvidia", {})
+    try:
+        registry.check_words(nvidia.get(DWORDS, ""))
+    except Unknown as why:
+        fail(f"parameters.nvidia.{DWORDS}: {it['version']}: {why}; keys whose values have names belong into [registry]")
+    if it["registry"]:
+        raw = nvidia.get(DWORDS, "").strip("; ")
+        nvidia[DWORDS] = ";".join(filter(None, [raw, words(registry, "registry", it["version"], it["registry"])]))
+    return everywhere, [(family, words_of(registry, it, family)) for family in chosen(it)]
+
+
+def look(version, header):
+    number(version)
+    registry = registry_of(version, header)
+    for what, patch in (("patched", "1"), ("as it is", "")):
+        for family in load(FAMILIES)["family"]:
+            try:
+                said = words_of(registry, {"version": version, "patch": patch}, family) or "no keys"
+            except Refused as why:
+                said = f"refused: {why}"
+            print(f"{what}  {family['name']}: {said}")
 
 
 def shell(it):
@@ -81,23 +182,43 @@ def parameters(prefix, table):
             print(f"{name} = {quoted(value)}")
 
 
-def image(it, built):
+def image(it, header, built):
+    everywhere, families = resolved(it, header)
     print('schema = "firstlight.driver-image/1"')
     for key in ("version", "source", "patch"):
         print(f"{key} = {quoted(it[key])}")
     for key, value in (word.split("=", 1) for word in built):
         print(f"{key} = {quoted(value)}")
     print()
-    parameters("parameters", it["parameters"])
-    for family in it["family"]:
+    parameters("parameters", everywhere)
+    for family, dwords in families:
         print("\n[[family]]")
         print(f"name = {quoted(family['name'])}")
         print(f"devices = [{', '.join(quoted(d) for d in family['devices'])}]")
-        parameters("family.parameters", family.get("parameters", {}))
+        if dwords:
+            parameters("family.parameters", {"nvidia": {DWORDS: dwords}})
+
+
+def keys(it, header):
+    everywhere, families = resolved(it, header)
+    print(f"all: {everywhere['nvidia'].get(DWORDS) or 'no keys'}")
+    for family, dwords in families:
+        print(f"{family['name']}: {dwords or 'no keys'}")
+
+
+def main(what, path, *rest):
+    if what == "look":
+        look(path, *rest)
+    elif what == "shell":
+        shell(read(path))
+    elif what == "keys":
+        keys(read(path), *rest)
+    else:
+        image(read(path), rest[0], rest[1:])
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "shell":
-        shell(read(sys.argv[2]))
-    else:
-        image(read(sys.argv[2]), sys.argv[3:])
+    try:
+        main(*sys.argv[1:])
+    except Refused as why:
+        sys.exit(f"firstlight: error: {sys.argv[2]}: {why}")

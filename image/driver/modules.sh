@@ -50,6 +50,11 @@ build() {
     }
 }
 
+header=src/nvidia/interface/nvrm_registry.h
+# Its registry keys must mean what families.toml and the description want.
+"$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/tree:/build/tree" \
+    --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" \
+    python3 -B scripts/describe.py keys "$(basename "$DRIVER_FILE")" "tree/$header" > "$work/keys"
 [ -z "$patches" ] || in_tools /build/scripts/patch.sh "$at" /build/patches
 say "building the driver's modules $driver_version${driver_patch:+, patch level $driver_patch} (once, about 4 minutes on 2 cores)"
 build -C "$at/src/nvidia"
@@ -62,7 +67,7 @@ for module in nvidia nvidia-uvm; do
     in_tools strip --strip-debug -o "$at/$module.ko" "$at/kernel-open/$module.ko"
     mv "$work/tree/$module.ko" "$work/result/$module.ko"
 done
-cp "$work/tree/COPYING" "$work/result/COPYING"
+cp "$work/tree/COPYING" "$work/tree/$header" "$work/result/"
 mv "$log" "$work/result/build.log"
 touch "$work/result/.complete"
 mv "$work/result" "$result"

@@ -7,6 +7,21 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// Registry keys as a header of NVIDIA's states them, of our own making: one made of fields, one with names, one without.
+pub const REGISTRY: &str = "
+#define NV_REG_STR_CL_FORCE_P2P          \"ForceP2P\"
+#define NV_REG_STR_CL_FORCE_P2P_READ     1:0
+#define NV_REG_STR_CL_FORCE_P2P_READ_ENABLE  0x00000001
+#define NV_REG_STR_CL_FORCE_P2P_WRITE    5:4
+#define NV_REG_STR_CL_FORCE_P2P_WRITE_ENABLE 0x00000001
+#define NV_REG_STR_RM_FORCE_P2P_TYPE         \"RMForceP2PType\"  // which way
+#define NV_REG_STR_RM_FORCE_P2P_TYPE_DEFAULT (0x00000000)
+#define NV_REG_STR_RM_FORCE_P2P_TYPE_PCIEP2P (0x00000001)
+#define NV_REG_STR_RM_FORCE_P2P_TYPE_NVLINK  (0x00000002)
+#define NV_REG_STR_RM_FORCE_P2P_TYPE_MAX     NV_REG_STR_RM_FORCE_P2P_TYPE_NVLINK
+#define NV_REG_STR_RM_PEER_ID                \"RMPeerId\"
+";
+
 /// A folder to build in, with a cache that shares only the tools and downloads with the user's.
 #[derive(Debug)]
 pub struct Bench(tempfile::TempDir);
@@ -49,6 +64,7 @@ impl Bench {
         self.write("tree/version.mk", format!("NVIDIA_VERSION = {version}\n"));
         self.write("tree/src/nvidia/Makefile", "all:\n\tfalse\n");
         self.write("tree/COPYING", "MIT\n");
+        self.write("tree/src/nvidia/interface/nvrm_registry.h", REGISTRY);
         self.write("tree/kernel-open/nvidia/nv.c", "one\ntwo\nthree\nfour\nfive\n");
         self.path("tree")
     }

@@ -157,7 +157,7 @@ fn a_userspace_of_another_version_is_named_and_nothing_is_inserted() {
 #[test]
 fn a_module_for_another_kernel_is_named_and_nothing_is_inserted() {
     let booted = broken(|image| {
-        image.replace("modules/nvidia.ko", "vermagic=6.12.107-", "vermagic=6.12.999-").unwrap();
+        image.replace("modules/nvidia.ko", "vermagic=6.", "vermagic=9.").unwrap();
     });
     assert!(found(&booted).iter().any(|(code, _)| code == "DRIVER-VERMAGIC"), "{:#}", account(&booted));
     assert_eq!(module(&booted, "nvidia")["outcome"], "not-tried");

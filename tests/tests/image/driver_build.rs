@@ -1,7 +1,7 @@
 //! What the driver's build refuses: each wrong input gives one clear error, and nothing half-built stays.
 //! The tools trees must be there (`./run image`).
 
-use harness::driver_bench::{Bench, one_error};
+use harness::driver_bench::{Bench, REGISTRY, one_error};
 use std::fs;
 
 #[test]
@@ -92,9 +92,11 @@ fn a_description_with_a_mistake_is_refused() {
     for (from, to, words) in [
         ("patch = \"1\"", "patc = \"1\"", "key patc"),
         ("source = \"debian\"", "source = \"debain\"", "'debain'"),
-        ("2400-25ff", "2400..25ff", "no range"),
+        ("\"turing\"", "\"tuing\"", "'tuing' is no family; allowed: turing, ampere"),
+        ("[registry]", "[registri]", "key regist"),
+        ("[registry]", "[registry]\n[[family]]", "are in image/driver/families.toml"),
         ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "no SHA256"),
-        ("schema = \"firstlight.driver-source/1\"", "schema = \"2\"", "schema is '2'"),
+        ("schema = \"firstlight.driver-source/2\"", "schema = \"2\"", "schema is '2'"),
     ] {
         let bench = Bench::new();
         bench.description(&[(from, to)]);
@@ -102,4 +104,108 @@ fn a_description_with_a_mistake_is_refused() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && text.contains(words), "{to}: {text}");
     }
+}
+
+/// The same number means something else in another version.
+#[test]
+fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
+    for (version, patch, from, to, words) in [
+        (
+            "570.1.2",
+            "",
+            "\"ada\"",
+            "\"blackwell\"",
+            "blackwell needs a driver of version 580 and newer; this is 570.1.2",
+        ),
+        ("575.1.2", "1", "", "", "ada needs a driver of version 550 and newer before 575 or 580 and newer"),
+        (
+            "570.1.2",
+            "1",
+            "",
+            "",
+            "family ada: 570.1.2: RMForceP2PType has no value BAR1P2P there; allowed: DEFAULT (0)",
+        ),
+        (
+            "580.1.2",
+            "",
+            "\"ada\"",
+            "\"blackwell\"",
+            "family blackwell: 580.1.2: there is no key RMPcieP2PType there",
+        ),
+        (
+            "580.1.2",
+            "",
+            "[registry]",
+            "[registry]\nRMForceP2PType = \"BAR1\"",
+            "RMForceP2PType has no value BAR1 there",
+        ),
+        (
+            "580.1.2",
+            "",
+            "[registry]",
+            "[registry]\nRMForceP2PType = 2",
+            "RMForceP2PType=2 means NVLINK, MAX there",
+        ),
+        ("580.1.2", "", "[registry]", "[registry]\nForceP2P = 17", "write them by name: READ, WRITE"),
+        (
+            "580.1.2",
+            "",
+            "[registry]",
+            "[registry]\nForceP2P = { ATOMICS = \"ENABLE\" }",
+            "has no field ATOMICS",
+        ),
+        (
+            "580.1.2",
+            "",
+            "[parameters.nvidia]",
+            "[parameters.nvidia]\nNVreg_RegistryDwords = \"RMPeerId=3;RMForceP2PType=2\"",
+            "RMForceP2PType=2 means NVLINK, MAX there",
+        ),
+        (
+            "580.1.2",
+            "",
+            "[parameters.nvidia]",
+            "[parameters.nvidia]\nNVreg_RegistryDwords = \"RMPeerID=3\"",
+            "no key RMPeerID there",
+        ),
+    ] {
+        let bench = Bench::new();
+        bench.tree(version);
+        let run = bench.installer(version);
+        bench.files(version, &run, "");
+        let text = fs::read_to_string(bench.path("source.toml")).unwrap();
+        let text = text.replace("patch = \"\"", &format!("patch = \"{patch}\"")).replace(from, to);
+        bench.write("source.toml", text);
+        bench.refuses(&[words]);
+    }
+}
+
+#[test]
+fn keys_are_made_of_the_numbers_of_the_very_tree() {
+    let bench = Bench::new();
+    let tree = bench.tree("580.1.2");
+    let look = || {
+        bench.description(&[("patches = \"patches/555.58.02\"", "patches = \"\"")]);
+        let output = bench.script("look.sh", &[&tree]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = look();
+    assert!(said.starts_with("version 580.1.2\n") && said.ends_with("patches  none described\n"), "{said}");
+    assert!(said.contains(
+        "patched  ada: refused: families.toml: family ada: 580.1.2: there is no key RMPcieP2PType there\n"
+    ));
+    assert!(said.contains("as it is  ada: no keys\n"), "{said}");
+    // Other numbers and other bits than NVIDIA's.
+    let header = REGISTRY.replace("5:4", "9:7").replace("READ_ENABLE  0x00000001", "READ_ENABLE  2")
+        + "#define T \"RMPcieP2PType\"\n#define T_BAR1 T_X\n#define T_X 0x0A\n\
+           #define S \"RMForceStaticBar1\"\n#define S_ENABLE (7u) /* of all */\n";
+    bench.write("tree/src/nvidia/interface/nvrm_registry.h", header);
+    let keys = "ForceP2P=130;RMPcieP2PType=10;RMForceStaticBar1=7\n";
+    let said = look();
+    assert!(
+        said.contains(&format!("patched  ada: {keys}"))
+            && said.contains(&format!("as it is  blackwell: {keys}")),
+        "{said}"
+    );
 }
