@@ -4,6 +4,8 @@ set positional-arguments
 
 # What builds the book of docs/.
 mdbook := "0.5.4"
+# What holds the crates against deny.toml.
+cargo-deny := "0.20.2"
 
 # The recipes, by group.
 default:
@@ -103,7 +105,7 @@ image-tests *words: media
 boots *words: media
     tests/fakepci/build.sh
     cargo build --release --locked --lib
-    cargo test --locked --test boots -- --test-threads=3 "$@"
+    cargo test --locked --test boots -- --test-threads=4 "$@"
 
 # What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, patches.
 [group('use')]
@@ -120,10 +122,18 @@ driver-repeat:
 reproduce *words: media
     @image/reproduce.sh "$@"
 
-# Licences, advisories, duplicates and origins of all crates (needs cargo-deny).
+# Advisories against any of the crates, by the pinned database of RustSec; the first time it installs cargo-audit (minutes).
+[group('check')]
+advisories *words:
+    @tests/advisories.sh "$@"
+
+# Licences, duplicates and origins of all crates; the first time it installs cargo-deny (minutes).
 [group('check')]
 deny:
-    cargo deny --locked check
+    @target/tools/bin/cargo-deny --version 2> /dev/null | grep -qx 'cargo-deny {{cargo-deny}}' || { \
+        echo 'deny: installing the crate: cargo-deny {{cargo-deny}}, into target/tools (some minutes)' >&2; \
+        cargo install --quiet --locked --root target/tools cargo-deny@{{cargo-deny}}; }
+    @target/tools/bin/cargo-deny --locked check bans licenses sources
 
 # Boot times against their limits, over several runs.
 [group('measure')]

@@ -71,4 +71,12 @@ mapfile -t shell < <(git grep -lIE '^#!.*[/ ](ba|da)?sh$')
 linter "shellcheck -S warning" "apt install shellcheck" "${shell[@]}"
 mapfile -t python < <(git ls-files '*.py')
 linter "ruff check --quiet" "pipx install ruff" "${python[@]}"
+# What is missing is not fetched here.
+advisories() {
+    tests/advisories.sh --offline || {
+        [ $? = 3 ] || return 1
+        echo "check  so the crates are not held against RustSec's advisories; './run advisories' brings what is missing"
+    }
+}
+step advisories advisories
 printf 'check  all held   %4d s\n' "$SECONDS"

@@ -9,7 +9,7 @@ use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::Overlay;
 use crate::qemu::Qemu;
 use crate::recover;
-use crate::slot::Slot;
+use crate::slot::{Kind, Slot};
 use crate::watch::{Act, Watch};
 use std::ffi::OsString;
 use std::fs;
@@ -40,6 +40,7 @@ pub struct Boot {
     recover: bool,
     acts: Vec<(String, Act)>,
     deadline: Duration,
+    kind: Kind,
 }
 
 impl Boot {
@@ -62,7 +63,14 @@ impl Boot {
             recover: false,
             acts: Vec::new(),
             deadline: DEADLINE,
+            kind: Kind::Works,
         }
+    }
+
+    /// It mostly waits for a deadline, so that other machines may run beside it.
+    pub fn waits(mut self) -> Self {
+        self.kind = Kind::Waits;
+        self
     }
 
     /// Adds words to the kernel's command line.
@@ -283,7 +291,7 @@ impl Boot {
         if self.recover {
             args.extend(recover::disk(&disk)?.map(OsString::from));
         }
-        let _slot = Slot::take()?;
+        let _slot = Slot::take(self.kind)?;
         let started = Instant::now();
         let qemu = Qemu::start(scratch.path(), &self.within, &args)?;
         let (end, console) = Watch::new(self.acts, self.deadline).follow(qemu, scratch.path())?;

@@ -49,7 +49,7 @@ fn a_validator_that_a_signal_kills() {
 #[test]
 fn a_validator_that_hangs_past_its_deadline() {
     let boot = with("reboot", "echo still thinking\nsleep 1000").append("firstlight.validate.timeout_s=3");
-    let booted = boot.run().unwrap();
+    let booted = boot.waits().run().unwrap();
     is_an_error(&booted, "3 s");
     booted.says("still thinking");
     booted.never_says("the workload ran");

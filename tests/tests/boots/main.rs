@@ -1,5 +1,6 @@
 //! What does the shipped image do in QEMU? Each module asks one question. Needs image and media (`./run boots` builds
-//! them): `cargo test --test boots NAME -- --test-threads=3`. Two machines run at a time at most.
+//! them): `cargo test --test boots NAME -- --test-threads=4`. Two machines work at a time at most, and
+//! two wait.
 
 mod broken_validator;
 mod clock;

@@ -129,7 +129,7 @@ fn a_root_with_another_checksum_or_too_large_or_not_served_is_named_and_follows_
 fn a_server_that_does_not_answer_is_named_and_follows_on_error() {
     let server = Receiver::start(|_, _| Answer::Silence);
     let url = server.url("10.0.2.2", "/root.squashfs");
-    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).run().unwrap();
+    let booted = from_server(&format!("{url}#sha256={}", "0".repeat(64))).waits().run().unwrap();
     booted.says(&format!("ERROR     INIT-HANDOFF: workload.root {url}: nothing came for 30 s"));
     booted.ended(&End::PowerOff);
 }

@@ -10,7 +10,7 @@ const TIMEOUT: u64 = 15;
 /// The chipset's watchdog of QEMU's machine is switched off, so that the device is the test's own.
 fn boot(mode: &str) -> Boot {
     let words = format!("{PASS} firstlight.watchdog.mode={mode} firstlight.watchdog.timeout_s={TIMEOUT}");
-    Boot::shipped().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=true"])
+    Boot::shipped().waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=true"])
 }
 
 fn device() -> Boot {
@@ -42,7 +42,7 @@ fn the_device_resets_a_machine_whose_process_1_stands_still() {
 #[test]
 fn the_chipsets_own_device_is_found_and_resets_it() {
     let words = format!("{PASS} firstlight.watchdog.timeout_s={TIMEOUT}");
-    let boot = Boot::shipped().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
+    let boot = Boot::shipped().waits().append(&words).qemu(&["-global", "ICH9-LPC.noreboot=false"]);
     comes_back(&boot.workload(STAND_STILL).run().unwrap(), "iTCO_wdt");
 }
 
