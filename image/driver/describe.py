@@ -18,7 +18,7 @@ from registry import Registry, Unknown
 SCHEMA = "firstlight.driver-source/2"
 FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.toml")
 DWORDS = "NVreg_RegistryDwords"
-TOP = {"schema", "version", "source", "patches", "patch", "families", "files", "include", "parameters", "registry"}
+TOP = {"schema", "version", "source", "patches", "edits", "patch", "families", "files", "include", "parameters", "registry"}
 FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256", "fabric_topologies"}
 INCLUDE = {"gsp", "ptxjitcompiler", "nccl"}
 
@@ -108,6 +108,8 @@ def read(path):
     if it["source"] not in ("debian", "files", "none"):
         fail(f"source is '{it['source']}', not debian, files or none")
     number(it["version"])
+    if (it["patches"] or it["edits"]) and not it["patch"]:
+        fail("patch is empty; modules with patches or edits must name their level")
     for key in FILES:
         if key.endswith("_sha256") and not is_hash(it["files"][key]):
             fail(f"files.{key} is no SHA256")
@@ -162,7 +164,7 @@ def look(version, header):
 
 
 def shell(it):
-    words = {key: it[key] for key in ("version", "source", "patches", "patch")}
+    words = {key: it[key] for key in ("version", "source", "patches", "edits", "patch")}
     words |= {f"files_{key}": it["files"][key] for key in FILES}
     words["gsp"] = " ".join(it["include"]["gsp"])
     words["ptxjitcompiler"] = "yes" if it["include"]["ptxjitcompiler"] else "no"

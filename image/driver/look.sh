@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # look.sh TREE: says of a tree of NVIDIA's open modules (folder, git checkout or tarball), without building it: its version,
-# which registry keys each GPU family would get or why the family is refused, and which patches of the described driver fit.
+# which registry keys each GPU family would get or why the family is refused, whether the edits by name fit, and which patches of
+# the described driver do.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
 source "$REPO/image/driver/describe.sh"
@@ -12,6 +13,13 @@ version=$("$REPO/image/driver/tree.sh" "$(realpath "$1")" "$work/tree")
 echo "version $version"
 "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/tree:/build/tree" \
     python3 -B scripts/describe.py look "$version" tree/src/nvidia/interface/nvrm_registry.h
+for edits in "$REPO"/image/driver/edits/*/; do
+    cp -r "$work/tree" "$work/edited"
+    if "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/edited:/build/tree" \
+        --bind "$edits:/build/edits" python3 -B scripts/edit.py tree edits look > "$work/said" 2>&1
+    then echo "edits  $(basename "$edits"): fit"; else echo "edits  $(basename "$edits"): refused: $(sed 's/^firstlight: error: //' "$work/said" | tail -1)"; fi
+    rm -rf "$work/edited"
+done
 patches=$(beside "$driver_patches")
 [ -n "$patches" ] || { echo "patches  none described"; exit 0; }
 grep -vE '^(#|$)' "$patches/series" | while read -r patch _; do

@@ -20,9 +20,11 @@ case $driver_source in
         else hash=$driver_files_modules_sha256; proven_file modules "$from" "$hash"; fi
 esac
 patches=$(beside "$driver_patches")
+edits=$(beside "$driver_edits")
 [ -z "$patches" ] || [ -d "$patches" ] || die "there is no folder of patches $patches"
+[ -z "$edits" ] || [ -r "$edits/edits.toml" ] || die "there are no edits $edits/edits.toml"
 key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patch}.sh
-         [ -z "$patches" ] || cat "$patches"/*; } | hash_of -)
+         [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || cat "$edits"/* "$REPO"/image/driver/{edit,halspec}.py; } | hash_of -)
 result=$CACHE/driver/modules-$key
 [ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
 
@@ -43,7 +45,7 @@ in_tools() {
 }
 # Who, where and when go into a string of the module; paths into its warnings and asserts.
 build() {
-    in_tools make -j"$(nproc)" WHOAMI='echo firstlight' HOSTNAME=firstlight DATE="date -u -d @$SOURCE_DATE_EPOCH" "$@" 2>&1 | progress driver 1090 "$log" || {
+    in_tools make -j"$(nproc)" WHOAMI='echo firstlight' HOSTNAME=firstlight NV_BUILD_USER=firstlight NV_BUILD_HOST=firstlight DATE="date -u -d @$SOURCE_DATE_EPOCH" "$@" 2>&1 | progress driver 1090 "$log" || {
         grep -m 20 -E 'error:|Error [0-9]|undefined!' "$log" >&2 || tail -20 "$log" >&2
         cp "$log" "$CACHE/driver/failed.log"
         die "the driver's modules do not build" "the whole log: $CACHE/driver/failed.log"
@@ -51,10 +53,13 @@ build() {
 }
 
 header=src/nvidia/interface/nvrm_registry.h
+in_python() {
+    "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/tree:/build/tree" \
+        --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" ${edits:+--bind "$edits:/build/edits"} python3 -B "$@"
+}
 # Its registry keys must mean what families.toml and the description want.
-"$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/tree:/build/tree" \
-    --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" \
-    python3 -B scripts/describe.py keys "$(basename "$DRIVER_FILE")" "tree/$header" > "$work/keys"
+in_python scripts/describe.py keys "$(basename "$DRIVER_FILE")" "tree/$header" > "$work/keys"
+[ -z "$edits" ] || in_python scripts/edit.py tree edits "$driver_patch" >&2
 [ -z "$patches" ] || in_tools /build/scripts/patch.sh "$at" /build/patches
 say "building the driver's modules $driver_version${driver_patch:+, patch level $driver_patch} (once, about 4 minutes on 2 cores)"
 build -C "$at/src/nvidia"

@@ -7,6 +7,7 @@ mod compare;
 mod contents;
 mod driver_build;
 mod driver_check;
+mod driver_edits;
 mod driver_prune;
 mod media;
 mod offline;

@@ -1,0 +1,127 @@
+"""edit.py TREE EDITS LEVEL: gives a tree of NVIDIA's modules what EDITS/edits.toml describes, by names: methods that are bound for
+further chips, functions that get another name, files of ours beside the driver's. LEVEL is the patch level. Everything is
+read and checked before anything is written; each edit is printed.
+"""
+
+import os
+import re
+import sys
+import tomllib
+
+from halspec import Refused, bind, chips
+
+CHIPS = "src/nvidia/generated/g_chips2halspec_nvoc.c"
+KEYS = {
+    "bind": {"file", "methods", "like", "chips"},
+    "rename": {"file", "function", "to"},
+    "add": {"file", "to", "list", "variable", "entry"},
+}
+# what is no code: comments, strings, characters; continued lines stay in one
+NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+class Tree:
+    """Files as they will be."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.texts = {}
+
+    def read(self, path):
+        if path not in self.texts:
+            try:
+                with open(os.path.join(self.folder, path), encoding="utf-8", newline="") as file:
+                    self.texts[path] = file.read()
+            except (OSError, UnicodeDecodeError) as error:
+                raise Refused(f"{path}: {getattr(error, 'strerror', 'is not text')}") from error
+        return self.texts[path]
+
+    def write(self):
+        for path, text in self.texts.items():
+            with open(os.path.join(self.folder, path), "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+
+
+def definition(text, function):
+    """Where a function's name stands in its definition: outside of all braces, then its parameters, then its body."""
+    code = NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    depth, places = 0, []
+    for token in re.finditer(r"[{}]|\b" + re.escape(function) + r"\b", code):
+        if token[0] == "{":
+            depth += 1
+        elif token[0] == "}":
+            depth -= 1
+        elif depth == 0 and re.match(r"\s*\([^(){};]*\)\s*\{", code[token.end():]):
+            places.append(token.start())
+    if depth != 0 or len(places) != 1:
+        raise Refused(f"{function}: {len(places)} definitions can be read, expected one")
+    return places[0]
+
+
+def do_bind(tree, edit):
+    index = chips(tree.read(CHIPS))
+    for method in edit["methods"]:
+        tree.texts[edit["file"]], new = bind(tree.read(edit["file"]), method, edit["like"], edit["chips"], index)
+        yield f"{method}: " + (f"as {edit['like']} also {', '.join(new)}" if new else "bound already")
+
+
+def do_rename(tree, edit):
+    text, name = tree.read(edit["file"]), edit["function"]
+    if re.search(rf"\b{re.escape(edit['to'])}\b", text):
+        raise Refused(f"{edit['file']}: there is a {edit['to']} already")
+    at = definition(text, name)
+    tree.texts[edit["file"]] = text[:at] + edit["to"] + text[at + len(name):]
+    yield f"{name}: its definition is called {edit['to']}"
+
+
+def do_add(tree, edit, folder, level):
+    listed = tree.read(edit["list"])
+    if not re.search(rf"^{re.escape(edit['variable'])} \+= ", listed, re.M):
+        raise Refused(f"{edit['list']} has no line '{edit['variable']} += ..'")
+    if os.path.exists(os.path.join(tree.folder, edit["to"])):
+        raise Refused(f"there is a {edit['to']} already")
+    with open(os.path.join(folder, edit["file"]), encoding="utf-8") as file:
+        tree.texts[edit["to"]] = file.read().replace("@LEVEL@", level)
+    tree.texts[edit["list"]] = listed.rstrip("\n") + f"\n{edit['variable']} += {edit['entry']}\n"
+    yield f"{edit['to']}: added"
+
+
+def number(version):
+    return [int(part) for part in version.split(".")]
+
+
+def check(edits, tree):
+    """Refuses a mistake in the description, and a tree that it is not for."""
+    found = re.search(r"^NVIDIA_VERSION *= *([0-9]+(?:\.[0-9]+)*) *$", tree.read("version.mk"), re.M)
+    first = edits.pop("from", "")
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", first):
+        raise Refused(f"from is '{first}'; expected the first version that the edits are for")
+    if not found or number(found[1]) < number(first):
+        raise Refused(f"they are for {first} and newer; the tree is {found[1] if found else 'of no known version'}")
+    for kind, entries in edits.items():
+        if kind not in KEYS:
+            raise Refused(f"unknown table [[{kind}]]; allowed: {', '.join(KEYS)}")
+        for entry in entries:
+            for key in sorted(set(entry) ^ KEYS[kind]):
+                raise Refused(f"[[{kind}]]: {'unknown' if key in entry else 'missing'} key {key}")
+
+
+def main(folder, edits, level):
+    tree = Tree(folder)
+    try:
+        with open(os.path.join(edits, "edits.toml"), "rb") as file:
+            wanted = tomllib.load(file)
+        check(wanted, tree)
+        done = [line for edit in wanted.get("bind", []) for line in do_bind(tree, edit)]
+        done += [line for edit in wanted.get("rename", []) for line in do_rename(tree, edit)]
+        done += [line for edit in wanted.get("add", []) for line in do_add(tree, edit, edits, level)]
+        if not re.fullmatch(r"[\w.-]+", level):
+            raise Refused(f"the patch level is '{level}'; allowed: letters, digits, '.', '_' and '-'")
+    except (Refused, OSError, tomllib.TOMLDecodeError) as why:
+        sys.exit(f"firstlight: error: edits {os.path.basename(edits)}: {why}")
+    tree.write()
+    print("\n".join(done))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+// firstlight: the level of its changes, in nvidia.ko's .modinfo. A module without them behaves like one whose changes have no
+// effect; this tells the two apart before the module is loaded.
+
+#include <linux/module.h>
+
+__MODULE_INFO(firstlight.patch, firstlight_patch, "@LEVEL@");

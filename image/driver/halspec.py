@@ -1,0 +1,99 @@
+"""The generated tables of NVIDIA's modules (`g_*_nvoc.c`) that bind a method of an object to a chip's implementation: read, changed
+and read again. A table names itself. The chips of its first branch are there twice, as masks over the chips' indices and as a
+comment; `g_chips2halspec_nvoc.c` of the same tree gives each chip's index. Whatever is not exactly so is refused.
+"""
+
+import re
+
+# `// NAME`, then the branch that gives the chip its index
+CHIP = re.compile(
+    r"^[ \t]*//[ \t]*(\w+)[ \t]*\n[ \t]*(?:else[ \t]+)?if[ \t]*\(arch == 0x[0-9a-fA-F]+ && impl == 0x[0-9a-fA-F]+(?: && hidrev == 0x[0-9a-fA-F]+)?\)"
+    r"\s*\{\s*pChipHal->__nvoc_HalVarIdx = ([0-9]+);\s*\}", re.M)
+TERM = r"\( \(\(chipHal_HalVarIdx >> 5\) == ([0-9]+)UL\) && \(\(1UL << \(chipHal_HalVarIdx & 0x1f\)\) & 0x([0-9a-f]{8})UL\) \)"
+TERMS = re.compile(TERM)
+# the whole of a table with two branches, as it is written
+TABLE = (r"^    // {name} -- halified \(2 hals\)[^\n]*\n"
+         r"    if \((?P<terms>{term}(?: \|\|\s+{term})*)\) /\* ChipHal: (?P<chips>[\w |]+?) \*/ *\n"
+         r"    \{{\n        pThis->__{name}__ = &(?P<first>\w+);\n    \}}\n"
+         r"(?:    // default\n)?    else[^\n]*\n    \{{\n        pThis->__{name}__ = &(?P<second>\w+);\n    \}}\n")
+WORD = 32
+
+
+class Refused(Exception):
+    """What is not as expected, in one line."""
+
+
+def chips(text):
+    """The index of each chip."""
+    found = CHIP.findall(text)
+    index = {name: int(number) for name, number in found}
+    if not found or len(index) != len(found) or len(set(index.values())) != len(found):
+        raise Refused("the chips' indices cannot be read: none, or one twice")
+    return index
+
+
+def indices(terms):
+    """The indices that the masks hold."""
+    held = [(int(word), int(mask, 16)) for word, mask in TERMS.findall(terms)]
+    if len({word for word, _ in held}) != len(held):
+        raise Refused("two masks for one word")
+    return {word * WORD + bit for word, mask in held for bit in range(WORD) if mask >> bit & 1}
+
+
+def find(text, method):
+    """The table of a method, as a match."""
+    # without groups inside, since the term occurs twice
+    term = TERM.replace("([0-9]+)", "[0-9]+").replace("([0-9a-f]{8})", "[0-9a-f]{8}")
+    pattern = TABLE.replace("{{", "{").replace("}}", "}").replace("{name}", re.escape(method)).replace("{term}", term)
+    found = list(re.finditer(pattern, text, re.M))
+    # Elsewhere the same method may be bound in a form that is not read here.
+    places = len(re.findall(rf"^\s*// {re.escape(method)} -- ", text, re.M))
+    bound = len(re.findall(rf"->__{re.escape(method)}__ =", text))
+    if (len(found), places, bound) != (1, 1, 2):
+        raise Refused(f"{method}: {places} tables with {bound} assignments, {len(found)} as expected; exactly one table of two branches is needed")
+    return found[0]
+
+
+def held(text, method, index):
+    """The chips of a table's first branch, from masks and comment, which must say the same."""
+    table = find(text, method)
+    masks, named = indices(table["terms"]), table["chips"].split(" | ")
+    unknown = [chip for chip in named if chip not in index]
+    if unknown:
+        raise Refused(f"{method}: its comment names {', '.join(unknown)}, which the tree has no index for")
+    if masks != {index[chip] for chip in named}:
+        name_of = {number: chip for chip, number in index.items()}
+        say = ", ".join(name_of.get(number, f"index {number}") for number in sorted(masks))
+        raise Refused(f"{method}: the masks hold {say}; the comment says {', '.join(named)}")
+    return named
+
+
+def condition(numbers):
+    """The masks for these indices, as the tables write them."""
+    words = sorted({number // WORD for number in numbers})
+    mask = {word: sum(1 << number % WORD for number in numbers if number // WORD == word) for word in words}
+    terms = [f"( ((chipHal_HalVarIdx >> 5) == {word}UL) && ((1UL << (chipHal_HalVarIdx & 0x1f)) & 0x{mask[word]:08x}UL) )" for word in words]
+    return " ||\n        ".join(terms)
+
+
+def bind(text, method, like, more, index):
+    """The text with the chips `more` bound as the chip `like` is, and which of them were not before."""
+    named = held(text, method, index)
+    table = find(text, method)
+    if like not in named or table["first"] != f"{method}_{like}":
+        raise Refused(f"{method}: {like} is expected to have {method}_{like}; the table gives {table['first']} to {', '.join(named)}")
+    unknown = [chip for chip in more if chip not in index]
+    if unknown:
+        raise Refused(f"{method}: the tree has no chip {', '.join(unknown)}")
+    new = [chip for chip in more if chip not in named]
+    if not new:
+        return text, []
+    if len(new) != len(more):
+        raise Refused(f"{method}: {', '.join(chip for chip in more if chip in named)} has {method}_{like} already, {', '.join(new)} not")
+    all_of = sorted({*named, *more}, key=index.get)
+    terms, comment = table.span("terms"), table.span("chips")
+    changed = "".join([text[:terms[0]], condition([index[chip] for chip in all_of]), text[terms[1]:comment[0]],
+                       " | ".join(all_of), text[comment[1]:]])
+    if held(changed, method, index) != all_of or find(changed, method)["second"] != table["second"]:
+        raise Refused(f"{method}: the changed table does not read as intended")
+    return changed, new

@@ -1,0 +1,234 @@
+//! What the driver's build edits by name (`image/driver/edit.py`), tried on small tables of our own: the masks follow the tree's
+//! own indices, and a tree that is not exactly as expected is refused, with nothing written.
+
+use harness::workspace;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const CHIPS: &str = "src/nvidia/generated/g_chips2halspec_nvoc.c";
+const TABLES: &str = "src/nvidia/generated/g_thing_nvoc.c";
+const CODE: &str = "src/thing.c";
+const LIST: &str = "src/list.mk";
+
+/// The chips of a small driver, with indices in two words.
+fn chips(index: &[(&str, u32)]) -> String {
+    let branch = |(at, (name, number)): (usize, &(&str, u32))| {
+        let first = if at == 0 { "" } else { "else " };
+        format!(
+            "    // {name}\n    {first}if(arch == 0x1A && impl == 0x{at:X})\n    {{\n        pChipHal->__nvoc_HalVarIdx = {number};\n    }}\n"
+        )
+    };
+    index.iter().enumerate().map(branch).collect()
+}
+
+/// A table that gives `method` of chip `C` to these chips, with a mask for each word.
+fn table(method: &str, masks: &[(u32, u32)], named: &[&str]) -> String {
+    let term = |(word, mask): &(u32, u32)| {
+        format!(
+            "( ((chipHal_HalVarIdx >> 5) == {word}UL) && ((1UL << (chipHal_HalVarIdx & 0x1f)) & 0x{mask:08x}UL) )"
+        )
+    };
+    let terms: Vec<_> = masks.iter().map(term).collect();
+    let (terms, named) = (terms.join(" ||\n        "), named.join(" | "));
+    format!(
+        "    // {method} -- halified (2 hals) body\n    if ({terms}) /* ChipHal: {named} */ \n    {{\n        pThis->__{method}__ = &{method}_C;\n    }}\n\
+         \x20   // default\n    else\n    {{\n        pThis->__{method}__ = &{method}_none;\n    }}\n\n"
+    )
+}
+
+const INDEX: &[(&str, u32)] = &[("A", 30), ("B", 31), ("C", 33), ("D", 40)];
+
+fn tree() -> BTreeMap<&'static str, String> {
+    let tables = [
+        table("thingDo", &[(1, 0x102)], &["C", "D"]),
+        table("thingUndo", &[(1, 2)], &["C"]),
+        table("thingDoMore", &[(1, 2)], &["C"]),
+    ];
+    let code = "/* ask { */\nint ask(int a);\n#define Q \"ask (int b) {\"\nstatic int other(int a) { return ask(a); }\n\
+                int\nask\n(\n    int a // ask\n)\n{\n    return a;\n}\n";
+    BTreeMap::from([
+        ("version.mk", "NVIDIA_VERSION = 580.1.2\n".to_owned()),
+        (CHIPS, chips(INDEX)),
+        (TABLES, format!("void init(Thing *pThis)\n{{\n{}}}\n", tables.concat())),
+        (CODE, code.to_owned()),
+        (LIST, "FILES += thing.c\n".to_owned()),
+    ])
+}
+
+const EDITS: &str = r#"
+from = "580"
+[[bind]]
+file = "src/nvidia/generated/g_thing_nvoc.c"
+methods = ["thingDo", "thingUndo"]
+like = "C"
+chips = ["A", "B"]
+[[rename]]
+file = "src/thing.c"
+function = "ask"
+to = "askOfDriver"
+[[add]]
+file = "own.c"
+to = "src/own.c"
+list = "src/list.mk"
+variable = "FILES"
+entry = "own.c"
+"#;
+
+/// Edits the tree; returns the outcome and the files after it.
+fn edit(tree: &BTreeMap<&str, String>, edits: &str) -> (Output, BTreeMap<String, String>) {
+    let dir = TempDir::new().unwrap();
+    let write = |folder: &str, name: &str, text: &str| {
+        let path = dir.path().join(folder).join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    tree.iter().for_each(|(name, text)| write("tree", name, text));
+    write("edits", "edits.toml", edits);
+    write("edits", "own.c", "level @LEVEL@\n");
+    let bind = |at: &Path, to: &str| format!("{}:/build/{to}", at.display());
+    let output = Command::new(workspace().join("image/in-tools.sh"))
+        .arg("tools")
+        .args(["--bind", &bind(&workspace().join("image/driver"), "scripts")])
+        .args(["--bind", &bind(&dir.path().join("tree"), "tree")])
+        .args(["--bind", &bind(&dir.path().join("edits"), "edits")])
+        .args(["python3", "-B", "scripts/edit.py", "tree", "edits", "7"])
+        .output()
+        .unwrap();
+    let mut after = BTreeMap::new();
+    let names = tree.keys().copied().chain(["src/own.c"]);
+    for name in names {
+        if let Ok(text) = fs::read_to_string(dir.path().join("tree").join(name)) {
+            after.insert(name.to_owned(), text);
+        }
+    }
+    (output, after)
+}
+
+#[test]
+fn masks_and_comment_follow_the_trees_own_indices_and_nothing_else_changes() {
+    let before = tree();
+    let (output, after) = edit(&before, EDITS);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "thingDo: as C also A, B\nthingUndo: as C also A, B\nask: its definition is called askOfDriver\nsrc/own.c: added\n",
+        "{output:?}"
+    );
+    let tables = [
+        table("thingDo", &[(0, 0xc000_0000), (1, 0x102)], &["A", "B", "C", "D"]),
+        table("thingUndo", &[(0, 0xc000_0000), (1, 2)], &["A", "B", "C"]),
+        table("thingDoMore", &[(1, 2)], &["C"]),
+    ];
+    assert_eq!(after[TABLES], format!("void init(Thing *pThis)\n{{\n{}}}\n", tables.concat()));
+    assert_eq!(after[CODE], before[CODE].replace("int\nask\n(", "int\naskOfDriver\n("));
+    assert_eq!(after[LIST], "FILES += thing.c\nFILES += own.c\n");
+    assert_eq!(after["src/own.c"], "level 7\n");
+    assert_eq!((&after["version.mk"], &after[CHIPS]), (&before["version.mk"], &before[CHIPS]));
+    // The same edits on a tree in which the indices moved.
+    let moved: Vec<_> = INDEX.iter().map(|(name, number)| (*name, number + 3)).collect();
+    let mut other = before;
+    other.insert(CHIPS, chips(&moved));
+    let tables = [table("thingDo", &[(1, 0x810)], &["C", "D"]), table("thingUndo", &[(1, 0x10)], &["C"])];
+    other.insert(TABLES, tables.concat());
+    let (_, after) = edit(&other, EDITS);
+    assert!(
+        after[TABLES].contains(&table("thingDo", &[(1, 0x816)], &["A", "B", "C", "D"])),
+        "{}",
+        after[TABLES]
+    );
+    // A driver that has it already needs no edit.
+    let mut bound = other.clone();
+    bound.insert(TABLES, after[TABLES].clone());
+    let (output, again) = edit(&bound, EDITS);
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("thingDo: bound already\n"), "{output:?}");
+    assert_eq!(again[TABLES], after[TABLES]);
+}
+
+/// The tree with one change, in a file of it or in the edits, is refused with these words, and nothing is written.
+#[track_caller]
+fn refused(file: &str, from: &str, to: &str, words: &str) {
+    let (mut tree, mut edits) = (tree(), EDITS.to_owned());
+    let changed = match tree.get_mut(file) {
+        Some(text) => text,
+        None => &mut edits,
+    };
+    assert!(changed.contains(from), "{file} holds no {from}");
+    *changed = changed.replace(from, to);
+    let (output, after) = edit(&tree, &edits);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{from} {to}: {output:?}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.starts_with("firstlight: error: edits edits: ") && said.contains(words),
+        "{from} {to}: {said}"
+    );
+    let before: BTreeMap<_, _> = tree.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn a_tree_that_is_not_as_expected_is_refused_and_stays_as_it_is() {
+    for (file, from, to, words) in [
+        (TABLES, "0x00000102", "0x00000103", "thingDo: the masks hold index 32, C, D; the comment says C, D"),
+        (TABLES, "0x00000102", "0x00000002", "thingDo: the masks hold C; the comment says C, D"),
+        (TABLES, "C | D", "C | E", "its comment names E, which the tree has no index for"),
+        (TABLES, "// thingUndo", "// thingRedo", "thingUndo: 0 tables with 2 assignments, 0 as expected"),
+        (
+            TABLES,
+            "// thingDoMore --",
+            "// thingUndo --",
+            "thingUndo: 2 tables with 2 assignments, 1 as expected",
+        ),
+        (
+            TABLES,
+            "    else\n    {\n        pThis->__thingUndo__",
+            "    else if (x)\n    {\n        pThis->__thing__",
+            "two branches",
+        ),
+        (
+            TABLES,
+            "&thingDo_C",
+            "&thingDo_D",
+            "C is expected to have thingDo_C; the table gives thingDo_D to C, D",
+        ),
+        (
+            TABLES,
+            "(1UL << (chipHal_HalVarIdx & 0x1f)) & 0x00000102UL",
+            "1",
+            "thingDo: 1 tables with 2 assignments, 0 as expected",
+        ),
+        (
+            TABLES,
+            "{\n    // thingDo ",
+            "{\n    pThis->__thingDo__ = 0;\n    // thingDo ",
+            "thingDo: 1 tables with 3 assignments",
+        ),
+        (CHIPS, "= 31;", "= 30;", "none, or one twice"),
+        (CHIPS, "// B", "// C", "none, or one twice"),
+        (CHIPS, "// B", "// X", "the tree has no chip B"),
+        (CHIPS, "HalVarIdx", "Idx", "none, or one twice"),
+        (CODE, "int\nask\n(", "int\nasked\n(", "ask: 0 definitions"),
+        (CODE, "static int other(int a) {", "int ask(int b) {", "ask: 2 definitions"),
+        (
+            CODE,
+            "static int other(int a) {",
+            "#if X\nint ask(int a) {\n#else\nint ask(int b) {\n#endif",
+            "definitions can be read",
+        ),
+        (CODE, "other", "askOfDriver", "there is a askOfDriver already"),
+        (LIST, "FILES", "OTHER", "src/list.mk has no line 'FILES += ..'"),
+        ("version.mk", "580.1.2", "575.64", "they are for 580 and newer; the tree is 575.64"),
+        ("version.mk", "580.1.2", "new", "the tree is of no known version"),
+        ("edits", "like = \"C\"", "like = \"D\"", "D is expected to have thingDo_D"),
+        ("edits", "\"A\", \"B\"", "\"A\", \"D\"", "thingDo: D has thingDo_C already, A not"),
+        ("edits", "from = \"580\"", "", "from is ''"),
+        ("edits", "[[bind]]", "[[bend]]", "unknown table [[bend]]; allowed: bind, rename, add"),
+        ("edits", "like = \"C\"", "lke = \"C\"", "key l"),
+        ("edits", "src/thing.c", "src/none.c", "src/none.c: No such file"),
+        ("edits", "to = \"src/own.c\"", "to = \"src/thing.c\"", "there is a src/thing.c already"),
+    ] {
+        refused(file, from, to, words);
+    }
+}
