@@ -107,6 +107,11 @@ boots *words: media
     cargo build --release --locked --lib
     cargo test --locked --test boots -- --test-threads=4 "$@"
 
+# Describe a driver that the archive does not have, from NVIDIA's two files in DIR, and print the command that builds its image: driver-files VERSION DIR [FAMILY..].
+[group('use')]
+driver-files *words:
+    @image/driver/files.sh "$@"
+
 # What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, patches.
 [group('use')]
 driver-look tree:

@@ -71,11 +71,16 @@ impl Bench {
 
     /// An installer as NVIDIA makes them: some lines of shell, then a packed tar.
     pub fn installer(&self, version: &str) -> PathBuf {
+        self.installer_for(version, 0x3e)
+    }
+
+    /// One whose libraries are for the processor with this number in ELF files.
+    pub fn installer_for(&self, version: &str, machine: u8) -> PathBuf {
         for file in ["libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"] {
             // long and not repetitive, so that a cut takes away more than the end of the archive
-            let noise: Vec<u8> =
-                (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-            self.write(&format!("run/{file}.{version}"), noise);
+            let noise = (0..200_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8);
+            let elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0".iter().copied().chain([machine, 0]);
+            self.write(&format!("run/{file}.{version}"), elf.chain(noise).collect::<Vec<_>>());
         }
         for gsp in ["gsp_ga10x.bin", "gsp_tu10x.bin"] {
             self.write(&format!("run/firmware/{gsp}"), "firmware");

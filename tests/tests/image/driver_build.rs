@@ -71,7 +71,11 @@ fn a_patch_that_does_not_fit_exactly_is_refused_by_name() {
     let run = bench.installer("570.1.2");
     bench.files("570.1.2", &run, "");
     let text = fs::read_to_string(bench.path("source.toml")).unwrap();
-    bench.write("source.toml", text.replace("patches = \"\"", "patches = \"patches\""));
+    let text =
+        text.replace("patches = \"\"", "patches = \"patches\"").replace("patch = \"\"", "patch = \"1\"");
+    bench.write("source.toml", text.replace("patch = \"1\"", "patch = \"\""));
+    bench.refuses(&["patch is empty; modules with patches or edits must name their level"]);
+    bench.write("source.toml", text.replace("\"ada\", ", ""));
     bench.write("patches/series", "# order\n0001-good.patch\n0002-fuzzy.patch\n");
     let patch = |context: &str| {
         format!(

@@ -8,6 +8,7 @@ mod contents;
 mod driver_build;
 mod driver_check;
 mod driver_edits;
+mod driver_files;
 mod driver_prune;
 mod media;
 mod offline;
