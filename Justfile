@@ -109,11 +109,13 @@ boots *words: media
 
 # Describe a driver that the archive does not have, from NVIDIA's two files in DIR, and print the command that builds its image: driver-files VERSION DIR [FAMILY..].
 [group('use')]
+[no-exit-message]
 driver-files *words:
     @image/driver/files.sh "$@"
 
 # What firstlight makes of a tree of NVIDIA's open modules, without building it: version, registry keys by family, patches.
 [group('use')]
+[no-exit-message]
 driver-look tree:
     @image/driver/look.sh "$1"
 
