@@ -9,13 +9,21 @@ import re
 CHIP = re.compile(
     r"^[ \t]*//[ \t]*(\w+)[ \t]*\n[ \t]*(?:else[ \t]+)?if[ \t]*\(arch == 0x[0-9a-fA-F]+ && impl == 0x[0-9a-fA-F]+(?: && hidrev == 0x[0-9a-fA-F]+)?\)"
     r"\s*\{\s*pChipHal->__nvoc_HalVarIdx = ([0-9]+);\s*\}", re.M)
-TERM = r"\( \(\(chipHal_HalVarIdx >> 5\) == ([0-9]+)UL\) && \(\(1UL << \(chipHal_HalVarIdx & 0x1f\)\) & 0x([0-9a-f]{8})UL\) \)"
-TERMS = re.compile(TERM)
-# the whole of a table with two branches, as it is written
-TABLE = (r"^    // {name} -- halified \(2 hals\)[^\n]*\n"
-         r"    if \((?P<terms>{term}(?: \|\|\s+{term})*)\) /\* ChipHal: (?P<chips>[\w |]+?) \*/ *\n"
-         r"    \{{\n        pThis->__{name}__ = &(?P<first>\w+);\n    \}}\n"
-         r"(?:    // default\n)?    else[^\n]*\n    \{{\n        pThis->__{name}__ = &(?P<second>\w+);\n    \}}\n")
+def term(word, mask):
+    """One mask over one word of indices, as a pattern."""
+    return rf"\( \(\(chipHal_HalVarIdx >> 5\) == {word}UL\) && \(\(1UL << \(chipHal_HalVarIdx & 0x1f\)\) & 0x{mask}UL\) \)"
+
+
+def table(method):
+    """The whole of a table with two branches, as it is written."""
+    name, one = re.escape(method), term("[0-9]+", "[0-9a-f]{8}")
+    return (rf"^    // {name} -- halified \(2 hals\)[^\n]*\n"
+            rf"    if \((?P<terms>{one}(?: \|\|\s+{one})*)\) /\* ChipHal: (?P<chips>[\w |]+?) \*/ *\n"
+            rf"    \{{\n        pThis->__{name}__ = &(?P<first>\w+);\n    \}}\n"
+            rf"(?:    // default\n)?    else[^\n]*\n    \{{\n        pThis->__{name}__ = &(?P<second>\w+);\n    \}}\n")
+
+
+TERMS = re.compile(term("([0-9]+)", "([0-9a-f]{8})"))
 WORD = 32
 
 
@@ -42,10 +50,7 @@ def indices(terms):
 
 def find(text, method):
     """The table of a method, as a match."""
-    # without groups inside, since the term occurs twice
-    term = TERM.replace("([0-9]+)", "[0-9]+").replace("([0-9a-f]{8})", "[0-9a-f]{8}")
-    pattern = TABLE.replace("{{", "{").replace("}}", "}").replace("{name}", re.escape(method)).replace("{term}", term)
-    found = list(re.finditer(pattern, text, re.M))
+    found = list(re.finditer(table(method), text, re.M))
     # Elsewhere the same method may be bound in a form that is not read here.
     places = len(re.findall(rf"^\s*// {re.escape(method)} -- ", text, re.M))
     bound = len(re.findall(rf"->__{re.escape(method)}__ =", text))
@@ -56,8 +61,8 @@ def find(text, method):
 
 def held(text, method, index):
     """The chips of a table's first branch, from masks and comment, which must say the same."""
-    table = find(text, method)
-    masks, named = indices(table["terms"]), table["chips"].split(" | ")
+    at = find(text, method)
+    masks, named = indices(at["terms"]), at["chips"].split(" | ")
     unknown = [chip for chip in named if chip not in index]
     if unknown:
         raise Refused(f"{method}: its comment names {', '.join(unknown)}, which the tree has no index for")
@@ -79,9 +84,9 @@ def condition(numbers):
 def bind(text, method, like, more, index):
     """The text with the chips `more` bound as the chip `like` is, and which of them were not before."""
     named = held(text, method, index)
-    table = find(text, method)
-    if like not in named or table["first"] != f"{method}_{like}":
-        raise Refused(f"{method}: {like} is expected to have {method}_{like}; the table gives {table['first']} to {', '.join(named)}")
+    at = find(text, method)
+    if like not in named or at["first"] != f"{method}_{like}":
+        raise Refused(f"{method}: {like} is expected to have {method}_{like}; the table gives {at['first']} to {', '.join(named)}")
     unknown = [chip for chip in more if chip not in index]
     if unknown:
         raise Refused(f"{method}: the tree has no chip {', '.join(unknown)}")
@@ -91,9 +96,9 @@ def bind(text, method, like, more, index):
     if len(new) != len(more):
         raise Refused(f"{method}: {', '.join(chip for chip in more if chip in named)} has {method}_{like} already, {', '.join(new)} not")
     all_of = sorted({*named, *more}, key=index.get)
-    terms, comment = table.span("terms"), table.span("chips")
+    terms, comment = at.span("terms"), at.span("chips")
     changed = "".join([text[:terms[0]], condition([index[chip] for chip in all_of]), text[terms[1]:comment[0]],
                        " | ".join(all_of), text[comment[1]:]])
-    if held(changed, method, index) != all_of or find(changed, method)["second"] != table["second"]:
+    if held(changed, method, index) != all_of or find(changed, method)["second"] != at["second"]:
         raise Refused(f"{method}: the changed table does not read as intended")
     return changed, new

@@ -131,11 +131,9 @@ impl FromStr for Mark {
             let known = word.filter(|word| *word == plain(word));
             known.ok_or_else(|| format!("{name}: not a word of at most {LONGEST} letters"))
         };
-        let step = value("step")?;
-        let step: Result<Step, _> = step.parse();
+        let step = value("step")?.parse().map_err(|why| format!("step: {why}"))?;
         let mut text = |name| value(name).map(|word| (word != NONE).then(|| word.to_owned()));
         let (image, boot, finding) = (text("image")?, text("boot")?, text("finding")?);
-        let step = step.map_err(|why| format!("step: {why}"))?;
         if words.next().is_some() {
             return Err("has more words than a mark".to_owned());
         }
