@@ -5,8 +5,8 @@
 #   tests/fuzz/short.sh [SECONDS] [TARGET..]
 #
 # The pinned stable compiler does it: RUSTC_BOOTSTRAP lets it take the flags of the instrumentation. They are those of
-# cargo-fuzz, which takes one unit of code and all dead code, and twice the time; `cargo fuzz run --fuzz-dir tests/fuzz
-# TARGET` works too.
+# cargo-fuzz, which takes one unit of code and all dead code, and twice the time; `FIRSTLIGHT_FUZZ=TARGET cargo fuzz run
+# --fuzz-dir tests/fuzz fuzz` works too.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-10}
@@ -19,12 +19,11 @@ awk -v to="$work/seeds/" '/^==> / { out = to $2; folder = out; sub("/[^/]*$", ""
 cp -r tests/fuzz/seeds "$work"
 # The configuration spaces of the modelled machines are the best start for their parser.
 cargo run --quiet --locked -p machines -- all "$work/machines"
-mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else basename -s .rs tests/fuzz/targets/*.rs; fi)
+mapfile -t targets < <(if [ $# -gt 0 ]; then printf '%s\n' "$@"; else sed -n 's/^    ("\([a-z_]*\)",.*/\1/p' tests/fuzz/targets/main.rs; fi)
 coverage() { printf -- ' -Cllvm-args=-sanitizer-coverage-%s' level=4 inline-8bit-counters pc-table trace-compares; }
 # The parsers have no unsafe code: without a sanitizer they run several times as often.
 RUSTC_BOOTSTRAP=1 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module$(coverage) -Cllvm-args=-simplifycfg-branch-fold-threshold=0" \
-    cargo build --release --locked --quiet --target x86_64-unknown-linux-gnu --manifest-path tests/fuzz/Cargo.toml \
-    "${targets[@]/#/--bin=}" >&2
+    cargo build --release --locked --quiet --target x86_64-unknown-linux-gnu --manifest-path tests/fuzz/Cargo.toml >&2
 # One target: its line; status 1 when something was found.
 one() {
     local target=$1 seeds=$work/seeds/$1 log
@@ -35,7 +34,7 @@ one() {
         cp "$config" "tests/fuzz/corpus/$target/$(sha256sum < "$config" | cut -c1-16)"
     done
     mkdir -p "tests/fuzz/artifacts/$target"
-    if RUST_BACKTRACE=0 "tests/fuzz/target/x86_64-unknown-linux-gnu/release/$target" "tests/fuzz/corpus/$target" \
+    if FIRSTLIGHT_FUZZ=$target RUST_BACKTRACE=0 tests/fuzz/target/x86_64-unknown-linux-gnu/release/fuzz "tests/fuzz/corpus/$target" \
         -artifact_prefix="tests/fuzz/artifacts/$target/" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 > "$log" 2>&1; then
         printf 'fuzz  %-16s %s\n' "$target" "$(grep -a '^Done ' "$log")"
     else

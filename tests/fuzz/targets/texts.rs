@@ -1,7 +1,6 @@
 //! Small texts and tables that a firmware, a disk, a server or a child may have filled with anything. The first byte names
 //! the reader: a list of processors, the variables for a workload, a report to publish and the folder it is kept in, the
 //! journal of the fabric pass, the mark of a reset, a recorded machine, the time, a worker's message, what NCCL says of itself.
-#![no_main]
 
 use contract::mark::{Mark, SIZE};
 use firstlight::fabric::journal::Journal;
@@ -12,7 +11,6 @@ use firstlight::net::publish::{AtUrl, Finished, Keeping, publish};
 use firstlight::net::{http::Authorities, sntp};
 use firstlight::suite::protocol::{Message, Request};
 use firstlight_init::{environment, sys::terminal::printable};
-use libfuzzer_sys::fuzz_target;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -21,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-fuzz_target!(|bytes: &[u8]| {
+/// The readers by their first byte.
+pub fn texts(bytes: &[u8]) {
     let Some((reader, bytes)) = bytes.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
     match reader {
@@ -37,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
         b'w' => (same::<Message>(bytes), same::<Request>(bytes)).0,
         _ => {}
     }
-});
+}
 
 /// What is read is the same after being written and read again.
 fn same<T: Serialize + DeserializeOwned>(bytes: &[u8]) {

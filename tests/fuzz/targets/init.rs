@@ -1,0 +1,147 @@
+//! What process 1 reads: the command line, its configuration, lists of modules, module files, disks, the driver.
+
+/// The kernel's command line, which a boot medium may fill with anything: both readers of it end,
+/// and neither invents text that is not in the line.
+pub fn cmdline(line: &str) {
+    for word in firstlight_init::config::cmdline::words(line) {
+        assert!(line.contains(&word.name), "{word:?}");
+        assert!(word.value.is_none_or(|value| line.contains(&value)));
+    }
+    let _said = firstlight_init::config::remote::Remote::of(&firstlight_init::config::cmdline::words(line));
+    let _mac = firstlight_init::config::mac::Mac::of_bootif(line);
+    let plain = line.replace('"', "");
+    for word in firstlight::machine::host::cmdline::words(line) {
+        assert!(plain.contains(&word.key), "{word:?}");
+        assert!(word.value.is_none_or(|value| plain.contains(&value)));
+    }
+}
+
+/// init's configuration: a file and kernel words of any content become a configuration or errors of
+/// one line each that name their place.
+///
+/// A file and, behind a line of two percent signs, the command line.
+pub fn toml_init(input: &str) {
+    use firstlight_init::config::{File, Source, build, cmdline};
+
+    let (file, line) = input.split_once("\n%%\n").unwrap_or((input, ""));
+    let file =
+        File { source: Source::Image, path: "/etc/firstlight/config.toml".to_owned(), text: file.to_owned() };
+    if let Err(refused) = build(&[file], &cmdline::words(line)) {
+        assert!(!refused.wrong.is_empty());
+        for wrong in refused.wrong {
+            let line = wrong.to_string();
+            assert!(!line.contains('\n'), "{line:?}");
+            assert!(line.contains("config.toml") || line.contains("kernel word"), "{line:?}");
+        }
+    }
+}
+
+/// modules.dep, modules.builtin and modules.alias: an order names each file once, and a pattern from
+/// hell takes no exponential time.
+///
+/// The three, each behind a line of two percent signs.
+pub fn modules_dep(input: &str) {
+    use firstlight_init::modules::alias::{fits, modules_for};
+    use firstlight_init::modules::deps::{Deps, builtin, name_of};
+    use std::collections::BTreeSet;
+
+    let (dep, rest) = input.split_once("\n%%\n").unwrap_or((input, ""));
+    let (built_in, wanted) = rest.split_once("\n%%\n").unwrap_or(("", rest));
+    let modules: Vec<_> = wanted.split_whitespace().map(str::to_owned).collect();
+    if let Ok(order) = Deps::parse(dep).order(&modules, &builtin(built_in)) {
+        let once: BTreeSet<_> = order.iter().collect();
+        assert_eq!(once.len(), order.len(), "{order:?}");
+        assert!(order.iter().all(|file| dep.contains(file.as_str())));
+    }
+    assert!(!name_of(wanted).contains('/'));
+    let _ = fits(dep, wanted);
+    let modules = modules_for(dep, wanted);
+    assert!(modules.iter().all(|module| dep.contains(module.as_str())));
+}
+
+/// A module's file as it may come off a medium: the section is found or refused without reading
+/// outside of the file, and what is read of it stands there.
+pub fn modinfo(file: &[u8]) {
+    use firstlight_init::driver::elf::section;
+    use firstlight_init::driver::modinfo::Modinfo;
+
+    let read = |at: u64, size: usize| {
+        let at = usize::try_from(at).ok()?;
+        Some(file.get(at..at.checked_add(size)?)?.to_vec())
+    };
+    if let Ok(found) = section(&read, b".modinfo") {
+        assert!(found.len() <= file.len());
+        let info = Modinfo::parse(&found);
+        for key in ["version", "vermagic", "srcversion", "firstlight.patch"] {
+            assert!(info.get(key).is_none_or(|value| !value.contains(['\n', '\0'])));
+        }
+    }
+    let info = Modinfo::parse(file);
+    assert!(info.depends().iter().all(|name| !name.contains(',')));
+}
+
+/// The first bytes of whatever disk is plugged in, its partition table, the firmware's variable about the boot disk, and a signature
+/// beside a file: looking for what is in them never reads outside of them, and no bytes are a valid signature.
+pub fn superblock(bytes: &[u8]) {
+    use firstlight_init::config::signature::check;
+    use firstlight_init::disk::gpt;
+    use firstlight_init::disk::origin::part_uuid;
+    use firstlight_init::disk::superblock::{probe, vfat_root, vfat_root_label};
+    /// A public key; the secret one was deleted.
+    const KEY: &str = "RWSDbFQ9yZTA5iopg0fk1uSkMdQXIm16pP2pc0Nf+fA93zw87PAExNNY";
+
+    let _ = probe(bytes);
+    let _ = vfat_root(bytes);
+    let _ = vfat_root_label(bytes);
+    let (header, table) = bytes.split_at_checked(gpt::HEADER).unwrap_or((bytes, &[]));
+    let _ = gpt::entries(header, 4096).map(|entries| entries.have(table, ""));
+    assert!(part_uuid(bytes).is_none_or(|uuid| uuid.len() == 36));
+    assert!(check(KEY, b"", &String::from_utf8_lossy(bytes)).is_err());
+}
+
+/// What a driver and its image say of themselves in text: the description, the parameters' list,
+/// /proc/devices, a GPU's information, and the kernel's lines. Reading ends, and makes nothing up.
+pub fn driver_files(bytes: &[u8]) {
+    use firstlight_init::driver::causes::of_lines;
+    use firstlight_init::driver::nodes::{Told, majors, number, plan};
+    use firstlight_init::driver::parameters::given;
+    use firstlight_init::driver::{description, in_force, kernel_lines};
+    use std::collections::BTreeMap;
+
+    let text = String::from_utf8_lossy(bytes);
+    match description::parse(&text) {
+        Ok(read) => {
+            let families: Vec<_> = read.family.iter().collect();
+            let configured = BTreeMap::from([("nvidia".to_owned(), text.clone().into_owned())]);
+            for configured in [BTreeMap::new(), configured] {
+                let (given, findings) = given("nvidia", Some(&read), &families, &configured);
+                let mut names: Vec<_> = given.0.iter().map(|word| &word.name).collect();
+                names.sort();
+                names.dedup();
+                assert_eq!(names.len(), given.0.len(), "a parameter is given twice");
+                assert!(findings.len() <= families.len() * text.len());
+            }
+        }
+        Err(why) => assert!(!why.contains('\n'), "{why:?}"),
+    }
+    let params = in_force::parse(&text);
+    assert!(params.keys().all(|name| text.contains(name.as_str())));
+    let told = Told {
+        majors: majors(&text),
+        params,
+        gpus: [("a".to_owned(), number(&text, "Device Minor"))].into(),
+        ..Told::default()
+    };
+    let (nodes, without) = plan(&told, true);
+    assert!(nodes.iter().all(|planned| planned.node.path.starts_with("/dev/nvidia")));
+    assert!(without.len() <= 2);
+    let lines = kernel_lines::parse(bytes);
+    let shown = kernel_lines::about_driver(&lines, "nvidia");
+    assert!(
+        shown.len() <= 25 && shown.iter().all(|line| line.chars().count() <= 308 && !line.contains('\n'))
+    );
+    if let Some((_, line)) = of_lines(&shown) {
+        assert!(shown.iter().any(|shown| shown == line));
+    }
+    let _ = kernel_lines::unpacking(&lines);
+}

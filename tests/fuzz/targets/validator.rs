@@ -1,0 +1,149 @@
+//! What the validator reads: configuration, configuration space, the kernel's log, the driver, the image, reports.
+
+/// The validator's configuration: files and words of any content become a configuration or an error of
+/// one line that names its place.
+///
+/// A file and, behind a line of two percent signs, a word a line.
+pub fn toml_validator(input: &str) {
+    use firstlight::config::Config;
+    use std::path::PathBuf;
+
+    let (file, words) = input.split_once("\n%%\n").unwrap_or((input, ""));
+    let files = [(PathBuf::from("/etc/firstlight/config.toml"), file.to_owned())];
+    let words: Vec<_> = words.lines().map(str::to_owned).collect();
+    if let Err(error) = Config::merge(&files, &words, &firstlight::suite::ids()) {
+        let line = error.to_string();
+        assert!(!line.contains('\n'), "{line:?}");
+        assert!(line.contains("config.toml") || line.contains("--set"), "{line:?}");
+    }
+}
+
+/// Configuration space from a device that says anything at all: the walk ends, stays inside, and what
+/// it believes lies in the bytes.
+pub fn config_space(bytes: &[u8]) {
+    use firstlight::machine::pcie::config_space::{parse, rebar_control};
+    use std::collections::BTreeSet;
+
+    let bytes = &bytes[..bytes.len().min(4096)];
+    let space = parse(bytes);
+    assert_eq!(space.bytes, bytes.len());
+    for chain in [&space.capabilities, &space.extended] {
+        let places: BTreeSet<_> = chain.iter().map(|c| c.offset).collect();
+        assert_eq!(places.len(), chain.len(), "a capability was visited twice");
+        assert!(places.iter().all(|p| usize::from(*p) < bytes.len()), "outside of {} bytes", bytes.len());
+    }
+    if let Some(acs) = &space.acs {
+        let at = usize::from(acs.offset) + if acs.quirk { 8 } else { 6 };
+        assert_eq!(acs.ctrl, u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    }
+    for bar in 0..8 {
+        let Some((at, value)) = rebar_control(bytes, bar) else { continue };
+        let at = usize::from(at);
+        assert_eq!(bytes[at..at + 4], value.to_le_bytes());
+        assert_eq!(value & 7, u32::from(bar), "another BAR's control register");
+    }
+    assert!(!space.gone || space.acs.is_none());
+    for fault in &space.faults {
+        assert!(!fault.to_string().contains('\n'));
+    }
+}
+
+/// The kernel's log, into which every driver and program may write: reading it ends, and a line is
+/// never more than what stands there.
+pub fn kmsg(bytes: &[u8]) {
+    use firstlight::machine::host::faults::faults;
+    use firstlight::machine::host::kmsg::parse;
+    use firstlight::machine::host::nvidia::log;
+    use firstlight::machine::host::nvidia::xid::When;
+
+    let text = String::from_utf8_lossy(bytes);
+    let lines = parse(bytes);
+    assert!(lines.len() <= text.lines().count());
+    assert!(lines.iter().all(|line| text.contains(&line.text)));
+    assert!(log::xids(&lines).len() <= lines.len() && log::bar1_peers(&lines).len() <= lines.len());
+    assert!(log::static_maps(&lines).len() <= lines.len() && log::patch_fails(&lines).len() <= lines.len());
+    for finding in faults(&lines, When::During).into_iter().chain(faults(&lines, When::Before)) {
+        assert!(!finding.evidence.is_empty());
+    }
+}
+
+/// What tells of NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever
+/// they hold, reading them ends, and a field is never more than what stands there.
+pub fn driver_evidence(bytes: &[u8]) {
+    use firstlight::machine::host::nvidia::{account, elf, gpus, params, version};
+    use firstlight::outcome::finding::Finding;
+
+    let fields = elf::modinfo(bytes).unwrap_or_default();
+    assert!(fields.iter().all(|(name, value)| name.len() + value.len() < bytes.len()));
+    if let Ok(account) = account::parse(bytes) {
+        let findings: Vec<Finding> = account.findings();
+        assert_eq!(findings.len(), account.findings.len());
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let gpu = gpus::parse(&text);
+    assert!(gpu.firmware.is_none_or(|v| version::is_version(&v) && text.contains(&v)));
+    assert!(params::parse(&text).values().all(|value| text.contains(value) && params::same(value, value)));
+}
+
+/// The list of an image's files and the kernel's list of mounts, which whoever changed the image may have
+/// written: reading them ends, and what was read says no more than what stood there.
+pub fn image_list(bytes: &[u8]) {
+    use firstlight::machine::image::compare::{Tree, compare};
+    use firstlight::machine::image::driver::{self, Driver, Seen};
+    use firstlight::machine::image::list::parse;
+
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(mut list) = parse(&text) {
+        assert_eq!(list.len(), text.lines().count());
+        assert!(list.keys().all(|path| path.starts_with('/') && !path.split('/').any(|part| part == "..")));
+        let carries = driver::split_off(&mut list);
+        assert_eq!(carries, list.contains_key(driver::FILE));
+        // Of an empty machine everything is missing, and nothing is hashed.
+        let missing = compare(&list, &Tree::new(), |_| unreachable!()).unwrap();
+        assert_eq!(missing.len(), list.len());
+    }
+    if let Ok(mounts) = driver::mounts(&text) {
+        let device = mounts.first().map(|mount| mount.device);
+        let alone = mounts.len() == 1;
+        let backing = Some((driver::FILE.to_owned(), 0, 0));
+        let (state, difference) = driver::judge(true, &Seen { mounts, device, backing });
+        assert!(state != Driver::Mounted || alone);
+        assert_eq!(difference.is_some(), state == Driver::Foreign);
+    }
+}
+
+/// A report from anywhere: it is refused, or it is the same after being written and read again, every form of it can be
+/// made, and init, which reads it for itself, says what the validator says.
+pub fn report(bytes: &[u8]) {
+    use firstlight::render::{junit, last_line, text};
+    use firstlight::report::from_json;
+    use firstlight_init::child::End;
+    use firstlight_init::verdict::{Proof, judge};
+
+    let Ok(report) = from_json(bytes) else { return };
+    let written = serde_json::to_vec(&report).expect("a report can be written");
+    assert_eq!(from_json(&written).expect("and read again"), report);
+
+    let (whole, line) = (text::whole(&report, None), last_line::last_line(&report));
+    assert!(whole.ends_with(&line) && line.lines().count() == 1, "{whole}");
+    assert_eq!(whole.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).count(), 1, "{whole}");
+    assert!(!whole.contains(|c: char| c.is_control() && c != '\n'), "{whole:?}");
+    let _ = junit::suites(&report).expect("it is made in memory");
+
+    let lines = vec![format!("VERDICT  {}   x", report.verdict), line.trim_end().to_owned()];
+    for status in 0..4 {
+        let (end, reason) = (End::Exited(status), String::new());
+        let proof = Proof { end, reason, report: Ok(written.clone()), lines: lines.clone(), seconds: 1.0 };
+        let judgement = judge(&proof, &[]);
+        if i32::from(report.verdict.exit_status()) != status {
+            assert!(!judgement.has_report && !judgement.verdict.is_good());
+        } else if judgement.has_report {
+            assert_eq!(judgement.verdict, report.verdict);
+            assert_eq!(
+                judgement.announcement("here"),
+                lines,
+                "the validator's own lines are those of its report"
+            );
+        }
+    }
+}
