@@ -40,7 +40,7 @@ while read -r use name old new arch; do
         *) echo "$use $name $old -> $new$([ "$old" != "$new" ] || echo ', other bytes')" ;;
     esac
     deb=$(deb_path "$name" "$new" "$arch") text=
-    case $arch in source) ;; *) [ ! -e "$deb" ] || text=$(newest "$deb" "$name") ;; esac
+    case $arch in source | wheel) ;; *) [ ! -e "$deb" ] || text=$(newest "$deb" "$name") ;; esac
     if [ ${#text} -gt 110 ]; then text="${text:0:108}.."; fi
     echo "    ${text:-unknown: there is no changelog in this package}"
 done <<< "$changes"

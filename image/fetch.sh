@@ -7,7 +7,7 @@ mkdir -p "$DEBS"
 
 proven() { [ "$(sha256sum < "$1" | cut -d' ' -f1)" = "$2" ]; }
 
-missing=() sources=() expected=()   # NAME=VERSION ; NAME=VERSION ; PATH HASH SIZE
+missing=() sources=() wheels=() expected=()   # NAME=VERSION three times ; PATH HASH SIZE
 scope=main
 for wanted in "$@"; do
     use=${wanted%%/*} only=${wanted#"${wanted%%/*}"}
@@ -16,7 +16,11 @@ for wanted in "$@"; do
         path=$(deb_path "$name" "$version" "$arch")
         [ -e "$path" ] && proven "$path" "$hash" && continue
         expected+=("$path $hash $size")
-        if [ "$arch" = source ]; then sources+=("$name=$version"); else missing+=("$name=$version"); fi
+        case $arch in
+            source) sources+=("$name=$version") ;;
+            wheel) wheels+=("$name=$version") ;;
+            *) missing+=("$name=$version") ;;
+        esac
         case $use in driver*) scope=driver ;; esac
     done < <(locked "$use")
 done
@@ -26,10 +30,12 @@ mapfile -t expected < <(printf '%s\n' "${expected[@]}" | awk 'NF' | sort -u)
 [ ${#expected[@]} -gt 0 ] || exit 0
 [ -z "$INPUTS" ] || die "the archive of inputs lacks $(basename "${expected[0]%% *}")"
 
-source "$REPO/image/lib/mirror.sh"
-mirror_setup "$scope"
+if [ $(( ${#missing[@]} + ${#sources[@]} )) -gt 0 ]; then
+    source "$REPO/image/lib/mirror.sh"
+    mirror_setup "$scope"
+fi
 say "downloading ${#expected[@]} packages ($(printf '%s\n' "${expected[@]}" | awk '{ s += $3 } END { printf "%.0f MB", s / 1e6 }'))"
-printf '%s\n' "${missing[@]}" "${sources[@]}" | awk 'NF { print "  " $0 }' >&2
+printf '%s\n' "${missing[@]}" "${sources[@]}" "${wheels[@]}" | awk 'NF { print "  " $0 }' >&2
 work=$(mktemp -d "$DEBS/fetch.XXXXXX"); trap 'rm -rf "$work"' EXIT
 # What could not be had: versions that the archive does not name any more, or just no answer.
 gone() {
@@ -50,6 +56,9 @@ fi
 for source in "${sources[@]}"; do
     read -r uri file < <(apt-get "${APT_OPTIONS[@]}" -qq source --print-uris "$source" | tr -d "'" | awk '$2 ~ /\.orig\.tar\.xz$/') || gone
     /usr/lib/apt/apt-helper "${APT_OPTIONS[@]}" -qq download-file "$uri" "$work/${file%% *}" || gone
+done
+for wheel in "${wheels[@]}"; do
+    fetch_wheel "${wheel%%=*}" "${wheel#*=}" "$work" || die "the Python registry gives no ${wheel/=/ }" "check the network; 'just relock' for a newer version"
 done
 for line in "${expected[@]}"; do
     read -r path hash _ <<< "$line"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# relock.sh [USE..]: renews image/inputs.lock from image/packages/*.list: asks the host's own archive
+# relock.sh [USE..]: renews image/inputs.lock from image/packages.list: asks the host's own archive
 # for the newest version of every package, and for the trees of tools also for what those depend on.
 # With USEs only their lines are renewed: a newer compiler, for one, means a new kernel.
 # Ends with what changed (image/changes.sh).
@@ -11,7 +11,10 @@ source "$REPO/image/lib/mirror.sh"
 driver_version=$(toml_word "$REPO/image/driver/source.toml" version)
 # The test kernel's name holds the version that the source has, which stands above it in the new lock.
 kernel_version() { awk '$2 ~ /^linux-source-/ { sub(/-.*/, "", $3); print $3 }' "$new"; }
-names() { sed 's/#.*//' "$REPO/image/packages/$1.list" | awk 'NF { print $1 }' | sed "s/@driver@/$driver_version/; s/@kernel@/$(kernel_version)/"; }
+names() {
+    awk -v use="[$1]" '{ sub(/#.*/, "") } /^\[/ { inside = $1 == use; next } inside && NF { print $1 }' "$REPO/image/packages.list" |
+        sed "s/@driver@/$driver_version/; s/@kernel@/$(kernel_version)/"
+}
 uris() { apt-get "${APT_OPTIONS[@]}" -o Acquire::ForceHash=SHA256 -qq -y --no-install-recommends --print-uris "$@"; }
 
 # USE APT-VERB NAMES..: what apt would fetch, as lock lines. `--print-uris` gives
@@ -42,8 +45,21 @@ source_lines() {
         END { for (name in hash) print use, name, version[name], "source", size[name], hash[name] }' | LC_ALL=C sort
 }
 
+# USE NAME: the registry's newest wheel, which is fetched: the registry does not say its size.
+wheel_line() {
+    local work file
+    work=$(mktemp -d "$DEBS/relock.XXXXXX")
+    fetch_wheel "$2" '' "$work" || { rm -rf "$work"; die "the Python registry gives no $2"; }
+    file=("$work"/*.whl)
+    version=${file[0]##*/"$2"-}
+    version=${version%.whl}
+    echo "$1 $2 $version wheel $(stat -c %s "${file[0]}") $(sha256sum < "${file[0]}" | cut -d' ' -f1)"
+    mv "${file[0]}" "$(deb_path "$2" "$version" wheel)"
+    rm -rf "$work"
+}
+
 # In the lock's order
-uses='source image media compiler tools signing testing debian driver-source driver driver-nccl test-kernel'
+uses='source image media compiler tools signing testing debian driver-source driver driver-nccl driver-nccl-cu12 driver-nccl-cu13 test-kernel'
 
 # One use: its scope of the archive, and how apt is asked.
 # shellcheck disable=SC2046  # lists of names
@@ -52,6 +68,7 @@ renew() {
         source | image | media | test-kernel) mirror_setup main; lines "$1" download $(names "$1") ;;
         compiler | tools | signing | testing | debian) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
+        driver-nccl-cu*) wheel_line "$1" "nvidia-${1#driver-}" ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
     esac
 }

@@ -5,6 +5,7 @@
 # The same inputs give the same archive. What is missing is fetched first.
 set -euo pipefail
 source "$(dirname "$0")/lib/common.sh"
+source "$REPO/image/driver/describe.sh"
 case $# in
     0) to= ;;
     1) to=$1; case $to in '' | -*) die "unknown word '$to'" "vendor [FILE]" ;; esac ;;
@@ -16,8 +17,12 @@ cd "$REPO"
 stage=$(mktemp -d "$CACHE/vendor.XXXXXX") part=
 trap 'rm -rf "$stage" ${part:+"$part"}' EXIT
 
+# All that is locked, but of the wheels of NCCL, which are large, only the one that the described driver takes.
+driver_nccl=
+[ -z "$DRIVER_FILE" ] || describe_driver
+needed() { awk -v wheel="driver-nccl-$driver_nccl" '!/^#/ && ($4 != "wheel" || $1 == wheel)' "$LOCK"; }
 # shellcheck disable=SC2046  # a list
-"$REPO/image/fetch.sh" $(awk '!/^#/ && !seen[$1]++ { print $1 }' "$LOCK")
+"$REPO/image/fetch.sh" $(needed | awk '!seen[$1]++ { print $1 }')
 other=$(grep '^source = ' Cargo.lock | grep -v '"registry+https://github.com/rust-lang/crates.io-index"' || true)
 [ -z "$other" ] || die "Cargo.lock names a crate that is not from crates.io" "$(head -1 <<< "$other")"
 say "fetching crates that are missing"
@@ -34,7 +39,7 @@ mkdir -p "$stage/debs" "$stage/crates/$registry" "$stage/rust"
 cp image/inputs.lock Cargo.lock rust-toolchain.toml "$stage/"
 while read -r _ name version arch _; do
     ln -sf "$(deb_path "$name" "$version" "$arch")" "$stage/debs/"
-done < <(grep -v '^#' "$LOCK")
+done < <(needed)
 while read -r name version hash; do
     crate=${CARGO_HOME:-$HOME/.cargo}/registry/cache/$registry/$name-$version.crate
     [ "$(sha256sum < "$crate" | cut -d' ' -f1)" = "$hash" ] || die "$crate is not the crate that Cargo.lock names" "remove it"

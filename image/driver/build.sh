@@ -15,7 +15,7 @@ modules=$("$here/modules.sh" "$kernel" --where)
 # The squashfs holds its blocks as they are, and the archive around it is compressed as one: NCCL repeats
 # itself over megabytes, which blocks of their own cannot see (25 MB instead of 55). Small blocks, since
 # one that is all zeros takes no room.
-key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/families.toml "$here"/dropped.txt; for use in driver driver-nccl tools; do locked "$use"; done; } | hash_of -)
+key=$( { basename "$modules"; cat "$DRIVER_FILE" "$here"/*.sh "$here"/*.py "$here"/description/* "$here"/dropped.txt; for use in driver driver-nccl "driver-nccl-$driver_nccl" tools; do locked "$use"; done; } | hash_of -)
 result=$CACHE/driver/image-$key
 [ ! -e "$result/.complete" ] || { echo "$result"; exit 0; }
 mkdir -p "$CACHE/driver"
@@ -42,13 +42,13 @@ printf '%s\t%s\n' modules/nvidia.ko "$built" modules/nvidia-uvm.ko "$built" doc/
 cat "$here/dropped.txt" "$image/doc/nccl.dropped" > "$image/doc/dropped"; rm "$image/doc/nccl.dropped"
 
 in_tools() {
-    "$REPO/image/in-tools.sh" tools --bind "$here:/build/scripts" --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" \
+    with_scripts --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" \
         --bind "$modules:/build/modules" --bind "$image:/build/image" --bind "$work/initrd:/build/initrd" --bind "$work/result:/build/result" \
         --bind "$kernel/modules:/build/kernel" "$@"
 }
 manager=; [ ! -e "$image/bin/nv-fabricmanager" ] || manager=bin/nv-fabricmanager
 nccl=$(readlink "$image/lib/libnccl.so.2")
-in_tools python3 -B scripts/describe.py image "$(basename "$DRIVER_FILE")" modules/nvrm_registry.h "kernel=$(cat "$kernel/release")" \
+in_tools python3 -B scripts/description/describe.py image "$(basename "$DRIVER_FILE")" modules/nvrm_registry.h "kernel=$(cat "$kernel/release")" \
     "nccl=${nccl#libnccl.so.}" "fabric_manager=$manager" > "$image/driver.toml"
 # One line for each mistake; nothing of a wrong image stays.
 "$here/check.sh" "$image" "$kernel" || die "the driver's parts do not belong together: no driver image"

@@ -3,7 +3,7 @@
 # tools tree. KERNEL is what kernel-config/build.sh printed.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
+source "$REPO/image/driver/describe.sh"
 reference=$(cd "$2/modules" && find . -name '*.ko' | LC_ALL=C sort | sed -n 1p)
 [ -n "$reference" ] || die "the kernel in $2 has no module to compare with"
-exec "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$1:/build/image" \
-    --bind "$2/modules:/build/kernel" python3 -B scripts/check.py image "kernel/$reference"
+with_scripts --bind "$1:/build/image" --bind "$2/modules:/build/kernel" python3 -B scripts/check.py image "kernel/$reference"

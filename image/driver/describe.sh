@@ -2,18 +2,33 @@
 
 # The file that describes the driver: the project's own, or the one that FIRSTLIGHT_DRIVER names.
 DRIVER_FILE=${FIRSTLIGHT_DRIVER:-$REPO/image/driver/source.toml}
-if [ "$DRIVER_FILE" = none ]; then DRIVER_FILE=; else
-    [ -r "$DRIVER_FILE" ] || die "the driver's description $DRIVER_FILE cannot be read"
-    DRIVER_FILE=$(realpath "$DRIVER_FILE")
-fi
+[ "$DRIVER_FILE" != none ] || DRIVER_FILE=
+
+# [--bind FROM:TO].. COMMAND..: in the tools tree, with the scripts of image/driver at /build/scripts.
+with_scripts() { "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" "$@"; }
 
 # Sets driver_version, driver_source .. (describe.py shell).
 describe_driver() {
-    local words
-    words=$("$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" \
-        --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" \
-        python3 -B scripts/describe.py shell "$(basename "$DRIVER_FILE")") || exit 1
+    local words name
+    [ -r "$DRIVER_FILE" ] || die "the driver's description $DRIVER_FILE cannot be read"
+    DRIVER_FILE=$(realpath "$DRIVER_FILE")
+    name=$(basename "$DRIVER_FILE")
+    words=$(with_scripts --bind "$DRIVER_FILE:/build/$name" python3 -B scripts/description/describe.py shell "$name") || exit 1
     eval "$words"
+}
+
+# What NVIDIA's registry keys are called and what their values mean, in a tree of its modules
+REGISTRY_HEADER=src/nvidia/interface/nvrm_registry.h
+
+# FILE TREE: prints the registry keys of each family of the description FILE, by the header of that tree.
+registry_keys() {
+    with_scripts --bind "$1:/build/$(basename "$1")" --bind "$2:/build/tree" \
+        python3 -B scripts/description/describe.py keys "$(basename "$1")" "tree/$REGISTRY_HEADER"
+}
+
+# TREE EDITS LEVEL: edits a tree by names, and prints each edit.
+edit_tree() {
+    with_scripts --bind "$1:/build/tree" --bind "$2:/build/edits" python3 -B scripts/description/edit.py tree edits "$3"
 }
 
 # A path of the description: from its folder.

@@ -4,6 +4,7 @@
 # have their registry keys there, and prints the command that builds the image. Without FAMILY: all that the version serves.
 set -euo pipefail
 source "$(dirname "$0")/../lib/common.sh"
+source "$REPO/image/driver/describe.sh"
 here=$REPO/image/driver
 version=${1:-} dir=${2:-}
 shift $(( $# < 2 ? $# : 2 ))
@@ -38,29 +39,25 @@ if [ -d "$here/patches/$version" ]; then
     patches=$here/patches/$version level=$(toml_word "$here/source.toml" patch)
 else
     cp -r "$work/tree" "$work/edited"
-    if "$REPO/image/in-tools.sh" tools --bind "$here:/build/scripts" --bind "$work/edited:/build/tree" --bind "$here/edits/bar1:/build/edits" \
-        python3 -B scripts/edit.py tree edits 2 > "$work/said" 2>&1
+    if edit_tree "$work/edited" "$here/edits/bar1" 2 > "$work/said" 2>&1
     then edits=$here/edits/bar1 level=2; else say "no edits: $(sed 's/^firstlight: error: //' "$work/said" | tail -1)"; fi
 fi
 describe() {
     local families
     families=$(printf ', "%s"' "$@")
-    sed -e "s|^version = .*|version = \"$version\"|" -e 's|^source = .*|source = "files"|' -e "s|^families = .*|families = [${families#, }]|" \
+    sed -e "s|^version = .*|version = \"$version\"|" -e 's|^source = .*|source = "files"|' -e "s|^families = .*|families = [${families#, }]|" -e 's|^nccl = .*|nccl = "wheel"|' \
         -e "s|^patches = .*|patches = \"$patches\"|" -e "s|^edits = .*|edits = \"$edits\"|" -e "s|^patch = .*|patch = \"$level\"|" \
         -e "s|^modules = .*|modules = \"$(basename "$modules")\"|" -e "s|^modules_sha256 = .*|modules_sha256 = \"$(sum "$modules")\"|" \
         -e "s|^run = .*|run = \"$(basename "$run")\"|" -e "s|^run_sha256 = .*|run_sha256 = \"$(sum "$run")\"|" \
         "$here/source.toml" > "$work/driver.toml"
 }
-keys() {
-    "$REPO/image/in-tools.sh" tools --bind "$here:/build/scripts" --bind "$work/tree:/build/tree" --bind "$work/driver.toml:/build/driver.toml" \
-        python3 -B scripts/describe.py keys driver.toml tree/src/nvidia/interface/nvrm_registry.h
-}
+keys() { registry_keys "$work/driver.toml" "$work/tree"; }
 if [ $# -gt 0 ]; then
     describe "$@"
     keys > "$work/keys" 2> "$work/said" || die "$(sed 's/^firstlight: error: driver.toml: //' "$work/said" | tail -1)"
 else
     served=()
-    for family in $(sed -n 's/^name = "\(.*\)"/\1/p' "$here/families.toml"); do
+    for family in $(sed -n 's/^name = "\(.*\)"/\1/p' "$here/description/families.toml"); do
         describe "$family"
         if keys > "$work/keys" 2> "$work/said"; then served+=("$family"); else
             say "without $family: $(sed 's/^firstlight: error: driver.toml: //' "$work/said" | tail -1)"

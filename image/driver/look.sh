@@ -11,12 +11,10 @@ describe_driver
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 version=$("$REPO/image/driver/tree.sh" "$(realpath "$1")" "$work/tree")
 echo "version $version"
-"$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/tree:/build/tree" \
-    python3 -B scripts/describe.py look "$version" tree/src/nvidia/interface/nvrm_registry.h
+with_scripts --bind "$work/tree:/build/tree" python3 -B scripts/description/describe.py look "$version" "tree/$REGISTRY_HEADER"
 for edits in "$REPO"/image/driver/edits/*/; do
     cp -r "$work/tree" "$work/edited"
-    if "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/edited:/build/tree" \
-        --bind "$edits:/build/edits" python3 -B scripts/edit.py tree edits look > "$work/said" 2>&1
+    if edit_tree "$work/edited" "$edits" look > "$work/said" 2>&1
     then echo "edits  $(basename "$edits"): fit"; else echo "edits  $(basename "$edits"): refused: $(sed 's/^firstlight: error: //' "$work/said" | tail -1)"; fi
     rm -rf "$work/edited"
 done
@@ -26,6 +24,6 @@ grep -vE '^(#|$)' "$patches/series" | while read -r patch _; do
     echo "$patch" > "$work/series"
     cp "$patches/$patch" "$work/"
     if "$REPO/image/in-tools.sh" compiler --bind "$work/tree:/build/tree" --bind "$work:/build/patches" \
-        --bind "$REPO/image/driver:/build/scripts" /build/scripts/patch.sh /build/tree /build/patches < /dev/null > "$work/said" 2>&1
+        --bind "$REPO/image/driver:/build/scripts" /build/scripts/patches/patch.sh /build/tree /build/patches < /dev/null > "$work/said" 2>&1
     then echo "patch  $patch: fits"; else echo "patch  $patch: refused: $(sed 's/^firstlight: error: //' "$work/said" | tail -1)"; fi
 done

@@ -23,8 +23,8 @@ patches=$(beside "$driver_patches")
 edits=$(beside "$driver_edits")
 [ -z "$patches" ] || [ -d "$patches" ] || die "there is no folder of patches $patches"
 [ -z "$edits" ] || [ -r "$edits/edits.toml" ] || die "there are no edits $edits/edits.toml"
-key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patch}.sh
-         [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || cat "$edits"/* "$REPO"/image/driver/{edit,halspec}.py; } | hash_of -)
+key=$( { echo "$hash $driver_version $driver_patch $at $(basename "$kernel")"; cat "$REPO"/image/driver/{modules,tree,patches/patch}.sh
+         [ -z "$patches" ] || cat "$patches"/*; [ -z "$edits" ] || cat "$edits"/* "$REPO"/image/driver/description/{edit,halspec,version}.py; } | hash_of -)
 result=$CACHE/driver/modules-$key
 [ ! -e "$result/.complete" ] && [ "${2:-}" != --where ] || { echo "$result"; exit 0; }
 
@@ -52,15 +52,10 @@ build() {
     }
 }
 
-header=src/nvidia/interface/nvrm_registry.h
-in_python() {
-    "$REPO/image/in-tools.sh" tools --bind "$REPO/image/driver:/build/scripts" --bind "$work/tree:/build/tree" \
-        --bind "$DRIVER_FILE:/build/$(basename "$DRIVER_FILE")" ${edits:+--bind "$edits:/build/edits"} python3 -B "$@"
-}
 # Its registry keys must mean what families.toml and the description want.
-in_python scripts/describe.py keys "$(basename "$DRIVER_FILE")" "tree/$header" > "$work/keys"
-[ -z "$edits" ] || in_python scripts/edit.py tree edits "$driver_patch" >&2
-[ -z "$patches" ] || in_tools /build/scripts/patch.sh "$at" /build/patches
+registry_keys "$DRIVER_FILE" "$work/tree" > "$log"
+[ -z "$edits" ] || edit_tree "$work/tree" "$edits" "$driver_patch" >&2
+[ -z "$patches" ] || in_tools /build/scripts/patches/patch.sh "$at" /build/patches
 say "building the driver's modules $driver_version${driver_patch:+, patch level $driver_patch} (once, about 4 minutes on 2 cores)"
 build -C "$at/src/nvidia"
 ln -s ../../src/nvidia/_out/Linux_x86_64/nv-kernel.o "$work/tree/kernel-open/nvidia/nv-kernel.o_binary"
@@ -72,7 +67,7 @@ for module in nvidia nvidia-uvm; do
     in_tools strip --strip-debug -o "$at/$module.ko" "$at/kernel-open/$module.ko"
     mv "$work/tree/$module.ko" "$work/result/$module.ko"
 done
-cp "$work/tree/COPYING" "$work/tree/$header" "$work/result/"
+cp "$work/tree/COPYING" "$work/tree/$REGISTRY_HEADER" "$work/result/"
 mv "$log" "$work/result/build.log"
 touch "$work/result/.complete"
 mv "$work/result" "$result"

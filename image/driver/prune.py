@@ -1,4 +1,4 @@
-"""prune.py FROM TO ARCH,ARCH..: a copy of a CUDA library without the GPU code of other architectures.
+"""prune.py FROM TO CAPABILITY..: a copy of a CUDA library with the GPU code alone that GPUs of these compute capabilities run.
 
 The code lies in containers ("fat binaries"): a header of 16 bytes (magic, version, header size, size of
 what follows), then entries: a header (kind 1 PTX or 2 ELF, its own size, the payload's size, at byte 28
@@ -58,15 +58,25 @@ def prune(data, keep):
     return seen
 
 
-def main(source, target, keep):
+def code_for(capability, there):
+    """The architecture whose code a GPU of a compute capability runs: code runs on its own major version, from its minor version
+    on (CUDA C++ Programming Guide, "Binary Compatibility")."""
+    major, minor = capability.split(".")
+    fits = [arch for arch in there if arch // 10 == int(major) and arch % 10 <= int(minor)]
+    if not fits:
+        fail(f"there is no code for GPUs of compute capability {capability} in it, only {' '.join(f'sm_{arch}' for arch in sorted(there))}")
+    return max(fits)
+
+
+def main(source, target, capabilities):
     with open(source, "rb") as file:
         data = bytearray(file.read())
+    found = [(kind, arch) for first, last in containers(data) for kind, arch, _, _ in entries(data, first, last)]
+    there = {arch for kind, arch in found if kind == ELF and arch != STUB}
+    keep = {code_for(capability, there) for capability in capabilities}
     seen = prune(data, keep)
-    if not any(kept for _, _, kept in seen.values()) or all(kept for _, _, kept in seen.values()):
-        fail("there is no GPU code in it that could be kept and dropped: nothing pruned")
-    for arch in sorted(keep):
-        if (ELF, arch) not in seen:
-            fail(f"there is no code for sm_{arch} in it")
+    if all(kept for _, _, kept in seen.values()):
+        fail("there is no GPU code in it that could be dropped: nothing pruned")
     with open(target, "wb") as file:
         file.write(data)
     for (kind, arch), (count, size, kept) in sorted(seen.items()):
@@ -75,4 +85,4 @@ def main(source, target, keep):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], {int(arch) for arch in sys.argv[3].split(",")})
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

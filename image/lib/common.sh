@@ -45,13 +45,26 @@ prove_rust() {
         die "the Rust in $1 is not the one that rust-toolchain.toml names" "commit and SHA256 are $found, expected $pinned; install it again by rustup"
 }
 
-# Where a locked file lies, by NAME VERSION ARCH; ARCH `source` is a source package's
-# upstream tarball. The hash is proven whenever one is used.
+# Where a locked file lies, by NAME VERSION ARCH; ARCH `source` is a source package's upstream tarball, `wheel` a package of
+# the Python registry. The hash is proven whenever one is used.
 deb_path() {
     case $3 in
         source) local upstream=${2#*:}; echo "$DEBS/$1_${upstream%-*}.orig.tar.xz" ;;
+        wheel) echo "$DEBS/$1-$2.whl" ;;
         *) echo "$DEBS/$1_${2//:/%3a}_$3.deb" ;;
     esac
+}
+
+# NAME VERSION FOLDER: a package of the Python registry as FOLDER/NAME-VERSION.whl; the newest one where VERSION is empty.
+fetch_wheel() {
+    local file
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --platform manylinux_2_28_x86_64 \
+        --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 --dest "$3/wheel" "$1${2:+==$2}" >&2 || return 1
+    for file in "$3"/wheel/*.whl; do
+        # NAME-VERSION-PYTHON-ABI-PLATFORM.whl
+        mv "$file" "$3/$1-$(basename "$file" | cut -d- -f2).whl" || return 1
+    done
+    rmdir "$3/wheel"
 }
 
 # One `KEY = "value"` of a TOML file's first level, for scripts that cannot have a parser yet.

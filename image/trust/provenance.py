@@ -39,7 +39,8 @@ def hashes(folder):
 def locked(line):
     """A line of inputs.lock as a dependency."""
     use, name, version, arch, _, digest = line.split()
-    purl = f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?arch={arch}"
+    of = f"{quote(name, safe='')}@{quote(version, safe='')}"
+    purl = f"pkg:pypi/{of}" if arch == "wheel" else f"pkg:deb/debian/{of}?arch={arch}"
     return {"name": f"{use}: {name} {version} {arch}", "uri": purl, "digest": {"sha256": digest}}
 
 

@@ -35,6 +35,8 @@ LICENCES = {
     "libnvidia-ptxjitcompiler1": NVIDIA,
     "libstdc++6": GCC,
     "linux-source-6.12": "GPL-2.0-only WITH Linux-syscall-note",
+    "nvidia-nccl-cu12": "BSD-3-Clause",
+    "nvidia-nccl-cu13": "BSD-3-Clause",
     "nvidia-open-gpu-kernel-modules": "MIT AND GPL-2.0-only",
     "nvidia-smi": NVIDIA,
     "systemd-boot-efi": "LGPL-2.1-or-later",
@@ -74,8 +76,11 @@ def package(identity, name, version, licence="NOASSERTION", supplier="NOASSERTIO
     return made | more
 
 
-def debian(use, name, version, arch, _, sha256):
+def locked_package(use, name, version, arch, _, sha256):
     """A line of inputs.lock. Only the driver's uses go beyond trixie; their lines do not say where to."""
+    if arch == "wheel":
+        purl = f"pkg:pypi/{name}@{quote(version, safe='')}"
+        return package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"), sha256=sha256, purl=purl)
     suite = "" if use.startswith("driver") else "&distro=trixie"
     purl = f"pkg:deb/debian/{quote(name, safe='')}@{quote(version, safe='')}?arch={arch}{suite}"
     licence = LICENCES.get(name, "NOASSERTION")
@@ -140,13 +145,13 @@ def origin(document, locked, text):
     name, _, version = text.partition(" ")
     entry = next((line for line in locked if line[1] == name and line[0].split("-")[0] in ("image", "driver")), None)
     if entry:
-        return document.add(debian(*entry)), version != entry[2]
+        return document.add(locked_package(*entry)), version != entry[2]
     return document.add(package(reference("Package", name), name, version, LICENCES.get(name, "NOASSERTION"))), True
 
 
 def add_origins(document, out, locked):
     """Where each file is from, and the packages that are in the image as a whole or beside it."""
-    kernel = document.add(debian(*next(line for line in locked if line[1].startswith("linux-source-"))))
+    kernel = document.add(locked_package(*next(line for line in locked if line[1].startswith("linux-source-"))))
     for line in lines(f"{out}/firstlight.files"):
         sha256, path, text = line.split("\t")
         path = path.removeprefix("/")
@@ -162,10 +167,10 @@ def add_origins(document, out, locked):
         document.relate(file_reference(name), "GENERATED_FROM", kernel)
     for line in locked:
         if line[0] == "image":
-            document.add(debian(*line))
+            document.add(locked_package(*line))
         if line[0] == "media":
             note = "not in the image: in the folder for the network"
-            document.relate(document.add(debian(*line)), "OPTIONAL_COMPONENT_OF", IMAGE, comment=note)
+            document.relate(document.add(locked_package(*line)), "OPTIONAL_COMPONENT_OF", IMAGE, comment=note)
     for identity in sorted(document.packages):
         if identity != IMAGE and not identity.endswith("-ipxe"):
             document.relate(IMAGE, "CONTAINS", identity)
@@ -179,7 +184,7 @@ def add_crates(document, cargo_lock, crates, rustc, locked):
     }
     linked = [(program, entry) for entry in locked if entry[0] == "compiler" and entry[1] in LINKED for program in PROGRAMS]
     for program, entry in linked:
-        document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(debian(*entry)))
+        document.relate(file_reference(PROGRAMS[program]), "STATIC_LINK", document.add(locked_package(*entry)))
     standard = package(reference("Package", "rust-std"), "rust-std", rustc.split()[1], "MIT OR Apache-2.0", comment=rustc)
     for program, path in PROGRAMS.items():
         document.relate(file_reference(path), "STATIC_LINK", document.add(standard))

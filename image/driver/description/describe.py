@@ -14,13 +14,19 @@ import sys
 import tomllib
 
 from registry import Registry, Unknown
+from version import number
 
-SCHEMA = "firstlight.driver-source/2"
+SCHEMA = "firstlight.driver-source/3"
 FAMILIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.toml")
 DWORDS = "NVreg_RegistryDwords"
-TOP = {"schema", "version", "source", "patches", "edits", "patch", "families", "files", "include", "parameters", "registry"}
+TOP = {"schema", "version", "source", "patches", "edits", "patch", "families", "nccl", "files", "include", "parameters", "registry"}
 FILES = {"modules", "modules_sha256", "run", "run_sha256", "fabric_manager", "fabric_manager_sha256", "fabric_topologies"}
-INCLUDE = {"gsp", "ptxjitcompiler", "nccl"}
+INCLUDE = {"ptxjitcompiler"}
+FAMILY = {"name", "devices", "compute", "gsp"}
+# The newest GPUs that libnccl2 2.29.7 of the archive has code for. prune.py looks into the library itself, but after minutes.
+ARCHIVE_NCCL = 9.0
+# The first driver that runs programs of CUDA 13 (CUDA 13 release notes, table of drivers)
+CUDA_13 = [580]
 
 
 class Refused(Exception):
@@ -49,22 +55,23 @@ def load(path):
         fail(error)
 
 
-def number(version):
+def known(version):
     """A version as something to compare."""
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", version):
-        fail(f"version '{version}' is no version")
-    return [int(part) for part in version.split(".")]
+    return number(version) or fail(f"version '{version}' is no version")
 
 
 def check_family(family):
     """Refuses a mistake in families.toml."""
     where = f"families.toml: family {family.get('name')}"
-    for key in set(family) ^ {"name", "devices"}:
+    for key in sorted(set(family) ^ FAMILY):
         if key != "keys":
             fail(f"{where}: {'unknown' if key in family else 'missing'} key {key}")
     for devices in family["devices"]:
         if not re.fullmatch(r"[0-9a-f]{4}(-[0-9a-f]{4})?", devices):
             fail(f"{where}: '{devices}' is no range of device ids")
+    for capability in family["compute"]:
+        if not re.fullmatch(r"[0-9]+\.[0-9]", capability):
+            fail(f"{where}: '{capability}' is no compute capability")
     for keys in family.get("keys", []):
         for key in set(keys) - {"before", "patched"} ^ {"from", "registry"}:
             fail(f"{where}: {'unknown' if key in keys else 'missing'} key keys.{key}")
@@ -72,15 +79,15 @@ def check_family(family):
 
 def chosen(it):
     """The families that the description names."""
-    known = load(FAMILIES)["family"]
-    for family in known:
+    families = load(FAMILIES)["family"]
+    for family in families:
         check_family(family)
-    by_name = {family["name"]: family for family in known}
+    by_name = {family["name"]: family for family in families}
     for name in it["families"]:
         if name not in by_name:
             fail(f"families: '{name}' is no family; allowed: {', '.join(by_name)}")
         right_keys(it, by_name[name])
-    return [family for family in known if family["name"] in it["families"]]
+    return [family for family in families if family["name"] in it["families"]]
 
 
 def right_keys(it, family):
@@ -88,9 +95,9 @@ def right_keys(it, family):
     ranges = [keys for keys in family.get("keys", []) if it["patch"] or not keys.get("patched")]
     if not ranges:
         return {}
-    version = number(it["version"])
+    version = known(it["version"])
     for keys in ranges:
-        if number(keys["from"]) <= version and ("before" not in keys or version < number(keys["before"])):
+        if known(keys["from"]) <= version and ("before" not in keys or version < known(keys["before"])):
             return keys["registry"]
     served = " or ".join(f"{keys['from']} and newer" + (f" before {keys['before']}" if "before" in keys else "") for keys in ranges)
     return fail(f"families: {family['name']} needs a driver of version {served}; this is {it['version']}")
@@ -99,7 +106,7 @@ def right_keys(it, family):
 def read(path):
     it = load(path)
     if "family" in it:
-        fail("family: the families are in image/driver/families.toml; name those that the image is for: families = [\"ada\"]")
+        fail("family: the families are in image/driver/description/families.toml; name those that the image is for: families = [\"ada\"]")
     same_keys(it, TOP, "")
     same_keys(it["files"], FILES, "files.")
     same_keys(it["include"], INCLUDE, "include.")
@@ -107,13 +114,19 @@ def read(path):
         fail(f"schema is '{it['schema']}', not '{SCHEMA}'")
     if it["source"] not in ("debian", "files", "none"):
         fail(f"source is '{it['source']}', not debian, files or none")
-    number(it["version"])
+    known(it["version"])
+    if it["nccl"] not in ("debian", "wheel"):
+        fail(f"nccl is '{it['nccl']}', not debian or wheel")
+    if not it["families"]:
+        fail("families is empty; name the families that the image is for")
     if (it["patches"] or it["edits"]) and not it["patch"]:
         fail("patch is empty; modules with patches or edits must name their level")
     for key in FILES:
         if key.endswith("_sha256") and not is_hash(it["files"][key]):
             fail(f"files.{key} is no SHA256")
-    chosen(it)
+    newer = [family["name"] for family in chosen(it) if max(map(float, family["compute"])) > ARCHIVE_NCCL]
+    if it["nccl"] == "debian" and newer:
+        fail(f"nccl: the archive's NCCL has no code for {', '.join(newer)}; nccl = \"wheel\" has")
     return it
 
 
@@ -152,7 +165,7 @@ def resolved(it, header):
 
 
 def look(version, header):
-    number(version)
+    known(version)
     registry = registry_of(version, header)
     for what, patch in (("patched", "1"), ("as it is", "")):
         for family in load(FAMILIES)["family"]:
@@ -166,9 +179,11 @@ def look(version, header):
 def shell(it):
     words = {key: it[key] for key in ("version", "source", "patches", "edits", "patch")}
     words |= {f"files_{key}": it["files"][key] for key in FILES}
-    words["gsp"] = " ".join(it["include"]["gsp"])
+    families = chosen(it)
+    words["gsp"] = " ".join(sorted({file for family in families for file in family["gsp"]}))
+    words["compute"] = " ".join(sorted({capability for family in families for capability in family["compute"]}, key=float))
+    words["nccl"] = "debian" if it["nccl"] == "debian" else "cu13" if known(it["version"]) >= CUDA_13 else "cu12"
     words["ptxjitcompiler"] = "yes" if it["include"]["ptxjitcompiler"] else "no"
-    words["nccl_keep"] = ",".join(str(arch) for arch in it["include"]["nccl"])
     for key, value in words.items():
         print(f"driver_{key}={shlex.quote(value)}")
 

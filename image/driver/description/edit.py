@@ -9,6 +9,7 @@ import sys
 import tomllib
 
 from halspec import Refused, bind, chips
+from version import number
 
 CHIPS = "src/nvidia/generated/g_chips2halspec_nvoc.c"
 KEYS = {
@@ -86,15 +87,11 @@ def do_add(tree, edit, folder, level):
     yield f"{edit['to']}: added"
 
 
-def number(version):
-    return [int(part) for part in version.split(".")]
-
-
 def check(edits, tree):
     """Refuses a mistake in the description, and a tree that it is not for."""
     found = re.search(r"^NVIDIA_VERSION *= *([0-9]+(?:\.[0-9]+)*) *$", tree.read("version.mk"), re.M)
     first = edits.pop("from", "")
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", first):
+    if number(first) is None:
         raise Refused(f"from is '{first}'; expected the first version that the edits are for")
     if not found or number(found[1]) < number(first):
         raise Refused(f"they are for {first} and newer; the tree is {found[1] if found else 'of no known version'}")

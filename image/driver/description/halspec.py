@@ -9,6 +9,8 @@ import re
 CHIP = re.compile(
     r"^[ \t]*//[ \t]*(\w+)[ \t]*\n[ \t]*(?:else[ \t]+)?if[ \t]*\(arch == 0x[0-9a-fA-F]+ && impl == 0x[0-9a-fA-F]+(?: && hidrev == 0x[0-9a-fA-F]+)?\)"
     r"\s*\{\s*pChipHal->__nvoc_HalVarIdx = ([0-9]+);\s*\}", re.M)
+
+
 def term(word, mask):
     """One mask over one word of indices, as a pattern."""
     return rf"\( \(\(chipHal_HalVarIdx >> 5\) == {word}UL\) && \(\(1UL << \(chipHal_HalVarIdx & 0x1f\)\) & 0x{mask}UL\) \)"

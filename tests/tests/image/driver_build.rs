@@ -96,11 +96,12 @@ fn a_description_with_a_mistake_is_refused() {
     for (from, to, words) in [
         ("patch = \"1\"", "patc = \"1\"", "key patc"),
         ("source = \"debian\"", "source = \"debain\"", "'debain'"),
-        ("\"turing\"", "\"tuing\"", "'tuing' is no family; allowed: turing, ampere"),
+        ("\"ampere\"", "\"ampre\"", "'ampre' is no family; allowed: turing, ampere"),
         ("[registry]", "[registri]", "key regist"),
-        ("[registry]", "[registry]\n[[family]]", "are in image/driver/families.toml"),
+        ("[registry]", "[registry]\n[[family]]", "are in image/driver/description/families.toml"),
+        ("nccl = \"debian\"", "nccl = \"own\"", "nccl is 'own', not debian or wheel"),
         ("run_sha256 = \"\"", "run_sha256 = \"abc\"", "no SHA256"),
-        ("schema = \"firstlight.driver-source/2\"", "schema = \"2\"", "schema is '2'"),
+        ("schema = \"firstlight.driver-source/3\"", "schema = \"2\"", "schema is '2'"),
     ] {
         let bench = Bench::new();
         bench.description(&[(from, to)]);
@@ -179,8 +180,12 @@ fn a_registry_key_that_means_something_else_in_the_tree_is_refused() {
         bench.files(version, &run, "");
         let text = fs::read_to_string(bench.path("source.toml")).unwrap();
         let text = text.replace("patch = \"\"", &format!("patch = \"{patch}\"")).replace(from, to);
-        bench.write("source.toml", text);
+        bench.write("source.toml", text.replace("nccl = \"debian\"", "nccl = \"wheel\""));
         bench.refuses(&[words]);
+        if version == "580.1.2" && to.contains("blackwell") {
+            bench.write("source.toml", text);
+            bench.refuses(&["nccl: the archive's NCCL has no code for blackwell; nccl = \"wheel\" has"]);
+        }
     }
 }
 

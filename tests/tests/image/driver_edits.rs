@@ -1,4 +1,4 @@
-//! What the driver's build edits by name (`image/driver/edit.py`), tried on small tables of our own: the masks follow the tree's
+//! What the driver's build edits by name (`image/driver/description/edit.py`), tried on small tables of our own: the masks follow the tree's
 //! own indices, and a tree that is not exactly as expected is refused, with nothing written.
 
 use harness::workspace;
@@ -94,7 +94,7 @@ fn edit(tree: &BTreeMap<&str, String>, edits: &str) -> (Output, BTreeMap<String,
         .args(["--bind", &bind(&workspace().join("image/driver"), "scripts")])
         .args(["--bind", &bind(&dir.path().join("tree"), "tree")])
         .args(["--bind", &bind(&dir.path().join("edits"), "edits")])
-        .args(["python3", "-B", "scripts/edit.py", "tree", "edits", "7"])
+        .args(["python3", "-B", "scripts/description/edit.py", "tree", "edits", "7"])
         .output()
         .unwrap();
     let mut after = BTreeMap::new();

@@ -52,13 +52,14 @@ fn two_files_that_belong_together_are_described_and_the_build_takes_it() {
         "patches = \"\"",
         "patch = \"\"",
         "families = [\"turing\", \"ampere\", \"hopper\", \"ada\", \"ada-other\"]",
+        "nccl = \"wheel\"",
         "modules = \"open-gpu-kernel-modules-590.1.2\"",
         "run = \"NVIDIA-Linux-x86_64-590.1.2.run\"",
     ] {
         assert!(text.lines().any(|l| l == line), "no {line} in {text}");
     }
     // As far as the compiler, which this tree does not satisfy.
-    fs::rename(bench.path("driver.toml"), bench.path("source.toml")).unwrap();
+    bench.write("source.toml", text);
     bench.write("kernel/release", "6.12-firstlight\n");
     one_error(&bench.script("build.sh", &[&bench.path("kernel")]), &["the driver's modules do not build"]);
 }

@@ -27,7 +27,7 @@ fn prune(bench: &Bench) -> Output {
     Command::new(tools)
         .args(["tools", "--bind", &bind(workspace().join("image/driver"), "scripts")])
         .args(["--bind", &bind(bench.path("gpu"), "gpu")])
-        .args(["python3", "-B", "scripts/prune.py", "gpu/from", "gpu/to", "80,90"])
+        .args(["python3", "-B", "scripts/prune.py", "gpu/from", "gpu/to", "8.0", "8.9", "9.0"])
         .env("FIRSTLIGHT_CACHE", bench.path("cache"))
         .output()
         .unwrap()
@@ -67,6 +67,10 @@ fn pruning_that_finds_nothing_or_not_what_it_must_keep_is_an_error() {
         b"no container in it".to_vec(),
         fatbin(&[(2, 80, b"a"), (2, 90, b"b")]),
         fatbin(&[(2, 70, b"a"), (2, 80, b"b")]),
+        // newer code than a GPU of 8.0 runs
+        fatbin(&[(2, 70, b"a"), (2, 86, b"b"), (2, 90, b"c")]),
+        // PTX alone
+        fatbin(&[(1, 80, b"a"), (2, 90, b"b")]),
         fatbin(&[(2, 70, b"a"), (9, 80, b"b"), (2, 90, b"c")]),
     ] {
         let bench = Bench::new();

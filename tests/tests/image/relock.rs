@@ -24,7 +24,7 @@ impl Bench {
 
     /// What belongs to use `media`.
     fn wants(&self, list: &str) {
-        fs::write(self.0.path("image/packages/media.list"), list).unwrap();
+        fs::write(self.0.path("image/packages.list"), format!("[media]\n{list}[tools]\nother\n")).unwrap();
     }
 
     /// Puts a package into the archive, with a changelog where there is one.
@@ -155,5 +155,53 @@ fn an_archive_that_is_no_url_is_refused() {
     one_error(
         &fetch.output().unwrap(),
         &["FIRSTLIGHT_ARCHIVE is 'yesterday'", "the URL of a Debian archive"],
+    );
+}
+
+/// A wheel of NCCL in a folder, which pip takes for the registry.
+fn wheel(bench: &Bench, version: &str) -> usize {
+    let name = format!("nvidia_nccl_cu13-{version}-py3-none-manylinux_2_17_x86_64.whl");
+    let info = format!("nvidia_nccl_cu13-{version}.dist-info");
+    let script = format!(
+        "mkdir -p {info} wheels; printf 'Metadata-Version: 2.1\\nName: nvidia-nccl-cu13\\nVersion: {version}\\n' > {info}/METADATA
+         printf 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-manylinux_2_17_x86_64\\n' > {info}/WHEEL; : > {info}/RECORD
+         python3 -m zipfile -c wheels/{name} {info}"
+    );
+    sh(&bench.0.path(""), &script);
+    fs::read(bench.0.path("wheels").join(name)).unwrap().len()
+}
+
+#[test]
+fn a_wheel_is_locked_by_its_bytes_and_a_changed_one_is_refused() {
+    let bench = Bench::new();
+    let run = |script: &str, word: &str| {
+        let mut command = bench.0.script(script);
+        command.arg(word).env("FIRSTLIGHT_CACHE", bench.0.path("cache"));
+        command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", bench.0.path("wheels")).output().unwrap()
+    };
+    bench.lock("");
+    fs::create_dir_all(bench.0.path("cache/debs")).unwrap();
+    wheel(&bench, "2.31.2");
+    let size = wheel(&bench, "2.32.3");
+    let output = run("image/relock.sh", "driver-nccl-cu13");
+    let changes = String::from_utf8_lossy(&output.stdout);
+    assert!(changes.contains("driver-nccl-cu13 nvidia-nccl-cu13 added 2.32.3\n"), "{output:?}");
+    let lock = fs::read_to_string(bench.0.path("image/inputs.lock")).unwrap();
+    assert!(lock.contains(&format!("\ndriver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} ")), "{lock}");
+
+    let kept = bench.0.path("cache/debs/nvidia-nccl-cu13-2.32.3.whl");
+    fs::remove_file(&kept).unwrap();
+    let output = run("image/fetch.sh", "driver-nccl-cu13");
+    assert!(output.status.success() && kept.exists(), "{output:?}");
+
+    bench.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 2.32.3 wheel {size} {ZEROS}\n"));
+    one_error(
+        &run("image/fetch.sh", "driver-nccl-cu13"),
+        &["nvidia-nccl-cu13-2.32.3.whl is not the locked", ZEROS],
+    );
+    bench.lock(&format!("driver-nccl-cu13 nvidia-nccl-cu13 9.9.9 wheel {size} {ZEROS}\n"));
+    one_error(
+        &run("image/fetch.sh", "driver-nccl-cu13"),
+        &["the Python registry gives no nvidia-nccl-cu13 9.9.9"],
     );
 }
