@@ -11,10 +11,10 @@ source "$REPO/image/lib/mirror.sh"
 driver_version=$(toml_word "$REPO/image/driver/source.toml" version)
 # The test kernel's name holds the version that the source has, which stands above it in the new lock.
 kernel_version() { awk '$2 ~ /^linux-source-/ { sub(/-.*/, "", $3); print $3 }' "$new"; }
-names() {
-    awk -v use="[$1]" '{ sub(/#.*/, "") } /^\[/ { inside = $1 == use; next } inside && NF { print $1 }' "$REPO/image/packages.list" |
-        sed "s/@driver@/$driver_version/; s/@kernel@/$(kernel_version)/"
+packages() {
+    awk -v use="[$1]" '{ sub(/#.*/, "") } /^\[/ { inside = $1 == use; next } inside && NF { print $1 }' "$REPO/image/packages.list"
 }
+names() { packages "$1" | sed "s/@driver@/$driver_version/; s/@kernel@/$(kernel_version)/"; }
 uris() { apt-get "${APT_OPTIONS[@]}" -o Acquire::ForceHash=SHA256 -qq -y --no-install-recommends --print-uris "$@"; }
 
 # USE APT-VERB NAMES..: what apt would fetch, as lock lines. `--print-uris` gives
@@ -34,6 +34,16 @@ sourced() {
         awk -v upstream="$driver_version-" '$1 == "Version:" && index($2, upstream) == 1 { print $2 }' | sort -V | tail -1)
     [ -n "$found" ] || die "the archive has no source of $1 $driver_version"
     echo "$1=$found"
+}
+
+# The newest driver of which the archive has every part: the modules' source and all packages of [driver].
+newest_driver() {
+    local name versions
+    versions=$(apt-cache "${APT_OPTIONS[@]}" showsrc --only-source "$(packages driver-source)" | awk '$1 == "Version:" { sub(/-[^-]*$/, "", $2); print $2 }' | sort -u)
+    for name in $(packages driver | sed 's/=.*//'); do
+        versions=$(comm -12 <(echo "$versions") <(apt-cache "${APT_OPTIONS[@]}" madison "$name" | awk '{ sub(/-[^-]*$/, "", $3); print $3 }' | sort -u))
+    done
+    sort -V <<< "$versions" | tail -1
 }
 
 # USE NAMES..: the upstream tarballs of source packages. Their version stands in the .dsc's name.
@@ -78,13 +88,21 @@ new=$(mktemp) old=$(mktemp); trap 'rm -f "$new" "$old"' EXIT
 wanted=" ${*:-$uses} "
 touch "$LOCK"
 cp "$LOCK" "$old"
+driver_line=$(grep '^# Driver ' "$LOCK" || echo '# Driver: not looked for') newest=
+case $wanted in *' driver '*)
+    mirror_setup driver
+    newest=$(newest_driver)
+    driver_line="# Driver $driver_version; the newest of which the archive has every part: ${newest:-none}" ;;
+esac
 {
     echo "# Every package that goes into a build. Made by 'just relock'; not edited by hand."
     echo "# USE NAME VERSION ARCHITECTURE BYTES SHA256"
+    echo "$driver_line"
     for use in $uses; do
         case $wanted in *" $use "*) renew "$use" ;; *) awk -v use="$use" '$1 == use' "$LOCK" ;; esac
     done
 } > "$new"
+[ -z "$newest" ] || [ "$newest" = "$driver_version" ] || say "the archive has all of the driver $newest; image/driver/source.toml names $driver_version"
 awk '!/^#/ && (NF != 6 || length($6) != 64) { exit 1 }' "$new" || die "the archive gave an incomplete answer" "run it again"
 cp "$new" "$LOCK"
 "$REPO/image/changes.sh" "$old"

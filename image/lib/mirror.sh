@@ -33,8 +33,10 @@ mirror_parts() {
     case $1 in
         main) echo "deb trixie main" ;;
         driver)
-            for suite in trixie sid experimental; do echo "deb $suite main contrib non-free non-free-firmware"; done
-            echo "deb-src experimental contrib" ;;
+            for suite in trixie sid experimental; do
+                echo "deb $suite main contrib non-free non-free-firmware"
+                echo "deb-src $suite contrib"
+            done ;;
     esac
 }
 

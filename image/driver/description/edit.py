@@ -1,5 +1,5 @@
 """edit.py TREE EDITS LEVEL: gives a tree of NVIDIA's modules what EDITS/edits.toml describes, by names: methods that are bound for
-further chips, functions that get another name, files of ours beside the driver's. LEVEL is the patch level. Everything is
+further chips, functions that get another name, arguments that a kernel's function also wants, files of ours beside the driver's. LEVEL is the patch level. Everything is
 read and checked before anything is written; each edit is printed.
 """
 
@@ -15,6 +15,7 @@ CHIPS = "src/nvidia/generated/g_chips2halspec_nvoc.c"
 KEYS = {
     "bind": {"file", "methods", "like", "chips"},
     "rename": {"file", "function", "to"},
+    "argument": {"file", "function", "count", "value"},
     "add": {"file", "to", "list", "variable", "entry"},
 }
 # what is no code: comments, strings, characters; continued lines stay in one
@@ -43,9 +44,14 @@ class Tree:
                 file.write(text)
 
 
+def code_of(text):
+    """The text with spaces in place of all that is no code."""
+    return NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
 def definition(text, function):
     """Where a function's name stands in its definition: outside of all braces, then its parameters, then its body."""
-    code = NO_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    code = code_of(text)
     depth, places = 0, []
     for token in re.finditer(r"[{}]|\b" + re.escape(function) + r"\b", code):
         if token[0] == "{":
@@ -57,6 +63,37 @@ def definition(text, function):
     if depth != 0 or len(places) != 1:
         raise Refused(f"{function}: {len(places)} definitions can be read, expected one")
     return places[0]
+
+
+def calls(text, function):
+    """Each call of a function: how many arguments it has, and where its closing parenthesis is."""
+    code = code_of(text)
+    for call in re.finditer(rf"\b{re.escape(function)}\s*\(", code):
+        depth, count = 1, 1
+        for token in re.finditer(r"[(),{};]", code[call.end():]):
+            depth += {"(": 1, ")": -1}.get(token[0], 0)
+            count += token[0] == "," and depth == 1
+            if depth == 0 or token[0] in "{};":
+                break
+        else:
+            token = None
+        if not token or depth:
+            raise Refused(f"{function}: a call of it has no end")
+        yield count, call.end() + token.start()
+
+
+def do_argument(tree, edit):
+    """Adds the last argument to a function's one call; a tree that also has a call with it knows both of the function's forms."""
+    text, name, wanted = tree.read(edit["file"]), edit["function"], edit["count"]
+    found = list(calls(text, name))
+    if any(count == wanted for count, _ in found):
+        yield f"{name}: has {wanted} arguments already"
+        return
+    if [count for count, _ in found] != [wanted - 1]:
+        raise Refused(f"{name}: expected one call with {wanted - 1} arguments in {edit['file']}, found calls with {[count for count, _ in found]}")
+    at = found[0][1]
+    tree.texts[edit["file"]] = f"{text[:at]}, {edit['value']}{text[at:]}"
+    yield f"{name}: {edit['value']} as argument {wanted}"
 
 
 def do_bind(tree, edit):
@@ -111,6 +148,7 @@ def main(folder, edits, level):
         check(wanted, tree)
         done = [line for edit in wanted.get("bind", []) for line in do_bind(tree, edit)]
         done += [line for edit in wanted.get("rename", []) for line in do_rename(tree, edit)]
+        done += [line for edit in wanted.get("argument", []) for line in do_argument(tree, edit)]
         done += [line for edit in wanted.get("add", []) for line in do_add(tree, edit, edits, level)]
         if not re.fullmatch(r"[\w.-]+", level):
             raise Refused(f"the patch level is '{level}'; allowed: letters, digits, '.', '_' and '-'")

@@ -4,6 +4,7 @@
 use super::parameters::Given;
 use super::report::{Code, Finding, Parameter, Severity};
 use crate::modules::deps::name_of;
+use contract::driver::same_value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -51,7 +52,7 @@ pub fn judge(parameter: &Parameter) -> Option<Finding> {
     let Parameter { module, name, wanted, found } = parameter;
     let finding = |message| Some(Finding::fail(Code::DriverParameters, module, message));
     match found {
-        Some(found) if same(wanted, found) => None,
+        Some(found) if same_value(wanted, found) => None,
         Some(found) => finding(format!("{name} is {found}, wanted {wanted}")),
         None if name.starts_with(PREFIX) => {
             finding(format!("{name}={wanted}: the driver has no such parameter"))
@@ -60,22 +61,6 @@ pub fn judge(parameter: &Parameter) -> Option<Finding> {
         None => finding(format!("{name}={wanted}: nothing shows whether it is in force"))
             .map(|finding| finding.as_severe_as(Severity::Warn)),
     }
-}
-
-/// Compares numbers as 32 bits, as the driver stores and prints them.
-fn same(wanted: &str, found: &str) -> bool {
-    let number = |text: &str| {
-        let (digits, base) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
-        i64::from_str_radix(digits, base).ok().map(|n| n & 0xffff_ffff)
-    };
-    let flag = |text: &str| match text {
-        "Y" | "y" | "1" => Some(true),
-        "N" | "n" | "0" => Some(false),
-        _ => None,
-    };
-    wanted == found
-        || number(wanted).is_some_and(|n| number(found) == Some(n))
-        || flag(wanted).is_some_and(|f| flag(found) == Some(f))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What the driver's build edits by name (`image/driver/description/edit.py`), tried on small tables of our own: the masks follow the tree's
-//! own indices, and a tree that is not exactly as expected is refused, with nothing written.
+//! What the driver's build edits by name (`image/driver/description/edit.py`), tried on small tables of our own: the masks follow
+//! the tree's own indices, and a tree that is not exactly as expected is refused, with nothing written.
 
 use harness::workspace;
 use std::collections::BTreeMap;
@@ -224,11 +224,46 @@ fn a_tree_that_is_not_as_expected_is_refused_and_stays_as_it_is() {
         ("edits", "like = \"C\"", "like = \"D\"", "D is expected to have thingDo_D"),
         ("edits", "\"A\", \"B\"", "\"A\", \"D\"", "thingDo: D has thingDo_C already, A not"),
         ("edits", "from = \"580\"", "", "from is ''"),
-        ("edits", "[[bind]]", "[[bend]]", "unknown table [[bend]]; allowed: bind, rename, add"),
+        ("edits", "[[bind]]", "[[bend]]", "unknown table [[bend]]; allowed: bind, rename, argument, add"),
         ("edits", "like = \"C\"", "lke = \"C\"", "key l"),
         ("edits", "src/thing.c", "src/none.c", "src/none.c: No such file"),
         ("edits", "to = \"src/own.c\"", "to = \"src/thing.c\"", "there is a src/thing.c already"),
     ] {
         refused(file, from, to, words);
+    }
+}
+
+#[test]
+fn a_call_gets_the_argument_that_the_kernel_wants_unless_the_tree_knows_it() {
+    let edits = "from = \"580\"\n[[argument]]\nfile = \"src/thing.c\"\nfunction = \"resize\"\ncount = 4\nvalue = \"0\"\n";
+    let with = |code: &str| {
+        let mut tree = tree();
+        tree.insert(CODE, code.to_owned());
+        edit(&tree, edits)
+    };
+    let (output, after) =
+        with("// resize(x)\nint f(void)\n{\n    return resize(dev, g(1, 2), \",)\" /* , */);\n}\n");
+    assert!(output.status.success(), "{output:?}");
+    assert!(after[CODE].contains("return resize(dev, g(1, 2), \",)\" /* , */, 0);"), "{}", after[CODE]);
+
+    let both = "#if NEW\n  r = resize(dev, 1, size, 0);\n#else\n  r = resize(dev, 1, size);\n#endif\n";
+    let (output, after) = with(both);
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("resize: has 4 arguments already"),
+        "{output:?}"
+    );
+    assert_eq!(after[CODE], both);
+
+    for (code, why) in [
+        ("int g(void) { return 0; }\n", "found calls with []"),
+        ("r = resize(dev, 1);\n", "found calls with [2]"),
+        ("r = resize(a, b, c);\nr = resize(a, b, d);\n", "found calls with [3, 3]"),
+        ("r = resize(a, b, c;\n", "a call of it has no end"),
+        ("r = resize(a, b", "a call of it has no end"),
+    ] {
+        let (output, after) = with(code);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{code}: {said}");
+        assert_eq!(after[CODE], code);
     }
 }

@@ -51,7 +51,7 @@ fn two_files_that_belong_together_are_described_and_the_build_takes_it() {
         "source = \"files\"",
         "patches = \"\"",
         "patch = \"\"",
-        "families = [\"turing\", \"ampere\", \"hopper\", \"ada\", \"ada-other\"]",
+        "families = [\"turing\", \"ampere\", \"hopper\", \"ada\", \"ada-other\", \"blackwell-datacenter\"]",
         "nccl = \"wheel\"",
         "modules = \"open-gpu-kernel-modules-590.1.2\"",
         "run = \"NVIDIA-Linux-x86_64-590.1.2.run\"",

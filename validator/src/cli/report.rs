@@ -9,6 +9,7 @@ use crate::outcome::scope::Scope;
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::render::{html, junit, pretty, prometheus, text};
 use crate::report::{Report, TestEntry, from_json};
+use crate::suite::P2P_ALLREDUCE;
 use crate::text::shown::shown_text;
 use serde_json::{Map, Value};
 use std::fs;
@@ -83,7 +84,7 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
     answer(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
     answer(&dir.join(NONE), gpus, Some(|_, _| false)).map_err(undone)?;
     let off = report.workload_env.get("NCCL_P2P_DISABLE").is_some_and(|value| value == "1");
-    let bad = |t: &TestEntry| t.id == "p2p-allreduce" && matches!(t.outcome, Outcome::Fail | Outcome::Error);
+    let bad = |t: &TestEntry| t.id == P2P_ALLREDUCE && matches!(t.outcome, Outcome::Fail | Outcome::Error);
     let (folder, reason) = match (off, proven) {
         (true, _) => (NONE, "peer-to-peer is not proven on this machine, so vLLM uses it for no pair"),
         // vLLM's own all-reduce is off where this file allows no pair; NCCL does not read it.

@@ -5,6 +5,7 @@
 use crate::nccl::advice;
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::report::{Report, TestEntry};
+use crate::suite::P2P_ALLREDUCE;
 
 /// NCCL's switch to disable peer-to-peer.
 const P2P_OFF: &str = "NCCL_P2P_DISABLE";
@@ -65,7 +66,7 @@ fn holds_without_p2p(advice: &Advice) -> bool {
 /// Disables peer-to-peer of NCCL if a test of it failed or gave no answer. What frameworks do beside NCCL has a
 /// verdict of its own: `firstlight env --vllm` switches it off.
 fn veto(report: &Report) -> Option<Advice> {
-    let beside = |t: &TestEntry| t.id == "p2p-allreduce";
+    let beside = |t: &TestEntry| t.id == P2P_ALLREDUCE;
     let about_p2p = |t: &&TestEntry| !beside(t) && (t.id.starts_with("p2p-") || t.id.starts_with("nccl"));
     let bad = |wanted| report.tests.iter().filter(about_p2p).find(move |t| t.outcome == wanted);
     let (test, what) =

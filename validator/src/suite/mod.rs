@@ -16,6 +16,7 @@ mod stress;
 
 pub use machine::{Gpus, Machine};
 pub use nccl::Arms;
+pub(crate) use p2p::allreduce::ID as P2P_ALLREDUCE;
 pub use p2p::processes::Beside;
 pub use selection::{Plan, plan, selection};
 

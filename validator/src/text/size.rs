@@ -13,6 +13,12 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value} {}", unit.unwrap_or(&"B"))
 }
 
+/// Bytes in GiB, to show with some decimals.
+#[expect(clippy::cast_precision_loss, reason = "shown with a few decimals")]
+pub(crate) fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1_u64 << 30) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

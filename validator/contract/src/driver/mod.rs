@@ -5,7 +5,7 @@ mod code;
 mod parts;
 
 pub use code::Code;
-pub use parts::{Image, Module, Node, Outcome, Parameter};
+pub use parts::{Image, Module, Node, Outcome, Parameter, same_value};
 
 use crate::outcome::Severity;
 use crate::schema;

@@ -92,3 +92,22 @@ pub struct Node {
     /// Device number.
     pub minor: u32,
 }
+
+/// True when two values of a module parameter mean the same: numbers in any notation, compared as 32 bits as the driver stores and
+/// prints them; the kernel's `Y` and `N`; lists with or without quotes and a last `;`.
+#[must_use]
+pub fn same_value(wanted: &str, found: &str) -> bool {
+    let plain = |text: &str| text.trim().trim_matches('"').trim_end_matches(';').to_owned();
+    let (wanted, found) = (plain(wanted), plain(found));
+    wanted == found || number(&wanted).is_some_and(|n| number(&found) == Some(n))
+}
+
+fn number(text: &str) -> Option<i64> {
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None if text.eq_ignore_ascii_case("y") => Some(1),
+        None if text.eq_ignore_ascii_case("n") => Some(0),
+        None => text.parse().ok(),
+    };
+    number.map(|n: i64| n & 0xffff_ffff)
+}

@@ -104,3 +104,21 @@ fn init_takes_only_codes_that_it_may_write() {
     let account: Account<Code> = serde_json::from_value(value).unwrap();
     assert_eq!(account.findings[0].code, Code::GpuInit);
 }
+
+#[test]
+fn values_of_parameters_are_compared_by_meaning() {
+    let alike = [
+        ("17", "0x11"),
+        ("a=1;b=2", "\"a=1;b=2;\""),
+        ("1", "Y"),
+        ("0", "n"),
+        ("", "\"\""),
+        ("-1", "4294967295"),
+    ];
+    for (a, b) in alike {
+        assert!(same_value(a, b) && same_value(b, a), "{a} {b}");
+    }
+    for (a, b) in [("17", "16"), ("a=1", "a=10"), ("x", ""), ("0x", "0")] {
+        assert!(!same_value(a, b), "{a} {b}");
+    }
+}

@@ -7,12 +7,12 @@ use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::{Group, Machine, Test};
+use crate::text::size::gib;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Memory that contexts and the driver itself take on a GPU; more belongs to other processes.
 const OWN_BYTES: u64 = 3 << 29;
-const GIB: f64 = (1_u64 << 30) as f64;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "cuda",
@@ -144,11 +144,6 @@ fn names(users: &[Process]) -> String {
 fn line(process: &Process) -> String {
     let bytes = process.bytes.map_or("unknown".to_owned(), |b| b.to_string());
     format!("process {} {}: {bytes} bytes", process.pid, process.name)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / GIB
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{Group, READING, Test};
+use contract::driver::same_value;
 use serde_json::Value;
 
 pub(in crate::suite) const TEST: Test = Test {
@@ -64,7 +65,7 @@ fn finding(asked: &Parameter, now: Read<Option<String>>) -> Option<Finding> {
     };
     // init may have read a parameter that the module hides by other means.
     match now.map(|now| now.or_else(|| found.clone())) {
-        Ok(Some(now)) if params::same(wanted, &now) => None,
+        Ok(Some(now)) if same_value(wanted, &now) => None,
         Ok(Some(now)) => {
             mismatch(Severity::Fail, format!("{name} is '{now}', expected '{wanted}'"), now.as_str().into())
         }

@@ -6,6 +6,7 @@ use super::transfer::Memory;
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
 use crate::outcome::finding::{Code, Finding, Severity};
+use crate::text::size::gib;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -228,19 +229,12 @@ const fn reserve(total: u64) -> u64 {
 
 /// `99.6 % of 140.4 GiB`: the smallest share of all.
 pub(in crate::suite) fn coverage(shares: &[Share]) -> String {
-    let part = |share: &Share| float(share.bytes) / float(share.total.max(1));
+    let part = |share: &Share| gib(share.bytes) / gib(share.total.max(1));
     let least = shares.iter().min_by(|a, b| part(a).total_cmp(&part(b)));
     least.map_or_else(String::new, |share| {
         // Never rounded up: 100 % would be false.
-        format!("{:.1} % of {:.1} GiB", (part(share) * 1000.0).floor() / 10.0, float(share.total) / GIB)
+        format!("{:.1} % of {:.1} GiB", (part(share) * 1000.0).floor() / 10.0, gib(share.total))
     })
-}
-
-const GIB: f64 = (1_u64 << 30) as f64;
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-const fn float(bytes: u64) -> f64 {
-    bytes as f64
 }
 
 #[cfg(test)]

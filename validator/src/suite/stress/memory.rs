@@ -11,6 +11,7 @@ use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::plot::{Changed, Chunk, Plot, Share, changed, coverage, fill_all};
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::Memory;
+use crate::text::size::gib;
 use serde_json::Value;
 use std::time::Instant;
 
@@ -157,11 +158,6 @@ fn memory_table(seen: &Seen, steps: u64) -> Value {
         vec![share.gpu.into(), rounded(share.bytes), rounded(share.total), steps.into(), wrong.into()]
     };
     table("memory", &columns, &seen.shares.iter().map(row).collect::<Vec<_>>())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with three decimals")]
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / (1_u64 << 30) as f64
 }
 
 #[cfg(test)]

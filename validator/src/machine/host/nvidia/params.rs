@@ -32,24 +32,6 @@ pub fn of_module(root: &Root, module: &str, name: &str) -> Read<Option<String>> 
     absent_is_none(root.text(&file)).map_err(|e| at(&file, &e))
 }
 
-/// True when two values mean the same: numbers in any notation, lists with or without a last `;`.
-#[must_use]
-pub fn same(wanted: &str, found: &str) -> bool {
-    let plain = |text: &str| unquoted(text).trim_end_matches(';').to_owned();
-    let (wanted, found) = (plain(wanted), plain(found));
-    wanted == found || number(&wanted).is_some_and(|n| number(&found) == Some(n))
-}
-
-fn number(text: &str) -> Option<i64> {
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) => i64::from_str_radix(hex, 16).ok(),
-        // The kernel shows booleans as letters.
-        None if text.eq_ignore_ascii_case("y") => Some(1),
-        None if text.eq_ignore_ascii_case("n") => Some(0),
-        None => text.parse().ok(),
-    }
-}
-
 fn unquoted(text: &str) -> &str {
     text.trim().trim_matches('"')
 }
@@ -67,16 +49,6 @@ mod tests {
         assert_eq!(found["EnableResizableBar"], "0");
         assert_eq!(found["RegistryDwords"], "ForceP2P=17;RMForceStaticBar1=1");
         assert_eq!(found["RmMsg"], "");
-    }
-
-    #[test]
-    fn values_are_compared_by_meaning() {
-        for (a, b) in [("17", "0x11"), ("a=1;b=2", "\"a=1;b=2;\""), ("1", "Y"), ("", "\"\"")] {
-            assert!(same(a, b) && same(b, a), "{a} {b}");
-        }
-        for (a, b) in [("17", "16"), ("a=1", "a=10"), ("x", ""), ("0x", "0")] {
-            assert!(!same(a, b), "{a} {b}");
-        }
     }
 
     #[test]

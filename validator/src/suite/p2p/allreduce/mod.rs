@@ -23,8 +23,11 @@ use judge::{Reduction, Results};
 use rank::{LARGEST, Run};
 use std::time::{Duration, Instant};
 
+/// Its name: what fails it switches off is not NCCL's.
+pub(crate) const ID: &str = "p2p-allreduce";
+
 pub(in crate::suite) const TEST: Test = Test {
-    id: "p2p-allreduce",
+    id: ID,
     title: "Frameworks' all-reduce",
     proves: "the all-reduces that frameworks make by themselves, beside NCCL, give right sums in every round: one-shot and two-shot, by kernels that wait for flags in memory of other processes",
     level: Level::Full,

@@ -8,6 +8,7 @@ use crate::suite::shared::pair::together;
 use crate::suite::shared::plot::{Changed, Share};
 use crate::suite::shared::speed::table;
 use crate::suite::shared::transfer::{Fault, Kind, Way, findings, ruled_out, size, unanswered};
+use crate::text::size::gib;
 use serde_json::Value;
 use std::fmt;
 
@@ -254,11 +255,6 @@ fn tried(results: &Results) -> Value {
         ("seed", ""),
     ];
     table("tried", &columns, &rows)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 30)
 }
 
 fn part(share: &Share) -> f64 {
