@@ -9,6 +9,7 @@ pub mod firmware;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod gpus;
+pub mod keys;
 pub mod library;
 pub mod log;
 pub mod module;

@@ -76,6 +76,10 @@ macro_rules! driver {
         means "the driver has not mapped all of a GPU's memory into BAR1, which peer-to-peer through BAR1 needs"
         cause "BAR1 is too small, the GPU drives a display, or RMForceP2PType=2 is not among the registry keys"
         remedy "see the results of the tests bar1, display and driver-params, which name the obstacle"
+    Bar1Witnesses "BAR1-WITNESSES"
+        means "the kernel log and NVML disagree on whether the driver has mapped all of a GPU's memory into BAR1"
+        cause "the line in the log is of an earlier start of the GPU, or the mapping was undone later"
+        remedy "unload and load the driver again (`rmmod nvidia_uvm nvidia`, `modprobe nvidia`) or reboot, then run `firstlight validate --only bar1-static,p2p-capability,p2p-integrity`"
 
     } };
 }
