@@ -15,7 +15,7 @@ use crate::outcome::{Judgement, Outcome};
 use crate::suite::p2p::processes::Beside;
 use crate::suite::protocol::Message;
 use crate::suite::shared::gpu_fault;
-use crate::suite::shared::look::Windows;
+use crate::suite::shared::window::Windows;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

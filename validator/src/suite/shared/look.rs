@@ -2,27 +2,23 @@
 //! every test. The parent, which outlives a worker, judges what has changed and which other processes use the
 //! GPUs.
 
-use crate::gpu::{self, Look, Nvml, Process, Standing, Window};
+use crate::gpu::{self, Look, Nvml, Process, Standing};
 use crate::machine::host::kin;
 use crate::machine::host::kin::Kin;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use crate::outcome::{Judgement, Outcome};
 use crate::suite::protocol::Message;
 use crate::suite::{Group, Machine, Test};
-use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 /// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
-const ANSWER: Duration = Duration::from_secs(3);
+pub(super) const ANSWER: Duration = Duration::from_secs(3);
 /// The time limit for a process that only asks, including NVML's start.
 pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const SAMPLE: Duration = Duration::from_millis(1200);
-
-/// NVML's answers about BAR1 by GPU.
-pub(in crate::suite) type Windows = BTreeMap<Bdf, Result<Window, String>>;
 
 impl Machine {
     /// The state of the GPUs before this process used them, which is also sent to the parent. The first call
@@ -66,17 +62,6 @@ impl Machine {
         Some(Look { quiet: true, ..look() })
     }
 
-    /// What NVML reports on the BAR1 of each GPU that the driver holds, or why that is unknown. For tests that
-    /// read files: asked once, by a thread, within the time that such a test has.
-    pub fn windows(&self) -> &Result<Windows, String> {
-        self.gpus.windows.get_or_init(|| {
-            self.asks_nvml()?;
-            self.doing("asking NVML for the use of BAR1");
-            let gpus = held(self.fabric.as_ref().ok());
-            asked(ANSWER, move |nvml| gpus.into_iter().map(|gpu| (gpu, nvml.window(gpu))).collect())
-        })
-    }
-
     fn ask(&self) -> Result<Vec<Standing>, String> {
         within(ANSWER, held(self.fabric.as_ref().ok()))
     }
@@ -99,7 +84,7 @@ pub(in crate::suite) fn within(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<St
 }
 
 /// The result of `ask`, which a thread of its own runs: calls of NVML may never return.
-fn asked<T: Send + 'static>(
+pub(super) fn asked<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce(&Nvml) -> T + Send + 'static,
 ) -> Result<T, String> {

@@ -3,6 +3,7 @@
 //! other parts.
 
 pub mod account;
+pub mod boards;
 pub mod elf;
 pub mod file;
 pub mod firmware;

@@ -3,8 +3,6 @@
 //! NVML counts how much of BAR1 is mapped, and some builds of the driver log the mapping when they start a GPU.
 //! Release builds of NVIDIA's own modules log nothing of it.
 
-mod count;
-
 use crate::config::Level;
 use crate::machine::host::kmsg;
 use crate::machine::host::kmsg::Line;
@@ -17,10 +15,9 @@ use crate::machine::pcie::model::Device;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
-use crate::suite::shared::look::Windows;
 use crate::suite::shared::peer;
+use crate::suite::shared::window::{Count, Windows, counted};
 use crate::suite::{Group, READING, Test};
-use count::{Count, counted};
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "bar1-static",

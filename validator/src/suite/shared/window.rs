@@ -3,8 +3,26 @@
 //! the moment: 5 of 65536 MiB on a board whose peers received nothing.
 
 use crate::gpu::Window;
-use crate::machine::pcie::model::Device;
-use crate::suite::shared::look::Windows;
+use crate::machine::pcie::model::{Bdf, Device};
+use crate::suite::Machine;
+use crate::suite::shared::look::{ANSWER, asked, held};
+use std::collections::BTreeMap;
+
+/// NVML's answers by GPU.
+pub(in crate::suite) type Windows = BTreeMap<Bdf, Result<Window, String>>;
+
+impl Machine {
+    /// What NVML reports on the BAR1 of each GPU that the driver holds, or why that is unknown. For tests that
+    /// read files: asked once, by a thread, within the time that such a test has.
+    pub fn windows(&self) -> &Result<Windows, String> {
+        self.gpus.windows.get_or_init(|| {
+            self.asks_nvml()?;
+            self.doing("asking NVML for the use of BAR1");
+            let gpus = held(self.fabric.as_ref().ok());
+            asked(ANSWER, move |nvml| gpus.into_iter().map(|gpu| (gpu, nvml.window(gpu))).collect())
+        })
+    }
+}
 
 /// The driver keeps 1.4 % of an RTX 4090's memory for itself, 2.6 % of a board with 16 GiB; an eighth is far more.
 const KEPT: u64 = 8;
@@ -14,7 +32,7 @@ const HALF: u64 = 2;
 
 /// What NVML counts, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Count {
+pub(in crate::suite) enum Count {
     /// All memory is mapped.
     All(String),
     /// More than programs usually map, and less than all.
@@ -27,7 +45,7 @@ pub(super) enum Count {
 
 impl Count {
     /// The figures, if there are any.
-    pub(super) fn words(&self) -> Option<String> {
+    pub(in crate::suite) fn words(&self) -> Option<String> {
         match self {
             Self::All(words) | Self::Part(words) | Self::Little(words) => Some(words.clone()),
             Self::Untold(_) => None,
@@ -36,7 +54,7 @@ impl Count {
 }
 
 /// The count of one GPU.
-pub(super) fn counted(gpu: &Device, windows: &Result<Windows, String>) -> Count {
+pub(in crate::suite) fn counted(gpu: &Device, windows: &Result<Windows, String>) -> Count {
     let window = match windows.as_ref().map(|windows| windows.get(&gpu.bdf)) {
         Ok(Some(Ok(window))) => *window,
         Ok(Some(Err(why))) | Err(why) => return Count::Untold(why.clone()),
