@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod boards;
+pub mod chip;
 pub mod elf;
 pub mod file;
 pub mod firmware;

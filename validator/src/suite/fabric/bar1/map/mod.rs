@@ -2,8 +2,8 @@
 //! BAR1 are missing, and what helps. What the driver has made, the test bar1-static finds out.
 
 use crate::fabric::rebar::static_map::{Fit, Memory, Room, fit};
-use crate::machine::host::nvidia::boards;
 use crate::machine::host::nvidia::keys::{self, Keys, StaticMap, Through};
+use crate::machine::host::nvidia::{boards, chip};
 use crate::machine::host::screen;
 use crate::machine::host::{nvidia::log, nvidia::params};
 use crate::machine::pcie::model::Device;
@@ -87,7 +87,7 @@ fn memory(machine: &Machine, gpu: &Device, loaded: bool) -> Known {
 }
 
 fn of_board(gpu: &Device) -> Known {
-    let device = u16::from_str_radix(gpu.device.trim_start_matches("0x"), 16).ok()?;
+    let device = chip::number(&gpu.device)?;
     let offered = gpu.aperture_sizes().and_then(|r| r.supported_bytes.last().copied());
     let boards = boards::of(device, offered.map(|bytes| bytes >> 20));
     let (least, most) = boards.iter().map(|board| board.memory_mib).fold(None, |range, mib| {
