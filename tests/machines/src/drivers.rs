@@ -29,6 +29,17 @@ pub fn small_bar1() -> Machine {
     )
 }
 
+/// Before the driver is loaded: two boards whose BAR1 is as large as their memory.
+pub fn unbound_5090() -> Machine {
+    workstation_with("rtx5090-unbound", "two RTX 5090 with BAR1 32 GiB, before the driver is loaded", |m| {
+        for bdf in ["0000:01:00.0", "0000:02:00.0"] {
+            let gpu = m.at(bdf);
+            (gpu.driver, gpu.ids.1) = (None, 0x2b85);
+            gpu.config[2..4].copy_from_slice(&0x2b85_u16.to_le_bytes());
+        }
+    })
+}
+
 /// A virtual machine with a GPU that has peer-to-peer of its own, and no root port above it.
 pub fn h200() -> Machine {
     let about = "a virtual machine with one H200: BAR1 at index 2, its driver mounted, no patch needed";

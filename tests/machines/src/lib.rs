@@ -22,7 +22,7 @@ pub use tree::Tree;
 use tempfile::TempDir;
 
 /// Every modelled machine that has a name.
-pub const ALL: [fn() -> Machine; 19] = [
+pub const ALL: [fn() -> Machine; 20] = [
     epyc::eight,
     epyc::eight_before,
     small::switch,
@@ -42,6 +42,7 @@ pub const ALL: [fn() -> Machine; 19] = [
     drivers::mismatch,
     drivers::small_bar1,
     drivers::broken_patch,
+    drivers::unbound_5090,
 ];
 
 /// The modelled machine of this name.

@@ -225,3 +225,41 @@ fn an_interrupted_run_leaves_its_report_and_no_rank() {
         });
     }
 }
+
+/// RTX 4090, of which those from `from` on are RTX 3090, with no peer access between the two kinds.
+fn mixed(gpus: usize, from: usize) -> Scenario {
+    let number = |n: usize| Value::Integer(i64::try_from(n).unwrap());
+    let group = |range: std::ops::Range<usize>| Value::Array(range.map(number).collect());
+    let peers = vec![group(0..from), group(from..gpus)];
+    let scenario = healthy(gpus).machine("peers", Value::Array(peers)).machine("p2p_off", "NS");
+    let mut machine = machines::many(&scenario.addresses());
+    for bdf in scenario.addresses().iter().skip(from) {
+        let gpu = machine.at(bdf);
+        gpu.ids.1 = 0x2204;
+        gpu.config[2..4].copy_from_slice(&0x2204_u16.to_le_bytes());
+    }
+    scenario.within(machine)
+}
+
+/// Boards of two generations reach each other on no machine: the verdict is about those that can.
+#[test]
+fn mixed_boards_are_not_applicable_and_fail_no_machine() {
+    let judged = validate(&mixed(3, 2), &["--only", OF_PAIRS]).unwrap();
+    assert_eq!((judged.verdict(), judged.fails()), ("PASS", vec![]), "{}", judged.text);
+    let test = judged.report.test("p2p-capability").clone();
+    let finding = &test["findings"][0];
+    assert_eq!((&finding["code"], &finding["severity"]), (&"P2P-MIXED".into(), &"info".into()), "{test}");
+    assert!(finding["cause"].as_str().unwrap().contains("Ada AD102 and Ampere GA102"), "{test}");
+    let rows = test["tables"][0]["rows"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row[1] == "access") && rows.iter().any(|row| row[1] == "not applicable"));
+    // Two boards that cannot reach each other: nothing is proven between them, and nothing failed.
+    let judged = validate(&mixed(2, 1), &["--level", "quick"]).unwrap();
+    let ended = ["p2p-capability", "nccl"].map(|id| judged.report.outcome(id).to_owned());
+    assert_eq!((judged.verdict(), ended), ("ERROR", ["not-applicable", "not-applicable"].map(str::to_owned)));
+    assert_eq!(judged.fails(), ["scope"], "{}", judged.text);
+    assert!(judged.text.contains("Ada AD102 and Ampere GA102"), "{}", judged.text);
+    // An owner who asks for it gets a failure.
+    let asked = mixed(3, 2).set(&["expect.peers=[[0,1,2]]".to_owned()]);
+    let judged = validate(&asked, &["--only", "cuda,p2p-capability"]).unwrap();
+    assert_eq!((judged.verdict(), judged.fails()), ("FAIL", vec!["p2p-capability"]), "{}", judged.text);
+}

@@ -20,5 +20,5 @@ pub use nccl::{
 };
 pub use nvml::{
     ComputeMode, Counted, Counter, Link, Look, NvLink, NvLinkStates, Nvml, P2pAnswers, Presence, Process,
-    Remote, Standing, State, Status, joined,
+    Remote, Standing, State, Status, Window, joined,
 };

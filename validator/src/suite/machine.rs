@@ -15,6 +15,7 @@ use crate::outcome::{Judgement, Outcome};
 use crate::suite::p2p::processes::Beside;
 use crate::suite::protocol::Message;
 use crate::suite::shared::gpu_fault;
+use crate::suite::shared::window::Windows;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -62,6 +63,8 @@ pub struct Gpus {
     nvml: OnceCell<Result<Nvml, String>>,
     /// Their state before this process used them.
     pub(super) stood: OnceCell<Look>,
+    /// The use of their BAR1.
+    pub(super) windows: OnceCell<Result<Windows, String>>,
 }
 
 impl fmt::Debug for Machine {
@@ -98,6 +101,22 @@ impl Machine {
     /// NVML's error.
     pub fn nvml(&self) -> Result<&Nvml, &str> {
         self.gpus.nvml.get_or_init(Nvml::start).as_ref().map_err(String::as_str)
+    }
+
+    /// Whether NVML's answers would be about this machine, and can be waited for.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(in crate::suite) fn asks_nvml(&self) -> Result<(), String> {
+        if self.is_elsewhere() {
+            return Err("a machine in files: its GPUs are not here".to_owned());
+        }
+        self.stuck().map_or(Ok(()), |stuck| Err(stuck.message))
+    }
+
+    /// Whether the machine is one in files whose GPUs no library simulates.
+    fn is_elsewhere(&self) -> bool {
+        self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty()
     }
 
     /// Whether CUDA has been started on the machine's GPUs.
@@ -138,7 +157,7 @@ impl Machine {
         if let Some(idle) = self.idle()? {
             return Ok(Some(idle));
         }
-        if self.root.path() != Path::new("/") && self.config.validate.library_path.is_empty() {
+        if self.is_elsewhere() {
             return Ok(Some(Judgement::not_applicable("a machine in files: its GPUs are not here")));
         }
         if let Some(stuck) = self.stuck() {

@@ -164,3 +164,46 @@ fn pipes_in_the_place_of_files_are_told_and_not_waited_for() {
     assert_ne!(report["verdict"], "PASS");
     assert!(report.to_string().contains("not a regular file"), "{report}");
 }
+
+/// Before any module is loaded, from the files of the kernel alone.
+#[test]
+fn the_map_of_all_memory_is_computed_before_the_driver_is_loaded() {
+    let machine = Machine::modelled("rtx5090-unbound");
+    let bar1 = |machine: &Machine| {
+        let said = machine.run("validate --only bar1 --json -");
+        let report: serde_json::Value =
+            serde_json::from_str(&said.out).unwrap_or_else(|e| panic!("{e}: {}", said.err));
+        report["tests"].as_array().unwrap().iter().find(|t| t["id"] == "bar1").unwrap().clone()
+    };
+    let test = bar1(&machine);
+    assert_eq!((&test["outcome"], &test["findings"]), (&"pass".into(), &serde_json::json!([])), "{test}");
+    // The first GPU drives the console.
+    let graphics = machine.at("sys/class/graphics");
+    fs::create_dir_all(&graphics).unwrap();
+    let device = "../../devices/pci0000:00/0000:00:01.1/0000:01:00.0/simple-framebuffer.0/graphics/fb0";
+    std::os::unix::fs::symlink(device, graphics.join("fb0")).unwrap();
+    let test = bar1(&machine);
+    let findings = test["findings"].as_array().unwrap();
+    assert_eq!((&test["outcome"], findings.len()), (&"warn".into(), 1), "{test}");
+    let finding = &findings[0];
+    assert_eq!((&finding["code"], &finding["subject"]), (&"BAR1-MAP-SHORT".into(), &"0000:01:00.0".into()));
+    assert_eq!((&finding["measured"], &finding["expected"]), (&32766.into(), &33128.into()));
+    let remedy = finding["remedy"].as_str().unwrap();
+    assert!(remedy.contains("firstlight.console.screen=release"), "{remedy}");
+    assert_eq!(finding["evidence"][0], "Resizable BAR offers 64 MiB to 32 GiB");
+    // A board that is not in the table.
+    let config = machine.at("sys/bus/pci/devices/0000:02:00.0/config");
+    let device = machine.at("sys/bus/pci/devices/0000:02:00.0/device");
+    let mut bytes = fs::read(&config).unwrap();
+    bytes[2..4].copy_from_slice(&[0xff, 0x2f]);
+    fs::write(&config, bytes).unwrap();
+    fs::write(device, "0x2fff\n").unwrap();
+    let test = bar1(&machine);
+    let unknown =
+        test["findings"].as_array().unwrap().iter().find(|f| f["subject"] == "0000:02:00.0").unwrap();
+    assert_eq!(
+        (&unknown["code"], &unknown["severity"]),
+        (&"BAR1-MAP-UNKNOWN".into(), &"info".into()),
+        "{test}"
+    );
+}

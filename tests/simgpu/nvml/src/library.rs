@@ -1,8 +1,8 @@
 //! Starting and ending, and what NVML says of the driver.
 
 use crate::code::{Code, Result, code};
-use crate::state::{call, put, put_text, start, stop};
-use simgpu_model::scenario::Kind;
+use crate::state::{call, hang, put, put_text, start, stop};
+use simgpu_model::scenario::{Kind, NvmlHangs};
 use simgpu_model::{Scenario, Status, beside};
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -14,6 +14,9 @@ fn read() -> Result<Scenario> {
     })?;
     // Where CUDA finds that kernel module and libraries do not fit, so does NVML.
     let mismatch = Status::SYSTEM_DRIVER_MISMATCH.0;
+    if scenario.machine.nvml_hangs == NvmlHangs::Start {
+        hang();
+    }
     let unfit = scenario.fault.iter().any(|f| f.kind == Kind::Init && f.code == mismatch);
     if unfit { Err(Code::VERSION_MISMATCH) } else { Ok(scenario) }
 }

@@ -68,8 +68,8 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, to: *mut Memory2
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetBAR1MemoryInfo(handle: Handle, to: *mut Memory) -> c_int {
-    ask(handle, |scenario, _| {
-        let (total, used) = (scenario.machine.bar1_mib << 20, 1 << 20);
+    ask(handle, |scenario, gpu| {
+        let (total, used) = (scenario.machine.bar1_mib << 20, scenario.machine.bar1_used(gpu));
         // SAFETY: the caller's pointer. Its order is total, free, used as well.
         unsafe { put(to, Memory { total, free: total.saturating_sub(used), used }) }
     })

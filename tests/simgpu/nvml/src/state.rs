@@ -1,6 +1,7 @@
 //! The scenario, once NVML is started, and the pointers that callers hold.
 
 use crate::code::{Code, Result, code};
+use simgpu_model::scenario::NvmlHangs;
 use simgpu_model::{Scenario, events};
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +37,17 @@ pub(crate) fn stop() -> Result<()> {
 /// Answers from the scenario.
 pub(crate) fn call(f: impl FnOnce(&Scenario) -> Result<()>) -> c_int {
     let started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if started.1.as_ref().is_some_and(|scenario| scenario.machine.nvml_hangs == NvmlHangs::Use) {
+        hang();
+    }
     code(started.1.as_ref().map_or(Err(Code::UNINITIALIZED), f))
+}
+
+/// Never returns, as a call that waits in the kernel.
+pub(crate) fn hang() -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Answers about one device.

@@ -18,6 +18,7 @@ pub mod resize;
 mod restore;
 mod said;
 mod state;
+pub mod static_map;
 mod together;
 mod windows;
 

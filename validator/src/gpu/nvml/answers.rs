@@ -84,6 +84,19 @@ pub struct Link {
     pub max_width: u32,
 }
 
+/// BAR1 of a GPU and the memory behind it, bytes (`nvmlDeviceGetBAR1MemoryInfo`, `nvmlDeviceGetMemoryInfo_v2`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The size of BAR1.
+    pub bar1: u64,
+    /// How much of it is mapped to memory.
+    pub mapped: u64,
+    /// The GPU's memory.
+    pub memory: u64,
+    /// The memory that the driver does not keep for itself.
+    pub usable: u64,
+}
+
 /// A process that uses a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {

@@ -6,7 +6,7 @@ mod ask;
 mod nvlink;
 mod standing;
 
-pub use answers::{Link, P2pAnswers, Process, State, Status};
+pub use answers::{Link, P2pAnswers, Process, State, Status, Window};
 pub use nvlink::{NvLink, NvLinkStates, Remote, joined};
 pub use standing::{ComputeMode, Counted, Counter, Look, Presence, Standing};
 
@@ -68,6 +68,22 @@ impl Nvml {
     /// NVML's error.
     pub fn replays(&self, gpu: Bdf) -> Result<u32, String> {
         self.device(gpu)?.pcie_replay_counter().map_err(|e| chain(&e))
+    }
+
+    /// How much of a GPU's BAR1 is mapped, and how much memory it has.
+    ///
+    /// # Errors
+    /// NVML's error.
+    pub fn window(&self, gpu: Bdf) -> Result<Window, String> {
+        let device = self.device(gpu)?;
+        let bar1 = device.bar1_memory_info().map_err(|e| chain(&e))?;
+        let memory = device.memory_info().map_err(|e| chain(&e))?;
+        Ok(Window {
+            bar1: bar1.total,
+            mapped: bar1.used,
+            memory: memory.total,
+            usable: memory.total.saturating_sub(memory.reserved),
+        })
     }
 
     /// A GPU's state.

@@ -1,6 +1,7 @@
 //! Framebuffers and their devices.
 
 use crate::machine::host::modules::absent_is_none;
+use crate::machine::pcie::model::Device;
 use crate::machine::root::Root;
 use std::io;
 
@@ -12,6 +13,17 @@ pub struct Framebuffer {
     /// The folder of /sys/devices that it is in, whose path names every PCI function above it. A firmware
     /// framebuffer of older kernels is below `platform` and names none.
     pub device: String,
+}
+
+/// The framebuffer on a GPU. A framebuffer whose folder names no PCI function is the firmware's, which is on the boot
+/// display.
+#[must_use]
+pub fn on<'a>(gpu: &Device, screens: &'a [Framebuffer]) -> Option<&'a Framebuffer> {
+    let address = gpu.bdf.to_string();
+    screens.iter().find(|s| {
+        let parts = || s.device.split('/');
+        parts().any(|p| p == address) || (gpu.boot_vga && parts().any(|p| p == "platform"))
+    })
 }
 
 /// All framebuffers; none on a kernel without them.

@@ -32,25 +32,14 @@ fn judge(fabric: &Fabric, screens: &[Framebuffer]) -> Judgement {
         return Judgement::not_applicable("no NVIDIA GPU");
     }
     let devices = || fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf));
-    let findings: Vec<_> = devices()
-        .filter_map(|gpu| Some(finding(fabric, gpu.bdf, on(gpu.bdf, gpu.boot_vga, screens)?)))
-        .collect();
+    let findings: Vec<_> =
+        devices().filter_map(|gpu| Some(finding(fabric, gpu.bdf, screen::on(gpu, screens)?))).collect();
     let summary = match (findings.first(), devices().find(|d| d.boot_vga)) {
         (Some(first), _) => first.message.clone(),
         (None, Some(gpu)) => format!("{} is the boot display; no framebuffer is on it", gpu.bdf),
         (None, None) => "no framebuffer on a GPU".to_owned(),
     };
     Judgement::of(summary, findings)
-}
-
-/// The framebuffer on this GPU. A framebuffer whose folder names no PCI function is the firmware's, which is
-/// on the boot display.
-fn on(gpu: Bdf, boot_vga: bool, screens: &[Framebuffer]) -> Option<&Framebuffer> {
-    let address = gpu.to_string();
-    screens.iter().find(|s| {
-        let parts = || s.device.split('/');
-        parts().any(|p| p == address) || (boot_vga && parts().any(|p| p == "platform"))
-    })
 }
 
 fn finding(fabric: &Fabric, gpu: Bdf, screen: &Framebuffer) -> Finding {

@@ -73,8 +73,12 @@ fn open(machine: &Machine) -> Result<Option<Judgement>, Box<Finding>> {
     if let Some(none) = gate(machine, true)? {
         return Ok(Some(none));
     }
-    let refused = machine.outcome("p2p-capability") == Some(Outcome::Fail);
-    Ok(refused.then(|| Judgement::not_applicable("the driver refuses peer-to-peer (see p2p-capability)")))
+    let why = match machine.outcome("p2p-capability") {
+        Some(Outcome::Fail) => "the driver refuses peer-to-peer (see p2p-capability)",
+        Some(Outcome::NotApplicable) => "no pair of these GPUs can have peer access (see p2p-capability)",
+        _ => return Ok(None),
+    };
+    Ok(Some(Judgement::not_applicable(why)))
 }
 
 /// The same for tests after the first: NCCL must have connected the GPUs.

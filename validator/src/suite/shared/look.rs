@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
-const ANSWER: Duration = Duration::from_secs(3);
+pub(super) const ANSWER: Duration = Duration::from_secs(3);
 /// The time limit for a process that only asks, including NVML's start.
 pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
@@ -79,10 +79,18 @@ impl Machine {
 /// # Errors
 /// NVML's error, or that it does not answer in time.
 pub(in crate::suite) fn within(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<Standing>, String> {
-    let (sender, answer) = channel();
     let kin = Kin::of_parent();
+    asked(limit, move |nvml| nvml.standing(&gpus, &|pid| kin.has(pid)))
+}
+
+/// The result of `ask`, which a thread of its own runs: calls of NVML may never return.
+pub(super) fn asked<T: Send + 'static>(
+    limit: Duration,
+    ask: impl FnOnce(&Nvml) -> T + Send + 'static,
+) -> Result<T, String> {
+    let (sender, answer) = channel();
     thread::spawn(move || {
-        let said = Nvml::start().map(|nvml| nvml.standing(&gpus, &|pid| kin.has(pid)));
+        let said = Nvml::start().map(|nvml| ask(&nvml));
         // The receiver may have given up.
         let _ = sender.send(said);
     });

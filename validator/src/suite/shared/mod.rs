@@ -15,3 +15,4 @@ pub(super) mod room;
 pub(super) mod seat;
 pub(super) mod speed;
 pub(super) mod transfer;
+pub(super) mod window;

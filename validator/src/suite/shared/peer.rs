@@ -1,6 +1,7 @@
 //! How peers reach a GPU's memory over PCIe: through BAR1, which must then cover all of it, or by another
 //! mechanism (NVLink, the mailbox of workstation and data-center boards).
 
+use crate::machine::host::nvidia::chip::{self, Family};
 use crate::machine::host::nvidia::gpus::Information;
 use crate::machine::pcie::model::{Device, Fabric};
 use std::collections::BTreeMap;
@@ -28,14 +29,14 @@ pub(in crate::suite) fn way(gpu: &Device, known: Option<&Information>) -> Way {
     if consumer && id(gpu) >= FIRST { Way::Bar1 } else { Way::Native }
 }
 
-/// Device ids of AD102 to AD107, the only GPUs that firstlight's own patches change.
+/// AD102 to AD107, the only GPUs that firstlight's own patches change.
 pub(in crate::suite) fn is_ada(gpu: &Device) -> bool {
-    (0x2600..0x2900).contains(&id(gpu))
+    chip::number(&gpu.device).and_then(chip::of).is_some_and(|chip| chip.family == Family::Ada)
 }
 
 fn id(gpu: &Device) -> u32 {
     // An id that is not a number is not an old GPU either.
-    u32::from_str_radix(gpu.device.trim_start_matches("0x"), 16).unwrap_or(u32::MAX)
+    chip::number(&gpu.device).map_or(u32::MAX, u32::from)
 }
 
 /// The GPUs of a machine, each with its mechanism.

@@ -21,6 +21,13 @@ pub struct Machine {
     pub reserved_mib: u64,
     /// BAR1 of each GPU in MiB.
     pub bar1_mib: u64,
+    /// MiB of BAR1 that the driver has mapped, where it is not all memory that programs can have: by GPU; the last
+    /// one counts for the rest.
+    #[serde(default)]
+    pub bar1_used_mib: Vec<u64>,
+    /// Calls of NVML that never return.
+    #[serde(default)]
+    pub nvml_hangs: NvmlHangs,
     /// Compute capability: major and minor.
     pub capability: [i32; 2],
     /// Streaming multiprocessors.
@@ -132,6 +139,19 @@ pub enum ComputeMode {
     Prohibited,
 }
 
+/// Calls of NVML that never return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NvmlHangs {
+    /// None.
+    #[default]
+    Never,
+    /// Its start.
+    Start,
+    /// All that is asked after its start.
+    Use,
+}
+
 /// Somebody else's work.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -206,6 +226,14 @@ impl Machine {
     #[must_use]
     pub fn usable(&self) -> u64 {
         self.memory_mib.saturating_sub(self.reserved_mib) << 20
+    }
+
+    /// Bytes of a GPU's BAR1 that the driver has mapped: all memory that programs can have, where BAR1 has room for it.
+    #[must_use]
+    pub fn bar1_used(&self, gpu: usize) -> u64 {
+        let own = self.bar1_used_mib.get(gpu).or(self.bar1_used_mib.last()).map(|mib| mib << 20);
+        let all = if self.bar1_mib >= self.memory_mib { self.usable() } else { 0 };
+        own.unwrap_or(all + (1 << 20))
     }
 
     /// Bytes of memory that others hold on a GPU.

@@ -10,7 +10,7 @@ mod nccl;
 pub use event::{Event, On};
 pub use fault::{Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
-pub use machine::{ComputeMode, InUse, Machine, NvLink, Pcie, status};
+pub use machine::{ComputeMode, InUse, Machine, NvLink, NvmlHangs, Pcie, status};
 pub use nccl::{Nccl, Program, Table};
 
 use serde::Deserialize;

@@ -3,12 +3,15 @@
 //! other parts.
 
 pub mod account;
+pub mod boards;
+pub mod chip;
 pub mod elf;
 pub mod file;
 pub mod firmware;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod gpus;
+pub mod keys;
 pub mod library;
 pub mod log;
 pub mod module;

@@ -72,10 +72,22 @@ macro_rules! driver {
         means "BAR1, the window into a GPU's memory, does not cover all of it; without Resizable BAR it has 256 MiB"
         cause "Resizable BAR or \"Above 4G decoding\" is off in the firmware setup, or there was no address space for a larger BAR1"
         remedy "switch both on in the firmware setup, and run `firstlight fabric fix` before the driver is loaded"
+    Bar1MapShort "BAR1-MAP-SHORT"
+        means "BAR1 is too small for the driver's map of all memory of a GPU, which peer-to-peer through BAR1 needs; the message says how many MiB are missing"
+        cause "BAR1 of this board is hardly larger than its memory, and a console or the driver's mailboxes take the first 512 MiB"
+        remedy "keep consoles off this GPU, and load the driver with `modprobe nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\"`"
+    Bar1MapUnknown "BAR1-MAP-UNKNOWN"
+        means "it cannot be computed whether the driver's map of all memory of a GPU fits into BAR1"
+        cause "the board is not in firstlight's table, or the result depends on how much memory the driver keeps for itself"
+        remedy "load the driver, then run `firstlight validate --only bar1,bar1-static`"
     Bar1NotStatic "BAR1-NOT-STATIC"
         means "the driver has not mapped all of a GPU's memory into BAR1, which peer-to-peer through BAR1 needs"
         cause "BAR1 is too small, the GPU drives a display, or RMForceP2PType=2 is not among the registry keys"
         remedy "see the results of the tests bar1, display and driver-params, which name the obstacle"
+    Bar1Witnesses "BAR1-WITNESSES"
+        means "the kernel log and NVML disagree on whether the driver has mapped all of a GPU's memory into BAR1"
+        cause "the line in the log is of an earlier start of the GPU, or the mapping was undone later"
+        remedy "unload and load the driver again (`rmmod nvidia_uvm nvidia`, `modprobe nvidia`) or reboot, then run `firstlight validate --only bar1-static,p2p-capability,p2p-integrity`"
 
     } };
 }

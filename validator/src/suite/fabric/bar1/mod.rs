@@ -4,6 +4,7 @@
 //! BAR1 that peers use is not a pass.
 
 mod fabric_pass;
+mod map;
 
 use crate::config::Level;
 use crate::fabric::rebar;
@@ -40,7 +41,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let gpus = peer::ways(fabric, known(&machine.nvidia.gpus)?);
     // Without the log the offered sizes are still known.
     let memory = memory(&gpus, machine.log.as_deref().unwrap_or_default());
-    Ok(fabric_pass::explained(judge(&gpus, &memory), fabric_pass::read(&machine.root), &gpus))
+    let said = fabric_pass::explained(judge(&gpus, &memory), fabric_pass::read(&machine.root), &gpus);
+    Ok(map::added(said, map::findings(machine, &gpus)?))
 }
 
 /// The memory of GPUs as the driver logged it: by address, or for all where all are of the same model.

@@ -1,6 +1,8 @@
 //! Judges the answers of the three sources about peer access. Pure.
 
-use super::Said;
+use super::beside::{against, evidence, nvml, predictions, unpredicted, word};
+use super::predict::Expected;
+use super::{Enabling, Said};
 use crate::gpu::Status;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -9,15 +11,6 @@ use crate::suite::shared::pair::{matrix, together};
 use crate::suite::shared::peers;
 use std::collections::BTreeSet;
 
-/// The result of actually enabling access.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Enabling {
-    /// It was enabled and disabled again.
-    Works,
-    /// The driver's error.
-    Refused(String),
-}
-
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.
 pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) -> Judgement {
     let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, one(s)?))).collect();
@@ -25,6 +18,7 @@ pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) 
         Some(groups) => (found.into_iter().map(|f| as_meant(f, groups)).collect(), None),
         None => in_groups(gpus, found),
     };
+    let mixed = found.iter().filter(|(_, f)| f.is(Code::P2pMixed) && f.severity == Severity::Info).count();
     let atomics = all.iter().filter(|s| s.atomics).count();
     let findings: Vec<_> = grouped.into_iter().chain(together(found)).collect();
     let summary = match findings.iter().max_by_key(|f| f.severity) {
@@ -36,20 +30,26 @@ pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) 
         ),
         _ => format!(
             "{n} of {n} ordered pairs: CUDA, NVML and enabling agree; atomics on {atomics}",
-            n = all.len()
+            n = all.len() - mixed
         ),
     };
     let yes = |pair: Pair| {
         let can = pair.from == pair.to || all.iter().any(|s| s.pair == pair && s.can);
         Some(f64::from(u8::from(can)))
     };
-    Judgement::of(summary, findings).showing(vec![matrix("p2p.connectivity", "1", gpus, yes)])
+    let none = !all.is_empty() && mixed == all.len() && expected.is_none();
+    let said = match findings.first().filter(|_| none) {
+        Some(first) => Judgement::not_applicable(first.message.clone()).with(findings),
+        None => Judgement::of(summary, findings),
+    };
+    said.showing(vec![matrix("p2p.connectivity", "1", gpus, yes)]).with_tables(vec![predictions(all)])
 }
 
 /// A missing access that the configuration does not ask for is harmless.
 fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<usize>]) -> (Pair, Finding) {
-    let meant = finding.is(Code::P2pUnsupported) && !peers::joins(groups, pair);
-    (pair, if meant { Finding { severity: Severity::Info, ..finding } } else { finding })
+    let lacking = finding.is(Code::P2pUnsupported) || finding.is(Code::P2pMixed);
+    let severity = if peers::joins(groups, pair) { Severity::Fail } else { Severity::Info };
+    (pair, if lacking { Finding { severity, ..finding } } else { finding })
 }
 
 /// Where access is missing exactly between whole groups, one finding replaces many.
@@ -75,13 +75,6 @@ fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>,
 /// The number of pairs whose evidence is kept.
 const SEEN: usize = 4;
 
-/// NVML's answer on using the peer at all: NCCL requires both reading and writing.
-fn nvml(said: &Said) -> Result<Result<(), Status>, &str> {
-    let (read, write) = (said.nvml.read.as_ref(), said.nvml.write.as_ref());
-    let (read, write) = (read.map_err(String::as_str)?, write.map_err(String::as_str)?);
-    Ok([read, write].into_iter().find(|s| **s != Status::Ok).map_or(Ok(()), |s| Err(*s)))
-}
-
 fn one(said: &Said) -> Option<Finding> {
     let nvml = match nvml(said) {
         Ok(nvml) => nvml,
@@ -98,7 +91,7 @@ fn one(said: &Said) -> Option<Finding> {
                 "CUDA contradicts itself",
             )
         }
-        (true, Ok(()), Enabling::Works) => return atomics(said),
+        (true, Ok(()), Enabling::Works) => return unpredicted(said).or_else(|| atomics(said)),
         (true, Ok(()), Enabling::Refused(why)) => {
             let message =
                 format!("CUDA and NVML report that peer access works, but it cannot be enabled: {why}");
@@ -124,13 +117,22 @@ fn one(said: &Said) -> Option<Finding> {
             "CUDA reports that peer access does not work, but it can be enabled".to_owned(),
             "CUDA's answer is wrong",
         ),
+        (false, Err(status), Enabling::Refused(_)) if said.predicted.0 == Expected::NotApplicable => {
+            let why = &said.predicted.1;
+            let message =
+                format!("peer access is not applicable: {why}; CUDA reports no, NVML reports {status}");
+            Code::P2pMixed.finding(Severity::Info, "", message).because(why.as_str())
+        }
         (false, Err(status), Enabling::Refused(_)) => {
             let message = format!("no peer access: CUDA reports no, NVML reports {status}");
             let finding = Code::P2pUnsupported.finding(Severity::Fail, "", message);
-            because(finding, status)
+            match &said.predicted {
+                (Expected::Refused(_), why) => finding.because(why.as_str()),
+                _ => because(finding, status),
+            }
         }
     };
-    Some(finding.seen(evidence(said)))
+    Some(finding.seen(evidence(said)).seen(against(said)))
 }
 
 /// Atomics on the peer's memory: a disagreement is reported for information. The test p2p-order tries what
@@ -154,41 +156,20 @@ fn lie(message: String, cause: &str) -> Finding {
 fn because(finding: Finding, status: Status) -> Finding {
     let cause = match status {
         Status::Chipset => {
-            "the driver does not offer peer access on this chipset: a stock driver reports this for GeForce GPUs"
+            "the driver does not trust this processor's root complex with peer traffic; a stock driver reports the same for GeForce GPUs"
         }
         Status::Gpu => "the driver does not offer peer access between these GPU models",
         Status::Topology => {
             "the GPUs are too far apart for the driver: they share no root complex that it trusts"
         }
         Status::Disabled => "a registry key of the driver switches peer access off",
-        Status::Ok | Status::NotSupported | Status::Unknown => return finding,
+        Status::NotSupported => {
+            "the driver has no mechanism for these two GPUs: their chips differ, BAR1 is not mapped, or GPUs with NVLink lack its links"
+        }
+        Status::Unknown => {
+            "NVML does not know this pair: a GPU is not started, or libraries and module differ"
+        }
+        Status::Ok => return finding,
     };
     finding.because(cause)
-}
-
-fn evidence(said: &Said) -> String {
-    let answer = |status: &Result<Status, String>| match status {
-        Ok(status) => status.to_string(),
-        Err(why) => why.clone(),
-    };
-    let nvml = &said.nvml;
-    format!(
-        "{}: cuDeviceCanAccessPeer {}, attribute {}, atomics {}, NVML read {}, write {}, atomics {}, prop {}, enabling {}",
-        said.pair,
-        u8::from(said.can),
-        u8::from(said.supported),
-        u8::from(said.atomics),
-        answer(&nvml.read),
-        answer(&nvml.write),
-        answer(&nvml.atomics),
-        answer(&nvml.prop),
-        match &said.enabling {
-            Enabling::Works => "works",
-            Enabling::Refused(why) => why,
-        }
-    )
-}
-
-const fn word(yes: bool) -> &'static str {
-    if yes { "yes" } else { "no" }
 }

@@ -1,0 +1,134 @@
+//! Whether the driver's static map of a GPU's memory fits into BAR1, computed as NVIDIA's open modules from 570 on
+//! compute it (kern_bus_tu102.c, kern_bus_gm107.c) but before they are loaded. The map begins at the next 512 MiB
+//! after the console and the mailboxes of peers, if there are any, and BAR1 holds it less one page of 2 MiB.
+//! What only the driver knows is a range, and a result that depends on it is unknown. Pure.
+
+use crate::machine::host::nvidia::keys::StaticMap;
+
+/// The alignment of the map, MiB.
+const ALIGNMENT: u64 = 512;
+/// The pages of the map, MiB; the last one of BAR1 is not used.
+const PAGE: u64 = 2;
+/// What AUTO wants besides the memory, MiB: two registers of 64 KiB, and 1 MiB of user registers for the channels of
+/// each run list, of which GPUs have 8 to 30.
+const BESIDES: (u64, u64) = (8, 32);
+/// The driver keeps between a hundredth and a twentieth of the memory for itself: 1.4 % of an RTX 4090's 24 GiB,
+/// 2.5 % of a board with 8 GiB.
+const KEPT: (u64, u64) = (100, 20);
+
+/// What the map needs to know of a GPU, MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// All of it, the least and the most that it can be.
+    pub all: (u64, u64),
+    /// What programs can have of it, where that is known.
+    pub usable: Option<u64>,
+}
+
+/// What else decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// The size of BAR1, MiB.
+    pub bar1: u64,
+    /// Whether a console that is kept, or mailboxes, are at the start of BAR1.
+    pub first_taken: bool,
+}
+
+/// The result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// It fits.
+    Fits,
+    /// It does not.
+    Short {
+        /// What the map needs at least, MiB.
+        needed: u64,
+        /// What BAR1 has for it, MiB.
+        there: u64,
+    },
+    /// It depends on what only the driver knows.
+    Unknown,
+}
+
+/// The result for the map that `RMForceStaticBar1` asks for: `Forced` maps the memory that programs can have, `Auto`
+/// also leaves room for what the driver maps besides all memory.
+#[must_use]
+pub fn fit(memory: Memory, room: Room, map: StaticMap) -> Fit {
+    let start = if room.first_taken { ALIGNMENT } else { 0 };
+    let there = room.bar1.saturating_sub(PAGE);
+    let (least, most) = match map {
+        StaticMap::Off => return Fit::Fits,
+        StaticMap::Forced => match memory.usable {
+            Some(usable) => (usable / PAGE * PAGE, usable / PAGE * PAGE),
+            None => (memory.all.0 - memory.all.0 / KEPT.1, memory.all.1 - memory.all.1 / KEPT.0),
+        },
+        StaticMap::Auto => {
+            let pages = |mib: u64| mib.next_multiple_of(PAGE);
+            (pages(memory.all.0) + BESIDES.0, pages(memory.all.1) + BESIDES.1)
+        }
+    };
+    match (start + least, start + most) {
+        (_, most) if most <= there => Fit::Fits,
+        (least, _) if least > there => Fit::Short { needed: least, there },
+        _ => Fit::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Boards of public threads.
+
+    use super::*;
+
+    fn of(memory: u64, usable: Option<u64>, bar1: u64, console: bool, map: StaticMap) -> Fit {
+        let memory = Memory { all: (memory, memory), usable };
+        fit(memory, Room { bar1, first_taken: console }, map)
+    }
+
+    #[test]
+    fn a_5090_loses_the_automatic_map_to_a_console_and_keeps_the_forced_one() {
+        assert_eq!(of(32607, None, 32768, false, StaticMap::Auto), Fit::Fits);
+        let said = of(32607, None, 32768, true, StaticMap::Auto);
+        assert_eq!(said, Fit::Short { needed: 33128, there: 32766 });
+        // 511 MiB of its memory are not for programs: 512 + 32096 fit.
+        assert_eq!(of(32607, Some(32096), 32768, true, StaticMap::Forced), Fit::Fits);
+        assert_eq!(of(32607, None, 32768, true, StaticMap::Forced), Fit::Unknown);
+    }
+
+    #[test]
+    fn a_board_whose_memory_is_all_of_bar1_has_no_automatic_map_at_all() {
+        // An RTX 4080 has 16376 MiB; those of 16303 MiB leave 79 for what the driver maps besides.
+        let said = of(16376, None, 16384, false, StaticMap::Auto);
+        assert_eq!(said, Fit::Short { needed: 16384, there: 16382 });
+        assert_eq!(of(16303, None, 16384, false, StaticMap::Auto), Fit::Fits);
+    }
+
+    #[test]
+    fn a_console_takes_the_forced_map_of_a_board_that_leaves_too_much_to_programs() {
+        let said = of(16303, Some(15872), 16384, true, StaticMap::Forced);
+        assert_eq!(said, Fit::Short { needed: 16384, there: 16382 });
+        assert_eq!(of(16303, Some(15872), 16384, false, StaticMap::Forced), Fit::Fits);
+        assert_eq!(of(16303, None, 16384, true, StaticMap::Forced), Fit::Unknown);
+    }
+
+    #[test]
+    fn a_bar1_with_room_to_spare_fits_whatever_is_in_it() {
+        for map in [StaticMap::Auto, StaticMap::Forced, StaticMap::Off] {
+            assert_eq!(of(24564, Some(24210), 32768, true, map), Fit::Fits);
+        }
+        for map in [StaticMap::Auto, StaticMap::Forced] {
+            assert!(matches!(of(24564, None, 256, false, map), Fit::Short { there: 254, .. }));
+        }
+    }
+
+    #[test]
+    fn two_sizes_of_memory_give_a_result_only_if_it_is_the_same_for_both() {
+        let fit = |bar1, map| {
+            let memory = Memory { all: (8151, 16311), usable: None };
+            fit(memory, Room { bar1, first_taken: false }, map)
+        };
+        assert_eq!(fit(32768, StaticMap::Auto), Fit::Fits);
+        assert_eq!(fit(256, StaticMap::Auto), Fit::Short { needed: 8160, there: 254 });
+        assert_eq!(fit(8192, StaticMap::Auto), Fit::Unknown);
+    }
+}

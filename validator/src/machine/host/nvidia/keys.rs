@@ -1,0 +1,147 @@
+//! The registry keys of NVIDIA's module that decide on peer-to-peer over PCIe, with the meaning that they have in
+//! the loaded version (nvrm_registry.h of NVIDIA's open modules). Pure.
+
+use std::collections::BTreeMap;
+
+/// From this version on `RMForceP2PType` no longer chooses BAR1: 2 is NVLink, and `RMPcieP2PType` chooses.
+const NEW_TYPES: u32 = 575;
+
+/// What a part of `ForceP2P` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Force {
+    /// Peer access is refused.
+    Off,
+    /// Peer access is reported without a look at host and GPU.
+    On,
+    /// The driver decides.
+    Unset,
+}
+
+/// What `RMForceStaticBar1` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaticMap {
+    /// No static map.
+    Off,
+    /// All memory that programs can have is mapped, or the GPU is not started.
+    Forced,
+    /// It is made where all of the memory and what the driver maps besides fit.
+    Auto,
+}
+
+/// How peers are to be reached over PCIe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Through {
+    /// Through BAR1.
+    Bar1,
+    /// No key asks for BAR1.
+    Unset,
+    /// A key asks for another mechanism, and BAR1 is refused: the key and its value.
+    Other(&'static str, u32),
+}
+
+/// The keys in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keys {
+    /// Reads of a peer's memory.
+    pub read: Force,
+    /// Writes to a peer's memory.
+    pub write: Force,
+    /// The static map of BAR1.
+    pub static_map: StaticMap,
+    /// The mechanism.
+    pub through: Through,
+}
+
+/// The number before the first dot of `580.95.05`.
+#[must_use]
+pub fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
+}
+
+impl Keys {
+    /// The keys of a module of this `version` whose parameter `RegistryDwords` is `dwords`: `a=1;b=0x2`.
+    #[must_use]
+    pub fn of(version: u32, dwords: &str) -> Self {
+        let all = parse(dwords);
+        let value = |name: &str| all.get(name).copied();
+        let force = value("ForceP2P");
+        let new = version >= NEW_TYPES;
+        let through = match (value("RMForceP2PType"), value("RMPcieP2PType")) {
+            (Some(2), _) if !new => Through::Bar1,
+            (Some(other @ 1..), _) if !new => Through::Other("RMForceP2PType", other),
+            // 1 is any mechanism over PCIe.
+            (Some(other @ 2..), _) if new => Through::Other("RMForceP2PType", other),
+            (_, Some(1 | 2)) if new => Through::Bar1,
+            _ => Through::Unset,
+        };
+        Self {
+            read: part(force, 0),
+            write: part(force, 4),
+            static_map: match value("RMForceStaticBar1") {
+                Some(0) => StaticMap::Off,
+                Some(1) => StaticMap::Forced,
+                _ => StaticMap::Auto,
+            },
+            through,
+        }
+    }
+
+    /// The keys that ask for peers through BAR1, which need the static map.
+    #[must_use]
+    pub fn ask_for_bar1(&self) -> bool {
+        self.static_map == StaticMap::Forced || self.through == Through::Bar1
+    }
+}
+
+/// Two bits of `ForceP2P`.
+const fn part(force: Option<u32>, shift: u32) -> Force {
+    match force {
+        Some(value) if (value >> shift) & 3 == 0 => Force::Off,
+        Some(value) if (value >> shift) & 3 == 1 => Force::On,
+        _ => Force::Unset,
+    }
+}
+
+fn parse(dwords: &str) -> BTreeMap<&str, u32> {
+    let pairs = dwords.split(';').filter_map(|pair| pair.split_once('='));
+    let number = |text: &str| match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    pairs.filter_map(|(name, value)| Some((name.trim(), number(value.trim())?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_the_meaning_of_its_version() {
+        let both = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
+        let old = Keys::of(555, both);
+        assert_eq!((old.read, old.write), (Force::On, Force::On));
+        assert_eq!((old.through, old.static_map), (Through::Bar1, StaticMap::Forced));
+        assert_eq!(Keys::of(570, both).through, Through::Bar1);
+        for version in [575, 580, 590, 595] {
+            assert_eq!(Keys::of(version, both).through, Through::Other("RMForceP2PType", 2), "{version}");
+            assert_eq!(Keys::of(version, "RMPcieP2PType=1").through, Through::Bar1);
+        }
+        assert_eq!(Keys::of(570, "RMPcieP2PType=1").through, Through::Unset, "570 does not know this key");
+    }
+
+    #[test]
+    fn no_key_leaves_the_decision_to_the_driver() {
+        let none = Keys::of(580, "");
+        assert_eq!((none.read, none.write, none.through), (Force::Unset, Force::Unset, Through::Unset));
+        assert!(!none.ask_for_bar1() && none.static_map == StaticMap::Auto);
+        assert_eq!(Keys::of(580, "ForceP2P=0x22").read, Force::Unset);
+        let off = Keys::of(580, " ForceP2P = 0x0 ; RMForceStaticBar1=0;nonsense;x=y");
+        assert_eq!((off.read, off.write, off.static_map), (Force::Off, Force::Off, StaticMap::Off));
+    }
+
+    #[test]
+    fn a_version_has_a_first_number() {
+        assert_eq!(major("580.95.05"), Some(580));
+        assert_eq!(major("x"), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! Whether the driver has mapped all of a GPU's memory into BAR1 permanently. Peers write to bus addresses
+//! inside BAR1; after a temporary mapping such an address would soon lead to other memory. Two witnesses know:
+//! NVML counts how much of BAR1 is mapped, and some builds of the driver log the mapping when they start a GPU.
+//! Release builds of NVIDIA's own modules log nothing of it.
+
+use crate::config::Level;
+use crate::machine::host::kmsg;
+use crate::machine::host::kmsg::Line;
+use crate::machine::host::nvidia::account::Account;
+use crate::machine::host::nvidia::keys::{self, Keys};
+use crate::machine::host::nvidia::log;
+use crate::machine::host::nvidia::log::Bar1Peer;
+use crate::machine::host::nvidia::params;
+use crate::machine::pcie::model::Device;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::suite::machine::{Machine, known};
+use crate::suite::shared::peer;
+use crate::suite::shared::window::{Count, Windows, counted};
+use crate::suite::{Group, READING, Test};
+
+pub(in crate::suite) const TEST: Test = Test {
+    id: "bar1-static",
+    title: "Static BAR1",
+    proves: "according to NVML or the kernel's log the driver has mapped the memory of every GPU that needs it into BAR1 permanently",
+    level: Level::Quick,
+    deadline: READING,
+    mandatory: false,
+    group: Group::Host,
+    run,
+};
+
+/// Why the map is expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// It is not.
+    No,
+    /// Our patches make it on Ada, and log it.
+    Logged,
+    /// Our changes or the registry keys ask for it; the log need not show it.
+    Silent,
+}
+
+fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
+    if let Some(nothing) = machine.idle()? {
+        return Ok(nothing);
+    }
+    let gpus = peer::through_bar1(machine.fabric()?, known(&machine.nvidia.gpus)?);
+    if gpus.is_empty() {
+        return Ok(Judgement::not_applicable("no GPU here is reached through BAR1"));
+    }
+    let windows = machine.windows();
+    let patched = known(&machine.nvidia.account)?.as_ref().is_some_and(is_patched);
+    let version = known(&machine.nvidia.loaded)?.as_ref().and_then(|l| keys::major(&l.version));
+    let by_keys = match version {
+        Some(version) if machine.asks_nvml().is_ok() => {
+            let all = params::read(&machine.root);
+            let dwords = known(&all)?.get("RegistryDwords").map_or("", String::as_str);
+            Keys::of(version, dwords).ask_for_bar1()
+        }
+        _ => false,
+    };
+    let asked = match () {
+        () if patched && version.is_none_or(|version| version < SILENT) => Asked::Logged,
+        () if patched || by_keys => Asked::Silent,
+        () => Asked::No,
+    };
+    // NVML alone suffices where it answers about every GPU.
+    let told = |gpu: &&Device| !matches!(counted(gpu, windows), Count::Untold(_));
+    let lines = match machine.log() {
+        Err(_) if gpus.iter().all(told) => &[],
+        lines => lines?,
+    };
+    Ok(judge(lines, &gpus, asked, windows))
+}
+
+/// From this version on NVIDIA's own modules make the map, and their release builds do not log it.
+const SILENT: u32 = 570;
+
+/// The image's module carries the patch, and init holds GPUs open, so they were started.
+fn is_patched(account: &Account) -> bool {
+    let level = account.module("nvidia").and_then(|m| m.patch.as_deref());
+    level.is_some_and(|level| !level.is_empty()) && !account.held.is_empty()
+}
+
+fn judge(lines: &[Line], gpus: &[&Device], asked: Asked, windows: &Result<Windows, String>) -> Judgement {
+    let (maps, pairs) = (log::static_maps(lines).len(), log::peer_maps(lines));
+    // Lines of other drivers do not name the GPU; then their number must suffice.
+    let all = maps >= gpus.len();
+    let seen: Vec<_> = gpus.iter().map(|gpu| Seen::of(gpu, lines, all, windows)).collect();
+    let some = asked != Asked::No || maps + pairs > 0 || seen.iter().any(Seen::is_mapped);
+    let found: Vec<_> = seen.iter().filter_map(|seen| seen.fault(lines, some)).collect();
+    if let Some(first) = found.first() {
+        return Judgement::of(first.message.clone(), found);
+    }
+    let counted = seen.iter().all(|s| !matches!(s.count, Count::Untold(_)));
+    let mapped = seen.iter().filter(|s| s.is_mapped()).count();
+    let mapped = if counted { mapped } else { mapped.max(maps.min(gpus.len())) };
+    let expected = match asked {
+        _ if mapped + pairs > 0 => gpus.len(),
+        Asked::Logged => gpus.iter().filter(|gpu| peer::is_ada(gpu)).count(),
+        Asked::Silent => gpus.len(),
+        Asked::No => 0,
+    };
+    let numbers = seen.first().and_then(|s| s.count.words()).map(|words| format!("; {words}"));
+    let numbers = numbers.unwrap_or_default();
+    if expected == 0 {
+        let why = "this driver is not known to map BAR1 permanently";
+        return Judgement::not_applicable(format!("{why}{numbers}"));
+    }
+    if mapped >= expected {
+        return Judgement::of(format!("{mapped} of {expected} GPUs{numbers}"), Vec::new());
+    }
+    let missing: Vec<_> = seen.iter().filter_map(Seen::not_mapped).collect();
+    match missing.first() {
+        Some(first) if counted => Judgement::of(first.message.clone(), missing),
+        _ => {
+            let silent = asked == Asked::Silent && mapped + pairs == 0;
+            Judgement::by(unlogged(mapped, expected, silent, &seen, lines))
+        }
+    }
+}
+
+/// What both witnesses say of one GPU.
+struct Seen<'a> {
+    gpu: &'a Device,
+    /// The last line of our patches about it.
+    line: Option<Bar1Peer<'a>>,
+    /// Whether the log has the map of every GPU.
+    all: bool,
+    count: Count,
+}
+
+impl<'a> Seen<'a> {
+    fn of(gpu: &'a Device, lines: &'a [Line], all: bool, windows: &Result<Windows, String>) -> Self {
+        let address = gpu.bdf.to_string();
+        let line = log::bar1_peers(lines).into_iter().rev().find(|line| line.gpu == address);
+        Self { gpu, line, all, count: counted(gpu, windows) }
+    }
+
+    fn is_logged(&self) -> bool {
+        self.line.as_ref().map_or(self.all, |line| line.off.is_none())
+    }
+
+    fn is_mapped(&self) -> bool {
+        match &self.count {
+            Count::All(_) => true,
+            Count::Little(_) | Count::Part(_) => false,
+            Count::Untold(_) => self.line.as_ref().is_some_and(|line| line.off.is_none()),
+        }
+    }
+
+    /// What is wrong whatever the driver was asked for: it refuses, or the witnesses disagree.
+    /// `some`: the map is expected, or another GPU has it.
+    fn fault(&self, lines: &[Line], some: bool) -> Option<Finding> {
+        let bdf = self.gpu.bdf;
+        let off = self.line.as_ref().and_then(|line| line.off);
+        let seen = kmsg::mentioning(lines, &[&format!("BAR1 peer-to-peer of {bdf}"), "tatic bar1"], 8);
+        match (&self.count, off) {
+            (Count::All(words), Some(why)) => {
+                let message =
+                    format!("the kernel's log says that BAR1 of {bdf} is not mapped ({why}), but {words}");
+                Some(Code::Bar1Witnesses.finding(Severity::Warn, &bdf, message).seen_all(seen))
+            }
+            (_, Some(why)) => {
+                let message = format!("the driver does not map {bdf} into BAR1: {why}");
+                let finding = Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).because(why);
+                Some(finding.seen_all(seen).seen_all(self.count.words().into_iter().collect()))
+            }
+            (Count::Little(words), None) if self.is_logged() => {
+                let message = format!("the kernel's log says that BAR1 of {bdf} is mapped, but {words}");
+                Some(Code::Bar1Witnesses.finding(Severity::Fail, &bdf, message).seen_all(seen))
+            }
+            (Count::Part(words), None) if some => {
+                let message =
+                    format!("it is unknown whether the memory of {bdf} is in BAR1 permanently: {words}");
+                let finding = Code::Bar1NotStatic.finding(Severity::Error, &bdf, message);
+                let cause = "other programs map its memory too, such as drivers of network cards";
+                Some(
+                    finding.because(cause).remedy("end programs that use the GPUs, then run the tests again"),
+                )
+            }
+            _ => None,
+        }
+    }
+
+    /// Where NVML counts too little.
+    fn not_mapped(&self) -> Option<Finding> {
+        let Count::Little(words) = &self.count else { return None };
+        let bdf = self.gpu.bdf;
+        let message = format!("the memory of {bdf} is not in BAR1 permanently: {words}");
+        Some(Code::Bar1NotStatic.finding(Severity::Fail, &bdf, message).seen(words.clone()))
+    }
+}
+
+/// The log lacks mappings, and NVML does not answer.
+fn unlogged(mapped: usize, expected: usize, silent: bool, seen: &[Seen<'_>], lines: &[Line]) -> Finding {
+    let (severity, since) = match log::begins(lines) {
+        // The missing beginning of the log may have held the lines.
+        Some(at) => (Severity::Error, format!("; lines before {} s are gone", at.as_secs())),
+        None if silent => (Severity::Error, "; this driver need not log it".to_owned()),
+        None => (Severity::Fail, String::new()),
+    };
+    let message = format!("{mapped} of {expected} GPUs have their memory in BAR1 permanently{since}");
+    let logged = kmsg::mentioning(lines, &["tatic bar1", "BAR1 P2P mapping", "BAR1 peer-to-peer"], 8);
+    let nvml = seen.iter().filter_map(|s| match &s.count {
+        Count::Untold(why) => Some(format!("NVML about {}: {why}", s.gpu.bdf)),
+        _ => None,
+    });
+    let finding = Code::Bar1NotStatic.finding(severity, "nvidia", message);
+    finding.values(mapped, expected, Some("GPUs")).seen_all(logged).seen_all(nvml.take(2).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! The findings about the driver's static map of all memory, computed before the driver makes it: how many MiB of
+//! BAR1 are missing, and what helps. What the driver has made, the test bar1-static finds out.
+
+use crate::fabric::rebar::static_map::{Fit, Memory, Room, fit};
+use crate::machine::host::nvidia::keys::{self, Keys, StaticMap, Through};
+use crate::machine::host::nvidia::{boards, chip};
+use crate::machine::host::screen;
+use crate::machine::host::{nvidia::log, nvidia::params};
+use crate::machine::pcie::model::Device;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
+use crate::suite::Machine;
+use crate::suite::machine::{known, unreadable};
+use crate::suite::shared::peer::Way;
+use crate::suite::shared::window::{Count, counted};
+use crate::text::size::size;
+
+/// From this version on NVIDIA's own modules make the map as it is computed here.
+const FIRST: u32 = 570;
+
+/// What is known of the driver that makes the map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    /// None is loaded.
+    Absent,
+    /// It has these keys.
+    Loaded(Keys),
+}
+
+/// The findings about the GPUs of a machine with peers through BAR1.
+///
+/// # Errors
+/// `SYS-UNREADABLE`: the driver's parameters or the framebuffers cannot be read.
+pub(super) fn findings(machine: &Machine, gpus: &[(&Device, Way)]) -> Result<Vec<Finding>, Box<Finding>> {
+    let peers: Vec<_> = gpus.iter().filter(|(gpu, way)| *way == Way::Bar1 && !gpu.config.gone).collect();
+    let loaded = machine.nvidia.loaded.as_ref().ok().and_then(Option::as_ref);
+    let driver = match loaded.map(|loaded| keys::major(&loaded.version)) {
+        None => Driver::Absent,
+        // Another arithmetic, or an unknown one.
+        Some(version) if version.is_none_or(|version| version < FIRST) => return Ok(Vec::new()),
+        Some(version) => {
+            let all = params::read(&machine.root);
+            let dwords = known(&all)?.get("RegistryDwords").map_or("", String::as_str);
+            Driver::Loaded(Keys::of(version.unwrap_or_default(), dwords))
+        }
+    };
+    if peers.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let screens = screen::read(&machine.root).map_err(|e| unreadable("sys/class/graphics", &e))?;
+    let lines = machine.log.as_deref().unwrap_or_default();
+    let one = |(gpu, _): &&(&Device, Way)| {
+        let console = screen::on(gpu, &screens).map(|screen| screen.name.as_str());
+        let address = gpu.bdf.to_string();
+        // The driver has made the map, or has said why not.
+        let done = loaded.is_some()
+            && (matches!(counted(gpu, machine.windows()), Count::All(_))
+                || log::bar1_peers(lines).iter().any(|line| line.gpu == address));
+        if done { None } else { finding(gpu, memory(machine, gpu, loaded.is_some()), console, driver) }
+    };
+    Ok(peers.iter().filter_map(one).collect())
+}
+
+/// The judgement with these findings.
+pub(super) fn added(said: Judgement, findings: Vec<Finding>) -> Judgement {
+    let worst = findings.iter().find(|f| f.severity > Severity::Info).map(|f| f.message.clone());
+    let passed = said.outcome() == Outcome::Pass;
+    let mut said = said.with(findings);
+    if let Some(worst) = worst.filter(|_| passed) {
+        said.summary = worst;
+    }
+    said
+}
+
+/// A GPU's name and memory.
+type Known = Option<(String, Memory)>;
+
+/// By NVML where the driver is loaded, otherwise by the table of boards.
+fn memory(machine: &Machine, gpu: &Device, loaded: bool) -> Known {
+    let window = || machine.windows().as_ref().ok()?.get(&gpu.bdf)?.as_ref().ok().copied();
+    let window = if loaded { window() } else { None };
+    if let Some(window) = window.filter(|window| window.memory > 0) {
+        let all = window.memory >> 20;
+        return Some(("by NVML".to_owned(), Memory { all: (all, all), usable: Some(window.usable >> 20) }));
+    }
+    of_board(gpu)
+}
+
+fn of_board(gpu: &Device) -> Known {
+    let device = chip::number(&gpu.device)?;
+    let offered = gpu.aperture_sizes().and_then(|r| r.supported_bytes.last().copied());
+    let boards = boards::of(device, offered.map(|bytes| bytes >> 20));
+    let (least, most) = boards.iter().map(|board| board.memory_mib).fold(None, |range, mib| {
+        let (least, most) = range.unwrap_or((mib, mib));
+        Some((mib.min(least), mib.max(most)))
+    })?;
+    let usable = boards.first().filter(|_| boards.len() == 1).and_then(|board| board.usable_mib);
+    let name = format!("GeForce RTX {}", boards.first()?.name);
+    Some((name, Memory { all: (least, most), usable }))
+}
+
+fn finding(gpu: &Device, known: Known, console: Option<&str>, driver: Driver) -> Option<Finding> {
+    let sizes = gpu.aperture_sizes();
+    let largest = sizes.and_then(|r| r.supported_bytes.last().copied()).unwrap_or_default();
+    // The fabric pass gives it the largest size; where it cannot, another finding says so.
+    let bar1 = gpu.aperture().map(|bar| bar.bytes).unwrap_or_default().max(largest);
+    let Some((name, memory)) = known else {
+        let message = format!(
+            "whether all memory of {} fits into BAR1 ({}) is unknown: the board {} is not known, and no driver tells its memory",
+            gpu.bdf,
+            size(bar1),
+            gpu.device
+        );
+        return Some(Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message));
+    };
+    // Before a driver is loaded the appliance's keys are assumed, and what a driver without them does is told.
+    let (map, mailboxes, asked) = match driver {
+        Driver::Absent => (StaticMap::Forced, false, true),
+        Driver::Loaded(keys) => (keys.static_map, keys.through != Through::Bar1, keys.ask_for_bar1()),
+    };
+    let room = Room { bar1: bar1 >> 20, first_taken: console.is_some() || mailboxes };
+    let about = format!("{} ({name}, {})", gpu.bdf, range(memory.all));
+    let automatic = if driver == Driver::Absent { fit(memory, room, StaticMap::Auto) } else { Fit::Fits };
+    let severity = if asked { Severity::Warn } else { Severity::Info };
+    let (finding, map) = match (fit(memory, room, map), automatic) {
+        (Fit::Short { needed, there }, _) => (short(&about, gpu, severity, (needed, there)), map),
+        (Fit::Fits, Fit::Short { needed, there }) => {
+            (short(&about, gpu, Severity::Info, (needed, there)), StaticMap::Auto)
+        }
+        (Fit::Unknown, Fit::Short { needed, there }) => {
+            let mut finding = short(&about, gpu, severity, (needed, there));
+            finding.message += "; with RMForceStaticBar1=1 it depends on what the driver keeps for itself";
+            (finding, StaticMap::Auto)
+        }
+        (Fit::Unknown, _) => {
+            let message = format!(
+                "whether all memory of {about} fits into BAR1 ({}) is unknown: it depends on what the driver keeps for itself",
+                size(bar1)
+            );
+            (Code::Bar1MapUnknown.finding(Severity::Info, &gpu.bdf, message), map)
+        }
+        (Fit::Fits, Fit::Fits | Fit::Unknown) => return None,
+    };
+    Some(with_help(finding, gpu, console, mailboxes, map))
+}
+
+fn range((least, most): (u64, u64)) -> String {
+    if least == most { format!("{least} MiB") } else { format!("{least} or {most} MiB") }
+}
+
+fn short(about: &str, gpu: &Device, severity: Severity, (needed, there): (u64, u64)) -> Finding {
+    let message = format!(
+        "BAR1 of {about} is at least {} MiB too small for the driver's map of all memory: {there} MiB are there, {needed} are needed",
+        needed - there
+    );
+    Code::Bar1MapShort.finding(severity, &gpu.bdf, message).values(there, needed, Some("MiB"))
+}
+
+/// What helps, the nearest first.
+fn with_help(
+    finding: Finding,
+    gpu: &Device,
+    console: Option<&str>,
+    mailboxes: bool,
+    map: StaticMap,
+) -> Finding {
+    let mut causes = Vec::new();
+    let mut help = Vec::new();
+    if let Some(name) = console {
+        causes.push(format!("the console {name} on this GPU takes the first 512 MiB of BAR1"));
+        help.push(
+            "connect the screen to another display adapter, or release it: boot the appliance with \
+             firstlight.console.screen=release, another system with video=efifb:off"
+                .to_owned(),
+        );
+    }
+    if mailboxes || map == StaticMap::Auto {
+        causes.push("the driver reserves room in BAR1 besides all memory".to_owned());
+        help.push(format!(
+            "put `{}` into /etc/modprobe.d/nvidia.conf and reboot",
+            "options nvidia NVreg_RegistryDwords=\"ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1\""
+        ));
+    }
+    causes.push("BAR1 of this board is hardly larger than its memory".to_owned());
+    if help.is_empty() {
+        help.push("do not expect peer-to-peer through BAR1 of this board".to_owned());
+    }
+    let offered =
+        gpu.aperture_sizes().map(|r| r.supported_bytes.iter().map(|b| size(*b)).collect::<Vec<_>>());
+    let seen = match offered.as_deref() {
+        Some([first, .., last]) => format!("Resizable BAR offers {first} to {last}"),
+        Some([only]) => format!("Resizable BAR offers only {only}"),
+        _ => "no Resizable BAR sizes can be read".to_owned(),
+    };
+    finding.because(causes.join("; ")).remedy(help.join("; ")).seen(seen)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! The table: machines of public threads and of our own, each with what its driver says.
+
+use super::*;
+use crate::machine::host::nvidia::chip;
+
+fn side(device: u16, geforce: bool, mapped: Option<bool>) -> Side {
+    Side { chip: chip::of(device), geforce, mapped }
+}
+
+fn driver(version: u32, changed: Option<bool>, dwords: &str) -> Option<Driver> {
+    Some(Driver { version, changed, keys: Keys::of(version, dwords) })
+}
+
+fn pair(devices: [u16; 2], driver: Option<Driver>) -> Pair<'static> {
+    let gpus = devices.map(|device| side(device, true, Some(true)));
+    Pair { gpus, nvlinks: 0, switch: false, driver, host: None }
+}
+
+#[track_caller]
+fn is(pair: &Pair<'_>, expected: Expected, word: &str) {
+    let (found, why) = predict(pair);
+    assert_eq!(found, expected, "{why}");
+    assert!(why.contains(word), "{why}");
+}
+
+const OLD: &str = "ForceP2P=17;RMForceP2PType=2;RMForceStaticBar1=1";
+const NEW: &str = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=1";
+const ADA: [u16; 2] = [0x2684; 2];
+const BLACKWELL: [u16; 2] = [0x2b85; 2];
+const NOT_SUPPORTED: Expected = Expected::Refused(Status::NotSupported);
+const CHIPSET: Expected = Expected::Refused(Status::Chipset);
+
+#[test]
+fn ada_needs_our_changes_and_the_keys_of_its_version() {
+    is(&pair(ADA, driver(555, Some(true), OLD)), Expected::Access, "BAR1");
+    is(&pair(ADA, driver(580, Some(true), NEW)), Expected::Access, "BAR1");
+    is(&pair(ADA, driver(595, Some(true), NEW)), Expected::Access, "BAR1");
+    is(&pair(ADA, driver(555, Some(false), "")), CHIPSET, "ForceP2P");
+    is(&pair(ADA, driver(555, Some(false), OLD)), Expected::Claimed, "own module");
+    is(&pair(ADA, driver(555, None, OLD)), Expected::Unknown, "patch level");
+    is(&pair(ADA, driver(575, Some(true), NEW)), NOT_SUPPORTED, "580");
+}
+
+#[test]
+fn a_key_of_another_version_leaves_mailboxes_that_deliver_nothing() {
+    is(&pair(ADA, driver(580, Some(true), OLD)), Expected::Claimed, "RMForceP2PType=2");
+    is(&pair(BLACKWELL, driver(580, Some(false), OLD)), Expected::Claimed, "RMForceP2PType=2");
+    is(&pair(BLACKWELL, driver(590, Some(false), "ForceP2P=17")), Expected::Claimed, "RMPcieP2PType=1");
+    is(&pair(ADA, driver(555, Some(true), "ForceP2P=17")), NOT_SUPPORTED, "RMForceP2PType=2");
+}
+
+#[test]
+fn blackwell_needs_580_and_no_changes() {
+    is(&pair(BLACKWELL, driver(590, Some(false), NEW)), Expected::Access, "BAR1");
+    is(&pair(BLACKWELL, driver(590, None, NEW)), Expected::Access, "BAR1");
+    is(&pair(BLACKWELL, driver(570, Some(false), OLD)), Expected::Claimed, "580");
+    is(&pair(BLACKWELL, driver(590, Some(false), "")), CHIPSET, "GeForce");
+}
+
+#[test]
+fn a_key_that_forbids_is_the_cause() {
+    let off = Expected::Refused(Status::Disabled);
+    is(&pair(ADA, driver(555, Some(true), "ForceP2P=0")), off, "forbids");
+    let no_map = "ForceP2P=17;RMPcieP2PType=1;RMForceStaticBar1=0";
+    is(&pair(ADA, driver(590, Some(true), no_map)), NOT_SUPPORTED, "static map");
+}
+
+#[test]
+fn without_the_static_map_there_is_no_access() {
+    let mut one = pair(BLACKWELL, driver(590, Some(false), NEW));
+    one.gpus[1].mapped = Some(false);
+    is(&one, Expected::Claimed, "NVML counts too little");
+    one.gpus[1].mapped = None;
+    is(&one, Expected::Unknown, "does not tell");
+}
+
+#[test]
+fn mixed_boards_are_not_applicable_across_generations_and_need_a_key_within_one() {
+    for devices in [[0x2684, 0x2204], [0x2b85, 0x2684]] {
+        is(&pair(devices, driver(580, Some(true), NEW)), Expected::NotApplicable, "generations");
+    }
+    is(&pair([0x2c05, 0x2d04], driver(590, Some(false), "")), NOT_SUPPORTED, "GB203 and GB206");
+    is(&pair([0x2c05, 0x2d04], driver(590, Some(false), NEW)), Expected::Access, "BAR1");
+    is(&pair([0x2204; 2], driver(580, Some(true), NEW)), Expected::Claimed, "Ampere");
+}
+
+#[test]
+fn the_host_decides_for_boards_with_bar1_peers_of_their_own_unless_a_switch_is_above_both() {
+    let model = |vendor: &str, family, model| Model { vendor: vendor.to_owned(), family, model };
+    let keys = driver(590, Some(false), "RMPcieP2PType=1");
+    let pro = |host, switch| {
+        let gpus = [side(0x2bb1, false, Some(true)); 2];
+        Pair { gpus, nvlinks: 0, switch, driver: keys, host }
+    };
+    let (zen, spr) = (model("AuthenticAMD", 0x19, 17), model("GenuineIntel", 6, 143));
+    let others = [model("GenuineIntel", 6, 106), model("AuthenticAMD", 0x15, 2), model("x", 0x19, 143)];
+    is(&pro(Some(&zen), false), Expected::Access, "trusts");
+    is(&pro(Some(&spr), false), Expected::Access, "trusts");
+    for other in &others {
+        is(&pro(Some(other), false), CHIPSET, "Sapphire Rapids");
+        is(&pro(Some(other), true), Expected::Access, "switch");
+    }
+    is(&pro(None, false), Expected::Unknown, "processor");
+    let own = Pair { driver: driver(590, Some(false), ""), ..pro(Some(&zen), false) };
+    is(&own, Expected::Unknown, "firmware");
+}
+
+#[test]
+fn nvlinks_are_access_and_what_is_not_known_is_unknown() {
+    is(&Pair { nvlinks: 4, ..pair([0x2204; 2], None) }, Expected::Access, "4 NVLinks");
+    is(&pair(ADA, None), Expected::Unknown, "driver");
+    is(&pair([0x2684, 0x1234], driver(580, Some(true), NEW)), Expected::Unknown, "chip");
+}

@@ -1,0 +1,194 @@
+//! Each way in which the sources can agree or be wrong.
+
+use super::judge::judge;
+use super::predict::Expected;
+use super::*;
+use crate::gpu::Status;
+use crate::outcome::Outcome;
+
+fn answers(status: Status) -> P2pAnswers {
+    let said = || Ok(status);
+    P2pAnswers { read: said(), write: said(), atomics: said(), prop: said() }
+}
+
+fn said(can: bool, nvml: Status, enabling: Enabling) -> Said {
+    Said {
+        pair: Pair { from: 0, to: 1 },
+        can,
+        supported: can,
+        atomics: false,
+        nvml: answers(nvml),
+        enabling,
+        predicted: (Expected::Unknown, "nothing is known".to_owned()),
+    }
+}
+
+fn refused() -> Enabling {
+    Enabling::Refused("cuCtxEnablePeerAccess returned 217 CUDA_ERROR_PEER_ACCESS_UNSUPPORTED".into())
+}
+
+#[track_caller]
+fn finds(said: Said, code: Code, word: &str) {
+    let judgement = judge(2, &[said], None);
+    assert_eq!(judgement.outcome(), Outcome::Fail);
+    assert!(judgement.findings[0].is(code), "{judgement:?}");
+    assert!(judgement.summary.contains(word), "{}", judgement.summary);
+}
+
+#[test]
+fn three_sources_that_agree_on_yes_pass() {
+    let judgement = judge(2, &[said(true, Status::Ok, Enabling::Works)], None);
+    assert_eq!(judgement.outcome(), Outcome::Pass);
+    assert_eq!(judgement.matrices[0].values, [[Some(1.0), Some(1.0)], [Some(0.0), Some(1.0)]]);
+}
+
+#[test]
+fn disagreement_about_atomics_is_reported_and_passes() {
+    let mut one = said(true, Status::Ok, Enabling::Works);
+    let judgement = judge(2, &[one.clone()], None);
+    assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
+    one.atomics = true;
+    assert_eq!(judge(2, &[one], None).findings, []);
+}
+
+#[test]
+fn three_sources_that_agree_on_no_give_the_drivers_reason() {
+    finds(said(false, Status::Chipset, refused()), Code::P2pUnsupported, "CNS");
+    let judgement = judge(2, &[said(false, Status::Chipset, refused())], None);
+    assert!(judgement.findings[0].cause.contains("stock driver"));
+}
+
+#[test]
+fn the_source_that_disagrees_is_named() {
+    finds(said(true, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "NCCL obeys NVML");
+    finds(said(false, Status::Ok, refused()), Code::P2pWitnesses, "CUDA reports that it does not");
+    finds(said(true, Status::Chipset, refused()), Code::P2pWitnesses, "enabling it fails");
+    finds(said(false, Status::Chipset, Enabling::Works), Code::P2pWitnesses, "can be enabled");
+    let mut itself = said(true, Status::Ok, Enabling::Works);
+    itself.supported = false;
+    finds(itself, Code::P2pWitnesses, "cuDeviceGetP2PAttribute reports no");
+}
+
+#[test]
+fn promised_access_that_is_refused_fails_with_the_drivers_error() {
+    finds(said(true, Status::Ok, refused()), Code::P2pRefused, "217");
+}
+
+#[test]
+fn a_source_that_does_not_answer_is_an_error() {
+    let mut silent = said(true, Status::Ok, Enabling::Works);
+    silent.nvml.write = Err("the GPU is lost".into());
+    let judgement = judge(2, &[silent], None);
+    assert_eq!(judgement.outcome(), Outcome::Error);
+    assert!(judgement.summary.contains("the GPU is lost"));
+}
+
+/// All pairs of `gpus`; those for which `apart` holds have no access, and all sources agree.
+fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Said> {
+    let all = (0..gpus).flat_map(|from| (0..gpus).map(move |to| Pair { from, to }));
+    let one = |pair: Pair| match apart(pair.from, pair.to) {
+        true => Said { pair, ..said(false, Status::Topology, refused()) },
+        false => Said { pair, ..said(true, Status::Ok, Enabling::Works) },
+    };
+    all.filter(|pair| pair.from != pair.to).map(one).collect()
+}
+
+/// The codes of findings that are not harmless.
+fn bad(judgement: &Judgement) -> Vec<&str> {
+    let bad = judgement.findings.iter().filter(|f| f.severity > Severity::Info);
+    bad.map(|f| f.code.as_str()).collect()
+}
+
+#[test]
+fn bridged_pairs_are_degraded_with_their_groups_and_pass_where_expected() {
+    let bridged = pairs(4, |a, b| a / 2 != b / 2);
+    let judgement = judge(4, &bridged, None);
+    assert_eq!((judgement.outcome(), bad(&judgement)), (Outcome::Warn, vec!["PEERS-GROUPED"]));
+    assert!(judgement.summary.contains("[0,1] [2,3]; 8 of 12"), "{}", judgement.summary);
+    let meant = judge(4, &bridged, Some(&[vec![0, 1], vec![2, 3]]));
+    assert_eq!(meant.outcome(), Outcome::Pass);
+    assert!(meant.summary.starts_with("4 of 12 ordered pairs, as expect.peers"), "{}", meant.summary);
+}
+
+#[test]
+fn expected_access_that_is_missing_fails() {
+    let bridged = pairs(4, |a, b| a / 2 != b / 2);
+    for groups in [&[vec![0, 1, 2, 3]][..], &[vec![0, 2], vec![1, 3]]] {
+        let judgement = judge(4, &bridged, Some(groups));
+        assert!(judgement.outcome() == Outcome::Fail, "{groups:?}");
+        assert!(judgement.findings.iter().any(|f| f.is(Code::P2pUnsupported)));
+    }
+}
+
+#[test]
+fn access_missing_without_a_pattern_or_everywhere_fails() {
+    for said in [
+        pairs(2, |_, _| true),
+        pairs(4, |_, _| true),
+        pairs(4, |a, b| (a, b) == (0, 3)),
+        pairs(4, |a, b| a.min(b) == 0 && a.max(b) == 3),
+    ] {
+        let gpus = if said.len() == 2 { 2 } else { 4 };
+        let judgement = judge(gpus, &said, None);
+        assert_eq!(judgement.outcome(), Outcome::Fail);
+        assert!(bad(&judgement).iter().all(|code| *code == "P2P-UNSUPPORTED"), "{judgement:?}");
+    }
+}
+
+#[test]
+fn a_wrong_answer_between_groups_stays_a_failure() {
+    let mut bridged = pairs(4, |a, b| a / 2 != b / 2);
+    bridged[1].nvml = answers(Status::Ok);
+    for expected in [None, Some(&[vec![0, 1], vec![2, 3]][..])] {
+        assert_eq!(judge(4, &bridged, expected).outcome(), Outcome::Fail);
+    }
+}
+
+fn mixed() -> Prediction {
+    let why = "the boards are of two generations (Ada AD102 and Ampere GA102)".to_owned();
+    (Expected::NotApplicable, why)
+}
+
+#[test]
+fn boards_of_two_generations_are_not_applicable_unless_access_is_asked_for() {
+    let mut one = said(false, Status::NotSupported, refused());
+    one.predicted = mixed();
+    let judgement = judge(2, &[one.clone()], None);
+    assert_eq!(judgement.outcome(), Outcome::NotApplicable);
+    assert!(judgement.summary.contains("Ada AD102 and Ampere GA102"), "{}", judgement.summary);
+    assert!(judgement.findings[0].is(Code::P2pMixed) && judgement.findings[0].severity == Severity::Info);
+    assert_eq!(judge(2, &[one.clone()], Some(&[vec![0], vec![1]])).outcome(), Outcome::Pass);
+    assert_eq!(judge(2, &[one.clone()], Some(&[vec![0, 1]])).outcome(), Outcome::Fail);
+    // Other pairs are judged as ever.
+    let other = Said { atomics: true, ..said(true, Status::Ok, Enabling::Works) };
+    let judgement = judge(2, &[one, Said { pair: Pair { from: 1, to: 0 }, ..other }], None);
+    assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
+}
+
+#[test]
+fn the_prediction_is_in_the_table_and_its_contradiction_is_evidence() {
+    let mut one = said(false, Status::Chipset, refused());
+    one.predicted = (Expected::Access, "through BAR1".to_owned());
+    let judgement = judge(2, &[one], None);
+    let evidence = &judgement.findings[0].evidence;
+    assert!(evidence.iter().any(|line| line.contains("contradicts the prediction: access (through BAR1)")));
+    assert_eq!(judgement.tables[0]["rows"][0][1], "access");
+    let mut one = said(true, Status::Ok, Enabling::Works);
+    one.predicted = (Expected::Claimed, "only mailboxes are left".to_owned());
+    let judgement = judge(2, &[one], None);
+    assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
+    let finding = &judgement.findings[0];
+    assert!(finding.is(Code::P2pUnpredicted) && finding.cause == "only mailboxes are left", "{finding:?}");
+    let mut one = said(true, Status::Ok, Enabling::Works);
+    (one.atomics, one.predicted) = (true, (Expected::Access, "through BAR1".to_owned()));
+    assert_eq!(judge(2, &[one], None).findings, []);
+}
+
+#[test]
+fn a_predicted_refusal_gives_the_cause() {
+    let mut one = said(false, Status::Chipset, refused());
+    one.predicted = (Expected::Refused(Status::Chipset), "ForceP2P is not set".to_owned());
+    let judgement = judge(2, &[one], None);
+    assert_eq!(judgement.findings[0].cause, "ForceP2P is not set");
+    assert_eq!(judgement.tables[0]["rows"][0][3], "CNS (chipset not supported)");
+}
