@@ -261,6 +261,11 @@ impl Report {
     /// Adds an entry; the verdict follows from all of them.
     pub fn push(&mut self, entry: TestEntry) {
         self.tests.push(entry);
+        self.settle();
+    }
+
+    /// The verdict that follows from all entries.
+    pub fn settle(&mut self) {
         self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }
 }

@@ -71,10 +71,11 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Those that the subject names, and the lines of evidence that begin with one; those of `GPU 1` alone are all of
-    /// its pairs.
+    /// Those that the subject names, and the others that one finding stands for, which its evidence names; those of
+    /// `GPU 1` alone are all of its pairs.
     pub(super) fn of(finding: &Finding, report: &Report) -> Self {
-        let lines = finding.evidence.iter().filter(|line| line.starts_with("GPU "));
+        let stands_for_more = finding.message.ends_with(" more like it");
+        let lines = finding.evidence.iter().filter(|line| stands_for_more && line.starts_with("GPU "));
         let first = |line: &String| line.split(':').next().map(pairs).unwrap_or_default();
         let mut named: BTreeSet<_> =
             pairs(&finding.subject).into_iter().chain(lines.flat_map(first)).collect();
