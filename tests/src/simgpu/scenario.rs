@@ -17,6 +17,8 @@ pub struct Expect {
     pub fails: Vec<String>,
     /// Tests that may be blamed too, depending on where the fault is.
     pub also: Vec<String>,
+    /// The codes of which one must be the first cause in the report; none: there is no cause.
+    pub cause: Vec<String>,
 }
 
 /// A scenario.
@@ -185,7 +187,8 @@ impl Scenario {
     #[must_use]
     pub fn expect(&self) -> Expect {
         let verdict = self.expect.get("verdict").and_then(Value::as_str).unwrap_or_default().to_owned();
-        Expect { verdict, fails: strings(&self.expect, "fails"), also: strings(&self.expect, "also") }
+        let list = |key| strings(&self.expect, key);
+        Expect { verdict, fails: list("fails"), also: list("also"), cause: list("cause") }
     }
 
     /// Generation and width of its GPUs' links.

@@ -46,7 +46,68 @@ fn judge(name: &str, scenario: &Scenario, words: &[&str]) -> Judged {
     let blamed: Vec<_> =
         judged.fails().into_iter().filter(|id| !expect.also.iter().any(|a| a == id)).collect();
     assert_eq!(blamed, expect.fails, "{said}");
+    one_cause(&judged, &expect.cause, &said);
     judged
+}
+
+/// The first cause is one of `expected`, nothing else fails beside it, and the text begins with the answer.
+#[track_caller]
+fn one_cause(judged: &Judged, expected: &[String], said: &str) {
+    let causes = judged.report.0["causes"].as_array().unwrap();
+    let codes: Vec<_> = causes.iter().map(|cause| cause["code"].as_str().unwrap()).collect();
+    if expected.is_empty() {
+        assert_eq!(codes, [""; 0], "{said}");
+        return;
+    }
+    assert!(
+        codes.first().is_some_and(|code| expected.iter().any(|e| e == code)),
+        "{codes:?}, not {expected:?}\n{said}"
+    );
+    let bad: Vec<_> = causes.iter().filter(|cause| cause["severity"] != "warn").collect();
+    assert!(bad.len() <= 1, "{bad:#?}\n{said}");
+    let answer = judged.report.0["answer"].as_str().unwrap();
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(plain(&judged.text).contains(&plain(&format!("ANSWER {answer} FIRST "))), "{answer}\n{said}");
+}
+
+/// What `firstlight p2p` says of every pair, and its exit status.
+fn pairs(name: &str, gpus: usize) -> (String, Option<i32>) {
+    let scenario = Scenario::named(name).unwrap().gpus(gpus).pair(0, 1);
+    let said = firstlight(&scenario, &["p2p", "--level", "quick"], |output, _| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let from = text.find("\nPairs: ").unwrap_or_else(|| panic!("{name}: no pairs in\n{text}"));
+        Ok((
+            text[from + 1..].lines().take(2 + gpus).map(|l| l.to_owned() + "\n").collect(),
+            output.status.code(),
+        ))
+    });
+    said.unwrap()
+}
+
+/// One bad pair, of whatever kind, keeps no other from being tried and measured.
+#[test]
+fn p2p_finishes_every_pair() {
+    at_a_time(
+        2,
+        &[("zeros", "ZEROS", 5), ("offset", "WRONG", 4), ("hang-copy", "HANG", 4)],
+        |(name, word, good)| {
+            let (text, status) = pairs(name, 3);
+            assert_eq!(status, Some(1), "{name}\n{text}");
+            assert!(
+                text.starts_with(&format!("Pairs: {good} of 6 ok;")) && text.contains(word),
+                "{name}\n{text}"
+            );
+            let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>();
+            let speeds =
+                row[1..3].iter().filter(|cell| cell.parse::<f64>().is_ok_and(|gb_s| gb_s > 15.0)).count();
+            assert_eq!((row[0], speeds, row[3]), ("2", 2, "-"), "{name}\n{text}");
+        },
+    );
+    let (text, status) = pairs("stock", 2);
+    assert_eq!((status, text.matches("refused").count()), (Some(1), 2), "{text}");
+    let (text, status) = pairs("slow-pair", 2);
+    let slow = text.lines().nth(2).unwrap().split_whitespace().nth(2).unwrap();
+    assert_eq!((status, slow.starts_with("slow")), (Some(1), true), "{text}");
 }
 
 /// Faults of the all-reduces that frameworks make, which level `full` alone looks for.

@@ -14,6 +14,7 @@ mod nccl;
 mod nvlinks;
 mod output;
 mod p2p;
+mod pairs;
 mod publish;
 mod record;
 mod report;

@@ -1,12 +1,13 @@
 //! `firstlight p2p`: only the peer-to-peer tests. Their rows first, so that integrity is known before any
-//! figure is shown, then the sample's tables, then the verdict; or, with `--plan`, the pairs that would be
+//! figure is shown, then the sample's tables and the result of every pair, then the verdict; or, with `--plan`, the pairs that would be
 //! measured simultaneously.
 
 use super::console::Console;
 use super::deliver::{Sheet, deliver};
 use super::nvlinks::nvlinks;
 use super::output::either;
-use super::validate::status;
+use super::pairs;
+use super::validate::{limit, status};
 use super::{CommandError, FINE};
 use crate::cli::args::{P2p, Place};
 use crate::config::Config;
@@ -34,12 +35,14 @@ pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, Co
     config.validate.level = asked.level.unwrap_or(config.validate.level);
     // The configuration's selection of tests for `validate` does not apply to this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
+    limit(root, &mut config, &asked.gpus)?;
     let mut console = Console::new(asked.json != Some(Place::Stdout));
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut report = engine::planned(root, &config, &chosen, &interrupts, &mut console);
-    if let Some(tables) = p2p::of(&report) {
-        console.say(&format!("\n{tables}"));
+    pairs::finish(root, &config, &mut report, &interrupts, &mut console);
+    for text in [p2p::of(&report), p2p::pairs(&report)].into_iter().flatten() {
+        console.say(&format!("\n{text}"));
     }
     deliver(&mut report, asked.json.clone().map(Sheet::Json).into_iter().collect(), &mut console);
     Ok(status(&report, &interrupts))

@@ -71,7 +71,7 @@ fn enough_time(config: &Config) -> Result<(), CommandError> {
 }
 
 /// Limits the run to the named GPUs.
-fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
+pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
     if names.is_empty() {
         return Ok(());
     }

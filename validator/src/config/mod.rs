@@ -90,6 +90,8 @@ pub struct Validate {
     /// The command that is run before a part of the tests that can take the machine down, with the part's name
     /// behind it: process 1's to say, and no key.
     pub before_part: Vec<String>,
+    /// Ordered pairs of GPUs, by number, between which nothing is sent: the command line's to say, and no key.
+    pub avoid: Vec<(usize, usize)>,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
     pub nvls: bool,
 }
@@ -137,6 +139,7 @@ impl Default for Config {
                 scope: Scope::Machine,
                 limit: None,
                 before_part: Vec::new(),
+                avoid: Vec::new(),
                 nvls: false,
             },
             expect: Expect::default(),

@@ -85,8 +85,9 @@ pub fn planned(
     report
 }
 
-/// The settings that the present `report` passes on to the workload: its earlier ones, and those in `advice`.
+/// Finds the causes, and the settings that the present `report` passes on to the workload: its earlier ones, and those in `advice`.
 pub fn settle(report: &mut Report, advice: Vec<Advice>) {
+    report.explain();
     let reasons = std::mem::take(&mut report.workload_reasons);
     let before = std::mem::take(&mut report.workload_env).into_iter().filter_map(|(name, value)| {
         let reason = reasons.get(&name)?.clone();
@@ -164,6 +165,8 @@ fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
     Report {
         schema: SCHEMA.to_owned(),
         verdict: Verdict::Error,
+        answer: String::new(),
+        causes: Vec::new(),
         scope: plan.scope.clone(),
         covers: "nothing was read yet".to_owned(),
         level: config.validate.level,

@@ -2,6 +2,7 @@
 //! evidence is never a pass.
 
 mod advice;
+pub mod cause;
 pub mod finding;
 pub mod scope;
 

@@ -12,6 +12,8 @@ pub(super) fn report(tests: Vec<TestEntry>) -> Report {
     let mut report = Report {
         schema: SCHEMA.into(),
         verdict: Verdict::Error,
+        answer: String::new(),
+        causes: vec![],
         scope: Scope::Machine,
         covers: "no GPU".into(),
         level: Level::Standard,
@@ -29,6 +31,7 @@ pub(super) fn report(tests: Vec<TestEntry>) -> Report {
         workload_reasons: BTreeMap::new(),
     };
     tests.into_iter().for_each(|t| report.push(t));
+    report.explain();
     report
 }
 

@@ -1,6 +1,7 @@
 //! Views of a report. Each is a pure function of the report.
 
 pub(crate) mod alike;
+mod causes;
 mod element;
 #[cfg(test)]
 mod fixture;

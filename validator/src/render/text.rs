@@ -1,13 +1,11 @@
 //! The text for the console: 80 columns, no color, no cursor movement. Made of three parts, so that rows can
-//! be shown as tests end: header, one row per test, tail. The whole text is their concatenation.
+//! be shown as tests end: header, one row per test, tail. The whole text has the answer before the rows.
 //! No escape sequence is written, so anstream would have nothing to replace.
 
 use crate::fabric::text::layout::wrapped;
-use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::scope::Scope;
-use crate::render::alike::alike;
 use crate::render::last_line::last_line;
-use crate::render::{nccl, words};
+use crate::render::{causes, nccl, words};
 use crate::report::{Report, TestEntry};
 use std::fmt::Write as _;
 
@@ -20,7 +18,8 @@ const SUMMARY: usize = 47;
 #[must_use]
 pub fn whole(report: &Report, path: Option<&str>) -> String {
     let rows: String = report.tests.iter().map(row).collect();
-    format!("{}{rows}{}", header(report), tail(report, path))
+    let answer = plain(&causes::answer(report));
+    format!("{}{answer}\n{rows}{}", header(report), end(report, path))
 }
 
 /// One line about the machine and an empty one.
@@ -69,60 +68,23 @@ fn fold(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The gain from peer-to-peer, the findings, the verdict, and the line for scrapers, which is the last.
+/// What follows the rows where they were shown as tests ended: the answer, then the end.
 #[must_use]
 pub fn tail(report: &Report, path: Option<&str>) -> String {
+    plain(&format!("\n{}", causes::answer(report))) + &end(report, path)
+}
+
+/// The gain from peer-to-peer, the causes, the verdict, and the line for scrapers, which is the last.
+fn end(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
     let end = verdict(report, path) + &last_line(report);
-    plain(&format!("{gain}{}\n{scope}{end}", details(report)))
+    plain(&format!("{gain}{}\n{scope}{end}", causes::details(report)))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
-}
-
-/// Every finding worse than `info`; those with the same cause and remedy are grouped.
-fn details(report: &Report) -> String {
-    let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
-    let groups = alike(bad, |f| (f.code.as_str(), f.severity, f.cause.as_str(), f.remedy.as_str()));
-    groups.iter().filter_map(|group| Some(detail(group.first()?, group))).collect()
-}
-
-/// How many messages and pieces of evidence a group shows; the JSON has all of them.
-const SHOWN: usize = 8;
-
-fn detail(first: &Finding, group: &[&Finding]) -> String {
-    let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
-    let subjects = distinct(group.iter().map(|f| f.subject.as_str()));
-    let head = format!("  {:<6} {:<19}", words::severity(first.severity), first.code);
-    let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &subjects.join(", ")));
-    let messages = distinct(group.iter().map(|f| f.message.as_str()));
-    for message in messages.iter().take(SHOWN) {
-        text += &wrapped("         ", "           ", message);
-    }
-    text += &more(messages.len());
-    // With several messages the evidence is omitted.
-    let evidence = if messages.len() > 1 { &[][..] } else { &first.evidence[..] };
-    for seen in evidence.iter().take(SHOWN) {
-        text += &labelled("seen", seen);
-    }
-    text += &more(evidence.len());
-    text += &labelled("cause", &first.cause);
-    text += &labelled("remedy", &first.remedy);
-    text
-}
-
-fn more(all: usize) -> String {
-    match all.saturating_sub(SHOWN) {
-        0 => String::new(),
-        n => format!("         and {n} more in the JSON report\n"),
-    }
-}
-
-fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    alike(texts, |text| *text).into_iter().filter_map(|group| group.first().copied()).collect()
 }
 
 fn verdict(report: &Report, path: Option<&str>) -> String {
@@ -137,7 +99,7 @@ mod tests {
 
     use super::*;
     use crate::outcome::Outcome;
-    use crate::outcome::finding::Code;
+    use crate::outcome::finding::{Code, Severity};
     use crate::outcome::scope::Scope;
     use crate::render::fixture::{report, test};
 
@@ -150,6 +112,8 @@ mod tests {
         let text = whole(&report(tests), Some("/run/firstlight/report.json"));
         let expected = "\
 firstlight 0.1.0   no driver   GPUs unknown   level standard
+
+ANSWER   P2P: UNKNOWN
 
   PASS   iommu           off: no IOMMU class, no groups                    0.0 s
   N/A    acs             no port on a GPU path                             0.0 s
@@ -169,6 +133,10 @@ FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=no
         let cpus = test("cpus", Outcome::Fail, "1 processors are online, expected 2", vec![finding]);
         let text = tail(&report(vec![cpus]), None);
         let expected = "
+ANSWER   P2P: UNKNOWN, processors are missing
+FIRST    read the kernel's lines about the missing processors: `dmesg`, search
+         for x2apic and smpboot (CPUS-LOST)
+
   FAIL   CPUS-LOST          machine
          1 processors are online, expected 2
          seen    kmsg: CPU 1 has invalid APIC ID 100. Aborting bringup
@@ -205,7 +173,7 @@ FIRSTLIGHT verdict=FAIL failed=cpus warned=none codes=CPUS-LOST scope=machine ho
         let text = tail(&report(vec![test("acs", Outcome::Fail, "", (1..=10).map(port).collect())]), None);
         assert_eq!(text.matches("  FAIL   ACS-REDIRECT").count(), 1);
         assert!(
-            text.contains("         port 8 redirects\n         and 2 more in the JSON report\n"),
+            text.contains("         port 4 redirects\n         and 6 more in the JSON report\n"),
             "{text}"
         );
         assert!(text.contains("port 9, port 10") && text.matches("cause").count() == 1, "{text}");

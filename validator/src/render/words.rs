@@ -50,7 +50,10 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let driver = &report.driver;
     let dmi = |name: &str| report.machine.dmi.get(name)?.as_deref();
     let product: Vec<_> = ["sys_vendor", "product_name"].into_iter().filter_map(dmi).collect();
+    let first = report.causes.first().map(|cause| format!("{} ({})", cause.remedy, cause.code));
     let facts = [
+        ("answer", Some(report.answer.clone())),
+        ("first", first),
         ("scope", Some(report.scope.to_string())),
         ("covers", Some(report.covers.clone())),
         ("gpus", Some(report.gpu_names())),

@@ -1,12 +1,14 @@
 //! The report: all results of one run of `validate`, as `firstlight.report/1`. Every key is always present;
 //! what does not exist on the machine is `null`. Renderers only read it.
 
+mod causes;
 mod driver;
 mod fingerprint;
 mod once;
 mod read;
 mod sound;
 
+pub use causes::{Cause, NotCause, Symptom};
 pub use fingerprint::{BoundTo, fingerprint};
 pub use read::{BadReport, from_json};
 
@@ -32,6 +34,12 @@ pub struct Report {
     pub schema: String,
     /// The verdict over all tests.
     pub verdict: Verdict,
+    /// Whether peer-to-peer works, and why not, in one line.
+    #[serde(default)]
+    pub answer: String,
+    /// The causes of what was found, in the order in which they are repaired.
+    #[serde(default)]
+    pub causes: Vec<Cause>,
     /// The scope of the verdict: `machine`, `fabric`, or `only:` and the ids of tests.
     pub scope: Scope,
     /// The same in one sentence, with the GPUs' names.
@@ -244,9 +252,20 @@ impl Report {
         self.root != "/"
     }
 
+    /// Finds the causes of the findings, and the answer.
+    pub fn explain(&mut self) {
+        self.causes = causes::causes(self);
+        self.answer = causes::answer(self, &self.causes);
+    }
+
     /// Adds an entry; the verdict follows from all of them.
     pub fn push(&mut self, entry: TestEntry) {
         self.tests.push(entry);
+        self.settle();
+    }
+
+    /// The verdict that follows from all entries.
+    pub fn settle(&mut self) {
         self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }
 }

@@ -35,7 +35,9 @@ pub fn from_json(bytes: &[u8]) -> Result<Report, BadReport> {
         other => return Err(BadReport::Schema(other.map_or("none".to_owned(), Value::to_string))),
     }
     serde_json::from_slice::<Once>(bytes).map_err(|e| BadReport::Shape(line(&e)))?;
-    let report = serde_json::from_value(value).map_err(|e| BadReport::Shape(line(&e)))?;
+    let mut report: Report = serde_json::from_value(value).map_err(|e| BadReport::Shape(line(&e)))?;
+    // They follow from the findings: what the file says about them is not believed.
+    report.explain();
     contradiction(&report).map_or(Ok(report), |why| Err(BadReport::Contradiction(why)))
 }
 

@@ -198,6 +198,12 @@ mod tests {
     }
 
     #[test]
+    fn every_test_has_words_for_what_it_rules_out() {
+        let words: Vec<_> = crate::outcome::cause::RULED_OUT.iter().map(|out| out.test).collect();
+        assert_eq!(words, ids());
+    }
+
+    #[test]
     fn what_runs_after_a_recovery_needs_no_peer() {
         for id in contract::recovery::WITHOUT_P2P {
             assert!(by_id(id).is_some() && !id.starts_with("p2p") && !id.starts_with("nccl"), "{id}");

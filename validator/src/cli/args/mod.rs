@@ -195,6 +195,9 @@ pub struct P2p {
     /// How thorough the tests are
     #[arg(long, conflicts_with = "plan")]
     pub level: Option<Level>,
+    /// Test only these GPUs, given by number or address
+    #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu, conflicts_with = "plan")]
+    pub gpus: Vec<GpuName>,
 }
 
 /// `fabric`

@@ -43,10 +43,14 @@ fn top(report: &Report) -> Element {
     let line = format!("{}; {}, {:.1} s", words::counts(report), report.started, report.seconds);
     let recorded = format!("This report is about the machine in {}, not about a running one.", report.root);
     let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
+    let first = report.causes.first();
+    let first = first.map(|cause| element("p").text(&format!("First: {} ({})", cause.remedy, cause.code)));
     element("header")
         .child(element("p").text("firstlight"))
         .child(element("h1").child(mark("strong", &verdict, &verdict)))
-        .child(element("p").with("class", "gpus").text(&report.gpu_names()))
+        .child(element("p").with("class", "gpus").text(&report.answer))
+        .children(first)
+        .child(element("p").text(&report.gpu_names()))
         .child(element("p").text(&format!("Scope {}: {}", report.scope, report.covers)))
         .child(element("p").text(&line))
         .children(recorded)

@@ -3,7 +3,10 @@
 //! (the sample prints the figure of a copy through host memory, under "P2P=Enabled"), and a matrix that was
 //! not measured is all `N/A` instead of absent.
 
+mod pairs;
 mod words;
+
+pub use pairs::pairs;
 
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::Matrix;

@@ -2,7 +2,7 @@
 
 use super::level_plan::Plan;
 use super::results::{Access, All, Crowd, Tried};
-use super::tried_table::checked;
+use super::tried_table::{self, checked};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -42,10 +42,11 @@ pub(super) fn judge(
     if !claimed {
         let why = "CUDA reports that no pair has peer access; see p2p-capability";
         return Judgement::not_applicable(why)
-            .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect());
+            .with(all.into_iter().filter(|f| f.severity > Severity::Info).collect())
+            .with_tables(vec![tried_table::pairs(tried)]);
     }
     Judgement::summed_up(|| good(plan, (pairs, on), crowd, watched), all)
-        .with_tables(vec![super::tried_table::tried(plan, crowd)])
+        .with_tables(vec![tried_table::tried(plan, crowd), tried_table::pairs(tried)])
 }
 
 fn good(plan: &Plan, (pairs, on): (usize, usize), crowd: Option<&Crowd>, watched: &[Share]) -> String {

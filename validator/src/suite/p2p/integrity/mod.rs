@@ -61,7 +61,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let asked = Plan::of(machine.config.validate.level);
     let mut bench = Bench::new(machine, clique, asked.clone()).map_err(broken)?;
     let wrong = bench.checkers().map_err(broken)?;
-    let pairs = clique.pairs().count();
+    let avoid = &machine.config.validate.avoid;
+    let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.ordinal, to.ordinal));
+    let pairs = clique.pairs().filter(wanted).count();
     if !wrong.is_empty() {
         let summary = wrong.first().map(|f| f.message.clone()).unwrap_or_default();
         return Ok(Judgement::of(summary, wrong));
@@ -72,7 +74,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     bench.lay_ground(clique, if starting { processes::CONTEXT } else { 0 }).map_err(broken)?;
     let mut tried = Vec::new();
-    for (from, to) in clique.pairs() {
+    for (from, to) in clique.pairs().filter(wanted) {
         tried.push(bench.pair(from, to).map_err(broken)?);
         if gpu::is_spoiled() {
             break;

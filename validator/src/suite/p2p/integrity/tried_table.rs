@@ -1,10 +1,12 @@
 //! What was tried with each pair, as a table of the report, and the rate of faults that this rules out. Pure.
 
 use super::level_plan::Plan;
-use super::results::Crowd;
+use super::results::{Access, Crowd, Tried};
+use crate::gpu::pattern::Wrong;
+use crate::outcome::finding::Code;
 use crate::suite::shared::speed::table;
-use crate::suite::shared::transfer::{Engine, ruled_out};
-use serde_json::Value;
+use crate::suite::shared::transfer::{Engine, What, ruled_out};
+use serde_json::{Value, json};
 
 /// Transfers of one kind.
 struct Row {
@@ -22,6 +24,29 @@ pub(super) fn checked(plan: &Plan, crowd: Option<&Crowd>) -> [u64; 2] {
     let alone = (plan.transfers() / 2) as u64;
     let of = |small: &dyn Fn(&Crowd) -> usize| crowd.map_or(0, |c| 2 * (small(c) + c.large.len()) as u64);
     [alone + of(&|c| c.copy.len()), alone + of(&|c| c.kernel.len())]
+}
+
+/// The result of each pair: `ok`, `ZEROS`, `WRONG`, `HANG`, `refused` or `ERROR`.
+pub(super) fn pairs(tried: &[Tried]) -> Value {
+    let row = |t: &Tried| vec![json!(t.pair.from), json!(t.pair.to), json!(result(t))];
+    table(
+        "p2p.pairs",
+        &[("from", ""), ("to", ""), ("result", "")],
+        &tried.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+fn result(tried: &Tried) -> &'static str {
+    if let Some(ended) = &tried.ended {
+        return if ended.is(Code::P2pHang) { "HANG" } else { "ERROR" };
+    }
+    match (tried.faults.first().map(|fault| fault.what), &tried.access) {
+        (Some(What::Data(Wrong::Zeros)), _) => "ZEROS",
+        (Some(What::Checker(_)), _) => "ERROR",
+        (Some(_), _) => "WRONG",
+        (None, Access::On) => "ok",
+        (None, Access::No | Access::Refused(_)) => "refused",
+    }
 }
 
 /// Everything, by kind.

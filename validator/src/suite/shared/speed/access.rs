@@ -36,6 +36,10 @@ impl Access {
 }
 
 fn enabled(machine: &Machine, pair: Pair) -> Result<Result<PeerAccess, String>, Box<Finding>> {
+    let avoid = &machine.config.validate.avoid;
+    if [(pair.from, pair.to), (pair.to, pair.from)].iter().any(|way| avoid.contains(way)) {
+        return Ok(Err("data does not arrive between them".to_owned()));
+    }
     let fault = |e: GpuError| during(&pair.to_string(), &e);
     let clique = machine.clique()?;
     let (Some(a), Some(b)) = (clique.gpu(pair.from), clique.gpu(pair.to)) else {

@@ -1,0 +1,154 @@
+//! Finishes every pair of `firstlight p2p`: after a pair whose transfers hang, the others are tried in new processes,
+//! and where data arrives for some pairs only, their speed is measured without the others. The verdict can only
+//! get worse by that.
+
+use super::console::Console;
+use crate::config::Config;
+use crate::engine::{self, Audience, Interrupts};
+use crate::machine::root::Root;
+use crate::outcome::finding::{Code, Finding};
+use crate::outcome::{Judgement, Outcome};
+use crate::report::{Report, TestEntry};
+use crate::suite;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The test that tries the pairs, and the table of their results.
+const TRIED: &str = "p2p-integrity";
+const TABLE: &str = "p2p.pairs";
+/// The tests that measure.
+const SPEED: &[&str] = &["p2p-bandwidth", "p2p-latency"];
+/// The result of a pair whose data arrives.
+const GOOD: &str = "ok";
+
+/// Hears nothing: the rows of these runs are shown when they are part of the report.
+struct Silent;
+
+impl Audience for Silent {
+    fn machine(&mut self, _: &Report) {}
+    fn ended(&mut self, _: &TestEntry) {}
+}
+
+/// Tries the pairs that `report` lacks, within what is left of the time for all tests.
+pub(super) fn finish(
+    root: &Root,
+    config: &Config,
+    report: &mut Report,
+    interrupts: &Interrupts,
+    console: &mut Console,
+) {
+    let mut known = results(report);
+    // Without a single result the test could not be run at all, and running it again changes nothing.
+    if known.is_empty() || interrupts.come().is_some() {
+        return;
+    }
+    let run = |tests: &[&str], avoid: Vec<(usize, usize)>, spent: f64| {
+        let mut config = config.clone();
+        let left = config.validate.timeout_s as f64 - spent;
+        (config.validate.timeout_s, config.validate.avoid) = (whole(left)?, avoid);
+        let plan = suite::selection(&config.validate, tests);
+        interrupts.come().is_none().then(|| engine::planned(root, &config, &plan, interrupts, &mut Silent))
+    };
+    let gpus = report.gpus.len();
+    while known.len() < gpus * gpus.saturating_sub(1) {
+        let Some(part) = run(&["cuda", TRIED], known.keys().copied().collect(), report.seconds) else {
+            break;
+        };
+        let more = results(&part);
+        report.seconds += part.seconds;
+        let Some(entry) = part.tests.into_iter().find(|t| t.id == TRIED).filter(|_| !more.is_empty()) else {
+            break;
+        };
+        console.row(&entry);
+        add(report, entry, &more);
+        known.extend(more);
+    }
+    let bad: Vec<_> = known.iter().filter(|(_, result)| *result != GOOD).map(|(pair, _)| *pair).collect();
+    let idle = |t: &TestEntry| SPEED.contains(&t.id.as_str()) && t.outcome == Outcome::NotApplicable;
+    if !bad.is_empty()
+        && bad.len() < known.len()
+        && report.tests.iter().any(idle)
+        && let Some(part) = run(&[&["cuda"], SPEED].concat(), bad, report.seconds)
+    {
+        report.seconds += part.seconds;
+        for entry in part.tests.into_iter().filter(|t| SPEED.contains(&t.id.as_str())) {
+            console.row(&entry);
+            if let Some(place) = report.tests.iter_mut().find(|t| t.id == entry.id) {
+                *place = entry;
+            }
+        }
+    }
+    report.settle();
+    engine::settle(report, Vec::new());
+}
+
+/// Whole seconds; `None` if none is left.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "1 to 86400 by the check before it"
+)]
+fn whole(seconds: f64) -> Option<u64> {
+    (1.0..=86_400.0).contains(&seconds).then_some(seconds as u64)
+}
+
+/// The results by ordered pair. A test that ended without them names the pair that it hung in.
+fn results(report: &Report) -> BTreeMap<(usize, usize), String> {
+    let Some(test) = report.tests.iter().find(|test| test.id == TRIED) else { return BTreeMap::new() };
+    let tables = test.tables.iter().filter(|table| table["name"] == TABLE);
+    let rows = tables.filter_map(|table| table["rows"].as_array()).flatten();
+    let all: BTreeMap<_, _> = rows.filter_map(result).collect();
+    if !all.is_empty() {
+        return all;
+    }
+    let silent = test.findings.iter().filter(|f| f.is(Code::TestTimeout));
+    silent.filter_map(|f| Some((pair_of(f)?, "HANG".to_owned()))).collect()
+}
+
+fn result(row: &Value) -> Option<((usize, usize), String)> {
+    let number = |n: usize| usize::try_from(row.get(n)?.as_u64()?).ok();
+    Some(((number(0)?, number(1)?), row.get(2)?.as_str()?.to_owned()))
+}
+
+/// The pair that a message starts with: `GPU 0 -> 1: copy engine write ..`.
+fn pair_of(finding: &Finding) -> Option<(usize, usize)> {
+    let (from, rest) = finding.message.strip_prefix("GPU ")?.split_once(" -> ")?;
+    Some((from.parse().ok()?, rest.split(':').next()?.parse().ok()?))
+}
+
+/// Adds a later run of the same test: its findings, its time, and its results, also those that it has no table of.
+fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<(usize, usize), String>) {
+    let Some(test) = report.tests.iter_mut().find(|test| test.id == TRIED) else { return };
+    test.findings.extend(more.findings);
+    test.seconds += more.seconds;
+    test.log_tail.extend(more.log_tail);
+    test.outcome = Judgement::of("", test.findings.clone()).outcome();
+    let rows = results.iter().map(|((from, to), result)| json!([from, to, result]));
+    match test.tables.iter_mut().find(|table| table["name"] == TABLE).and_then(|t| t["rows"].as_array_mut()) {
+        Some(all) => all.extend(rows),
+        None => {
+            let columns = ["from", "to", "result"].map(|heading| json!({ "heading": heading, "unit": "" }));
+            let rows: Vec<_> = rows.collect();
+            test.tables.push(json!({ "name": TABLE, "columns": columns, "rows": rows }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::finding::Severity;
+
+    #[test]
+    fn a_silent_test_names_its_pair_and_another_message_names_none() {
+        let of =
+            |message: &str| pair_of(&Code::TestTimeout.finding(Severity::Error, "p2p-integrity", message));
+        assert_eq!(of("GPU 3 -> 12: copy engine write of 4 B: no answer"), Some((3, 12)));
+        assert_eq!((of("GPU 3: mapping memory"), of("preparing memory on every GPU")), (None, None));
+    }
+
+    #[test]
+    fn no_run_starts_without_time() {
+        assert_eq!((whole(0.9), whole(-3.0), whole(f64::NAN), whole(12.7)), (None, None, None, Some(12)));
+    }
+}

@@ -1,0 +1,88 @@
+//! The result of every pair as a matrix: the measured speed where data arrives, and otherwise what was found.
+
+use crate::outcome::finding::{Code, Severity};
+use crate::report::Report;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Findings that make a pair slow.
+const SLOW: &[Code] = &[Code::P2pSlow, Code::P2pStaged];
+
+/// The matrix; `None` if no pair was tried.
+#[must_use]
+pub fn pairs(report: &Report) -> Option<String> {
+    let tables = report.tests.iter().flat_map(|test| &test.tables).filter(|t| t["name"] == "p2p.pairs");
+    let rows = tables.filter_map(|table| table["rows"].as_array()).flatten();
+    let number = |value: &serde_json::Value| usize::try_from(value.as_u64()?).ok();
+    let result = |row: &serde_json::Value| {
+        Some(((number(row.get(0)?)?, number(row.get(1)?)?), row.get(2)?.as_str()?.to_owned()))
+    };
+    let results: BTreeMap<(usize, usize), String> = rows.filter_map(result).collect();
+    let gpus = report.gpus.len();
+    if results.is_empty() {
+        return None;
+    }
+    let cell = |from: usize, to: usize| match results.get(&(from, to)).map(String::as_str) {
+        _ if from == to => "-".to_owned(),
+        Some("ok") => speed(report, from, to).unwrap_or_else(|| "ok".to_owned()),
+        Some(other) => other.to_owned(),
+        None => "untried".to_owned(),
+    };
+    let good = results.values().filter(|result| *result == "ok").count();
+    let all = gpus * gpus.saturating_sub(1);
+    let columns: String = (0..gpus).map(|n| format!("{n:>9}")).collect();
+    let mut text =
+        format!("Pairs: {good} of {all} ok; from row to column, GB/s where data arrives\n   GPU{columns}\n");
+    for from in 0..gpus {
+        let cells: String = (0..gpus).map(|to| format!("{:>9}", cell(from, to))).collect();
+        // Writing into a String cannot fail.
+        let _ = writeln!(text, "{from:>6}{cells}");
+    }
+    Some(text)
+}
+
+/// The speed of a pair, marked if it is too low.
+fn speed(report: &Report, from: usize, to: usize) -> Option<String> {
+    let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|m| m.name == "sample.uni.on")?;
+    let value = (*matrix.values.get(from)?.get(to)?)?;
+    let subject = format!("GPU {from} -> {to}");
+    let mut found =
+        report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
+    let slow = found.any(|f| f.subject == subject && SLOW.iter().any(|code| f.is(*code)));
+    Some(if slow { format!("slow{value:.1}") } else { format!("{value:.2}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::{Matrix, Outcome};
+    use crate::render::fixture::{gpu, report, test};
+    use serde_json::json;
+
+    #[test]
+    fn good_pairs_have_their_speed_and_bad_ones_what_was_found() {
+        let mut tried = test("p2p-integrity", Outcome::Fail, "", vec![]);
+        let rows = json!([[0, 1, "ZEROS"], [0, 2, "ok"], [1, 0, "HANG"], [1, 2, "ok"], [2, 0, "ok"]]);
+        tried.tables = vec![json!({ "name": "p2p.pairs", "rows": rows })];
+        let slow = Code::P2pSlow.finding(Severity::Warn, "GPU 2 -> 0", "8 GB/s");
+        let mut measured = test("p2p-bandwidth", Outcome::Warn, "", vec![slow]);
+        let labels: Vec<_> = (0..3).map(|n| n.to_string()).collect();
+        let values =
+            vec![vec![Some(900.0), None, Some(25.9)], vec![None, None, None], vec![Some(8.44), None, None]];
+        let name = "sample.uni.on".to_owned();
+        measured.matrices =
+            vec![Matrix { name, unit: "GB/s".into(), rows: labels.clone(), columns: labels, values }];
+        let mut report = report(vec![tried, measured]);
+        report.gpus = vec![gpu("a"), gpu("b"), gpu("c")];
+        let expected = "\
+Pairs: 3 of 6 ok; from row to column, GB/s where data arrives
+   GPU        0        1        2
+     0        -    ZEROS    25.90
+     1     HANG        -       ok
+     2  slow8.4  untried        -
+";
+        assert_eq!(pairs(&report).unwrap(), expected);
+        report.tests.clear();
+        assert_eq!(pairs(&report), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! The causes of what a report found: findings that one cause explains are folded under it, in the order in which the
+//! causes are repaired. [`crate::outcome::cause`] has the table; here it is applied to the subjects. Pure.
+
+mod answer;
+mod subject;
+
+pub(super) use answer::answer;
+
+use super::{Report, TestEntry};
+use crate::outcome::Outcome;
+use crate::outcome::cause::{self, RULED_OUT};
+use crate::outcome::finding::{Code, Finding, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use subject::{Gpus, Pairs};
+
+/// One cause with everything that it explains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The code of its findings.
+    pub code: String,
+    /// The worst severity among its findings and symptoms.
+    pub severity: Severity,
+    /// What is wrong, as a clause.
+    pub says: String,
+    /// The first test that found it.
+    pub test: String,
+    /// What it is about: the subjects of its findings.
+    pub subject: String,
+    /// The cause of the first finding.
+    pub cause: String,
+    /// The next thing to do.
+    pub remedy: String,
+    /// How many ordered pairs of GPUs it and its symptoms name; `null` if they name none.
+    pub pairs: Option<usize>,
+    /// What follows from it.
+    pub symptoms: Vec<Symptom>,
+    /// What could have caused it and did not, because the test of it passed.
+    pub ruled_out: Vec<NotCause>,
+}
+
+/// Findings of one code and test that a cause explains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Symptom {
+    /// Their code.
+    pub code: String,
+    /// The test that found them.
+    pub test: String,
+    /// What they are about.
+    pub subject: String,
+}
+
+/// Something that a passed test rules out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotCause {
+    /// The test.
+    pub test: String,
+    /// What it rules out, in words.
+    pub what: String,
+}
+
+/// A finding with its place.
+struct Found<'a> {
+    test: &'a TestEntry,
+    finding: &'a Finding,
+    code: Option<Code>,
+    /// Its rank in the order of repair; a code without a place comes last.
+    rank: usize,
+    gpus: Gpus,
+}
+
+/// The causes in a report, the one to repair first at the front.
+pub(super) fn causes(report: &Report) -> Vec<Cause> {
+    let all = found(report);
+    // By rank, so that what explains a finding has its own root already.
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|n| all.get(*n).map_or(usize::MAX, |f| f.rank));
+    let mut roots: Vec<usize> = (0..all.len()).collect();
+    for (at, n) in order.iter().enumerate() {
+        let explains =
+            |m: &&usize| matches!((all.get(**m), all.get(*n)), (Some(a), Some(b)) if a.explains(b));
+        let by = order.iter().take(at).find(explains).and_then(|m| roots.get(*m).copied());
+        if let (Some(by), Some(root)) = (by, roots.get_mut(*n)) {
+            *root = by;
+        }
+    }
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for (n, root) in roots.iter().enumerate() {
+        let (Some(one), Some(root)) = (all.get(n), all.get(*root)) else { continue };
+        let same = |group: &&mut Group<'_>| group.head.is_like(root);
+        match groups.iter_mut().find(same) {
+            Some(group) => group.members.push(one),
+            None => groups.push(Group { head: root, members: vec![one] }),
+        }
+    }
+    groups.sort_by_key(Group::urgency);
+    groups.iter().map(|group| group.told(report)).collect()
+}
+
+/// All findings that are not harmless.
+fn found<'a>(report: &'a Report) -> Vec<Found<'a>> {
+    let all = report.tests.iter().flat_map(|test| test.findings.iter().map(move |finding| (test, finding)));
+    let bad = all.filter(|(_, finding)| finding.severity > Severity::Info);
+    let placed = |(test, finding): (&'a TestEntry, &'a Finding)| {
+        let (rank, place) = cause::place_of(&finding.code).unzip();
+        Found {
+            test,
+            finding,
+            code: place.map(|place| place.code),
+            rank: rank.unwrap_or(usize::MAX),
+            gpus: Gpus::of(&finding.subject, report),
+        }
+    };
+    bad.map(placed).collect()
+}
+
+impl Found<'_> {
+    fn explains(&self, other: &Self) -> bool {
+        let (Some(cause), Some(symptom)) = (self.code, other.code) else { return false };
+        cause::explains(cause, symptom) && self.gpus.meets(&other.gpus)
+    }
+
+    /// One cause with one remedy.
+    fn is_like(&self, other: &Self) -> bool {
+        self.finding.code == other.finding.code && self.finding.remedy == other.finding.remedy
+    }
+}
+
+/// A cause and all findings under it.
+struct Group<'a> {
+    head: &'a Found<'a>,
+    members: Vec<&'a Found<'a>>,
+}
+
+impl Group<'_> {
+    /// What fails comes before what only warns, and then the order of the table counts.
+    fn urgency(&self) -> (bool, usize) {
+        (self.severity() < Severity::Fail, self.head.rank)
+    }
+
+    fn severity(&self) -> Severity {
+        self.members.iter().map(|f| f.finding.severity).max().unwrap_or(self.head.finding.severity)
+    }
+
+    fn told(&self, report: &Report) -> Cause {
+        let Finding { code, cause, remedy, .. } = self.head.finding;
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.members.iter().copied().partition(|f| f.is_like(self.head));
+        let place = cause::place_of(code).map(|(_, place)| place);
+        let says = place.map_or(self.head.finding.message.as_str(), |place| cause::says(place, cause));
+        let mut symptoms: Vec<Symptom> = Vec::new();
+        let keys = |f: &Found<'_>| (f.finding.code.clone(), f.test.id.clone());
+        let mut seen = BTreeSet::new();
+        for key in others.iter().map(|f| keys(f)).filter(|key| seen.insert(key.clone())) {
+            let about = others.iter().filter(|f| keys(f) == key).map(|f| f.finding.subject.as_str());
+            symptoms.push(Symptom { subject: listed(about), code: key.0, test: key.1 });
+        }
+        let pairs: Pairs = self.members.iter().map(|f| Pairs::of(f.finding, report)).collect();
+        Cause {
+            code: code.clone(),
+            severity: self.severity(),
+            says: says.to_owned(),
+            test: self.head.test.id.clone(),
+            subject: listed(own.iter().map(|f| f.finding.subject.as_str())),
+            cause: cause.clone(),
+            remedy: remedy.clone(),
+            pairs: pairs.count(),
+            symptoms,
+            ruled_out: self.head.code.map(|code| not_causes(report, code)).unwrap_or_default(),
+        }
+    }
+}
+
+/// Each once, in the order of the first of each.
+fn listed<'a>(subjects: impl Iterator<Item = &'a str>) -> String {
+    let mut seen = BTreeSet::new();
+    subjects.filter(|subject| seen.insert(*subject)).collect::<Vec<_>>().join(", ")
+}
+
+/// What could explain `code` directly, and is ruled out by a test that passed.
+fn not_causes(report: &Report, code: Code) -> Vec<NotCause> {
+    let passed = |id: &str| report.tests.iter().any(|test| test.id == id && test.outcome == Outcome::Pass);
+    let could = |codes: &[Code]| cause::explained_by(code).any(|by| codes.contains(&by));
+    let out = RULED_OUT.iter().filter(|out| could(out.codes) && passed(out.test));
+    out.map(|out| NotCause { test: out.test.to_owned(), what: out.what.to_owned() }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What a finding is about, from the text of its subject: which GPUs, and which ordered pairs of them.
+
+use crate::machine::pcie::model::Bdf;
+use crate::outcome::finding::Finding;
+use crate::report::Report;
+use std::collections::BTreeSet;
+
+/// The GPUs of a subject, by number; `None` is all of them, or the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Gpus(Option<BTreeSet<usize>>);
+
+impl Gpus {
+    /// `GPU 1`, `GPU 0 -> 1`, the address of a GPU or of a port above it; anything else is about all GPUs.
+    pub(super) fn of(subject: &str, report: &Report) -> Self {
+        // A list that was cut names only some of the pairs.
+        if subject.contains(", ..") {
+            return Self(None);
+        }
+        let pairs = pairs(subject).into_iter().flat_map(|(from, to)| [from, to]);
+        let mut gpus: BTreeSet<_> = numbers(subject).into_iter().chain(pairs).collect();
+        for word in subject.split([' ', ',']) {
+            gpus.extend(below(word, report));
+        }
+        Self((!gpus.is_empty()).then_some(gpus))
+    }
+
+    /// Whether both are about a GPU in common.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => !one.is_disjoint(other),
+            _ => true,
+        }
+    }
+}
+
+/// The GPUs at an address, with or without its function, or below the port there.
+fn below(word: &str, report: &Report) -> Vec<usize> {
+    let address = |text: &str| text.parse::<Bdf>().ok();
+    let Some(at) = address(word).or_else(|| address(&format!("{word}.0"))) else { return Vec::new() };
+    let parent = |bdf: Bdf| report.fabric.as_ref()?.devices.iter().find(|d| d.bdf == bdf)?.parent;
+    // A chain of bridges is never longer; a damaged one may have a circle.
+    let above = |gpu: Bdf| std::iter::successors(Some(gpu), |bdf| parent(*bdf)).take(32);
+    let gpus = report.gpus.iter().enumerate();
+    gpus.filter(|(_, gpu)| above(gpu.bdf).any(|bdf| bdf == at)).map(|(number, _)| number).collect()
+}
+
+/// The number that `text` starts with, and what follows it.
+fn number(text: &str) -> Option<(usize, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text.get(..end)?.parse().ok()?, text.get(end..)?))
+}
+
+fn numbers(text: &str) -> Vec<usize> {
+    text.split("GPU ").skip(1).filter_map(|rest| number(rest).map(|(n, _)| n)).collect()
+}
+
+fn pairs(text: &str) -> Vec<(usize, usize)> {
+    let pair = |rest: &str| {
+        let (from, rest) = number(rest)?;
+        let (to, _) = number(rest.strip_prefix(" -> ")?)?;
+        Some((from, to))
+    };
+    text.split("GPU ").skip(1).filter_map(pair).collect()
+}
+
+/// Ordered pairs of GPUs, or how many there are at least where not all are named.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    named: BTreeSet<(usize, usize)>,
+    at_least: usize,
+}
+
+impl Pairs {
+    /// Those that the subject names, and the others that one finding stands for, which its evidence names; those of
+    /// `GPU 1` alone are all of its pairs.
+    pub(super) fn of(finding: &Finding, report: &Report) -> Self {
+        let stands_for_more = finding.message.ends_with(" more like it");
+        let lines = finding.evidence.iter().filter(|line| stands_for_more && line.starts_with("GPU "));
+        let first = |line: &String| line.split(':').next().map(pairs).unwrap_or_default();
+        let mut named: BTreeSet<_> =
+            pairs(&finding.subject).into_iter().chain(lines.flat_map(first)).collect();
+        let gpus = report.gpus.len();
+        if named.is_empty()
+            && let Gpus(Some(some)) = Gpus::of(&finding.subject, report)
+        {
+            let others = |gpu: usize| (0..gpus).filter(move |other| *other != gpu);
+            named.extend(
+                some.iter().flat_map(|gpu| others(*gpu).flat_map(|other| [(*gpu, other), (other, *gpu)])),
+            );
+        }
+        let at_least = number(&finding.subject).filter(|(_, rest)| rest.starts_with(" pairs ("));
+        Self { named, at_least: at_least.map_or(0, |(n, _)| n) }
+    }
+
+    /// How many there are; `None` if none is named.
+    pub(super) fn count(&self) -> Option<usize> {
+        Some(self.named.len().max(self.at_least)).filter(|count| *count > 0)
+    }
+}
+
+impl FromIterator<Self> for Pairs {
+    fn from_iter<T: IntoIterator<Item = Self>>(all: T) -> Self {
+        let join = |mut sum: Self, one: Self| {
+            sum.named.extend(one.named);
+            sum.at_least = sum.at_least.max(one.at_least);
+            sum
+        };
+        all.into_iter().fold(Self::default(), join)
+    }
+}

@@ -1,0 +1,203 @@
+//! Findings of small reports, and the causes and the answer that they give.
+
+use super::*;
+use crate::machine::host::identity::Appliance;
+use crate::outcome::Matrix;
+use crate::outcome::scope::Scope;
+use crate::report::{BoundTo, Gpu};
+use serde_json::json;
+
+const GPUS: usize = 4;
+
+/// A report of four GPUs with these findings, each of a test; the tests of peer-to-peer that are not named passed.
+fn report(found: &[(&str, Code, Severity, &str)]) -> Report {
+    let mut report: Report = serde_json::from_value(json!({
+        "schema": crate::report::SCHEMA, "verdict": "ERROR", "scope": "machine", "covers": "", "level": "standard", "root": "/",
+        "started": "", "seconds": 0.0, "appliance": None::<Appliance>,
+        "machine": { "dmi": {}, "host": null, "kernel": null, "cmdline": null, "fingerprint": "", "bound_to": BoundTo::default() },
+        "driver": crate::report::Driver::default(), "gpus": (0..GPUS).map(gpu).collect::<Vec<_>>(), "fabric": null,
+        "tests": [], "effects": {}, "workload_env": {}, "workload_reasons": {}
+    }))
+    .unwrap();
+    let mut ids: Vec<_> = found.iter().map(|(id, ..)| *id).collect();
+    ids.extend(["iommu", "acs", "p2p-capability", "p2p-integrity"]);
+    ids.dedup();
+    for (n, id) in ids.iter().enumerate().filter(|(n, id)| !ids[..*n].contains(id)) {
+        let of = found.iter().filter(|(test, ..)| test == id);
+        let findings: Vec<_> = of
+            .map(|(_, code, severity, about)| code.finding(*severity, about, format!("seen {n}")))
+            .collect();
+        let said = crate::outcome::Judgement::of("", findings);
+        let entry = json!({ "id": id, "title": "", "proves": "", "level": "quick", "outcome": said.outcome(), "seconds": 0.0,
+            "summary": "", "findings": said.findings, "matrices": [], "tables": [], "log_tail": [] });
+        report.push(serde_json::from_value(entry).unwrap());
+    }
+    report.explain();
+    report
+}
+
+fn gpu(n: usize) -> Gpu {
+    let (bdf, none) = (format!("0000:{n}1:00.0").parse().unwrap(), None::<String>);
+    Gpu {
+        bdf,
+        device: String::new(),
+        name: none.clone(),
+        uuid: none.clone(),
+        vbios: none.clone(),
+        bar1_bytes: None,
+        numa: None,
+        driver: none,
+        link: None,
+    }
+}
+
+fn codes(report: &Report) -> Vec<&str> {
+    report.causes.iter().map(|cause| cause.code.as_str()).collect()
+}
+
+use Severity::{Error, Fail, Info, Warn};
+
+#[test]
+fn what_one_cause_explains_is_folded_under_it() {
+    let found = report(&[
+        ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1"),
+        ("p2p-bandwidth", Code::P2pAsymmetric, Warn, "GPU 0 -> 1"),
+        ("p2p-latency", Code::P2pLatency, Warn, "GPU 1 -> 0"),
+        ("links", Code::LinkNarrow, Warn, "0000:11:00.0"),
+        ("nccl", Code::NcclSlow, Fail, "all_reduce"),
+    ]);
+    assert_eq!(codes(&found), ["LINK-NARROW"]);
+    let cause = &found.causes[0];
+    assert_eq!((cause.severity, cause.test.as_str(), cause.pairs), (Fail, "links", Some(6)));
+    let also: Vec<_> = cause.symptoms.iter().map(|s| (s.code.as_str(), s.test.as_str())).collect();
+    let expected = [
+        ("P2P-SLOW", "p2p-bandwidth"),
+        ("P2P-ASYMMETRIC", "p2p-bandwidth"),
+        ("P2P-LATENCY", "p2p-latency"),
+        ("NCCL-SLOW", "nccl"),
+    ];
+    assert_eq!(also, expected);
+    assert_eq!(
+        found.answer,
+        "P2P: YES but SLOW, GPU 1 (0000:11:00.0): its PCIe link uses too few lanes, 6 of 12 pairs"
+    );
+}
+
+#[test]
+fn a_cause_on_other_gpus_explains_nothing() {
+    let found = report(&[
+        ("links", Code::LinkNarrow, Warn, "0000:31:00.0"),
+        ("p2p-bandwidth", Code::P2pSlow, Fail, "GPU 0 -> 1"),
+    ]);
+    assert_eq!(codes(&found), ["P2P-SLOW", "LINK-NARROW"]);
+    assert!(found.answer.starts_with("P2P: YES but SLOW, GPU 0 -> 1: "), "{}", found.answer);
+}
+
+#[test]
+fn what_fails_comes_before_what_warns_and_harmless_findings_are_no_cause() {
+    let found = report(&[
+        ("links", Code::LinkSlow, Info, "0000:01:00.0"),
+        ("cuda", Code::GpuInUse, Warn, "GPU 2"),
+        ("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1"),
+    ]);
+    assert_eq!(codes(&found), ["P2P-WRONG-DATA", "GPU-IN-USE"]);
+    assert_eq!(found.answer, "P2P: NO, GPU 0 -> 1: data arrives wrong, 1 of 12 pairs");
+    let not: Vec<_> = found.causes[0].ruled_out.iter().map(|out| out.test.as_str()).collect();
+    assert_eq!(not, ["iommu", "acs"]);
+}
+
+#[test]
+fn a_failed_test_rules_nothing_out() {
+    let found = report(&[
+        ("iommu", Code::IommuTranslating, Fail, "machine"),
+        (
+            "p2p-integrity",
+            Code::P2pWrongData,
+            Fail,
+            "12 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 1 -> 0, ..)",
+        ),
+        ("nccl", Code::NcclWrongData, Fail, "all_reduce"),
+    ]);
+    assert_eq!(codes(&found), ["IOMMU-TRANSLATING"]);
+    assert_eq!(found.answer, "P2P: NO, the IOMMU translates addresses, 12 of 12 pairs");
+    assert!(!found.causes[0].ruled_out.iter().any(|out| out.test == "iommu"));
+}
+
+#[test]
+fn without_the_proof_the_answer_is_never_yes() {
+    let lost = report(&[("p2p-integrity", Code::TestTimeout, Error, "p2p-integrity")]);
+    assert_eq!(lost.answer, "P2P: UNKNOWN, p2p-integrity: a test did not finish");
+    let mut none = report(&[]);
+    assert_eq!(none.answer, "P2P: YES, 12 of 12 pairs");
+    none.tests.retain(|test| test.id == "acs");
+    none.explain();
+    assert_eq!(none.answer, "P2P: UNKNOWN");
+    none.scope = Scope::Fabric;
+    none.explain();
+    assert_eq!(none.answer, "P2P: NOT TESTED, the scope is the fabric");
+    none.gpus.truncate(1);
+    none.scope = Scope::Machine;
+    none.explain();
+    assert_eq!(none.answer, "P2P: NONE, there is one GPU");
+    none.gpus.clear();
+    none.explain();
+    assert_eq!(none.answer, "P2P: UNKNOWN");
+}
+
+#[test]
+fn another_cause_to_repair_first_is_named_too() {
+    let found = report(&[("p2p-order", Code::GpuEcc, Fail, "GPU 2")]);
+    assert_eq!(found.answer, "P2P: YES, 12 of 12 pairs; first: GPU 2: the GPU counted memory errors");
+}
+
+#[test]
+fn measured_speeds_are_in_the_answer() {
+    let mut good = report(&[]);
+    let labels = || vec!["0".to_owned(), "1".to_owned()];
+    let values = vec![vec![Some(900.0), Some(20.64)], vec![Some(25.96), None]];
+    let speeds = Matrix {
+        name: "sample.uni.on".to_owned(),
+        unit: "GB/s".to_owned(),
+        rows: labels(),
+        columns: labels(),
+        values,
+    };
+    good.tests[2].matrices.push(speeds);
+    good.explain();
+    assert_eq!(good.answer, "P2P: YES, 12 of 12 pairs, 20.6 to 26.0 GB/s");
+}
+
+#[test]
+fn a_code_of_a_newer_version_is_a_cause_of_its_own() {
+    let mut found = report(&[("acs", Code::AcsRedirect, Fail, "0000:00:01.1")]);
+    found.tests[0].findings[0].code = "NEW-CODE".to_owned();
+    found.explain();
+    assert_eq!((codes(&found), found.causes[0].says.as_str()), (vec!["NEW-CODE"], "seen 0"));
+}
+
+#[test]
+fn what_a_file_says_about_its_causes_is_not_believed() {
+    let mut found = report(&[("p2p-integrity", Code::P2pWrongData, Fail, "GPU 0 -> 1")]);
+    let right = found.answer.clone();
+    found.answer = "P2P: YES".to_owned();
+    found.causes.clear();
+    let read = crate::report::from_json(&serde_json::to_vec(&found).unwrap()).unwrap();
+    assert_eq!((&read.answer, codes(&read)), (&right, vec!["P2P-WRONG-DATA"]));
+}
+
+#[test]
+fn pairs_without_access_are_not_counted() {
+    let mut some = report(&[]);
+    let labels = || ["0", "1"].map(str::to_owned).to_vec();
+    let values = vec![vec![Some(1.0), Some(1.0)], vec![Some(1.0), Some(1.0)]];
+    let access = Matrix {
+        name: "p2p.connectivity".to_owned(),
+        unit: "1".to_owned(),
+        rows: labels(),
+        columns: labels(),
+        values,
+    };
+    some.tests[2].matrices.push(access);
+    some.explain();
+    assert_eq!(some.answer, "P2P: PARTLY, 2 of 12 pairs");
+}
