@@ -15,17 +15,29 @@ ulong registers;
 module_param(registers, ulong, 0444);
 MODULE_PARM_DESC(registers, "address of 256 MiB of memory that the kernel does not use, for BAR 0");
 
-/* NV_PMC_BOOT_0 and NV_PMC_BOOT_42 (dev_boot.h of NVIDIA's open modules) as an AD102 has them. */
-enum { PMC_BOOT_0 = 0x000, PMC_BOOT_42 = 0xa00, AD102_BOOT_0 = 0x192000a1, AD102_BOOT_42 = 0x192a1000 };
+/*
+ * NV_PMC_BOOT_0 and NV_PMC_BOOT_42 (nv_ref.h of NVIDIA's open modules) of revision A1: architecture
+ * and implementation in bits 28:20 of the one and 29:20 of the other.
+ */
+enum { PMC_BOOT_0 = 0x000, PMC_BOOT_42 = 0xa00, REVISION_0 = 0xa1, REVISION_42 = 0xa1000 };
+
+/* The largest chip of each generation, by the first PCI device id of the boards that have it. */
+static const struct {
+	u16 first;
+	u32 chip;	/* architecture << 4 | implementation */
+} chips[] = { { 0x2900, 0x1b2 /* GB202 */ }, { 0x2600, 0x192 /* AD102 */ }, { 0x2200, 0x172 /* GA102 */ } };
 
 static void name_chip(struct pci_dev *gpu)
 {
 	u8 *bar0 = memremap(pci_resource_start(gpu, 0), PAGE_SIZE, MEMREMAP_WB);
+	int i = 0;
 
 	if (!bar0)
 		return;
-	put_unaligned_le32(AD102_BOOT_0, bar0 + PMC_BOOT_0);
-	put_unaligned_le32(AD102_BOOT_42, bar0 + PMC_BOOT_42);
+	while (i < ARRAY_SIZE(chips) - 1 && gpu->device < chips[i].first)
+		i++;
+	put_unaligned_le32(chips[i].chip << 20 | REVISION_0, bar0 + PMC_BOOT_0);
+	put_unaligned_le32(chips[i].chip << 20 | REVISION_42, bar0 + PMC_BOOT_42);
 	memunmap(bar0);
 }
 

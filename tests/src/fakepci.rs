@@ -37,7 +37,7 @@ impl Topology {
         self.parameter("irq=11");
     }
 
-    /// Lets BAR 0 of every GPU read as an AD102's: it lies on memory that [`REGISTERS_WORD`] takes
+    /// Lets BAR 0 of every GPU read as the chip of its board does (registers.c): it lies on memory that [`REGISTERS_WORD`] takes
     /// from the kernel.
     pub fn registers(&mut self) {
         self.parameter("registers=0x60000000");

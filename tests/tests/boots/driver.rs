@@ -128,6 +128,27 @@ fn the_module_binds_makes_its_nodes_and_the_gpus_that_do_not_start_are_named() {
     assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
 }
 
+/// A GPU of another family beside it keeps its own: a GeForce RTX 3090, and a 5090, which this driver is too old for.
+#[test]
+fn boards_of_other_families_are_taken_for_what_they_are() {
+    let mut topology = Topology::new();
+    for (dev, id) in [(1, "id=0x268410de"), (2, "id=0x220410de"), (3, "id=0x2b8510de")] {
+        let root = topology.root_port(dev, "");
+        topology.gpu(root, id);
+    }
+    topology.interrupts();
+    topology.registers();
+    let boot = boot().whatever_the_verdict().fakepci(&topology).unwrap().append(REGISTERS_WORD);
+    let booted = boot.run().unwrap();
+    let account = account(&booted);
+    assert_eq!(account["families"], serde_json::json!(["ampere", "ada"]), "{account:#}");
+    println!("{account:#}\n{booted}");
+    for gpu in ["0001:01:00.0", "0001:02:00.0"] {
+        assert!(has(&found(&booted), "GPU-VBIOS", gpu), "{account:#}\n{booted}");
+    }
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
 #[test]
 fn missing_gsp_firmware_is_named() {
     let image = DriverImage::bones().unwrap();

@@ -10,7 +10,7 @@ mod recipes;
 use harness::workspace;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Every file that is or would be checked in, by its path from the top.
@@ -297,10 +297,10 @@ fn every_dependency_has_its_reason() {
 
 #[test]
 fn every_parser_of_hostile_input_has_a_fuzz_target() {
-    let targets: BTreeSet<PathBuf> =
-        rust_files("tests/fuzz/targets").into_iter().map(PathBuf::from).collect();
+    let program = text("tests/fuzz/targets/main.rs");
+    let table = program.split("const TARGETS").nth(1).unwrap().split("];").next().unwrap();
     let names: Vec<_> =
-        targets.iter().map(|t| t.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+        table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split('"').next()).collect();
     let parsers = [
         "config_space",
         "cmdline",
@@ -315,9 +315,5 @@ fn every_parser_of_hostile_input_has_a_fuzz_target() {
     ];
     for parser in parsers {
         assert!(names.iter().any(|n| n.starts_with(parser)), "no target for {parser} among {names:?}");
-    }
-    let manifest = text("tests/fuzz/Cargo.toml");
-    for name in names {
-        assert!(manifest.contains(&format!("targets/{name}.rs")), "{name} is not in tests/fuzz/Cargo.toml");
     }
 }
