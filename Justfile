@@ -119,6 +119,12 @@ driver-files *words:
 driver-look tree:
     @image/driver/look.sh "$1"
 
+# Boot a driver's modules in QEMU with GPUs that answer as four boards do, and say which it takes: driver-bind [FILE] (minutes).
+[group('check')]
+[no-exit-message]
+driver-bind *words: media
+    @image/driver/bind.sh "$@"
+
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]
 driver-repeat:

@@ -1,6 +1,7 @@
 //! `driver.toml`, the driver image's description of itself. GPU families are data in it: init itself knows
 //! no GPU.
 
+use super::hardware::Gpu;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -34,6 +35,14 @@ pub struct Description {
     /// GPU families with parameters of their own.
     #[serde(default)]
     pub family: Vec<Family>,
+}
+
+impl Description {
+    /// The families that these GPUs belong to.
+    #[must_use]
+    pub fn families(&self, gpus: &[Gpu]) -> Vec<&Family> {
+        self.family.iter().filter(|family| gpus.iter().any(|gpu| family.has(gpu.device))).collect()
+    }
 }
 
 /// One family of GPUs.

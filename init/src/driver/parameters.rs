@@ -1,7 +1,8 @@
 //! The parameters of each module: the driver image's values for all machines and for the families present,
 //! and the configuration's, which take precedence. Pure.
 
-use super::description::{Description, Family};
+use super::description::{Description, Family, Parameters};
+use super::hardware::Gpu;
 use super::report::{Code, Finding};
 use crate::config::cmdline;
 use crate::modules::deps::name_of;
@@ -9,6 +10,10 @@ use std::collections::BTreeMap;
 
 /// The parameter that is a list of `KEY=VALUE` separated by `;`, so that two lists can be merged.
 const LIST: &str = "NVreg_RegistryDwords";
+/// The same for single GPUs: `pci=ADDRESS;KEY=VALUE;..` for each of them (nv-reg.h of NVIDIA's open modules).
+const PER_DEVICE: &str = "NVreg_RegistryDwordsPerDevice";
+/// What the kernel takes of one parameter, bytes (param_set_charp of kernel/params.c).
+const LONGEST: usize = 1024;
 
 /// One parameter. A `None` value is a word without `=`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +46,10 @@ impl Given {
 pub fn given(
     module: &str,
     description: Option<&Description>,
-    families: &[&Family],
+    gpus: &[Gpu],
     configured: &BTreeMap<String, String>,
 ) -> (Given, Vec<Finding>) {
-    let of = |parameters: &super::description::Parameters| {
+    let of = |parameters: &Parameters| {
         let mine = parameters.iter().filter(|(name, _)| name_of(name) == name_of(module));
         mine.flat_map(|(_, values)| values.clone()).collect::<BTreeMap<_, _>>()
     };
@@ -52,14 +57,22 @@ pub fn given(
     let ours: Vec<_> = configured.iter().filter(|(name, _)| name_of(name) == name_of(module)).collect();
     let ours: Vec<Word> = ours.into_iter().flat_map(|(_, line)| words(line)).collect();
     let mut wanted: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
-    let families: Vec<_> =
-        families.iter().map(|family| (family.name.as_str(), of(&family.parameters))).collect();
+    let present = description.map_or_else(Vec::new, |d| d.families(gpus));
+    let families: Vec<_> = present.iter().map(|family| (*family, of(&family.parameters))).collect();
+    let alike = alike(gpus, &families);
     for (family, values) in &families {
-        for (name, value) in values.iter().filter(|(name, _)| !ours.iter().any(|word| word.name == **name)) {
-            wanted.entry(name.as_str()).or_default().push((family, value.as_str()));
+        let open = |name: &str| !ours.iter().any(|word| word.name == name) && (alike || name != LIST);
+        for (name, value) in values.iter().filter(|(name, _)| open(name)) {
+            wanted.entry(name.as_str()).or_default().push((&family.name, value.as_str()));
         }
     }
     let (mut merged, mut findings) = (base.clone(), Vec::new());
+    if !alike && !ours.iter().any(|word| [LIST, PER_DEVICE].contains(&word.name.as_str())) {
+        match per_device(gpus, &families) {
+            Ok(value) => drop(merged.insert(PER_DEVICE.to_owned(), value)),
+            Err(why) => findings.push(Finding::fail(Code::DriverParameters, module, why)),
+        }
+    }
     for (name, values) in wanted {
         match agree(name, base.get(name).map(String::as_str), &values) {
             Ok(value) => drop(merged.insert(name.to_owned(), value)),
@@ -69,6 +82,34 @@ pub fn given(
     merged.retain(|name, _| !ours.iter().any(|word| word.name == *name));
     let merged = merged.into_iter().map(|(name, value)| Word { name, value: Some(value) });
     (Given(merged.chain(ours).collect()), findings)
+}
+
+/// True when all GPUs want the same registry keys: then one list serves them. Keys for all GPUs would otherwise reach one that
+/// must not have them: `RMForceP2PType=2` takes NVLink from an H100 beside a GeForce.
+fn alike(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> bool {
+    let mut lists = gpus.iter().map(|gpu| list_of(gpu, families));
+    let first = lists.next().flatten();
+    lists.all(|list| list == first)
+}
+
+/// The registry keys of one GPU's family.
+fn list_of<'a>(gpu: &Gpu, families: &'a [(&Family, BTreeMap<String, String>)]) -> Option<&'a str> {
+    let (_, values) = families.iter().find(|(family, _)| family.has(gpu.device))?;
+    values.get(LIST).map(String::as_str)
+}
+
+/// Each GPU's own registry keys, or why the kernel would not take them.
+fn per_device(gpus: &[Gpu], families: &[(&Family, BTreeMap<String, String>)]) -> Result<String, String> {
+    let own = gpus.iter().filter_map(|gpu| Some((gpu, list_of(gpu, families)?)));
+    let own = own.map(|(gpu, list)| {
+        let keys = entries(list).map(|(key, value)| format!("{key}={value};"));
+        format!("pci={};{}", gpu.address, keys.collect::<String>())
+    });
+    let value = own.collect::<String>();
+    if value.len() < LONGEST {
+        return Ok(value);
+    }
+    Err(format!("{PER_DEVICE} has {} bytes, the kernel takes {}: it is not set", value.len(), LONGEST - 1))
 }
 
 /// The configuration's words; the last of a name counts, as in the kernel.
@@ -125,12 +166,27 @@ mod tests {
     const HEAD: &str = "schema = \"firstlight.driver-image/1\"\nversion = \"1\"\nsource = \"debian\"\npatch = \"\"\n\
                         kernel = \"k\"\nnccl = \"2\"\nfabric_manager = \"\"\n";
 
-    /// The parameters of nvidia on a machine with all these families.
+    /// The parameters of nvidia on a machine with a GPU of each of these families.
     fn of(text: &str, configured: &[(&str, &str)]) -> (String, Vec<String>) {
-        let description = parse(&format!("{HEAD}{text}")).unwrap();
-        let families: Vec<_> = description.family.iter().collect();
+        let devices: Vec<_> = (1..=text.matches("[[family]]").count()).collect();
+        with(text, &devices, configured)
+    }
+
+    /// The same with GPUs of these families, which are numbered from 1.
+    fn with(text: &str, devices: &[usize], configured: &[(&str, &str)]) -> (String, Vec<String>) {
+        let mut numbered = HEAD.to_owned();
+        for (number, part) in text.split("devices = []").enumerate() {
+            numbered +=
+                &if number == 0 { part.to_owned() } else { format!("devices = [\"{number:04x}\"]{part}") };
+        }
+        let description = parse(&numbered).unwrap();
+        let gpu = |(at, device): (usize, &usize)| Gpu {
+            address: format!("0000:{:02x}:00.0", at + 1),
+            device: *device as u16,
+        };
+        let gpus: Vec<_> = devices.iter().enumerate().map(gpu).collect();
         let configured = configured.iter().map(|(m, p)| ((*m).to_owned(), (*p).to_owned())).collect();
-        let (given, findings) = given("nvidia", Some(&description), &families, &configured);
+        let (given, findings) = given("nvidia", Some(&description), &gpus, &configured);
         (given.line(), findings.into_iter().map(|f| f.message).collect())
     }
 
@@ -174,16 +230,37 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_registry_keys_are_united_by_key() {
+    fn registry_keys_of_one_family_are_united_with_those_of_all_machines() {
         let base = "[parameters.nvidia]\nNVreg_RegistryDwords = \"X=1;P=0\"\n";
         let ada = family("ada", "NVreg_RegistryDwords = \"P=17; Q=2\"");
-        let hopper = family("hopper", "NVreg_RegistryDwords = \"P=17;R=3;\"");
-        let (line, why) = of(&format!("{base}{ada}{hopper}"), &[]);
-        assert_eq!((line.as_str(), why.len()), ("NVreg_RegistryDwords=X=1;P=17;Q=2;R=3", 0));
-        let other = family("ampere", "NVreg_RegistryDwords = \"Q=9\"");
-        let (line, why) = of(&format!("{base}{ada}{other}"), &[]);
-        assert_eq!(line, "NVreg_RegistryDwords=X=1;P=0");
-        assert_eq!(why, ["ada wants Q=2 and ampere wants Q=9: NVreg_RegistryDwords stays X=1;P=0"]);
+        let same = family("blackwell", "NVreg_RegistryDwords = \"P=17; Q=2\"");
+        let (line, why) = of(&format!("{base}{ada}{same}"), &[]);
+        assert_eq!((line.as_str(), why.len()), ("NVreg_RegistryDwords=X=1;P=17;Q=2", 0));
+    }
+
+    #[test]
+    fn gpus_that_want_different_registry_keys_get_their_own() {
+        let base = "[parameters.nvidia]\nNVreg_RegistryDwords = \"X=1\"\n";
+        let ada = family("ada", "NVreg_RegistryDwords = \"P=17; Q=2\"\nA = \"1\"");
+        let (hopper, other) = (family("hopper", ""), family("other", "NVreg_RegistryDwords = \"P=3\""));
+        let text = format!("{base}{ada}{hopper}{other}");
+        let own = "A=1 NVreg_RegistryDwords=X=1 NVreg_RegistryDwordsPerDevice=pci=0000:01:00.0;P=17;Q=2;";
+        for beside in [2, 9] {
+            assert_eq!(with(&text, &[1, beside], &[]), (own.to_owned(), vec![]));
+        }
+        let (line, _) = with(&text, &[1, 2, 3, 1], &[]);
+        let more = "pci=0000:03:00.0;P=3;pci=0000:04:00.0;P=17;Q=2;";
+        assert_eq!(line, format!("{own}{more}"));
+        assert_eq!(with(&text, &[1, 1], &[]).0, "A=1 NVreg_RegistryDwords=X=1;P=17;Q=2");
+        // A person's own list is the only one.
+        assert_eq!(
+            with(&text, &[1, 2], &[("nvidia", "NVreg_RegistryDwords=Y=1")]).0,
+            "A=1 NVreg_RegistryDwords=Y=1"
+        );
+        let many: Vec<_> = [vec![2], vec![1; 40]].concat();
+        let (line, why) = with(&text, &many, &[]);
+        assert_eq!(line, "A=1 NVreg_RegistryDwords=X=1");
+        assert!(why[0].contains("has 1040 bytes, the kernel takes 1023: it is not set"), "{why:?}");
     }
 
     #[test]

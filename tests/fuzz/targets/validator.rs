@@ -82,7 +82,11 @@ pub fn driver_evidence(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let gpu = gpus::parse(&text);
     assert!(gpu.firmware.is_none_or(|v| version::is_version(&v) && text.contains(&v)));
-    assert!(params::parse(&text).values().all(|value| text.contains(value) && contract::driver::same_value(value, value)));
+    assert!(
+        params::parse(&text)
+            .values()
+            .all(|value| text.contains(value) && contract::driver::same_value(value, value))
+    );
 }
 
 /// The list of an image's files and the kernel's list of mounts, which whoever changed the image may have

@@ -49,7 +49,7 @@ impl Run<'_, '_> {
     /// The parameters of a module on this machine.
     pub(super) fn given(&self, module: &str) -> (Given, Vec<Finding>) {
         let description = self.image.as_ref().map(|(description, _)| description);
-        given(module, description, &self.families(), &self.wanted.parameters)
+        given(module, description, self.gpus(), &self.wanted.parameters)
     }
 
     /// Reports parameters for modules that are not loaded.

@@ -8,8 +8,8 @@ mod make_nodes;
 mod open_gpus;
 pub mod places;
 
-use crate::driver::description::{Description, Family};
-use crate::driver::hardware::Hardware;
+use crate::driver::description::Description;
+use crate::driver::hardware::{Gpu, Hardware};
 use crate::driver::image;
 use crate::driver::kernel_lines::{Cursor, unpacking};
 use crate::driver::report::{Code, Finding, Image, Report, Severity};
@@ -161,7 +161,9 @@ impl Run<'_, '_> {
                 self.report.gpus = hardware.addresses();
                 self.report.nvswitches.clone_from(&hardware.nvswitches);
                 self.hardware = Some(hardware);
-                self.report.families = self.families().iter().map(|family| family.name.clone()).collect();
+                let families =
+                    self.image.as_ref().map_or_else(Vec::new, |(image, _)| image.families(self.gpus()));
+                self.report.families = families.iter().map(|family| family.name.clone()).collect();
             }
             Err(why) => {
                 let finding =
@@ -176,11 +178,8 @@ impl Run<'_, '_> {
         self.report.modules.iter().any(|m| m.outcome.is_in() && deps::name_of(&m.name) == module)
     }
 
-    /// The families of the description that this machine has.
-    fn families(&self) -> Vec<&Family> {
-        let gpus = self.hardware.as_ref().map_or(&[][..], |hardware| &hardware.gpus);
-        let all = self.image.iter().flat_map(|(description, _)| &description.family);
-        all.filter(|family| gpus.iter().any(|gpu| family.has(gpu.device))).collect()
+    fn gpus(&self) -> &[Gpu] {
+        self.hardware.as_ref().map_or(&[], |hardware| &hardware.gpus)
     }
 }
 
