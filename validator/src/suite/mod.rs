@@ -148,6 +148,8 @@ pub fn reducer() -> std::io::Result<()> {
     p2p::allreduce::serve()
 }
 
+pub use shared::look::LATE as NVML_HANGS;
+
 /// The present state of the machine's GPUs.
 ///
 /// # Errors

@@ -131,7 +131,7 @@ pub(super) fn predict(pair: &Pair<'_>) -> Prediction {
         Family::Ada if !ours => {
             return claimed(false, "NVIDIA's own module has no peer-to-peer through BAR1 for Ada, and ForceP2P makes it claim peers".to_owned());
         }
-        Family::Ada if version < OLD_PEERS || version >= NEW_PEERS => {}
+        Family::Ada if !(OLD_PEERS..NEW_PEERS).contains(&version) => {}
         Family::Blackwell if version >= NEW_PEERS => {}
         Family::Ada | Family::Blackwell => {
             return claimed(
