@@ -14,11 +14,12 @@ use std::thread;
 use std::time::Duration;
 
 /// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
-pub(super) const ANSWER: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(3);
 /// The time limit for a process that only asks, including NVML's start.
 pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
-/// NVML starts within one or two seconds, even with 16 GPUs; each test with GPUs has more than this.
-const FIRST: Duration = Duration::from_secs(20);
+/// The time limit for NVML's start, which also starts every GPU that no other program holds open. Each test that
+/// asks has more.
+pub(super) const FIRST: Duration = Duration::from_secs(20);
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const SAMPLE: Duration = Duration::from_millis(1200);
 
