@@ -263,3 +263,35 @@ fn mixed_boards_are_not_applicable_and_fail_no_machine() {
     let judged = validate(&asked, &["--only", "cuda,p2p-capability"]).unwrap();
     assert_eq!((judged.verdict(), judged.fails()), ("FAIL", vec!["p2p-capability"]), "{}", judged.text);
 }
+
+/// Every command that needs NVML says that it hangs, long before it would be taken for dead; one that needs none works.
+#[test]
+fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
+    let hanging = ["nvml-hang-start", "nvml-hang-use"].map(|name| Scenario::named(name).unwrap().gpus(2));
+    let commands: [(&[&str], i32, &str); 8] = [
+        (&["topo"], 2, "NVML does not answer within 20.0 s"),
+        (&["p2p", "--plan"], 2, "NVML does not answer within 20.0 s"),
+        (&["p2p", "--level", "quick"], 2, "NVML-TIMEOUT"),
+        (&["nccl", "all_reduce"], 2, "NVML does not answer within 10.0 s"),
+        (&["validate", "--level", "acceptance", "--only", "gpu-memory,gpu-power"], 2, "NVML-TIMEOUT"),
+        (&["validate", "--only", "bar1-static"], 0, "2 of 2 GPUs"),
+        (&["record", "{}/machine.txt"], 0, ""),
+        (&["fabric", "show"], 0, "0000:01:00.0"),
+    ];
+    // All at a time, for these wait for deadlines.
+    std::thread::scope(|scope| {
+        for (words, status, told) in commands {
+            for scenario in &hanging {
+                scope.spawn(move || {
+                    let start = Instant::now();
+                    let output = firstlight(scenario, words, |output, _| Ok(output)).unwrap();
+                    let said =
+                        [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
+                    assert_eq!(output.status.code(), Some(status), "{words:?}: {said:?}");
+                    assert!(said.iter().any(|text| text.contains(told)), "{words:?}: {said:?}");
+                    assert!(start.elapsed() < Duration::from_secs(120), "{words:?}: {:?}", start.elapsed());
+                });
+            }
+        }
+    });
+}

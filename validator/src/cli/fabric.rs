@@ -103,7 +103,7 @@ fn journal_of(root: &Root, given: Option<PathBuf>) -> Result<PathBuf, CommandErr
 /// `topo`
 pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = read(root)?;
-    let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric).unwrap_or_default());
+    let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric)?.unwrap_or_default());
     either(json, &topology, &topology.text())?;
     Ok(FINE)
 }

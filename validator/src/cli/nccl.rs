@@ -6,6 +6,7 @@ use super::output::{to_stdout, write};
 use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
+use crate::engine;
 use crate::files::whole::Whole;
 use crate::gpu::Values;
 use crate::machine::pcie::model::Fabric;
@@ -31,6 +32,9 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     let gpus = gpus(root, config, asked)?;
     exact(&sweep, gpus)?;
     asked.json.as_ref().map_or(Ok(()), writable)?;
+    if let Some(why) = engine::nvml_hangs(root, config) {
+        return Err(CommandError::Undone(why));
+    }
     let begun = moment(SystemTime::now());
     let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
     let started = match ranks.join(START) {

@@ -59,7 +59,7 @@ struct Plans<'a> {
 
 fn plan(root: &Root, config: &Config, json: Option<&Place>) -> Result<u8, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
-    let nvlinks = nvlinks(root, config, &fabric);
+    let nvlinks = nvlinks(root, config, &fabric)?;
     let known = nvlinks.is_some();
     let routes = Routes::new(&fabric, &fabric.gpus, &nvlinks.unwrap_or_default())
         .map_err(|e| CommandError::undone(&e))?;

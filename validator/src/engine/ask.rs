@@ -2,13 +2,14 @@
 //! affects nothing else.
 
 use super::interrupt::Interrupts;
-use super::supervise::supervise;
+use super::supervise::{Ending, supervise};
 use super::worker::command;
 use crate::config::Config;
 use crate::gpu::Look;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::pcie::topo::NvLinks;
 use crate::machine::root::Root;
+use crate::suite::NVML_HANGS;
 use crate::suite::protocol::{Message, Request};
 use std::time::Duration;
 
@@ -26,6 +27,12 @@ pub(super) fn look(root: &Root, config: &Config) -> Look {
         _ => None,
     });
     Look { quiet: false, gpus: seen.unwrap_or_else(Err) }
+}
+
+/// That NVML hangs, for commands that leave its calls to NCCL: those would hang as well.
+#[must_use]
+pub fn nvml_hangs(root: &Root, config: &Config) -> Option<String> {
+    look(root, config).gpus.err().filter(|why| why.starts_with(NVML_HANGS))
 }
 
 /// How many NVLinks connect each pair of `gpus`, for commands that run no test: only NVML knows them.
@@ -58,5 +65,10 @@ fn ask<T>(
         said = answer(message).or_else(|| said.take());
         within
     });
-    said.ok_or_else(|| ending.to_string())
+    said.ok_or_else(|| match ending {
+        Ending::Silent(limit) => {
+            format!("{NVML_HANGS} within {:.1} s; the process that asked it was killed", limit.as_secs_f64())
+        }
+        ending => ending.to_string(),
+    })
 }

@@ -13,7 +13,7 @@ mod watch;
 mod witness;
 pub mod worker;
 
-pub use ask::nvlinks;
+pub use ask::{nvlinks, nvml_hangs};
 pub use interrupt::{Interrupt, Interrupts};
 
 use crate::config::{Config, Validate};

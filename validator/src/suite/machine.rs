@@ -63,6 +63,8 @@ pub struct Gpus {
     nvml: OnceCell<Result<Nvml, String>>,
     /// Their state before this process used them.
     pub(super) stood: OnceCell<Look>,
+    /// Why nothing more is asked of them: NVML hangs.
+    pub(super) hangs: OnceCell<Option<String>>,
     /// The use of their BAR1.
     pub(super) windows: OnceCell<Result<Windows, String>>,
 }
@@ -162,6 +164,10 @@ impl Machine {
         }
         if let Some(stuck) = self.stuck() {
             return Err(Box::new(stuck));
+        }
+        if let Some(why) = self.hangs() {
+            let message = format!("not run, because the driver does not answer: {why}");
+            return Err(Box::new(Code::NvmlTimeout.finding(Severity::Error, "machine", message)));
         }
         if !pairs {
             return Ok(None);

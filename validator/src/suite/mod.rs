@@ -133,6 +133,9 @@ pub const ALL: &[&Test] = &[
 /// For a test that only reads files: ten seconds are a hundred times what it takes on a large machine.
 const READING: Duration = Duration::from_secs(10);
 
+/// For a test that also asks NVML, which starts every GPU that no other program holds open.
+const ASKING: Duration = Duration::from_secs(30);
+
 /// The other process of `p2p-processes`; serves until the worker has no more requests.
 ///
 /// # Errors
@@ -148,6 +151,8 @@ pub fn partner() -> std::io::Result<()> {
 pub fn reducer() -> std::io::Result<()> {
     p2p::allreduce::serve()
 }
+
+pub use shared::look::LATE as NVML_HANGS;
 
 /// The present state of the machine's GPUs.
 ///

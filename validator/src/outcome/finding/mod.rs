@@ -71,7 +71,9 @@ impl Code {
             // What NVIDIA's catalogue says of Xid 79, which is the same fault.
             Self::GpuGone => Some(Recovery::RebootNode),
             // What is under way on a GPU does not end by itself.
-            Self::DriverTimeout | Self::P2pHang | Self::NcclHang => Some(Recovery::ResetGpu),
+            Self::DriverTimeout | Self::NvmlTimeout | Self::P2pHang | Self::NcclHang => {
+                Some(Recovery::ResetGpu)
+            }
             _ => None,
         }
     }

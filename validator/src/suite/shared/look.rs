@@ -14,9 +14,12 @@ use std::thread;
 use std::time::Duration;
 
 /// After a test NVML answers in milliseconds; one that hangs must not hide what the test found.
-pub(super) const ANSWER: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(3);
 /// The time limit for a process that only asks, including NVML's start.
 pub(in crate::suite) const PROBE: Duration = Duration::from_secs(10);
+/// The time limit for NVML's start, which also starts every GPU that no other program holds open. Each test that
+/// asks has more.
+pub(super) const FIRST: Duration = Duration::from_secs(20);
 /// NVML's utilization figure covers up to a second. NVIDIA's driver also keeps a GPU busy while it starts it.
 const SAMPLE: Duration = Duration::from_millis(1200);
 
@@ -62,6 +65,17 @@ impl Machine {
         Some(Look { quiet: true, ..look() })
     }
 
+    /// That NVML hangs. A thread asks it once, before anything else here calls NVML or CUDA: after that every
+    /// call into the driver may hang as well.
+    pub(in crate::suite) fn hangs(&self) -> Option<&str> {
+        let ask = || {
+            self.doing("asking NVML whether it answers");
+            let said = within(FIRST, held(self.fabric.as_ref().ok()));
+            said.err().filter(|why| why.starts_with(LATE))
+        };
+        self.gpus.hangs.get_or_init(ask).as_deref()
+    }
+
     fn ask(&self) -> Result<Vec<Standing>, String> {
         within(ANSWER, held(self.fabric.as_ref().ok()))
     }
@@ -83,7 +97,13 @@ pub(in crate::suite) fn within(limit: Duration, gpus: Vec<Bdf>) -> Result<Vec<St
     asked(limit, move |nvml| nvml.standing(&gpus, &|pid| kin.has(pid)))
 }
 
+/// How every error begins that says that NVML hangs.
+pub const LATE: &str = "NVML does not answer";
+
 /// The result of `ask`, which a thread of its own runs: calls of NVML may never return.
+///
+/// # Errors
+/// NVML's error, or that it does not answer in time.
 pub(super) fn asked<T: Send + 'static>(
     limit: Duration,
     ask: impl FnOnce(&Nvml) -> T + Send + 'static,
@@ -94,7 +114,7 @@ pub(super) fn asked<T: Send + 'static>(
         // The receiver may have given up.
         let _ = sender.send(said);
     });
-    let late = || Err(format!("NVML does not answer within {:.1} s", limit.as_secs_f64()));
+    let late = || Err(format!("{LATE} within {:.1} s", limit.as_secs_f64()));
     answer.recv_timeout(limit).unwrap_or_else(|_| late())
 }
 

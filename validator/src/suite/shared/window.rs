@@ -5,7 +5,7 @@
 use crate::gpu::Window;
 use crate::machine::pcie::model::{Bdf, Device};
 use crate::suite::Machine;
-use crate::suite::shared::look::{ANSWER, asked, held};
+use crate::suite::shared::look::{FIRST, asked, held};
 use std::collections::BTreeMap;
 
 /// NVML's answers by GPU.
@@ -19,7 +19,7 @@ impl Machine {
             self.asks_nvml()?;
             self.doing("asking NVML for the use of BAR1");
             let gpus = held(self.fabric.as_ref().ok());
-            asked(ANSWER, move |nvml| gpus.into_iter().map(|gpu| (gpu, nvml.window(gpu))).collect())
+            asked(FIRST, move |nvml| gpus.into_iter().map(|gpu| (gpu, nvml.window(gpu))).collect())
         })
     }
 }

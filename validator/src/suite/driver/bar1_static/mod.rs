@@ -17,14 +17,14 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer;
 use crate::suite::shared::window::{Count, Windows, counted};
-use crate::suite::{Group, READING, Test};
+use crate::suite::{ASKING, Group, Test};
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "bar1-static",
     title: "Static BAR1",
     proves: "according to NVML or the kernel's log the driver has mapped the memory of every GPU that needs it into BAR1 permanently",
     level: Level::Quick,
-    deadline: READING,
+    deadline: ASKING,
     mandatory: false,
     group: Group::Host,
     run,

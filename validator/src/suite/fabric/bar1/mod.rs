@@ -16,7 +16,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer;
 use crate::suite::shared::peer::Way;
-use crate::suite::{Group, READING, Test};
+use crate::suite::{ASKING, Group, Test};
 use crate::text::size::size;
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(in crate::suite) const TEST: Test = Test {
     title: "BAR1",
     proves: "BAR1 covers the memory of every GPU whose peers reach it through BAR1",
     level: Level::Quick,
-    deadline: READING,
+    deadline: ASKING,
     mandatory: true,
     group: Group::Host,
     run,
