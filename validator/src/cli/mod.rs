@@ -15,6 +15,7 @@ mod nvlinks;
 mod output;
 mod p2p;
 mod pairs;
+mod progress;
 mod publish;
 mod record;
 mod report;

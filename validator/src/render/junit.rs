@@ -30,6 +30,7 @@ pub fn suites(report: &Report) -> io::Result<String> {
     let (suites, suite) = (counted(element("testsuites")), counted(element("testsuite")));
     // The schema allows no time zone.
     let suite = suite
+        .with("hostname", words::host(report))
         .with("skipped", &count(Outcome::NotApplicable).to_string())
         .with("timestamp", report.started.trim_end_matches('Z'));
     xml(&suites.child(suite.child(properties(report)).children(cases)))

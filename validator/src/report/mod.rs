@@ -4,12 +4,14 @@
 mod causes;
 mod driver;
 mod fingerprint;
+mod named;
 mod once;
 mod read;
 mod sound;
 
 pub use causes::{Cause, NotCause, Symptom};
 pub use fingerprint::{BoundTo, fingerprint};
+pub use named::Named;
 pub use read::{BadReport, from_json};
 
 use crate::config::Level;
@@ -80,6 +82,12 @@ pub struct MachineEntry {
     pub dmi: BTreeMap<String, Option<String>>,
     /// Its host name.
     pub host: Option<String>,
+    /// An id that stays the same: by `validate.identity` the one of /etc/machine-id, or a hash of it.
+    #[serde(default)]
+    pub machine_id: Option<String>,
+    /// The firmware's serial number; only where `validate.identity` is `full`.
+    #[serde(default)]
+    pub serial: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -164,7 +172,16 @@ impl MachineEntry {
     pub fn unread() -> Self {
         let bound_to = BoundTo::default();
         let fingerprint = fingerprint(&bound_to);
-        Self { dmi: BTreeMap::new(), host: None, kernel: None, cmdline: None, fingerprint, bound_to }
+        Self {
+            dmi: BTreeMap::new(),
+            host: None,
+            machine_id: None,
+            serial: None,
+            kernel: None,
+            cmdline: None,
+            fingerprint,
+            bound_to,
+        }
     }
 }
 
