@@ -13,8 +13,10 @@ use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::finding::Code;
 use crate::outcome::scope::Scope;
+use crate::process::lineage::LIMIT;
 use crate::report::Report;
 use crate::suite;
+use crate::text::shown::shown;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
@@ -73,14 +75,8 @@ fn enough_time(config: &Config) -> Result<(), CommandError> {
 
 /// Limits the run to the named GPUs.
 pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
-    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
-    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
-    let limit = Limit::of(names, &bus, &held).map_err(CommandError::Usage)?;
-    if let Some(limit) = limit {
+    if let Some(limit) = chosen(root, names)? {
+        let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
         limit.narrow(&mut config.expect, &bus);
         if config.validate.scope == Scope::Machine {
             config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
@@ -88,6 +84,24 @@ pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Resu
         config.validate.limit = Some(limit);
     }
     Ok(())
+}
+
+/// The named GPUs; `None` if none is named, or all are.
+pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
+    if names.is_empty() {
+        let set = std::env::var(LIMIT).ok().filter(|gpus| !gpus.is_empty());
+        if let Some(gpus) = set {
+            log::warn!(
+                "{LIMIT}={} is not obeyed: all GPUs take part; --gpus names some of them",
+                shown(&gpus)
+            );
+        }
+        return Ok(None);
+    }
+    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
+    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
+    Limit::of(names, &bus, &held).map_err(CommandError::Usage)
 }
 
 /// The verdict's status, unless a signal ended the run.

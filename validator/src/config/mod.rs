@@ -14,6 +14,7 @@ pub use limit::Limit;
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
 use crate::outcome::scope::Scope;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -31,7 +32,9 @@ pub enum IommuPolicy {
 }
 
 /// How thorough `validate` is; each level holds the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Seconds.

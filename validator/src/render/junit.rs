@@ -134,13 +134,41 @@ mod tests {
     fn allowed(element: &str) -> &'static [&'static str] {
         match element {
             "testsuites" => &["name", "time", "tests", "failures", "errors"],
-            "testsuite" => {
-                &["name", "time", "tests", "failures", "errors", "skipped", "timestamp", "hostname"]
-            }
+            "testsuite" => &[
+                "name",
+                "time",
+                "tests",
+                "failures",
+                "errors",
+                "group",
+                "skipped",
+                "timestamp",
+                "hostname",
+                "id",
+                "package",
+                "file",
+                "log",
+                "url",
+            ],
             "testcase" => &["name", "time", "classname", "group"],
             "property" => &["name", "value"],
             "failure" | "error" | "skipped" => &["type", "message"],
             _ => &[],
+        }
+    }
+
+    /// Those that it requires, and the elements that may be inside.
+    fn required(element: &str) -> (&'static [&'static str], &'static [&'static str]) {
+        match element {
+            "testsuites" => (&[], &["testsuite"]),
+            "testsuite" => (
+                &["name", "tests", "failures", "errors"],
+                &["testsuite", "properties", "testcase", "system-out", "system-err"],
+            ),
+            "testcase" => (&["name"], &["skipped", "error", "failure", "system-out", "system-err"]),
+            "properties" => (&[], &["property"]),
+            "property" => (&["name", "value"], &[]),
+            _ => (&[], &[]),
         }
     }
 
@@ -154,6 +182,17 @@ mod tests {
                 for attribute in node.attributes() {
                     assert!(allowed(name).contains(&attribute.name()), "{name} {}", attribute.name());
                 }
+                let (attributes, inside) = required(name);
+                assert!(attributes.iter().all(|attribute| node.has_attribute(*attribute)), "{name}");
+                for child in node.children().filter(Node::is_element) {
+                    assert!(inside.contains(&child.tag_name().name()), "{name}: {}", child.tag_name().name());
+                }
+                // SUREFIRE_TIME: digits with at most one point.
+                let time = node.attribute("time").unwrap_or("0");
+                assert!(
+                    time.parse::<f64>().is_ok() && time.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
+                    "{time}"
+                );
             }
         });
     }

@@ -81,16 +81,9 @@ pub enum Command {
         findings: bool,
     },
     /// Convert a report to another form
-    Render {
-        /// A report of `validate --json`
-        report: PathBuf,
-        /// The output form
-        #[arg(long)]
-        to: Form,
-        /// The output file, or `-`
-        #[arg(short, long, value_name = "FILE", default_value = "-")]
-        output: Place,
-    },
+    Render(Render),
+    /// Print the JSON Schema of the report
+    Schema,
     /// Print a report's settings for the workload as NAME=value lines
     Env {
         /// A report of `validate --json`
@@ -181,6 +174,29 @@ pub enum Fabric {
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
+}
+
+/// `render`
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+pub struct Render {
+    /// A report of `validate --json`, or `-` for standard input
+    pub report: PathBuf,
+    /// The output form
+    #[arg(long)]
+    pub to: Form,
+    /// What is left out of the form `prometheus`, where each value is a series
+    #[arg(long, value_name = "WHAT")]
+    pub without: Option<Without>,
+    /// The output file, or `-`
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: Place,
+}
+
+/// `--without`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Without {
+    /// The values of each pair of GPUs.
+    Matrices,
 }
 
 /// The forms of a report.

@@ -53,7 +53,7 @@ pub struct Output {
     pub short: bool,
 }
 
-fn gpu(text: &str) -> Result<GpuName, String> {
+pub(super) fn gpu(text: &str) -> Result<GpuName, String> {
     text.parse()
 }
 

@@ -4,13 +4,13 @@
 use crate::machine::host::modules::{absent_is_none, nvidia_version};
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
 /// What the image says about itself in /etc/firstlight/image.json.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Appliance {
     /// Version of the image; the validator's own where there is no image.
     pub version: String,
