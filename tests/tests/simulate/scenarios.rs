@@ -5,6 +5,7 @@ use harness::matrix::at_a_time;
 use harness::simgpu::{Judged, Scenario, firstlight, validate};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::sync::OnceLock;
 
 /// Faults of one ordered pair.
 const OF_A_PAIR: &[&str] = &[
@@ -47,6 +48,7 @@ fn judge(name: &str, scenario: &Scenario, words: &[&str]) -> Judged {
         judged.fails().into_iter().filter(|id| !expect.also.iter().any(|a| a == id)).collect();
     assert_eq!(blamed, expect.fails, "{said}");
     one_cause(&judged, &expect.cause, &said);
+    fits_the_schema(&judged);
     judged
 }
 
@@ -68,6 +70,24 @@ fn one_cause(judged: &Judged, expected: &[String], said: &str) {
     let answer = judged.report.0["answer"].as_str().unwrap();
     let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(plain(&judged.text).contains(&plain(&format!("ANSWER {answer} FIRST "))), "{answer}\n{said}");
+}
+
+/// The report is what `firstlight schema` describes.
+#[track_caller]
+fn fits_the_schema(judged: &Judged) {
+    static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(|| {
+        let healthy = Scenario::named("healthy").unwrap().gpus(2);
+        let said = firstlight(&healthy, &["schema"], |output, _| Ok(output.stdout)).unwrap();
+        jsonschema::draft202012::new(&serde_json::from_slice(&said).unwrap()).unwrap()
+    });
+    let wrong: Vec<_> = schema.iter_errors(&judged.report.0).map(|e| e.to_string()).collect();
+    assert_eq!(wrong, [""; 0]);
+    let mut other = judged.report.0.clone();
+    other["a key of a later version"] = 1.into();
+    assert!(schema.is_valid(&other));
+    other["tests"][0]["outcome"] = "good".into();
+    assert!(!schema.is_valid(&other));
 }
 
 /// What `firstlight p2p` says of every pair, and its exit status.

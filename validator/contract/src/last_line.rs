@@ -29,17 +29,67 @@ pub struct LastLine<'a> {
 
 impl fmt::Display for LastLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verdict, failed, warned, codes, scope, host, seconds } = self;
-        let host = if host.is_empty() { "unknown" } else { host };
+        let Self { verdict, warned, codes, scope, seconds, .. } = self;
         write!(
             f,
             "{BEGINNING}verdict={verdict} failed={} warned={} codes={} scope={} host={} seconds={seconds:.1}",
-            list(failed),
+            self.failed(),
             list(warned),
             list(codes),
             word(scope),
-            word(host)
+            self.host()
         )
+    }
+}
+
+/// The most characters of the short form, which fits a line of 80 with its end.
+pub const SHORT: usize = 79;
+
+impl LastLine<'_> {
+    /// The same words in the same order in less than 80 characters: of each list the first entry and how many more
+    /// there are, and from the right no more words than fit. The verdict and what failed are always there.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let Self { verdict, failed, warned, codes, scope, seconds, .. } = self;
+        let failed = if failed.is_empty() { self.failed() } else { first(failed) };
+        let all = [
+            (true, format!(" failed={failed}")),
+            (!warned.is_empty(), format!(" warned={}", first(warned))),
+            (!codes.is_empty(), format!(" codes={}", first(codes))),
+            (*scope != "machine", format!(" scope={}", word(scope))),
+            (true, format!(" host={}", self.host())),
+            (true, format!(" seconds={seconds:.1}")),
+        ];
+        let mut line = format!("{BEGINNING}verdict={verdict}");
+        for (_, word) in all.iter().filter(|(wanted, _)| *wanted) {
+            if line.chars().count() + word.chars().count() <= SHORT {
+                line.push_str(word);
+            }
+        }
+        line.chars().take(SHORT).collect()
+    }
+
+    /// `none` only where the verdict is good or something else is its reason.
+    fn failed(&self) -> String {
+        let unexplained = match self.verdict {
+            Verdict::Pass => false,
+            Verdict::Degraded => self.warned.is_empty() && self.codes.is_empty(),
+            Verdict::Fail | Verdict::Error => true,
+        };
+        if self.failed.is_empty() && unexplained { "unknown".to_owned() } else { list(&self.failed) }
+    }
+
+    fn host(&self) -> String {
+        word(if self.host.is_empty() { "unknown" } else { self.host })
+    }
+}
+
+/// `acs+2`
+fn first(words: &[&str]) -> String {
+    match words {
+        [] => "none".to_owned(),
+        [one] => word(one),
+        [one, more @ ..] => format!("{}+{}", word(one), more.len()),
     }
 }
 
@@ -72,6 +122,56 @@ mod tests {
             seconds: 0.5,
         };
         line.to_string()
+    }
+
+    #[test]
+    fn the_short_form_fits_80_columns_and_keeps_the_verdict_and_its_reason() {
+        let long = "a-host-with-a-very-long-name.in-a-domain.of-a-large-company.example";
+        let codes = ["P2P-WRONG-DATA", "NCCL-WRONG-DATA"];
+        let mut line = LastLine {
+            verdict: Verdict::Fail,
+            failed: vec!["p2p-integrity", "nccl", "acs"],
+            warned: vec![],
+            codes: codes.to_vec(),
+            scope: "machine",
+            host: "node7",
+            seconds: 19.52,
+        };
+        let start = "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-WRONG-DATA+1";
+        assert_eq!(line.short(), format!("{start}"));
+        line.codes = vec!["P2P-HANG"];
+        assert_eq!(line.short(), "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG host=node7");
+        line.host = long;
+        assert_eq!(
+            line.short(),
+            "FIRSTLIGHT verdict=FAIL failed=p2p-integrity+2 codes=P2P-HANG seconds=19.5"
+        );
+        line.failed = vec![long, long];
+        assert!(line.short().chars().count() < 80 && line.short().starts_with("FIRSTLIGHT verdict=FAIL"));
+    }
+
+    #[test]
+    fn a_bad_verdict_never_says_none_without_a_reason() {
+        for (verdict, failed, codes) in [
+            (Verdict::Fail, "failed=unknown ", &[][..]),
+            (Verdict::Error, "failed=unknown ", &["X"][..]),
+            (Verdict::Degraded, "failed=unknown ", &[][..]),
+            (Verdict::Degraded, "failed=none ", &["X"][..]),
+            (Verdict::Pass, "failed=none ", &[][..]),
+        ] {
+            let none = || Vec::new();
+            let codes = codes.to_vec();
+            let line = LastLine {
+                verdict,
+                failed: none(),
+                warned: none(),
+                codes,
+                scope: "machine",
+                host: "",
+                seconds: 1.0,
+            };
+            assert!(line.to_string().contains(failed) && line.short().contains(failed), "{line}");
+        }
     }
 
     #[test]

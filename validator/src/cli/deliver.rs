@@ -30,7 +30,7 @@ pub(super) fn deliver(report: &mut Report, mut sheets: Vec<Sheet>, console: &mut
         sheets.remove(n);
         note(report, &why, console);
     }
-    console.say(&text::tail(report, lies_at(&sheets).as_deref()));
+    console.end(report, lies_at(&sheets).as_deref());
     if let Some(why) = console.failed.take() {
         note(report, &why, console);
         sheets.retain(|sheet| *sheet.place() != Place::Stdout);

@@ -15,6 +15,7 @@ mod nvlinks;
 mod output;
 mod p2p;
 mod pairs;
+mod progress;
 mod publish;
 mod record;
 mod report;
@@ -108,7 +109,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Record { file } => record::run(&setup()?.0, &file),
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
         Command::List { json, findings } => list(json.as_ref(), findings),
-        Command::Render { report, to, output } => report::render(&report, to, &output),
+        Command::Render(asked) => report::render(&asked),
+        Command::Schema => report::schema(),
         Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
         Command::Completions { shell } => about::completions(shell),
         Command::Man => about::man(),

@@ -3,6 +3,7 @@
 //! parser.
 
 use super::output::{to_stdout, write};
+use super::validate::chosen;
 use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
@@ -29,14 +30,15 @@ const START: Duration = Duration::from_secs(120);
 pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
-    let gpus = gpus(root, config, asked)?;
+    let chosen = gpus(root, config, asked)?;
+    let gpus = chosen.len();
     exact(&sweep, gpus)?;
     asked.json.as_ref().map_or(Ok(()), writable)?;
     if let Some(why) = engine::nvml_hangs(root, config) {
         return Err(CommandError::Undone(why));
     }
     let begun = moment(SystemTime::now());
-    let mut ranks = Ranks::start(&setup(config, asked, gpus)).map_err(|t| undone(&t))?;
+    let mut ranks = Ranks::start(&setup(config, asked, chosen)).map_err(|t| undone(&t))?;
     let started = match ranks.join(START) {
         Ok(started) => started.clone(),
         Err(trouble) => return Ok(stopped(&trouble)),
@@ -148,8 +150,8 @@ fn measure(
     Ok(None)
 }
 
-/// How many GPUs are used.
-fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandError> {
+/// The GPUs that are used, by CUDA's numbers.
+fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<usize>, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         return Err(CommandError::Undone(format!(
@@ -158,7 +160,10 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandErro
         )));
     }
     let there = fabric.gpus.len();
-    let gpus = asked.gpus.map_or(there, usize::from);
+    let limit = chosen(root, &asked.only)?;
+    let all = || (0..asked.gpus.map_or(there, usize::from)).collect();
+    let chosen: Vec<usize> = limit.map_or_else(all, |limit| limit.ordinals());
+    let gpus = chosen.len();
     if gpus > there || gpus == 0 {
         let wish = asked.gpus.map_or(String::new(), |n| format!("-g {n}: "));
         return Err(CommandError::Undone(format!("{wish}there are {there} NVIDIA GPUs")));
@@ -166,7 +171,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandErro
     if asked.root_rank >= gpus {
         return Err(CommandError::Usage(format!("-r {}: allowed are 0 to {}", asked.root_rank, gpus - 1)));
     }
-    Ok(gpus)
+    Ok(chosen)
 }
 
 /// Values must be exact, or they cannot be checked.
@@ -183,7 +188,7 @@ fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
+fn setup(config: &Config, asked: &Nccl, gpus: Vec<usize>) -> Setup {
     Setup {
         arm: match asked.p2p {
             P2pChoice::On => Arm::P2p,
@@ -191,7 +196,7 @@ fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
             P2pChoice::Strict => Arm::Strict,
         },
         processes: asked.processes,
-        gpus: (0..gpus).collect(),
+        gpus,
         nvls: config.validate.nvls,
         channels: None,
         most_bytes: asked.to,

@@ -36,9 +36,9 @@ pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, Co
     // The configuration's selection of tests for `validate` does not apply to this command.
     (config.validate.only, config.validate.skip) = (Vec::new(), Vec::new());
     limit(root, &mut config, &asked.gpus)?;
-    let mut console = Console::new(asked.json != Some(Place::Stdout));
     let chosen = suite::selection(&config.validate, TESTS);
     let interrupts = engine::Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let mut console = Console::new(asked.json != Some(Place::Stdout), asked.output)?;
     let mut report = engine::planned(root, &config, &chosen, &interrupts, &mut console);
     pairs::finish(root, &config, &mut report, &interrupts, &mut console);
     for text in [p2p::of(&report), p2p::pairs(&report)].into_iter().flatten() {

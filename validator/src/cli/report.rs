@@ -2,7 +2,7 @@
 
 use super::output::write;
 use super::{CommandError, FINE};
-use crate::cli::args::{Form, Place};
+use crate::cli::args::{Form, Place, Render};
 use crate::files::{self, whole};
 use crate::net::publish::LARGEST;
 use crate::outcome::scope::Scope;
@@ -21,16 +21,28 @@ const PROVEN: &str = "proven";
 const NONE: &str = "none";
 
 /// Converts a report to another form.
-pub(super) fn render(path: &Path, to: Form, output: &Place) -> Result<u8, CommandError> {
-    let report = read(path)?;
+pub(super) fn render(asked: &Render) -> Result<u8, CommandError> {
+    let Render { report: path, to, without, output } = asked;
+    if without.is_some() && *to != Form::Prometheus {
+        return Err(CommandError::Usage("--without matrices is for --to prometheus".to_owned()));
+    }
+    let piped = path.as_os_str() == "-";
+    let report = if piped { read_input()? } else { read(path)? };
+    let place = (!piped).then(|| path.display().to_string());
     let text = match to {
-        Form::Text => shown_text(&text::whole(&report, Some(&path.display().to_string()))),
+        Form::Text => shown_text(&text::whole(&report, place.as_deref())),
         Form::Json => pretty(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Html => html::page(&report).map_err(|e| CommandError::undone(&e))?,
         Form::Junit => junit::suites(&report).map_err(|e| CommandError::undone(&e))?,
-        Form::Prometheus => prometheus::families(&report),
+        Form::Prometheus => prometheus::families(&report, without.is_none()),
     };
     write(output, &text)?;
+    Ok(FINE)
+}
+
+/// Prints the JSON Schema of the report.
+pub(super) fn schema() -> Result<u8, CommandError> {
+    write(&Place::Stdout, &pretty(&crate::report::schema()).map_err(|e| CommandError::undone(&e))?)?;
     Ok(FINE)
 }
 
@@ -138,6 +150,11 @@ fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(usize, usize) -> b
     let text = serde_json::to_string_pretty(&Value::Object(all.collect::<Map<_, _>>()))?;
     fs::create_dir_all(folder)?;
     whole::write(&file, text.as_bytes())
+}
+
+fn read_input() -> Result<Report, CommandError> {
+    let here = |why: String| CommandError::Undone(format!("standard input: {why}"));
+    from_json(&files::limited(io::stdin().lock(), LARGEST).map_err(here)?).map_err(|e| here(e.to_string()))
 }
 
 fn read(path: &Path) -> Result<Report, CommandError> {

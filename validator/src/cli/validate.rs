@@ -13,13 +13,16 @@ use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::outcome::finding::Code;
 use crate::outcome::scope::Scope;
+use crate::process::lineage::LIMIT;
 use crate::report::Report;
 use crate::suite;
+use crate::text::shown::shown;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate { level, scope, gpus, only, skip, json, text, before_part } = asked;
+    let Validate { level, scope, gpus, only, skip, json, text, identity, output, before_part } = asked;
     config.validate.before_part = before_part;
+    config.validate.identity = identity.unwrap_or(config.validate.identity);
     if let (Some(json), Some(text)) = (&json, &text) {
         let both = match (json, text) {
             (Place::Stdout, Place::Stdout) => "standard output",
@@ -45,8 +48,8 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     }
     enough_time(&config)?;
     limit(root, &mut config, &gpus)?;
-    let mut console = Console::new(text == Some(Place::Stdout));
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let mut console = Console::new(text == Some(Place::Stdout), output)?;
     let mut report = engine::planned(root, &config, &suite::plan(&config), &interrupts, &mut console);
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
@@ -72,14 +75,8 @@ fn enough_time(config: &Config) -> Result<(), CommandError> {
 
 /// Limits the run to the named GPUs.
 pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Result<(), CommandError> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
-    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
-    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
-    let limit = Limit::of(names, &bus, &held).map_err(CommandError::Usage)?;
-    if let Some(limit) = limit {
+    if let Some(limit) = chosen(root, names)? {
+        let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
         limit.narrow(&mut config.expect, &bus);
         if config.validate.scope == Scope::Machine {
             config.validate.scope = Scope::Gpus(limit.gpus.iter().map(|(number, _)| *number).collect());
@@ -87,6 +84,24 @@ pub(super) fn limit(root: &Root, config: &mut Config, names: &[GpuName]) -> Resu
         config.validate.limit = Some(limit);
     }
     Ok(())
+}
+
+/// The named GPUs; `None` if none is named, or all are.
+pub(super) fn chosen(root: &Root, names: &[GpuName]) -> Result<Option<Limit>, CommandError> {
+    if names.is_empty() {
+        let set = std::env::var(LIMIT).ok().filter(|gpus| !gpus.is_empty());
+        if let Some(gpus) = set {
+            log::warn!(
+                "{LIMIT}={} is not obeyed: all GPUs take part; --gpus names some of them",
+                shown(&gpus)
+            );
+        }
+        return Ok(None);
+    }
+    let bus = Fabric::read(root).map_err(|e| CommandError::undone(&e))?.gpus;
+    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
+    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
+    Limit::of(names, &bus, &held).map_err(CommandError::Usage)
 }
 
 /// The verdict's status, unless a signal ended the run.

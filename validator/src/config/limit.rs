@@ -39,6 +39,12 @@ impl Limit {
         Ok((!limit.left_out.is_empty()).then_some(limit))
     }
 
+    /// The same as numbers.
+    #[must_use]
+    pub fn ordinals(&self) -> Vec<usize> {
+        self.visible.split(',').filter_map(|number| number.parse().ok()).collect()
+    }
+
     /// Removes the other GPUs from the fabric that the run sees.
     pub fn apply(&self, fabric: &mut Fabric) {
         let out = |bdf: &Bdf| self.left_out.iter().any(|(_, left)| left == bdf);

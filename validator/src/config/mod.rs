@@ -14,6 +14,7 @@ pub use limit::Limit;
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
 use crate::outcome::scope::Scope;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -31,7 +32,9 @@ pub enum IommuPolicy {
 }
 
 /// How thorough `validate` is; each level holds the ones before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Seconds.
@@ -53,6 +56,18 @@ impl fmt::Display for Level {
             Self::Acceptance => "acceptance",
         })
     }
+}
+
+/// What a report says about which machine it is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum IdentityPolicy {
+    /// Nothing.
+    Off,
+    /// The host name and a hash of the machine id.
+    Hashed,
+    /// The host name, the machine id and the serial number.
+    Full,
 }
 
 /// Section `fabric`.
@@ -92,6 +107,8 @@ pub struct Validate {
     pub before_part: Vec<String>,
     /// Ordered pairs of GPUs, by number, between which nothing is sent: the command line's to say, and no key.
     pub avoid: Vec<(usize, usize)>,
+    /// `validate.identity`: what the report says about which machine it is of.
+    pub identity: IdentityPolicy,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.
     pub nvls: bool,
 }
@@ -140,6 +157,7 @@ impl Default for Config {
                 limit: None,
                 before_part: Vec::new(),
                 avoid: Vec::new(),
+                identity: IdentityPolicy::Hashed,
                 nvls: false,
             },
             expect: Expect::default(),
@@ -160,6 +178,7 @@ pub const KEYS: &[&str] = &[
     "validate.root",
     "validate.library_path",
     "validate.nvls",
+    "validate.identity",
     "expect.gpus",
     "expect.gpu_name",
     "expect.driver",
@@ -183,6 +202,7 @@ impl Config {
             "validate.skip" => value::test_ids(raw, tests, &mut self.validate.skip),
             "validate.root" => value::folder(raw, &mut self.validate.root),
             "validate.library_path" => value::words(raw, &mut self.validate.library_path),
+            "validate.identity" => read(raw, &mut self.validate.identity),
             "validate.nvls" => value::flag(raw, &mut self.validate.nvls),
             "expect.gpus" => value::whole(raw, 0, 64, self.expect.gpus.insert(0)),
             "expect.gpu_name" => value::text(raw, self.expect.gpu_name.insert(String::new())),

@@ -1,7 +1,7 @@
 //! Converts one value of the configuration, from TOML or from a kernel word, to its type. The error of an
 //! invalid value lists the allowed ones.
 
-use super::{GpuName, IommuPolicy, Level};
+use super::{GpuName, IdentityPolicy, IommuPolicy, Level};
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
 use std::fmt;
@@ -120,6 +120,11 @@ impl Choice for AcsPolicy {
 
 impl Choice for RebarChoice {
     const WORDS: &'static [(&'static str, Self)] = &[("fix", Self::Fix), ("check", Self::Check)];
+}
+
+impl Choice for IdentityPolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("off", Self::Off), ("hashed", Self::Hashed), ("full", Self::Full)];
 }
 
 impl Choice for Level {

@@ -93,6 +93,7 @@ fn round<A: Audience>(
                 begun = suite::by_id(&id);
                 (start, doing) = (at, None);
                 patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len(), &config.validate));
+                run.audience.begun(&id, patience);
                 within(patience, at)
             }
             // Nobody asked.
@@ -102,6 +103,7 @@ fn round<A: Audience>(
                 within(patience.saturating_sub(spent), at)
             }
             Message::Doing(what) => {
+                run.audience.doing(&what);
                 doing = Some(what);
                 within(patience.saturating_sub(spent), at)
             }

@@ -16,13 +16,13 @@ pub mod worker;
 pub use ask::{nvlinks, nvml_hangs};
 pub use interrupt::{Interrupt, Interrupts};
 
-use crate::config::{Config, Validate};
+use crate::config::{Config, IdentityPolicy, Validate};
 use crate::machine::host::interfaces;
 use crate::machine::root::Root;
 use crate::outcome::Advice;
 use crate::outcome::finding::{Code, Severity};
 use crate::outcome::{Judgement, Verdict};
-use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry, fingerprint};
+use crate::report::{BoundTo, Driver, Gpu, MachineEntry, Named, Report, SCHEMA, TestEntry, fingerprint};
 use crate::suite::protocol::Facts;
 use crate::suite::{Plan, Test};
 use crate::text::time::utc;
@@ -36,6 +36,10 @@ use witness::Witness;
 pub trait Audience {
     /// Called once, before the first test's end, with what is known of the machine.
     fn machine(&mut self, report: &Report);
+    /// A test has begun, which may take this long.
+    fn begun(&mut self, _id: &str, _deadline: Duration) {}
+    /// What the running test does now.
+    fn doing(&mut self, _what: &str) {}
     /// A test has ended.
     fn ended(&mut self, test: &TestEntry);
 }
@@ -62,6 +66,7 @@ pub fn planned(
         interrupts: interrupts.clone(),
         until: start + Duration::from_secs(config.validate.timeout_s),
         limit_s: config.validate.timeout_s,
+        identity: config.validate.identity,
     };
     for (level, tests) in plan.groups(&config.validate) {
         let validate = Validate { level, ..config.validate.clone() };
@@ -114,6 +119,7 @@ struct Run<'a, A: Audience> {
     interrupts: Interrupts,
     until: Instant,
     limit_s: u64,
+    identity: IdentityPolicy,
 }
 
 impl<A: Audience> Run<'_, A> {
@@ -126,7 +132,7 @@ impl<A: Audience> Run<'_, A> {
 
     fn learn(&mut self, facts: Facts) {
         if !self.introduced {
-            learn(&mut self.report, facts);
+            learn(&mut self.report, facts, self.identity);
             if let Some(fabric) = &self.report.fabric {
                 self.aer = Aer::begin(self.root, fabric);
             }
@@ -185,16 +191,19 @@ fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
     }
 }
 
-fn learn(report: &mut Report, facts: Facts) {
+fn learn(report: &mut Report, facts: Facts, how: IdentityPolicy) {
     let Facts { identity, fabric, driver, module, gpus } = facts;
     report.gpus = fabric.as_ref().map(|fabric| Gpu::all(fabric, &gpus)).unwrap_or_default();
+    let named = Named::of(&identity, how);
     let bound_to = BoundTo::of(&identity, &driver, &module, &report.gpus, fabric.as_ref());
     report.driver = driver;
     report.machine = MachineEntry {
         fingerprint: fingerprint(&bound_to),
         bound_to,
+        host: named.host,
+        machine_id: named.machine_id,
+        serial: named.serial,
         dmi: identity.dmi,
-        host: identity.host,
         kernel: identity.kernel,
         cmdline: identity.cmdline,
     };

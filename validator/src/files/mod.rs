@@ -21,8 +21,16 @@ pub(crate) fn read(path: &Path, largest: u64) -> Result<Vec<u8>, String> {
 /// # Errors
 /// As [`read`].
 pub(crate) fn content(file: File, largest: u64) -> Result<Vec<u8>, String> {
+    limited(file, largest)
+}
+
+/// As [`read`], for anything that can be read.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn limited(from: impl Read, largest: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    file.take(largest + 1).read_to_end(&mut bytes).map_err(|e| unread(&e))?;
+    from.take(largest + 1).read_to_end(&mut bytes).map_err(|e| unread(&e))?;
     if bytes.len() as u64 > largest { Err(format!("larger than {}", size(largest))) } else { Ok(bytes) }
 }
 

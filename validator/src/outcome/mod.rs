@@ -4,12 +4,14 @@
 mod advice;
 pub mod cause;
 pub mod finding;
+pub(crate) mod schema;
 pub mod scope;
 
 pub use advice::Advice;
 pub use contract::outcome::{Outcome, Verdict};
 
 use finding::{Finding, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -146,8 +148,7 @@ pub fn verdict(outcomes: &[Outcome]) -> Verdict {
 }
 
 /// Measurements by row and column, as a report holds them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     /// What was measured.
     pub name: String,

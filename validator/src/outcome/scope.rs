@@ -1,14 +1,16 @@
 //! The scope of a verdict: the whole machine, its fabric alone, or the tests that the user named. A PASS says
 //! nothing beyond its scope, so every form of a report names it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// The scope of a verdict. As text one word without blanks: `machine`, `fabric`, `gpus:0,2`,
 /// `only:acs,iommu`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
 pub enum Scope {
     /// The machine, including what its GPUs do.
     #[default]

@@ -30,6 +30,7 @@ pub fn suites(report: &Report) -> io::Result<String> {
     let (suites, suite) = (counted(element("testsuites")), counted(element("testsuite")));
     // The schema allows no time zone.
     let suite = suite
+        .with("hostname", words::host(report))
         .with("skipped", &count(Outcome::NotApplicable).to_string())
         .with("timestamp", report.started.trim_end_matches('Z'));
     xml(&suites.child(suite.child(properties(report)).children(cases)))
@@ -133,13 +134,41 @@ mod tests {
     fn allowed(element: &str) -> &'static [&'static str] {
         match element {
             "testsuites" => &["name", "time", "tests", "failures", "errors"],
-            "testsuite" => {
-                &["name", "time", "tests", "failures", "errors", "skipped", "timestamp", "hostname"]
-            }
+            "testsuite" => &[
+                "name",
+                "time",
+                "tests",
+                "failures",
+                "errors",
+                "group",
+                "skipped",
+                "timestamp",
+                "hostname",
+                "id",
+                "package",
+                "file",
+                "log",
+                "url",
+            ],
             "testcase" => &["name", "time", "classname", "group"],
             "property" => &["name", "value"],
             "failure" | "error" | "skipped" => &["type", "message"],
             _ => &[],
+        }
+    }
+
+    /// Those that it requires, and the elements that may be inside.
+    fn required(element: &str) -> (&'static [&'static str], &'static [&'static str]) {
+        match element {
+            "testsuites" => (&[], &["testsuite"]),
+            "testsuite" => (
+                &["name", "tests", "failures", "errors"],
+                &["testsuite", "properties", "testcase", "system-out", "system-err"],
+            ),
+            "testcase" => (&["name"], &["skipped", "error", "failure", "system-out", "system-err"]),
+            "properties" => (&[], &["property"]),
+            "property" => (&["name", "value"], &[]),
+            _ => (&[], &[]),
         }
     }
 
@@ -153,6 +182,17 @@ mod tests {
                 for attribute in node.attributes() {
                     assert!(allowed(name).contains(&attribute.name()), "{name} {}", attribute.name());
                 }
+                let (attributes, inside) = required(name);
+                assert!(attributes.iter().all(|attribute| node.has_attribute(*attribute)), "{name}");
+                for child in node.children().filter(Node::is_element) {
+                    assert!(inside.contains(&child.tag_name().name()), "{name}: {}", child.tag_name().name());
+                }
+                // SUREFIRE_TIME: digits with at most one point.
+                let time = node.attribute("time").unwrap_or("0");
+                assert!(
+                    time.parse::<f64>().is_ok() && time.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
+                    "{time}"
+                );
             }
         });
     }

@@ -9,23 +9,35 @@ use contract::last_line::LastLine;
 /// The line, with its end.
 #[must_use]
 pub fn last_line(report: &Report) -> String {
+    of(report, |line| line.to_string())
+}
+
+/// The same in less than 80 characters.
+#[must_use]
+pub fn short_line(report: &Report) -> String {
+    of(report, |line| line.short())
+}
+
+fn of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {
     let mut failed = report.failed();
     if failed.is_empty() && report.verdict == Verdict::Error {
         // No test can be named when none ran: then it is the validator that failed.
         failed.push("validator");
     }
     let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
-    let codes = alike(bad, |finding| finding.code.as_str());
+    // What is repaired first is named first.
+    let causes = report.causes.iter().map(|cause| cause.code.as_str());
+    let codes = alike(causes.chain(bad.map(|finding| finding.code.as_str())), |code| *code);
     let line = LastLine {
         verdict: report.verdict,
         failed,
         warned: report.warned(),
-        codes: codes.iter().filter_map(|group| Some(group.first()?.code.as_str())).collect(),
+        codes: codes.iter().filter_map(|group| group.first().copied()).collect(),
         scope: &report.scope.to_string(),
         host: report.machine.host.as_deref().unwrap_or_default(),
         seconds: report.seconds,
     };
-    format!("{line}\n")
+    text(&line) + "\n"
 }
 
 #[cfg(test)]

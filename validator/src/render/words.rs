@@ -45,6 +45,11 @@ pub(super) fn version(report: &Report) -> &str {
     report.appliance.as_ref().map_or(env!("CARGO_PKG_VERSION"), |a| a.version.as_str())
 }
 
+/// The machine's host name.
+pub(super) fn host(report: &Report) -> &str {
+    report.machine.host.as_deref().unwrap_or("unknown")
+}
+
 /// The machine and its software, by short names; absent parts are omitted.
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let driver = &report.driver;
@@ -59,7 +64,9 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("gpus", Some(report.gpu_names())),
         ("recorded", report.is_recorded().then(|| report.root.clone())),
         ("product", (!product.is_empty()).then(|| product.join(" "))),
-        ("host", report.machine.host.clone()),
+        ("host", Some(host(report).to_owned())),
+        ("machine-id", report.machine.machine_id.clone()),
+        ("serial", report.machine.serial.clone()),
         ("kernel", report.machine.kernel.clone()),
         ("driver", Some(driver.module.clone().unwrap_or_else(|| "none".to_owned()))),
         ("cuda", driver.cuda.clone()),

@@ -6,14 +6,14 @@ use crate::machine::host::identity::Identity;
 use crate::machine::host::iommu::IommuMode;
 use crate::machine::host::nvidia::module::ModuleHash;
 use crate::machine::pcie::model::{Bdf, Device, Fabric};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Everything that the verdict depends on. What could not be read is `null`, and then the verdict is ERROR.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BoundTo {
     /// Version of the loaded driver.
     pub driver: Option<String>,
@@ -34,8 +34,7 @@ pub struct BoundTo {
 }
 
 /// The properties of a GPU that the verdict depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BoundGpu {
     /// The GPU's own id.
     pub uuid: Option<String>,

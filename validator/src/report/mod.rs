@@ -4,13 +4,17 @@
 mod causes;
 mod driver;
 mod fingerprint;
+mod named;
 mod once;
 mod read;
+mod schema;
 mod sound;
 
 pub use causes::{Cause, NotCause, Symptom};
 pub use fingerprint::{BoundTo, fingerprint};
+pub use named::Named;
 pub use read::{BadReport, from_json};
+pub use schema::schema;
 
 use crate::config::Level;
 use crate::machine::host::identity::Appliance;
@@ -19,6 +23,7 @@ use crate::machine::pcie::model::{Bdf, Device, Fabric, Link};
 use crate::outcome::finding::Finding;
 use crate::outcome::scope::Scope;
 use crate::outcome::{self, Judgement, Matrix, Outcome, Verdict};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,12 +32,12 @@ use std::collections::BTreeMap;
 pub const SCHEMA: &str = contract::schema::REPORT;
 
 /// One run's report.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// [`SCHEMA`]
     pub schema: String,
     /// The verdict over all tests.
+    #[schemars(schema_with = "crate::outcome::schema::verdict")]
     pub verdict: Verdict,
     /// Whether peer-to-peer works, and why not, in one line.
     #[serde(default)]
@@ -73,13 +78,18 @@ pub struct Report {
 }
 
 /// Which machine this was, and what the verdict depends on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineEntry {
     /// The firmware's names for it, without serial numbers.
     pub dmi: BTreeMap<String, Option<String>>,
     /// Its host name.
     pub host: Option<String>,
+    /// An id that stays the same: by `validate.identity` the one of /etc/machine-id, or a hash of it.
+    #[serde(default)]
+    pub machine_id: Option<String>,
+    /// The firmware's serial number; only where `validate.identity` is `full`.
+    #[serde(default)]
+    pub serial: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -91,8 +101,7 @@ pub struct MachineEntry {
 }
 
 /// Versions of the GPU software; `null` if absent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Driver {
     /// The loaded kernel module.
     pub module: Option<String>,
@@ -107,8 +116,7 @@ pub struct Driver {
 }
 
 /// One NVIDIA GPU; values that need the driver are `null` without one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gpu {
     /// Its address.
     pub bdf: Bdf,
@@ -131,8 +139,7 @@ pub struct Gpu {
 }
 
 /// One test.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestEntry {
     /// Short and stable.
     pub id: String,
@@ -143,6 +150,7 @@ pub struct TestEntry {
     /// The first level that runs it.
     pub level: Level,
     /// The outcome.
+    #[schemars(schema_with = "crate::outcome::schema::outcome")]
     pub outcome: Outcome,
     /// How long it took, seconds.
     pub seconds: f64,
@@ -164,7 +172,16 @@ impl MachineEntry {
     pub fn unread() -> Self {
         let bound_to = BoundTo::default();
         let fingerprint = fingerprint(&bound_to);
-        Self { dmi: BTreeMap::new(), host: None, kernel: None, cmdline: None, fingerprint, bound_to }
+        Self {
+            dmi: BTreeMap::new(),
+            host: None,
+            machine_id: None,
+            serial: None,
+            kernel: None,
+            cmdline: None,
+            fingerprint,
+            bound_to,
+        }
     }
 }
 

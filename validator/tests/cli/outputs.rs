@@ -17,9 +17,9 @@ fn the_report_has_every_key_of_its_schema() {
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&report),
-        "appliance covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
+        "answer appliance causes covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
     );
-    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel");
+    assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel machine_id serial");
     assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");
     assert_eq!(keys(&report["appliance"]), "image_id manifest_sha256 version");
     assert_eq!(
@@ -71,7 +71,13 @@ fn a_report_shown_again_is_what_was_shown_at_first() {
     let file = machine.at("report.json");
     let first = machine.run(&format!("validate --scope fabric --json {} --text -", file.display()));
     let again = said(firstlight(&format!("render {} --to text", file.display())).output().unwrap());
-    assert_eq!((again.status, again.out), (0, first.out));
+    // Where rows are shown as tests end, the answer follows them; otherwise it comes first.
+    let (answer, rows) = again.out.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
+    assert!(answer.starts_with("ANSWER   P2P: NOT TESTED, ") && answer.contains("\nFIRST    "), "{answer}");
+    assert!(rows.starts_with("  PASS   fabric "), "{rows}");
+    let without =
+        |text: &str| text.replace(&format!("{answer}\n\n"), "").replace(&format!("\n{answer}\n"), "");
+    assert_eq!((again.status, without(&again.out)), (0, without(&first.out)));
     assert!(first.err.is_empty(), "{}", first.err);
     let json = said(firstlight(&format!("render {} --to json", file.display())).output().unwrap());
     assert_eq!(json.out, fs::read_to_string(&file).unwrap());

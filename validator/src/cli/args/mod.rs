@@ -4,16 +4,15 @@
 mod nccl;
 mod place;
 mod publish;
+mod runs;
 
 pub use nccl::{Nccl, P2pChoice};
 pub use place::Place;
 pub use publish::{Fetch, Publish, Reset, ResetAction, Time};
+pub use runs::{Output, P2p, ScopeChoice, Validate};
 
-use crate::config::{GpuName, Level};
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
-use crate::suite;
-use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -82,16 +81,9 @@ pub enum Command {
         findings: bool,
     },
     /// Convert a report to another form
-    Render {
-        /// A report of `validate --json`
-        report: PathBuf,
-        /// The output form
-        #[arg(long)]
-        to: Form,
-        /// The output file, or `-`
-        #[arg(short, long, value_name = "FILE", default_value = "-")]
-        output: Place,
-    },
+    Render(Render),
+    /// Print the JSON Schema of the report
+    Schema,
     /// Print a report's settings for the workload as NAME=value lines
     Env {
         /// A report of `validate --json`
@@ -135,69 +127,6 @@ pub struct Lineage {
     /// A process with which this one ends; the last one is its parent
     #[arg(long, value_name = "PID")]
     pub beneath: Vec<i32>,
-}
-
-/// `validate`
-#[derive(Debug, Clone, PartialEq, ClapArgs)]
-pub struct Validate {
-    /// How thorough the tests are
-    #[arg(long)]
-    pub level: Option<Level>,
-    /// The scope of the verdict: the machine with its GPUs, or everything that needs no running GPU
-    #[arg(long, default_value = "machine", conflicts_with = "only")]
-    pub scope: ScopeChoice,
-    /// Test only these GPUs, given by number or address; the verdict covers only them
-    #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
-    pub gpus: Vec<GpuName>,
-    /// Run only these tests, whatever their level; the verdict covers only them
-    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
-    pub only: Vec<String>,
-    /// Run all tests except these; without a mandatory test the verdict is ERROR
-    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
-    pub skip: Vec<String>,
-    /// Write the report as JSON to a file or `-`
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<Place>,
-    /// Write the report as text to a file or `-`; the default is `-`, unless the JSON goes there
-    #[arg(long, value_name = "FILE")]
-    pub text: Option<Place>,
-    /// Process 1's: a word of the command that is run before the tests of a step that can take the machine down
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    pub before_part: Vec<String>,
-}
-
-fn gpu(text: &str) -> Result<GpuName, String> {
-    text.parse()
-}
-
-/// `--scope`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ScopeChoice {
-    /// The machine with what its GPUs do.
-    Machine,
-    /// Kernel, PCIe and driver.
-    Fabric,
-}
-
-fn ids() -> PossibleValuesParser {
-    PossibleValuesParser::new(suite::ids())
-}
-
-/// `p2p`
-#[derive(Debug, Clone, PartialEq, ClapArgs)]
-pub struct P2p {
-    /// Write the report of these tests, or the plan, as JSON to a file or `-`
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<Place>,
-    /// Only show which pairs would be measured simultaneously, and what limits that; needs no driver
-    #[arg(long)]
-    pub plan: bool,
-    /// How thorough the tests are
-    #[arg(long, conflicts_with = "plan")]
-    pub level: Option<Level>,
-    /// Test only these GPUs, given by number or address
-    #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu, conflicts_with = "plan")]
-    pub gpus: Vec<GpuName>,
 }
 
 /// `fabric`
@@ -245,6 +174,29 @@ pub enum Fabric {
         #[arg(long, value_name = "FILE")]
         json: Option<Place>,
     },
+}
+
+/// `render`
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+pub struct Render {
+    /// A report of `validate --json`, or `-` for standard input
+    pub report: PathBuf,
+    /// The output form
+    #[arg(long)]
+    pub to: Form,
+    /// What is left out of the form `prometheus`, where each value is a series
+    #[arg(long, value_name = "WHAT")]
+    pub without: Option<Without>,
+    /// The output file, or `-`
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: Place,
+}
+
+/// `--without`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Without {
+    /// The values of each pair of GPUs.
+    Matrices,
 }
 
 /// The forms of a report.

@@ -1,6 +1,8 @@
 //! The options of `firstlight nccl`, which are those of nccl-tests.
 
 use super::Place;
+use super::runs::gpu;
+use crate::config::GpuName;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::nccl::Sweep;
 use clap::{ArgAction, Args as ClapArgs, ValueEnum};
@@ -53,9 +55,56 @@ pub struct Nccl {
     /// Write the result as nccl-tests' JSON to a file or `-`
     #[arg(short = 'J', long = "json", value_name = "FILE")]
     pub json: Option<Place>,
+    /// Use only these GPUs, given by number or address
+    #[arg(long = "gpus", value_name = "GPU,..", value_delimiter = ',', value_parser = gpu, conflicts_with = "gpus")]
+    pub only: Vec<GpuName>,
+    #[command(flatten)]
+    fixed: Fixed,
     /// Print help
-    #[arg(long, action = ArgAction::Help)]
+    #[arg(short = 'h', long, action = ArgAction::Help)]
     help: Option<bool>,
+}
+
+/// Options of nccl-tests that `firstlight nccl` has at their defaults only, so that its command lines can be used as
+/// they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
+struct Fixed {
+    #[arg(short = 't', long = "nthreads", hide = true, value_parser = only::<1>, allow_negative_numbers = true)]
+    nthreads: Option<u64>,
+    #[arg(short = 'p', long = "parallel_init", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    parallel_init: Option<u64>,
+    #[arg(short = 'm', long = "agg_iters", hide = true, value_parser = only::<1>, allow_negative_numbers = true)]
+    agg_iters: Option<u64>,
+    #[arg(short = 'N', long = "run_cycles", hide = true, value_parser = only::<1>, allow_negative_numbers = true)]
+    run_cycles: Option<u64>,
+    #[arg(short = 'R', long = "local_register", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    local_register: Option<u64>,
+    #[arg(short = 'T', long = "timeout", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    timeout: Option<u64>,
+    #[arg(short = 'G', long = "cudagraph", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    cudagraph: Option<u64>,
+    #[arg(short = 'C', long = "report_cputime", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    report_cputime: Option<u64>,
+    #[arg(short = 'S', long = "report_timestamps", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    report_timestamps: Option<u64>,
+    #[arg(short = 'a', long = "average", hide = true, value_parser = only::<1>, allow_negative_numbers = true)]
+    average: Option<u64>,
+    #[arg(short = 'z', long = "blocking", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    blocking: Option<u64>,
+    #[arg(short = 'y', long = "stream_null", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    stream_null: Option<u64>,
+    #[arg(short = 'u', long = "unalign", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    unalign: Option<u64>,
+    #[arg(short = 'D', long = "device_implementation", hide = true, value_parser = only::<0>, allow_negative_numbers = true)]
+    device_implementation: Option<u64>,
+}
+
+/// The only value of such an option.
+fn only<const DEFAULT: u64>(text: &str) -> Result<u64, String> {
+    let value = text.parse().ok().filter(|value| *value == DEFAULT);
+    value.ok_or_else(|| {
+        format!("firstlight nccl has this option of nccl-tests at its default only, {DEFAULT}")
+    })
 }
 
 /// The transports that NCCL may use between GPUs.
@@ -141,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn options_of_nccl_tests_are_accepted_at_their_defaults() {
+        let asked =
+            of("all_reduce -t 1 -p 0 -m 1 -N 1 -T 0 -G 0 -C 0 -S 0 -a 1 -z 0 -y 0 -u 0 -R 0 -D 0").unwrap();
+        assert_eq!(asked.sweep(), of("all_reduce --nthreads 1 --blocking 0").unwrap().sweep());
+        assert_eq!(of("all_reduce --gpus 0,0000:41:00.0").unwrap().only.len(), 2);
+        let help = parse("firstlight nccl -h".split(' ').map(OsString::from));
+        assert!(matches!(help, Err(NoArgs::Asked(text)) if text.contains("--minbytes")));
+    }
+
+    #[test]
     fn errors_name_the_allowed_values() {
         for (line, parts) in [
             ("all_reduced", &["'all_reduced'", "all_reduce, all_gather"][..]),
@@ -158,6 +217,10 @@ mod tests {
             ("all_reduce -g -1", &["-1", "--ngpus", "1.."]),
             ("all_reduce -f -2", &["'-2'", "--stepfactor", "from 2"]),
             ("all_reduce -n -1", &["-1", "--iters", "1..=100000"]),
+            ("all_reduce -t 2", &["'2'", "--nthreads", "default only, 1"]),
+            ("all_reduce --cudagraph 1", &["--cudagraph", "default only, 0"]),
+            ("all_reduce -g 2 --gpus 0", &["--ngpus", "--gpus"]),
+            ("all_reduce --gpus x", &["'x' is not a GPU"]),
             ("all_reduce --p2p some", &["'some'", "on, off, strict"]),
         ] {
             let why = of(line).unwrap_err();

@@ -1,6 +1,7 @@
 //! Logical processors: how many are possible, present and online.
 
 use crate::machine::root::Root;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -9,7 +10,7 @@ const FOLDER: &str = "sys/devices/system/cpu";
 const MOST: usize = 1 << 16;
 
 /// Logical processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpus {
     /// `/sys/devices/system/cpu/possible`.
     pub possible: usize,

@@ -4,13 +4,13 @@
 use crate::machine::host::modules::{absent_is_none, nvidia_version};
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 
 /// What the image says about itself in /etc/firstlight/image.json.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Appliance {
     /// Version of the image; the validator's own where there is no image.
     pub version: String,
@@ -30,6 +30,12 @@ pub struct Identity {
     /// Its host name.
     #[serde(default)]
     pub host: Option<String>,
+    /// The id in /etc/machine-id.
+    #[serde(default)]
+    pub machine_id: Option<String>,
+    /// The firmware's serial number of the machine.
+    #[serde(default)]
+    pub serial: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
     /// Kernel command line.
@@ -72,11 +78,19 @@ pub fn read(root: &Root) -> Identity {
     let mut text = |path: &str| note(&mut problems, path, root.text(path));
     let dmi = DMI.iter().map(|n| ((*n).to_owned(), text(&format!("sys/class/dmi/id/{n}")))).collect();
     let host = text("proc/sys/kernel/hostname");
+    let machine_id = text("etc/machine-id").filter(|id| is_machine_id(id));
     let kernel = text("proc/sys/kernel/osrelease");
     let cmdline = text("proc/cmdline");
     let driver = note(&mut problems, "sys/module/nvidia/version", nvidia_version(root)).flatten();
     let appliance = appliance(root, &mut problems);
-    Identity { appliance, dmi, host, kernel, cmdline, driver, problems }
+    // Only root may read it, and nothing depends on it: unreadable is unknown.
+    let serial = root.text("sys/class/dmi/id/product_serial").ok().filter(|serial| !serial.is_empty());
+    Identity { appliance, dmi, host, machine_id, serial, kernel, cmdline, driver, problems }
+}
+
+/// 32 hexadecimal digits; systemd writes `uninitialized` before the first boot.
+fn is_machine_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 fn appliance(root: &Root, problems: &mut Vec<Finding>) -> Appliance {
@@ -117,6 +131,17 @@ mod tests {
         assert_eq!(found.cmdline.as_deref(), Some("iommu=off"));
         assert_eq!((found.kernel, found.driver, found.problems), (None, None, vec![]));
         assert_eq!(found.appliance.version, env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn an_id_and_a_serial_number_are_read_and_what_is_none_is_unknown() {
+        let id = "0123456789abcdef0123456789abcdef";
+        let files = [("etc/machine-id", id), ("sys/class/dmi/id/product_serial", "S-42\n")];
+        let found = machine(&files);
+        assert_eq!((found.machine_id.as_deref(), found.serial.as_deref()), (Some(id), Some("S-42")));
+        let found =
+            machine(&[("etc/machine-id", "uninitialized\n"), ("sys/class/dmi/id/product_serial", "\n")]);
+        assert_eq!((found.machine_id, found.serial, found.problems), (None, None, vec![]));
     }
 
     #[test]

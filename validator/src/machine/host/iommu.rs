@@ -3,6 +3,7 @@
 
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind};
 
@@ -12,7 +13,7 @@ const TABLES: &str = "sys/firmware/acpi/tables";
 const DEVICES: &str = "sys/bus/pci/devices";
 
 /// How DMA addresses are treated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum IommuMode {
     /// No IOMMU class device and no group: bus addresses are physical addresses.
@@ -26,7 +27,7 @@ pub enum IommuMode {
 }
 
 /// The sources about the IOMMU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Iommu {
     /// Their combined result.
     pub mode: IommuMode,

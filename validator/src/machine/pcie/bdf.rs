@@ -1,6 +1,8 @@
 //! A PCI function's address.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -20,6 +22,17 @@ pub struct Bdf {
 impl fmt::Display for Bdf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04x}:{:02x}:{:02x}.{:x}", self.domain, self.bus, self.device, self.function)
+    }
+}
+
+impl JsonSchema for Bdf {
+    fn schema_name() -> Cow<'static, str> {
+        "Bdf".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let form = "^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\\.[0-7]$";
+        json_schema!({ "type": "string", "description": "a PCI address", "pattern": form })
     }
 }
 

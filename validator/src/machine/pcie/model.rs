@@ -7,13 +7,14 @@ pub use super::routing::{Routing, Untold};
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::Iommu;
 use crate::outcome::finding::Finding;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the file format.
 pub const SCHEMA: &str = "firstlight.fabric/1";
 
 /// Everything that was read about one machine's fabric.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fabric {
     /// `firstlight.fabric/1`.
     pub schema: String,
@@ -44,7 +45,7 @@ pub struct Fabric {
 }
 
 /// The role of a function in the fabric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// PCIe root port.
@@ -62,7 +63,7 @@ pub enum Kind {
 }
 
 /// One PCI function.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// Its address.
     pub bdf: Bdf,
@@ -105,7 +106,7 @@ pub struct Device {
 }
 
 /// How far a function's configuration space could be read and is valid.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigState {
     /// Bytes that could be read: 4096, 256 (no ECAM), 64 (not root), 0 (unreadable).
     pub bytes: usize,
@@ -119,7 +120,7 @@ pub struct ConfigState {
 }
 
 /// One RDMA device, what `nvidia-smi topo -m` calls a NIC.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rdma {
     /// The name in `/sys/class/infiniband`, e.g. `mlx5_0`.
     pub name: String,
@@ -128,7 +129,7 @@ pub struct Rdma {
 }
 
 /// PCIe extended capability 0x000D.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acs {
     /// The offset of the capability in configuration space, bytes.
     pub offset: u16,
@@ -147,7 +148,7 @@ pub struct Acs {
 }
 
 /// One resizable BAR of PCIe extended capability 0x0015.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebar {
     /// BAR index.
     pub bar: u8,
@@ -158,7 +159,7 @@ pub struct Rebar {
 }
 
 /// One base address register.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bar {
     /// BAR index.
     pub index: u8,
@@ -171,7 +172,7 @@ pub struct Bar {
 }
 
 /// A PCIe link: its present and its best state.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
     /// Transfer rate in force, GT/s per lane; 0 when the link is down.
     pub gts: f64,
@@ -184,7 +185,7 @@ pub struct Link {
 }
 
 /// The distance between two devices, in the letters of `nvidia-smi topo -m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PathKind {
     /// At most one PCIe bridge (one switch).
@@ -200,7 +201,7 @@ pub enum PathKind {
 }
 
 /// The path between two devices.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Path {
     /// One end, a GPU.
     pub a: Bdf,

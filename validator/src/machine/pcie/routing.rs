@@ -1,10 +1,11 @@
 //! Registers besides ACS control that determine how a function routes peer traffic, and what its registers
 //! leave unknown.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Other routing registers of a function (PCI Express Base Specification, 6.12).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Routing {
     /// Its Port Number (Link Capabilities, bits 31:24), which an Egress Control Vector refers to; only for
     /// ports.
@@ -19,7 +20,7 @@ pub struct Routing {
 }
 
 /// An Intel chipset's root port of the years before 2015.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pch {
     /// Linux has not isolated it.
@@ -29,7 +30,7 @@ pub enum Pch {
 }
 
 /// What the registers leave unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Untold {
     /// The role of the function, and its link.

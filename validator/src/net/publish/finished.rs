@@ -45,6 +45,37 @@ impl Finished {
     }
 }
 
+/// The values of a report that say which machine it is of.
+#[derive(Debug, Default, Deserialize)]
+struct Whose {
+    #[serde(default)]
+    machine: Machine,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Machine {
+    host: Option<String>,
+    machine_id: Option<String>,
+    serial: Option<String>,
+}
+
+/// The headers that say which machine a report is of. What it does not say is `unknown`, and the serial number is
+/// left out.
+pub(super) fn whose(bytes: &[u8]) -> Vec<(&'static str, String)> {
+    let Whose { machine } = serde_json::from_slice(bytes).unwrap_or_default();
+    let known = |value: Option<String>| value.map_or("unknown".to_owned(), |text| in_header(&text));
+    let mut headers =
+        vec![("Firstlight-Host", known(machine.host)), ("Firstlight-Machine-Id", known(machine.machine_id))];
+    headers.extend(machine.serial.map(|serial| ("Firstlight-Serial", in_header(&serial))));
+    headers
+}
+
+/// A header holds visible characters of ASCII, and not too many.
+fn in_header(text: &str) -> String {
+    let text: String = text.trim().chars().take(255).collect();
+    text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
+
 /// The verdict in a saved file's name, `000001-20261120T100000Z-PASS.json`.
 #[must_use]
 pub(super) fn verdict_of(name: &str) -> &str {
@@ -66,6 +97,18 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_headers_say_which_machine_it_is_and_cannot_be_broken() {
+        let json = br#"{"machine":{"host":"n\r\nX: 1","machine_id":null,"serial":"S 4"}}"#;
+        let said = [
+            ("Firstlight-Host", "n??X: 1"),
+            ("Firstlight-Machine-Id", "unknown"),
+            ("Firstlight-Serial", "S 4"),
+        ];
+        assert_eq!(whose(json), said.map(|(name, value)| (name, value.to_owned())));
+        assert_eq!(whose(b"{}").len(), 2);
+    }
 
     #[test]
     fn a_report_is_named_by_its_start_and_the_verdict_that_counts() {

@@ -155,6 +155,8 @@ impl Line for Http<'_> {
             ("Idempotency-Key", letter.key),
             ("Firstlight-Verdict", letter.verdict),
         ];
+        let whose = finished::whose(letter.body);
+        headers.extend(whose.iter().map(|(name, value)| (*name, value.as_str())));
         headers.extend(letter.mac.map(|mac| ("Firstlight-MAC", mac)));
         http::post(&self.at.url, &headers, letter.body, &self.at.authorities, within)
     }

@@ -9,16 +9,17 @@ pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
 pub use table::markdown;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One finding, as every report and every `--json` shows it (`design: FINDING`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// Short and stable, e.g. `ACS-REDIRECT`; `docs/findings.md` lists all of them.
     pub code: String,
     /// How bad it is.
+    #[schemars(schema_with = "crate::outcome::schema::severity")]
     pub severity: Severity,
     /// The subject: a BDF, a pair `A -> B`, or `machine`.
     pub subject: String,
@@ -38,6 +39,7 @@ pub struct Finding {
     pub remedy: String,
     /// The same as a word for programs, where NVIDIA's driver or its documents give an action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::outcome::schema::recovery")]
     pub recovery: Option<Recovery>,
 }
 

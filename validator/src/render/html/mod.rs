@@ -19,7 +19,8 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 /// What the XML writer says.
 pub fn page(report: &Report) -> io::Result<String> {
     let of = if report.scope == Scope::Machine { String::new() } else { format!(" of {}", report.scope) };
-    let title = format!("firstlight: {}{of}, {}", report.verdict, report.gpu_names());
+    let (verdict, host) = (report.verdict, words::host(report));
+    let title = format!("firstlight: {verdict}{of}, {host}, {}", report.gpu_names());
     let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
     let head = element("head")
         .child(element("meta").with("charset", "utf-8"))

@@ -61,7 +61,7 @@ fn full() -> Report {
 fn the_page_starts_with_the_verdict_and_the_machine() {
     parsed(&full(), |root| {
         assert_eq!(root.attribute("lang"), Some("en"));
-        assert_eq!(texts(root, "title"), ["firstlight: FAIL, 1 x Simulated NVIDIA H200"]);
+        assert_eq!(texts(root, "title"), ["firstlight: FAIL, node7, 1 x Simulated NVIDIA H200"]);
         assert_eq!(texts(root, "h1"), ["FAIL"]);
         let top = texts(root, "header").concat();
         for words in ["1 x Simulated NVIDIA H200", "1 failed, 1 warned", "the machine in /sim/machine"] {

@@ -22,13 +22,15 @@ const OUTCOMES: [(Outcome, &str); 5] = [
     (Outcome::NotApplicable, "not-applicable"),
 ];
 
-/// Every metric of a report.
+/// Every metric of a report; `with_matrices`: also the values of each pair of GPUs, which are most of all series.
 #[must_use]
-pub fn families(report: &Report) -> String {
+pub fn families(report: &Report, with_matrices: bool) -> String {
     let mut all = run(report);
     all.extend(tests(report));
     all.push(findings(report));
-    all.extend(matrices(report));
+    if with_matrices {
+        all.extend(matrices(report));
+    }
     all.push(effects(report));
     all.iter().map(Family::text).collect()
 }

@@ -45,9 +45,28 @@ fn keeps_the_format(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
+fn matrices_can_be_left_out_and_nothing_else_goes_with_them() {
+    let mut entry = test("p2p-bandwidth", Outcome::Pass, "fine", vec![]);
+    let labels = vec!["0".to_owned()];
+    let values = vec![vec![Some(20.6)]];
+    entry.matrices = vec![Matrix {
+        name: "ce.write".into(),
+        unit: "GB/s".into(),
+        rows: labels.clone(),
+        columns: labels,
+        values,
+    }];
+    let report = report(vec![entry]);
+    let lines = |with| families(&report, with).lines().map(str::to_owned).collect::<Vec<_>>();
+    let (all, without) = (lines(true), lines(false));
+    let left: Vec<_> = all.iter().filter(|line| !without.contains(line)).collect();
+    assert!(left.len() == 3 && left.iter().all(|line| line.contains("firstlight_matrix_")), "{left:?}");
+}
+
+#[test]
 fn the_verdict_and_each_outcome_are_sets_of_states() {
     let tests = vec![test("acs", Outcome::Pass, "", vec![]), test("bar1", Outcome::Warn, "", vec![])];
-    let text = families(&report(tests));
+    let text = families(&report(tests), true);
     let verdicts = ["PASS\"} 0", "DEGRADED\"} 1", "FAIL\"} 0", "ERROR\"} 0"];
     assert_eq!(
         lines(&text, "firstlight_verdict"),
@@ -81,7 +100,7 @@ fn matrices_are_in_base_units() {
         matrix("connectivity", "1", &[&[Some(1.0), Some(0.0)]]),
         matrix("heat", "K", &[&[Some(300.5)]]),
     ];
-    let text = families(&report(vec![entry]));
+    let text = families(&report(vec![entry]), true);
     let all: Vec<_> = text.lines().filter(|l| l.starts_with("firstlight_matrix_")).collect();
     let expected = [
         "bytes_per_second{test=\"p2p\",matrix=\"ce.write\",row=\"0\",column=\"1\"} 20600000000",
@@ -103,7 +122,7 @@ fn findings_are_counted_by_severity_and_code() {
         test("a", Outcome::Fail, "", found(Severity::Fail, 2)),
         test("b", Outcome::Fail, "", [found(Severity::Fail, 1), found(Severity::Info, 1)].concat()),
     ];
-    let text = families(&report(tests));
+    let text = families(&report(tests), true);
     let expected = ["info\",code=\"CPUS-LOST\"} 1", "fail\",code=\"CPUS-LOST\"} 3"];
     assert_eq!(
         lines(&text, "firstlight_findings"),
@@ -116,13 +135,13 @@ fn values_missing_in_the_report_are_absent() {
     let mut bare = report(vec![]);
     bare.started = "yesterday".into();
     bare.effects.insert("p2p_speedup_8".into(), None);
-    let metrics = families(&bare);
+    let metrics = families(&bare, true);
     let expected =
         ["firstlight_duration_seconds", "firstlight_info", "firstlight_scope", "firstlight_verdict"];
     assert_eq!(keeps_the_format(&metrics).into_iter().collect::<Vec<_>>(), expected);
     assert!(metrics.contains("firstlight_verdict{verdict=\"ERROR\"} 1"), "{metrics}");
     bare.effects.insert("p2p_speedup_1M".into(), Some(1.43));
-    assert!(families(&bare).contains("\nfirstlight_effect_ratio{effect=\"p2p_speedup_1M\"} 1.43\n"));
+    assert!(families(&bare, true).contains("\nfirstlight_effect_ratio{effect=\"p2p_speedup_1M\"} 1.43\n"));
 }
 
 #[test]
@@ -130,7 +149,7 @@ fn simulated_gpus_and_recorded_machines_say_so() {
     let mut simulated = report(vec![]);
     simulated.root = "/sim/machine".into();
     simulated.gpus = vec![gpu("Simulated NVIDIA H200")];
-    let text = families(&simulated);
+    let text = families(&simulated, true);
     let info = lines(&text, "firstlight_info").concat();
     assert!(info.contains("gpus=\"1 x Simulated NVIDIA H200\",recorded=\"/sim/machine\""), "{info}");
     let gpu = lines(&text, "firstlight_gpu_info");
@@ -140,7 +159,7 @@ fn simulated_gpus_and_recorded_machines_say_so() {
 #[test]
 fn two_tests_of_one_name_stay_two_series() {
     let tests = vec![test("acs", Outcome::Pass, "", vec![]), test("acs", Outcome::Fail, "", vec![])];
-    let text = families(&report(tests));
+    let text = families(&report(tests), true);
     keeps_the_format(&text);
     assert!(text.contains("{test=\"acs\",outcome=\"fail\",again=\"2\"} 1\n"), "{text}");
 }
@@ -167,7 +186,7 @@ proptest! {
             hostile.root.clone_from(text);
             hostile.gpus = vec![gpu(text), gpu(text)];
             hostile.effects.insert(text.clone(), Some(1.0));
-            let all = families(&hostile);
+            let all = families(&hostile, true);
             keeps_the_format(&all);
             let told = lines(&all, "firstlight_effect_ratio").concat();
             let label = told.strip_prefix("firstlight_effect_ratio{effect=\"").unwrap().strip_suffix("\"} 1").unwrap();

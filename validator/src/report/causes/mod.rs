@@ -10,16 +10,18 @@ use super::{Report, TestEntry};
 use crate::outcome::Outcome;
 use crate::outcome::cause::{self, RULED_OUT};
 use crate::outcome::finding::{Code, Finding, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use subject::{Gpus, Pairs};
 
 /// One cause with everything that it explains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// The code of its findings.
     pub code: String,
     /// The worst severity among its findings and symptoms.
+    #[schemars(schema_with = "crate::outcome::schema::severity")]
     pub severity: Severity,
     /// What is wrong, as a clause.
     pub says: String,
@@ -40,7 +42,7 @@ pub struct Cause {
 }
 
 /// Findings of one code and test that a cause explains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Symptom {
     /// Their code.
     pub code: String,
@@ -51,7 +53,7 @@ pub struct Symptom {
 }
 
 /// Something that a passed test rules out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotCause {
     /// The test.
     pub test: String,

@@ -1,0 +1,91 @@
+//! The options of the commands that run tests: `validate` and `p2p`.
+
+use super::Place;
+use crate::config::{GpuName, IdentityPolicy, Level};
+use crate::suite;
+use clap::builder::PossibleValuesParser;
+use clap::{Args as ClapArgs, ValueEnum};
+
+/// `validate`
+#[derive(Debug, Clone, PartialEq, ClapArgs)]
+pub struct Validate {
+    /// How thorough the tests are
+    #[arg(long)]
+    pub level: Option<Level>,
+    /// The scope of the verdict: the machine with its GPUs, or everything that needs no running GPU
+    #[arg(long, default_value = "machine", conflicts_with = "only")]
+    pub scope: ScopeChoice,
+    /// Test only these GPUs, given by number or address; the verdict covers only them
+    #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
+    pub gpus: Vec<GpuName>,
+    /// Run only these tests, whatever their level; the verdict covers only them
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
+    pub only: Vec<String>,
+    /// Run all tests except these; without a mandatory test the verdict is ERROR
+    #[arg(long, value_name = "ID,..", value_delimiter = ',', value_parser = ids())]
+    pub skip: Vec<String>,
+    /// Write the report as JSON to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Place>,
+    /// Write the report as text to a file or `-`; the default is `-`, unless the JSON goes there
+    #[arg(long, value_name = "FILE")]
+    pub text: Option<Place>,
+    /// What the report says about which machine it is of: nothing; its host name and a hash of its machine id; or
+    /// also the id and the serial number [default: hashed]
+    #[arg(long, value_name = "HOW")]
+    pub identity: Option<IdentityPolicy>,
+    /// How much is printed
+    #[command(flatten)]
+    pub output: Output,
+    /// Process 1's: a word of the command that is run before the tests of a step that can take the machine down
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    pub before_part: Vec<String>,
+}
+
+/// How much a run prints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ClapArgs)]
+pub struct Output {
+    /// Print only the last line, which is for programs, and no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The same, in less than 80 characters
+    #[arg(long)]
+    pub short: bool,
+}
+
+pub(super) fn gpu(text: &str) -> Result<GpuName, String> {
+    text.parse()
+}
+
+/// `--scope`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScopeChoice {
+    /// The machine with what its GPUs do.
+    Machine,
+    /// Kernel, PCIe and driver.
+    Fabric,
+}
+
+fn ids() -> PossibleValuesParser {
+    PossibleValuesParser::new(suite::ids())
+}
+
+/// `p2p`
+#[derive(Debug, Clone, PartialEq, ClapArgs)]
+pub struct P2p {
+    /// Write the report of these tests, or the plan, as JSON to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Place>,
+    /// Only show which pairs would be measured simultaneously, and what limits that; needs no driver
+    #[arg(long)]
+    pub plan: bool,
+    /// How thorough the tests are
+    #[arg(long, conflicts_with = "plan")]
+    pub level: Option<Level>,
+    /// Test only these GPUs, given by number or address
+    #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu, conflicts_with = "plan")]
+    pub gpus: Vec<GpuName>,
+    /// How much is printed
+    #[command(flatten)]
+    pub output: Output,
+}

@@ -1,0 +1,194 @@
+//! What is under way, on standard error: the test, the seconds of its deadline, which pair of how many. On a terminal
+//! one live row, which is removed before anything else is written; elsewhere a line every ten seconds. A thread of its
+//! own writes it, so that the seconds go on while a test is silent.
+
+use crate::text::shown::shown;
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Time between two rows of a terminal, and between two lines elsewhere.
+const ROW: Duration = Duration::from_millis(250);
+const LINE: Duration = Duration::from_secs(10);
+/// Columns of a terminal that does not say how many it has.
+const COLUMNS: usize = 80;
+
+/// The running test.
+#[derive(Debug, Clone)]
+struct Doing {
+    id: String,
+    since: Instant,
+    deadline: Duration,
+    what: String,
+    pairs: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    gpus: usize,
+    doing: Option<Doing>,
+    /// Whether a live row is on the terminal.
+    shown: bool,
+}
+
+/// The thread that shows it; it ends when this is dropped.
+pub(super) struct Progress {
+    state: Arc<Mutex<State>>,
+    /// Dropping it ends the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    live: bool,
+}
+
+impl Progress {
+    /// Begins to show what is under way. Without a thread nothing is shown, and the run goes on.
+    pub(super) fn start() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let live = io::stderr().is_terminal() && variable("TERM").is_some_and(|term| term != "dumb");
+        let color = live && variable("NO_COLOR").is_none();
+        let (stop, stopped) = channel();
+        let shared = Arc::clone(&state);
+        let show = move || {
+            let every = if live { ROW } else { LINE };
+            while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(line) = line(&state, Instant::now()) else { continue };
+                let text = if live { row(&line, columns(), color) } else { format!("progress  {line}\n") };
+                state.shown = live;
+                // Without standard error there is nobody to show it to.
+                let _ = io::stderr().write_all(text.as_bytes());
+            }
+        };
+        let thread = thread::Builder::new().name("progress".to_owned()).spawn(show).ok();
+        Self { state, stop: Some(stop), thread, live }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// How many GPUs there are.
+    pub(super) fn machine(&self, gpus: usize) {
+        self.with(|state| state.gpus = gpus);
+    }
+
+    /// A test has begun.
+    pub(super) fn begun(&self, id: &str, deadline: Duration) {
+        let (id, what, pairs) = (id.to_owned(), String::new(), BTreeSet::new());
+        self.with(|state| state.doing = Some(Doing { id, since: Instant::now(), deadline, what, pairs }));
+    }
+
+    /// It does something else now.
+    pub(super) fn doing(&self, what: &str) {
+        self.with(|state| {
+            if let Some(doing) = &mut state.doing {
+                what.clone_into(&mut doing.what);
+                doing.pairs.extend(pair(what).map(str::to_owned));
+            }
+        });
+    }
+
+    /// It has ended.
+    pub(super) fn ended(&self) {
+        self.with(|state| state.doing = None);
+        self.clear();
+    }
+
+    /// Removes the live row.
+    pub(super) fn clear(&self) {
+        self.with(|state| {
+            if self.live && std::mem::take(&mut state.shown) {
+                let _ = io::stderr().write_all(b"\r\x1b[K");
+            }
+        });
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop = None;
+        // It has ended, or does within a moment.
+        let _ = self.thread.take().map(JoinHandle::join);
+        self.clear();
+    }
+}
+
+/// `GPU 0 -> 1` at the beginning of what a test does.
+fn pair(what: &str) -> Option<&str> {
+    let first = what.split(':').next()?;
+    let (from, to) = first.strip_prefix("GPU ")?.split_once(" -> ")?;
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    (number(from) && number(to)).then_some(first)
+}
+
+/// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if nothing is under way.
+fn line(state: &State, now: Instant) -> Option<String> {
+    let doing = state.doing.as_ref()?;
+    let spent = now.saturating_duration_since(doing.since).as_secs();
+    let all = state.gpus * state.gpus.saturating_sub(1);
+    let pairs =
+        if doing.pairs.is_empty() { String::new() } else { format!("  pair {} of {all}", doing.pairs.len()) };
+    let what = if doing.what.is_empty() { String::new() } else { format!("  {}", shown(&doing.what)) };
+    Some(format!("{}  {spent} s of {} s{pairs}{what}", doing.id, doing.deadline.as_secs()))
+}
+
+/// The live row: over the previous one, cut to the terminal's width.
+fn row(line: &str, columns: usize, color: bool) -> String {
+    let text: String = line.chars().take(columns.saturating_sub(3)).collect();
+    let (dim, plain) = if color { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+    format!("\r  {dim}{text}{plain}\x1b[K")
+}
+
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+    size.ok().filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(whats: &[&str]) -> (State, Instant) {
+        let progress = Progress { state: Arc::default(), stop: None, thread: None, live: false };
+        progress.machine(4);
+        progress.begun("p2p-integrity", Duration::from_secs(60));
+        whats.iter().for_each(|what| progress.doing(what));
+        let state = std::mem::take(&mut *progress.state.lock().unwrap());
+        let since = state.doing.as_ref().unwrap().since;
+        (state, since)
+    }
+
+    #[test]
+    fn a_row_says_the_test_its_time_and_the_pair() {
+        let (state, since) = state(&[
+            "preparing",
+            "GPU 0 -> 1: copy of 4 B",
+            "GPU 0 -> 1: copy of 8 B",
+            "GPU 0 -> 2: \x1b[2J",
+        ]);
+        let said = line(&state, since + Duration::from_millis(12_700)).unwrap();
+        assert!(said.starts_with("p2p-integrity  12 s of 60 s  pair 2 of 12  GPU 0 -> 2: "), "{said}");
+        assert!(!said.contains('\x1b'), "{said}");
+        assert_eq!(line(&State::default(), since), None);
+    }
+
+    #[test]
+    fn a_test_without_pairs_has_none() {
+        let (state, since) = state(&["GPU 1: testing the checker", "GPU x -> 1: no number"]);
+        let said = line(&state, since).unwrap();
+        assert_eq!(said, "p2p-integrity  0 s of 60 s  GPU x -> 1: no number");
+    }
+
+    #[test]
+    fn the_live_row_fits_its_terminal_and_has_color_only_where_it_may() {
+        let text = row(&"x".repeat(200), 80, false);
+        assert_eq!(text.chars().filter(|c| *c == 'x').count(), 77);
+        assert!(
+            text.starts_with('\r') && !text.contains("\x1b[2m") && row("x", 80, true).contains("\x1b[2m")
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! The words of the vocabulary that init shares, for the JSON Schema of the report: the vocabulary itself has no
+//! schema, so that init needs none of its crates.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+pub(crate) fn verdict(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["PASS", "DEGRADED", "FAIL", "ERROR"] })
+}
+
+pub(crate) fn outcome(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["pass", "warn", "fail", "error", "not-applicable"] })
+}
+
+pub(crate) fn severity(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["info", "warn", "fail", "error"] })
+}
+
+pub(crate) fn recovery(_: &mut SchemaGenerator) -> Schema {
+    let words = contract::recovery::Recovery::ALL.map(contract::recovery::Recovery::word);
+    json_schema!({ "type": "string", "enum": words })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::outcome::{Outcome, Severity, Verdict};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn the_schema_has_every_word_of_the_vocabulary() {
+        let words = |of: fn(&mut SchemaGenerator) -> Schema| {
+            of(&mut SchemaGenerator::default()).as_value()["enum"].clone()
+        };
+        let is = |of, all: Value| assert_eq!(words(of), all);
+        is(verdict, json!([Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error]));
+        is(
+            outcome,
+            json!([Outcome::Pass, Outcome::Warn, Outcome::Fail, Outcome::Error, Outcome::NotApplicable]),
+        );
+        is(severity, json!([Severity::Info, Severity::Warn, Severity::Fail, Severity::Error]));
+        is(recovery, json!(contract::recovery::Recovery::ALL));
+    }
+}
