@@ -16,6 +16,22 @@ pub fn read(root: &Root) -> Read<BTreeMap<String, String>> {
     Ok(text.map(|t| parse(&t)).unwrap_or_default())
 }
 
+/// The registry keys in force for the GPU at an address: those for all GPUs, then its own, which count where both have a key.
+#[must_use]
+pub fn registry_keys(all: &BTreeMap<String, String>, address: &str) -> String {
+    let list = |name: &str| all.get(name).map_or("", String::as_str);
+    let mut own = false;
+    let per_device =
+        list("RegistryDwordsPerDevice").split(';').filter(|entry| match entry.trim().strip_prefix("pci=") {
+            Some(gpu) => {
+                own = gpu.eq_ignore_ascii_case(address);
+                false
+            }
+            None => own,
+        });
+    [list("RegistryDwords")].into_iter().chain(per_device).collect::<Vec<_>>().join(";")
+}
+
 /// Lines `RegistryDwords: "a=1;b=2"` and `EnableResizableBar: 0`.
 #[must_use]
 pub fn parse(text: &str) -> BTreeMap<String, String> {
@@ -49,6 +65,16 @@ mod tests {
         assert_eq!(found["EnableResizableBar"], "0");
         assert_eq!(found["RegistryDwords"], "ForceP2P=17;RMForceStaticBar1=1");
         assert_eq!(found["RmMsg"], "");
+    }
+
+    #[test]
+    fn a_gpus_own_registry_keys_come_after_those_of_all() {
+        let text = "RegistryDwords: \"A=1\"\nRegistryDwordsPerDevice: \"pci=0000:01:00.0;A=2;B=3;pci=0000:02:00.0;C=4;\"\n";
+        let all = parse(text);
+        assert_eq!(registry_keys(&all, "0000:01:00.0"), "A=1;A=2;B=3");
+        assert_eq!(registry_keys(&all, "0000:02:00.0"), "A=1;C=4;");
+        assert_eq!(registry_keys(&all, "0000:03:00.0"), "A=1");
+        assert_eq!(registry_keys(&BTreeMap::new(), "0000:01:00.0"), "");
     }
 
     #[test]

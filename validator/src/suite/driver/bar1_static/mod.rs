@@ -55,8 +55,9 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let by_keys = match version {
         Some(version) if machine.asks_nvml().is_ok() => {
             let all = params::read(&machine.root);
-            let dwords = known(&all)?.get("RegistryDwords").map_or("", String::as_str);
-            Keys::of(version, dwords).ask_for_bar1()
+            let all = known(&all)?;
+            let keys = |gpu: &&Device| Keys::of(version, &params::registry_keys(all, &gpu.bdf.to_string()));
+            gpus.iter().any(|gpu| keys(gpu).ask_for_bar1())
         }
         _ => false,
     };

@@ -22,7 +22,8 @@ pub(super) struct Facts {
     nvlinks: NvLinks,
     /// Pairs with a switch above both, the lower address first.
     switched: BTreeSet<(Bdf, Bdf)>,
-    driver: Option<Driver>,
+    /// As the GPU at an address has it.
+    drivers: BTreeMap<Bdf, Driver>,
     host: Option<Model>,
 }
 
@@ -47,18 +48,18 @@ pub(super) fn of(machine: &Machine, clique: &Clique, nvml: &Nvml) -> Result<Fact
         sides: peer::ways(fabric, known(&machine.nvidia.gpus)?).into_iter().map(side).collect(),
         nvlinks: nvml.nvlink_pairs(&clique.addresses()).unwrap_or_default(),
         switched: near.map(|path| (path.a.min(path.b), path.a.max(path.b))).collect(),
-        driver: driver(machine),
+        drivers: clique.addresses().iter().filter_map(|gpu| Some((*gpu, driver(machine, *gpu)?))).collect(),
         host: cpu::model(&machine.root),
     })
 }
 
-/// The driver, if its version and its parameters can be read.
-fn driver(machine: &Machine) -> Option<Driver> {
+/// The driver as one GPU has it, if its version and its parameters can be read.
+fn driver(machine: &Machine, gpu: Bdf) -> Option<Driver> {
     let loaded = machine.nvidia.loaded.as_ref().ok()?.as_ref()?;
     let version = keys::major(&loaded.version)?;
     let all = params::read(&machine.root).ok().filter(|all| !all.is_empty())?;
-    let dwords = all.get("RegistryDwords").map_or("", String::as_str);
-    Some(Driver { version, changed: changed(&machine.nvidia), keys: Keys::of(version, dwords) })
+    let keys = Keys::of(version, &params::registry_keys(&all, &gpu.to_string()));
+    Some(Driver { version, changed: changed(&machine.nvidia), keys })
 }
 
 /// Whether the loaded module has a patch level of firstlight, by init's account or by the module's file.
@@ -82,7 +83,7 @@ impl Facts {
             gpus: [from, to].map(|gpu| self.sides.get(&gpu).copied().unwrap_or(unknown)),
             nvlinks: self.nvlinks.get(&key).copied().unwrap_or_default(),
             switch: self.switched.contains(&key),
-            driver: self.driver,
+            driver: self.drivers.get(&from).copied(),
             host: self.host.as_ref(),
         })
     }

@@ -40,8 +40,10 @@ pub(super) fn findings(machine: &Machine, gpus: &[(&Device, Way)]) -> Result<Vec
         Some(version) if version.is_none_or(|version| version < FIRST) => return Ok(Vec::new()),
         Some(version) => {
             let all = params::read(&machine.root);
-            let dwords = known(&all)?.get("RegistryDwords").map_or("", String::as_str);
-            Driver::Loaded(Keys::of(version.unwrap_or_default(), dwords))
+            // Peers through BAR1 are of one kind.
+            let first = peers.first().map_or_else(String::new, |(gpu, _)| gpu.bdf.to_string());
+            let keys = params::registry_keys(known(&all)?, &first);
+            Driver::Loaded(Keys::of(version.unwrap_or_default(), &keys))
         }
     };
     if peers.len() < 2 {
