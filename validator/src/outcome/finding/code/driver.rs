@@ -31,7 +31,7 @@ macro_rules! driver {
     NvmlTimeout "NVML-TIMEOUT"
         means "NVML, the driver's management library, does not answer, so no test calls the driver"
         cause "its calls wait in the kernel for a GPU or its firmware that does not respond"
-        remedy "look for waiting processes with `ps -eo pid,stat,wchan:32,comm | grep ' D'` and for the driver's lines with `dmesg | grep NVRM`; then power the machine off and on"
+        remedy "look for processes in state D with `ps -eo stat,pid,wchan:32,comm` and for the driver's lines (NVRM) with `dmesg`; then power the machine off and on"
     DriverParameters "DRIVER-PARAMETERS"
         means "a parameter of the NVIDIA module does not have the requested value"
         cause "the module was loaded earlier with other parameters, or two GPU families want different values"
