@@ -72,7 +72,9 @@ pub(super) const PLACES: &[Place] = &[
     place(NvLinkDown, "NVLinks are down", &[&[NvswitchNoManager, NvswitchSxid]]),
     place(NvLinkUnknown, "the state of the NVLinks is unknown", &[DRIVER, LOGGED]),
     // Peer access.
-    place(P2pUnsupported, "the driver refuses it", &[BAR1, DRIVER]),
+    place(P2pMixed, "boards of two generations give each other no access", &[]),
+    place(P2pUnpredicted, "the driver reports access that it is not known to give", &[DRIVER]),
+    place(P2pUnsupported, "the driver refuses it", &[BAR1, DRIVER, &[P2pMixed]]),
     place(PeersGrouped, "the driver allows it within groups only", &[DRIVER]),
     place(P2pRefused, "it cannot be enabled", &[BAR1, IOMMU, LOGGED, OTHERS, &[P2pUnsupported]]),
     place(

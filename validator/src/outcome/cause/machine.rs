@@ -32,13 +32,21 @@ pub(super) const DRIVER: &[Code] = &[
     GpuVbios,
     GpuInit,
     DriverTimeout,
+    NvmlTimeout,
     DriverFailed,
     NodesMissing,
     NvswitchNoManager,
 ];
 /// BAR1 cannot carry peer traffic.
-pub(super) const BAR1: &[Code] =
-    &[Bar1Small, DriverParameters, PatchMissing, PatchNotEffective, Bar1NotStatic];
+pub(super) const BAR1: &[Code] = &[
+    Bar1Small,
+    Bar1MapShort,
+    DriverParameters,
+    PatchMissing,
+    PatchNotEffective,
+    Bar1NotStatic,
+    Bar1Witnesses,
+];
 /// What the kernel or the driver logged about a broken device.
 pub(super) const LOGGED: &[Code] =
     &[MachineCheck, GpuXid, NvswitchSxid, KernelFault, DriverFault, GpuNeedsRecovery];
@@ -102,6 +110,8 @@ pub(super) const PLACES: &[Place] = &[
     place(RebarRefused, "the kernel refused to enlarge BAR1", &[LOCKED]),
     place(RebarResized, "BAR1 was enlarged", &[]),
     place(Bar1Small, "BAR1 does not cover the GPU's memory", &[REBAR, LOCKED]),
+    place(Bar1MapShort, "BAR1 has no room for the driver's map of all memory", &[&[Bar1Small]]),
+    place(Bar1MapUnknown, "whether BAR1 has room for the driver's map is unknown", &[&[Bar1Small]]),
     // The driver.
     place(DriverForeign, "another driver is bound to the GPU", &[]),
     place(DriverNoGpu, "the NVIDIA module found no GPU", &[GONE, &[GpuNone]]),
@@ -115,6 +125,7 @@ pub(super) const PLACES: &[Place] = &[
     place(GpuVbios, "the driver does not accept the GPU's VBIOS", &[GONE]),
     place(GpuInit, "the driver could not start the GPU", &[GONE, IOMMU, &[GspMissing, GpuVbios, GpuNoIrq]]),
     place(DriverTimeout, "the driver did not finish starting", &[GONE, &[GpuInit]]),
+    place(NvmlTimeout, "the driver's NVML does not answer", &[GONE, &[GpuInit, DriverTimeout]]),
     place(
         DriverFailed,
         "the NVIDIA driver could not be started",
@@ -149,8 +160,9 @@ pub(super) const PLACES: &[Place] = &[
     place(
         Bar1NotStatic,
         "the driver has not mapped all memory into BAR1",
-        &[&[Bar1Small, DriverParameters, DisplayOnGpu, PatchMissing, PatchNotEffective]],
+        &[&[Bar1Small, Bar1MapShort, DriverParameters, DisplayOnGpu, PatchMissing, PatchNotEffective]],
     ),
+    place(Bar1Witnesses, "the kernel log and NVML disagree about the driver's map", &[&[Bar1NotStatic]]),
     // What was logged.
     place(NvswitchSxid, "an NVSwitch reported an error", &[]),
     place(GpuXid, "the driver logged an Xid error", &[GONE, IOMMU, &[PcieAer, NvswitchSxid]]),
