@@ -2,3 +2,4 @@
 //! which of them is at fault (`blame`). Everything about one machine is elsewhere.
 
 pub mod blame;
+pub mod launcher;
