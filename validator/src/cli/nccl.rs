@@ -3,7 +3,7 @@
 //! parser.
 
 use super::output::{to_stdout, write};
-use super::{CommandError, FAILING, FINE, UNDONE};
+use super::{CommandError, FAILING, FINE, UNDONE, nodes};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
 use crate::files::whole::Whole;
@@ -28,6 +28,10 @@ const START: Duration = Duration::from_secs(120);
 pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
+    if nodes::wanted(asked.nodes, &asked.meet)? {
+        asked.json.as_ref().map_or(Ok(()), writable)?;
+        return nodes::nccl(root, config, asked, &sweep, &sizes);
+    }
     let gpus = gpus(root, config, asked)?;
     exact(&sweep, gpus)?;
     asked.json.as_ref().map_or(Ok(()), writable)?;
@@ -166,7 +170,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<usize, CommandErro
 }
 
 /// Values must be exact, or they cannot be checked.
-fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
+pub(super) fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     let op = sweep.collective.reduces().then_some(sweep.op);
     let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
     if sweep.check && Values::exact(sweep.data, op, ranks).is_none() {
@@ -193,6 +197,7 @@ fn setup(config: &Config, asked: &Nccl, gpus: usize) -> Setup {
         most_bytes: asked.to,
         room: asked.to,
         library_path: config.validate.library_path.clone(),
+        part: None,
     }
 }
 
@@ -224,7 +229,7 @@ fn told(ranks: &Ranks) {
     }
 }
 
-fn wrong(rows: &[Row]) {
+pub(super) fn wrong(rows: &[Row]) {
     let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
     let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
     if let Some((row, at)) = first {

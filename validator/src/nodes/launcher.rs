@@ -66,7 +66,11 @@ pub fn place(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Place>, Stri
         return Err(format!("{}={rank} and {}={size}: the rank must be less", names.rank, names.size));
     }
     let optional = |name: &str| get(name).map(|text| number(name, &text)).transpose();
-    let (local_rank, local_size) = (optional(names.local_rank)?, optional(names.local_size)?);
+    let local_rank = optional(names.local_rank)?;
+    let local_size = match names.local_size {
+        Some(name) => optional(name)?,
+        None => of_slurms_node(get),
+    };
     let on_one = local_size == Some(size);
     let job = names.job.iter().filter_map(|name| get(name)).collect::<Vec<_>>().join(".");
     let job = Some(format!("{} {job}", names.by.name())).filter(|_| !job.is_empty());
@@ -79,7 +83,8 @@ struct Names {
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
-    local_size: &'static str,
+    /// `None`: Slurm's list has it.
+    local_size: Option<&'static str>,
     job: &'static [&'static str],
 }
 
@@ -90,7 +95,7 @@ const NAMES: [Names; 4] = [
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
-        local_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        local_size: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
         job: &["PMIX_NAMESPACE"],
     },
     // PMIx gives the size only to those that ask its server; under Slurm it is the step's.
@@ -99,7 +104,7 @@ const NAMES: [Names; 4] = [
         rank: "PMIX_RANK",
         size: "SLURM_STEP_NUM_TASKS",
         local_rank: "SLURM_LOCALID",
-        local_size: "",
+        local_size: None,
         job: &["PMIX_NAMESPACE"],
     },
     Names {
@@ -107,7 +112,7 @@ const NAMES: [Names; 4] = [
         rank: "SLURM_PROCID",
         size: "SLURM_STEP_NUM_TASKS",
         local_rank: "SLURM_LOCALID",
-        local_size: "",
+        local_size: None,
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
     Names {
@@ -115,7 +120,7 @@ const NAMES: [Names; 4] = [
         rank: "RANK",
         size: "WORLD_SIZE",
         local_rank: "LOCAL_RANK",
-        local_size: "LOCAL_WORLD_SIZE",
+        local_size: Some("LOCAL_WORLD_SIZE"),
         job: &["TORCHELASTIC_RUN_ID"],
     },
 ];
@@ -131,6 +136,23 @@ fn host(get: &dyn Fn(&str) -> Option<String>, on_one: bool) -> Option<String> {
         .or_else(|| filled("SLURM_STEP_NODELIST").and_then(|list| first(&list)).map(own))
         .or_else(|| filled("SLURM_JOB_NODELIST").and_then(|list| first(&list)).map(own))
         .or_else(|| on_one.then(|| own("127.0.0.1".to_owned())))
+}
+
+/// How many processes of the step are on this node: the entry of this node in `2(x3),1`.
+fn of_slurms_node(get: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
+    let node: usize = get("SLURM_NODEID")?.trim().parse().ok()?;
+    let mut before = 0_usize;
+    for entry in get("SLURM_STEP_TASKS_PER_NODE")?.trim().split(',') {
+        let (tasks, nodes) = match entry.split_once("(x") {
+            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
+            None => (entry, 1_usize),
+        };
+        before = before.saturating_add(nodes);
+        if node < before {
+            return tasks.parse().ok();
+        }
+    }
+    None
 }
 
 /// The first name of a list of Slurm's: `node[03-05,9],other` begins with `node03`.
@@ -221,6 +243,19 @@ mod tests {
         assert_eq!(why, "RANK=x: allowed is a whole number");
         let why = of(&[("RANK", "2"), ("WORLD_SIZE", "2")]).unwrap_err();
         assert_eq!(why, "RANK=2 and WORLD_SIZE=2: the rank must be less");
+    }
+
+    #[test]
+    fn slurms_list_of_tasks_has_the_number_on_each_node() {
+        let with = |node, tasks| {
+            let more = [("SLURM_NODEID", node), ("SLURM_STEP_TASKS_PER_NODE", tasks)];
+            of(&[&SLURM[..], &more].concat()).unwrap().unwrap().local_size
+        };
+        assert_eq!(
+            [with("0", "8(x2),1"), with("1", "8(x2),1"), with("2", "8(x2),1")],
+            [Some(8), Some(8), Some(1)]
+        );
+        assert_eq!([with("3", "8(x2),1"), with("0", "x")], [None, None]);
     }
 
     #[test]

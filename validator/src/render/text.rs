@@ -75,7 +75,7 @@ pub fn tail(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
     let end = verdict(report, path) + &last_line(report);
-    plain(&format!("{gain}{}\n{scope}{end}", details(report)))
+    plain(&format!("{gain}{}\n{scope}{end}", details(&report.tests)))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
@@ -83,9 +83,16 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
+/// How many tests ended in which way: `12 passed, 1 not applicable`.
+#[must_use]
+pub fn counts(tests: &[TestEntry]) -> String {
+    words::counts(tests)
+}
+
 /// Every finding worse than `info`; those with the same cause and remedy are grouped.
-fn details(report: &Report) -> String {
-    let bad = report.tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
+#[must_use]
+pub fn details(tests: &[TestEntry]) -> String {
+    let bad = tests.iter().flat_map(|t| &t.findings).filter(|f| f.severity > Severity::Info);
     let groups = alike(bad, |f| (f.code.as_str(), f.severity, f.cause.as_str(), f.remedy.as_str()));
     groups.iter().filter_map(|group| Some(detail(group.first()?, group))).collect()
 }
@@ -126,7 +133,7 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 fn verdict(report: &Report, path: Option<&str>) -> String {
-    let counts = words::counts(report);
+    let counts = counts(&report.tests);
     let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
     format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
 }
