@@ -3,8 +3,12 @@
 
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
 use crate::nccl::ranks::{Arm, Network, Part, Ranks, Setup, Trouble, TroubleKind};
-use crate::net::meeting::{Cut, Link};
+use crate::net::meeting::{Cut, Link, Listener};
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 /// The longest time until the next order: other nodes may take that long. The kernel notices earlier if the leading
@@ -40,27 +44,58 @@ pub type Find<'a> = &'a dyn Fn(Option<IpAddr>) -> Result<String, String>;
 /// # Errors
 /// The connection is lost.
 pub fn serve(
-    link: &mut Link,
+    link: Link,
     local: &Local,
     find: Find<'_>,
     heard: &mut dyn FnMut(&Order),
 ) -> Result<Ending, Cut> {
-    let mut member = Member { local, find, address: None, ranks: None };
-    loop {
-        let Numbered { number, what } = link.from.hear::<Numbered<Order>>(PATIENCE)?;
-        heard(&what);
-        let reply = match what {
-            Order::End(ending) => return Ok(*ending),
-            Order::TurnedAway(finding) => {
-                return Ok(Ending { status: contract::status::UNDONE, findings: vec![*finding] });
+    let Link { mut to, from } = link;
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let orders = listen(from, Arc::clone(&abandoned))?;
+    let mut member = Member { local, find, address: None, ranks: None, abandoned };
+    let mut work = || {
+        loop {
+            let Numbered { number, what } = orders.recv().map_err(|_| Cut::Gone)??;
+            heard(&what);
+            let reply = match what {
+                Order::End(ending) => return Ok(*ending),
+                Order::TurnedAway(finding) => {
+                    return Ok(Ending { status: contract::status::UNDONE, findings: vec![*finding] });
+                }
+                order => member.obey(order).unwrap_or_else(Reply::Failed),
+            };
+            if matches!(reply, Reply::Failed(_)) {
+                member.ranks = None;
             }
-            order => member.obey(order).unwrap_or_else(Reply::Failed),
-        };
-        if matches!(reply, Reply::Failed(_)) {
-            member.ranks = None;
+            to.say(&Numbered { number, what: reply }, SENDING)?;
         }
-        link.to.say(&Numbered { number, what: reply }, SENDING)?;
-    }
+    };
+    let ended = work();
+    to.close();
+    ended
+}
+
+/// Receives orders. What is under way is given up once it is to be stopped, or the leading node is gone.
+fn listen(
+    mut from: Listener,
+    abandoned: Arc<AtomicBool>,
+) -> Result<Receiver<Result<Numbered<Order>, Cut>>, Cut> {
+    let (sender, orders) = channel();
+    let work = move || {
+        loop {
+            let heard = from.hear::<Numbered<Order>>(PATIENCE);
+            let goes_on = heard.as_ref().is_ok_and(|order| !order.what.stops());
+            if !goes_on {
+                abandoned.store(true, Ordering::Release);
+            }
+            let ended = heard.is_err();
+            if sender.send(heard).is_err() || ended {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("orders".to_owned()).spawn(work)?;
+    Ok(orders)
 }
 
 struct Member<'a> {
@@ -70,6 +105,8 @@ struct Member<'a> {
     address: Option<IpAddr>,
     /// NCCL's processes, and the time limit of their start.
     ranks: Option<(Ranks, Duration)>,
+    /// Set when the leading node wants no more of what is under way.
+    abandoned: Arc<AtomicBool>,
 }
 
 impl Member<'_> {
@@ -90,6 +127,7 @@ impl Member<'_> {
             (Order::Log, Some((ranks, _))) => Ok(Reply::Log(connections(&ranks.said()))),
             (Order::Close, ranks) => {
                 drop(ranks.take());
+                self.abandoned.store(false, Ordering::Release);
                 Ok(Reply::Done)
             }
             _ => Err(broken("NCCL was not started here".to_owned())),
@@ -103,6 +141,7 @@ impl Member<'_> {
         let interface = self.local.interface.clone().map_or_else(found, Ok)?;
         let within = Duration::from_secs(open.start_s);
         let mut started = Ranks::start(&setup(self.local, open, interface)).map_err(failure)?;
+        started.until(&self.abandoned);
         let opening = started.open_part(within).map_err(failure)?;
         self.ranks = Some((started, within));
         Ok(Reply::Opened(opening))

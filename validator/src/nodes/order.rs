@@ -37,6 +37,13 @@ pub enum Order {
     End(Box<Ending>),
 }
 
+impl Order {
+    /// Whether what is under way is not wanted any more.
+    pub(super) const fn stops(&self) -> bool {
+        matches!(self, Self::Close | Self::End(_) | Self::TurnedAway(_))
+    }
+}
+
 /// Who is there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Welcome {

@@ -221,14 +221,14 @@ pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<
 }
 
 fn serve_with(
-    mut link: Link,
+    link: Link,
     root: &Root,
     here: &Here,
     heard: &mut dyn FnMut(&Order),
 ) -> Result<Ending, CommandError> {
     let address = link.to.own_address().map_err(|e| CommandError::undone(&e))?.ip();
     let find = |other: Option<IpAddr>| interface::of(root, other.unwrap_or(address));
-    serve(&mut link, &here.local, &find, heard).map_err(|why| {
+    serve(link, &here.local, &find, heard).map_err(|why| {
         let message = format!("node {} has lost the node that leads: {why}", here.card.name);
         let finding = Code::NodesLost.finding(Severity::Error, &here.card.name, message);
         CommandError::Undone(format!("{}: {}", finding.code, finding.message))

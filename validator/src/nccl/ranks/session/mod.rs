@@ -22,6 +22,8 @@ use crate::process::{lineage, partner};
 use std::io;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time limit for NCCL's report of its state while it hangs.
@@ -45,6 +47,8 @@ pub struct Ranks {
     /// Bytes of the ranks' buffers, once allocated.
     room: u64,
     ended: bool,
+    /// Set by the node that leads, once it wants no more of these ranks.
+    abandoned: Arc<AtomicBool>,
 }
 
 impl Ranks {
@@ -91,6 +95,7 @@ impl Ranks {
             started: None,
             room: 0,
             ended: false,
+            abandoned: Arc::default(),
         })
     }
 
@@ -244,7 +249,7 @@ impl Ranks {
         if self.ended {
             return Err(Trouble::broken(format!("{doing}: the arm has ended")));
         }
-        let replies = self.crew.hear(due.saturating_duration_since(Instant::now()));
+        let replies = self.crew.hear(due.saturating_duration_since(Instant::now()), &self.abandoned);
         if let Some(fault) = cause(&replies) {
             return Err(self.end(doing, fault, &replies));
         }
@@ -259,7 +264,9 @@ impl Ranks {
     /// Stops everything, after the cause has been collected.
     fn end(&mut self, doing: &str, fault: Fault, replies: &[(Whose, Reply)]) -> Trouble {
         let mut diagnosis = match self.ras {
-            Some(at) if fault.kind == TroubleKind::Hang => ras::diagnosis(at, LOOKING),
+            Some(at) if fault.kind == TroubleKind::Hang && !self.abandoned.load(Ordering::Acquire) => {
+                ras::diagnosis(at, LOOKING)
+            }
             _ => Vec::new(),
         };
         // Their output while they stop says nothing about the cause.

@@ -11,6 +11,8 @@ use crate::nccl::ranks::row::values;
 use crate::nccl::ranks::watch::patience;
 use crate::nccl::ranks::{Device, RowAsk, Started, Trouble};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// What the start of CUDA gave.
@@ -27,6 +29,11 @@ pub struct Opening {
 }
 
 impl Ranks {
+    /// From now on nothing is waited for once that is set.
+    pub fn until(&mut self, abandoned: &Arc<AtomicBool>) {
+        self.abandoned = Arc::clone(abandoned);
+    }
+
     /// Waits until CUDA has started on this node.
     ///
     /// # Errors
