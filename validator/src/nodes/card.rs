@@ -10,6 +10,8 @@ pub struct Card {
     pub name: String,
     /// What tells it from every other node: its machine, and which of its GPUs take part.
     pub identity: String,
+    /// Its machine, which processes of one launcher may share; NCCL tells machines by the same.
+    pub host: String,
     /// Whether it is the node that listens.
     pub hosts: bool,
     /// Its number, where a launcher has given it one.
@@ -76,8 +78,8 @@ pub(crate) mod tests {
             image: Some("1".to_owned()),
             driver: Some("550.163.01".to_owned()),
         };
-        let (identity, hcas) = (format!("machine of {name}"), Vec::new());
-        Card { name: name.to_owned(), identity, hosts: false, rank: None, versions, gpus: 1, hcas }
+        let (host, identity, hcas) = (name.to_owned(), format!("machine of {name}"), Vec::new());
+        Card { name: name.to_owned(), identity, host, hosts: false, rank: None, versions, gpus: 1, hcas }
     }
 
     #[test]

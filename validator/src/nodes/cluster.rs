@@ -101,6 +101,14 @@ impl Cluster {
         ends.position(|end| rank < end).unwrap_or(self.nodes.len())
     }
 
+    /// The first node on the same machine as that of a rank.
+    #[must_use]
+    pub fn host_of(&self, rank: usize) -> usize {
+        let node = self.node_of(rank);
+        let host = |node: usize| self.card(node).map(|card| card.host.as_str());
+        (0..node).find(|other| host(*other) == host(node)).unwrap_or(node)
+    }
+
     /// The first node that is gone, and why.
     #[must_use]
     pub fn lost(&self) -> Option<(usize, &Cut)> {

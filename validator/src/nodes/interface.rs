@@ -68,9 +68,11 @@ mod tests {
     const HEAD: &str =
         "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
 
-    fn routes(rows: &[(&str, [u8; 4], [u8; 4], [u8; 4])]) -> String {
+    type Route<'a> = (&'a str, [u8; 4], [u8; 4], [u8; 4]);
+
+    fn routes(rows: &[Route<'_>]) -> String {
         let hex = |bytes: &[u8; 4]| format!("{:08X}", u32::from_ne_bytes(*bytes));
-        let row = |(name, to, gateway, mask): &(&str, [u8; 4], [u8; 4], [u8; 4])| {
+        let row = |(name, to, gateway, mask): &Route<'_>| {
             format!("{name}\t{}\t{}\t0001\t0\t0\t0\t{}\t0\t0\t0\n", hex(to), hex(gateway), hex(mask))
         };
         HEAD.to_owned() + &rows.iter().map(row).collect::<String>()

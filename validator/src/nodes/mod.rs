@@ -11,4 +11,7 @@ mod judge;
 pub mod launcher;
 pub mod member;
 pub mod order;
+mod pairs;
 pub mod suite;
+mod sweep;
+pub mod watcher;

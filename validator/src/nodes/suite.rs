@@ -1,10 +1,12 @@
 //! The tests over all nodes, in order. Each ends with a judgement; what cannot run is an error with its cause.
 
-use super::arm::{Ask, Group, Groups};
-use super::blame::{Got, Measure, Network, Round, again, infer, rounds};
+use super::arm::{Ask, Groups};
 use super::cluster::Cluster;
 use super::gather::Gathered;
-use super::judge::{blamed, gain, path, stopped, version_text, wrong};
+use super::judge::{gain, path, stopped, version_text, wrong};
+use super::pairs::pairs;
+use super::sweep::{one, sweep};
+use super::watcher::{About, Watcher};
 use crate::gpu::Collective;
 use crate::nccl::log::{Proof, Said};
 use crate::nccl::ranks::{NetworkKind, RowAsk};
@@ -12,17 +14,6 @@ use crate::nccl::{Row, Sweep};
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::time::{Duration, Instant};
-
-/// A test's name and what a pass proves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct About {
-    /// Short and stable.
-    pub id: &'static str,
-    /// The name.
-    pub title: &'static str,
-    /// What a pass proves.
-    pub proves: &'static str,
-}
 
 /// The meeting itself.
 pub const MEETING: About = About {
@@ -66,31 +57,14 @@ const PAIRS: About = About {
     proves: "no node, port or rail is slower than the others, or wrong",
 };
 
-/// The time limits of a start: of all nodes together, and of two.
+/// The time limit of a start.
 const START: Duration = Duration::from_secs(120);
-const START_OF_PAIRS: Duration = Duration::from_secs(45);
 /// The sizes of the sweep end here, unless it takes too long.
 const TO: u64 = 128 << 20;
-/// A size follows only if it will not take longer than this, and the largest that memory allows no longer than that.
-const SLOWEST: Duration = Duration::from_secs(4);
-const LARGEST: Duration = Duration::from_secs(8);
 /// The most bytes that are asked for.
 const MOST: u64 = 16 << 30;
-/// The size of the other collectives, and of the measurement between two nodes.
+/// The size of the other collectives.
 const OTHERS: u64 = 1 << 20;
-const OF_PAIRS: u64 = 32 << 20;
-
-/// What happens meanwhile, for the console.
-pub trait Watcher {
-    /// An arm has started: its GPUs, and the sweep that follows.
-    fn head(&mut self, cluster: &Cluster, group: &Group, sweep: &Sweep);
-    /// A row was measured.
-    fn row(&mut self, row: &Row);
-    /// The rows of a collective are complete.
-    fn tail(&mut self, collective: Collective, rows: &[Row]);
-    /// A test has ended.
-    fn ended(&mut self, about: &About, judgement: &Judgement, seconds: f64);
-}
 
 /// Runs everything; the judgements in order.
 pub fn run(gathered: &mut Gathered, watcher: &mut dyn Watcher) -> Vec<(About, Judgement, f64)> {
@@ -110,7 +84,7 @@ pub fn run(gathered: &mut Gathered, watcher: &mut dyn Watcher) -> Vec<(About, Ju
     for (about, kind) in ARMS {
         let begun = Instant::now();
         let judgement = match (kind, &rdma) {
-            (NetworkKind::Rdma | NetworkKind::Gdr, Err(none)) => none.clone(),
+            (NetworkKind::Rdma | NetworkKind::Gdr, Some(none)) => none.clone(),
             _ => match cluster.lost() {
                 Some((node, why)) => {
                     let name = cluster.name(node);
@@ -153,14 +127,14 @@ fn meeting(gathered: &Gathered) -> Judgement {
     Judgement::summed_up(good, gathered.findings.clone())
 }
 
-/// Whether RDMA can be tested: all nodes have as many ACTIVE ports, or none has one.
-fn rdma(cluster: &Cluster) -> Result<usize, Judgement> {
+/// Why RDMA cannot be tested; `None` if all nodes have as many ACTIVE ports.
+fn rdma(cluster: &Cluster) -> Option<Judgement> {
     let counts: Vec<_> = cluster.cards().iter().map(|card| card.hcas.len()).collect();
     match (counts.iter().min(), counts.iter().max()) {
         (Some(0), Some(0)) | (None, _) => {
-            Err(Judgement::not_applicable("no node has an RDMA port that is ACTIVE"))
+            Some(Judgement::not_applicable("no node has an RDMA port that is ACTIVE"))
         }
-        (Some(least), Some(most)) if least == most => Ok(*least),
+        (Some(least), Some(most)) if least == most => None,
         _ => {
             let text = |card: &&super::card::Card| match card.hcas.as_slice() {
                 [] => format!("{} has none", card.name),
@@ -169,7 +143,7 @@ fn rdma(cluster: &Cluster) -> Result<usize, Judgement> {
             let all: Vec<_> = cluster.cards().iter().map(text).collect();
             let message =
                 format!("the nodes have different numbers of ACTIVE RDMA ports: {}", all.join("; "));
-            Err(Judgement::by(Code::NodesPath.finding(Severity::Fail, "nodes", message)))
+            Some(Judgement::by(Code::NodesPath.finding(Severity::Fail, "nodes", message)))
         }
     }
 }
@@ -183,7 +157,7 @@ fn arm(
 ) -> (Judgement, Vec<Row>) {
     let all = (0..cluster.len()).collect();
     let ask = Ask { kind, rail: None, bytes: (TO, MOST), start: START };
-    let nodes: Vec<_> = (0..cluster.first_rank(cluster.len())).map(|rank| cluster.node_of(rank)).collect();
+    let nodes: Vec<_> = (0..cluster.first_rank(cluster.len())).map(|rank| cluster.host_of(rank)).collect();
     let mut groups = Groups::start(cluster, vec![all], &ask);
     let mut rows = Vec::new();
     for collective in [Collective::AllGather, Collective::AllReduce] {
@@ -240,98 +214,6 @@ fn figures(rows: &[Row]) -> String {
     };
     let least = of(Collective::AllReduce).map(|row| row.out_of_place.us).next().unwrap_or_default();
     format!("{}, {}, {least:.1} us", text(Collective::AllGather), text(Collective::AllReduce))
-}
-
-/// All sizes from 8 B on, as long as a size takes no more than seconds; then the largest that memory allows.
-fn sweep(groups: &mut Groups<'_>, collective: Collective, rows: &mut Vec<Row>, watcher: &mut dyn Watcher) {
-    let sweep = Sweep { iterations: 5, ..Sweep::standard(collective) };
-    if let Some(group) = groups.groups.first().filter(|group| group.stop.is_none()) {
-        watcher.head(groups.cluster(), group, &sweep);
-    }
-    let begun = rows.len();
-    let Ok(sizes) = sweep.sizes() else { return };
-    let mut last = Duration::ZERO;
-    let mut reached = 0;
-    for bytes in sizes {
-        if last * 2 > SLOWEST {
-            break;
-        }
-        let started = Instant::now();
-        let Some(row) = one(groups, &RowAsk::of(&sweep, bytes, 0)) else { return };
-        last = started.elapsed();
-        watcher.row(&row);
-        (reached, _) = (bytes, rows.push(row));
-    }
-    let room = groups.groups.first().map_or(0, |group| group.room);
-    // One timed call and one before it, where the sweep makes five and one.
-    let per_byte = last.as_secs_f64() / 3.0 / as_f64(reached.max(1));
-    let mut bytes = prev_power_of_two(room);
-    while bytes > reached && per_byte * as_f64(bytes) > LARGEST.as_secs_f64() {
-        bytes /= 2;
-    }
-    if bytes > reached {
-        let largest = RowAsk { iterations: 1, ..RowAsk::of(&sweep, bytes, 0) };
-        let Some(row) = one(groups, &largest) else { return };
-        watcher.row(&row);
-        rows.push(row);
-    }
-    watcher.tail(collective, rows.get(begun..).unwrap_or_default());
-}
-
-#[expect(clippy::cast_precision_loss, reason = "bytes of a buffer are exact in 53 bits")]
-fn as_f64(bytes: u64) -> f64 {
-    bytes as f64
-}
-
-fn prev_power_of_two(bytes: u64) -> u64 {
-    bytes.checked_ilog2().map_or(0, |bits| 1 << bits)
-}
-
-/// A row of the only communicator.
-fn one(groups: &mut Groups<'_>, ask: &RowAsk) -> Option<Row> {
-    groups.row(ask).pop().flatten()
-}
-
-/// All pairs of nodes in rounds, the suspects again, and what follows.
-fn pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement {
-    let ports = cluster.cards().iter().map(|card| card.hcas.len()).min().unwrap_or_default();
-    let rails = if kind == NetworkKind::Socket { 1 } else { ports.max(1) };
-    let network = Network { nodes: cluster.len(), rails, leaves: None };
-    let first = measure(cluster, &rounds(network.nodes, rails), kind);
-    let before = infer(&network, &first, &[], None);
-    let retried = measure(cluster, &again(&before), kind);
-    let inference = infer(&network, &first, &retried, None);
-    let findings = blamed(&inference, cluster);
-    let usual = inference.usual_gb_s.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate:.2} GB/s"));
-    let good = || {
-        format!(
-            "{} pairs on {rails} rails: {usual} usual, none below {:.0} % of that",
-            first.len() / rails,
-            80.0
-        )
-    };
-    Judgement::summed_up(good, findings)
-}
-
-fn measure(cluster: &mut Cluster, rounds: &[Round], kind: NetworkKind) -> Vec<Measure> {
-    let mut all = Vec::new();
-    let sweep = Sweep { iterations: 5, ..Sweep::standard(Collective::AllReduce).at(OF_PAIRS) };
-    for round in rounds {
-        let rail = (kind != NetworkKind::Socket).then_some(round.rail);
-        let ask = Ask { kind, rail, bytes: (OF_PAIRS, OF_PAIRS), start: START_OF_PAIRS };
-        let nodes = round.pairs.iter().map(|(a, b)| vec![*a, *b]).collect();
-        let mut groups = Groups::start(cluster, nodes, &ask);
-        let rows = groups.row(&RowAsk::of(&sweep, OF_PAIRS, 0));
-        for (pair, row) in round.pairs.iter().zip(rows) {
-            let got = match row {
-                Some(row) if row.wrong() > 0 => Got::Wrong,
-                Some(row) => Got::Rate(row.busbw(&row.out_of_place)),
-                None => Got::Nothing,
-            };
-            all.push(Measure { pair: *pair, rail: round.rail, got });
-        }
-    }
-    all
 }
 
 /// The collective of `firstlight nccl --nodes`: all its sizes over the network that NCCL chooses.

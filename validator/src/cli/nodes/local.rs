@@ -64,10 +64,16 @@ pub(super) fn read(
     let host_id = set(HOST_ID);
     let boot = root.text("proc/sys/kernel/random/boot_id").unwrap_or_default();
     let host = about.host.as_deref().unwrap_or("unknown").trim().to_owned();
-    let default = || host_id.as_ref().map_or_else(|| host.clone(), |id| format!("{host}.{id}"));
+    let machine = host_id.as_ref().map_or_else(|| host.clone(), |id| format!("{host}.{id}"));
+    let sharing = place.as_ref().filter(|place| place.local_size.is_some_and(|n| n > 1));
+    let default = || match sharing.and_then(|place| place.local_rank) {
+        Some(local) => format!("{machine}/{local}"),
+        None => machine.clone(),
+    };
     let name: String = shown_text(&meet.name.clone().unwrap_or_else(default)).chars().take(NAME).collect();
     let part = format!("{chosen:?} {:?}", place.as_ref().and_then(|place| place.local_rank));
-    let identity = format!("{} {} {part}", host_id.as_deref().unwrap_or(&host), boot.trim());
+    let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
+    let identity = format!("{machine} {part}");
     let hcas = active(root)?;
     let versions = Versions {
         firstlight: env!("CARGO_PKG_VERSION").to_owned(),
@@ -77,6 +83,7 @@ pub(super) fn read(
     let card = Card {
         name,
         identity,
+        host: machine,
         hosts: false,
         rank: place.map(|place| place.rank),
         versions,

@@ -211,7 +211,7 @@ pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<
     let ending = serve_with(link, root, here, &mut |order| match order {
         Order::Welcome(welcome) => screen.welcome(welcome),
         Order::Open(open) => {
-            log::info!("NCCL starts: {:?}, ranks from {} of {}", open.kind, open.first, open.ranks)
+            log::info!("NCCL starts: {:?}, ranks from {} of {}", open.kind, open.first, open.ranks);
         }
         _ => {}
     })?;

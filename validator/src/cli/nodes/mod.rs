@@ -34,7 +34,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes) -> Result<u8, Com
         }
         Role::Leader(mut leader) => {
             let tests = suite::run(&mut leader.gathered, &mut screen);
-            let tests = shown::entries(tests);
+            let tests = shown::entries(&tests);
             let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
             let status = worst(tests.iter().map(|test| test.outcome));
             leader.end(status, findings);

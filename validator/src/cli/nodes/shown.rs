@@ -11,7 +11,7 @@ use crate::nodes::card::Card;
 use crate::nodes::cluster::Cluster;
 use crate::nodes::gather::Gathered;
 use crate::nodes::order::{Ending, Welcome};
-use crate::nodes::suite::{About, Watcher};
+use crate::nodes::watcher::{About, Watcher};
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Verdict};
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
@@ -122,7 +122,7 @@ fn verdict_of(status: u8) -> Verdict {
 }
 
 /// The tests as in a report.
-pub(super) fn entries(tests: Vec<(About, Judgement, f64)>) -> Vec<TestEntry> {
+pub(super) fn entries(tests: &[(About, Judgement, f64)]) -> Vec<TestEntry> {
     tests.iter().map(|(about, judgement, seconds)| entry(about, judgement, *seconds)).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The connecting side.
 
-use super::seal::{Link, Refusal, Token, enter};
+use super::link::Link;
+use super::seal::{Refusal, Token, enter};
 use super::wire::Cut;
 use std::net::{SocketAddr, TcpStream};
 use std::thread;

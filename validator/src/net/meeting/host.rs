@@ -1,7 +1,8 @@
 //! The listening side: admits peers one by one, each in a thread, so that one that says nothing holds up no other. The
 //! port is open as long as a [`Host`] lives.
 
-use super::seal::{Link, Refusal, Token, admit};
+use super::link::Link;
+use super::seal::{Refusal, Token, admit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use std::io;

@@ -5,12 +5,14 @@
 
 mod guest;
 mod host;
+mod link;
 mod seal;
 mod wire;
 
 pub use guest::{NoEntry, join};
 pub use host::{Came, Event, Host};
-pub use seal::{Link, Listener, Speaker, Token};
+pub use link::{Link, Listener, Speaker};
+pub use seal::Token;
 pub use wire::Cut;
 
 /// The name of the protocol, which both sides must have.

@@ -1,8 +1,8 @@
 //! The table of all findings: code, meaning, usual cause, remedy. Findings are made from it, and `firstlight
 //! list --findings` prints it for `docs/findings.md`. It is split over seven files: this one is about the
 //! machine, `code/driver` about NVIDIA's driver, `code/gpu` about GPUs, `code/nccl` about NCCL, `code/nic`
-//! about network cards, `code/nodes` about several nodes, `code/itself` about the validator and process 1. Each appends its entries to the previous ones and
-//! passes them on.
+//! about network cards, `code/nodes` about several nodes, `code/itself` about the validator and process 1.
+//! Each appends its entries to the previous ones and passes them on.
 
 #[macro_use]
 mod driver;
