@@ -11,6 +11,7 @@ pub mod gpu;
 pub mod machine;
 pub mod nccl;
 pub mod net;
+pub mod nodes;
 pub mod outcome;
 pub mod process;
 pub mod render;

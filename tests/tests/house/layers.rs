@@ -12,7 +12,7 @@ const VALIDATOR: Floors = &[
     &["machine", "net"],
     &["fabric", "gpu", "process"],
     &["config", "nccl", "schedule"],
-    &["floors", "report"],
+    &["floors", "nodes", "report"],
     &["suite"],
     &["engine", "render"],
     &["cli"],

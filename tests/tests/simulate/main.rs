@@ -1,6 +1,7 @@
 //! The program on simulated GPUs, on this host: does each scenario and each class of faults get its verdict?
 //! Needs cargo alone. `cargo test --test simulate NAME` runs those whose names hold NAME.
 
+mod nodes;
 mod recipe;
 mod scenarios;
 mod verdict;

@@ -29,7 +29,7 @@ pub mod section {
         &["config", "driver", "network", "policy", "workload", "report", "console", "watchdog"];
 
     /// The sections that the validator owns; init passes them on.
-    pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect"];
+    pub const VALIDATOR: &[&str] = &["fabric", "validate", "expect", "nodes"];
 }
 
 /// The exit statuses of `firstlight`. `validate` ends with that of its verdict.

@@ -11,6 +11,7 @@ mod fabric;
 mod fetch;
 mod image;
 mod nccl;
+mod nodes;
 mod nvlinks;
 mod output;
 mod p2p;
@@ -104,6 +105,10 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Nccl(asked) => {
             let (root, config) = setup()?;
             nccl::run(&root, &config, &asked)
+        }
+        Command::Nodes(asked) => {
+            let (root, config) = setup()?;
+            nodes::run(&root, &config, &asked)
         }
         Command::Image { json } => image::run(&setup()?.0, json.as_ref()),
         Command::Record { file } => record::run(&setup()?.0, &file),

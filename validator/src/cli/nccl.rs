@@ -4,7 +4,7 @@
 
 use super::output::{to_stdout, write};
 use super::validate::chosen;
-use super::{CommandError, FAILING, FINE, UNDONE};
+use super::{CommandError, FAILING, FINE, UNDONE, nodes};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
 use crate::engine;
@@ -30,6 +30,10 @@ const START: Duration = Duration::from_secs(120);
 pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, CommandError> {
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
+    if nodes::wanted(asked.nodes, &asked.meet)? {
+        asked.json.as_ref().map_or(Ok(()), writable)?;
+        return nodes::nccl(root, config, asked, &sweep, &sizes);
+    }
     let chosen = gpus(root, config, asked)?;
     let gpus = chosen.len();
     exact(&sweep, gpus)?;
@@ -175,7 +179,7 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<usize>, Comman
 }
 
 /// Values must be exact, or they cannot be checked.
-fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
+pub(super) fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     let op = sweep.collective.reduces().then_some(sweep.op);
     let ranks = u32::try_from(gpus).unwrap_or(u32::MAX);
     if sweep.check && Values::exact(sweep.data, op, ranks).is_none() {
@@ -202,6 +206,7 @@ fn setup(config: &Config, asked: &Nccl, gpus: Vec<usize>) -> Setup {
         most_bytes: asked.to,
         room: asked.to,
         library_path: config.validate.library_path.clone(),
+        part: None,
     }
 }
 
@@ -233,7 +238,7 @@ fn told(ranks: &Ranks) {
     }
 }
 
-fn wrong(rows: &[Row]) {
+pub(super) fn wrong(rows: &[Row]) {
     let placed = rows.iter().flat_map(|row| [(row, &row.out_of_place), (row, &row.in_place)]);
     let first = placed.filter_map(|(row, timed)| Some((row, timed.wrong.as_ref()?.first.as_ref()?))).next();
     if let Some((row, at)) = first {

@@ -2,7 +2,7 @@
 //! error that names its file or word, the key, what was read and what is allowed.
 
 use super::value::Raw;
-use super::{Config, KEYS};
+use super::{Config, KEYS, TOKEN};
 use crate::files;
 use crate::text::nearest::nearest;
 use crate::text::shown::shown;
@@ -169,7 +169,13 @@ impl Config {
         match self.set(key, raw, tests) {
             Some(Ok(())) => Ok(()),
             Some(Err(allowed)) => {
-                Err(ConfigError::Value { at, key: key.to_owned(), read: raw.to_string(), allowed })
+                // A secret is not shown, not even a wrong one.
+                let (at, read) = match (key, at) {
+                    (TOKEN, Source::Word(_)) => (Source::Word(format!("{TOKEN}=..")), "a secret".to_owned()),
+                    (TOKEN, at) => (at, "a secret".to_owned()),
+                    (_, at) => (at, raw.to_string()),
+                };
+                Err(ConfigError::Value { at, key: key.to_owned(), read, allowed })
             }
             None => {
                 let section = key.split('.').next().unwrap_or(key);

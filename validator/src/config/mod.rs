@@ -1,4 +1,4 @@
-//! The validator's configuration: sections `fabric`, `validate` and `expect`, merged from layers
+//! The validator's configuration: sections `fabric`, `validate`, `expect` and `nodes`, merged from layers
 //! (`--config` files in order, then `--set` words), strict. The names of init's sections are
 //! known and their content is init's business.
 
@@ -13,6 +13,7 @@ pub use limit::Limit;
 
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
+use crate::net::meeting::Token;
 use crate::outcome::scope::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,20 @@ pub struct Expect {
     pub golden: bool,
 }
 
+/// Section `nodes`: the meeting of several nodes. Only `firstlight nodes` and `firstlight nccl --nodes` use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// `nodes.size`: how many nodes.
+    pub size: Option<u64>,
+    /// `nodes.token`: the secret that they share. It is never written.
+    #[serde(skip)]
+    pub token: Option<Token>,
+    /// `nodes.rendezvous`: where they meet, `HOST:PORT`; the node that has this address listens.
+    pub rendezvous: Option<String>,
+    /// `nodes.timeout_s`: for the meeting, seconds.
+    pub timeout_s: u64,
+}
+
 /// The whole configuration of the validator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -139,6 +154,8 @@ pub struct Config {
     pub validate: Validate,
     /// What the machine should be.
     pub expect: Expect,
+    /// Which nodes it is tested with.
+    pub nodes: Nodes,
 }
 
 impl Default for Config {
@@ -161,6 +178,7 @@ impl Default for Config {
                 nvls: false,
             },
             expect: Expect::default(),
+            nodes: Nodes { size: None, token: None, rendezvous: None, timeout_s: 60 },
         }
     }
 }
@@ -185,7 +203,14 @@ pub const KEYS: &[&str] = &[
     "expect.min_p2p_gb_s",
     "expect.peers",
     "expect.golden",
+    "nodes.size",
+    TOKEN,
+    "nodes.rendezvous",
+    "nodes.timeout_s",
 ];
+
+/// The key whose value is never shown.
+const TOKEN: &str = "nodes.token";
 
 impl Config {
     /// Puts one value in its place; `tests`: the ids that there are. `None` when there is no such key; the
@@ -210,6 +235,10 @@ impl Config {
             "expect.min_p2p_gb_s" => value::positive(raw, self.expect.min_p2p_gb_s.insert(0.0)),
             "expect.peers" => value::groups(raw, self.expect.peers.insert(Vec::new())),
             "expect.golden" => value::flag(raw, &mut self.expect.golden),
+            "nodes.size" => value::whole(raw, 2, 1024, self.nodes.size.insert(2)),
+            TOKEN => value::token(raw, &mut self.nodes.token),
+            "nodes.rendezvous" => value::host_and_port(raw, &mut self.nodes.rendezvous),
+            "nodes.timeout_s" => value::whole(raw, 1, 86_400, &mut self.nodes.timeout_s),
             _ => return None,
         })
     }

@@ -35,7 +35,7 @@ fn later_layers_override_earlier_ones_and_words_come_last() {
 #[test]
 fn every_key_can_be_set_by_a_word() {
     for key in KEYS {
-        let words = ["off", "check", "quick", "7", "/a", "acs", "true", "[[0]]"];
+        let words = ["off", "check", "quick", "7", "/a", "acs", "true", "[[0]]", "a:7", "0123456789abcdef"];
         assert!(words.iter().any(|w| merge(&[], &[&format!("{key}={w}")]).is_ok()), "{key}");
         let section = key.split('.').next().unwrap();
         assert!(merge(&[&format!("[{section}]\nnonsense = 1")], &[]).is_err(), "{key}");
@@ -77,7 +77,7 @@ fn an_unknown_section_is_named_with_the_nearest() {
     refuses(
         &["level = 3"],
         &[],
-        "0.toml: level: there is no such section; allowed: config, console, driver, expect, fabric, network, policy, report, validate, watchdog, workload",
+        "0.toml: level: there is no such section; allowed: config, console, driver, expect, fabric, network, nodes, policy, report, validate, watchdog, workload",
     );
 }
 
@@ -86,7 +86,7 @@ fn a_word_for_init_is_refused_here() {
     refuses(
         &[],
         &["driver.load=false"],
-        "--set driver.load=false: driver: there is no such section; allowed: expect, fabric, validate",
+        "--set driver.load=false: driver: there is no such section; allowed: expect, fabric, nodes, validate",
     );
     refuses(&[], &["fabric.acs"], "--set fabric.acs: read a word without '='; allowed: KEY=VALUE");
 }
@@ -198,4 +198,28 @@ fn a_missing_file_is_named() {
 fn init_knows_the_sections_of_the_validators_keys() {
     let sections: BTreeSet<_> = KEYS.iter().filter_map(|key| key.split('.').next()).collect();
     assert_eq!(sections, contract::section::VALIDATOR.iter().copied().collect());
+}
+
+#[test]
+fn a_token_is_never_shown_or_written() {
+    let config = merge(&["[nodes]\ntoken = 'a-secret-of-many'"], &[]).unwrap();
+    assert!(config.nodes.token.is_some());
+    let written = format!("{config:?} {}", serde_json::to_string(&config).unwrap());
+    assert!(!written.contains("a-secret"), "{written}");
+    for (files, words) in [(&["[nodes]\ntoken = 'a-secret'"][..], &[][..]), (&[], &["nodes.token=a-secret"])]
+    {
+        let line = merge(files, words).unwrap_err();
+        assert!(!line.contains("a-secret") && line.contains("allowed: a text of 16 to 256"), "{line}");
+    }
+}
+
+#[test]
+fn a_rendezvous_is_a_host_and_a_port() {
+    for bad in ["", "a", ":7", "a:", "a:0", "a:70000", "a b:7"] {
+        let line = merge(&[], &[&format!("nodes.rendezvous={bad}")]).unwrap_err();
+        assert!(line.contains("allowed: HOST:PORT"), "{line}");
+    }
+    for good in ["10.0.0.1:29517", "[fd00::1]:7", "node1.example:65535"] {
+        assert!(merge(&[], &[&format!("nodes.rendezvous={good}")]).is_ok(), "{good}");
+    }
 }

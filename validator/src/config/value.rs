@@ -4,6 +4,7 @@
 use super::{GpuName, IdentityPolicy, IommuPolicy, Level};
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
+use crate::net::meeting::Token;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -192,4 +193,23 @@ pub(super) fn groups(raw: Raw<'_>, place: &mut Vec<Vec<GpuName>>) -> Result<(), 
 pub(super) fn test_ids(raw: Raw<'_>, known: &[&str], place: &mut Vec<String>) -> Result<(), String> {
     let found = raw.as_words().filter(|ids| ids.iter().all(|id| known.contains(&id.as_str())));
     put(found, place, || format!("a list of: {}", known.join(", ")))
+}
+
+/// A secret.
+pub(super) fn token(raw: Raw<'_>, place: &mut Option<Token>) -> Result<(), String> {
+    let found = raw.as_text().and_then(|text| Token::new(text).ok());
+    put(found.map(Some), place, || "a text of 16 to 256 characters".to_owned())
+}
+
+/// `HOST:PORT`
+pub(super) fn host_and_port(raw: Raw<'_>, place: &mut Option<String>) -> Result<(), String> {
+    let fits = |text: &&str| {
+        let parts = text.rsplit_once(':');
+        parts.is_some_and(|(host, port)| {
+            let is_name = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
+            is_name && port.parse::<u16>().is_ok_and(|port| port > 0)
+        })
+    };
+    let found = raw.as_text().filter(fits).map(|text| Some(text.to_owned()));
+    put(found, place, || "HOST:PORT, such as 192.168.1.10:29517".to_owned())
 }

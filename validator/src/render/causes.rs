@@ -5,7 +5,7 @@ use super::alike::alike;
 use super::words;
 use crate::fabric::text::layout::wrapped;
 use crate::outcome::finding::{Finding, Severity};
-use crate::report::{Cause, Report};
+use crate::report::{Cause, Report, TestEntry};
 
 /// How many messages a cause shows; the JSON has all of them.
 const SHOWN: usize = 4;
@@ -20,16 +20,17 @@ pub(super) fn answer(report: &Report) -> String {
     line("ANSWER", &report.answer) + &first.unwrap_or_default()
 }
 
-/// Every cause, in the order of repair.
-pub(super) fn details(report: &Report) -> String {
-    report.causes.iter().map(|cause| detail(report, cause)).collect()
+/// Every cause, in their order; `tests` have the findings.
+#[must_use]
+pub fn details(causes: &[Cause], tests: &[TestEntry]) -> String {
+    causes.iter().map(|cause| detail(tests, cause)).collect()
 }
 
-fn detail(report: &Report, cause: &Cause) -> String {
+fn detail(tests: &[TestEntry], cause: &Cause) -> String {
     let labelled = |label: &str, text: &str| wrapped(&format!("         {label:<8}"), &" ".repeat(17), text);
     let head = format!("  {:<6} {:<19}", words::severity(cause.severity), cause.code);
     let mut text = format!("\n{}", wrapped(&head, &" ".repeat(28), &cause.subject));
-    let own = own(report, cause);
+    let own = own(tests, cause);
     let messages = distinct(own.iter().map(|f| f.message.as_str()));
     for message in messages.iter().take(SHOWN) {
         text += &wrapped("         ", "           ", message);
@@ -62,8 +63,8 @@ fn detail(report: &Report, cause: &Cause) -> String {
 }
 
 /// The findings that are the cause itself.
-pub(super) fn own<'a>(report: &'a Report, cause: &Cause) -> Vec<&'a Finding> {
-    let all = report.tests.iter().flat_map(|test| &test.findings);
+pub(super) fn own<'a>(tests: &'a [TestEntry], cause: &Cause) -> Vec<&'a Finding> {
+    let all = tests.iter().flat_map(|test| &test.findings);
     let own = |f: &&Finding| f.severity > Severity::Info && f.code == cause.code && f.remedy == cause.remedy;
     all.filter(own).collect()
 }

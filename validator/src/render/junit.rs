@@ -92,7 +92,7 @@ fn log(test: &TestEntry) -> String {
 /// A FAIL or ERROR without a failed test.
 fn unexplained(report: &Report) -> Option<Element> {
     let bad = matches!(report.verdict, Verdict::Fail | Verdict::Error) && report.failed().is_empty();
-    let message = format!("verdict {}: {}", report.verdict, words::counts(report));
+    let message = format!("verdict {}: {}", report.verdict, words::counts(&report.tests));
     let error = element("error").with("message", &message).with("type", &report.verdict.to_string());
     bad.then(|| named("validator", 0.0).child(error))
 }

@@ -1,7 +1,7 @@
 //! Views of a report. Each is a pure function of the report.
 
 pub(crate) mod alike;
-mod causes;
+pub mod causes;
 mod element;
 #[cfg(test)]
 mod fixture;
@@ -10,6 +10,7 @@ pub mod junit;
 pub mod last_line;
 pub mod list;
 pub mod nccl;
+pub mod nodes;
 pub mod p2p;
 pub mod prometheus;
 pub mod text;

@@ -79,7 +79,7 @@ fn end(report: &Report, path: Option<&str>) -> String {
     let gain = nccl::gain_of(report).map(|table| format!("\n{table}")).unwrap_or_default();
     let scope = wrapped("SCOPE    ", "         ", &format!("{}: {}", report.scope, report.covers));
     let end = verdict(report, path) + &last_line(report);
-    plain(&format!("{gain}{}\n{scope}{end}", causes::details(report)))
+    plain(&format!("{gain}{}\n{scope}{end}", causes::details(&report.causes, &report.tests)))
 }
 
 /// Control characters in the machine's files must not move the cursor of a terminal.
@@ -87,8 +87,14 @@ fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
 }
 
+/// How many tests ended in which way: `12 passed, 1 not applicable`.
+#[must_use]
+pub fn counts(tests: &[TestEntry]) -> String {
+    words::counts(tests)
+}
+
 fn verdict(report: &Report, path: Option<&str>) -> String {
-    let counts = words::counts(report);
+    let counts = counts(&report.tests);
     let path = path.map(|p| format!("   report {p}")).unwrap_or_default();
     format!("VERDICT  {:<5}  {counts}{path}\n", report.verdict.to_string())
 }

@@ -2,7 +2,7 @@
 
 use crate::outcome::Outcome;
 use crate::outcome::finding::Severity;
-use crate::report::Report;
+use crate::report::{Report, TestEntry};
 
 /// An outcome as rows show it.
 pub(super) const fn outcome(outcome: Outcome) -> &'static str {
@@ -26,8 +26,8 @@ pub(super) const fn severity(severity: Severity) -> &'static str {
 }
 
 /// `12 passed, 1 not applicable`
-pub(super) fn counts(report: &Report) -> String {
-    let count = |wanted| report.tests.iter().filter(|t| t.outcome == wanted).count();
+pub(super) fn counts(tests: &[TestEntry]) -> String {
+    let count = |wanted| tests.iter().filter(|t| t.outcome == wanted).count();
     let told = |n: usize, word: &str| (n > 0).then(|| format!("{n} {word}"));
     let counts = [
         told(count(Outcome::Error), "without answer"),

@@ -10,7 +10,7 @@ mod read;
 mod schema;
 mod sound;
 
-pub use causes::{Cause, NotCause, Symptom};
+pub use causes::{Cause, NotCause, Symptom, unfolded};
 pub use fingerprint::{BoundTo, fingerprint};
 pub use named::Named;
 pub use read::{BadReport, from_json};

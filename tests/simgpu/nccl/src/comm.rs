@@ -5,7 +5,7 @@ use crate::driver::{Driver, driver};
 use crate::environment::environment;
 use crate::error::{Code, Result};
 use crate::log::{INIT, NET, P2P, SHM, info, warn};
-use crate::transport::{Transport, between, peers};
+use crate::transport::{Transport, between, over_network, peers};
 use simgpu_model::collective::{Ask, Call, Path};
 use simgpu_model::scenario::{Fault, Kind};
 use std::collections::BTreeSet;
@@ -17,6 +17,8 @@ pub(crate) struct Rank {
     pub(crate) process: u32,
     pub(crate) gpu: usize,
     pub(crate) ordinal: usize,
+    /// Which host it is on, as a number.
+    pub(crate) host: u64,
 }
 
 /// A communicator.
@@ -64,7 +66,7 @@ impl Comm {
 
     /// The rank of this communicator.
     pub(crate) fn own(&self) -> Rank {
-        self.ranks.get(self.rank).copied().unwrap_or(Rank { process: 0, gpu: 0, ordinal: 0 })
+        self.ranks.get(self.rank).copied().unwrap_or(Rank { process: 0, gpu: 0, ordinal: 0, host: 0 })
     }
 
     /// Channels for sends and receives to one peer.
@@ -81,6 +83,9 @@ impl Comm {
 
     fn way(&self, driver: &Driver, from: usize, to: usize) -> Option<Transport> {
         let (a, b) = (self.ranks.get(from)?, self.ranks.get(to)?);
+        if a.host != b.host {
+            return over_network(&driver.scenario, environment());
+        }
         between(&driver.scenario, environment(), a.gpu, b.gpu, a.process == b.process)
     }
 
@@ -125,10 +130,10 @@ impl Comm {
         if matches!(send, Transport::Direct | Transport::CuMem | Transport::Ipc) {
             self.allowed(driver, to)?;
         }
-        if receive == Transport::Net {
+        if receive.is_net() {
             (0..channels).for_each(|c| self.line(c, kind, from, self.rank, receive, "[receive] "));
         }
-        let what = if send == Transport::Net { "[send] " } else { "" };
+        let what = if send.is_net() { "[send] " } else { "" };
         (0..channels).for_each(|c| self.line(c, kind, self.rank, to, send, what));
         Ok(())
     }
@@ -165,7 +170,7 @@ impl Comm {
         // Shared memory's line has one number less.
         let (kind, about) = match way {
             Transport::Shm => (String::new(), SHM),
-            Transport::Net => (format!("/{kind}"), NET),
+            net if net.is_net() => (format!("/{kind}"), NET),
             _ => (format!("/{kind}"), P2P),
         };
         let way = way.name();

@@ -42,6 +42,13 @@ pub(crate) struct Environment {
     pub(crate) least_channels: Option<u32>,
     pub(crate) most_channels: Option<u32>,
     pub(crate) interface: Option<String>,
+    /// The network that must be used between hosts.
+    pub(crate) net: Option<String>,
+    /// Whether RDMA may be used, and whether to the GPUs' memory.
+    pub(crate) ib: bool,
+    pub(crate) gdr: bool,
+    /// The name of this host among others.
+    pub(crate) host: String,
     pub(crate) topology: Option<String>,
     pub(crate) graph: Option<String>,
     /// Lines about what was set.
@@ -89,6 +96,10 @@ fn read(get: impl Fn(&str) -> Option<String>) -> Environment {
         least_channels: count("NCCL_MIN_NCHANNELS"),
         most_channels: count("NCCL_MAX_NCHANNELS"),
         interface: get("NCCL_SOCKET_IFNAME"),
+        net: get("NCCL_NET"),
+        ib: !on("NCCL_IB_DISABLE"),
+        gdr: get("NCCL_NET_GDR_LEVEL").as_deref() != Some("LOC"),
+        host: get("NCCL_HOSTID").unwrap_or_default(),
         topology: get("NCCL_TOPO_DUMP_FILE"),
         graph: get("NCCL_GRAPH_DUMP_FILE"),
         said,

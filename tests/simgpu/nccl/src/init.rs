@@ -9,6 +9,7 @@ use crate::environment::environment;
 use crate::error::{Code, Result, code};
 use crate::group;
 use crate::log::{BOOTSTRAP, ENV, GRAPH, INIT, NET, info, version};
+use simgpu_model::beside;
 use simgpu_model::scenario::Kind;
 use std::collections::hash_map::RandomState;
 use std::ffi::c_int;
@@ -16,9 +17,6 @@ use std::hash::BuildHasher;
 use std::sync::Once;
 use std::time::Duration;
 
-/// 2.29.7, as ncclGetVersion has it, and as it is said.
-const VERSION: c_int = 22_907;
-const VERSION_TEXT: &str = "NCCL version 2.29.7+cuda12.4";
 /// How an id begins.
 const MAGIC: [u8; 8] = *b"simnccl1";
 
@@ -53,8 +51,14 @@ enum How {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetVersion(to: *mut c_int) -> c_int {
-    // SAFETY: the caller's pointer.
-    code(unsafe { put(to, VERSION) })
+    let version = || {
+        // Without a scenario, as by a program that only asks for the version, it is the usual one.
+        let version = beside::scenario().map_or(22_907, |scenario| scenario.nccl.version);
+        let version = c_int::try_from(version).map_err(|_| Code::INTERNAL)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(to, version) }
+    };
+    code(version())
 }
 
 #[unsafe(no_mangle)]
@@ -156,14 +160,14 @@ fn greet(driver: &Driver, init: &Init) -> Result<Option<Board>> {
             "the process that made the unique id is gone",
         );
     })?;
-    let own = [u64::from(std::process::id()), init.gpu as u64, driver.ordinal(init.gpu) as u64];
+    let own = [u64::from(std::process::id()), init.gpu as u64, driver.ordinal(init.gpu) as u64, host()];
     board.greet(init.rank, &own.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<_>>());
     Ok(Some(board))
 }
 
 fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>> {
     let own = std::process::id();
-    let here = |gpu: &usize| Rank { process: own, gpu: *gpu, ordinal: driver.ordinal(*gpu) };
+    let here = |gpu: &usize| Rank { process: own, gpu: *gpu, ordinal: driver.ordinal(*gpu), host: host() };
     let (number, ranks) = match &init.how {
         How::All(number, gpus) => (*number, gpus.iter().map(here).collect()),
         How::Id(id, _) => (
@@ -177,9 +181,9 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
                 .collect::<Vec<_>>(),
         ),
     };
-    if (1..ranks.len())
-        .any(|n| ranks.get(n).is_some_and(|r| ranks.iter().take(n).any(|o: &Rank| o.gpu == r.gpu)))
-    {
+    if (1..ranks.len()).any(|n| {
+        ranks.get(n).is_some_and(|r| ranks.iter().take(n).any(|o: &Rank| o.gpu == r.gpu && o.host == r.host))
+    }) {
         crate::log::warn(init.rank, "init.cc:1050", "Duplicate GPU detected");
         return Err(Code::USAGE);
     }
@@ -189,12 +193,19 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
     Ok(Box::new(Comm::new(number, init.rank, ranks, channels)))
 }
 
+/// The name of this host as a number, which is the same in all its processes.
+fn host() -> u64 {
+    std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default()
+        .hash_one(&environment().host)
+}
+
 fn rank(hello: &[u8]) -> Rank {
     let mut numbers = hello.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b));
     let mut next = || numbers.next().unwrap_or_default();
     let process = u32::try_from(next()).unwrap_or_default();
     let mut place = || usize::try_from(next()).unwrap_or_default();
-    Rank { process, gpu: place(), ordinal: place() }
+    let (gpu, ordinal) = (place(), place());
+    Rank { process, gpu, ordinal, host: numbers.next().unwrap_or_default() }
 }
 
 /// What is said once in a process.
@@ -208,7 +219,13 @@ fn begin(driver: &Driver) {
         }
         info(INIT | BOOTSTRAP, 0, &format!("Bootstrap: Using {}", address()));
         info(INIT, 0, &format!("cudaDriverVersion {}", driver.scenario.machine.cuda));
-        version(VERSION_TEXT);
+        let number = driver.scenario.nccl.version;
+        version(&format!(
+            "NCCL version {}.{}.{}+cuda12.4",
+            number / 10_000,
+            number / 100 % 100,
+            number % 100
+        ));
     });
 }
 

@@ -4,7 +4,7 @@
 use crate::environment::{Environment, Level};
 use simgpu_model::Scenario;
 use simgpu_model::collective::Path;
-use simgpu_model::scenario::Kind;
+use simgpu_model::scenario::{Hca, Kind};
 
 /// A way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) enum Transport {
     Ipc,
     Shm,
     Net,
+    Ib,
+    Gdr,
 }
 
 impl Transport {
@@ -25,16 +27,35 @@ impl Transport {
             Self::Ipc => "P2P/IPC",
             Self::Shm => "SHM/direct/direct",
             Self::Net => "NET/Socket/0",
+            Self::Ib => "NET/IB/0",
+            Self::Gdr => "NET/IB/0/GDRDMA",
         }
     }
 
     /// What it means for times.
     pub(crate) fn path(self) -> Path {
         match self {
-            Self::Direct | Self::CuMem | Self::Ipc => Path::P2p,
-            Self::Shm => Path::Shm,
+            Self::Direct | Self::CuMem | Self::Ipc | Self::Gdr => Path::P2p,
+            Self::Shm | Self::Ib => Path::Shm,
             Self::Net => Path::Net,
         }
+    }
+}
+
+impl Transport {
+    /// Whether each side says its half.
+    pub(crate) fn is_net(self) -> bool {
+        matches!(self, Self::Net | Self::Ib | Self::Gdr)
+    }
+}
+
+/// The way to another host: RDMA where there is a card and it is allowed, to the GPU's memory if the card can. `None`
+/// where RDMA is demanded and there is no card.
+pub(crate) fn over_network(scenario: &Scenario, env: &Environment) -> Option<Transport> {
+    match scenario.nccl.hca.filter(|_| env.ib) {
+        Some(Hca::Gdr) if env.gdr => Some(Transport::Gdr),
+        Some(_) => Some(Transport::Ib),
+        None => (env.net.as_deref() != Some("IB")).then_some(Transport::Net),
     }
 }
 

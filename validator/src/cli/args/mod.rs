@@ -2,11 +2,13 @@
 //! in `cli`.
 
 mod nccl;
+mod nodes;
 mod place;
 mod publish;
 mod runs;
 
 pub use nccl::{Nccl, P2pChoice};
+pub use nodes::{Meet, Nodes};
 pub use place::Place;
 pub use publish::{Fetch, Publish, Reset, ResetAction, Time};
 pub use runs::{Output, P2p, ScopeChoice, Validate};
@@ -64,6 +66,8 @@ pub enum Command {
     },
     /// Print the table of nccl-tests: a collective over a range of sizes, with every value checked
     Nccl(Nccl),
+    /// Test several nodes together: this one meets the others, and NCCL's collectives run over all of them
+    Nodes(Nodes),
     /// Record this machine's PCI functions, driver and kernel log as one text file, for a bug report
     Record {
         /// The file, or `-`

@@ -1,7 +1,7 @@
 //! The options of `firstlight nccl`, which are those of nccl-tests.
 
-use super::Place;
 use super::runs::gpu;
+use super::{Meet, Place};
 use crate::config::GpuName;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::nccl::Sweep;
@@ -52,6 +52,12 @@ pub struct Nccl {
     /// Use one process per GPU, as frameworks do
     #[arg(long)]
     pub processes: bool,
+    /// Run over several nodes, as section [nodes] or the launcher says; a launcher of several processes implies it
+    #[arg(long)]
+    pub nodes: bool,
+    /// How the nodes meet.
+    #[command(flatten)]
+    pub meet: Meet,
     /// Write the result as nccl-tests' JSON to a file or `-`
     #[arg(short = 'J', long = "json", value_name = "FILE")]
     pub json: Option<Place>,

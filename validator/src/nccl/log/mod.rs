@@ -2,6 +2,7 @@
 //! ranks, the settings from the environment, warnings. Lines of several processes may be mixed, with other
 //! programs' lines in between. `proof` handles what they prove.
 
+mod network;
 mod proof;
 mod scan;
 mod via;

@@ -78,7 +78,7 @@ impl Said {
     }
 
     /// The first reason to doubt.
-    fn doubt(&self, ranks: usize, pairs: Pairs) -> Option<String> {
+    pub(super) fn doubt(&self, ranks: usize, pairs: Pairs) -> Option<String> {
         if ranks < 2 {
             return Some(format!("{ranks} ranks have no connections"));
         }

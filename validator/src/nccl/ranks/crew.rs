@@ -8,10 +8,13 @@ use crate::process::partner;
 use crate::process::partner::{GRACE, Lost, Partner};
 use std::io;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Once one has failed, the others get this long to report.
 const OTHERS: Duration = Duration::from_secs(1);
+/// How often it is asked whether somebody still waits for the replies.
+const LOOK: Duration = Duration::from_millis(200);
 /// The time limit for releasing GPUs and a communicator.
 const ENDING: Duration = Duration::from_secs(5);
 
@@ -47,13 +50,17 @@ impl Crew {
         }
     }
 
-    /// The replies of all. Once one has failed the others are not waited for much longer.
-    pub(super) fn hear(&mut self, within: Duration) -> Vec<(Whose, Reply)> {
+    /// The replies of all. Once one has failed the others are not waited for much longer, and none is once nobody wants
+    /// them any more (`abandoned`).
+    pub(super) fn hear(&mut self, within: Duration, abandoned: &AtomicBool) -> Vec<(Whose, Reply)> {
         let begun = Instant::now();
         let mut due = begun + within;
         let mut replies: Vec<Option<Reply>> = self.0.iter().map(|_| None).collect();
-        while replies.iter().any(Option::is_none) && Instant::now() < due {
-            let left = due.saturating_duration_since(Instant::now());
+        while replies.iter().any(Option::is_none)
+            && Instant::now() < due
+            && !abandoned.load(Ordering::Acquire)
+        {
+            let left = due.saturating_duration_since(Instant::now()).min(LOOK);
             let ready = match self.ready(&replies, left) {
                 Ok(ready) => ready,
                 Err(error) => {

@@ -2,7 +2,7 @@
 //! unset ones from `/etc/nccl.conf` (its `src/misc/param.cc`), which may hold an earlier verdict's settings.
 //! An empty value is NCCL's own default.
 
-use super::{Arm, Setup};
+use super::{Arm, Network, NetworkKind, Setup};
 use std::net::SocketAddr;
 
 /// What the arm's environment depends on, besides its setup.
@@ -53,7 +53,35 @@ pub(super) fn environment(setup: &Setup, around: &Surroundings) -> Vec<(String, 
     ];
     let library_path = around.library_path.as_deref().map(|path| ("LD_LIBRARY_PATH", path));
     let all = library_path.into_iter().chain(pairs);
-    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let mut all: Vec<_> = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    for (name, value) in setup.part.iter().flat_map(|part| network(&part.network)) {
+        all.retain(|(other, _)| other != name);
+        all.push((name.to_owned(), value));
+    }
+    all
+}
+
+/// What the network between nodes needs. GPUDirect is asked for at any distance between card and GPU (SYS), so that it is
+/// tested wherever it can be; NCCL's own limit is PXB.
+fn network(network: &Network) -> Vec<(&'static str, String)> {
+    // An empty NCCL_NET is a network without a name, which there is not.
+    let (net, no_ib, direct) = match network.kind {
+        NetworkKind::Any => (None, "0", ""),
+        NetworkKind::Socket => (Some("Socket"), "1", "LOC"),
+        NetworkKind::Rdma => (Some("IB"), "0", "LOC"),
+        NetworkKind::Gdr => (Some("IB"), "0", "SYS"),
+    };
+    let mut all = vec![
+        ("NCCL_IB_DISABLE", no_ib.to_owned()),
+        ("NCCL_NET_GDR_LEVEL", direct.to_owned()),
+        ("NCCL_SOCKET_IFNAME", format!("={}", network.interface)),
+        ("NCCL_IB_HCA", network.hcas.clone()),
+        // Between GPUs of one node the network is not used.
+        ("NCCL_NET_DISABLE_INTRA", "1".to_owned()),
+    ];
+    all.extend(net.map(|net| ("NCCL_NET", net.to_owned())));
+    all.extend(network.host_id.iter().map(|id| ("NCCL_HOSTID", id.clone())));
+    all
 }
 
 #[cfg(test)]
@@ -71,6 +99,7 @@ mod tests {
             most_bytes: 8,
             room: 8,
             library_path: Vec::new(),
+            part: None,
         }
     }
 
@@ -120,6 +149,29 @@ mod tests {
         let more = Setup { channels: Some(16), nvls: true, ..setup(Arm::P2p) };
         let more = changed(&more);
         assert_eq!(more, ["NCCL_MAX_NCHANNELS=16", "NCCL_MIN_NCHANNELS=16", "NCCL_NVLS_ENABLE=2"]);
+    }
+
+    #[test]
+    fn between_nodes_the_network_is_set_and_every_variable_is_set_once() {
+        let with = |kind| {
+            let (interface, hcas) = ("eth0".to_owned(), "=mlx5_0:1".to_owned());
+            let network = Network { kind, interface, hcas, host_id: Some("a".to_owned()) };
+            of(&Setup { part: Some(super::super::Part { first: 2, ranks: 4, network }), ..setup(Arm::P2p) })
+        };
+        let all = with(NetworkKind::Socket);
+        for (name, value) in [
+            ("NCCL_NET", "Socket"),
+            ("NCCL_IB_DISABLE", "1"),
+            ("NCCL_SOCKET_IFNAME", "=eth0"),
+            ("NCCL_IB_HCA", "=mlx5_0:1"),
+            ("NCCL_HOSTID", "a"),
+        ] {
+            assert_eq!(all.get(name).map(String::as_str), Some(value), "{name}");
+        }
+        let level = |kind| with(kind).remove("NCCL_NET_GDR_LEVEL").unwrap();
+        assert_eq!([level(NetworkKind::Rdma), level(NetworkKind::Gdr)], ["LOC", "SYS"]);
+        let others = all.keys().filter(|name| *name != "NCCL_NET");
+        assert!(with(NetworkKind::Any).keys().eq(others), "every variable is set in every arm");
     }
 
     #[test]

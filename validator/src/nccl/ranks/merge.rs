@@ -27,6 +27,12 @@ pub(super) fn row(ask: &RowAsk, shape: Shape, ranks: usize, done: Vec<Done>) -> 
     }
 }
 
+/// The results of one node's processes as one.
+pub(super) fn sum(done: Vec<Done>) -> Done {
+    let (out_of_place, in_place) = done.into_iter().map(|d| (d.out_of_place, d.in_place)).unzip();
+    Done { out_of_place: together(out_of_place), in_place: together(in_place) }
+}
+
 /// The mean of all processes' times, and all wrong elements.
 fn together(all: Vec<Timed>) -> Timed {
     let processes = u32::try_from(all.len()).unwrap_or(u32::MAX).max(1);

@@ -56,7 +56,7 @@ pub(super) struct Opened {
 
 /// A row, as far as one process measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Done {
+pub struct Done {
     pub(super) out_of_place: Timed,
     pub(super) in_place: Timed,
 }

@@ -20,9 +20,10 @@ mod team;
 mod trouble;
 mod watch;
 
+pub use messages::Done;
 pub use ras::diagnosis;
 pub use serve::{COMMAND, serve};
-pub use session::Ranks;
+pub use session::{Opening, Ranks, Whole};
 pub use trouble::{Trouble, TroubleKind};
 
 use crate::gpu::{Collective, DataType, RedOp, Shape};
@@ -75,6 +76,54 @@ pub struct Setup {
     pub room: u64,
     /// Folders searched for the libraries before the loader's own; empty: those of this process.
     pub library_path: Vec<String>,
+    /// What these ranks are a part of, where others are on other nodes; `None`: they are all.
+    pub part: Option<Part>,
+}
+
+impl Setup {
+    /// The number of ranks of the communicator, on all nodes.
+    #[must_use]
+    pub fn ranks(&self) -> usize {
+        self.part.as_ref().map_or(self.gpus.len(), |part| part.ranks)
+    }
+}
+
+/// Ranks of a communicator that has more ranks on other nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The first rank here; the others follow.
+    pub first: usize,
+    /// The number of ranks on all nodes.
+    pub ranks: usize,
+    /// The network between the nodes.
+    pub network: Network,
+}
+
+/// The network that NCCL uses between nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Which of NCCL's networks.
+    pub kind: NetworkKind,
+    /// The interface for sockets, as NCCL_SOCKET_IFNAME.
+    pub interface: String,
+    /// The RDMA ports, as NCCL_IB_HCA; empty: NCCL's choice.
+    pub hcas: String,
+    /// NCCL's name for this node, where a machine stands for several: NCCL_HOSTID.
+    pub host_id: Option<String>,
+}
+
+/// NCCL's networks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkKind {
+    /// Whatever NCCL chooses.
+    Any,
+    /// TCP sockets.
+    Socket,
+    /// RDMA to and from the host's memory.
+    Rdma,
+    /// RDMA to and from the GPUs' memory: GPUDirect RDMA.
+    Gdr,
 }
 
 /// The started arm.

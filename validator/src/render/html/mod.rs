@@ -41,7 +41,7 @@ pub fn page(report: &Report) -> io::Result<String> {
 
 fn top(report: &Report) -> Element {
     let verdict = report.verdict.to_string();
-    let line = format!("{}; {}, {:.1} s", words::counts(report), report.started, report.seconds);
+    let line = format!("{}; {}, {:.1} s", words::counts(&report.tests), report.started, report.seconds);
     let recorded = format!("This report is about the machine in {}, not about a running one.", report.root);
     let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
     let first = report.causes.first();

@@ -71,6 +71,37 @@ struct Found<'a> {
     gpus: Gpus,
 }
 
+/// Every kind of finding as a cause that explains no other, for tests that are not of one machine.
+#[must_use]
+pub fn unfolded(tests: &[TestEntry]) -> Vec<Cause> {
+    let mut causes: Vec<Cause> = Vec::new();
+    for (test, f) in tests.iter().flat_map(|test| test.findings.iter().map(move |f| (test, f))) {
+        let known = causes.iter_mut().find(|c| c.code == f.code && c.remedy == f.remedy);
+        match known {
+            _ if f.severity <= Severity::Info => {}
+            Some(cause) => {
+                cause.severity = cause.severity.max(f.severity);
+                if !cause.subject.split(", ").any(|subject| subject == f.subject) {
+                    cause.subject = format!("{}, {}", cause.subject, f.subject);
+                }
+            }
+            None => causes.push(Cause {
+                code: f.code.clone(),
+                severity: f.severity,
+                says: f.message.clone(),
+                test: test.id.clone(),
+                subject: f.subject.clone(),
+                cause: f.cause.clone(),
+                remedy: f.remedy.clone(),
+                pairs: None,
+                symptoms: Vec::new(),
+                ruled_out: Vec::new(),
+            }),
+        }
+    }
+    causes
+}
+
 /// The causes in a report, the one to repair first at the front.
 pub(super) fn causes(report: &Report) -> Vec<Cause> {
     let all = found(report);

@@ -117,6 +117,7 @@ impl Which {
             },
             room: self.room(),
             library_path: machine.config.validate.library_path.clone(),
+            part: None,
         })
     }
 }

@@ -11,7 +11,7 @@ pub use event::{Event, On};
 pub use fault::{Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
 pub use machine::{ComputeMode, InUse, Machine, NvLink, NvmlHangs, Pcie, status};
-pub use nccl::{Nccl, Program, Table};
+pub use nccl::{Hca, Nccl, Program, Table};
 
 use serde::Deserialize;
 

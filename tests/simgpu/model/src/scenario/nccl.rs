@@ -13,6 +13,11 @@ pub struct Nccl {
     /// The part of the full rate that so many channels reach; fewer than the first reach that of the first.
     #[serde(default)]
     pub rate_by_channels: Vec<(u32, f64)>,
+    /// Its version, 22907 for 2.29.7.
+    #[serde(default = "version")]
+    pub version: u32,
+    /// The RDMA card that it finds, if any.
+    pub hca: Option<Hca>,
     /// Times with peer access.
     #[serde(default)]
     pub p2p: BTreeMap<Program, Table>,
@@ -28,8 +33,23 @@ fn channels() -> u32 {
 impl Default for Nccl {
     fn default() -> Self {
         let none = BTreeMap::new;
-        Self { channels: channels(), rate_by_channels: Vec::new(), p2p: none(), shm: none() }
+        let (channels, version) = (channels(), version());
+        Self { channels, rate_by_channels: Vec::new(), version, hca: None, p2p: none(), shm: none() }
     }
+}
+
+fn version() -> u32 {
+    22_907
+}
+
+/// A card for RDMA between machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hca {
+    /// It reaches the host's memory.
+    Host,
+    /// It reaches the GPUs' memory too.
+    Gdr,
 }
 
 /// The collectives, as nccl-tests calls its programs.

@@ -1,5 +1,9 @@
 //! The worker's side of an arm: starts its processes, asks them for rows, and after an error finds the cause,
-//! stops them all, and leaves nothing behind.
+//! stops them all, and leaves nothing behind. `part` has rows, and the ranks of one node among several.
+
+mod part;
+
+pub use part::{Opening, Whole};
 
 use super::crew::Crew;
 use super::diagnosis::{last_words, no_transport};
@@ -7,12 +11,9 @@ use super::environment::{Surroundings, environment};
 use super::merge::{nothing, row};
 use super::messages::{Answer, Ask, Fault, Open, Opened};
 use super::output::Output;
-use super::row::values;
 use super::serve::COMMAND;
 use super::trouble::{Reply, Trouble, TroubleKind, Whose, cause};
-use super::watch::patience;
 use super::{RowAsk, Setup, Started, ras};
-use crate::gpu::Shape;
 use crate::gpu::pattern::Nonces;
 use crate::machine::root::Root;
 use crate::nccl::Row;
@@ -21,6 +22,8 @@ use crate::process::{lineage, partner};
 use std::io;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The time limit for NCCL's report of its state while it hangs.
@@ -44,6 +47,8 @@ pub struct Ranks {
     /// Bytes of the ranks' buffers, once allocated.
     room: u64,
     ended: bool,
+    /// Set by the node that leads, once it wants no more of these ranks.
+    abandoned: Arc<AtomicBool>,
 }
 
 impl Ranks {
@@ -90,13 +95,14 @@ impl Ranks {
             started: None,
             room: 0,
             ended: false,
+            abandoned: Arc::default(),
         })
     }
 
     fn spawn(&mut self, command: &dyn Fn() -> io::Result<Command>) -> io::Result<()> {
         self.dumps(true)?;
-        let ranks = self.setup.gpus.len();
-        let all = (0..ranks).map(Whose::Rank);
+        let (ranks, first) = (self.setup.gpus.len(), self.first());
+        let all = (first..first.saturating_add(ranks)).map(Whose::Rank);
         let all: Vec<_> = if self.setup.processes { all.collect() } else { vec![Whose::All] };
         for whose in all {
             let mut command = command()?;
@@ -109,8 +115,9 @@ impl Ranks {
         let Setup { processes, gpus, most_bytes, room, .. } = &self.setup;
         self.crew.say(|n| {
             let gpus = if *processes { gpus.get(n).copied().into_iter().collect() } else { gpus.clone() };
-            let id = *processes && n == 0;
-            Ask::Open(Open { gpus, first: n, most_bytes: *most_bytes, room: *room, id })
+            let rank = first.saturating_add(n);
+            let id = *processes && rank == 0;
+            Ask::Open(Open { gpus, first: rank, most_bytes: *most_bytes, room: *room, id })
         });
         if !processes {
             // A single process needs no id.
@@ -124,10 +131,15 @@ impl Ranks {
         self.graph.inherit(inherited)
     }
 
-    /// The number of ranks.
+    /// The number of ranks, on all nodes.
     #[must_use]
-    pub const fn ranks(&self) -> usize {
-        self.setup.gpus.len()
+    pub fn ranks(&self) -> usize {
+        self.setup.ranks()
+    }
+
+    /// The first rank of this node.
+    fn first(&self) -> usize {
+        self.setup.part.as_ref().map_or(0, |part| part.first)
     }
 
     /// Waits until the communicator exists.
@@ -142,24 +154,37 @@ impl Ranks {
         self.started.as_ref().ok_or_else(|| Trouble::broken("not started"))
     }
 
-    fn open(&mut self, due: Instant) -> Result<Started, Trouble> {
+    /// Waits until CUDA has started.
+    pub(super) fn opened(&mut self, due: Instant) -> Result<Vec<Opened>, Trouble> {
         let opened = self.hear("starting CUDA", due, |answer| match answer {
             Answer::Opened(opened) => Some(opened),
             _ => None,
         })?;
-        let ranks = self.setup.gpus.len();
         self.room = opened.iter().map(|opened| opened.room).min().unwrap_or_default();
+        Ok(opened)
+    }
+
+    fn open(&mut self, due: Instant) -> Result<Started, Trouble> {
+        if self.setup.part.is_some() {
+            return Err(Trouble::broken("a part of the ranks cannot start alone"));
+        }
+        let opened = self.opened(due)?;
+        let ranks = self.setup.ranks();
         if self.setup.processes {
             let id = opened.iter().find_map(|opened| opened.id.clone());
             // Without one each process reports that itself.
             self.crew.say(|_| Ask::Join { id: id.clone(), ranks });
         }
-        let joined = |answer| matches!(answer, Answer::Joined).then_some(());
-        self.hear("making the communicator", due, joined)?;
+        self.joined(due)?;
         let seconds = self.begun.elapsed().as_secs_f64();
         let nccl = opened.first().map_or(0, |opened: &Opened| opened.nccl);
         let devices = opened.into_iter().flat_map(|opened| opened.devices).collect();
         Ok(Started { nccl, devices, seconds })
+    }
+
+    fn joined(&mut self, due: Instant) -> Result<(), Trouble> {
+        let joined = |answer| matches!(answer, Answer::Joined).then_some(());
+        self.hear("making the communicator", due, joined).map(drop)
     }
 
     /// The largest row, bytes.
@@ -174,39 +199,16 @@ impl Ranks {
     /// # Errors
     /// An invalid request, after which the arm continues; or a failure, after which the arm is stopped.
     pub fn row(&mut self, ask: &RowAsk) -> Result<Row, Trouble> {
-        let ranks = self.setup.gpus.len();
+        let ranks = self.setup.ranks();
         let shape = ask.shape(ranks);
         self.allow(ask, shape)?;
         let done = if shape.count == 0 {
             vec![nothing(ask)]
         } else {
             let seeds = [self.nonces.next(), self.nonces.next()];
-            let room = self.room;
-            self.crew.say(|_| Ask::Row { ask: *ask, seeds, room });
-            let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
-            let within = patience(shape.bytes, calls.saturating_mul(2)) + BESIDE;
-            self.hear(&ask.to_string(), Instant::now() + within, |answer| match answer {
-                Answer::Row(done) => Some(*done),
-                _ => None,
-            })?
+            self.measure(ask, shape, seeds, self.room)?
         };
         Ok(row(ask, shape, ranks, done))
-    }
-
-    /// Whether the row is a valid request.
-    fn allow(&self, ask: &RowAsk, shape: Shape) -> Result<(), Trouble> {
-        let ranks = self.setup.gpus.len();
-        let refuse = |why: String| Err(Trouble::broken(format!("{ask}: {why}")));
-        if self.ended || self.started.is_none() {
-            return refuse("the arm's processes are gone".to_owned());
-        }
-        if shape.bytes > self.room {
-            return refuse(format!("the buffers hold {} bytes", self.room));
-        }
-        if ask.collective.rooted() && ask.root >= ranks {
-            return refuse(format!("there is no rank {} among {ranks}", ask.root));
-        }
-        if ask.check { values(ask, ranks).map(drop).or_else(|fault| refuse(fault.text)) } else { Ok(()) }
     }
 
     /// All NCCL lines of all its processes so far, including those that are gone.
@@ -247,7 +249,7 @@ impl Ranks {
         if self.ended {
             return Err(Trouble::broken(format!("{doing}: the arm has ended")));
         }
-        let replies = self.crew.hear(due.saturating_duration_since(Instant::now()));
+        let replies = self.crew.hear(due.saturating_duration_since(Instant::now()), &self.abandoned);
         if let Some(fault) = cause(&replies) {
             return Err(self.end(doing, fault, &replies));
         }
@@ -262,7 +264,9 @@ impl Ranks {
     /// Stops everything, after the cause has been collected.
     fn end(&mut self, doing: &str, fault: Fault, replies: &[(Whose, Reply)]) -> Trouble {
         let mut diagnosis = match self.ras {
-            Some(at) if fault.kind == TroubleKind::Hang => ras::diagnosis(at, LOOKING),
+            Some(at) if fault.kind == TroubleKind::Hang && !self.abandoned.load(Ordering::Acquire) => {
+                ras::diagnosis(at, LOOKING)
+            }
             _ => Vec::new(),
         };
         // Their output while they stop says nothing about the cause.

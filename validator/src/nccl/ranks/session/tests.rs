@@ -3,6 +3,7 @@
 use super::*;
 use crate::gpu::{Collective, DataType, RedOp};
 use crate::nccl::ranks::messages::Done;
+use crate::nccl::ranks::watch::patience;
 use crate::nccl::ranks::{Arm, Device};
 use crate::nccl::{FirstWrong, Timed, Wrongs};
 use std::cell::Cell;
@@ -24,6 +25,7 @@ fn setup(processes: usize) -> Setup {
         most_bytes: 1 << 10,
         room: 1 << 12,
         library_path: Vec::new(),
+        part: None,
     }
 }
 

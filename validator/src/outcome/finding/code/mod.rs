@@ -1,8 +1,8 @@
 //! The table of all findings: code, meaning, usual cause, remedy. Findings are made from it, and `firstlight
-//! list --findings` prints it for `docs/findings.md`. It is split over six files: this one is about the
+//! list --findings` prints it for `docs/findings.md`. It is split over seven files: this one is about the
 //! machine, `code/driver` about NVIDIA's driver, `code/gpu` about GPUs, `code/nccl` about NCCL, `code/nic`
-//! about network cards, `code/itself` about the validator and process 1. Each appends its entries to the previous ones and
-//! passes them on.
+//! about network cards, `code/nodes` about several nodes, `code/itself` about the validator and process 1.
+//! Each appends its entries to the previous ones and passes them on.
 
 #[macro_use]
 mod driver;
@@ -14,6 +14,8 @@ mod itself;
 mod nccl;
 #[macro_use]
 mod nic;
+#[macro_use]
+mod nodes;
 
 /// One entry of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +57,7 @@ macro_rules! codes {
     };
 }
 
-driver! { [gpu nccl nic itself codes]
+driver! { [gpu nccl nic nodes itself codes]
     // The fabric.
     AcsRedirect "ACS-REDIRECT"
         means "a port on a GPU path redirects peer traffic to the root complex instead of directly to the peer"

@@ -1,0 +1,420 @@
+//! Several nodes: processes of the program that ships on this host, each with GPUs of its own of one simulated machine and
+//! another NCCL_HOSTID, that meet over loopback.
+
+use harness::simgpu::{Scenario, prepared};
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const TOKEN: &str = "a token of the simulation";
+
+/// Four GPUs with more keys of a scenario.
+fn machine(more: &str) -> Scenario {
+    let text = format!("on = \"epyc-8x4090\"\n{more}");
+    Scenario::of(text.parse().unwrap()).unwrap().gpus(4)
+}
+
+/// A port that is free now.
+fn port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// The nodes of one meeting.
+struct Meeting<'c> {
+    /// The program with the simulated machine, without its command.
+    base: &'c Command,
+    dir: &'c Path,
+    port: u16,
+    size: usize,
+    timeout: u32,
+}
+
+/// What a node printed.
+struct Said {
+    status: i32,
+    text: String,
+    log: String,
+}
+
+impl<'c> Meeting<'c> {
+    fn new(base: &'c Command, dir: &'c Path, size: usize) -> Self {
+        fs::write(dir.join("token"), TOKEN).unwrap();
+        fs::write(dir.join("other"), "another token, as long").unwrap();
+        Self { base, dir, port: port(), size, timeout: 30 }
+    }
+
+    /// A node with these GPUs, not yet started; `words` come before the options.
+    fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
+        let mut command = Command::new(base.get_program());
+        command.args(base.get_args()).args(words).env_clear().env("NCCL_HOSTID", name);
+        command.arg("--token-file").arg(self.dir.join(token)).args(["--size", &self.size.to_string()]);
+        command.args(["--rendezvous", &format!("127.0.0.1:{}", self.port)]);
+        command.args(["--timeout", &self.timeout.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self, name: &str, gpus: &str) -> Child {
+        self.node(self.base, name, &["nodes", "--gpus", gpus], "token").spawn().unwrap()
+    }
+
+    /// Starts the node that leads, and waits until it listens.
+    fn lead(&self, mut command: Command) -> Child {
+        let child = command.spawn().unwrap();
+        let due = Instant::now() + Duration::from_secs(20);
+        let listens = |table: String| {
+            let own = format!("0100007F:{:04X} 00000000:0000 0A", self.port);
+            table.contains(&own)
+        };
+        while !listens(fs::read_to_string("/proc/net/tcp").unwrap()) {
+            assert!(Instant::now() < due, "it does not listen");
+            sleep(Duration::from_millis(10));
+        }
+        child
+    }
+
+    fn leads(&self, gpus: &str) -> Child {
+        self.lead(self.node(self.base, "a", &["nodes", "--gpus", gpus, "--json", &self.json()], "token"))
+    }
+
+    fn json(&self) -> String {
+        self.dir.join("nodes.json").display().to_string()
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::from_slice(&fs::read(self.json()).unwrap()).unwrap()
+    }
+}
+
+fn said(child: Child) -> Said {
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Said { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
+}
+
+impl Said {
+    #[track_caller]
+    fn ends(&self, status: i32, has: &[&str]) {
+        assert_eq!(self.status, status, "{}\n{}", self.text, self.log);
+        // Long texts are wrapped.
+        let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in has {
+            assert!(text.contains(part), "{part}:\n{}\n{}", self.text, self.log);
+        }
+    }
+}
+
+fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<'_>)) {
+    prepared(scenario, &[], |base, dir| {
+        then(&Meeting::new(&base, dir, size));
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Two nodes with two GPUs each; what both say.
+fn two(scenario: &Scenario, then: impl FnOnce(&Meeting<'_>, &Said, &Said)) {
+    with(scenario, 2, |meeting| {
+        let leader = meeting.leads("0,1");
+        let member = meeting.start("b", "2,3");
+        let (leader, member) = (said(leader), said(member));
+        then(meeting, &leader, &member);
+    });
+}
+
+#[test]
+fn two_nodes_pass_with_every_value_checked_and_the_network_proven() {
+    two(&machine(""), |meeting, leader, member| {
+        leader.ends(
+            0,
+            &[
+                "PASS nodes-meeting 2 nodes with 4 GPUs: Simulated.a, Simulated.b",
+                "PASS nodes-nccl-socket NET/Socket/0 for 8 ordered pairs of ranks on",
+                "N/A nodes-nccl-rdma no node has an RDMA port that is ACTIVE",
+                "# Rank 3 Group 0 Pid",
+                "Simulated.b device 3",
+                "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=nodes host=Simulated.a",
+            ],
+        );
+        let sizes = |text: &str| text.lines().filter(|line| line.contains(" float ")).count();
+        assert_eq!(sizes(&leader.text), 52, "25 sizes and the largest, twice: {}", leader.text);
+        member.ends(0, &["node 2 of 2: Simulated.a, Simulated.b", "VERDICT PASS of the node that leads"]);
+        assert_eq!(sizes(&member.text), 0, "only rank 0's node prints the table");
+        let report = meeting.report();
+        assert_eq!((&report["schema"], &report["verdict"]), (&"firstlight.nodes/1".into(), &"PASS".into()));
+        assert_eq!(report["nodes"][1]["name"], "Simulated.b");
+        assert!(!report.to_string().contains(TOKEN));
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, meeting.port)).is_err(), "the port is closed");
+    });
+}
+
+#[test]
+fn a_missing_node_is_one_finding_within_the_time() {
+    with(&machine(""), 3, |meeting| {
+        let meeting = Meeting { timeout: 3, ..Meeting::new(meeting.base, meeting.dir, 3) };
+        let begun = Instant::now();
+        let (leader, member) = (meeting.leads("0"), meeting.start("b", "1"));
+        let (leader, member) = (said(leader), said(member));
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        let text = "2 of 3 nodes came within 3 s: Simulated.a (127.0.0.1), Simulated.b (127.0.0.1)";
+        leader.ends(2, &["ERROR nodes-meeting", text, "codes=NODES-ABSENT"]);
+        member.ends(2, &["NODES-ABSENT", text]);
+    });
+}
+
+#[test]
+fn a_node_with_another_token_is_turned_away_and_named() {
+    with(&machine(""), 2, |meeting| {
+        let meeting = Meeting { timeout: 5, ..Meeting::new(meeting.base, meeting.dir, 2) };
+        let leader = meeting.leads("0,1");
+        let words = ["nodes", "--gpus", "2,3"];
+        let stranger = said(meeting.node(meeting.base, "x", &words, "other").spawn().unwrap());
+        stranger.ends(2, &["NODES-TOKEN", "it has another token"]);
+        let leader = said(leader);
+        leader.ends(2, &["NODES-ABSENT", "NODES-TOKEN", "calls itself Simulated.x, has another token"]);
+        assert!(!leader.text.contains(TOKEN) && !stranger.text.contains("another token, as long"));
+    });
+}
+
+#[test]
+fn the_same_node_twice_is_turned_away_and_the_others_go_on() {
+    with(&machine(""), 2, |meeting| {
+        let leader = meeting.leads("0,1");
+        let again = said(meeting.start("a", "0,1"));
+        again.ends(2, &["NODES-TWICE", "node Simulated.a came from 127.0.0.1"]);
+        let member = said(meeting.start("b", "2,3"));
+        let leader = said(leader);
+        leader.ends(3, &["WARN nodes-meeting", "PASS nodes-nccl-socket", "codes=NODES-TWICE"]);
+        member.ends(3, &["VERDICT DEGRADED of the node that leads"]);
+    });
+}
+
+/// Two nodes whose machines differ.
+fn unlike(other: &Scenario, change: impl FnOnce(&Path), then: impl FnOnce(&Said)) {
+    with(&machine(""), 2, |meeting| {
+        prepared(other, &[], |base, dir| {
+            change(dir);
+            let leader = meeting.leads("0,1");
+            let member = meeting.node(&base, "b", &["nodes", "--gpus", "2,3"], "token").spawn().unwrap();
+            let (leader, _) = (said(leader), said(member));
+            then(&leader);
+            Ok(())
+        })
+        .unwrap();
+    });
+}
+
+#[test]
+fn another_nccl_is_found_before_it_is_used() {
+    unlike(
+        &machine("[nccl]\nversion = 22809\n"),
+        |_| (),
+        |leader| {
+            leader.ends(
+                1,
+                &["NODES-DIFFER", "NCCL is 2.29.7 on node Simulated.a, and 2.28.9 on node Simulated.b"],
+            );
+        },
+    );
+}
+
+#[test]
+fn another_driver_is_a_warning_that_names_both() {
+    let older = |dir: &Path| fs::write(dir.join("root/sys/module/nvidia/version"), "550.90.07\n").unwrap();
+    unlike(&machine(""), older, |leader| {
+        let (one, other) = ("the driver is 5", "and 550.90.07 on node Simulated.b");
+        leader.ends(3, &["WARN nodes-meeting", one, other, "PASS nodes-nccl-socket", "codes=NODES-DIFFER"]);
+    });
+}
+
+#[test]
+fn wrong_values_are_found_and_their_node_is_named() {
+    let fault =
+        "[[fault]]\nkind = \"nccl-wrong\"\ngpu = 2\ncollective = \"all_gather\"\nfrom_bytes = 1048576\n";
+    two(&machine(fault), |_, leader, member| {
+        leader.ends(
+            1,
+            &["FAIL nodes-nccl-socket", "of rank 2 (node Simulated.b) is", "codes=NODES-WRONG-DATA"],
+        );
+        member.ends(1, &["NODES-WRONG-DATA", "VERDICT FAIL"]);
+    });
+}
+
+#[test]
+fn a_node_that_vanishes_in_the_middle_is_named_in_bounded_time() {
+    let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 4\n";
+    with(&machine(slow), 2, |meeting| {
+        let (leader, mut member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
+        sleep(Duration::from_secs(2));
+        member.kill().unwrap();
+        member.wait().unwrap();
+        let begun = Instant::now();
+        let leader = said(leader);
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        leader
+            .ends(2, &["ERROR nodes-nccl-socket", "node Simulated.b, making the communicator", "NODES-LOST"]);
+        let lost = leader.text.matches("it closed the connection").count();
+        assert!(lost >= 1 && leader.text.contains("codes=NODES-LOST "), "{}", leader.text);
+    });
+}
+
+#[test]
+fn a_member_whose_leader_vanishes_says_so() {
+    let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 4\n";
+    with(&machine(slow), 2, |meeting| {
+        let (mut leader, member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
+        sleep(Duration::from_secs(2));
+        leader.kill().unwrap();
+        leader.wait().unwrap();
+        let member = said(member);
+        assert_eq!(member.status, 2, "{}{}", member.text, member.log);
+        assert!(
+            member.log.contains("NODES-LOST: node Simulated.b has lost the node that leads"),
+            "{}",
+            member.log
+        );
+    });
+}
+
+#[test]
+fn of_four_nodes_the_slow_one_is_named_by_the_pairs() {
+    let slow = "[[fault]]\nkind = \"nccl-slow\"\ngpu = 2\nrate = 0.3\n";
+    for (fault, status, has) in [
+        ("", 0, "PASS nodes-pairs 6 pairs on 1 rails"),
+        (slow, 1, "NODES-BAD node Simulated.c node Simulated.c: 3 of 3 measurements are bad: at most"),
+    ] {
+        with(&machine(fault), 4, |meeting| {
+            let leader = meeting.leads("0");
+            let members: Vec<_> =
+                [("b", "1"), ("c", "2"), ("d", "3")].map(|(name, gpu)| meeting.start(name, gpu)).into();
+            let leader = said(leader);
+            leader.ends(status, &[has]);
+            members.into_iter().for_each(|member| assert_eq!(said(member).status, status));
+        });
+    }
+}
+
+/// An RDMA card with one ACTIVE port, as the kernel shows it.
+fn card(dir: &Path) {
+    let port = dir.join("root/sys/class/infiniband/mlx5_0/ports/1");
+    fs::create_dir_all(port.join("gids")).unwrap();
+    for (name, text) in [
+        ("state", "4: ACTIVE"),
+        ("phys_state", "5: LinkUp"),
+        ("link_layer", "InfiniBand"),
+        ("rate", "400 Gb/sec (4X NDR)"),
+    ] {
+        fs::write(port.join(name), format!("{text}\n")).unwrap();
+    }
+}
+
+fn with_card(more: &str, then: impl FnOnce(&Said)) {
+    with(&machine(more), 2, |meeting| {
+        card(meeting.dir);
+        let (leader, member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
+        let leader = said(leader);
+        assert_eq!(said(member).status, leader.status);
+        then(&leader);
+    });
+}
+
+#[test]
+fn rdma_with_and_without_gpudirect_are_proven_by_nccls_lines() {
+    with_card("[nccl]\nhca = \"gdr\"\n", |leader| {
+        leader.ends(
+            0,
+            &[
+                "PASS nodes-nccl-socket NET/Socket/0 for",
+                "PASS nodes-nccl-rdma NET/IB/0 for 8 ordered pairs",
+                "PASS nodes-nccl-gdr NET/IB/0/GDRDMA for 8 ordered pairs",
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_card_that_does_not_reach_the_gpus_fails_the_arm_with_gpudirect() {
+    with_card("[nccl]\nhca = \"host\"\n", |leader| {
+        leader.ends(1, &["PASS nodes-nccl-rdma", "FAIL nodes-nccl-gdr", "codes=NODES-PATH", "via NET/IB/0"]);
+    });
+}
+
+#[test]
+fn gpudirect_that_is_claimed_and_staged_is_a_warning_with_both_figures() {
+    with_card("[nccl]\nhca = \"gdr\"\n[[fault]]\nkind = \"nccl-lies\"\n", |leader| {
+        leader.ends(3, &["WARN nodes-nccl-gdr with GPUDirect RDMA", "codes=NODES-GDR-STAGED"]);
+    });
+}
+
+#[test]
+fn a_card_that_nccl_does_not_find_fails_both_arms() {
+    with_card("", |leader| {
+        leader
+            .ends(1, &["PASS nodes-nccl-socket", "FAIL nodes-nccl-rdma", "No transport found", "NODES-PATH"]);
+    });
+}
+
+#[test]
+fn under_a_launcher_rank_0_prints_nccl_tests_table_without_any_option() {
+    with(&machine(""), 2, |meeting| {
+        let start = |rank: &str| {
+            let mut command = Command::new(meeting.base.get_program());
+            command.args(meeting.base.get_args()).args([
+                "nccl",
+                "all_gather",
+                "-b",
+                "8",
+                "-e",
+                "1M",
+                "-f",
+                "8",
+            ]);
+            command.args(["--rendezvous", &format!("127.0.0.1:{}", meeting.port)]).env_clear();
+            for (name, value) in
+                [("RANK", rank), ("WORLD_SIZE", "2"), ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")]
+            {
+                command.env(name, value);
+            }
+            command.env("TORCHELASTIC_RUN_ID", "run-7").env("NCCL_HOSTID", rank);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let (second, first) = (start("1"), start("0"));
+        let (first, second) = (said(first), said(second));
+        first.ends(0, &["# Rank 1 Group 0 Pid", "device 1", "# Out of bounds values : 0 OK"]);
+        assert_eq!(first.text.lines().filter(|line| line.contains(" float ")).count(), 6, "{}", first.text);
+        assert_eq!((second.status, second.text.as_str()), (0, ""), "{}", second.log);
+    });
+}
+
+#[test]
+fn a_rank_whose_first_rank_does_not_come_gives_up_in_time() {
+    with(&machine(""), 2, |meeting| {
+        let meeting = Meeting { timeout: 2, ..Meeting::new(meeting.base, meeting.dir, 2) };
+        let mut command = meeting.node(meeting.base, "b", &["nodes"], "token");
+        command.env("RANK", "1").env("WORLD_SIZE", "2");
+        let begun = Instant::now();
+        let alone = said(command.spawn().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        alone.ends(2, &["NODES-UNREACHED", "nothing answers: Connection refused"]);
+    });
+}
+
+#[test]
+fn what_is_missing_is_asked_for_in_one_line() {
+    with(&machine(""), 2, |meeting| {
+        for (words, why) in [
+            (&["nodes"][..], "nodes.size is missing: set it, or give --size"),
+            (&["nodes", "--size", "2"], "nodes.token is missing: set it, or give --token-file"),
+            (&["nodes", "--size", "1"], "--size"),
+        ] {
+            let mut command = Command::new(meeting.base.get_program());
+            let output = command.args(meeting.base.get_args()).args(words).env_clear().output().unwrap();
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(64), "{log}");
+            assert!(log.contains(why) && log.lines().count() == 1, "{log}");
+        }
+    });
+}

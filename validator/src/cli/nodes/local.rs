@@ -1,0 +1,142 @@
+//! What this node brings: its GPUs, ports, versions and name.
+
+use super::meet::launched;
+use crate::cli::CommandError;
+use crate::cli::args::Meet;
+use crate::config::{Config, GpuName, Limit};
+use crate::machine::host::nvidia::gpus;
+use crate::machine::host::{identity, rdma};
+use crate::machine::pcie::model::Fabric;
+use crate::machine::root::Root;
+use crate::net::meeting::NAME;
+use crate::nodes::card::{Card, Versions};
+use crate::nodes::member::Local;
+use crate::text::shown::shown_text;
+use std::io::ErrorKind;
+
+/// The node's facts.
+#[derive(Debug, Clone)]
+pub(super) struct Here {
+    pub(super) card: Card,
+    pub(super) local: Local,
+}
+
+/// NCCL's name for a node, where a machine stands for several.
+const HOST_ID: &str = "NCCL_HOSTID";
+/// The user's own choice of the network interface.
+const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
+
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// Reads them.
+pub(super) fn read(
+    root: &Root,
+    config: &Config,
+    meet: &Meet,
+    names: &[GpuName],
+) -> Result<Here, CommandError> {
+    let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
+    if !root.is_live() && config.validate.library_path.is_empty() {
+        let why = format!("{}: this is a machine in files, whose GPUs are not here", fabric.root);
+        return Err(CommandError::Undone(why));
+    }
+    let place = launched()?;
+    let mut chosen = chosen(root, &fabric, names)?;
+    // Several processes of a launcher on one machine share its GPUs: one each.
+    if let Some((own, all)) =
+        place.as_ref().and_then(|p| Some((p.local_rank?, p.local_size?))).filter(|(_, n)| *n > 1)
+    {
+        let gpu = chosen.get(own).copied().filter(|_| all <= chosen.len());
+        let none = || {
+            let there = chosen.len();
+            CommandError::Undone(format!(
+                "the launcher has started {all} processes on this machine, which has {there} GPUs"
+            ))
+        };
+        chosen = vec![gpu.ok_or_else(none)?];
+    }
+    if chosen.is_empty() {
+        return Err(CommandError::Undone("there is no NVIDIA GPU".to_owned()));
+    }
+    let about = identity::read(root);
+    let host_id = set(HOST_ID);
+    let boot = root.text("proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let host = about.host.as_deref().unwrap_or("unknown").trim().to_owned();
+    let machine = host_id.as_ref().map_or_else(|| host.clone(), |id| format!("{host}.{id}"));
+    let sharing = place.as_ref().filter(|place| place.local_size.is_some_and(|n| n > 1));
+    let default = || match sharing.and_then(|place| place.local_rank) {
+        Some(local) => format!("{machine}/{local}"),
+        None => machine.clone(),
+    };
+    let name: String = shown_text(&meet.name.clone().unwrap_or_else(default)).chars().take(NAME).collect();
+    let part = format!("{chosen:?} {:?}", place.as_ref().and_then(|place| place.local_rank));
+    let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
+    let identity = format!("{machine} {part}");
+    let hcas = active(root)?;
+    let versions = Versions {
+        firstlight: env!("CARGO_PKG_VERSION").to_owned(),
+        image: about.appliance.image_id,
+        driver: about.driver,
+    };
+    let card = Card {
+        name,
+        identity,
+        host: machine,
+        hosts: false,
+        rank: place.map(|place| place.rank),
+        versions,
+        gpus: chosen.len(),
+        hcas: hcas.clone(),
+    };
+    let local = Local {
+        gpus: chosen,
+        nvls: config.validate.nvls,
+        library_path: config.validate.library_path.clone(),
+        interface: set(INTERFACE).map(|name| name.trim_start_matches('=').to_owned()),
+        hcas,
+        host_id,
+    };
+    Ok(Here { card, local })
+}
+
+/// CUDA's numbers of the GPUs that take part.
+fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<usize>, CommandError> {
+    let all = || (0..fabric.gpus.len()).collect();
+    if names.is_empty() {
+        return Ok(all());
+    }
+    let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
+    let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
+    let limit = Limit::of(names, &fabric.gpus, &held).map_err(CommandError::Usage)?;
+    Ok(limit.map_or_else(all, |limit| limit.visible.split(',').filter_map(|n| n.parse().ok()).collect()))
+}
+
+/// The RDMA ports that are ACTIVE, by name: NCCL pairs those of different nodes by their place in the list.
+fn active(root: &Root) -> Result<Vec<String>, CommandError> {
+    let names = match root.names("sys/class/infiniband") {
+        Ok(names) => names,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(CommandError::Undone(format!("/sys/class/infiniband: {error}"))),
+    };
+    let mut names: Vec<_> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
+    names.sort();
+    let all = rdma::read(root, names.iter().map(String::as_str)).map_err(CommandError::Undone)?;
+    let ports = all.iter().flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)));
+    let active = ports.filter(|(_, port)| port.is_active());
+    Ok(active.map(|(hca, port)| format!("{}:{}", hca.name, port.number)).collect())
+}
+
+impl Here {
+    /// Keeps only the first GPUs.
+    pub(super) fn take(&mut self, gpus: usize) -> Result<(), CommandError> {
+        let there = self.local.gpus.len();
+        if gpus > there {
+            return Err(CommandError::Undone(format!("-g {gpus}: {there} NVIDIA GPUs take part here")));
+        }
+        self.local.gpus.truncate(gpus);
+        self.card.gpus = gpus;
+        Ok(())
+    }
+}

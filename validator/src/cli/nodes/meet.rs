@@ -1,0 +1,257 @@
+//! Brings this node to the meeting: as the one that leads, or as one that joins. The leading node joins its own meeting
+//! too, in a thread.
+
+use super::local::Here;
+use super::shown::Screen;
+use crate::cli::CommandError;
+use crate::cli::args::Meet;
+use crate::config::Config;
+use crate::files;
+use crate::machine::root::Root;
+use crate::net::meeting::{Host, Link, NoEntry, Token, join};
+use crate::nodes::cluster::Cluster;
+use crate::nodes::gather::{Gathered, gather};
+use crate::nodes::interface;
+use crate::nodes::launcher::{self, Place};
+use crate::nodes::member::serve;
+use crate::nodes::order::{Ending, Order};
+use crate::outcome::finding::{Code, Finding, Severity};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::thread;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The largest token file, bytes.
+const TOKEN: u64 = 1024;
+/// The time limit for the first message and the last.
+const SENDING: Duration = Duration::from_secs(10);
+
+/// What this node is in the meeting.
+pub(super) enum Role {
+    /// It leads.
+    Leader(Box<Leader>),
+    /// It joins.
+    Member(Link),
+    /// There is no meeting; why.
+    Alone(Box<Finding>),
+}
+
+/// The node that leads.
+pub(super) struct Leader {
+    pub(super) gathered: Gathered,
+    own: Option<JoinHandle<()>>,
+}
+
+/// The place that a launcher gives.
+pub(in crate::cli) fn launched() -> Result<Option<Place>, CommandError> {
+    let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    launcher::place(&get).map_err(CommandError::Usage)
+}
+
+/// What is needed for the meeting.
+struct Terms {
+    size: usize,
+    token: Token,
+    rendezvous: String,
+    timeout: Duration,
+    /// Whether this node must lead, where that is known.
+    leads: Option<bool>,
+}
+
+fn terms(config: &Config, asked: &Meet) -> Result<Terms, CommandError> {
+    let place = launched()?;
+    let missing =
+        |key: &str, option: &str| CommandError::Usage(format!("{key} is missing: set it, or give {option}"));
+    let configured = config.nodes.size.and_then(|size| usize::try_from(size).ok());
+    let size = asked.size.map(usize::from).or(configured);
+    let size = match (size, &place) {
+        (Some(size), Some(place)) if size != place.size => {
+            let by = place.by.name();
+            return Err(CommandError::Usage(format!(
+                "size {size}: {by} has started {} processes",
+                place.size
+            )));
+        }
+        (Some(size), _) => size,
+        (None, Some(place)) => place.size,
+        (None, None) => return Err(missing("nodes.size", "--size")),
+    };
+    let from_file = asked.token_file.as_ref().map(|path| {
+        let named = |why: String| CommandError::Usage(format!("--token-file {}: {why}", path.display()));
+        let bytes = files::read(path, TOKEN).map_err(named)?;
+        Token::new(&String::from_utf8_lossy(&bytes)).map_err(named)
+    });
+    // The launcher's own name of the run keeps two runs apart; it is no secret.
+    let of_job = || {
+        place.as_ref()?.job.as_ref().and_then(|job| Token::new(&format!("a run of {job}, no secret")).ok())
+    };
+    let token = from_file.transpose()?.or_else(|| config.nodes.token.clone()).or_else(of_job);
+    let of_place = || place.as_ref().and_then(|place| place.host.clone());
+    let rendezvous = asked.rendezvous.clone().or_else(|| config.nodes.rendezvous.clone()).or_else(of_place);
+    Ok(Terms {
+        size,
+        token: token.ok_or_else(|| missing("nodes.token", "--token-file"))?,
+        rendezvous: rendezvous.ok_or_else(|| missing("nodes.rendezvous", "--rendezvous"))?,
+        timeout: Duration::from_secs(asked.timeout.map_or(config.nodes.timeout_s, u64::from)),
+        leads: place.map(|place| place.rank == 0),
+    })
+}
+
+/// Meets the others.
+pub(super) fn meet(root: &Root, config: &Config, asked: &Meet, here: &Here) -> Result<Role, CommandError> {
+    let terms = terms(config, asked)?;
+    let due = Instant::now() + terms.timeout;
+    let at = match resolve(&terms.rendezvous, due) {
+        Ok(at) => at,
+        Err(why) => return Ok(alone(here, format!("{}: {why}", terms.rendezvous))),
+    };
+    let host = match terms.leads {
+        Some(false) => None,
+        Some(true) => match listen(&own(&terms.rendezvous, &at), &terms.token) {
+            Ok(host) => Some(host),
+            Err(error) => {
+                return Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous)));
+            }
+        },
+        None => match listen(&at, &terms.token) {
+            Ok(host) => Some(host),
+            // Another machine's address; or another node of this machine was first.
+            Err(error) if matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse) => None,
+            Err(error) => {
+                return Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous)));
+            }
+        },
+    };
+    match host {
+        Some(host) => lead(root, host, &terms, here, due),
+        None => Ok(match enter(&at, &terms.token, here, due) {
+            Ok(link) => Role::Member(link),
+            Err(finding) => Role::Alone(finding),
+        }),
+    }
+}
+
+fn listen(at: &[SocketAddr], token: &Token) -> std::io::Result<Host> {
+    Host::bind(at, token.clone())
+}
+
+/// Where rank 0 listens: a name that leads to loopback on its own machine (as distributions write it to /etc/hosts) is
+/// another address for all others.
+fn own(rendezvous: &str, at: &[SocketAddr]) -> Vec<SocketAddr> {
+    let host = rendezvous.rsplit_once(':').map_or(rendezvous, |(host, _)| host);
+    let literal =
+        host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok() || host == "localhost";
+    let all = |to: &SocketAddr| match to {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, to.port())),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, to.port())),
+    };
+    at.iter().map(|to| if to.ip().is_loopback() && !literal { all(to) } else { *to }).collect()
+}
+
+/// The addresses of a name, which another node's name server may know only later.
+fn resolve(rendezvous: &str, due: Instant) -> Result<Vec<SocketAddr>, String> {
+    loop {
+        let found = rendezvous.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+        match found {
+            Ok(found) if !found.is_empty() => return Ok(found),
+            _ if Instant::now() < due => thread::sleep(Duration::from_millis(500)),
+            Ok(_) => return Err("the name has no address".to_owned()),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+fn alone(here: &Here, message: String) -> Role {
+    Role::Alone(Box::new(Code::NodesUnreached.finding(Severity::Error, &here.card.name, message)))
+}
+
+fn enter(at: &[SocketAddr], token: &Token, here: &Here, due: Instant) -> Result<Link, Box<Finding>> {
+    let name = &here.card.name;
+    let to = at.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let mut link = join(at, token, name, due).map_err(|why| {
+        let code = if why == NoEntry::Token { Code::NodesToken } else { Code::NodesUnreached };
+        Box::new(code.finding(Severity::Error, name, format!("node {name}, joining at {to}: {why}")))
+    })?;
+    link.to.say(&here.card, SENDING).map_err(|why| {
+        Box::new(Code::NodesLost.finding(
+            Severity::Error,
+            &to,
+            format!("the node that leads, at {to}: {why}"),
+        ))
+    })?;
+    Ok(link)
+}
+
+fn lead(root: &Root, host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
+    let at = host.address().map_err(|e| CommandError::undone(&e))?;
+    let loopback = match at {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+        SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
+    };
+    let to = if at.ip().is_unspecified() { SocketAddr::from((loopback, at.port())) } else { at };
+    let (token, mut own, root) = (terms.token.clone(), here.clone(), root.clone());
+    own.card.hosts = true;
+    let work = move || match enter(&[to], &token, &own, due) {
+        Ok(link) => {
+            // The leading side sees and reports whatever happens here.
+            let _ = serve_with(link, &root, &own, &mut |_| ());
+        }
+        Err(finding) => log::error!("{}", finding.message),
+    };
+    let own = thread::Builder::new().name("own node".to_owned()).spawn(work);
+    let own = own.map_err(|e| CommandError::undone(&e))?;
+    let gathered = gather(host, terms.size, due).map_err(|e| CommandError::undone(&e))?;
+    Ok(Role::Leader(Box::new(Leader { gathered, own: Some(own) })))
+}
+
+/// Obeys the node that leads; the status that it gives.
+pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<u8, CommandError> {
+    let mut screen = Screen::new(shown);
+    let ending = serve_with(link, root, here, &mut |order| match order {
+        Order::Welcome(welcome) => screen.welcome(welcome),
+        Order::Open(open) => {
+            log::info!("NCCL starts: {:?}, ranks from {} of {}", open.kind, open.first, open.ranks);
+        }
+        _ => {}
+    })?;
+    Screen::new(true).findings(&ending.findings);
+    screen.member(&here.card.name, &ending);
+    Ok(ending.status)
+}
+
+fn serve_with(
+    link: Link,
+    root: &Root,
+    here: &Here,
+    heard: &mut dyn FnMut(&Order),
+) -> Result<Ending, CommandError> {
+    let address = link.to.own_address().map_err(|e| CommandError::undone(&e))?.ip();
+    let find = |other: Option<IpAddr>| interface::of(root, other.unwrap_or(address));
+    serve(link, &here.local, &find, heard).map_err(|why| {
+        let message = format!("node {} has lost the node that leads: {why}", here.card.name);
+        let finding = Code::NodesLost.finding(Severity::Error, &here.card.name, message);
+        CommandError::Undone(format!("{}: {}", finding.code, finding.message))
+    })
+}
+
+impl Leader {
+    /// All nodes, if the tests over them can run.
+    pub(super) fn complete(&mut self) -> Result<&mut Cluster, Vec<Finding>> {
+        super::messages(&self.gathered.findings).for_each(|line| log::warn!("{line}"));
+        if self.gathered.complete {
+            Ok(&mut self.gathered.cluster)
+        } else {
+            Err(self.gathered.findings.clone())
+        }
+    }
+
+    /// Tells all nodes that it is over, and waits for the own one.
+    pub(super) fn end(&mut self, status: u8, findings: Vec<Finding>) {
+        self.gathered.cluster.end(&Ending { status, findings });
+        if let Some(own) = self.own.take() {
+            // It panics nowhere; and its result is known.
+            let _ = own.join();
+        }
+    }
+}

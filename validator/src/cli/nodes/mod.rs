@@ -1,0 +1,128 @@
+//! `firstlight nodes`, and `firstlight nccl --nodes`: this node meets the others. The one that leads runs the tests over
+//! all nodes and prints their results; the others do what it orders, and print what came of it.
+
+mod local;
+mod meet;
+mod shown;
+
+use super::{CommandError, FAILING, FINE, UNDONE};
+use crate::cli::args::{Meet, Nccl, Nodes, Place};
+use crate::config::Config;
+use crate::machine::root::Root;
+use crate::nccl::{Row, Sweep};
+use crate::nodes::suite;
+use crate::outcome::Outcome;
+use crate::outcome::finding::{Finding, Severity};
+use contract::status::DEGRADED;
+use meet::Role;
+pub(super) use meet::launched;
+use shown::{Screen, Table};
+use std::time::{Instant, SystemTime};
+
+/// Runs all tests over the nodes.
+pub(super) fn run(root: &Root, config: &Config, asked: &Nodes) -> Result<u8, CommandError> {
+    let started = SystemTime::now();
+    let begun = Instant::now();
+    let shown = asked.json != Some(Place::Stdout);
+    let local = local::read(root, config, &asked.meet, &asked.gpus)?;
+    let mut screen = Screen::new(shown);
+    match meet::meet(root, config, &asked.meet, &local)? {
+        Role::Member(link) => meet::obey(link, root, &local, shown),
+        Role::Alone(finding) => {
+            screen.findings(&[*finding]);
+            Ok(UNDONE)
+        }
+        Role::Leader(mut leader) => {
+            let tests = suite::run(&mut leader.gathered, &mut screen);
+            let tests = shown::entries(&tests);
+            let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
+            let status = worst(tests.iter().map(|test| test.outcome));
+            leader.end(status, findings);
+            let seconds = begun.elapsed().as_secs_f64();
+            let name = &local.card.name;
+            screen.end(&tests, status, name, seconds);
+            if let Some(place) = &asked.json {
+                shown::write(place, &leader.gathered, &tests, status, started, seconds)?;
+            }
+            screen.failed.map_or(Ok(status), |why| Err(CommandError::Undone(why)))
+        }
+    }
+}
+
+/// One collective over all nodes: nccl-tests' table, printed by the node that leads. `gpus`: how many of each node's.
+pub(super) fn nccl(
+    root: &Root,
+    config: &Config,
+    asked: &Nccl,
+    sweep: &Sweep,
+    sizes: &[u64],
+) -> Result<u8, CommandError> {
+    let mut local = local::read(root, config, &asked.meet, &[])?;
+    if let Some(gpus) = asked.gpus {
+        local.take(usize::from(gpus))?;
+    }
+    let shown = asked.json != Some(Place::Stdout);
+    match meet::meet(root, config, &asked.meet, &local)? {
+        Role::Member(link) => meet::obey(link, root, &local, false),
+        Role::Alone(finding) => {
+            Screen::new(true).findings(&[*finding]);
+            Ok(UNDONE)
+        }
+        Role::Leader(mut leader) => {
+            let mut table = Table::new(shown, asked.json.clone());
+            let (status, findings) = match leader.complete() {
+                Err(findings) => (UNDONE, findings),
+                Ok(cluster) => {
+                    let ranks = cluster.first_rank(cluster.len());
+                    super::nccl::exact(sweep, ranks)?;
+                    match suite::collective(cluster, sweep, sizes, asked.root_rank, &mut table) {
+                        Ok(rows) => (of_rows(&rows), Vec::new()),
+                        Err(finding) => {
+                            let status = if finding.severity == Severity::Fail { FAILING } else { UNDONE };
+                            (status, vec![*finding])
+                        }
+                    }
+                }
+            };
+            leader.end(status, findings.clone());
+            Screen::new(true).findings(&findings);
+            table.finish(sweep, findings.is_empty())?;
+            Ok(status)
+        }
+    }
+}
+
+fn of_rows(rows: &[Row]) -> u8 {
+    super::nccl::wrong(rows);
+    if rows.iter().any(|row| row.wrong() > 0) { FAILING } else { FINE }
+}
+
+/// The exit status of tests; without any it is an error.
+fn worst(outcomes: impl Iterator<Item = Outcome>) -> u8 {
+    let (mut worst, mut passed) = (0, false);
+    for outcome in outcomes {
+        passed |= outcome == Outcome::Pass;
+        worst = worst.max(match outcome {
+            Outcome::Pass | Outcome::NotApplicable => 0,
+            Outcome::Warn => 1,
+            Outcome::Fail => 2,
+            Outcome::Error => 3,
+        });
+    }
+    match worst {
+        0 if passed => FINE,
+        1 => DEGRADED,
+        2 => FAILING,
+        _ => UNDONE,
+    }
+}
+
+/// Whether the options ask for several nodes, or a launcher has started several processes.
+pub(super) fn wanted(nodes: bool, meet: &Meet) -> Result<bool, CommandError> {
+    let asked = nodes || *meet != Meet::default();
+    Ok(asked || launched()?.is_some())
+}
+
+fn messages(findings: &[Finding]) -> impl Iterator<Item = String> {
+    findings.iter().map(|finding| format!("{}: {}", finding.code, finding.message))
+}

@@ -1,0 +1,236 @@
+//! What the commands over nodes print and write.
+
+use crate::cli::args::Place;
+use crate::cli::output::{self, to_stdout};
+use crate::cli::{CommandError, FAILING, FINE};
+use crate::config::Level;
+use crate::gpu::Collective;
+use crate::nccl::{Row, Sweep};
+use crate::nodes::arm::Group;
+use crate::nodes::card::Card;
+use crate::nodes::cluster::Cluster;
+use crate::nodes::gather::Gathered;
+use crate::nodes::order::{Ending, Welcome};
+use crate::nodes::watcher::{About, Watcher};
+use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::{Judgement, Verdict};
+use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
+use crate::render::{causes, nodes, pretty, text};
+use crate::report::{TestEntry, unfolded};
+use crate::text::shown::shown_text;
+use crate::text::time::utc;
+use contract::status::DEGRADED;
+use serde::Serialize;
+use std::time::SystemTime;
+
+/// Standard output, until a write fails.
+pub(super) struct Screen {
+    on: bool,
+    begun: bool,
+    pub(super) failed: Option<String>,
+}
+
+impl Screen {
+    pub(super) const fn new(on: bool) -> Self {
+        Self { on, begun: false, failed: None }
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.on
+            && let Err(error) = to_stdout(&shown_text(text))
+        {
+            (self.on, self.failed) = (false, Some(format!("standard output: {error}")));
+        }
+    }
+
+    pub(super) fn welcome(&mut self, welcome: &Welcome) {
+        let Welcome { node, names, .. } = welcome;
+        self.say(&format!("node {} of {}: {}\n", node + 1, names.len(), names.join(", ")));
+    }
+
+    /// Findings of a run without rows.
+    pub(super) fn findings(&mut self, findings: &[Finding]) {
+        let entries = entry(&ALONE, &Judgement::of("", findings.to_vec()), 0.0);
+        let entries = [entries];
+        self.say(&causes::details(&unfolded(&entries), &entries));
+    }
+
+    pub(super) fn member(&mut self, name: &str, ending: &Ending) {
+        let verdict = verdict_of(ending.status);
+        self.say(&format!("\nVERDICT  {verdict}   of the node that leads\n"));
+        let codes = ending.findings.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code.as_str());
+        self.say(&nodes::last_line(verdict, &[], codes.collect(), name, 0.0));
+    }
+
+    pub(super) fn end(&mut self, tests: &[TestEntry], status: u8, name: &str, seconds: f64) {
+        let verdict = verdict_of(status);
+        let line = nodes::last_line(verdict, tests, Vec::new(), name, seconds);
+        let text = format!(
+            "{}\nVERDICT  {verdict}   {}\n{line}",
+            causes::details(&unfolded(tests), tests),
+            text::counts(tests)
+        );
+        self.say(&text);
+    }
+}
+
+/// The findings of a node that met no other.
+const ALONE: About = About { id: "nodes-meeting", title: "", proves: "" };
+
+impl Watcher for Screen {
+    fn head(&mut self, cluster: &Cluster, group: &Group, sweep: &Sweep) {
+        self.say(&("\n".to_owned() + &title(cluster, group, sweep) + &columns()));
+    }
+
+    fn row(&mut self, one: &Row) {
+        self.say(&row(one));
+    }
+
+    fn tail(&mut self, collective: Collective, rows: &[Row]) {
+        self.say(&(tail(collective, rows) + "\n"));
+    }
+
+    fn ended(&mut self, about: &About, judgement: &Judgement, seconds: f64) {
+        if !self.begun {
+            self.say(&format!("firstlight {}   nodes\n\n", env!("CARGO_PKG_VERSION")));
+            self.begun = true;
+        }
+        self.say(&text::row(&entry(about, judgement, seconds)));
+    }
+}
+
+fn title(cluster: &Cluster, group: &Group, sweep: &Sweep) -> String {
+    let devices = devices(cluster, group);
+    let library = group.nccl.first().copied().unwrap_or_default();
+    head(&Head { version: env!("CARGO_PKG_VERSION"), library, sweep, gpus: 1, devices: &devices })
+}
+
+fn devices(cluster: &Cluster, group: &Group) -> Vec<Device> {
+    let one = |(node, device): &(usize, crate::nccl::ranks::Device)| Device {
+        rank: device.rank,
+        pid: device.pid,
+        host: cluster.name(*node),
+        ordinal: device.ordinal,
+        bdf: device.bdf,
+        name: device.name.clone(),
+    };
+    group.devices.iter().map(one).collect()
+}
+
+fn verdict_of(status: u8) -> Verdict {
+    match status {
+        FINE => Verdict::Pass,
+        FAILING => Verdict::Fail,
+        DEGRADED => Verdict::Degraded,
+        _ => Verdict::Error,
+    }
+}
+
+/// The tests as in a report.
+pub(super) fn entries(tests: &[(About, Judgement, f64)]) -> Vec<TestEntry> {
+    tests.iter().map(|(about, judgement, seconds)| entry(about, judgement, *seconds)).collect()
+}
+
+fn entry(about: &About, judgement: &Judgement, seconds: f64) -> TestEntry {
+    TestEntry {
+        id: about.id.to_owned(),
+        title: about.title.to_owned(),
+        proves: about.proves.to_owned(),
+        level: Level::Standard,
+        outcome: judgement.outcome(),
+        seconds,
+        summary: judgement.summary.clone(),
+        findings: judgement.findings.clone(),
+        matrices: judgement.matrices.clone(),
+        tables: judgement.tables.clone(),
+        log_tail: Vec::new(),
+    }
+}
+
+/// `firstlight.nodes/1`
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    verdict: Verdict,
+    started: String,
+    seconds: f64,
+    nodes: Vec<&'a Card>,
+    tests: &'a [TestEntry],
+}
+
+/// Writes the result as JSON.
+pub(super) fn write(
+    place: &Place,
+    gathered: &Gathered,
+    tests: &[TestEntry],
+    status: u8,
+    started: SystemTime,
+    seconds: f64,
+) -> Result<(), CommandError> {
+    let report = Report {
+        schema: "firstlight.nodes/1",
+        verdict: verdict_of(status),
+        started: utc(started),
+        seconds,
+        nodes: gathered.cluster.cards(),
+        tests,
+    };
+    let text = pretty(&report).map_err(|e| CommandError::undone(&e))?;
+    Ok(output::write(place, &text)?)
+}
+
+/// nccl-tests' table of `firstlight nccl --nodes`.
+pub(super) struct Table {
+    screen: Screen,
+    json: Option<Place>,
+    begun: SystemTime,
+    rows: Vec<Row>,
+    library: u32,
+    devices: Vec<Device>,
+}
+
+impl Table {
+    pub(super) fn new(on: bool, json: Option<Place>) -> Self {
+        let begun = SystemTime::now();
+        Self { screen: Screen::new(on), json, begun, rows: Vec::new(), library: 0, devices: Vec::new() }
+    }
+
+    /// The end of the table, and nccl-tests' JSON.
+    pub(super) fn finish(mut self, sweep: &Sweep, complete: bool) -> Result<(), CommandError> {
+        if complete {
+            self.screen.say(&tail(sweep.collective, &self.rows));
+        }
+        if let Some(place) = &self.json {
+            let moment = |at| utc(at).replace('T', " ").replace('Z', "");
+            let run = Run {
+                start: &moment(self.begun),
+                end: &moment(SystemTime::now()),
+                args: &std::env::args().collect::<Vec<_>>(),
+                environment: &[],
+                errors: &[],
+            };
+            let (library, devices) = (self.library, self.devices.as_slice());
+            let title = Head { version: env!("CARGO_PKG_VERSION"), library, sweep, gpus: 1, devices };
+            let text = pretty(&json(&title, &self.rows, &run)).map_err(|e| CommandError::undone(&e))?;
+            output::write(place, &text)?;
+        }
+        self.screen.failed.map_or(Ok(()), |why| Err(CommandError::Undone(why)))
+    }
+}
+
+impl Watcher for Table {
+    fn head(&mut self, cluster: &Cluster, group: &Group, sweep: &Sweep) {
+        (self.devices, self.library) =
+            (devices(cluster, group), group.nccl.first().copied().unwrap_or_default());
+        self.screen.say(&(title(cluster, group, sweep) + &columns()));
+    }
+
+    fn row(&mut self, one: &Row) {
+        self.screen.say(&row(one));
+        self.rows.push(one.clone());
+    }
+
+    fn tail(&mut self, _: Collective, _: &[Row]) {}
+
+    fn ended(&mut self, _: &About, _: &Judgement, _: f64) {}
+}

@@ -1,0 +1,156 @@
+//! The ranks of one node, of a communicator over several: the same steps as on one machine, but the id, the seeds and
+//! the size come from the node that leads, and the results go there.
+
+use super::{BESIDE, Ranks};
+use crate::gpu::pattern::Nonces;
+use crate::gpu::{Shape, UniqueId};
+use crate::nccl::Row;
+use crate::nccl::ranks::merge::{nothing, row, sum};
+use crate::nccl::ranks::messages::{Answer, Ask, Done};
+use crate::nccl::ranks::row::values;
+use crate::nccl::ranks::watch::patience;
+use crate::nccl::ranks::{Device, RowAsk, Started, Trouble};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// What the start of CUDA gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// NCCL's version, 22907 for 2.29.7.
+    pub nccl: u32,
+    /// One for each rank here, in order.
+    pub devices: Vec<Device>,
+    /// Bytes of each buffer that rows may use.
+    pub room: u64,
+    /// The communicator's id, from the node of rank 0.
+    pub id: Option<UniqueId>,
+}
+
+impl Ranks {
+    /// From now on nothing is waited for once that is set.
+    pub fn until(&mut self, abandoned: &Arc<AtomicBool>) {
+        self.abandoned = Arc::clone(abandoned);
+    }
+
+    /// Waits until CUDA has started on this node.
+    ///
+    /// # Errors
+    /// It has not `within` that time, or failed.
+    pub fn open_part(&mut self, within: Duration) -> Result<Opening, Trouble> {
+        let opened = self.opened(Instant::now() + within)?;
+        let nccl = opened.first().map_or(0, |opened| opened.nccl);
+        let id = opened.iter().find_map(|opened| opened.id.clone());
+        let room = self.room();
+        let devices = opened.into_iter().flat_map(|opened| opened.devices).collect();
+        Ok(Opening { nccl, devices, room, id })
+    }
+
+    /// Joins the communicator with all nodes.
+    ///
+    /// # Errors
+    /// It does not exist `within` that time, or failed.
+    pub fn join_part(&mut self, id: &UniqueId, within: Duration) -> Result<(), Trouble> {
+        self.enter(id, Instant::now() + within)
+    }
+
+    /// This node's part of a row; `room` is the least of all nodes.
+    ///
+    /// # Errors
+    /// As [`Ranks::row`]'s.
+    pub fn row_part(&mut self, ask: &RowAsk, seeds: [u64; 2], room: u64) -> Result<Done, Trouble> {
+        let shape = ask.shape(self.ranks());
+        self.allow(ask, shape)?;
+        let room = room.min(self.room());
+        Ok(sum(self.measure(ask, shape, seeds, room)?))
+    }
+
+    /// Joins a communicator with other nodes.
+    fn enter(&mut self, id: &UniqueId, due: Instant) -> Result<(), Trouble> {
+        let ranks = self.setup.ranks();
+        self.crew.say(|_| Ask::Join { id: Some(id.clone()), ranks });
+        self.joined(due)?;
+        let seconds = self.begun.elapsed().as_secs_f64();
+        self.started = Some(Started { nccl: 0, devices: Vec::new(), seconds });
+        Ok(())
+    }
+
+    /// The row of each process; all ranks use `room` bytes.
+    pub(super) fn measure(
+        &mut self,
+        ask: &RowAsk,
+        shape: Shape,
+        seeds: [u64; 2],
+        room: u64,
+    ) -> Result<Vec<Done>, Trouble> {
+        self.crew.say(|_| Ask::Row { ask: *ask, seeds, room });
+        let due = Instant::now() + time_limit(ask, shape);
+        self.hear(&ask.to_string(), due, |answer| match answer {
+            Answer::Row(done) => Some(*done),
+            _ => None,
+        })
+    }
+
+    /// Whether the row is a valid request.
+    pub(super) fn allow(&self, ask: &RowAsk, shape: Shape) -> Result<(), Trouble> {
+        let ranks = self.setup.ranks();
+        let refuse = |why: String| Err(Trouble::broken(format!("{ask}: {why}")));
+        if self.ended || self.started.is_none() {
+            return refuse("the arm's processes are gone".to_owned());
+        }
+        if shape.bytes > self.room {
+            return refuse(format!("the buffers hold {} bytes", self.room));
+        }
+        if ask.collective.rooted() && ask.root >= ranks {
+            return refuse(format!("there is no rank {} among {ranks}", ask.root));
+        }
+        if ask.check { values(ask, ranks).map(drop).or_else(|fault| refuse(fault.text)) } else { Ok(()) }
+    }
+}
+
+/// The time limit of a row.
+fn time_limit(ask: &RowAsk, shape: Shape) -> Duration {
+    let calls = ask.warmups.max(1).saturating_add(ask.iterations.max(1)).saturating_add(1);
+    patience(shape.bytes, calls.saturating_mul(2)) + BESIDE
+}
+
+/// A row of all nodes, and how long it may take: the leading node's side.
+#[derive(Debug)]
+pub struct Whole {
+    /// The number of ranks on all nodes.
+    pub ranks: usize,
+    nonces: Nonces,
+}
+
+impl Whole {
+    /// For a communicator of this many ranks.
+    #[must_use]
+    pub fn new(ranks: usize) -> Self {
+        Self { ranks, nonces: Nonces::new() }
+    }
+
+    /// Seeds for the next row.
+    pub fn seeds(&mut self) -> [u64; 2] {
+        [self.nonces.next(), self.nonces.next()]
+    }
+
+    /// The time limit of a row.
+    #[must_use]
+    pub fn time_limit(&self, ask: &RowAsk) -> Duration {
+        time_limit(ask, ask.shape(self.ranks))
+    }
+
+    /// The row, if it has no elements: no call is made.
+    #[must_use]
+    pub fn empty(&self, ask: &RowAsk) -> Option<Row> {
+        let shape = ask.shape(self.ranks);
+        (shape.count == 0).then(|| row(ask, shape, self.ranks, vec![nothing(ask)]))
+    }
+
+    /// The row from all nodes' parts.
+    #[must_use]
+    pub fn row(&self, ask: &RowAsk, parts: Vec<Done>) -> Row {
+        row(ask, ask.shape(self.ranks), self.ranks, parts)
+    }
+}

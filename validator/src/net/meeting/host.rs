@@ -1,0 +1,123 @@
+//! The listening side: admits peers one by one, each in a thread, so that one that says nothing holds up no other. The
+//! port is open as long as a [`Host`] lives.
+
+use super::link::Link;
+use super::seal::{Refusal, Token, admit};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::de::DeserializeOwned;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The time limit of a peer's proof and first message.
+const PROOF: Duration = Duration::from_secs(5);
+/// The most peers that are being admitted at the same time; more are turned away.
+const AT_ONCE: usize = 64;
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// A listening port.
+#[derive(Debug)]
+pub struct Host {
+    listener: TcpListener,
+    token: Token,
+}
+
+/// A proven peer and its first message.
+#[derive(Debug)]
+pub struct Came<C> {
+    /// Its first message.
+    pub card: C,
+    /// The connection.
+    pub link: Link,
+    /// Its address.
+    pub from: SocketAddr,
+}
+
+/// What happened at the port.
+#[derive(Debug)]
+pub enum Event<C> {
+    /// A peer is there.
+    Came(Box<Came<C>>),
+    /// A peer has another token; with its address and the name that it claims, which is not proven.
+    WrongToken(SocketAddr, String),
+    /// Something else connected; with its address and why it was turned away.
+    Stranger(SocketAddr, String),
+}
+
+impl Host {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The system's error: the address is another machine's, or in use.
+    pub fn bind(at: &[SocketAddr], token: Token) -> io::Result<Self> {
+        let listener = TcpListener::bind(at)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, token })
+    }
+
+    /// The address of the port.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Admits peers until `each` returns true, or until `due`; then false.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn admit<C: DeserializeOwned + Send + 'static>(
+        &self,
+        due: Instant,
+        mut each: impl FnMut(Event<C>) -> bool,
+    ) -> io::Result<bool> {
+        let (sender, events): (Sender<Event<C>>, Receiver<Event<C>>) = channel();
+        let mut under_way = 0;
+        while Instant::now() < due {
+            let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
+            if poll(&mut polled, Some(&MOMENT)).is_ok_and(|ready| ready > 0) {
+                under_way += usize::from(self.accept(under_way, &sender)?);
+            }
+            while let Ok(event) = events.try_recv() {
+                under_way = under_way.saturating_sub(1);
+                if each(event) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Accepts one connection; whether a thread admits it.
+    fn accept<C: DeserializeOwned + Send + 'static>(
+        &self,
+        under_way: usize,
+        events: &Sender<Event<C>>,
+    ) -> io::Result<bool> {
+        let Ok((stream, from)) = self.listener.accept() else { return Ok(false) };
+        if under_way >= AT_ONCE {
+            log::warn!("{from}: turned away, {AT_ONCE} others are being admitted");
+            return Ok(false);
+        }
+        stream.set_nonblocking(false)?;
+        let (token, events) = (self.token.clone(), events.clone());
+        let work = move || {
+            let event = match admit(stream, &token, PROOF) {
+                Ok(mut link) => match link.from.hear(PROOF) {
+                    Ok(card) => Event::Came(Box::new(Came { card, link, from })),
+                    Err(cut) => Event::Stranger(from, cut.to_string()),
+                },
+                Err(Refusal::Token(name)) => Event::WrongToken(from, name),
+                Err(Refusal::Protocol(why)) => Event::Stranger(from, why),
+                Err(Refusal::Cut(cut)) => Event::Stranger(from, cut.to_string()),
+            };
+            // The meeting may be over.
+            let _ = events.send(event);
+        };
+        thread::Builder::new().name("admit".to_owned()).spawn(work)?;
+        Ok(true)
+    }
+}

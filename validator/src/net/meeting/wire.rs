@@ -1,0 +1,91 @@
+//! Messages on a TCP connection: their length in four bytes (little endian), then their bytes.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Cut {
+    /// The peer closed it, or its machine is gone.
+    #[error("it closed the connection")]
+    Gone,
+    /// Nothing came in time.
+    #[error("no message within {:.1} s", .0.as_secs_f64())]
+    Silent(Duration),
+    /// What came is not a message of this protocol, or not from the peer that was proven.
+    #[error("its message is refused: {0}")]
+    Malformed(String),
+    /// The system's error.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl From<io::Error> for Cut {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Self::Gone,
+            ErrorKind::ConnectionAborted | ErrorKind::TimedOut => Self::Gone,
+            _ => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+/// Sends one message.
+pub(super) fn send(stream: &mut TcpStream, bytes: &[u8], within: Duration) -> Result<(), Cut> {
+    let length = u32::try_from(bytes.len()).map_err(|_| Cut::Broken("the message is too long".to_owned()))?;
+    let mut whole = length.to_le_bytes().to_vec();
+    whole.extend_from_slice(bytes);
+    let due = Instant::now() + within;
+    let mut rest = whole.as_slice();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(due, within)?))?;
+        match stream.write(rest) {
+            Ok(0) => return Err(Cut::Gone),
+            Ok(n) => rest = rest.get(n..).unwrap_or_default(),
+            Err(error) => waited(error, due, within)?,
+        }
+    }
+    Ok(())
+}
+
+/// Receives one message of at most `most` bytes.
+pub(super) fn receive(stream: &mut TcpStream, most: usize, within: Duration) -> Result<Vec<u8>, Cut> {
+    let due = Instant::now() + within;
+    let mut length = [0; 4];
+    fill(stream, &mut length, due, within)?;
+    let length = usize::try_from(u32::from_le_bytes(length)).unwrap_or(usize::MAX);
+    if length > most {
+        return Err(Cut::Malformed(format!("{length} bytes, allowed: {most}")));
+    }
+    let mut bytes = vec![0; length];
+    fill(stream, &mut bytes, due, within)?;
+    Ok(bytes)
+}
+
+fn fill(stream: &mut TcpStream, bytes: &mut [u8], due: Instant, within: Duration) -> Result<(), Cut> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        stream.set_read_timeout(Some(left(due, within)?))?;
+        match stream.read(rest) {
+            Ok(0) => return Err(Cut::Gone),
+            Ok(n) => rest = rest.get_mut(n..).unwrap_or_default(),
+            Err(error) => waited(error, due, within)?,
+        }
+    }
+    Ok(())
+}
+
+fn left(due: Instant, within: Duration) -> Result<Duration, Cut> {
+    let left = due.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Cut::Silent(within)) } else { Ok(left.max(Duration::from_millis(1))) }
+}
+
+fn waited(error: io::Error, due: Instant, within: Duration) -> Result<(), Cut> {
+    match error.kind() {
+        ErrorKind::Interrupted => Ok(()),
+        // The socket's timeout, which may end a little early.
+        ErrorKind::WouldBlock => left(due, within).map(drop),
+        _ => Err(error.into()),
+    }
+}

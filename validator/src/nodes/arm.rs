@@ -1,0 +1,268 @@
+//! Communicators over nodes, driven from the leading node step by step: CUDA starts everywhere, the node of rank 0 makes
+//! the id and all get it, each row is measured by all, NCCL's lines are collected. Several communicators of
+//! different nodes go through the same steps at the same time; one that fails does not stop the others.
+
+use super::cluster::{Cluster, Heard};
+use super::order::{Failure, Open, Order, Reply};
+use crate::gpu::UniqueId;
+use crate::nccl::Row;
+use crate::nccl::ranks::{Device, NetworkKind, Opening, RowAsk, TroubleKind, Whole};
+use crate::net::meeting::Cut;
+use std::time::Duration;
+
+/// Beyond a node's own time limit: its answer has to come here.
+const BESIDE: Duration = Duration::from_secs(15);
+/// The time limit for stopping NCCL's processes.
+const CLOSING: Duration = Duration::from_secs(40);
+
+/// What the communicators are made for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// The network.
+    pub kind: NetworkKind,
+    /// The rail; `None`: all.
+    pub rail: Option<usize>,
+    /// Least and wanted bytes of each buffer.
+    pub bytes: (u64, u64),
+    /// The time limit of the start.
+    pub start: Duration,
+}
+
+/// A communicator.
+#[derive(Debug)]
+pub struct Group {
+    /// Its nodes; the first has rank 0.
+    pub nodes: Vec<usize>,
+    /// NCCL's version on each node.
+    pub nccl: Vec<u32>,
+    /// The GPU of each rank, with its node.
+    pub devices: Vec<(usize, Device)>,
+    /// Bytes that rows may use.
+    pub room: u64,
+    /// Why it has ended.
+    pub stop: Option<Stop>,
+    whole: Whole,
+}
+
+/// Why a communicator has ended.
+#[derive(Debug, Clone)]
+pub enum Stop {
+    /// A node is gone.
+    Lost {
+        /// The node.
+        node: usize,
+        /// How it was noticed.
+        why: Cut,
+        /// What was under way.
+        doing: String,
+    },
+    /// A node has failed.
+    Failed {
+        /// The node.
+        node: usize,
+        /// Why.
+        failure: Failure,
+        /// What was under way.
+        doing: String,
+    },
+    /// Two nodes have different versions of NCCL.
+    Versions([(usize, u32); 2]),
+}
+
+/// `ncclRemoteError`: another rank failed first.
+const REMOTE_ERROR: i32 = 6;
+
+impl Stop {
+    /// How close to the cause it is.
+    const fn weight(&self) -> u8 {
+        match self {
+            Self::Lost { why: Cut::Silent(_), .. } => 2,
+            Self::Lost { .. } | Self::Versions(_) => 5,
+            Self::Failed { failure, .. } => match failure.kind {
+                TroubleKind::Hang => 1,
+                TroubleKind::Nccl(REMOTE_ERROR) => 3,
+                _ => 4,
+            },
+        }
+    }
+}
+
+/// Communicators of different nodes.
+#[derive(Debug)]
+pub struct Groups<'c> {
+    cluster: &'c mut Cluster,
+    /// The communicators.
+    pub groups: Vec<Group>,
+    start: Duration,
+}
+
+impl<'c> Groups<'c> {
+    /// Starts them. A group whose start failed has its reason.
+    pub fn start(cluster: &'c mut Cluster, nodes: Vec<Vec<usize>>, ask: &Ask) -> Self {
+        let group = |nodes: Vec<usize>| {
+            let ranks = nodes.iter().filter_map(|node| cluster.card(*node)).map(|card| card.gpus).sum();
+            let (nccl, devices, whole) = (Vec::new(), Vec::new(), Whole::new(ranks));
+            Group { nodes, nccl, devices, room: u64::MAX, stop: None, whole }
+        };
+        let groups = nodes.into_iter().map(group).collect();
+        let mut all = Self { cluster, groups, start: ask.start };
+        all.open(ask);
+        all
+    }
+
+    /// The nodes.
+    #[must_use]
+    pub const fn cluster(&self) -> &Cluster {
+        self.cluster
+    }
+
+    fn open(&mut self, ask: &Ask) {
+        let gpus = |node: &usize| self.cluster.card(*node).map_or(0, |card| card.gpus);
+        let mut orders = Vec::new();
+        for group in &self.groups {
+            let mut first = 0;
+            for node in &group.nodes {
+                let (most_bytes, room) = ask.bytes;
+                let (ranks, start_s) = (group.whole.ranks, ask.start.as_secs());
+                let open = Open { first, ranks, kind: ask.kind, rail: ask.rail, most_bytes, room, start_s };
+                orders.push((*node, Order::Open(open)));
+                first += gpus(node);
+            }
+        }
+        let order = |node| orders.iter().find(|(n, _)| *n == node).map(|(_, order)| order.clone());
+        let within = self.start + BESIDE;
+        let openings: Vec<Option<Vec<Opening>>> =
+            self.step("starting CUDA", order, within, |reply| match reply {
+                Reply::Opened(opening) => Some(opening),
+                _ => None,
+            });
+        let mut ids: Vec<Option<UniqueId>> = Vec::new();
+        for (group, openings) in self.groups.iter_mut().zip(openings) {
+            ids.push(group.take(openings.unwrap_or_default()));
+        }
+        let id_of = |groups: &[Group], node| {
+            let group = groups.iter().position(|group| group.nodes.contains(&node))?;
+            ids.get(group)?.clone()
+        };
+        let orders: Vec<_> =
+            (0..self.cluster.len()).map(|node| id_of(&self.groups, node).map(Order::Join)).collect();
+        let order = |node: usize| orders.get(node).cloned().flatten();
+        self.step("making the communicator", order, within, |reply| {
+            matches!(reply, Reply::Done).then_some(())
+        });
+    }
+
+    /// One row of every communicator; `None` for one that has ended.
+    pub fn row(&mut self, ask: &RowAsk) -> Vec<Option<Row>> {
+        let mut orders = Vec::new();
+        let mut limit = Duration::ZERO;
+        for group in self.groups.iter_mut().filter(|group| group.stop.is_none()) {
+            limit = limit.max(group.whole.time_limit(ask));
+            let order = Order::Row(*ask, group.whole.seeds(), group.room);
+            orders.extend(group.nodes.iter().map(|node| (*node, order.clone())));
+        }
+        if self.groups.iter().any(|group| group.whole.empty(ask).is_some()) {
+            return self.groups.iter().map(|group| group.whole.empty(ask)).collect();
+        }
+        let order = |node| orders.iter().find(|(n, _)| *n == node).map(|(_, order)| order.clone());
+        let done = self.step(&ask.to_string(), order, limit + BESIDE, |reply| match reply {
+            Reply::Row(done) => Some(*done),
+            _ => None,
+        });
+        let row = |(group, parts): (&Group, Option<Vec<_>>)| Some(group.whole.row(ask, parts?));
+        self.groups.iter().zip(done).map(row).collect()
+    }
+
+    /// NCCL's lines of every communicator; `None` for one that has ended.
+    pub fn log(&mut self) -> Vec<Option<String>> {
+        let nodes: Vec<_> = self.groups.iter().flat_map(|group| group.nodes.clone()).collect();
+        let order = |node| nodes.contains(&node).then_some(Order::Log);
+        let said = self.step("collecting NCCL's lines", order, BESIDE, |reply| match reply {
+            Reply::Log(text) => Some(text),
+            _ => None,
+        });
+        said.into_iter().map(|said| Some(said?.concat())).collect()
+    }
+
+    /// Asks the nodes of all communicators that go on, and notes those that end.
+    fn step<T>(
+        &mut self,
+        doing: &str,
+        order: impl Fn(usize) -> Option<Order>,
+        within: Duration,
+        want: impl Fn(Reply) -> Option<T>,
+    ) -> Vec<Option<Vec<T>>> {
+        let goes_on = |node: usize| {
+            let mut going = self.groups.iter().filter(|group| group.stop.is_none());
+            going.any(|group| group.nodes.contains(&node))
+        };
+        let active: Vec<_> = (0..self.cluster.len()).map(goes_on).collect();
+        let is_active = |node: usize| active.get(node).copied().unwrap_or_default();
+        let together = self.groups.len() == 1;
+        let order = |node| if is_active(node) { order(node) } else { None };
+        let mut heard: Vec<_> =
+            self.cluster.ask(order, within, together).into_iter().map(|(n, h)| (n, Some(h))).collect();
+        let mut all = Vec::new();
+        for group in &mut self.groups {
+            if group.stop.is_some() {
+                all.push(None);
+                continue;
+            }
+            let mut got = Vec::new();
+            for node in group.nodes.clone() {
+                let found = heard.iter_mut().find(|(n, _)| *n == node).and_then(|(_, heard)| heard.take());
+                let doing = doing.to_owned();
+                match found {
+                    Some(Heard::Reply(reply)) => match want(reply) {
+                        Some(value) => got.push(value),
+                        None => {
+                            let why = Cut::Malformed("the answer does not match the order".to_owned());
+                            group.end(Stop::Lost { node, why, doing });
+                        }
+                    },
+                    Some(Heard::Failed(failure)) => group.end(Stop::Failed { node, failure, doing }),
+                    Some(Heard::Lost(why)) => group.end(Stop::Lost { node, why, doing }),
+                    Some(Heard::Unheard) | None => {}
+                }
+            }
+            all.push((group.stop.is_none() && got.len() == group.nodes.len()).then_some(got));
+        }
+        all
+    }
+}
+
+impl Group {
+    /// Keeps the reason that is closest to the cause.
+    fn end(&mut self, stop: Stop) {
+        if self.stop.as_ref().is_none_or(|before| before.weight() < stop.weight()) {
+            self.stop = Some(stop);
+        }
+    }
+
+    /// Takes what the nodes have opened; the communicator's id.
+    fn take(&mut self, openings: Vec<Opening>) -> Option<UniqueId> {
+        let mut id = None;
+        for (node, opening) in self.nodes.iter().zip(openings) {
+            self.nccl.push(opening.nccl);
+            self.room = self.room.min(opening.room);
+            self.devices.extend(opening.devices.into_iter().map(|device| (*node, device)));
+            id = id.or(opening.id);
+        }
+        let versions: Vec<_> = self.nodes.iter().copied().zip(self.nccl.iter().copied()).collect();
+        if let Some((first, others)) = versions.split_first()
+            && let Some(other) = others.iter().find(|(_, nccl)| *nccl != first.1)
+        {
+            self.end(Stop::Versions([*first, *other]));
+        }
+        id.filter(|_| self.stop.is_none())
+    }
+}
+
+impl Drop for Groups<'_> {
+    fn drop(&mut self) {
+        let nodes: Vec<_> = self.groups.iter().flat_map(|group| group.nodes.clone()).collect();
+        // Those that do not answer are noted as lost.
+        let order = |node| nodes.contains(&node).then_some(Order::Close);
+        let _ = self.cluster.ask(order, CLOSING, false);
+    }
+}

@@ -1,0 +1,291 @@
+//! From counts to accusations. A port is suspected if most of its measurements are bad, and accused if it is mostly
+//! bad with proven partners, of which it has at least two, and good with no other suspect: two suspects that
+//! reach each other share the cause, and it is between them and the others. Accused ports then come
+//! to a node, a leaf or a rail where they are all that it has. Pure.
+
+use super::tally::{Ports, Tally, ends, is_bad, limits};
+use super::{Blame, Figures, Inference, Measure, Network, Part, Port, Unclear};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The fewest proven partners for an accusation: with one, either of the two can be the cause.
+const PARTNERS: usize = 2;
+/// The fewest nodes of a leaf for its accusation: an accusation holds as long as at most three parts fail at the same
+/// time, and three ports may be such parts.
+const OF_A_LEAF: usize = 4;
+/// The same of a rail on which nothing works, where one good port may be without a partner.
+const OF_A_RAIL: usize = 5;
+
+/// Judges all pairs' `first` measurements and those that were `retried` (see [`super::again`]; empty: not yet).
+/// `floor`: the lowest rate that is good, GB/s; without it 80 % of the usual rate.
+#[must_use]
+pub fn infer(network: &Network, first: &[Measure], retried: &[Measure], floor: Option<f64>) -> Inference {
+    let (usual, limit) = limits(network, first, floor);
+    let all = Tally::of(network, first, limit, |_, _| true);
+    let good = proven(network, first, limit, &all);
+    let mut suspects = suspects(network, &all, &good);
+    let passing = retracted(network, retried, limit, &suspects);
+    let is_passing = |port: &Port| passing.contains(port);
+    let listed = suspects.list();
+    suspects = Ports::of(network, |port| listed.contains(&port) && !is_passing(&port));
+    let case = Case {
+        network,
+        first,
+        limit,
+        with_proven: Tally::of(network, first, limit, |_, partner| good.has(partner)),
+        good,
+        suspects,
+    };
+    let (blames, unclear) = case.judge(&passing);
+    Inference {
+        limit_gb_s: limit,
+        usual_gb_s: usual,
+        blames,
+        unclear,
+        passing,
+        suspects: listed,
+        proven: case.good.list(),
+    }
+}
+
+/// The ports that are good. If on a rail hardly any port is mostly good, those that have a good partner are, as long
+/// as they are all good with each other.
+fn proven<'n>(network: &'n Network, first: &[Measure], limit: Option<f64>, all: &Tally<'_>) -> Ports<'n> {
+    let mostly = |port| all.get(port).is_some_and(|counts| counts.of > 0 && !counts.mostly_bad());
+    let majority = Ports::of(network, mostly);
+    // A port that is good only with suspects proves nothing.
+    let within = Tally::of(network, first, limit, |_, partner| majority.has(partner));
+    let by_majority = |port| {
+        majority.has(port) && within.get(port).is_some_and(|counts| counts.of > 0 && !counts.mostly_bad())
+    };
+    let any_good = |port| all.get(port).is_some_and(|counts| counts.bad < counts.of);
+    let reached = Ports::of(network, any_good);
+    let among = Tally::of(network, first, limit, |_, partner| reached.has(partner));
+    let clique: Vec<bool> = (0..network.rails)
+        .map(|rail| {
+            let mut own = network.ports(rail).filter(|port| reached.has(*port));
+            own.all(|port| among.get(port).is_some_and(|counts| counts.bad == 0))
+        })
+        .collect();
+    let by_majority = Ports::of(network, by_majority);
+    Ports::of(network, |port| {
+        let is_clique = clique.get(port.rail).copied().unwrap_or_default();
+        if by_majority.on(port.rail) < PARTNERS && is_clique {
+            reached.has(port)
+        } else {
+            by_majority.has(port)
+        }
+    })
+}
+
+fn suspects<'n>(network: &'n Network, all: &Tally<'_>, good: &Ports<'_>) -> Ports<'n> {
+    Ports::of(network, |port| !good.has(port) && all.get(port).is_some_and(super::Figures::mostly_bad))
+}
+
+/// Suspects that are mostly good when tried again.
+fn retracted(network: &Network, retried: &[Measure], limit: Option<f64>, suspects: &Ports<'_>) -> Vec<Port> {
+    let again =
+        Tally::of(network, retried, limit, |own, partner| suspects.has(own) && !suspects.has(partner));
+    let is_good = |port: &Port| again.get(*port).is_some_and(|counts| counts.of > 0 && !counts.mostly_bad());
+    suspects.list().into_iter().filter(is_good).collect()
+}
+
+struct Case<'n> {
+    network: &'n Network,
+    first: &'n [Measure],
+    limit: Option<f64>,
+    with_proven: Tally<'n>,
+    good: Ports<'n>,
+    suspects: Ports<'n>,
+}
+
+impl Case<'_> {
+    fn judge(&self, passing: &[Port]) -> (Vec<Blame>, Vec<Unclear>) {
+        let (mut blames, mut unclear) = (Vec::new(), Vec::new());
+        let mut accused = BTreeSet::new();
+        for rail in 0..self.network.rails {
+            self.rail(rail, &mut accused, &mut blames, &mut unclear);
+        }
+        self.gather(&accused, &mut blames, &mut unclear);
+        unclear.extend(self.unexplained(passing));
+        (blames, unclear)
+    }
+
+    /// Accuses ports of one rail, or the rail, or gives up.
+    fn rail(
+        &self,
+        rail: usize,
+        accused: &mut BTreeSet<Port>,
+        blames: &mut Vec<Blame>,
+        unclear: &mut Vec<Unclear>,
+    ) {
+        let ports: Vec<_> = self.network.ports(rail).filter(|port| self.suspects.has(*port)).collect();
+        if ports.is_empty() {
+            return;
+        }
+        let candidates = || ports.iter().map(|port| self.own(*port)).collect::<Vec<_>>();
+        let mut give_up = |candidates, why| unclear.push(Unclear { candidates, why });
+        let proven = self.good.on(rail);
+        if proven < PARTNERS {
+            let others_work =
+                (0..self.network.rails).any(|other| self.good.on(other) * 2 > self.network.nodes);
+            let figures = self.figures_of(&ports, false);
+            match self.rail_of(rail, &ports) {
+                Some(part) if proven == 0 && figures.bad == figures.of && others_work => {
+                    blames.push(Blame { part, figures });
+                }
+                _ => give_up(candidates(), "too few nodes are proven good to compare with"),
+            }
+            return;
+        }
+        let reach_each_other = self.suspects_that_reach_each_other(rail);
+        let convicted = |port: &Port| {
+            let counts = self.with_proven.get(*port);
+            counts.is_some_and(|c| c.of >= PARTNERS && c.mostly_bad()) && !reach_each_other.contains(port)
+        };
+        let (named, rest): (Vec<_>, Vec<_>) = ports.iter().copied().partition(convicted);
+        accused.extend(named);
+        if let Some(part) = self.uplink(&rest, &reach_each_other) {
+            blames.push(Blame { part, figures: self.figures_of(&rest, true) });
+        } else if !rest.is_empty() {
+            let why = "these nodes reach each other, so the cause is between them and the others, or several";
+            give_up(rest.iter().map(|port| self.own(*port)).collect(), why);
+        }
+    }
+
+    /// The rail, or its only leaf, where nothing else explains that all its ports are bad: neither nodes that
+    /// are bad on other rails too, nor one leaf of several.
+    fn rail_of(&self, rail: usize, ports: &[Port]) -> Option<Part> {
+        let elsewhere = |port: &&Port| {
+            let mut others = (0..self.network.rails).filter(|other| *other != rail);
+            others.any(|rail| self.suspects.has(Port { rail, ..**port }))
+        };
+        let mut leaves = BTreeMap::<Option<usize>, usize>::new();
+        for port in ports.iter().filter(|port| !elsewhere(port)) {
+            *leaves.entry(self.network.leaf(*port)).or_default() += 1;
+        }
+        let all: usize = leaves.values().sum();
+        let largest = leaves.values().max().copied().unwrap_or_default();
+        match leaves.iter().collect::<Vec<_>>()[..] {
+            [(Some(leaf), _)] if all >= OF_A_RAIL => Some(Part::Leaf(*leaf)),
+            [(None, _)] if all >= OF_A_RAIL => Some(Part::Rail(rail)),
+            [_, ..] if all - largest >= OF_A_RAIL => Some(Part::Rail(rail)),
+            _ => None,
+        }
+    }
+
+    /// Suspects with a good measurement between them.
+    fn suspects_that_reach_each_other(&self, rail: usize) -> BTreeSet<Port> {
+        let on_rail = self.first.iter().filter(|m| m.rail == rail && !is_bad(m.got, self.limit));
+        let pairs = on_rail.map(ends).filter(|ends| ends.iter().all(|port| self.suspects.has(*port)));
+        pairs.flatten().collect()
+    }
+
+    /// The leaf whose ports are exactly these, which reach each other and no proven port, where at least two other
+    /// leaves reach each other: else the other side can be the cause.
+    fn uplink(&self, ports: &[Port], reach_each_other: &BTreeSet<Port>) -> Option<Part> {
+        let leaves: BTreeSet<_> = ports.iter().map(|port| self.network.leaf(*port)).collect();
+        let [Some(leaf)] = leaves.into_iter().collect::<Vec<_>>()[..] else { return None };
+        let own: BTreeSet<_> = self.of_leaf(leaf).into_iter().collect();
+        let rail = ports.first()?.rail;
+        let others: BTreeSet<_> = self
+            .network
+            .ports(rail)
+            .filter(|port| self.good.has(*port))
+            .filter_map(|port| self.network.leaf(port))
+            .collect();
+        let cut_off = |port: &Port| self.with_proven.get(*port).is_some_and(|c| c.bad == c.of && c.of > 0);
+        let whole =
+            own == ports.iter().copied().collect() && own.iter().all(|p| reach_each_other.contains(p));
+        (whole && own.iter().all(cut_off) && others.len() >= 2).then_some(Part::Leaf(leaf))
+    }
+
+    fn of_leaf(&self, leaf: usize) -> Vec<Port> {
+        let all = (0..self.network.rails).flat_map(|rail| self.network.ports(rail));
+        all.filter(|port| self.network.leaf(*port) == Some(leaf)).collect()
+    }
+
+    /// Comes from accused ports to leaves and nodes.
+    fn gather(&self, accused: &BTreeSet<Port>, blames: &mut Vec<Blame>, unclear: &mut Vec<Unclear>) {
+        let mut left = accused.clone();
+        let leaves: BTreeSet<_> = accused.iter().filter_map(|port| self.network.leaf(*port)).collect();
+        for leaf in leaves {
+            let ports = self.of_leaf(leaf);
+            if !ports.iter().all(|port| left.contains(port)) {
+                continue;
+            }
+            let nodes: BTreeSet<_> = ports.iter().map(|port| port.node).collect();
+            if nodes.len() >= OF_A_LEAF {
+                blames.push(Blame { part: Part::Leaf(leaf), figures: self.figures_of(&ports, true) });
+            } else {
+                let own: BTreeSet<_> = ports.iter().map(|port| self.whole(*port, accused)).collect();
+                let candidates = own.into_iter().chain(self.with_its_only_other(leaf, &ports)).collect();
+                unclear.push(Unclear { candidates, why: "they are all that this leaf switch has" });
+            }
+            left.retain(|port| !ports.contains(port));
+        }
+        // A node whose ports on some rails were already explained keeps the others as ports.
+        let mut parts = BTreeMap::<Part, Vec<Port>>::new();
+        left.iter().for_each(|port| parts.entry(self.whole(*port, &left)).or_default().push(*port));
+        if self.network.leaves.is_none() {
+            self.together(&mut parts, unclear);
+        }
+        let blame = |(part, ports): (Part, Vec<Port>)| Blame { part, figures: self.figures_of(&ports, true) };
+        blames.extend(parts.into_iter().map(blame));
+    }
+
+    /// A leaf as a candidate. If it has a single port and there is one other leaf, the ways out of that one explain the
+    /// same.
+    fn with_its_only_other(&self, leaf: usize, ports: &[Port]) -> Vec<Part> {
+        let [port] = ports else { return vec![Part::Leaf(leaf)] };
+        let all: BTreeSet<_> =
+            self.network.ports(port.rail).filter_map(|port| self.network.leaf(port)).collect();
+        if all.len() == 2 { all.into_iter().map(Part::Leaf).collect() } else { vec![Part::Leaf(leaf)] }
+    }
+
+    /// Without knowledge of the switches, several parts that are bad on the same rail may share one.
+    fn together(&self, parts: &mut BTreeMap<Part, Vec<Port>>, unclear: &mut Vec<Unclear>) {
+        let is_single = |part: &Part| matches!(part, Part::Port(_)) || self.network.rails == 1;
+        for rail in 0..self.network.rails {
+            let on_rail =
+                parts.iter().filter(|(part, ports)| is_single(part) && ports.iter().any(|p| p.rail == rail));
+            let here: Vec<_> = on_rail.map(|(part, _)| *part).collect();
+            if here.len() > 1 {
+                parts.retain(|part, _| !here.contains(part));
+                let why = "each of them, or a switch that they share";
+                unclear.push(Unclear { candidates: here, why });
+            }
+        }
+    }
+
+    /// The node, if all its ports are `accused`; else the port.
+    fn whole(&self, port: Port, accused: &BTreeSet<Port>) -> Part {
+        let mut own = (0..self.network.rails).map(|rail| Port { rail, ..port });
+        if own.all(|port| accused.contains(&port)) { Part::Node(port.node) } else { Part::Port(port) }
+    }
+
+    /// The candidate for a port about which nothing else is known.
+    fn own(&self, port: Port) -> Part {
+        if self.network.rails == 1 { Part::Node(port.node) } else { Part::Port(port) }
+    }
+
+    fn figures_of(&self, ports: &[Port], with_proven: bool) -> Figures {
+        let all;
+        let tally = if with_proven {
+            &self.with_proven
+        } else {
+            all = Tally::of(self.network, self.first, self.limit, |_, _| true);
+            &all
+        };
+        let none = Figures { bad: 0, of: 0, wrong: 0, dead: 0, best_gb_s: None };
+        ports.iter().filter_map(|port| tally.get(*port)).fold(none, |sum, more| sum.and(more))
+    }
+
+    /// Bad pairs of ports of which neither is suspected.
+    fn unexplained(&self, passing: &[Port]) -> Vec<Unclear> {
+        let is_explained = |port: &Port| self.suspects.has(*port) || passing.contains(port);
+        let bad = self.first.iter().filter(|measure| is_bad(measure.got, self.limit)).map(ends);
+        let pairs = bad.filter(|ends| !ends.iter().any(is_explained));
+        let why = "only the way between these two is bad; both are good with most others";
+        pairs.map(|ends| Unclear { candidates: ends.iter().map(|p| self.own(*p)).collect(), why }).collect()
+    }
+}

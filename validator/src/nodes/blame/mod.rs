@@ -1,0 +1,141 @@
+//! Which node, port, rail or leaf switch is at fault, from measurements between pairs of nodes. Pure: `plan` says
+//! which pairs are measured at the same time, `tally` counts, `accuse` decides; the caller measures. A part is
+//! accused only where no other part can be the cause; else the candidates are listed.
+
+mod accuse;
+mod plan;
+mod tally;
+mod text;
+
+pub use accuse::infer;
+pub use plan::{Round, again, rounds};
+
+/// The network as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// How many nodes.
+    pub nodes: usize,
+    /// How many rails: networks between all nodes, of which each node has one port.
+    pub rails: usize,
+    /// The leaf switch of each node's port on each rail, `leaves[node][rail]`; `None`: unknown.
+    pub leaves: Option<Vec<Vec<usize>>>,
+}
+
+impl Network {
+    /// The leaf switch of a port.
+    fn leaf(&self, port: Port) -> Option<usize> {
+        self.leaves.as_ref()?.get(port.node)?.get(port.rail).copied()
+    }
+
+    /// The ports of all nodes on one rail.
+    fn ports(&self, rail: usize) -> impl Iterator<Item = Port> {
+        (0..self.nodes).map(move |node| Port { node, rail })
+    }
+}
+
+/// The port of a node on a rail, with its cable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// The node.
+    pub node: usize,
+    /// The rail.
+    pub rail: usize,
+}
+
+/// The result of one measurement.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Got {
+    /// All data arrived intact, at this many GB/s.
+    Rate(f64),
+    /// Wrong data arrived.
+    Wrong,
+    /// No connection, or no end.
+    Nothing,
+}
+
+/// One measurement between two nodes on one rail.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measure {
+    /// The two nodes.
+    pub pair: (usize, usize),
+    /// The rail.
+    pub rail: usize,
+    /// The result.
+    pub got: Got,
+}
+
+/// A part that can be at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// A node: it is bad on all its rails, or there is only one rail.
+    Node(usize),
+    /// A node's port on one rail, or its cable.
+    Port(Port),
+    /// A leaf switch.
+    Leaf(usize),
+    /// A whole rail.
+    Rail(usize),
+}
+
+/// The figures behind an accusation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// Bad measurements with proven partners.
+    pub bad: usize,
+    /// Measurements with proven partners.
+    pub of: usize,
+    /// Of the bad ones, those with wrong data.
+    pub wrong: usize,
+    /// Of the bad ones, those without a connection or an end.
+    pub dead: usize,
+    /// The best of the bad ones with a rate, GB/s.
+    pub best_gb_s: Option<f64>,
+}
+
+/// A part that is at fault.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Blame {
+    /// The part.
+    pub part: Part,
+    /// Why.
+    pub figures: Figures,
+}
+
+/// A fault whose place is unknown.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unclear {
+    /// The parts that can be its cause, in order.
+    pub candidates: Vec<Part>,
+    /// Why none is accused.
+    pub why: &'static str,
+}
+
+/// The result.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Inference {
+    /// A measurement below this is bad, GB/s; `None`: nothing has a rate.
+    pub limit_gb_s: Option<f64>,
+    /// The usual rate, GB/s.
+    pub usual_gb_s: Option<f64>,
+    /// The parts at fault.
+    pub blames: Vec<Blame>,
+    /// The faults whose place is unknown.
+    pub unclear: Vec<Unclear>,
+    /// Ports that were bad at first and good when they were tried again.
+    pub passing: Vec<Port>,
+    /// Ports whose measurements are mostly bad; `again` says with which partners to try them again.
+    pub suspects: Vec<Port>,
+    /// Ports that are good by majority.
+    pub proven: Vec<Port>,
+}
+
+impl Inference {
+    /// Whether nothing was bad.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.blames.is_empty() && self.unclear.is_empty() && self.passing.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

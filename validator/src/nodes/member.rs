@@ -1,0 +1,197 @@
+//! A node's side: does what the leading node orders, with NCCL's processes on its own GPUs. The node that leads is a
+//! member too, by a connection to itself.
+
+use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
+use crate::nccl::ranks::{Arm, Network, Part, Ranks, Setup, Trouble, TroubleKind};
+use crate::net::meeting::{Cut, Link, Listener};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// The longest time until the next order: other nodes may take that long. The kernel notices earlier if the leading
+/// node's machine or program is gone.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// The time limit for sending an answer.
+const SENDING: Duration = Duration::from_secs(30);
+/// The most bytes of NCCL's lines that are sent.
+const LINES: usize = 1 << 20;
+
+/// What a node brings.
+#[derive(Debug, Clone)]
+pub struct Local {
+    /// CUDA's numbers of its GPUs.
+    pub gpus: Vec<usize>,
+    /// Whether NCCL may use NVLink SHARP.
+    pub nvls: bool,
+    /// Folders of the libraries.
+    pub library_path: Vec<String>,
+    /// The network interface for sockets, where the user has chosen one.
+    pub interface: Option<String>,
+    /// Its ACTIVE RDMA ports, in order: one for each rail.
+    pub hcas: Vec<String>,
+    /// NCCL_HOSTID, where it is set.
+    pub host_id: Option<String>,
+}
+
+/// Finds the network interface: of an address of this node, or of that over which it is connected.
+pub type Find<'a> = &'a dyn Fn(Option<IpAddr>) -> Result<String, String>;
+
+/// Obeys until the end. `heard` sees each order before it is done.
+///
+/// # Errors
+/// The connection is lost.
+pub fn serve(
+    link: Link,
+    local: &Local,
+    find: Find<'_>,
+    heard: &mut dyn FnMut(&Order),
+) -> Result<Ending, Cut> {
+    let Link { mut to, from } = link;
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let orders = listen(from, Arc::clone(&abandoned))?;
+    let mut member = Member { local, find, address: None, ranks: None, abandoned };
+    let mut work = || {
+        loop {
+            let Numbered { number, what } = orders.recv().map_err(|_| Cut::Gone)??;
+            heard(&what);
+            let reply = match what {
+                Order::End(ending) => return Ok(*ending),
+                Order::TurnedAway(finding) => {
+                    return Ok(Ending { status: contract::status::UNDONE, findings: vec![*finding] });
+                }
+                order => member.obey(order).unwrap_or_else(Reply::Failed),
+            };
+            if matches!(reply, Reply::Failed(_)) {
+                member.ranks = None;
+            }
+            to.say(&Numbered { number, what: reply }, SENDING)?;
+        }
+    };
+    let ended = work();
+    to.close();
+    ended
+}
+
+/// Receives orders. What is under way is given up once it is to be stopped, or the leading node is gone.
+fn listen(
+    mut from: Listener,
+    abandoned: Arc<AtomicBool>,
+) -> Result<Receiver<Result<Numbered<Order>, Cut>>, Cut> {
+    let (sender, orders) = channel();
+    let work = move || {
+        loop {
+            let heard = from.hear::<Numbered<Order>>(PATIENCE);
+            let goes_on = heard.as_ref().is_ok_and(|order| !order.what.stops());
+            if !goes_on {
+                abandoned.store(true, Ordering::Release);
+            }
+            let ended = heard.is_err();
+            if sender.send(heard).is_err() || ended {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("orders".to_owned()).spawn(work)?;
+    Ok(orders)
+}
+
+struct Member<'a> {
+    local: &'a Local,
+    find: Find<'a>,
+    /// The address by which the others have reached this node.
+    address: Option<IpAddr>,
+    /// NCCL's processes, and the time limit of their start.
+    ranks: Option<(Ranks, Duration)>,
+    /// Set when the leading node wants no more of what is under way.
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Member<'_> {
+    fn obey(&mut self, order: Order) -> Result<Reply, Failure> {
+        match (order, &mut self.ranks) {
+            (Order::Welcome(welcome), _) => {
+                self.address = welcome.address;
+                Ok(Reply::Done)
+            }
+            (Order::Open(open), _) => self.open(&open),
+            (Order::Join(id), Some((ranks, within))) => {
+                ranks.join_part(&id, *within).map(|()| Reply::Done).map_err(failure)
+            }
+            (Order::Row(ask, seeds, room), Some((ranks, _))) => {
+                let done = ranks.row_part(&ask, seeds, room).map_err(failure)?;
+                Ok(Reply::Row(Box::new(done)))
+            }
+            (Order::Log, Some((ranks, _))) => Ok(Reply::Log(connections(&ranks.said()))),
+            (Order::Close, ranks) => {
+                drop(ranks.take());
+                self.abandoned.store(false, Ordering::Release);
+                Ok(Reply::Done)
+            }
+            _ => Err(broken("NCCL was not started here".to_owned())),
+        }
+    }
+
+    fn open(&mut self, open: &Open) -> Result<Reply, Failure> {
+        // The processes of the arm before must be gone.
+        drop(self.ranks.take());
+        let found = || (self.find)(self.address).map_err(broken);
+        let interface = self.local.interface.clone().map_or_else(found, Ok)?;
+        let within = Duration::from_secs(open.start_s);
+        let mut started = Ranks::start(&setup(self.local, open, interface)).map_err(failure)?;
+        started.until(&self.abandoned);
+        let opening = started.open_part(within).map_err(failure)?;
+        self.ranks = Some((started, within));
+        Ok(Reply::Opened(opening))
+    }
+}
+
+fn broken(text: String) -> Failure {
+    Failure { kind: TroubleKind::Broken, text, lines: Vec::new() }
+}
+
+fn failure(trouble: Trouble) -> Failure {
+    Failure { kind: trouble.kind, text: trouble.text, lines: trouble.diagnosis }
+}
+
+fn setup(local: &Local, open: &Open, interface: String) -> Setup {
+    let hcas = match open.rail {
+        Some(rail) => local.hcas.get(rail).map(|hca| format!("={hca}")),
+        None => (!local.hcas.is_empty()).then(|| format!("={}", local.hcas.join(","))),
+    };
+    let network = Network {
+        kind: open.kind,
+        interface,
+        hcas: hcas.unwrap_or_default(),
+        host_id: local.host_id.clone(),
+    };
+    Setup {
+        arm: Arm::P2p,
+        processes: true,
+        gpus: local.gpus.clone(),
+        nvls: local.nvls,
+        channels: None,
+        most_bytes: open.most_bytes,
+        room: open.room,
+        library_path: local.library_path.clone(),
+        part: Some(Part { first: open.first, ranks: open.ranks, network }),
+    }
+}
+
+/// NCCL's lines about rings and connections, and its warnings.
+fn connections(said: &str) -> String {
+    let wanted = |line: &&str| {
+        line.contains(" Channel ") || line.contains("NCCL WARN") || line.contains("NCCL version")
+    };
+    let mut text = String::new();
+    for line in said.lines().filter(wanted) {
+        if text.len().saturating_add(line.len()) > LINES {
+            break;
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
+}

@@ -1,0 +1,17 @@
+//! Several machines: how they meet (`meeting`, `launcher`), the tests that run over all of them (`nccl`), and
+//! which of them is at fault (`blame`). Everything about one machine is elsewhere.
+
+pub mod arm;
+pub mod blame;
+pub mod card;
+pub mod cluster;
+pub mod gather;
+pub mod interface;
+mod judge;
+pub mod launcher;
+pub mod member;
+pub mod order;
+mod pairs;
+pub mod suite;
+mod sweep;
+pub mod watcher;
