@@ -168,21 +168,21 @@ mod tests {
 
     /// The parameters of nvidia on a machine with a GPU of each of these families.
     fn of(text: &str, configured: &[(&str, &str)]) -> (String, Vec<String>) {
-        let devices: Vec<_> = (1..=text.matches("[[family]]").count()).collect();
+        let devices: Vec<_> = (1..).take(text.matches("[[family]]").count()).collect();
         with(text, &devices, configured)
     }
 
     /// The same with GPUs of these families, which are numbered from 1.
-    fn with(text: &str, devices: &[usize], configured: &[(&str, &str)]) -> (String, Vec<String>) {
+    fn with(text: &str, devices: &[u16], configured: &[(&str, &str)]) -> (String, Vec<String>) {
         let mut numbered = HEAD.to_owned();
         for (number, part) in text.split("devices = []").enumerate() {
             numbered +=
                 &if number == 0 { part.to_owned() } else { format!("devices = [\"{number:04x}\"]{part}") };
         }
         let description = parse(&numbered).unwrap();
-        let gpu = |(at, device): (usize, &usize)| Gpu {
+        let gpu = |(at, device): (usize, &u16)| Gpu {
             address: format!("0000:{:02x}:00.0", at + 1),
-            device: *device as u16,
+            device: *device,
         };
         let gpus: Vec<_> = devices.iter().enumerate().map(gpu).collect();
         let configured = configured.iter().map(|(m, p)| ((*m).to_owned(), (*p).to_owned())).collect();

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::paths;
 use crate::sys::process::{self, Signal};
 use crate::verdict::{Proof, Verdict};
-use contract::last_line::BEGINNING;
+use contract::last_line::{BEGINNING, PROGRESS};
 use contract::mark::UNDER_LOAD;
 use contract::recovery::WITHOUT_P2P;
 use log::{debug, info};
@@ -105,6 +105,11 @@ fn reached(end: End) -> bool {
 /// ends badly.
 fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
     match stream {
+        // Nothing that explains a bad end, and worth seeing while it waits.
+        Stream::Err if line.starts_with(PROGRESS) => {
+            info!(target: CHILD, "{line}");
+            return true;
+        }
         Stream::Err => debug!("validator: {line}"),
         Stream::Out if is_verdict(line) => held.push(line.to_owned()),
         Stream::Out => info!(target: CHILD, "{line}"),
@@ -141,6 +146,7 @@ mod tests {
             &mut held
         ));
         assert!(show(Stream::Out, "firstlight 0.1.0   level standard", &mut held));
+        assert!(show(Stream::Err, "progress  nccl  10 s of 60 s", &mut held));
         assert!(!show(Stream::Err, "VERDICT on the wrong stream", &mut held));
         assert_eq!(held.len(), 2);
     }

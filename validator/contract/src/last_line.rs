@@ -8,6 +8,9 @@ use std::fmt;
 /// The first word of the line, with the blank after it.
 pub const BEGINNING: &str = "FIRSTLIGHT ";
 
+/// The beginning of a line on the validator's standard error that says what is under way.
+pub const PROGRESS: &str = "progress  ";
+
 /// The line, without its end.
 #[derive(Debug, Clone)]
 pub struct LastLine<'a> {

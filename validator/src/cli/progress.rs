@@ -3,6 +3,7 @@
 //! own writes it, so that the seconds go on while a test is silent.
 
 use crate::text::shown::shown;
+use contract::last_line::PROGRESS;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -57,7 +58,7 @@ impl Progress {
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
                 let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(line) = line(&state, Instant::now()) else { continue };
-                let text = if live { row(&line, columns(), color) } else { format!("progress  {line}\n") };
+                let text = if live { row(&line, columns(), color) } else { format!("{PROGRESS}{line}\n") };
                 state.shown = live;
                 // Without standard error there is nobody to show it to.
                 let _ = io::stderr().write_all(text.as_bytes());

@@ -65,7 +65,7 @@ pub enum Command {
         json: Option<Place>,
     },
     /// Print the table of nccl-tests: a collective over a range of sizes, with every value checked
-    Nccl(Nccl),
+    Nccl(Box<Nccl>),
     /// Test several nodes together: this one meets the others, and NCCL's collectives run over all of them
     Nodes(Nodes),
     /// Record this machine's PCI functions, driver and kernel log as one text file, for a bug report

@@ -178,7 +178,7 @@ mod tests {
     fn of(line: &str) -> Result<Nccl, String> {
         match parse(format!("firstlight nccl {line}").split(' ').map(OsString::from)) {
             Ok(args) => match args.command {
-                Command::Nccl(nccl) => Ok(nccl),
+                Command::Nccl(nccl) => Ok(*nccl),
                 other => panic!("{other:?}"),
             },
             Err(NoArgs::Wrong(why)) => Err(why),

@@ -183,4 +183,16 @@ pub(super) const PLACES: &[Place] = &[
     place(TestTimeout, "a test did not finish", &[GONE, LOGGED, DELIVERY, &[GpuInit, NcclHang]]),
     place(TestNotRun, "a mandatory test was not run", &[]),
     place(ScopeUnproven, "nothing is proven", &[DRIVER, CUDA, &[FabricUnreadable, GpuNone]]),
+    // Between nodes; those findings are not in the report of a machine.
+    place(NodesUnreached, "the node where all meet cannot be reached", &[]),
+    place(NodesToken, "a node has another token", &[]),
+    place(NodesTwice, "a node came twice", &[]),
+    place(NodesAbsent, "not all nodes came", &[&[NodesUnreached, NodesToken, NodesTwice]]),
+    place(NodesDiffer, "two nodes differ in their software", &[]),
+    place(NodesLost, "a node vanished", &[]),
+    place(NodesBad, "a node, port, switch or rail is at fault", &[]),
+    place(NodesWrongData, "a collective over nodes returns wrong values", &[&[NodesBad]]),
+    place(NodesPath, "NCCL uses another network than the one under test", &[&[NodesDiffer]]),
+    place(NodesGdrStaged, "GPUDirect RDMA goes through host memory", &[]),
+    place(NodesUnclear, "a fault between nodes has several possible places", &[]),
 ];
