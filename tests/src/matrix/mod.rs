@@ -5,19 +5,15 @@
 mod case;
 mod class;
 mod healthy;
-mod page;
 mod place;
-mod result;
 mod run;
 mod table;
 
 pub use case::{Case, Chosen, Subject, cases};
 pub use class::{Claim, Class, LEVELS};
 pub use healthy::Healthy;
-pub use page::page;
-pub use result::{Mark, Said};
-pub use run::{at_a_time, run};
-pub use table::{Counts, counts, table};
+pub use run::{Mark, Said, at_a_time, run};
+pub use table::{Counts, counts, page, table};
 
 use crate::error::Result;
 use crate::simgpu::scenario::{folder, read};
