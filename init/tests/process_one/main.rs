@@ -8,8 +8,6 @@ mod config;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
-mod driver;
-#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod hand_over;

@@ -12,8 +12,6 @@ mod driver;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]
-mod https;
-#[cfg(test)]
 mod image;
 #[cfg(test)]
 mod machine;
@@ -36,9 +34,7 @@ mod receiver;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
-mod shell;
-#[cfg(test)]
-mod time;
+mod servers;
 #[cfg(test)]
 #[path = "../../../tests/src/time_server.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]

@@ -2,7 +2,6 @@
 
 mod links;
 mod modelled;
-mod rdma;
 mod unreadable;
 
 use crate::modelled::{Copy, bdf, fabric, names};

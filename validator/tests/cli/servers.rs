@@ -1,7 +1,9 @@
-//! `fetch` from a real https server: one whose certificate is vouched for, and one whose is not.
-//! The certificates in `tests/data` are good for a hundred years and for 127.0.0.1 only.
+//! Real servers on the loopback: `fetch` by https from one whose certificate is vouched for and from one whose is not, and
+//! `time` from servers that are right, wrong, or silent. The certificates in `tests/data` are good for a hundred years and for
+//! 127.0.0.1 only.
 
 use super::machine::{Said, firstlight, said};
+use super::time_server::{RIGHT, Says, start};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -57,4 +59,36 @@ fn only_a_server_that_is_vouched_for_is_believed() {
     assert_eq!(std::fs::read_to_string(&to).unwrap(), "ok");
     let none = fetch(&url, &["--ca", data("server.key").to_str().unwrap()], &to);
     assert!(none.err.contains("server.key: no certificates in PEM form"), "{}", none.err);
+}
+
+fn ask(servers: &[&str]) -> Said {
+    said(firstlight("").args(["time", "--timeout", "1"]).args(servers).output().unwrap())
+}
+
+#[test]
+fn the_first_server_that_is_right_says_how_wrong_the_clock_is() {
+    let (silent, ahead) = (start("127.0.0.1", None), Says { ahead: 3600, ..RIGHT });
+    let server = start("127.0.0.1", Some(ahead));
+    let done = ask(&[&silent, &server]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let (who, by) = done.out.trim().split_once(' ').unwrap();
+    assert_eq!(who, server);
+    let by: f64 = by.parse().unwrap();
+    assert!((3599.0..3601.0).contains(&by), "{by}");
+}
+
+#[test]
+fn each_server_that_is_not_believed_is_named_with_its_reason() {
+    for (says, why) in [
+        (Says { leap: 3, ..RIGHT }, "not synchronized"),
+        (Says { stratum: 16, ..RIGHT }, "not synchronized"),
+        (Says { stratum: 0, ..RIGHT }, "Kiss-o'-Death"),
+        (Says { ahead: -1_700_000_000, ..RIGHT }, "its clock is wrong: before 2026"),
+    ] {
+        let (silent, server) = (start("127.0.0.1", None), start("127.0.0.1", Some(says)));
+        let done = ask(&[&server, &silent]);
+        assert_eq!((done.status, done.out.as_str(), done.err.lines().count()), (2, "", 1), "{}", done.err);
+        assert!(done.err.contains(&format!("{server}: ")) && done.err.contains(why), "{}", done.err);
+        assert!(done.err.contains(&format!("; {silent}: no answer within 1 s")), "{}", done.err);
+    }
 }
