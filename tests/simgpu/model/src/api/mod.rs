@@ -3,7 +3,6 @@
 
 mod attribute;
 mod module;
-mod peer;
 
 pub use module::{Module, length as image_length};
 

@@ -1,8 +1,9 @@
-//! What the simulated NCCL in the same process asks for: which GPU a device is, communicators, and their
-//! calls on streams. The ranks of other processes are reached by functions that it gives.
+//! What the simulated libraries beside this one ask of it in the same process. NCCL: which GPU a device is, communicators,
+//! and their calls on streams; the ranks of other processes are reached by functions that it gives. NVML: what a GPU has in
+//! use now.
 
-use crate::handle::{Handle, Kind, unwrap};
-use crate::state::{call, current, driver};
+use crate::state::{Handle, Kind, unwrap};
+use crate::state::{call, current, driver, put};
 use simgpu_model::Status;
 use simgpu_model::collective::Call;
 use simgpu_model::engine::{Comm, Wire, Work};
@@ -108,4 +109,19 @@ unsafe extern "C" fn simgpu_collective(gpu: usize, on: Handle, bytes: *const u8,
         let asked = Call::decode(unsafe { std::slice::from_raw_parts(bytes, length) });
         driver.engine.push(id, Work::Collective(Box::new(asked.ok_or(Status::INVALID_VALUE)?)))
     })
+}
+
+/// Bytes in use by this process, 1 for a context, 1 for work going on.
+pub(crate) type Now = [u64; 3];
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn simgpu_now(gpu: usize, now: *mut Now) {
+    let driver = driver();
+    let Some(driver) = driver.as_ref() else { return };
+    let machine = &driver.scenario().machine;
+    let (free, total) = driver.memory(gpu);
+    let used = total.saturating_sub(free).saturating_sub(machine.taken(gpu));
+    let found = [used, u64::from(driver.has_context(gpu)), u64::from(driver.engine.busy(gpu))];
+    // SAFETY: the pointer of the library beside this one; a null pointer is not written.
+    let _ = unsafe { put(now, found) };
 }
