@@ -18,7 +18,6 @@ pub mod lab;
 pub mod matrix;
 pub mod medium;
 pub mod overlay;
-pub mod pe;
 mod program;
 mod qemu;
 pub mod receiver;

@@ -12,6 +12,8 @@ mod driver;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]
+mod gpus;
+#[cfg(test)]
 mod image;
 #[cfg(test)]
 mod machine;
@@ -20,13 +22,9 @@ mod nics;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
-mod p2p;
-#[cfg(test)]
 mod places;
 #[cfg(test)]
 mod publish;
-#[cfg(test)]
-mod ranks;
 #[cfg(test)]
 #[path = "../../../tests/src/receiver.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]

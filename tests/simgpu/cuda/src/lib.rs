@@ -10,7 +10,6 @@
 mod beside;
 mod context;
 mod device;
-mod error;
 mod host;
 mod ipc;
 mod launch;

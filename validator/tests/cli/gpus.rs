@@ -1,8 +1,10 @@
-//! The hidden command `rank`, as the built program has it.
+//! Commands about GPUs where there are none: the hidden `rank`, as the built program has it, and the plan of `p2p` for a
+//! modelled machine, which gives no figures.
 
-use super::machine::firstlight;
+use super::machine::{Machine, firstlight};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
+use serde_json::Value;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -100,4 +102,30 @@ fn ends(child: &mut Child) -> ExitStatus {
         assert!(Instant::now() < due, "it lives on");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn the_plan_of_a_modelled_machine_needs_no_driver() {
+    let plan = Machine::modelled("switch-acs").run("p2p --plan");
+    assert_eq!(plan.status, 0, "{}", plan.err);
+    // ACS sends every pair up to the root port.
+    assert!(plan.out.contains("each direction alone: 6 pairs of 3 GPUs in 6 rounds\n"), "{}", plan.out);
+    assert!(plan.out.contains("\n  all pairs share 0000:00:02.0\n"), "{}", plan.out);
+    assert!(plan.out.lines().all(|l| l.chars().count() <= 80), "{}", plan.out);
+}
+
+#[test]
+fn the_plan_is_data_too() {
+    let out = Machine::modelled("epyc-8x4090").run("p2p --plan --json -").out;
+    let plan: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(plan["schema"], "firstlight.p2p-plan/1");
+    assert_eq!(plan["ordered"]["rounds"].as_array().unwrap().len(), 56);
+    assert_eq!(plan["unordered"]["shared"][0]["resource"], "the interconnect between NUMA nodes");
+}
+
+#[test]
+fn a_modelled_machine_proves_nothing_about_its_gpus() {
+    let run = Machine::modelled("epyc-8x4090").run("p2p");
+    assert_eq!(run.status, 2, "{}", run.err);
+    assert!(!run.out.contains("P2P Connectivity Matrix"), "{}", run.out);
 }
