@@ -20,14 +20,13 @@ pub mod medium;
 pub mod overlay;
 mod program;
 mod qemu;
-pub mod receiver;
 mod recover;
 pub mod report;
 pub mod serve;
+pub mod servers;
 pub mod signed;
 pub mod simgpu;
 pub mod stick;
-pub mod time_server;
 mod watch;
 
 pub use boot::Boot;

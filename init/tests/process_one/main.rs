@@ -17,8 +17,6 @@ mod namespace;
 mod recover;
 #[cfg(test)]
 mod reset;
-#[cfg(test)]
-mod verdict;
 
 /// The configuration of most tests: no driver, no data partition, no watchdog, the workload as a child.
 #[cfg(test)]

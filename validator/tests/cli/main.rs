@@ -18,6 +18,8 @@ mod image;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod nics;
 #[cfg(test)]
 mod outputs;
@@ -26,16 +28,10 @@ mod places;
 #[cfg(test)]
 mod publish;
 #[cfg(test)]
-#[path = "../../../tests/src/receiver.rs"]
-#[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
-mod receiver;
-#[cfg(test)]
 mod recorded;
 #[cfg(test)]
-mod servers;
-#[cfg(test)]
-#[path = "../../../tests/src/time_server.rs"]
+#[path = "../../../tests/src/servers.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
-mod time_server;
+mod servers;
 #[cfg(test)]
 mod verdicts;

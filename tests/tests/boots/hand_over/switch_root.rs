@@ -2,7 +2,7 @@
 
 use super::{ext4_of, write_root};
 use harness::driver_image::squashfs;
-use harness::receiver::{Answer, Receiver};
+use harness::servers::{Answer, Receiver};
 use harness::{Boot, Booted, End, Image};
 use std::fs;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 //! 127.0.0.1 only.
 
 use super::machine::{Said, firstlight, said};
-use super::time_server::{RIGHT, Says, start};
+use super::servers::{RIGHT, Says, tell_time};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -20,7 +20,7 @@ fn data(name: &str) -> PathBuf {
 /// Answers every request with `ok`.
 fn server() -> String {
     let chain = CertificateDer::pem_file_iter(data("server.pem")).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(data("server.key")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(data("server.pem")).unwrap();
     let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
     let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
     let url = format!("https://{}/f", listener.local_addr().unwrap());
@@ -57,8 +57,10 @@ fn only_a_server_that_is_vouched_for_is_believed() {
     let known = fetch(&url, &["--ca", data("ca.pem").to_str().unwrap()], &to);
     assert_eq!(known.status, 0, "{}", known.err);
     assert_eq!(std::fs::read_to_string(&to).unwrap(), "ok");
-    let none = fetch(&url, &["--ca", data("server.key").to_str().unwrap()], &to);
-    assert!(none.err.contains("server.key: no certificates in PEM form"), "{}", none.err);
+    let empty = dir.path().join("empty.pem");
+    std::fs::write(&empty, "no certificate\n").unwrap();
+    let none = fetch(&url, &["--ca", empty.to_str().unwrap()], &to);
+    assert!(none.err.contains("empty.pem: no certificates in PEM form"), "{}", none.err);
 }
 
 fn ask(servers: &[&str]) -> Said {
@@ -67,8 +69,8 @@ fn ask(servers: &[&str]) -> Said {
 
 #[test]
 fn the_first_server_that_is_right_says_how_wrong_the_clock_is() {
-    let (silent, ahead) = (start("127.0.0.1", None), Says { ahead: 3600, ..RIGHT });
-    let server = start("127.0.0.1", Some(ahead));
+    let (silent, ahead) = (tell_time("127.0.0.1", None), Says { ahead: 3600, ..RIGHT });
+    let server = tell_time("127.0.0.1", Some(ahead));
     let done = ask(&[&silent, &server]);
     assert_eq!(done.status, 0, "{}", done.err);
     let (who, by) = done.out.trim().split_once(' ').unwrap();
@@ -85,7 +87,7 @@ fn each_server_that_is_not_believed_is_named_with_its_reason() {
         (Says { stratum: 0, ..RIGHT }, "Kiss-o'-Death"),
         (Says { ahead: -1_700_000_000, ..RIGHT }, "its clock is wrong: before 2026"),
     ] {
-        let (silent, server) = (start("127.0.0.1", None), start("127.0.0.1", Some(says)));
+        let (silent, server) = (tell_time("127.0.0.1", None), tell_time("127.0.0.1", Some(says)));
         let done = ask(&[&server, &silent]);
         assert_eq!((done.status, done.out.as_str(), done.err.lines().count()), (2, "", 1), "{}", done.err);
         assert!(done.err.contains(&format!("{server}: ")) && done.err.contains(why), "{}", done.err);
