@@ -19,7 +19,7 @@ impl Process {
     }
 }
 
-impl simgpu_model::host::Host for Process {
+impl simgpu_model::Host for Process {
     fn read(&self, address: u64, bytes: u64) -> Vec<u8> {
         let (Ok(address), Ok(bytes)) = (usize::try_from(address), usize::try_from(bytes)) else {
             return Vec::new();

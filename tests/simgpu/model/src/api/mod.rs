@@ -6,9 +6,9 @@ mod module;
 
 pub use module::{Module, length as image_length};
 
+use crate::Host;
 use crate::engine::{Engine, StreamId};
 use crate::events;
-use crate::host::Host;
 use crate::scenario::{Kind, Scenario};
 use crate::status::{Result, Status};
 use std::collections::BTreeMap;
