@@ -9,7 +9,12 @@ out=$1 image=$2 signed=${3:-} medium="the ISO"
 work=$(mktemp -d "$(dirname "$image")/iso.XXXXXX"); trap 'rm -rf "$work"' EXIT
 : > "$image.log"
 mkdir "$work"/{files,xorriso}
-cp "$REPO/image/media/iso/README.TXT" "$work/files/"
+cat > "$work/files/README.TXT" <<'END'
+This is firstlight as a CD, for machines with UEFI: booting from it shows the menu of boot entries.
+
+Nothing can be written here. For settings and reports use a stick with a FAT partition labelled
+FIRSTLIGHT, or a server: firstlight.config=URL and report.url.
+END
 # A few libraries of its own; the others are in the tools tree.
 while read -r name version arch _; do
     case $name in xorriso | libiso* | libburn* | libjte*) dpkg-deb -x "$(deb_path "$name" "$version" "$arch")" "$work/xorriso" ;; esac

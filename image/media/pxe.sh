@@ -23,7 +23,14 @@ from_ipxe share/doc/ipxe/copyright ipxe.copyright
     python3 -B media/ipxe.py out/firstlight.entries > "$to/boot.ipxe"
 cp "$REPO/image/media/pxe"/* "$to/"
 mkdir "$to/node"
-mv "$to/node-example.ipxe" "$to/node/example.ipxe"
+cat > "$to/node/example.ipxe" <<'END'
+#!ipxe
+# Settings for one node. Copy to MAC.ipxe, MAC being that of the node's first network card as iPXE's ${net0/mac}
+# counts them, with dashes and small letters: 52-54-00-12-34-56.ipxe
+set entry quick
+set wait 1
+set words firstlight.expect.gpus=8 firstlight.network.hostname=node-${net0/mac:hexhyp}
+END
 chmod -R u=rwX,go=rX "$to/node" "$to"/{*.ipxe,*.conf,README,undionly.kpxe,ipxe.efi,ipxe.copyright}
 for file in ${signed:+"$signed"/*}; do ln -f "$file" "$to/" 2> /dev/null || cp --remove-destination "$file" "$to/"; done
 sums=$(cd "$to" && find . -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum)

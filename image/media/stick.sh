@@ -10,7 +10,26 @@ work=$(mktemp -d "$(dirname "$image")/stick.XXXXXX"); trap 'rm -rf "$work"' EXIT
 : > "$image.log"
 system_partition "$out" "$work" "$signed" stick.addon.efi
 mkdir -p "$work/tree/data/reports"
-cp "$REPO/image/media/stick/README.TXT" "$REPO/image/media/stick/example.toml" "$work/tree/data/"
+cat > "$work/tree/data/README.TXT" <<'END'
+This partition is firstlight's: it reads config.toml from here and keeps its reports here.
+
+config.toml   your settings; a key that is unknown stops the boot with a line that names it
+reports\      the newest 20 reports, the number in front counts up
+
+The other partition of this stick holds the system. Nothing is ever written to it.
+END
+cat > "$work/tree/data/example.toml" <<'END'
+# Settings for the machine that this stick boots; they win over the image's own, and a server's win over
+# them. Copy this file to
+# config.toml beside it and take the # away from what you want. docs/settings.md describes all keys.
+#
+# [expect]
+# gpus = 8
+# [console]
+# screen = "release"
+# [policy]
+# on_pass = "hold"
+END
 # Microsoft's basic data: mounted by any workstation.
 cat > "$work/repart.d/20-data.conf" <<END
 [Partition]

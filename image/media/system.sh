@@ -14,7 +14,14 @@ system_partition() {
     [ -n "$signed" ] || { loader=$work/loader; mkdir "$loader"; log "$REPO/image/media/loader.sh" "$loader"; }
     cp "${signed:-$out}/firstlight.efi" "$work/tree/esp/EFI/Linux/"
     cp "$loader/BOOTX64.EFI" "$work/tree/esp/EFI/BOOT/"
-    cp "$REPO/image/media/stick/loader.conf" "$work/tree/esp/loader/"
+    cat > "$work/tree/esp/loader/loader.conf" <<'END'
+# systemd-boot shows the boot entries for a second; any key stops the clock.
+timeout 1
+default firstlight.efi
+editor yes
+auto-entries no
+auto-firmware no
+END
     if [ -n "$addon" ]; then
         mkdir "$work/tree/esp/EFI/Linux/firstlight.efi.extra.d"
         cp "$loader/$addon" "$work/tree/esp/EFI/Linux/firstlight.efi.extra.d/"

@@ -10,12 +10,11 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 import tomllib
 from datetime import datetime, timezone
 from urllib.parse import quote
-
-import archive
 
 # What the packages themselves declare. Whatever is not here is NOASSERTION: most packages are of many parts.
 GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"
@@ -127,11 +126,29 @@ def lines(path):
     return read(path).decode().splitlines()
 
 
+def initrd_files(packed):
+    """(path, content) of each ordinary file of an initrd's own archive: cpio newc, compressed with zstd."""
+    plain = subprocess.run(["zstd", "-dcq"], input=packed, stdout=subprocess.PIPE, check=True).stdout
+    at = 0
+    while True:
+        header = plain[at : at + 110]
+        if header[:6] != b"070701":
+            raise SystemExit(f"sbom: the initrd is no cpio archive at byte {at}")
+        mode, size, name_size = (int(header[6 + 8 * n : 14 + 8 * n], 16) for n in (1, 6, 11))
+        name = plain[at + 110 : at + 109 + name_size].decode()
+        start = -(-(at + 110 + name_size) // 4) * 4
+        if name == "TRAILER!!!":
+            return
+        if mode & 0o170000 == 0o100000:
+            yield name.removeprefix("./"), plain[start : start + size]
+        at = -(-(start + size) // 4) * 4
+
+
 def add_files(document, out, driver_sums):
     """Every ordinary file: of the system, of the driver, and the two kernels beside the initrd."""
     driver = int(read(f"{out}/firstlight.sizes").split()[1])
     initrd = read(f"{out}/firstlight.initrd")
-    for path, content in archive.files(initrd[: len(initrd) - driver]):
+    for path, content in initrd_files(initrd[: len(initrd) - driver]):
         document.file(path, *both(content))
     for line in lines(driver_sums):
         document.file(*reversed(line.split(" ", 2)[2:]), *line.split(" ", 2)[:2])

@@ -1,5 +1,7 @@
-//! A second witness for what the validator says about ACS: the raw configuration space that the
-//! guest sent back, read here without any of the validator's code.
+//! A second witness for what the validator says about ACS and BARs: configuration spaces and `resource` files that the guest
+//! sent back, read and compared here without any of the validator's code.
+
+use crate::booted::Booted;
 
 /// Saves every port's configuration space as /run/kept/config.BDF.
 pub const KEEP: &str = "
@@ -28,9 +30,116 @@ pub fn acs_control(space: &[u8]) -> Option<u16> {
     None
 }
 
+/// Saves every device's configuration space and `resource` as /run/kept/config.BDF and resource.BDF.
+pub const KEEP_BARS: &str = "
+for device in /sys/bus/pci/devices/*; do
+\tcase $(cat $device/class) in
+\t0x0604*) ;;
+\t*) for file in config resource; do cat $device/$file > /run/kept/$file.${device##*/}; done ;;
+\tesac
+done";
+
+/// The kernel's flags of a 64-bit prefetchable memory BAR.
+const WIDE: u64 = 0x10_2200;
+
+/// One 64-bit prefetchable BAR, as three witnesses have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bar {
+    /// Where the kernel believes it is; 0 when it has no address.
+    pub start: u64,
+    /// Its size for the kernel.
+    pub bytes: u64,
+    /// The address in the register.
+    pub register: u64,
+    /// Its size in Resizable BAR control, where it has one.
+    pub control: Option<u64>,
+}
+
+impl Bar {
+    /// Kernel, register and control agree on this size, and there is an address.
+    #[must_use]
+    pub fn is(&self, bytes: u64) -> bool {
+        self.start != 0 && self.start == self.register && self.bytes == bytes && self.control == Some(bytes)
+    }
+}
+
+/// The 64-bit prefetchable BARs of a device, by index.
+fn parse(config: &[u8], resource: &str) -> Vec<(usize, Bar)> {
+    let word = |at: usize| config.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("4 bytes")));
+    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("a number");
+    let bar = |(index, line): (usize, &str)| {
+        let numbers: Vec<u64> = line.split_whitespace().map(hex).collect();
+        let (start, bytes, flags) = (numbers[0], numbers[1].wrapping_sub(numbers[0]) + 1, numbers[2]);
+        let at = 0x10 + 4 * index;
+        let register = u64::from(word(at)? & !0xf) | (u64::from(word(at + 4)?) << 32);
+        let bar = Bar { start, bytes, register, control: control(config, index) };
+        (flags & WIDE == WIDE).then_some((index, bar))
+    };
+    resource.lines().take(6).enumerate().filter_map(bar).collect()
+}
+
+/// What a device with one resizable BAR says about the size of BAR `index`.
+fn control(config: &[u8], index: usize) -> Option<u64> {
+    let word = |at: usize| Some(u32::from_le_bytes(config.get(at..at + 4)?.try_into().ok()?));
+    let mut at = 0x100;
+    // There is room for no more than (4096 - 256) / 8 capabilities.
+    for _ in 0..480 {
+        let header = word(at)?;
+        if header & 0xffff == 0x0015 {
+            let control = word(at + 8)?;
+            return (control & 7 == u32::try_from(index).ok()?).then(|| 1 << (20 + ((control >> 8) & 0x3f)));
+        }
+        at = usize::try_from(header >> 20).ok().filter(|next| *next >= 0x100)?;
+    }
+    None
+}
+
+impl Booted {
+    /// BAR 1 of a device of which [`KEEP_BARS`] saved the files.
+    ///
+    /// # Panics
+    /// When that did not come back, or it has no such BAR.
+    #[must_use]
+    #[track_caller]
+    pub fn bar1(&self, bdf: &str) -> Bar {
+        let bars = self.bars(bdf);
+        let found = bars.into_iter().find(|(index, _)| *index == 1);
+        found.unwrap_or_else(|| panic!("{bdf} has no 64-bit BAR 1\n{self}")).1
+    }
+
+    fn bars(&self, bdf: &str) -> Vec<(usize, Bar)> {
+        let Some(config) = self.find(&format!("kept/config.{bdf}")) else { panic!("no {bdf}\n{self}") };
+        parse(config, &self.text(&format!("kept/resource.{bdf}")))
+    }
+
+    /// Fails the test unless every one of these devices has its BAR registers where the kernel
+    /// believes them, and no BAR lies on another's.
+    ///
+    /// # Panics
+    /// When one does not.
+    #[track_caller]
+    pub fn bars_are_sound(&self, devices: &[&str]) {
+        let mut bars = Vec::new();
+        for bdf in devices {
+            bars.extend(self.bars(bdf).into_iter().map(|(n, bar)| (format!("{bdf} BAR {n}"), bar)));
+        }
+        for (name, bar) in &bars {
+            assert_eq!(bar.start, bar.register, "{name}: {bar:x?}\n{self}");
+            assert!(bar.start.is_multiple_of(bar.bytes), "{name} is not aligned: {bar:x?}\n{self}");
+        }
+        let placed: Vec<_> = bars.iter().filter(|(_, bar)| bar.start != 0).collect();
+        for (at, (name, bar)) in placed.iter().enumerate() {
+            for (other, second) in &placed[..at] {
+                let apart = bar.start + bar.bytes <= second.start || second.start + second.bytes <= bar.start;
+                assert!(apart, "{name} lies on {other}: {bar:x?} {second:x?}\n{self}");
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::acs_control;
+    use super::{acs_control, *};
 
     #[test]
     fn the_chain_is_followed_to_acs() {
@@ -39,5 +148,20 @@ mod tests {
         space[0x148..0x150].copy_from_slice(&[0x0d, 0x00, 0x01, 0x00, 0x5f, 0x00, 0x1d, 0x00]);
         assert_eq!(acs_control(&space), Some(0x1d));
         assert_eq!(acs_control(&space[..256]), None);
+    }
+
+    #[test]
+    fn the_three_witnesses_are_read() {
+        let mut config = vec![0; 4096];
+        config[0x14..0x1c].copy_from_slice(&[0x0c, 0, 0, 0, 0x40, 0, 0, 0]);
+        config[0x100..0x10c].copy_from_slice(&[0x15, 0, 1, 0, 0, 0xfc, 0xf, 0, 0x21, 0x0f, 0, 0]);
+        let resource = "0xb2000000 0xb2ffffff 0x40200\n0x4000000000 0x47ffffffff 0x14220c\n0x0 0x0 0x0";
+        let bars = parse(&config, resource);
+        assert_eq!(bars.len(), 1);
+        assert!(bars[0].1.is(32 << 30), "{bars:x?}");
+        config[0x109] = 8;
+        assert!(!parse(&config, resource)[0].1.is(32 << 30), "the control register disagrees");
+        config[0x18] = 0x48;
+        assert_eq!(parse(&config, resource)[0].1.register, 0x48_0000_0000);
     }
 }

@@ -4,7 +4,6 @@
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::program;
-use crate::switch_root;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -97,7 +96,7 @@ impl DriverImage {
     /// # Errors
     /// When mksquashfs does not make it.
     pub fn pack(&self) -> Result<Vec<u8>> {
-        let out = switch_root::squashfs(&self.tree(), self.0.path().join("packed"))?;
+        let out = squashfs(&self.tree(), self.0.path().join("packed"))?;
         fs::read(&out).map_err(Error::file("read", out))
     }
 
@@ -106,4 +105,14 @@ impl DriverImage {
     pub fn path(&self, file: impl AsRef<Path>) -> PathBuf {
         self.tree().join(file)
     }
+}
+
+/// A squashfs file of `dir`'s files.
+///
+/// # Errors
+/// When mksquashfs does not make it.
+pub fn squashfs(dir: &Path, out: PathBuf) -> Result<PathBuf> {
+    let options = ["-quiet", "-no-progress", "-all-root", "-comp", "zstd"];
+    program::run(Command::new("mksquashfs").arg(dir).arg(&out).args(options))?;
+    Ok(out)
 }

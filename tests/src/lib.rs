@@ -3,7 +3,6 @@
 //! and judges the console, the end and the files that come back.
 
 pub mod archive;
-pub mod bars;
 pub mod boot;
 pub mod booted;
 pub mod checkout;
@@ -19,21 +18,15 @@ pub mod lab;
 pub mod matrix;
 pub mod medium;
 pub mod overlay;
-pub mod pe;
 mod program;
 mod qemu;
-mod qmp;
-pub mod receiver;
 mod recover;
 pub mod report;
 pub mod serve;
+pub mod servers;
 pub mod signed;
 pub mod simgpu;
-mod slot;
 pub mod stick;
-pub mod switch_root;
-pub mod test_kernel;
-pub mod time_server;
 mod watch;
 
 pub use boot::Boot;

@@ -1,12 +1,15 @@
-//! Follows a running machine: what it says, what a person then does to it, and how it ends.
+//! Waits for the right to run a machine, and follows it: what it says, what a person then does to it, and how it ends.
 
 use crate::booted::End;
 use crate::error::{Error, Result};
+use crate::image::workspace;
 use crate::qemu::{Event, Qemu};
 use std::collections::VecDeque;
 use std::fs;
+use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Something a person does to the machine.
@@ -126,4 +129,40 @@ impl Watch {
 
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+/// At most two machines work at a time, whatever runs the tests: two cores are what is promised, and an emulated machine
+/// that is starved misses its own deadlines. Two more may wait for deadlines of theirs meanwhile.
+const SLOTS: usize = 2;
+
+/// What a machine does most of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It keeps a core busy.
+    Works,
+    /// It waits for a deadline.
+    Waits,
+}
+
+/// The right to run a machine, until dropped.
+#[derive(Debug)]
+pub(crate) struct Slot(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl Slot {
+    /// Waits for one.
+    pub(crate) fn take(kind: Kind) -> Result<Self> {
+        let name = if kind == Kind::Works { "slot" } else { "waiting" };
+        let dir = workspace().join("target/boots");
+        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        loop {
+            for n in 0..SLOTS {
+                let path = dir.join(format!("{name}-{n}"));
+                let file = File::create(&path).map_err(Error::file("open", path))?;
+                if file.try_lock().is_ok() {
+                    return Ok(Self(file));
+                }
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
 }

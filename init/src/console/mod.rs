@@ -4,7 +4,6 @@
 pub mod flow;
 pub mod kernel_log;
 mod outputs;
-pub mod pick;
 pub mod screen;
 pub mod sink;
 

@@ -2,11 +2,10 @@
 //! opened, and what happens when one of them stalls.
 
 use super::kernel_log::{self, KernelLog, Shown};
-use super::pick;
 use super::sink::{self, Sink};
 use crate::config::cmdline::Word;
 use crate::config::types::Serial;
-use crate::sys::{device_nodes, terminal};
+use crate::sys::{devices, terminal};
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
@@ -69,7 +68,7 @@ impl Outputs {
                 CONSOLE => self.console,
                 // Through /proc the device would have to be opened to find its number.
                 STDOUT => sink::number(terminal::standard_output()).ok(),
-                _ => device_nodes::number_of(&path),
+                _ => devices::number_of(&path),
             };
             if number.is_some() && kept.iter().any(|sink: &Sink| Some(sink.number) == number) {
                 continue;
@@ -89,7 +88,7 @@ impl Outputs {
         }
         // Standard output is /dev/null when the kernel found no console for init.
         kept.retain(|sink| sink.number != NULL);
-        self.sinks = pick::once_each(kept, |sink| sink.number);
+        self.sinks = once_each(kept, |sink| sink.number);
     }
 
     /// Whether the kernel writes to this line itself and has therefore set its rate.
@@ -132,5 +131,42 @@ impl Outputs {
             unseen.pop(); // the logger writes the current line itself
             unseen.iter().for_each(|line| self.kernel.line(line));
         }
+    }
+}
+
+/// Each line appears once on every physical console: `/dev/console` is another name for one of them, and the configuration
+/// may name the same line twice. Keeps the order; of two with the same device number it keeps the first.
+fn once_each<T>(there: Vec<T>, number: impl Fn(&T) -> (u32, u32)) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for one in there {
+        if kept.iter().all(|other| number(other) != number(&one)) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(candidates: &[(&'static str, (u32, u32))]) -> Vec<&'static str> {
+        once_each(candidates.to_vec(), |c| c.1).into_iter().map(|c| c.0).collect()
+    }
+
+    #[test]
+    fn the_console_is_dropped_when_the_device_behind_it_is_there() {
+        assert_eq!(names(&[("ttyS0", (4, 64)), ("tty0", (4, 1)), ("console", (4, 64))]), ["ttyS0", "tty0"]);
+        assert_eq!(names(&[("ttyS0", (4, 64)), ("tty0", (4, 1)), ("console", (4, 1))]), ["ttyS0", "tty0"]);
+    }
+
+    #[test]
+    fn a_console_that_is_something_else_stays() {
+        assert_eq!(names(&[("ttyS0", (4, 64)), ("console", (4, 65))]), ["ttyS0", "console"]);
+    }
+
+    #[test]
+    fn the_same_line_named_twice_is_used_once() {
+        assert_eq!(names(&[("ttyS0", (4, 64)), ("ttyS0", (4, 64))]), ["ttyS0"]);
     }
 }

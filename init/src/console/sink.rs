@@ -2,7 +2,7 @@
 //! without interrupts must not block process 1, so it drops lines and reports later how many.
 
 use super::flow::Flow;
-use crate::sys::{device_nodes, process, terminal};
+use crate::sys::{devices, process, terminal};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,7 +42,7 @@ pub struct Sink {
 /// # Errors
 /// As fstat(2).
 pub fn number(open: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
-    terminal::number(open).map_or_else(|| device_nodes::number_of_open(open), Ok)
+    terminal::number(open).map_or_else(|| devices::number_of_open(open), Ok)
 }
 
 impl Sink {

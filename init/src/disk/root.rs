@@ -6,7 +6,7 @@ use super::find::{Found, find_waiting};
 use super::origin::Disks;
 use super::superblock::{HEAD, Kind, Superblock, probe};
 use crate::config::types::RootSource;
-use crate::sys::loop_device::attach as attach_loop;
+use crate::sys::devices::attach as attach_loop;
 use crate::sys::mount::{self, Flags};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

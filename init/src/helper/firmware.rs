@@ -1,8 +1,10 @@
 //! The children that ask the firmware, because it can hang. One mounts the file systems that it fills: for that the kernel
 //! asks it for all of its variables and records. One reads whether it verified what it started, from its variable
-//! SecureBoot.
+//! SecureBoot. And one reads the identity of this node from it and from the network cards, whose drivers it loads.
 
+use super::network::{cards, load_drivers};
 use super::{FINE, say};
+use crate::config::node::Identity;
 use crate::paths::EFI_VARIABLES;
 use crate::sys::files::is_efivarfs;
 use crate::sys::kernel::is_machine;
@@ -68,6 +70,29 @@ fn state(bytes: &[u8]) -> Option<&'static str> {
         [_, _, _, _, 1] => Some("on"),
         [_, _, _, _, 0] => Some("off"),
         _ => None,
+    }
+}
+
+/// Reads the identity of this node; a card whose address cannot be read is skipped.
+fn identity(sys: &Path) -> Identity {
+    let serial = fs::read_to_string(sys.join("class/dmi/id/product_serial")).ok();
+    let serial = serial.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    Identity { macs: cards(sys).into_iter().filter_map(|card| card.mac).collect(), serial }
+}
+
+/// As [`identity`], after loading the drivers of all network cards.
+pub(super) fn identity_with_drivers() -> Identity {
+    // A card whose driver is built in needs no module.
+    let _why = load_drivers();
+    identity(Path::new("/sys"))
+}
+
+/// Prints the identity for process 1, one line per value.
+pub(super) fn print_identity() {
+    let identity = identity_with_drivers();
+    identity.macs.iter().for_each(|mac| say(&format!("mac={mac}")));
+    if let Some(serial) = identity.serial {
+        say(&format!("serial={serial}"));
     }
 }
 

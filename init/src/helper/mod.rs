@@ -2,10 +2,8 @@
 //! disks, drivers or links that can hang. `spec` and `validator` say how to start each child; `dispatch` is
 //! the child's side.
 
-mod driver;
 mod firmware;
 mod gpus;
-mod identity;
 mod mark;
 mod network;
 mod new_root;
@@ -16,6 +14,11 @@ mod unmount;
 mod validator;
 mod watchdog;
 
+use crate::console::screen;
+use crate::disk::root;
+use crate::driver::start::places::Wanted;
+use crate::driver::start::start_here;
+use crate::sys::{kernel, process};
 pub use firmware::{KEPT, MOUNTED};
 pub use mark::{BROKEN as NO_MARK, FOUND as MARK, PLACE as MARKS_IN};
 pub use new_root::{MOVED, PROGRAM, WARNING};
@@ -25,16 +28,15 @@ pub use spec::{
     publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot,
     set_address, settle_root, show_last_boot, unload_modules, unmount_all, write_mark,
 };
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
 pub use validator::{
     Published, ask_time, environment, fetch, fetch_root, fetch_signature, publish, validator,
 };
 pub use watchdog::{DIRECT, DISARM, KEEP, SLOW, UNCHECKED};
-
-use crate::console::screen;
-use crate::disk::root;
-use crate::sys::{kernel, process};
-use std::io::{self, Write};
-use std::path::Path;
 
 /// Exit status: done.
 pub const FINE: i32 = 0;
@@ -72,7 +74,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("last-boot", [to]) => pstore::show(to),
         ("secure-boot", []) => firmware::secure_boot(),
         ("identify", []) => {
-            identity::print();
+            firmware::print_identity();
             Ok(FINE)
         }
         ("mount-firmware", []) => Ok(firmware::mount()),
@@ -81,7 +83,7 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("end", [how]) => end(how),
         ("mount-image", [file, target]) => done(root::mount_image(file, Path::new(target))),
         ("release-screen", []) => done(screen::act(&screen::plan(Path::new("/sys")))),
-        ("load-driver", [load, deadline_s, words @ ..]) => done(driver::load(load, deadline_s, words)),
+        ("load-driver", [load, deadline_s, words @ ..]) => done(start_driver(load, deadline_s, words)),
         ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
@@ -117,6 +119,23 @@ fn end(how: &str) -> Result<i32, String> {
         POWER_OFF => kernel::end(false),
         other => format!("read {other}; allowed: {RESTART}, {POWER_OFF}"),
     })
+}
+
+/// Starts the GPU driver, by the functions of `driver`. Standard input is a socket to process 1, which gets the open GPUs
+/// through it. Words with `=` are parameters, the others modules.
+fn start_driver(load: &str, deadline_s: &str, words: &[&str]) -> Result<(), String> {
+    let modules = words.iter().filter(|word| !word.contains('=')).map(|word| (*word).to_owned()).collect();
+    let pairs = words.iter().filter_map(|word| word.split_once('='));
+    let parameters: BTreeMap<_, _> = pairs.map(|(m, p)| (m.to_owned(), p.to_owned())).collect();
+    let load = load.parse().map_err(|_| format!("{load}: neither true nor false"))?;
+    let deadline = Duration::from_secs(
+        deadline_s.parse().map_err(|_| format!("{deadline_s}: not a number of seconds"))?,
+    );
+    let keeper = std::io::stdin();
+    let wanted = Wanted { load, modules, parameters, deadline };
+    // Without a loopback the fabric manager reports what is missing.
+    let mut loopback = || drop(network::link_up("lo"));
+    start_here(&wanted, &mut say, keeper.as_fd(), &mut loopback)
 }
 
 fn done(result: Result<(), String>) -> Result<i32, String> {

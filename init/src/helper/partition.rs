@@ -2,7 +2,7 @@
 //! ends, in whatever way, the partition is no longer mounted.
 
 use super::spec::{ANY_DISK, REMOVABLE_OR_BOOT, SIGNED, UNSIGNED};
-use super::{ABSENT, FINE, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, identity, say};
+use super::{ABSENT, FINE, HAS_CONFIG, IGNORED, NO_FILE, NO_SIGNATURE, firmware, say};
 use crate::config::node::{For, Identity, NAMES, meant};
 use crate::config::types::Place;
 use crate::config::{LARGEST, signature, values};
@@ -73,7 +73,7 @@ fn files_for_this_node(at: &Path) -> Result<Vec<String>, String> {
     }
     // Editors and other systems leave hidden files.
     names.retain(|name| !name.starts_with('.') && name.ends_with(".toml"));
-    if names.is_empty() { Ok(names) } else { chosen(names, &identity::with_drivers()) }
+    if names.is_empty() { Ok(names) } else { chosen(names, &firmware::identity_with_drivers()) }
 }
 
 fn chosen(names: Vec<String>, identity: &Identity) -> Result<Vec<String>, String> {

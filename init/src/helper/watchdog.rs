@@ -5,7 +5,7 @@
 
 use super::{ABSENT, FINE, say};
 use crate::modules::{Tree, alias, insert};
-use crate::sys::device_nodes::open_device;
+use crate::sys::devices::open_device;
 use crate::sys::{descriptors, kernel, watchdog};
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -4,10 +4,10 @@
 pub mod cgroup;
 pub mod clock;
 pub mod descriptors;
-pub mod device_nodes;
+pub mod devices;
 pub mod files;
 pub mod kernel;
-pub mod loop_device;
+
 pub mod mount;
 pub mod netlink;
 pub mod process;

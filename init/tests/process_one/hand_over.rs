@@ -1,8 +1,9 @@
-//! Signals, the workload as a child, and another root.
+//! From the validator's results to a verdict, the policy's action, and what follows it: signals, the workload as a child, and
+//! another root.
 
 use super::CONFIG;
 use super::disk::Disk;
-use super::namespace::{Down, Machine, PASS, json, scraper_lines};
+use super::namespace::{Down, Machine, PASS, is_validated, json, scraper_lines};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,4 +102,92 @@ fn new_root(root: &Path) -> PathBuf {
         fs::copy(word, to).unwrap();
     }
     root.to_owned()
+}
+
+/// It left its session and its process group, and would write over what process 1 decides.
+#[test]
+fn a_daemon_of_the_validator_ends_with_it() {
+    let daemon = "while :; do echo forged > /run/firstlight/verdict.json; sleep 0.05; done";
+    let validator = format!(
+        "setsid sh -c '{daemon}' > /dev/null 2>&1 < /dev/null &\nsleep 0.3\nreport PASS pass\nexit 0"
+    );
+    let script = "sleep 0.5; echo \"left: $(grep -c forged /run/firstlight/verdict.json)\"";
+    let m = Machine::new(&validator, CONFIG).workload(script);
+    let (_, m, console) = m.boot().down();
+    assert!(console.contains("left: 0"), "{console}");
+    assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
+}
+
+#[test]
+fn a_machine_that_fails_gets_on_fail_and_the_validators_own_lines() {
+    let validator = "report FAIL fail\necho 'VERDICT  FAIL   1 failed'\n\
+                     echo 'FIRSTLIGHT verdict=FAIL failed=iommu warned=none codes=none scope=machine host=node7 seconds=0.1'\nexit 1";
+    let (down, m, console) = Machine::new(validator, CONFIG).workload("echo WORKLOAD RUNS").boot().down();
+    assert_eq!(down, Down::PoweredOff, "{console}");
+    assert_eq!(
+        scraper_lines(&console),
+        ["FIRSTLIGHT verdict=FAIL failed=iommu warned=none codes=none scope=machine host=node7 seconds=0.1"]
+    );
+    assert_eq!(json(&m, "verdict.json")["failed"], json!(["iommu"]));
+    assert!(!is_validated(&m) && !console.contains("WORKLOAD RUNS"), "{console}");
+}
+
+#[test]
+fn a_workload_without_p2p_gets_the_setting_in_both_files() {
+    let m = Machine::new("report FAIL fail\nexit 1", CONFIG)
+        .workload("echo p2p off $NCCL_P2P_DISABLE; cat /run/firstlight/env")
+        .cmdline("firstlight.policy.on_fail=workload-without-p2p");
+    let (_, m, console) = m.boot().down();
+    let why = "the verdict is FAIL, and the policy for it workload-without-p2p";
+    let vllm = ["VLLM_CACHE_ROOT=/run/firstlight/vllm/none", "VLLM_SKIP_P2P_CHECK=0"];
+    let off: String =
+        ["NCCL_P2P_DISABLE=1"].iter().chain(&vllm).map(|set| format!("# {why}\n{set}\n")).collect();
+    let env = format!("p2p off 1\n# a reason\nNCCL_DEBUG=WARN\n{off}");
+    assert!(console.contains(&env), "{console}");
+    let conf = fs::read_to_string(m.path("etc/nccl.conf")).unwrap();
+    let ours = "# firstlight: a reason\nNCCL_DEBUG=WARN\n";
+    assert_eq!(conf, format!("{ours}# firstlight: {why}\nNCCL_P2P_DISABLE=1\n"));
+    assert!(!is_validated(&m));
+}
+
+#[test]
+fn a_full_run_is_an_error_and_no_old_verdict_is_left() {
+    let validator = "report PASS pass\ncat /dev/zero > /run/full\nexit 0";
+    let m = Machine::new(validator, CONFIG).small_run().workload("echo WORKLOAD RUNS");
+    let (down, _, console) = m.boot().down();
+    assert_eq!(down, Down::Rebooted, "{console}");
+    assert!(console.contains("VERDICT  ERROR   publish: /run/firstlight/env: No space left"), "{console}");
+    assert!(!console.contains("WORKLOAD RUNS"), "{console}");
+}
+
+#[test]
+fn a_watchdog_that_the_configuration_demands_must_be_there_and_that_of_a_host_is_not_taken() {
+    let why = "a watchdog outlives a process id namespace, so none is used in one";
+    for mode in ["hardware", "software"] {
+        let m = Machine::new(PASS, CONFIG).workload("echo WORKLOAD RUNS");
+        let (down, m, console) = m.cmdline(&format!("firstlight.watchdog.mode={mode}")).boot().down();
+        assert_eq!(down, Down::Rebooted, "{console}");
+        let verdict = json(&m, "verdict.json");
+        assert_eq!((&verdict["verdict"], &verdict["failed"]), (&json!("ERROR"), &json!(["watchdog"])));
+        assert_eq!((&verdict["codes"], &verdict["watchdog"]), (&json!(["WATCHDOG-NONE"]), &json!(null)));
+        let cause = verdict["cause"].as_str().unwrap();
+        assert!(cause.starts_with(&format!("watchdog: watchdog.mode = {mode}: ")), "{cause}");
+        assert!(cause.ends_with(why), "{cause}");
+        let line = format!("watchdog  ERROR: no {mode} watchdog: ");
+        assert!(console.contains(&line) && !console.contains("WORKLOAD RUNS"), "{console}");
+    }
+}
+
+#[test]
+fn without_any_watchdog_the_default_is_a_warning_and_off_asks_for_none() {
+    for (mode, line) in
+        [("auto", "watchdog  warning: none: "), ("off", "watchdog  off: watchdog.mode = off ")]
+    {
+        let m = Machine::new(PASS, CONFIG).workload("echo \"WORKLOAD RUNS $FIRSTLIGHT_WATCHDOG.\"");
+        let words = format!("firstlight.watchdog.mode={mode}");
+        let (down, m, console) = m.cmdline(&words).boot().down();
+        assert_eq!(down, Down::PoweredOff, "{console}");
+        assert!(console.contains(line) && console.contains("WORKLOAD RUNS .\n"), "{console}");
+        assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
+    }
 }

@@ -8,8 +8,6 @@ mod config;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
-mod driver;
-#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod hand_over;
@@ -19,8 +17,6 @@ mod namespace;
 mod recover;
 #[cfg(test)]
 mod reset;
-#[cfg(test)]
-mod verdict;
 
 /// The configuration of most tests: no driver, no data partition, no watchdog, the workload as a child.
 #[cfg(test)]

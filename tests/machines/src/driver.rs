@@ -1,8 +1,8 @@
 //! NVIDIA's driver on a modelled machine: what the module shows in /sys, /proc and the kernel's log,
 //! its libraries, firmware and device nodes, and on the appliance init's account of its start.
 
+use super::Tree;
 use super::machine::{Function, Machine};
-use super::tree::Tree;
 use serde_json::{Value, json};
 
 /// The parameters with which the appliance loads the driver for RTX 40.

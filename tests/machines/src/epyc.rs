@@ -3,9 +3,8 @@
 
 use super::config::{Link, Port};
 use super::driver::Driver;
-use super::machine::{Function, Machine};
+use super::machine::{Function, Machine, Rdma};
 use super::parts::{BAR1_32G, BAR1_256M, Bridge, Spot, audio, bridge, gpu, host_bridge, nic};
-use super::rdma::Rdma;
 
 /// Root bus, bus below, NUMA node and processors of a GPU.
 type Place = (u8, u8, i32, &'static str);

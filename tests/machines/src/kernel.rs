@@ -1,10 +1,9 @@
 //! What the kernel of a modelled machine shows, as a tree in the layout of the real /sys and /proc.
 
+use super::Tree;
 use super::config::Link;
 use super::driver;
-use super::machine::{Function, Machine};
-use super::rdma;
-use super::tree::Tree;
+use super::machine::{Function, Machine, add_rdma};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
@@ -18,7 +17,7 @@ impl Machine {
             add_function(function, &places[&function.bdf], to);
         }
         for device in &self.rdma {
-            rdma::add(device, &places[device.bdf], to);
+            add_rdma(device, &places[device.bdf], to);
         }
         add_iommu(self, to);
         add_modules(self, to);

@@ -1,5 +1,6 @@
 //! Modelled machines for the tests: what a kernel and a GPU driver show of them, in the layout of the real /sys and
-//! /proc. They are code here and become a folder when a test asks for one. Recorded machines are in `../recorded`.
+//! /proc. They are code here and become a tree of files, and a folder when a test asks for one. Recorded machines are in
+//! `../recorded`.
 
 pub mod built;
 mod config;
@@ -9,16 +10,17 @@ mod epyc;
 mod kernel;
 mod machine;
 mod parts;
-mod rdma;
 mod small;
-mod tree;
 
 pub use config::Link;
 pub use drivers::h200s;
 pub use epyc::many;
 pub use machine::Machine;
-pub use tree::Tree;
-
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Every modelled machine that has a name.
@@ -70,6 +72,65 @@ pub fn laid_out(name: &str) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     machine.tree().write(folder.path()).unwrap_or_else(|e| panic!("{}: {e}", folder.path().display()));
     folder
+}
+
+/// What lies at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// A folder, which may be empty.
+    Folder,
+    /// A symbolic link, with its target.
+    Link(String),
+    /// A regular file, with its content.
+    File(Vec<u8>),
+}
+
+/// A tree. Folders above an entry need no entry of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree(pub(crate) BTreeMap<String, Node>);
+
+impl Tree {
+    /// Adds a folder.
+    pub fn folder(&mut self, at: &str) {
+        self.0.insert(at.to_owned(), Node::Folder);
+    }
+
+    /// Adds a file with this text.
+    pub fn file(&mut self, at: &str, text: &str) {
+        self.bytes(at, text.as_bytes());
+    }
+
+    /// Adds a file with these bytes.
+    pub fn bytes(&mut self, at: &str, bytes: &[u8]) {
+        self.0.insert(at.to_owned(), Node::File(bytes.to_owned()));
+    }
+
+    /// Adds a link.
+    pub fn link(&mut self, at: &str, target: &str) {
+        self.0.insert(at.to_owned(), Node::Link(target.to_owned()));
+    }
+
+    /// Writes all of it into the folder `to`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub fn write(&self, to: &Path) -> io::Result<()> {
+        fs::create_dir_all(to)?;
+        self.0.iter().try_for_each(|(at, node)| node.write(&to.join(at)))
+    }
+}
+
+impl Node {
+    fn write(&self, path: &Path) -> io::Result<()> {
+        if let Some(above) = path.parent() {
+            fs::create_dir_all(above)?;
+        }
+        match self {
+            Self::Folder => fs::create_dir_all(path),
+            Self::Link(target) => symlink(target, path),
+            Self::File(bytes) => fs::write(path, bytes),
+        }
+    }
 }
 
 #[cfg(test)]

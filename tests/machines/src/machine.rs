@@ -1,9 +1,9 @@
-//! A machine as data: its PCI functions and what its kernel says about itself. What files
-//! these become is left to `kernel`.
+//! A machine as data: its PCI functions, its RDMA devices, and what its kernel says about itself. What files the machine
+//! becomes is left to `kernel`.
 
+use super::Tree;
 use super::config::Link;
 use super::driver::Driver;
-use super::rdma::Rdma;
 
 /// One PCI function.
 #[derive(Debug, Clone)]
@@ -84,4 +84,104 @@ impl Machine {
     pub fn at(&mut self, bdf: &str) -> &mut Function {
         self.functions.iter_mut().find(|f| f.bdf == bdf).expect("the machine has this function")
     }
+}
+
+/// Slots in a port's table of addresses that are shown; real ones have up to 256.
+const SLOTS: usize = 8;
+const EMPTY: &str = "0000:0000:0000:0000:0000:0000:0000:0000";
+
+/// An RDMA device with one port.
+#[derive(Debug, Clone)]
+pub struct Rdma {
+    /// Its name and the address of its function.
+    pub name: &'static str,
+    /// The function that it stands on.
+    pub bdf: &'static str,
+    /// State, physical state, link layer and rate of the port.
+    pub port: [&'static str; 4],
+    /// Addresses: slot, address, kind.
+    pub gids: Vec<(usize, &'static str, &'static str)>,
+    /// Its network interface.
+    pub netdev: &'static str,
+    /// State, carrier and speed of the interface.
+    pub link: [&'static str; 3],
+}
+
+impl Rdma {
+    /// A RoCE port at 100 Gb/s; `ipv4` is its address in hexadecimal and the slot of its RoCE v2 entry,
+    /// which differs, as it does on machines whose addresses have changed.
+    pub fn ethernet(
+        name: &'static str,
+        bdf: &'static str,
+        netdev: &'static str,
+        (slot, ipv4): (usize, &'static str),
+    ) -> Self {
+        let local = "fe80:0000:0000:0000:0ac0:ebff:fe12:3456";
+        Self {
+            name,
+            bdf,
+            port: ["4: ACTIVE", "5: LinkUp", "Ethernet", "100 Gb/sec (4X EDR)"],
+            gids: vec![
+                (0, local, "IB/RoCE v1"),
+                (1, local, "RoCE v2"),
+                (slot - 1, ipv4, "IB/RoCE v1"),
+                (slot, ipv4, "RoCE v2"),
+            ],
+            netdev,
+            link: ["up", "1", "100000"],
+        }
+    }
+
+    /// A RoCE port without a cable.
+    pub fn unplugged(name: &'static str, bdf: &'static str, netdev: &'static str) -> Self {
+        let port = ["1: DOWN", "3: Disabled", "Ethernet", "40 Gb/sec (4X QDR)"];
+        let gids = vec![(0, "fe80:0000:0000:0000:0ac0:ebff:fe12:3457", "RoCE v2")];
+        Self { name, bdf, port, gids, netdev, link: ["down", "0", "-1"] }
+    }
+
+    /// An InfiniBand port at 100 Gb/s.
+    pub fn infiniband(name: &'static str, bdf: &'static str, netdev: &'static str) -> Self {
+        Self {
+            name,
+            bdf,
+            port: ["4: ACTIVE", "5: LinkUp", "InfiniBand", "100 Gb/sec (4X EDR)"],
+            gids: vec![(0, "fe80:0000:0000:0000:0ac0:eb03:0012:3458", "IB/RoCE v1")],
+            netdev,
+            link: ["up", "1", "100000"],
+        }
+    }
+
+    fn is_ethernet(&self) -> bool {
+        self.port[2] == "Ethernet"
+    }
+}
+
+/// Adds a device whose function has its folder at `place` below sys/devices.
+pub(super) fn add_rdma(rdma: &Rdma, place: &str, to: &mut Tree) {
+    let under = format!("{place}/infiniband/{}", rdma.name);
+    to.link(&format!("sys/devices/{under}/device"), &format!("../../../{}", rdma.bdf));
+    to.link(&format!("sys/class/infiniband/{}", rdma.name), &format!("../../devices/{under}"));
+    let port = format!("sys/devices/{under}/ports/1");
+    for (name, text) in ["state", "phys_state", "link_layer", "rate"].iter().zip(rdma.port) {
+        to.file(&format!("{port}/{name}"), &format!("{text}\n"));
+    }
+    to.folder(&format!("{port}/gid_attrs/ndevs"));
+    for slot in 0..SLOTS {
+        let gid = rdma.gids.iter().find(|(at, ..)| *at == slot);
+        let address = gid.map_or(EMPTY, |(_, address, _)| address);
+        to.file(&format!("{port}/gids/{slot}"), &format!("{address}\n"));
+        // The kernel has a file for an empty slot too, and answers EINVAL to whoever reads it.
+        if let Some((_, _, kind)) = gid {
+            to.file(&format!("{port}/gid_attrs/types/{slot}"), &format!("{kind}\n"));
+            if rdma.is_ethernet() {
+                to.file(&format!("{port}/gid_attrs/ndevs/{slot}"), &format!("{}\n", rdma.netdev));
+            }
+        }
+    }
+    let net = format!("{place}/net/{}", rdma.netdev);
+    to.link(&format!("sys/class/net/{}", rdma.netdev), &format!("../../devices/{net}"));
+    for (name, text) in ["operstate", "carrier", "speed"].iter().zip(rdma.link) {
+        to.file(&format!("sys/devices/{net}/{name}"), &format!("{text}\n"));
+    }
+    to.file(&format!("sys/devices/{net}/dev_port"), "0\n");
 }

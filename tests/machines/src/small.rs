@@ -7,7 +7,7 @@ use super::parts::{
     host_bridge, nic,
 };
 
-use super::rdma::Rdma;
+use super::machine::Rdma;
 
 const GEN3_X16: Link = Link::full(3, 16);
 const GEN4_X16: Link = Link::full(4, 16);

@@ -159,8 +159,8 @@ impl Against {
         if !self.fits(&theirs.path, gpus) {
             return Ok(None);
         }
-        let ours = nccl::run::sweep(words, &theirs.asked, into).map_err(|e| e.told())?;
-        let ours = nccl::json::parse(&ours)?;
+        let ours = nccl::ours::sweep(words, &theirs.asked, into).map_err(|e| e.told())?;
+        let ours = nccl::ours::parse(&ours)?;
         self.gpus = self.gpus.or(Some(ours.gpus));
         if ours.gpus != gpus && self.fits(&theirs.path, gpus) {
             return Err(format!("it ran on {} of {gpus} GPUs", ours.gpus));

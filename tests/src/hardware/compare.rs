@@ -2,7 +2,7 @@
 //! than the limit, or is not there at all. Better by more than the limit is no miss but is counted,
 //! for a figure that is too good may be wrong too.
 
-use super::grid::range;
+use super::range;
 use super::{Grid, Ours, Peer};
 
 /// One matrix of ours against theirs.

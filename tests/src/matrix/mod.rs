@@ -5,19 +5,15 @@
 mod case;
 mod class;
 mod healthy;
-mod page;
 mod place;
-mod result;
 mod run;
 mod table;
 
 pub use case::{Case, Chosen, Subject, cases};
 pub use class::{Claim, Class, LEVELS};
 pub use healthy::Healthy;
-pub use page::page;
-pub use result::{Mark, Said};
-pub use run::{at_a_time, run};
-pub use table::{Counts, counts, table};
+pub use run::{Mark, Said, at_a_time, run};
+pub use table::{Counts, counts, page, table};
 
 use crate::error::Result;
 use crate::simgpu::scenario::{folder, read};
@@ -61,4 +57,122 @@ fn number(table: &Table, key: &str) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::class::{Claim, Class, LEVELS};
+    use super::*;
+    use crate::error::Error;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn classes_and_machines_have_names_of_their_own_and_say_what_they_are() {
+        let (classes, healthy) = (Class::all().unwrap(), Healthy::all().unwrap());
+        let names: Vec<_> = classes.iter().map(|c| &c.id).chain(healthy.iter().map(|h| &h.name)).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+        assert!(classes.iter().all(|c| !c.what.ends_with('.')));
+        assert!(classes.iter().map(Class::variants).sum::<usize>() >= 120, "fewer faults than promised");
+        assert!(healthy.len() >= 40, "fewer machines than promised");
+    }
+
+    /// What the libraries would refuse must not look like a fault that was found.
+    #[test]
+    fn every_fault_and_every_machine_is_one_that_the_simulation_knows() {
+        for case in cases(&Chosen::default()).unwrap() {
+            let scenario = case.scenario().unwrap();
+            assert_eq!(scenario.count(), case.gpus, "{}", case.full_name());
+            let model = simgpu_model::Scenario::parse(&scenario.text());
+            assert!(model.is_ok(), "{}: {}", case.full_name(), model.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn each_class_is_tried_at_each_level_with_each_number_of_gpus_and_each_variant_at_each_level() {
+        let all = cases(&Chosen::default()).unwrap();
+        for class in Class::all().unwrap() {
+            let of = |level: usize| all.iter().filter(move |c| c.level == level);
+            for level in 0..LEVELS.len() {
+                let here: Vec<_> = of(level).filter(|c| c.name() == class.id).collect();
+                let counts: BTreeSet<_> = here.iter().map(|c| c.gpus).collect();
+                let wanted = GPUS.iter().filter(|n| (class.least..=class.most).contains(n)).count();
+                assert_eq!(counts.len(), wanted, "{}", class.id);
+                assert!(here.len() >= class.variants(), "{}", class.id);
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_that_makes_no_sense_is_refused() {
+        let class = |text: &str| Class::of("file", text.parse().unwrap());
+        let good = "id = \"x\"\nwhat = \"y\"\nquick = \"not: z\"\nstandard = \"FAIL\"\nfull = \"FAIL ERROR\"\nblamed = [\"cuda\"]\n\
+        fault = [{ kind = \"zeros\" }]\n";
+        assert!(class(good).is_ok());
+        for (from, to) in [
+            ("standard = \"FAIL\"\n", ""),
+            ("\"FAIL\"", "\"PASS\""),
+            ("[\"cuda\"]", "[]"),
+            ("fault", "faults"),
+            ("[{ kind = \"zeros\" }]", "[]"),
+            ("what", "why"),
+        ] {
+            let text = good.replace(from, to);
+            assert_ne!(text, good);
+            assert!(matches!(class(&text), Err(Error::Scenario { .. })), "{text}");
+        }
+    }
+
+    /// A case of a class that quick does not find.
+    fn case(level: usize) -> Case {
+        let chosen = Chosen { names: vec!["reorder".to_owned()], ..Chosen::default() };
+        let cases = cases(&chosen).unwrap();
+        let found = cases.into_iter().find(|case| case.level == level).unwrap();
+        let Subject::Fault(class, ..) = &found.subject else { panic!("reorder is a fault") };
+        assert!(matches!(class.claims[0], Claim::Not(_)) && class.claims[1].is_found());
+        found
+    }
+
+    #[test]
+    fn a_fault_that_passes_is_false_only_where_the_level_claims_to_find_it() {
+        let order = ["p2p-order".to_owned()];
+        assert_eq!(Mark::of(&case(0), "PASS", &[]), Mark::Unlooked);
+        assert_eq!(Mark::of(&case(0), "FAIL", &order), Mark::Surplus);
+        assert_eq!(Mark::of(&case(1), "PASS", &[]), Mark::FalsePass);
+        assert_eq!(Mark::of(&case(1), "FAIL", &order), Mark::Right);
+        assert_eq!(Mark::of(&case(1), "FAIL", &["cuda".to_owned()]), Mark::Blame);
+        assert_eq!(Mark::of(&case(1), "DEGRADED", &order), Mark::Verdict);
+    }
+
+    #[test]
+    fn a_healthy_machine_without_its_verdict_is_a_false_fail() {
+        let chosen = Chosen { names: vec!["4090-8".to_owned()], ..Chosen::default() };
+        let case = cases(&chosen).unwrap().remove(0);
+        assert_eq!(Mark::of(&case, "PASS", &[]), Mark::Right);
+        for verdict in ["DEGRADED", "FAIL", "ERROR", "none"] {
+            assert_eq!(Mark::of(&case, verdict, &[]), Mark::FalseFail);
+        }
+    }
+
+    #[test]
+    fn the_table_shows_what_went_wrong_and_the_counts_agree() {
+        let said = |level: usize, verdict: &str| {
+            let case = case(level);
+            let mark = Mark::of(&case, verdict, &[]);
+            let (verdict, blamed, text) = (verdict.to_owned(), Vec::new(), String::new());
+            Said { case, verdict, blamed, text, seconds: 0.0, mark }
+        };
+        let all = [said(0, "PASS"), said(1, "PASS")];
+        let (text, counts) = (table(&all), counts(&all));
+        assert!(text.contains("P!") && text.contains("false PASS: reorder"), "{text}");
+        assert_eq!((counts.false_pass, counts.unlooked, counts.runs, counts.right()), (1, 1, 2, false));
+    }
+
+    /// `matrix --page` prints what stands between the page's marks.
+    #[test]
+    fn the_page_of_docs_claims_what_the_matrix_holds_the_program_to() {
+        let path = crate::workspace().join("docs/what-each-level-rules-out.md");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let block = format!("<!-- classes -->\n{}\n<!-- /classes -->\n", page().unwrap());
+        assert!(
+            text.contains(&block),
+            "docs/what-each-level-rules-out.md lacks what `matrix --page` prints:\n{block}"
+        );
+    }
+}

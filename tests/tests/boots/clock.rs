@@ -2,7 +2,7 @@
 //! that does not answer?
 
 use harness::lab::{INTERFACE, Lab};
-use harness::time_server::{self, RIGHT};
+use harness::servers::{RIGHT, tell_time};
 use harness::{Boot, Booted};
 
 const PASS: &str = "firstlight.expect.gpus=0";
@@ -24,7 +24,7 @@ fn year_of_the_report(booted: &Booted) -> String {
 
 #[test]
 fn a_wrong_clock_is_set_before_the_report_is_dated() {
-    let server = time_server::start("10.0.2.2", Some(RIGHT));
+    let server = tell_time("10.0.2.2", Some(RIGHT));
     let booted = boot().card("user", MAC).append(&format!("firstlight.network.time={server}")).run().unwrap();
     booted.says(&format!("time      clock set from {server}, moved by +"));
     booted.says("network   firstlight, eth0 by DHCP");
@@ -35,7 +35,7 @@ fn a_wrong_clock_is_set_before_the_report_is_dated() {
 
 #[test]
 fn a_server_that_does_not_answer_is_one_warning() {
-    let server = time_server::start("10.0.2.2", None);
+    let server = tell_time("10.0.2.2", None);
     let booted = boot().card("user", MAC).append(&format!("firstlight.network.time={server}")).run().unwrap();
     let line = format!("warning: the clock was not set: {server}: no answer within 4 s");
     assert_eq!(booted.lines().filter(|l| *l == line).count(), 1, "{booted}");

@@ -2,9 +2,8 @@
 //! them): `cargo test --test boots NAME -- --test-threads=4`. Two machines work at a time at most, and
 //! two wait.
 
-mod broken_validator;
+mod broken;
 mod clock;
-mod config_typo;
 mod driver;
 mod fabric;
 mod hand_over;

@@ -2,7 +2,7 @@
 //! only if they are the ones that were meant?
 
 use harness::fat::Fat;
-use harness::receiver::{Answer, Receiver};
+use harness::servers::{Answer, Receiver};
 use harness::{Boot, End};
 use std::fs;
 use std::path::Path;

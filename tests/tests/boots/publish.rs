@@ -2,7 +2,7 @@
 //! when the stick goes while it is written to? And does none of that change the verdict?
 
 use harness::fat::Fat;
-use harness::receiver::{Answer, Receiver};
+use harness::servers::{Answer, Receiver};
 use harness::{Boot, End};
 use std::fs;
 use std::path::Path;

@@ -4,7 +4,7 @@
 use super::{folder, report};
 use harness::hardware::compare::Mark;
 use harness::hardware::nccl::compare::{Comparison, What, compare};
-use harness::hardware::nccl::{Asked, Sweep, Theirs, json, table};
+use harness::hardware::nccl::{Asked, Sweep, Theirs, ours, table};
 use harness::hardware::read_peers;
 use harness::hardware::words::Words;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ fn ours(sweep: &Sweep, change: impl Fn(u64, usize, f64) -> f64) -> Value {
 }
 
 fn compared(theirs: &Theirs, ours: &Value) -> Comparison {
-    compare(&json::parse(&ours.to_string()).unwrap(), theirs).unwrap()
+    compare(&ours::parse(&ours.to_string()).unwrap(), theirs).unwrap()
 }
 
 fn missed(comparison: &Comparison) -> Vec<(What, &str)> {
@@ -185,7 +185,7 @@ fn wrong_unchecked_or_missing_elements_are_not_reached() {
 fn json_that_is_not_as_it_should_be_is_refused() {
     let theirs = of("h200-4", "all_reduce");
     let good = ours(&theirs.sweep, |_, _, us| us);
-    assert_eq!(json::parse(&good.to_string()).unwrap(), theirs.sweep);
+    assert_eq!(ours::parse(&good.to_string()).unwrap(), theirs.sweep);
     for (path, value) in [
         ("/results", json!([])),
         ("/results", json!(null)),
@@ -200,11 +200,11 @@ fn json_that_is_not_as_it_should_be_is_refused() {
     ] {
         let mut bad = good.clone();
         *bad.pointer_mut(path).unwrap() = value;
-        assert!(json::parse(&bad.to_string()).is_err(), "{path}");
+        assert!(ours::parse(&bad.to_string()).is_err(), "{path}");
     }
     let mut broken = good;
     broken["errors"] = json!(["rank 1 does not answer"]);
-    assert_eq!(json::parse(&broken.to_string()).unwrap_err(), "it ended with \"rank 1 does not answer\"");
+    assert_eq!(ours::parse(&broken.to_string()).unwrap_err(), "it ended with \"rank 1 does not answer\"");
     let mut other = theirs.clone();
     other.sweep.data = "half".to_owned();
     assert!(compare(&theirs.sweep, &other).unwrap_err().contains("ours is of float, theirs of half"));

@@ -1,7 +1,6 @@
 //! Do all boot media hold the same kernel and initrd, offer the same entries, and fit where they must?
 
-use harness::pe::{profiles, section, sections};
-use harness::stick::{CD_SYSTEM, DATA, SYSTEM, Stick};
+use harness::stick::{CD_SYSTEM, DATA, SYSTEM, Stick, profiles, section, sections};
 use harness::{Image, workspace};
 use std::collections::BTreeMap;
 use std::fs;

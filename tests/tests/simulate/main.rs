@@ -2,9 +2,11 @@
 //! Needs cargo alone. `cargo test --test simulate NAME` runs those whose names hold NAME.
 
 mod nodes;
-mod recipe;
 mod scenarios;
 mod verdict;
+
+use harness::workspace;
+use std::process::{Command, Output};
 
 /// A part of the matrix of faults and healthy machines: each class of faults once, at the lowest level that claims to
 /// find it, and the smaller healthy machines. `./run matrix` runs all of it.
@@ -20,4 +22,48 @@ mod matrix {
         let counts = counts(&said);
         assert!(counts.right(), "{}\n{counts}\n{wrong:#?}", table(&said));
     }
+}
+
+fn simulate(words: &[&str]) -> Output {
+    Command::new(workspace().join("tests/simulate.sh")).args(words).output().unwrap()
+}
+
+#[test]
+fn a_scenario_is_judged_and_the_status_is_the_verdicts() {
+    for (words, status, verdict) in [(["healthy", "quick"], 0, "PASS"), (["zeros", "quick"], 1, "FAIL")] {
+        let output = simulate(&words);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(status), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.starts_with(&format!("Simulated: scenario {}: ", words[0])), "{text}");
+        assert!(text.contains("x Simulated NVIDIA"), "{text}");
+        assert!(
+            text.lines().last().unwrap().starts_with(&format!("FIRSTLIGHT verdict={verdict} ")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_is_no_scenarios_gets_one_line_with_the_nearest() {
+    let output = simulate(&["helthy"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    let said = "simulate: there is no scenario 'helthy'; the nearest are healthy, ";
+    assert!(text.lines().last().unwrap().starts_with(said), "{text}");
+    assert_eq!((output.status.code(), output.stdout), (Some(64), Vec::new()));
+}
+
+#[test]
+fn a_level_that_does_not_exist_is_wrong_use() {
+    assert_eq!(simulate(&["healthy", "fast"]).status.code(), Some(64));
+}
+
+#[test]
+fn the_list_has_every_scenario_with_what_it_is() {
+    let text = String::from_utf8(simulate(&["list"]).stdout).unwrap();
+    assert!(text.lines().count() > 50, "{text}");
+    assert!(
+        text.contains("\nhealthy              The reference machine, with nothing wrong: PASS.\n"),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| line.split_whitespace().count() > 3), "{text}");
 }

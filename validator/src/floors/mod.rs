@@ -8,10 +8,9 @@ mod clock;
 mod latency;
 mod link;
 mod network;
-mod noise;
 mod nvlink;
-mod outlier;
 mod pair;
+mod scatter;
 mod sizes;
 mod together;
 
@@ -21,10 +20,9 @@ pub use clock::{Stretch, clock};
 pub use latency::{Like, Small, latency};
 pub use link::{disagree, host, loaded, raw_to_host};
 pub use network::{Expected, Known, Network, Ran, classes};
-pub use noise::noise;
 pub use nvlink::{Board, Links, nvlinks};
-pub use outlier::outliers;
 pub use pair::{Figures, asymmetric, is_staged, mover, pair};
+pub use scatter::{noise, outliers};
 pub use sizes::{Size, expected_by_size, slow_size};
 pub use together::{Share, collapse, starved};
 

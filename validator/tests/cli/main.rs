@@ -12,36 +12,26 @@ mod driver;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]
-mod https;
+mod gpus;
 #[cfg(test)]
 mod image;
 #[cfg(test)]
 mod machine;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod nics;
 #[cfg(test)]
 mod outputs;
-#[cfg(test)]
-mod p2p;
 #[cfg(test)]
 mod places;
 #[cfg(test)]
 mod publish;
 #[cfg(test)]
-mod ranks;
-#[cfg(test)]
-#[path = "../../../tests/src/receiver.rs"]
-#[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
-mod receiver;
-#[cfg(test)]
 mod recorded;
 #[cfg(test)]
-mod shell;
-#[cfg(test)]
-mod time;
-#[cfg(test)]
-#[path = "../../../tests/src/time_server.rs"]
+#[path = "../../../tests/src/servers.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
-mod time_server;
+mod servers;
 #[cfg(test)]
 mod verdicts;

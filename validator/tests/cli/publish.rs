@@ -1,7 +1,7 @@
 //! `publish` and `fetch`: a folder, a full disk, and a real server on the loopback.
 
 use super::machine::{Said, firstlight, said};
-use super::receiver::{Answer, Receiver};
+use super::servers::{Answer, Receiver};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

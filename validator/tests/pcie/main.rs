@@ -17,5 +17,3 @@ mod other_bus;
 mod rebar;
 #[cfg(test)]
 mod text;
-#[cfg(test)]
-mod topo;

@@ -2,7 +2,7 @@
 
 use crate::driver::in_force;
 use crate::driver::nodes::{Planned, Told, majors, number};
-use crate::sys::device_nodes::{device_number, make_character_device};
+use crate::sys::devices::{device_number, make_character_device};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};

@@ -6,7 +6,7 @@ use crate::driver::causes::of_gpu;
 use crate::driver::kernel_lines::Cursor;
 use crate::driver::report::{Code, Finding};
 use crate::sys::descriptors::send;
-use crate::sys::device_nodes::open_device;
+use crate::sys::devices::open_device;
 use crate::sys::kernel::error_name;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -64,7 +64,7 @@ fn name(error: &io::Error) -> String {
 mod tests {
     use super::*;
     use crate::sys::descriptors::{pair, receive_all};
-    use crate::sys::device_nodes::make_character_device;
+    use crate::sys::devices::make_character_device;
     use std::fs;
     use std::io::Write;
 

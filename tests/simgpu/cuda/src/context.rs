@@ -1,11 +1,14 @@
-//! Contexts: held, current, in step, and allowed to reach each other.
+//! Contexts: who may make one on a GPU; held, current, in step, and allowed to reach each other.
 
-use crate::exclusive;
-use crate::handle::{Handle, Kind, wrap};
+use crate::state::{Handle, Kind, wrap};
 use crate::state::{call, context, current, current_well, put, replace_current, set_current, wait};
-use simgpu_model::Status;
+use simgpu_model::scenario::ComputeMode;
+use simgpu_model::{Result, Scenario, Status, beside};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
+use std::fs::File;
+use std::sync::{Mutex, PoisonError};
 
 thread_local! {
     /// What was current before each context that was pushed.
@@ -16,7 +19,7 @@ thread_local! {
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(handle: *mut Handle, device: c_int) -> c_int {
     call(|driver| {
         let gpu = driver.gpu(device)?;
-        exclusive::enter(driver.scenario(), gpu)?;
+        enter(driver.scenario(), gpu)?;
         // SAFETY: the caller's pointer.
         unsafe { put(handle, wrap(Kind::Context, gpu as u64)) }?;
         driver.retain(gpu);
@@ -83,4 +86,32 @@ extern "C" fn cuCtxDisablePeerAccess(peer: Handle) -> c_int {
         let gpu = current_well(driver)?;
         driver.disable_peer(gpu, context(driver, peer)?)
     })
+}
+
+/// The locks that this process holds, by GPU. A lock on a file beside this library tells one process of the others; it goes
+/// with the process.
+static HELD: Mutex<BTreeMap<usize, File>> = Mutex::new(BTreeMap::new());
+
+/// A context is to be made on a GPU.
+pub(crate) fn enter(scenario: &Scenario, gpu: usize) -> Result<()> {
+    match scenario.machine.compute_mode {
+        ComputeMode::Default => Ok(()),
+        ComputeMode::Prohibited => Err(Status::DEVICE_UNAVAILABLE),
+        ComputeMode::ExclusiveProcess if scenario.machine.in_use.iter().any(|u| u.gpu == gpu && !u.draws) => {
+            Err(Status::DEVICE_UNAVAILABLE)
+        }
+        ComputeMode::ExclusiveProcess => alone(gpu).ok_or(Status::DEVICE_UNAVAILABLE),
+    }
+}
+
+fn alone(gpu: usize) -> Option<()> {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if held.contains_key(&gpu) {
+        return Some(());
+    }
+    let path = beside::folder()?.join(format!("exclusive.{gpu}"));
+    let file = File::options().write(true).create(true).truncate(false).open(path).ok()?;
+    file.try_lock().ok()?;
+    held.insert(gpu, file);
+    Some(())
 }

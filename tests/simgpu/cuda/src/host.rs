@@ -1,7 +1,10 @@
-//! The host's memory is this process's own; its clock is the system's.
+//! The host's memory is this process's own; its clock is the system's. Where the model holds page-locked memory back, a fault
+//! puts there what should stand there, and the program goes on; every other fault is as it was before.
 
+use crate::state::driver;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// This process.
@@ -16,7 +19,7 @@ impl Process {
     }
 }
 
-impl simgpu_model::host::Host for Process {
+impl simgpu_model::Host for Process {
     fn read(&self, address: u64, bytes: u64) -> Vec<u8> {
         let (Ok(address), Ok(bytes)) = (usize::try_from(address), usize::try_from(bytes)) else {
             return Vec::new();
@@ -39,7 +42,7 @@ impl simgpu_model::host::Host for Process {
 
     fn close(&mut self, address: u64, bytes: u64) {
         let Some((memory, bytes)) = stretch(address, bytes) else { return };
-        // SAFETY: whole pages of memory that cuMemHostAlloc mapped. Who touches them meets `fault`, which
+        // SAFETY: whole pages of memory that cuMemHostAlloc mapped. Who touches them meets [`handle_faults`], which
         // gives them back; what stood in them is in the model.
         let closed = unsafe {
             mprotect(memory, bytes, MprotectFlags::empty())
@@ -74,4 +77,53 @@ fn stretch(address: u64, bytes: u64) -> Option<(*mut c_void, usize)> {
 fn die(doing: &str, error: rustix::io::Errno) {
     eprintln!("simgpu: {doing}: {error}");
     std::process::abort();
+}
+
+/// What was done about faults before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// From now on faults on closed memory open it.
+pub(crate) fn handle_faults() {
+    BEFORE.get_or_init(|| {
+        // SAFETY: all zero is a valid sigaction, and both pointers lead to one.
+        unsafe {
+            let mut new: libc::sigaction = std::mem::zeroed();
+            let mut old: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = on_fault as Handler as usize;
+            // On the thread's own stack: what the model does needs more than a signal stack has.
+            new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+            libc::sigaction(libc::SIGSEGV, &raw const new, &raw mut old);
+            old
+        }
+    });
+}
+
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives a valid structure with SA_SIGINFO.
+    let address = unsafe { (*info).si_addr() }.addr() as u64;
+    if opened(address) {
+        return;
+    }
+    let Some(before) = BEFORE.get() else { return };
+    if before.sa_flags & libc::SA_SIGINFO != 0 && before.sa_sigaction != libc::SIG_DFL {
+        // SAFETY: it was installed as such a handler.
+        let handler: Handler = unsafe { std::mem::transmute(before.sa_sigaction) };
+        handler(signal, info, context);
+        return;
+    }
+    // The fault comes again and does what it did before.
+    // SAFETY: the structure is one that the kernel gave.
+    unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+}
+
+/// Whether the address is of page-locked memory, which is open now. It faults only where it was closed;
+/// another thread may have opened it meanwhile.
+fn opened(address: u64) -> bool {
+    let mut driver = driver();
+    let Some(driver) = driver.as_mut() else { return false };
+    driver.engine.settle(address);
+    let before = driver.engine.memory.pinned.range(..=address).next_back();
+    before.is_some_and(|(base, memory)| address < base + memory.bytes)
 }

@@ -1,6 +1,6 @@
 //! Modules, their kernels, and launches of them.
 
-use crate::handle::{Handle, Kind, unwrap, wrap};
+use crate::state::{Handle, Kind, unwrap, wrap};
 use crate::state::{call, current_well, get, put, stream};
 use simgpu_model::api::image_length;
 use simgpu_model::engine::Work;

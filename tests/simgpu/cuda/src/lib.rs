@@ -7,19 +7,13 @@
     reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
 )]
 
+mod beside;
 mod context;
 mod device;
-mod error;
-mod exclusive;
-mod fault;
-mod handle;
 mod host;
-mod init;
 mod ipc;
 mod launch;
 mod memory;
-mod nccl;
-mod nvml;
 mod shared;
 mod state;
 mod stream;

@@ -1,6 +1,6 @@
 //! Memory of GPUs and page-locked memory of the host, and copies between them.
 
-use crate::handle::Handle;
+use crate::state::Handle;
 use crate::state::{call, context, current, current_well, put, stream, wait};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use simgpu_model::engine::Work;
@@ -51,7 +51,7 @@ unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: 
         if bytes == 0 || to.is_null() {
             return Err(Status::INVALID_VALUE);
         }
-        crate::fault::handle();
+        crate::host::handle_faults();
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: new memory at an address that the kernel chooses.
         let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags) };

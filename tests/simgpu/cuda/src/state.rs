@@ -1,10 +1,10 @@
-//! The one simulated driver of this process, and the context that is current on each thread.
+//! The one simulated driver of this process, the context that is current on each thread, the numbers that callers hold as
+//! opaque pointers, and the names and words of result codes.
 
-use crate::handle::{Handle, Kind, unwrap};
 use simgpu_model::engine::StreamId;
 use simgpu_model::{Result, Simulation, Status};
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -118,4 +118,58 @@ pub(crate) unsafe fn put_text(to: *mut u8, length: c_int, text: &str) -> Result<
         unsafe { to.add(n).write(byte) };
     }
     Ok(())
+}
+
+/// What a caller holds.
+pub(crate) type Handle = usize;
+
+/// A kind of handle. Each kind has its own range, so that a handle of one kind is never taken for another's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Context,
+    Stream,
+    Event,
+    Module,
+    Function,
+    Graph,
+    Exec,
+}
+
+impl Kind {
+    fn base(self) -> Handle {
+        (self as Handle + 1) << 40
+    }
+}
+
+/// A handle for a number.
+pub(crate) fn wrap(kind: Kind, number: u64) -> Handle {
+    kind.base() + usize::try_from(number).unwrap_or_default()
+}
+
+/// The number of a handle.
+pub(crate) fn unwrap(kind: Kind, handle: Handle) -> Result<u64> {
+    let wrong = if matches!(kind, Kind::Context) { Status::INVALID_CONTEXT } else { Status::INVALID_HANDLE };
+    let number = handle.checked_sub(kind.base()).filter(|n| *n < 1 << 40).ok_or(wrong)?;
+    u64::try_from(number).map_err(|_| wrong)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) -> c_int {
+    // SAFETY: the caller's pointer.
+    unsafe { tell(Status(error).name(), text) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorString(error: c_int, text: *mut *const c_char) -> c_int {
+    // SAFETY: the caller's pointer.
+    unsafe { tell(Status(error).text(), text) }
+}
+
+/// # Safety
+/// `to` is null or may be written.
+unsafe fn tell(text: Option<&'static str>, to: *mut *const c_char) -> c_int {
+    let pointer = text.map_or(std::ptr::null(), |t| t.as_ptr().cast());
+    // SAFETY: the caller's promise.
+    let put = unsafe { put(to, pointer) };
+    code(put.and(text.map(|_| ()).ok_or(Status::INVALID_VALUE)))
 }

@@ -1,6 +1,6 @@
 //! Streams and events.
 
-use crate::handle::{Handle, Kind, unwrap, wrap};
+use crate::state::{Handle, Kind, unwrap, wrap};
 use crate::state::{call, current, current_well, put, stream};
 use simgpu_model::Status;
 use std::ffi::{c_int, c_uint};

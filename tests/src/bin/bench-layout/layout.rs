@@ -75,6 +75,14 @@ pub struct Parts {
     served: Served,
 }
 
+/// Runs in the tools tree, in a folder with the shipped driver image, and packs its files anew, compressed as a file system
+/// does it: each block by itself, so that one can be read without the others.
+const PACK: &str = r#"unsquashfs -q -n -d tree driver.squashfs > pack.log
+mkfs.erofs -zzstd,level=12 -C1048576 -T"$SOURCE_DATE_EPOCH" --all-root --quiet zstd.erofs tree
+mkfs.erofs -zlz4hc,level=12 -C1048576 -T"$SOURCE_DATE_EPOCH" --all-root --quiet lz4hc.erofs tree
+mksquashfs tree zstd.squashfs -comp zstd -Xcompression-level 19 -b 1M -no-xattrs -all-root -noappend -no-progress -quiet
+rm -rf tree"#;
+
 impl Parts {
     /// Takes the shipped image apart and packs its driver in the other ways.
     pub fn make() -> Result<Self, Box<dyn Error>> {
@@ -87,9 +95,8 @@ impl Parts {
         fs::write(path("whole"), initrd)?;
         fs::write(path(SHIPPED), image.file(driver_image::PATH)?.data)?;
         fs::write(path("script"), Overlay::new().program("layout/init", include_str!("guest.sh")).cpio())?;
-        fs::write(path("pack.sh"), include_str!("pack.sh"))?;
         eprintln!("packing the driver's files in three ways (some minutes)");
-        in_tools(dir.path(), &["sh", "pack.sh"])?;
+        in_tools(dir.path(), &["sh", "-euc", PACK])?;
 
         let inside = fs::read(path(BLOCKS))?;
         let inside = Overlay::new().file(&format!("usr/lib/firstlight/{BLOCKS}"), inside);

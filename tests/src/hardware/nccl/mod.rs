@@ -1,9 +1,8 @@
 //! NCCL's collectives: the tables that nccl-tests printed, the JSON that `firstlight nccl -J` writes, and how
-//! one stands to the other. Starting the program is `run`'s matter; the rest is pure.
+//! one stands to the other. Starting the program is `ours`' matter; the rest is pure.
 
 pub mod compare;
-pub mod json;
-pub mod run;
+pub mod ours;
 pub mod table;
 pub mod text;
 

@@ -1,14 +1,15 @@
 //! Does the pass grow BAR1 where there is room: alone, for all GPUs of a switch together, and as far
 //! as it goes where it does not go all the way?
 
+use harness::config_space::{KEEP, KEEP_BARS};
 use harness::fakepci::Topology;
-use harness::{Boot, Booted, bars};
+use harness::{Boot, Booted};
 
 const GIB: u64 = 1 << 30;
 
 fn boot(topology: &Topology) -> Booted {
     let boot = Boot::shipped().fakepci(topology).unwrap();
-    boot.append("firstlight.driver.load=false").workload(bars::KEEP).whatever_the_verdict().run().unwrap()
+    boot.append("firstlight.driver.load=false").workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
 }
 
 /// Codes of the pass about one GPU.
@@ -54,10 +55,7 @@ fn a_shared_window_is_grown_for_all_gpus_of_a_switch() {
     }
     topology.nic(c, "");
     topology.parameter("window=0x2000000000");
-    let boot = Boot::shipped()
-        .fakepci(&topology)
-        .unwrap()
-        .workload(&[bars::KEEP, harness::config_space::KEEP].concat());
+    let boot = Boot::shipped().fakepci(&topology).unwrap().workload(&[KEEP_BARS, KEEP].concat());
     let boot =
         boot.append("firstlight.driver.load=false pci=config_acs=1111111@pci:0:0").whatever_the_verdict();
     let booted = boot.run().unwrap();
@@ -110,7 +108,7 @@ fn restore_gives_firmwares_sizes_back() {
     }
     let boot = Boot::shipped().fakepci(&topology).unwrap().append("firstlight.driver.load=false");
     let script =
-        ["firstlight fabric restore > /run/kept/restore; echo $? >> /run/kept/restore", bars::KEEP].concat();
+        ["firstlight fabric restore > /run/kept/restore; echo $? >> /run/kept/restore", KEEP_BARS].concat();
     let booted = boot.workload(&script).whatever_the_verdict().run().unwrap();
 
     booted.says("BAR1 2 of 2 full size");

@@ -1,7 +1,8 @@
 //! Where BAR1 cannot grow: is everything as it was, and does the boot say why?
 
+use harness::config_space::KEEP_BARS;
 use harness::fakepci::Topology;
-use harness::{Boot, Booted, bars};
+use harness::{Boot, Booted};
 
 const FIRMWARE: u64 = 256 << 20;
 /// The fake GPU and the fake network card, as `bind=` names them.
@@ -11,7 +12,7 @@ const NIC: u32 = 0x1021_15b3;
 fn boot(topology: &Topology, words: &str) -> Booted {
     let boot = Boot::shipped().fakepci(topology).unwrap();
     let boot = boot.append(&format!("firstlight.driver.load=false {words}"));
-    boot.workload(bars::KEEP).whatever_the_verdict().run().unwrap()
+    boot.workload(KEEP_BARS).whatever_the_verdict().run().unwrap()
 }
 
 /// Two GPUs, each behind a root port of its own.
@@ -112,7 +113,7 @@ case \" $* \" in *' fabric fix '*)
 esac
 exec /t/firstlight \"$@\"";
     let boot = Boot::shipped().fakepci(&topology).unwrap().validator(script).unwrap();
-    let boot = boot.append("firstlight.driver.load=false").workload(bars::KEEP);
+    let boot = boot.append("firstlight.driver.load=false").workload(KEEP_BARS);
     let booted = boot.whatever_the_verdict().run().unwrap();
 
     as_it_was(&booted, &["0001:03:00.0", "0001:04:00.0"], "REBAR-NO-ROOM", "warn");

@@ -1,7 +1,9 @@
 //! Does the machine end up in the workload's own root, with everything it was promised moved along?
 
-use harness::receiver::{Answer, Receiver};
-use harness::{Boot, Booted, End, Image, switch_root};
+use super::{ext4_of, write_root};
+use harness::driver_image::squashfs;
+use harness::servers::{Answer, Receiver};
+use harness::{Boot, Booted, End, Image};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,7 +27,7 @@ poweroff -f
 
 fn tree(image: &Image, label: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    switch_root::tree(image, dir.path(), INIT).unwrap();
+    write_root(image, dir.path(), INIT);
     std::fs::write(dir.path().join("label"), label).unwrap();
     dir
 }
@@ -61,7 +63,7 @@ fn into_an_ext4_partition_by_label() {
     let image = Image::shipped();
     let dir = tree(&image, "ROOTDISK");
     let scratch = tempfile::tempdir().unwrap();
-    let disk = switch_root::ext4(dir.path(), "ROOTDISK", 16, scratch.path().join("disk")).unwrap();
+    let disk = ext4_of(dir.path(), "ROOTDISK", 16, scratch.path().join("disk"));
     arrived(&boot("LABEL=ROOTDISK").disk(&disk).run().unwrap(), "ROOTDISK", "ext4");
 }
 
@@ -72,15 +74,15 @@ fn into_a_squashfs_file_on_a_disk() {
     let inner = tree(&image, "INNER");
     let outer = tempfile::tempdir().unwrap();
     let scratch = tempfile::tempdir().unwrap();
-    switch_root::squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
-    let disk = switch_root::ext4(outer.path(), "IMAGES", 16, scratch.path().join("disk")).unwrap();
+    squashfs(inner.path(), outer.path().join("node.squashfs")).unwrap();
+    let disk = ext4_of(outer.path(), "IMAGES", 16, scratch.path().join("disk"));
     arrived(&boot("LABEL=IMAGES:/node.squashfs").disk(&disk).run().unwrap(), "INNER", "overlay");
 }
 
 /// A squashfs, and its checksum.
 fn image(scratch: &TempDir, label: &str) -> (Vec<u8>, String) {
     let file: PathBuf = scratch.path().join("root.squashfs");
-    switch_root::squashfs(tree(&Image::shipped(), label).path(), file.clone()).unwrap();
+    squashfs(tree(&Image::shipped(), label).path(), file.clone()).unwrap();
     let output = Command::new("sha256sum").arg(&file).output().unwrap();
     let sum = String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned();
     (fs::read(&file).unwrap(), sum)

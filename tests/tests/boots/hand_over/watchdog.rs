@@ -1,6 +1,7 @@
 //! Does a machine whose process 1 stands still come back, and does no other machine reset?
 
-use harness::{Boot, Booted, End, Image, switch_root};
+use super::{ext4_of, write_root};
+use harness::{Boot, Booted, End, Image};
 use std::time::Duration;
 
 const PASS: &str = "firstlight.expect.gpus=0 firstlight.validate.level=quick";
@@ -120,8 +121,8 @@ fn switched(words: &str) -> Booted {
         TIMEOUT + 10
     );
     let (dir, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    switch_root::tree(&Image::shipped(), dir.path(), &init).unwrap();
-    let disk = switch_root::ext4(dir.path(), "ROOTDISK", 16, scratch.path().join("disk")).unwrap();
+    write_root(&Image::shipped(), dir.path(), &init);
+    let disk = ext4_of(dir.path(), "ROOTDISK", 16, scratch.path().join("disk"));
     let config = "[workload]\nmode = \"switch-root\"\nroot = \"LABEL=ROOTDISK\"\nexec = [\"/sbin/init\"]\n";
     device().append(words).config(config).disk(&disk).run().unwrap()
 }

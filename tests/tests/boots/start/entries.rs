@@ -1,7 +1,8 @@
 //! Does each boot entry boot to a hand-over, and does it do what its title says?
 
+use harness::config_space::{KEEP, KEEP_BARS};
 use harness::fakepci::Topology;
-use harness::{Boot, Booted, End, bars, config_space};
+use harness::{Boot, Booted, End};
 
 fn boot(entry: &str) -> Booted {
     Boot::shipped().entry(entry).unwrap().append("firstlight.expect.gpus=0").run().unwrap()
@@ -59,7 +60,7 @@ fn left_by_firmware(entry: &str) -> Booted {
         .fakepci(&topology)
         .unwrap()
         .append("firstlight.driver.load=false")
-        .workload(&[bars::KEEP, config_space::KEEP].concat())
+        .workload(&[KEEP_BARS, KEEP].concat())
         .whatever_the_verdict()
         .run()
         .unwrap()

@@ -2,8 +2,10 @@
 //! Our own kernel has no lockdown, so Debian's of the same version boots our initrd. No GPU is there: `acs=all`
 //! stands for their paths.
 
-use harness::{Boot, Booted, test_kernel, workspace};
+use harness::{Boot, Booted, workspace};
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The words that are built into our kernel and into no other.
 fn built_in() -> String {
@@ -23,9 +25,25 @@ echo \"fix ended with $?\"
 dd if=/dev/zero of=/sys/bus/pci/devices/0000:00:05.0/config bs=1 count=1 seek=60 conv=notrunc 2>&1 | grep -v records
 echo \"written\"";
 
+/// Debian's own kernel of the version that ours is built from, in `dir`. It is a locked package of use `test-kernel`,
+/// downloaded once into the cache.
+fn debians_kernel(dir: &Path) -> PathBuf {
+    let script = "set -euo pipefail; source \"$1/image/lib/common.sh\"
+exec 9> \"$CACHE/test-kernel.lock\"; flock 9   # tests run side by side
+\"$1/image/fetch.sh\" test-kernel
+read -r name version arch _ < <(locked test-kernel)
+dpkg-deb --fsys-tarfile \"$(deb_path \"$name\" \"$version\" \"$arch\")\" |
+    tar -x -C \"$2\" --wildcards --transform 's,.*/,,' './boot/vmlinuz-*'
+ls \"$2\"/vmlinuz-*";
+    let mut unpack = Command::new("bash");
+    let output = unpack.args(["-c", script, "image/test-kernel"]).arg(workspace()).arg(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
 fn machine(words: &str) -> Booted {
     let dir = tempfile::tempdir().unwrap();
-    let kernel = test_kernel::fetch(dir.path()).unwrap();
+    let kernel = debians_kernel(dir.path());
     Boot::shipped()
         .kernel(&kernel)
         .device("pcie-root-port,id=port1,chassis=1,slot=1,addr=5")

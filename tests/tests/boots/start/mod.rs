@@ -6,5 +6,25 @@ mod lockdown;
 mod media;
 mod pxe_serve;
 mod reset;
-mod run;
 mod secure_boot;
+
+use harness::workspace;
+use std::process::{Command, Stdio};
+
+#[track_caller]
+fn ends_with(code: i32, words: &[&str], verdict: &str) {
+    let mut command = Command::new(workspace().join("image/boot.sh"));
+    let output = command.args(words).stdin(Stdio::null()).output().unwrap();
+    let console = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    assert!(console.contains(&format!("\nFIRSTLIGHT verdict={verdict} ")), "{console}");
+    assert_eq!(output.status.code(), Some(code), "{console}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// One after the other: they share the log that `./run boot` leaves.
+#[test]
+fn the_exit_status_is_the_verdicts() {
+    ends_with(1, &["none", "firstlight.expect.gpus=2", "firstlight.policy.on_fail=poweroff"], "FAIL");
+    ends_with(2, &["none", "firstlight.validate.levl=quick", "firstlight.policy.on_error=poweroff"], "ERROR");
+    ends_with(0, &["none", "--pt", "firstlight.fabric.iommu=pt"], "PASS");
+    ends_with(1, &["stock"], "FAIL");
+}

@@ -1,8 +1,7 @@
 //! The journal of the fabric pass: the values of registers before and after, written before anything is
 //! changed, so that `firstlight fabric restore` can restore them even after a crash.
 
-mod owner;
-mod sense;
+mod checks;
 
 use crate::files::whole;
 use crate::machine::pcie::model::Bdf;
@@ -236,8 +235,8 @@ impl Journal {
     pub fn new(root: &Path) -> Self {
         Self {
             schema: SCHEMA.to_owned(),
-            root: owner::whole(root).display().to_string(),
-            boot: owner::boot(&Root::new(root)),
+            root: checks::whole(root).display().to_string(),
+            boot: checks::boot(&Root::new(root)),
             functions: Vec::new(),
             entries: Vec::new(),
             bars: Vec::new(),
@@ -262,16 +261,16 @@ impl Journal {
         if journal.schema != SCHEMA {
             return Err(JournalError::Schema { path: here(), schema: journal.schema });
         }
-        if let Some(why) = sense::fault(&journal) {
+        if let Some(why) = checks::fault(&journal) {
             return Err(JournalError::Nonsense { path: here(), why });
         }
-        owner::check(&journal, path, root)?;
+        checks::belongs(&journal, path, root)?;
         Ok(Some(journal))
     }
 
     /// Records the identity of each function that it names and that is not recorded yet.
     pub(crate) fn identify(&mut self, root: &Root) {
-        owner::identify(self, root);
+        checks::identify(self, root);
     }
 
     /// Writes the journal atomically. A link at its path is replaced and not followed.

@@ -5,10 +5,9 @@
 mod network;
 mod proof;
 mod scan;
-mod via;
 
 pub use proof::{Expect, Pairs, Proof};
-pub use via::Via;
+pub use scan::Via;
 
 use scan::{after, number, setting};
 use std::collections::{BTreeMap, BTreeSet};

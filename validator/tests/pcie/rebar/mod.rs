@@ -1,11 +1,9 @@
-//! Does the Resizable BAR pass end with BAR1 where it says, or with everything as it was, whatever
-//! the kernel answers?
+//! Does the Resizable BAR pass end with BAR1 where it says, or with everything as it was, whatever the kernel answers?
+//! Which BAR1s does it want to enlarge, and which does it leave alone?
 
 mod answers;
-mod killed;
 mod restored;
 mod room;
-mod wanted;
 
 use crate::kernel::{Lie, Simulated};
 use crate::modelled::{Copy, bdf};
@@ -13,6 +11,7 @@ use firstlight::fabric::journal::Journal;
 use firstlight::fabric::rebar::plan::{Plan, plan};
 use firstlight::fabric::rebar::{Fixed, Kernel, RebarChoice, fix, restore};
 use firstlight::fabric::restore::Restored;
+use firstlight::machine::host::screen::Framebuffer;
 use firstlight::machine::pcie::model::Fabric;
 use firstlight::outcome::finding::{Finding, Severity};
 use std::collections::BTreeMap;
@@ -75,4 +74,90 @@ fn files(copy: &Copy) -> BTreeMap<String, (Vec<u8>, String)> {
 
 fn lying<'a>(copy: &'a Copy, gpu: &str, lie: Lie) -> Simulated<'a> {
     Simulated { lies: BTreeMap::from([(bdf(gpu), lie)]), ..Simulated::new(copy) }
+}
+
+#[test]
+fn the_plan_wants_the_largest_size_and_writes_nothing() {
+    let copy = machine();
+    let before = files(&copy);
+    let plan = planned(&copy);
+    let told: Vec<String> = plan.rebar.iter().map(ToString::to_string).collect();
+    assert_eq!(told, [SWITCHED[0], SWITCHED[1], ALONE].map(|gpu| format!("{gpu} BAR1 256 MiB -> 32 GiB")));
+    let ports: Vec<_> = plan.rebar.iter().map(|r| r.port.unwrap().to_string()).collect();
+    assert_eq!(ports, ["0000:00:01.0", "0000:00:01.0", "0000:00:02.0"]);
+    assert_eq!((plan.gpus, plan.full, files(&copy)), (3, 0, before));
+}
+
+#[test]
+fn who_only_looks_plans_nothing() {
+    let copy = machine();
+    let plan = plan(&copy.fabric(), RebarChoice::Check, &[]);
+    assert_eq!((plan.rebar, plan.findings, plan.gpus), (vec![], vec![], 3));
+}
+
+#[test]
+fn a_large_bar1_is_left_alone_and_no_journal_is_written() {
+    let copy = Copy::of("epyc-8x4090");
+    let kernel = Simulated::new(&copy);
+    let done = fixed(&copy, &kernel);
+    assert_eq!((done.full, done.gpus, done.findings.len()), (8, 8, 0));
+    assert!(kernel.asked.borrow().is_empty() && !copy.at("run/firstlight/fabric.json").exists());
+}
+
+#[test]
+fn a_bound_driver_a_screen_or_no_capability_keep_bar1_as_it_is() {
+    let copy = machine();
+    symlink("../../../bus/pci/drivers/nvidia", copy.file(ALONE, "driver")).unwrap();
+    let config = copy.file(SWITCHED[0], "config");
+    let mut bytes = fs::read(&config).unwrap();
+    // The capability's id becomes another one.
+    let at = (0x100..4096).step_by(4).find(|at| bytes[*at] == 0x15 && bytes[at + 1] == 0).unwrap();
+    bytes[at] = 0x16;
+    fs::write(&config, bytes).unwrap();
+    let screen =
+        Framebuffer { name: "fb0".into(), device: format!("../../devices/pci0000:00/{}/x/fb0", SWITCHED[1]) };
+    let plan = plan(&copy.fabric(), RebarChoice::Fix, &[screen]);
+    assert_eq!(plan.rebar, []);
+    let expected = [(SWITCHED[0], "REBAR-ABSENT"), (SWITCHED[1], "REBAR-BUSY"), (ALONE, "REBAR-BUSY")];
+    for (gpu, code) in expected {
+        assert_eq!(said(&plan.findings, gpu), [(code.to_owned(), Severity::Warn)]);
+    }
+}
+
+/// As an H200 shows itself in a virtual machine.
+#[test]
+fn a_large_bar1_without_the_capability_is_as_good_as_full() {
+    let copy = Copy::of("epyc-8x4090");
+    let mut fabric = copy.fabric();
+    for device in &mut fabric.devices {
+        device.rebar.clear();
+    }
+    let plan = plan(&fabric, RebarChoice::Fix, &[]);
+    assert_eq!((plan.gpus, plan.full, plan.rebar.len()), (8, 8, 0));
+    let codes: Vec<_> = plan.findings.iter().map(|f| (f.code.as_str(), f.severity)).collect();
+    assert_eq!(codes, [("REBAR-ABSENT", Severity::Info); 8]);
+}
+
+#[test]
+fn a_locked_down_kernel_is_left_alone() {
+    let copy = machine();
+    fs::write(copy.at("sys/kernel/security/lockdown"), "none [integrity] confidentiality\n").unwrap();
+    let plan = planned(&copy);
+    assert_eq!(
+        (plan.rebar.len(), said(&plan.findings, "machine")),
+        (0, vec![("LOCKDOWN".into(), Severity::Warn)])
+    );
+}
+
+#[test]
+fn a_size_that_only_one_side_knows_is_told_and_nothing_is_tried() {
+    for bytes in [FIRMWARE / 2, 32 * GIB, 64 * GIB] {
+        let copy = machine();
+        let kernel = Simulated::new(&copy);
+        kernel.control(bdf(ALONE), bytes);
+        assert_eq!(said(&copy.fabric().findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        let plan = planned(&copy);
+        assert_eq!(said(&plan.findings, ALONE), [("REBAR-BROKEN".into(), Severity::Fail)]);
+        assert!(plan.rebar.iter().all(|r| r.bdf != bdf(ALONE)));
+    }
 }

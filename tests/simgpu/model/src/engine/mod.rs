@@ -14,10 +14,10 @@ mod time;
 
 pub use collective::{Comm, Wire};
 
+use crate::Host;
 use crate::collective::{Call, Part};
 use crate::events::{self, Events};
 use crate::fault::Faults;
-use crate::host::Host;
 use crate::kernel::Kernel;
 use crate::links::Route;
 use crate::memory::Memory;

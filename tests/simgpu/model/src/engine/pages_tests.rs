@@ -1,7 +1,7 @@
 //! Tags and tables of copies, well and with faults.
 
 use super::tests::{Bench, OUT, SIZE, bench};
-use crate::host::Host as _;
+use crate::Host as _;
 use crate::kernel::Kernel;
 use crate::memory::Tags;
 

@@ -21,7 +21,7 @@ impl Host {
     }
 }
 
-impl crate::host::Host for Host {
+impl crate::Host for Host {
     fn close(&mut self, address: u64, bytes: u64) {
         self.open(address, bytes);
         let mut inner = self.0.lock().unwrap();
@@ -118,7 +118,7 @@ impl Bench {
         let src = self.buffers[gpu];
         self.launch(gpu, Kernel::Check { src, words: bytes / 4, first: 0, expected, sentinel, out: OUT });
         self.finish(gpu);
-        let looked = crate::host::Host::read(&self.host, OUT + 40, 8);
+        let looked = crate::Host::read(&self.host, OUT + 40, 8);
         assert_eq!(looked, (bytes / 4).to_le_bytes());
         self.out()
     }
@@ -126,12 +126,12 @@ impl Bench {
     /// Numbers as the host presets them.
     pub(super) fn preset(&mut self) {
         for (n, word) in [0, 0, 0, u64::MAX, 0, 0u64].into_iter().enumerate() {
-            crate::host::Host::write(&mut self.host, OUT + 8 * n as u64, &word.to_le_bytes());
+            crate::Host::write(&mut self.host, OUT + 8 * n as u64, &word.to_le_bytes());
         }
     }
 
     pub(super) fn out(&self) -> [u64; 5] {
-        let bytes = crate::host::Host::read(&self.host, OUT, 40);
+        let bytes = crate::Host::read(&self.host, OUT, 40);
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         words.try_into().unwrap()
     }
@@ -308,11 +308,11 @@ fn a_parked_stream_waits_for_the_host() {
         assert_eq!(bench.engine.query(bench.streams[gpu]), Err(Status::NOT_READY));
     }
     assert_eq!(bench.engine.reached(event), Err(Status::NOT_READY));
-    crate::host::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
+    crate::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
     bench.finish(0);
     bench.finish(1);
     // And one that nobody wakes goes on after its time.
-    crate::host::Host::write(&mut bench.host, flag, &[0; 4]);
+    crate::Host::write(&mut bench.host, flag, &[0; 4]);
     bench.launch(0, Kernel::Spin { flag, cycles: 1000 });
     assert_eq!(bench.engine.query(bench.streams[0]), Err(Status::NOT_READY));
     bench.host.0.lock().unwrap().1 = Duration::from_secs(2);
@@ -338,7 +338,7 @@ fn parked_streams_wait_as_long_as_the_host_lets_them() {
             set(&bench, 3);
         }
         set(&bench, 8);
-        crate::host::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
+        crate::Host::write(&mut bench.host, flag, &[1, 0, 0, 0]);
         bench.finish(0);
         bench.finish(1);
         let took: Vec<_> = events.iter().map(|e| bench.engine.elapsed(e[0], e[1]).unwrap()).collect();
@@ -384,7 +384,7 @@ fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
         let mut old = [0u64; 5];
         old[1] = u64::MAX;
         for (n, word) in old.into_iter().enumerate() {
-            crate::host::Host::write(&mut bench.host, out + 8 * n as u64, &word.to_le_bytes());
+            crate::Host::write(&mut bench.host, out + 8 * n as u64, &word.to_le_bytes());
         }
         let args = crate::kernel::PingPong {
             mine: bench.buffers[gpu],
@@ -404,7 +404,7 @@ fn ping_pong(fault: &str) -> [[u64; 5]; 2] {
     bench.finish(0);
     bench.finish(1);
     outs.map(|out| {
-        let bytes = crate::host::Host::read(&bench.host, out, 40);
+        let bytes = crate::Host::read(&bench.host, out, 40);
         let words: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
         words.try_into().unwrap()
     })
@@ -495,7 +495,7 @@ fn what_the_program_changes_in_large_memory_of_the_host_arrives() {
     bench.finish(0);
     let touched = host + SIZE / 3;
     assert!(bench.engine.settle(touched) && !bench.engine.settle(touched));
-    crate::host::Host::write(&mut bench.host, touched, &[1]);
+    crate::Host::write(&mut bench.host, touched, &[1]);
     bench.engine.push(stream, copy(gpu, host)).unwrap();
     bench.finish(0);
     let back = 0x5000_0000_8000;
@@ -504,5 +504,5 @@ fn what_the_program_changes_in_large_memory_of_the_host_arrives() {
         .push(stream, Work::Copy { dst: back, src: gpu + SIZE / 3 - 1, bytes: 3, kept: None })
         .unwrap();
     bench.finish(0);
-    assert_eq!(crate::host::Host::read(&bench.host, back, 3), [0xa5, 1, 0xa5]);
+    assert_eq!(crate::Host::read(&bench.host, back, 3), [0xa5, 1, 0xa5]);
 }

@@ -3,9 +3,9 @@
 //! touches it finds the bytes made at that moment. So the program sees real bytes, always, and a
 //! transfer that nobody looks at costs nothing.
 
+use crate::Host;
 use crate::content::Content;
 use crate::extents::{self, Extents, Piece, cut};
-use crate::host::Host;
 
 /// What memory is closed and opened by, in bytes.
 pub const GRAIN: u64 = 64 << 10;

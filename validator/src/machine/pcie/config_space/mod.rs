@@ -2,17 +2,15 @@
 //! The bytes are not trusted: every walk is bounded, every read is checked, and malformed data is reported
 //! with its offset instead of guessed. `fabric::read` reads the bytes.
 
-mod acs;
 mod express;
 mod rebar;
 mod registers;
 mod routing;
 mod walk;
-mod windows;
 
 pub use express::{Express, PortType};
+pub use registers::Window;
 pub use walk::Capability;
-pub use windows::Window;
 
 use super::model::{Acs, Rebar};
 use super::routing::{Routing, Untold};
@@ -157,9 +155,10 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
     let found = at(&capabilities, express::ID);
     let express = found.and_then(|o| express::parse(space, o, &mut faults));
     hidden(Untold::PortType, near_broken, found, express.is_some());
-    let quirk = express.is_some_and(|e| e.port == PortType::RootPort) && acs::is_intel_pch(vendor, device);
-    let found = at(&extended, acs::ID);
-    let acs = found.and_then(|o| acs::parse(space, o, quirk, &mut faults));
+    let quirk =
+        express.is_some_and(|e| e.port == PortType::RootPort) && routing::is_intel_pch(vendor, device);
+    let found = at(&extended, routing::ACS);
+    let acs = found.and_then(|o| routing::acs(space, o, quirk, &mut faults));
     hidden(Untold::Acs, far_broken, found, acs.is_some());
     let found = at(&extended, rebar::ID);
     let before = faults.len();
@@ -176,8 +175,8 @@ pub fn parse(bytes: &[u8]) -> ConfigSpace {
         acs,
         rebar,
         bases: if usable { registers::bases(space) } else { [None; 6] },
-        windows: if usable && layout == 1 { windows::parse(space) } else { Vec::new() },
-        routing: routing::parse(space, (vendor, device), port, at(&extended, routing::ATS)),
+        windows: if usable && layout == 1 { registers::windows(space) } else { Vec::new() },
+        routing: routing::other(space, (vendor, device), port, at(&extended, routing::ATS)),
         express,
         capabilities,
         extended,

@@ -1,0 +1,178 @@
+//! Small servers on the loopback, which a virtual machine reaches at 10.0.2.2. One for HTTP does as it is told, request by
+//! request: answer, hang up, say nothing; it tells what it got. One for NTP says what it is told to say.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What to do with one request.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// Answer with this status and body.
+    Status(u16, Vec<u8>),
+    /// Read it and hang up without a word.
+    HangUp,
+    /// Read it and say nothing.
+    Silence,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// `POST /reports HTTP/1.1`
+    pub line: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// What followed.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The server. It serves until the test ends.
+#[derive(Debug)]
+pub struct Receiver {
+    port: u16,
+    got: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Receiver {
+    /// Starts one that asks `answer` about each request; its number counts from 0.
+    ///
+    /// # Panics
+    /// When there is no loopback.
+    pub fn start(mut answer: impl FnMut(usize, &Request) -> Answer + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&got);
+        thread::spawn(move || {
+            let mut silent = Vec::new();
+            for stream in listener.incoming().flatten() {
+                // A client that hangs up in the middle has sent no request.
+                let Some(request) = read(&stream) else { continue };
+                let number = {
+                    let mut got = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    got.push(request.clone());
+                    got.len() - 1
+                };
+                match answer(number, &request) {
+                    Answer::Status(status, body) => respond(&stream, status, &body),
+                    Answer::HangUp => {}
+                    Answer::Silence => silent.push(stream),
+                }
+            }
+        });
+        Self { port, got }
+    }
+
+    /// Fails twice, by a status and by hanging up, and then takes everything.
+    pub fn fails_twice() -> Self {
+        Self::start(|number, _| match number {
+            0 => Answer::Status(500, b"out of order".to_vec()),
+            1 => Answer::HangUp,
+            _ => Answer::Status(201, Vec::new()),
+        })
+    }
+
+    /// Its address as `host` sees it.
+    #[must_use]
+    pub fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.port)
+    }
+
+    /// Everything that came so far.
+    #[must_use]
+    pub fn got(&self) -> Vec<Request> {
+        self.got.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Request> {
+    let mut reader = BufReader::new(stream);
+    let mut line = || {
+        let mut text = String::new();
+        reader.read_line(&mut text).ok().filter(|n| *n > 0)?;
+        Some(text.trim_end().to_owned())
+    };
+    let first = line()?;
+    let mut headers = Vec::new();
+    loop {
+        let text = line()?;
+        let Some((name, value)) = text.split_once(':') else { break };
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Request { line: first, headers, body })
+}
+
+fn respond(mut stream: &TcpStream, status: u16, body: &[u8]) {
+    let head =
+        format!("HTTP/1.1 {status} Told\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    // A client that does not wait for its answer has its reasons.
+    let _gone = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+/// What the NTP server says.
+#[derive(Debug, Clone, Copy)]
+pub struct Says {
+    /// Two bits: 3 is a clock that was never set.
+    pub leap: u8,
+    /// 1 to 15; 0 and 16 say that it has no time.
+    pub stratum: u8,
+    /// How far it is ahead of this machine, in seconds.
+    pub ahead: i64,
+}
+
+/// What a good server says.
+pub const RIGHT: Says = Says { leap: 0, stratum: 2, ahead: 0 };
+
+/// From 1900, where NTP counts from, to 1970.
+const TO_UNIX: i64 = 2_208_988_800;
+
+/// Starts an NTP server, which serves until the test ends; its address as `host` sees it. Without anything to say it is silent.
+///
+/// # Panics
+/// When there is no loopback.
+#[must_use]
+pub fn tell_time(host: &str, says: Option<Says>) -> String {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut question = [0; 48];
+        while let Ok((_, from)) = socket.recv_from(&mut question) {
+            // Who asks and goes has its reasons.
+            let _gone = says.map(|says| socket.send_to(&time_answer(&question, says), from));
+        }
+    });
+    format!("{host}:{port}")
+}
+
+/// RFC 5905, figure 8.
+fn time_answer(question: &[u8; 48], says: Says) -> [u8; 48] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(0) + TO_UNIX + says.ahead;
+    let fraction = (u64::from(now.subsec_nanos()) << 32) / 1_000_000_000;
+    // Seconds of the era: NTP keeps the lower half.
+    let time = ((seconds.cast_unsigned() << 32) | fraction).to_be_bytes();
+    let mut answer = [0; 48];
+    // Version 4, mode server.
+    answer[0] = (says.leap << 6) | 0x24;
+    answer[1] = says.stratum;
+    answer[12..16].copy_from_slice(&[127, 0, 0, 1]);
+    answer[24..32].copy_from_slice(&question[40..48]);
+    answer[32..40].copy_from_slice(&time);
+    answer[40..48].copy_from_slice(&time);
+    answer
+}

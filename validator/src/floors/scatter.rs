@@ -1,0 +1,110 @@
+//! Figures that still scatter after repeats, and figures that are outliers among others of the same kind: robust statistics,
+//! which one bad figure cannot shift, and no table of what boards should reach.
+
+use super::rounded;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::schedule::Pair;
+use crate::stats::{Measured, Policy, median};
+use std::collections::BTreeMap;
+
+/// From the median absolute deviation to the standard deviation of a normal distribution.
+const SIGMA: f64 = 1.4826;
+/// A figure within this many of them is no outlier.
+const SIGMAS: f64 = 6.0;
+/// Nor within this part of the median: on record comparable pairs of a healthy machine differ by 9 %.
+const NEAR: f64 = 0.15;
+/// Smaller groups are not judged.
+const FEWEST: usize = 5;
+
+/// Pairs whose speed is far below that of their group. `what`: the matrix; `all`: GB/s by pair, and the group
+/// of each.
+#[must_use]
+pub fn outliers(what: &str, all: &[(Pair, f64, String)]) -> Vec<(Pair, Finding)> {
+    let mut groups: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (_, gb_s, like) in all {
+        groups.entry(like).or_default().push(*gb_s);
+    }
+    let limits: BTreeMap<_, _> =
+        groups.into_iter().filter_map(|(like, group)| Some((like, limit(&group)?))).collect();
+    let found = |(pair, gb_s, like): &(Pair, f64, String)| {
+        let (middle, least) = limits.get(like.as_str()).filter(|(_, least)| gb_s < least)?;
+        let message = format!(
+            "{pair}: {what} {gb_s:.2} GB/s, expected at least {least:.2} GB/s: the median of all comparable pairs is \
+             {middle:.2} GB/s"
+        );
+        let finding = Code::P2pSlow.finding(Severity::Warn, pair, message);
+        Some((*pair, finding.values(rounded(*gb_s), rounded(*least), Some("GB/s"))))
+    };
+    all.iter().filter_map(found).collect()
+}
+
+/// The median of a group, and the limit for outliers below it.
+fn limit(group: &[f64]) -> Option<(f64, f64)> {
+    if group.len() < FEWEST {
+        return None;
+    }
+    let middle = median(group).ok()?;
+    let mut apart: Vec<_> = group.iter().map(|figure| (figure - middle).abs()).collect();
+    apart.sort_by(f64::total_cmp);
+    let deviation = apart.get(apart.len() / 2)? * SIGMA;
+    Some((middle, middle - (deviation * SIGMAS).max(middle * NEAR)))
+}
+
+/// Scatter beyond this many times the policy's limit puts the figure itself in doubt: the floors are 15 % and
+/// more below what healthy machines reach.
+const DOUBTFUL: f64 = 5.0;
+
+/// A figure that stayed noisy: information, or a warning when it may affect a verdict. `subject`: a pair;
+/// `what`: the matrix, as in `ce.write`.
+#[must_use]
+pub fn noise(
+    subject: &(impl ToString + ?Sized),
+    what: &str,
+    unit: &str,
+    policy: &Policy,
+    measured: &Measured,
+) -> Option<Finding> {
+    if !measured.noisy {
+        return None;
+    }
+    let doubtful = measured.spread > policy.spread * DOUBTFUL;
+    let severity = if doubtful { Severity::Warn } else { Severity::Info };
+    let percent = |part: f64| (part * 1000.0).round() / 10.0;
+    let (spread, allowed) = (percent(measured.spread), percent(policy.spread));
+    let message = format!(
+        "{}: {what} {:.2} {unit} scatters by {spread} % after {} repeats, expected at most {allowed} %",
+        subject.to_string(),
+        measured.median,
+        measured.repeats
+    );
+    let samples: Vec<_> = measured.samples.iter().map(|s| format!("{s:.2}")).collect();
+    let finding = Code::P2pNoisy.finding(severity, subject, message);
+    Some(finding.values(spread, allowed, Some("%")).seen(format!("samples {} {unit}", samples.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(figures: &[f64]) -> Vec<(Pair, f64, String)> {
+        figures.iter().enumerate().map(|(n, f)| (Pair::new(0, n + 1), *f, "SYS".to_owned())).collect()
+    }
+
+    #[test]
+    fn one_far_below_its_group_is_named_and_cannot_shift_the_median() {
+        let found = outliers("sm.write", &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0, found[0].1.severity), (Pair::new(0, 5), Severity::Warn));
+        assert!(found[0].1.message.contains("the median of all comparable pairs is 25.65 GB/s"), "{found:?}");
+    }
+
+    #[test]
+    fn scatter_of_healthy_machines_is_no_outlier() {
+        assert_eq!(outliers("ce.write", &all(&[361.0, 375.6, 374.6, 391.8, 392.1, 392.0, 392.6])), []);
+        assert_eq!(outliers("ce.write", &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
+        assert_eq!(outliers("ce.write", &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");
+        let mut mixed = all(&[25.0; 6]);
+        mixed.push((Pair::new(7, 8), 12.0, "PIX".to_owned()));
+        assert_eq!(outliers("ce.write", &mixed), [], "it is of another kind");
+    }
+}

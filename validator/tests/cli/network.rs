@@ -1,0 +1,96 @@
+//! Real servers on the loopback: `fetch` by https from one whose certificate is vouched for and from one whose is not, and
+//! `time` from servers that are right, wrong, or silent. The certificates in `tests/data` are good for a hundred years and for
+//! 127.0.0.1 only.
+
+use super::machine::{Said, firstlight, said};
+use super::servers::{RIGHT, Says, tell_time};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+/// Answers every request with `ok`.
+fn server() -> String {
+    let chain = CertificateDer::pem_file_iter(data("server.pem")).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(data("server.pem")).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let url = format!("https://{}/f", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut tls = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
+            // A client that does not trust us says so and goes.
+            let mut request = [0; 4096];
+            if tls.read(&mut request).is_ok() {
+                let _gone =
+                    tls.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+                let _gone = tls.flush();
+            }
+        }
+    });
+    url
+}
+
+fn fetch(url: &str, words: &[&str], to: &Path) -> Said {
+    let ok = "2689367b205c16ce32ed4200942b8b8b1e262dfc70d9bc9fbc77c49699a4f1df";
+    let mut command = firstlight("");
+    command.args(["fetch", url, "--sha256", ok, "-o"]).arg(to).args(words);
+    said(command.env_remove("https_proxy").env_remove("HTTPS_PROXY").output().unwrap())
+}
+
+#[test]
+fn only_a_server_that_is_vouched_for_is_believed() {
+    let (dir, url) = (tempfile::tempdir().unwrap(), server());
+    let to = dir.path().join("f");
+    let strange = fetch(&url, &[], &to);
+    assert_eq!((strange.status, strange.err.lines().count()), (2, 1), "{}", strange.err);
+    assert!(strange.err.contains("UnknownIssuer"), "{}", strange.err);
+    assert!(!to.exists());
+    let known = fetch(&url, &["--ca", data("ca.pem").to_str().unwrap()], &to);
+    assert_eq!(known.status, 0, "{}", known.err);
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), "ok");
+    let empty = dir.path().join("empty.pem");
+    std::fs::write(&empty, "no certificate\n").unwrap();
+    let none = fetch(&url, &["--ca", empty.to_str().unwrap()], &to);
+    assert!(none.err.contains("empty.pem: no certificates in PEM form"), "{}", none.err);
+}
+
+fn ask(servers: &[&str]) -> Said {
+    said(firstlight("").args(["time", "--timeout", "1"]).args(servers).output().unwrap())
+}
+
+#[test]
+fn the_first_server_that_is_right_says_how_wrong_the_clock_is() {
+    let (silent, ahead) = (tell_time("127.0.0.1", None), Says { ahead: 3600, ..RIGHT });
+    let server = tell_time("127.0.0.1", Some(ahead));
+    let done = ask(&[&silent, &server]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let (who, by) = done.out.trim().split_once(' ').unwrap();
+    assert_eq!(who, server);
+    let by: f64 = by.parse().unwrap();
+    assert!((3599.0..3601.0).contains(&by), "{by}");
+}
+
+#[test]
+fn each_server_that_is_not_believed_is_named_with_its_reason() {
+    for (says, why) in [
+        (Says { leap: 3, ..RIGHT }, "not synchronized"),
+        (Says { stratum: 16, ..RIGHT }, "not synchronized"),
+        (Says { stratum: 0, ..RIGHT }, "Kiss-o'-Death"),
+        (Says { ahead: -1_700_000_000, ..RIGHT }, "its clock is wrong: before 2026"),
+    ] {
+        let (silent, server) = (tell_time("127.0.0.1", None), tell_time("127.0.0.1", Some(says)));
+        let done = ask(&[&server, &silent]);
+        assert_eq!((done.status, done.out.as_str(), done.err.lines().count()), (2, "", 1), "{}", done.err);
+        assert!(done.err.contains(&format!("{server}: ")) && done.err.contains(why), "{}", done.err);
+        assert!(done.err.contains(&format!("; {silent}: no answer within 1 s")), "{}", done.err);
+    }
+}
