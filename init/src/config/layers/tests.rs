@@ -57,7 +57,7 @@ fn an_error_names_place_key_value_and_what_is_allowed() {
 #[test]
 fn unknown_sections_keys_and_top_level_scalars_are_errors() {
     let keys = "allowed: report.keep, report.key_file, report.partition, report.required, report.timeout_s, report.url";
-    let all = "allowed: config, console, driver, expect, fabric, network, policy, report, validate, watchdog, workload";
+    let all = "allowed: config, console, driver, expect, fabric, network, nodes, policy, report, validate, watchdog, workload";
     for (text, word, error) in [
         ("[polcy]\n", "", "f: polcy: there is no such section; did you mean policy?".to_owned()),
         ("[colour]\n", "", format!("f: colour: there is no such section; {all}")),
