@@ -2,13 +2,12 @@
 //! Rows are printed as they are measured; NCCL's transports go to standard error, where they disturb no
 //! parser.
 
-use super::output::{to_stdout, write};
+use super::output::{to_stdout, writable, write};
 use super::validate::chosen;
 use super::{CommandError, FAILING, FINE, UNDONE, nodes};
 use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
 use crate::engine;
-use crate::files::whole::Whole;
 use crate::gpu::Values;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
@@ -19,8 +18,7 @@ use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
 use crate::render::pretty;
 use crate::text::shown::shown_text;
 use crate::text::time::utc;
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::time::{Duration, SystemTime};
 
 /// Time limit for starting CUDA and NCCL on 16 GPUs.
@@ -31,13 +29,13 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nccl) -> Result<u8, Comm
     let sweep = asked.sweep();
     let sizes = sweep.sizes().map_err(|e| CommandError::Usage(e.to_string()))?;
     if nodes::wanted(asked.nodes, &asked.meet)? {
-        asked.json.as_ref().map_or(Ok(()), writable)?;
+        asked.json.as_ref().map_or(Ok(()), |place| writable("-J", place))?;
         return nodes::nccl(root, config, asked, &sweep, &sizes);
     }
     let chosen = gpus(root, config, asked)?;
     let gpus = chosen.len();
     exact(&sweep, gpus)?;
-    asked.json.as_ref().map_or(Ok(()), writable)?;
+    asked.json.as_ref().map_or(Ok(()), |place| writable("-J", place))?;
     if let Some(why) = engine::nvml_hangs(root, config) {
         return Err(CommandError::Undone(why));
     }
@@ -90,19 +88,6 @@ fn ended(status: u8, delivered: Result<(), CommandError>) -> Result<u8, CommandE
         }
         delivered => delivered.map(|()| status),
     }
-}
-
-/// Checks before the measurement whether the file can be written.
-fn writable(place: &Place) -> Result<(), CommandError> {
-    let Place::File(path) = place else { return Ok(()) };
-    let tried = match fs::metadata(path) {
-        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        // Devices and pipes are opened when the result is written.
-        Ok(there) if !there.is_file() => Ok(()),
-        // Dropping it removes it.
-        Ok(_) | Err(_) => Whole::through_links(path).map(drop),
-    };
-    tried.map_err(|e| CommandError::Undone(format!("-J '{place}': cannot be written: {e}")))
 }
 
 /// Writes nccl-tests' JSON.

@@ -1,6 +1,7 @@
 //! Writes results: a file atomically, through links, or standard output. Devices, pipes and open descriptors
 //! are written in place. A reader that stops reading (`| head`) is not an error.
 
+use crate::cli::CommandError;
 use crate::cli::args::Place;
 use crate::files::destination;
 use crate::files::whole::Whole;
@@ -98,6 +99,19 @@ pub(super) fn to_stdout(text: &str) -> io::Result<()> {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }
+}
+
+/// Checks before a measurement whether the file that `option` names can be written.
+pub(super) fn writable(option: &str, place: &Place) -> Result<(), CommandError> {
+    let Place::File(path) = place else { return Ok(()) };
+    let tried = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        // Devices and pipes are opened when the result is written.
+        Ok(there) if !there.is_file() => Ok(()),
+        // Dropping it removes it.
+        Ok(_) | Err(_) => Whole::through_links(path).map(drop),
+    };
+    tried.map_err(|e| CommandError::Undone(format!("{option} '{place}': cannot be written: {e}")))
 }
 
 #[cfg(test)]
