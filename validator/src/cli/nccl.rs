@@ -256,6 +256,7 @@ fn stopped(trouble: &Trouble) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn an_unwritable_place_is_reported_before_the_measurement() {
