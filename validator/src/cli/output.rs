@@ -122,6 +122,21 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
+    fn an_unwritable_place_is_reported_before_the_measurement() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["".into(), dir.path().into(), dir.path().join("none/x.json"), "..".into()] {
+            let why = writable("-J", &Place::File(path)).unwrap_err().to_string();
+            assert!(why.starts_with("-J ") && why.contains(": cannot be written: "), "{why}");
+        }
+        let file = dir.path().join("x.json");
+        assert!(writable("-J", &Place::File(file.clone())).is_ok() && writable("-J", &Place::Stdout).is_ok());
+        fs::write(&file, "old").unwrap();
+        assert!(writable("-J", &Place::File(file.clone())).is_ok());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
     fn a_file_is_replaced_without_leftovers() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");
