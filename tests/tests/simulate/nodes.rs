@@ -52,7 +52,7 @@ impl<'c> Meeting<'c> {
         command.args(base.get_args()).args(words).env_clear().env("NCCL_HOSTID", name);
         command.arg("--token-file").arg(self.dir.join(token)).args(["--size", &self.size.to_string()]);
         command.args(["--rendezvous", &format!("127.0.0.1:{}", self.port)]);
-        command.args(["--timeout", &self.timeout.to_string()]);
+        command.args(["--meeting-timeout", &self.timeout.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -34,7 +34,7 @@ pub struct Meet {
     pub rendezvous: Option<String>,
     /// How long to wait for all nodes, seconds
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub timeout: Option<u32>,
+    pub meeting_timeout: Option<u32>,
     /// The name of this node in messages; default: its host name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

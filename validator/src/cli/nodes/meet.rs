@@ -93,7 +93,7 @@ fn terms(config: &Config, asked: &Meet) -> Result<Terms, CommandError> {
         size,
         token: token.ok_or_else(|| missing("nodes.token", "--token-file"))?,
         rendezvous: rendezvous.ok_or_else(|| missing("nodes.rendezvous", "--rendezvous"))?,
-        timeout: Duration::from_secs(asked.timeout.map_or(config.nodes.timeout_s, u64::from)),
+        timeout: Duration::from_secs(asked.meeting_timeout.map_or(config.nodes.timeout_s, u64::from)),
         leads: place.map(|place| place.rank == 0),
     })
 }
