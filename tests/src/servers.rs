@@ -1,5 +1,6 @@
-//! Small servers on the loopback, which a virtual machine reaches at 10.0.2.2. One for HTTP does as it is told, request by
-//! request: answer, hang up, say nothing; it tells what it got. One for NTP says what it is told to say.
+//! Small servers on the loopback, which a virtual machine reaches at 10.0.2.2. The HTTP server follows a script, request
+//! by request: answer, close the connection, or send nothing; it reports what it received. The NTP server sends the answer
+//! that a test gives it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};

@@ -17,6 +17,5 @@ pub mod process;
 pub mod render;
 pub mod report;
 pub mod schedule;
-pub mod stats;
 pub mod suite;
 mod text;

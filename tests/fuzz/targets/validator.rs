@@ -49,7 +49,7 @@ pub fn config_space(bytes: &[u8]) {
 }
 
 /// The kernel's log, into which every driver and program may write: reading it ends, and a line is
-/// never more than what stands there.
+/// never longer than its record.
 pub fn kmsg(bytes: &[u8]) {
     use firstlight::machine::host::faults::faults;
     use firstlight::machine::host::kmsg::parse;
@@ -67,8 +67,8 @@ pub fn kmsg(bytes: &[u8]) {
     }
 }
 
-/// What tells of NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever
-/// they hold, reading them ends, and a field is never more than what stands there.
+/// What describes NVIDIA's driver: a module's file, init's account, the driver's own texts. Whatever
+/// they hold, reading them ends, and a field is never longer than its text.
 pub fn driver_evidence(bytes: &[u8]) {
     use firstlight::machine::host::nvidia::{account, elf, gpus, params, version};
     use firstlight::outcome::finding::Finding;

@@ -77,7 +77,7 @@ pub(super) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(Error::file("read", path))
 }
 
-/// The program with what stands before its commands.
+/// The program with the options before its commands.
 ///
 /// # Errors
 /// When it is not built.

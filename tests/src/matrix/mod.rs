@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((counts.false_pass, counts.unlooked, counts.runs, counts.right()), (1, 1, 2, false));
     }
 
-    /// `matrix --page` prints what stands between the page's marks.
+    /// `matrix --page` prints the text between the page's marks.
     #[test]
     fn the_page_of_docs_claims_what_the_matrix_holds_the_program_to() {
         let path = crate::workspace().join("docs/what-each-level-rules-out.md");

@@ -128,7 +128,7 @@ fn a_misspelt_key_in_a_file() {
     booted.ended(&End::PowerOff);
 }
 
-/// Nobody knows what to do on an error when that very key cannot be read: the machine stays.
+/// When the key that says what to do on an error cannot be read itself, the machine holds.
 #[test]
 fn an_impossible_value_of_the_policy_itself_holds_the_machine() {
     let boot = Boot::shipped().workload(WORKLOAD).append("firstlight.expect.gpus=0");

@@ -7,7 +7,7 @@ type Floors = &'static [&'static [&'static str]];
 
 /// The modules of `validator/src`.
 const VALIDATOR: Floors = &[
-    &["stats", "text"],
+    &["text"],
     &["files", "outcome"],
     &["machine", "net"],
     &["fabric", "gpu", "process"],

@@ -15,7 +15,6 @@ mod nodes;
 mod nvlinks;
 mod output;
 mod p2p;
-mod pairs;
 mod progress;
 mod publish;
 mod record;

@@ -1,10 +1,11 @@
 //! The meaning of measured figures: floors from what the links can carry, and the signatures of known faults.
 //! Pure: figures in, findings out, each with the measured and the expected value and the reason. The tests
-//! decide what is measured, `stats` how often.
+//! decide what is measured, `stats` how often; `gain` compares NCCL with and without peer-to-peer.
 
 mod carrier;
 mod ceiling;
 mod clock;
+pub mod gain;
 mod latency;
 mod link;
 mod network;
@@ -12,6 +13,7 @@ mod nvlink;
 mod pair;
 mod scatter;
 mod sizes;
+pub mod stats;
 mod together;
 
 pub use carrier::{Carrier, Floor, Grade, Mover, NVLINK_GB_S};
@@ -34,12 +36,12 @@ fn rounded(figure: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::floors::stats::{BANDWIDTH, Measured};
     use crate::machine::pcie::model::{Link, PathKind};
     use crate::machine::pcie::sample::{bdf, two_gpus};
     use crate::machine::pcie::tree::Tree;
     use crate::outcome::finding::{Finding, Severity};
     use crate::schedule::Pair;
-    use crate::stats::{BANDWIDTH, Measured};
 
     const PAIR: Pair = Pair::new(0, 1);
 

@@ -2,9 +2,9 @@
 //! which one bad figure cannot shift, and no table of what boards should reach.
 
 use super::rounded;
+use crate::floors::stats::{Measured, Policy, median};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::stats::{Measured, Policy, median};
 use std::collections::BTreeMap;
 
 /// From the median absolute deviation to the standard deviation of a normal distribution.

@@ -49,7 +49,7 @@ pub fn collapse(
 pub fn starved(what: &str, each: &[Share]) -> Vec<Finding> {
     let middle = |like: &str, of: fn(&Share) -> f64| {
         let alike: Vec<f64> = each.iter().filter(|other| other.like == like).map(of).collect();
-        crate::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
+        crate::floors::stats::median(&alike).ok().filter(|_| alike.len() >= FEWEST)
     };
     let found = |share: &Share| {
         let Share { pair, gb_s, alone, like } = share;

@@ -1,11 +1,10 @@
 //! Everything about NCCL except the tests: rows and sizes as nccl-tests counts them, what NCCL's log and
-//! topology dump prove, the gain by peer-to-peer, settings for a workload, and the processes of the ranks
+//! topology dump prove, settings for a workload, and the processes of the ranks
 //! (`ranks`).
 
 pub mod advice;
 mod distance;
 pub mod dump;
-pub mod gain;
 pub mod log;
 pub mod ranks;
 mod ring;

@@ -59,7 +59,7 @@ impl Extents {
         self.0.insert(start, (length, content));
     }
 
-    /// Forgets what stands in the `bytes` bytes from `at` on.
+    /// Forgets the content of the `bytes` bytes from `at` on.
     pub fn clear(&mut self, at: u64, bytes: u64) {
         let end = at.saturating_add(bytes);
         let before = self.0.range(..at).next_back().filter(|(start, (n, _))| *start + n > at);

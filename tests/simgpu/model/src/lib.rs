@@ -30,8 +30,8 @@ pub use status::{Result, Status};
 
 use std::time::Duration;
 
-/// The host's memory and clock, as the model sees them. What stands behind is real memory of the program under test in the
-/// libraries, and a map in tests.
+/// The host's memory and clock, as the model sees them. In the libraries it is real memory of the
+/// program under test, and in tests a map.
 pub trait Host {
     /// The bytes at `address`.
     fn read(&self, address: u64, bytes: u64) -> Vec<u8>;

@@ -1,5 +1,5 @@
-//! Is an unusual fabric read right? Broken devices are told, each for what it is, without a hang and without blaming
-//! their neighbours; a second domain and a second root bus are read as what they are.
+//! Is an unusual fabric read right? Each broken device is named with its fault, without a hang and without blaming
+//! its neighbours; a second domain and a second root bus are read as such.
 
 use harness::Boot;
 use harness::fakepci::Topology;

@@ -1,8 +1,8 @@
 //! The gain from P2P at each size, for a console of 80 columns.
 
 use super::number::figure;
+use crate::floors::gain::{Gain, percent};
 use crate::gpu::Collective;
-use crate::nccl::gain::{Gain, percent};
 use crate::report::Report;
 use crate::text::size::size;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::floors::gain::gains;
 use crate::gpu::{Collective, DataType, RedOp};
-use crate::nccl::gain::gains;
 use crate::nccl::{Placement, Timed, Wrongs};
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The NCCL tests' tables in the report.
 
-use crate::nccl::gain::Gain;
+use crate::floors::gain::Gain;
 use crate::nccl::{Row, Timed};
 use crate::suite::shared::speed::{rounded, table};
 use serde_json::Value;

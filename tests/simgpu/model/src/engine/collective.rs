@@ -104,7 +104,7 @@ impl Engine {
         Ok(running.map_or(Begun::Done, Begun::running))
     }
 
-    /// What a rank brings: what stands in its buffers now.
+    /// A rank's contribution: the content of its buffers now.
     fn part(&mut self, by: usize, call: &Call) -> Result<Part> {
         let mut sent = Vec::new();
         for (to, address, bytes) in &call.send {

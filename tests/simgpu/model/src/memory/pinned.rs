@@ -60,7 +60,7 @@ impl Pinned {
         }
     }
 
-    /// Makes what stands in these bytes real, with the whole grains around them.
+    /// Makes the content of these bytes real, with the whole grains around them.
     pub fn settle(&mut self, host: &mut dyn Host, address: u64, bytes: u64) {
         let start = address / GRAIN * GRAIN;
         let end = (address + bytes).next_multiple_of(GRAIN);

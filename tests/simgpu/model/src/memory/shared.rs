@@ -1,5 +1,5 @@
-//! Memory that several processes share: what stands in it lies in a file that all of them have, as
-//! short as the model says it. Making, locking and handing on that file is the library's.
+//! Memory that several processes share: its content lies in a file that all of them have open, in the
+//! model's short form. The library makes, locks and passes on that file.
 
 use super::{Gpus, Mapping, Memory, Store, StoreId};
 use crate::content::{Content, Ring};

@@ -1,8 +1,8 @@
 //! What is measured for one pair of GPUs, by level: which copies fill which cells. Pure.
 
 use crate::config::Level;
+use crate::floors::stats::{BANDWIDTH, Policy, STAGED};
 use crate::schedule::Pair;
-use crate::stats::{BANDWIDTH, Policy, STAGED};
 use crate::suite::shared::speed::{Figure, Flow, How, Job, Side};
 
 /// p2pBandwidthLatencyTest's buffer: 40,000,000 integers.

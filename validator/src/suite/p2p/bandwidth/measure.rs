@@ -4,9 +4,9 @@
 use super::cells::{self, Cell, Sizes};
 use super::{LATENCY_CELL, Seen, sizes};
 use crate::config::Level;
+use crate::floors::stats::{LATENCY, Policy};
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
-use crate::stats::{LATENCY, Policy};
 use crate::suite::Machine;
 use crate::suite::shared::speed;
 use crate::suite::shared::speed::copies as copies_for;

@@ -1,9 +1,9 @@
 //! The stability of the figures: a table of the spread of samples, and a finding where slow samples are more
 //! than chance. The median hides them, but programs feel them. Pure.
 
+use crate::floors::stats::Measured;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::stats::Measured;
 use crate::suite::shared::speed::{Grid, rounded, table};
 use serde_json::Value;
 
@@ -110,7 +110,7 @@ fn width(measured: &Measured) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::BANDWIDTH;
+    use crate::floors::stats::BANDWIDTH;
 
     fn grid(samples: &[f64], slow: usize, figures: usize) -> Grid {
         let mut grid = Grid::default();

@@ -3,8 +3,8 @@ use super::cells::{Cell, MATRICES, Sizes, between, devices, policy, within};
 use super::judge::judge;
 use super::*;
 use crate::floors::Carrier;
+use crate::floors::stats::Measured;
 use crate::machine::pcie::model::PathKind;
-use crate::stats::Measured;
 use crate::suite::shared::speed::{Figure, How, Side};
 use std::collections::BTreeSet;
 

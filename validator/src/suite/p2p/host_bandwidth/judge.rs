@@ -1,11 +1,11 @@
 //! The judgement over all GPUs: matrices of one row, findings and the summary. Pure.
 
 use super::Seen;
+use crate::floors::stats::BANDWIDTH;
 use crate::floors::{contradicted, host, impossible};
 use crate::outcome::finding::Finding;
 use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
-use crate::stats::BANDWIDTH;
 use crate::suite::shared::speed::{judged, moments, noisy, rounded};
 
 /// The matrices in the report's order, and their row.
@@ -107,9 +107,9 @@ fn summary(seen: &Seen) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::floors::stats::Measured;
     use crate::outcome::Outcome;
     use crate::outcome::finding::{Code, Severity};
-    use crate::stats::Measured;
 
     /// Two GPUs as recorded on H200, with this figure from the host to GPU 0.
     fn seen(to: f64) -> Seen {

@@ -4,11 +4,11 @@
 use super::Seen;
 use super::host_memory::HostBlock;
 use crate::config::Level;
+use crate::floors::stats::{BANDWIDTH, Policy, Unusable, gb_s};
 use crate::gpu::pattern::Counts;
 use crate::gpu::{GpuError, Span};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::stats::{BANDWIDTH, Policy, Unusable, gb_s};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::speed::{

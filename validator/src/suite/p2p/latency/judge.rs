@@ -2,11 +2,11 @@
 
 use super::Seen;
 use crate::config::Level;
+use crate::floors::stats::{LATENCY, median};
 use crate::floors::{Like, Small, latency};
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
-use crate::stats::{LATENCY, median};
 use crate::suite::shared::speed::{Grid, LOADS, judged, moments, noisy};
 use std::collections::BTreeMap;
 
@@ -105,9 +105,9 @@ fn summary(seen: &Seen) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::floors::stats::Measured;
     use crate::outcome::Outcome;
     use crate::outcome::finding::Code;
-    use crate::stats::Measured;
 
     fn figure(median: f64) -> Measured {
         Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false }

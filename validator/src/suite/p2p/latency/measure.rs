@@ -2,10 +2,10 @@
 
 use super::Seen;
 use crate::config::Level;
+use crate::floors::stats::{LATENCY, ns_per_load};
 use crate::gpu::GpuError;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::stats::{LATENCY, ns_per_load};
 use crate::suite::Machine;
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::shared::speed::{

@@ -1,10 +1,10 @@
 //! The judgement over the minute: a table with a row for each second and GPU, findings and the summary. Pure.
 
 use super::{Second, Seen};
+use crate::floors::stats::median;
 use crate::gpu::State;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::stats::median;
 use crate::suite::shared::speed::{STATE_COLUMNS, heat, judged, rounded, state_cells, table, throttled_for};
 use serde_json::Value;
 

@@ -2,10 +2,10 @@
 //! take turns.
 
 use super::{SOAK, Second, Seen};
+use crate::floors::stats::gb_s;
 use crate::gpu::State;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
-use crate::stats::gb_s;
 use crate::suite::Machine;
 use crate::suite::shared::speed::{Access, Bench, Flow, How, Ways, states_now, wrong};
 use std::time::{Duration, Instant};

@@ -3,10 +3,10 @@
 use super::pattern::{Kind, Pattern, fewer_peers, patterns};
 use super::{Moved, Seen};
 use crate::config::Level;
+use crate::floors::stats::{BANDWIDTH, Policy};
 use crate::outcome::Matrix;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
-use crate::stats::{BANDWIDTH, Policy};
 use crate::suite::Machine;
 use crate::suite::shared::speed::{
     Access, Bench, Figure, Flow, How, Job, Taken, Ways, copies, copies_at, wrong,

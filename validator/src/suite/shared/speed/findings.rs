@@ -5,11 +5,11 @@ use super::super::transfer::{ones, unanswered};
 use super::flow::Flow;
 use super::grid::Grid;
 use crate::floors::noise;
+use crate::floors::stats::Policy;
 use crate::gpu::Checked;
 use crate::gpu::pattern::Counts;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::stats::Policy;
 
 /// How many findings of one kind are listed one by one.
 const ALONE: usize = 4;

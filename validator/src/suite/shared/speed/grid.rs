@@ -1,9 +1,9 @@
 //! Figures by name and pair, which become the report's matrices.
 
 use super::super::pair::matrix;
+use crate::floors::stats::Measured;
 use crate::outcome::Matrix;
 use crate::schedule::Pair;
-use crate::stats::Measured;
 use std::collections::BTreeMap;
 
 /// All figures of a test. A figure that looks wrong is measured again later: then the better of the two
@@ -119,7 +119,7 @@ pub(in crate::suite) fn rounded(figure: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::BANDWIDTH;
+    use crate::floors::stats::BANDWIDTH;
 
     #[test]
     fn first_items_come_first() {

@@ -3,8 +3,8 @@
 
 use super::flow::Flow;
 use super::run::Timed;
+use crate::floors::stats::{Measured, Policy, Unusable, gb_s, us};
 use crate::gpu::Checked;
-use crate::stats::{Measured, Policy, Unusable, gb_s, us};
 
 /// How a figure follows from the clocks of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,8 +135,8 @@ impl Samples {
 mod tests {
     use super::super::flow::How;
     use super::*;
+    use crate::floors::stats::BANDWIDTH;
     use crate::schedule::Pair;
-    use crate::stats::BANDWIDTH;
 
     /// One GB in two copies.
     fn flow(from: usize, to: usize) -> Flow {

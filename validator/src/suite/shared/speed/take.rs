@@ -5,9 +5,9 @@ use super::bench::Bench;
 use super::flow::Flow;
 use super::run::Timed;
 use super::sampling::{Job, Taken, sampled};
+use crate::floors::stats::{Policy, Unusable};
 use crate::gpu::GpuError;
 use crate::outcome::finding::{Code, Finding, Severity};
-use crate::stats::{Policy, Unusable};
 use crate::suite::Machine;
 
 /// How many transfers of a round are named.

@@ -2,7 +2,7 @@
 //! and where data arrives for some pairs only, their speed is measured without the others. The verdict can only
 //! get worse by that.
 
-use super::console::Console;
+use crate::cli::console::Console;
 use crate::config::Config;
 use crate::engine::{self, Audience, Interrupts};
 use crate::machine::root::Root;

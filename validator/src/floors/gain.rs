@@ -2,8 +2,8 @@
 //! does not matter. At each size the median of an arm's sweeps counts; P2P is called slower only where every
 //! sweep with it was slower than every sweep without.
 
-use super::{Placement, Row, Timed};
-use crate::stats;
+use super::stats;
+use crate::nccl::{Placement, Row, Timed};
 use crate::text::size::size;
 
 /// From this size on P2P must not be slower. Below, latency dominates, and host memory may be nearer (8 RTX

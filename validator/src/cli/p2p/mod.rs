@@ -1,15 +1,17 @@
 //! `firstlight p2p`: only the peer-to-peer tests. Their rows first, so that integrity is known before any
-//! figure is shown, then the sample's tables and the result of every pair, then the verdict; or, with `--plan`, the pairs that would be
-//! measured simultaneously.
+//! figure is shown, then the sample's tables and the result of every pair, then the verdict; or, with `--plan`, the
+//! pairs that would be measured simultaneously.
 
-use super::console::Console;
-use super::deliver::{Sheet, deliver};
-use super::nvlinks::nvlinks;
-use super::output::either;
-use super::pairs;
-use super::validate::{limit, status};
-use super::{CommandError, FINE};
+mod pairs;
+
+use crate::cli::console::Console;
+use crate::cli::deliver::{Sheet, deliver};
+use crate::cli::nvlinks::nvlinks;
+use crate::cli::output::either;
+
 use crate::cli::args::{P2p, Place};
+use crate::cli::validate::{limit, status};
+use crate::cli::{CommandError, FINE};
 use crate::config::Config;
 use crate::engine;
 use crate::fabric::text::layout::wrapped;
@@ -25,7 +27,7 @@ use std::fmt::Write as _;
 const TESTS: &[&str] = &["cuda", "p2p-capability", "p2p-integrity", "p2p-bandwidth", "p2p-latency"];
 
 /// `p2p`; the status is the verdict's.
-pub(super) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, CommandError> {
+pub(in crate::cli) fn run(root: &Root, mut config: Config, asked: &P2p) -> Result<u8, CommandError> {
     if asked.plan {
         return plan(root, &config, asked.json.as_ref());
     }
