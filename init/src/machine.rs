@@ -48,6 +48,8 @@ pub struct Machine {
     pub children: Children,
     /// The action after a fault; known once the policy is read.
     pub on_fault: Action,
+    /// Whether the machine's own screen shows more than lines.
+    pub full_screen: bool,
     /// Whether the verdict was announced; it is announced once.
     pub announced: bool,
     /// The result of bringing up the network, once that was tried: what is up, or the reason of the
@@ -80,6 +82,7 @@ impl Machine {
             console,
             children,
             on_fault: Action::Hold,
+            full_screen: false,
             announced: false,
             network,
             initrd,

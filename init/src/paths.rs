@@ -66,5 +66,7 @@ pub const BUSYBOX: &str = "/usr/bin/busybox";
 pub const DHCP_SCRIPT: &str = "/usr/lib/firstlight/udhcpc.script";
 /// The console of the workload and of a shell.
 pub const CONSOLE: &str = "/dev/console";
+/// The machine's own screen.
+pub const SCREEN: &str = "/dev/tty0";
 /// Where a new root is mounted before it becomes `/`.
 pub const NEW_ROOT: &str = "/newroot";

@@ -247,6 +247,17 @@ impl Boot {
         self.act(text, Act::Reset)
     }
 
+    /// Keeps a picture of the screen `linger` after the console says `text`, then presses these keys of its keyboard.
+    pub fn look_at(
+        self,
+        text: &str,
+        picture: &Path,
+        keys: &'static [&'static str],
+        linger: Duration,
+    ) -> Self {
+        self.act(text, Act::Screen(picture.to_owned(), keys, linger))
+    }
+
     /// Pulls the device of this id `linger` after the console says `text`.
     pub fn unplug_after(self, text: &str, id: &str, linger: Duration) -> Self {
         self.act(text, Act::Unplug(id.to_owned(), linger))

@@ -156,6 +156,17 @@ impl Qmp {
         self.command(&json!({ "execute": "send-key", "arguments": { "keys": keys } }))
     }
 
+    /// Presses and releases a key of the machine's keyboard, by its name in QEMU's `QKeyCode`.
+    pub(crate) fn key(&mut self, name: &str) -> io::Result<()> {
+        let keys = [json!({ "type": "qcode", "data": name })];
+        self.command(&json!({ "execute": "send-key", "arguments": { "keys": keys } }))
+    }
+
+    /// Writes what the machine's screen shows to a file, as a portable pixmap.
+    pub(crate) fn picture(&mut self, file: &Path) -> io::Result<()> {
+        self.command(&json!({ "execute": "screendump", "arguments": { "filename": file } }))
+    }
+
     /// Presses the reset button.
     pub(crate) fn reset(&mut self) -> io::Result<()> {
         self.command(&json!({ "execute": "system_reset" }))

@@ -7,7 +7,7 @@ use crate::qemu::{Event, Qemu};
 use std::collections::VecDeque;
 use std::fs;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub(crate) enum Act {
     PowerButton,
     Reset,
     Type(String),
+    /// Look at the screen so much later, then press these keys.
+    Screen(PathBuf, &'static [&'static str], Duration),
     /// Pull the device of this id, so much later.
     Unplug(String, Duration),
     /// Let it run on so long, then stop it.
@@ -86,6 +88,15 @@ impl Watch {
                 Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
                 Some((_, Act::Reset)) => qemu.monitor.reset()?,
                 Some((_, Act::Type(line))) => qemu.type_text(&line)?,
+                Some((_, Act::Screen(picture, keys, linger))) => {
+                    std::thread::sleep(linger);
+                    qemu.monitor.picture(&picture)?;
+                    for key in keys {
+                        // A key that is still down is no other key.
+                        std::thread::sleep(Duration::from_millis(500));
+                        qemu.monitor.key(key)?;
+                    }
+                }
                 Some((_, Act::Unplug(id, linger))) => {
                     // What the console says meanwhile waits in its channel.
                     std::thread::sleep(linger);

@@ -132,6 +132,7 @@ pub const KEYS: &[Key] = &[
     ),
     key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
+    key("console.view", Kind::OneOf(&["auto", "lines", "full"]), "auto, lines, full"),
     key("watchdog.mode", Kind::OneOf(WATCHDOGS), "auto, hardware, software, off"),
     key("watchdog.timeout_s", Kind::Number(10, 600), "10 to 600 seconds"),
 ];

@@ -10,7 +10,7 @@ use super::signature;
 pub(super) use super::types::Card;
 use super::types::{
     Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Recover, Report, RootSource,
-    Screen, Serial, TimeSource, Trust, Watchdog, WatchdogMode, Workload, WorkloadMode,
+    Screen, Serial, TimeSource, Trust, View, Watchdog, WatchdogMode, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -198,6 +198,7 @@ pub(super) fn policy(m: &mut Merged) -> Policy {
             Some("reboot") => Recover::Reboot,
             _ => Recover::Off,
         },
+        allow_shell: m.flag("policy.allow_shell") == Some(true),
     }
 }
 
@@ -283,5 +284,10 @@ pub(super) fn console(m: &mut Merged, booted_from: Origin) -> Console {
         Some("release") => Screen::Release,
         _ => Screen::Auto,
     };
-    Console { serial: serial.unwrap_or_default(), serial_named: named.is_some(), screen, booted_from }
+    let view = match m.text("console.view") {
+        Some("lines") => View::Lines,
+        Some("full") => View::Full,
+        _ => View::Auto,
+    };
+    Console { serial: serial.unwrap_or_default(), serial_named: named.is_some(), screen, view, booted_from }
 }

@@ -123,6 +123,18 @@ impl Console {
         self.with(|outputs| outputs.sinks.retain(|sink| !sink.is_screen()));
     }
 
+    /// Leaves the screen to a program for some time, or takes it back. Returns whether there is a screen.
+    pub fn lend_screen(&self, lent: bool) -> bool {
+        let mut is_there = false;
+        self.with(|outputs| {
+            for sink in outputs.sinks.iter_mut().filter(|sink| sink.is_screen()) {
+                sink.rest(lent);
+                is_there = true;
+            }
+        });
+        is_there
+    }
+
     /// The consoles' names, to tell a person where the verdict will appear.
     #[must_use]
     pub fn names(&self) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! sysfs and returns the writes as data; a child does them, because a driver may take long to release a
 //! device.
 
-use crate::config::types::{Console as Settings, Origin, Screen};
+use crate::config::types::{Console as Settings, Origin, Screen, View};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,21 @@ pub fn wanted(settings: &Settings) -> Screen {
         (Screen::Auto, Origin::Stick) => Screen::Keep,
         (Screen::Auto, Origin::Network) => Screen::Release,
         (given, _) => given,
+    }
+}
+
+/// Whether the machine's screen shows more than lines. Without a picture its text console is a dummy
+/// (drivers/video/console/dummycon.c).
+#[must_use]
+pub fn is_full(settings: &Settings, sys: &Path) -> bool {
+    let consoles = sys.join("class/vtconsole");
+    let read =
+        |name: &String, file: &str| fs::read_to_string(consoles.join(name).join(file)).unwrap_or_default();
+    let shows = |name: &String| read(name, "bind").trim() == "1" && !read(name, "name").contains("dummy");
+    match settings.view {
+        View::Lines => false,
+        View::Full => true,
+        View::Auto => settings.booted_from == Origin::Stick && names(&consoles).iter().any(shows),
     }
 }
 
@@ -111,6 +126,28 @@ mod tests {
     }
 
     #[test]
+    fn the_screen_is_full_where_a_person_sees_it() {
+        let consoles = |real: &str| {
+            machine(&[
+                ("class/vtconsole/vtcon0/name", "(S) dummy device\n"),
+                ("class/vtconsole/vtcon0/bind", if real == "1" { "0" } else { "1" }),
+                ("class/vtconsole/vtcon1/name", "(M) frame buffer device\n"),
+                ("class/vtconsole/vtcon1/bind", real),
+            ])
+        };
+        let settings = |view, booted_from| {
+            let serial = vec![];
+            Settings { serial, serial_named: false, screen: Screen::Auto, view, booted_from }
+        };
+        let (picture, none) = (consoles("1"), consoles("0"));
+        assert!(is_full(&settings(View::Auto, Origin::Stick), picture.path()));
+        assert!(!is_full(&settings(View::Auto, Origin::Stick), none.path()));
+        assert!(!is_full(&settings(View::Auto, Origin::Network), picture.path()));
+        assert!(!is_full(&settings(View::Lines, Origin::Stick), picture.path()));
+        assert!(is_full(&settings(View::Full, Origin::Network), none.path()));
+    }
+
+    #[test]
     fn text_consoles_are_freed_before_the_driver() {
         let sys = machine(&[
             ("class/vtconsole/vtcon0/name", "(S) dummy device\n"),
@@ -136,8 +173,10 @@ mod tests {
 
     #[test]
     fn auto_keeps_the_screen_of_a_stick_and_releases_that_of_the_network() {
-        let settings =
-            |screen, booted_from| Settings { serial: vec![], serial_named: false, screen, booted_from };
+        let settings = |screen, booted_from| {
+            let (serial, view) = (vec![], View::Auto);
+            Settings { serial, serial_named: false, screen, view, booted_from }
+        };
         assert_eq!(wanted(&settings(Screen::Auto, Origin::Stick)), Screen::Keep);
         assert_eq!(wanted(&settings(Screen::Auto, Origin::Network)), Screen::Release);
         assert_eq!(wanted(&settings(Screen::Keep, Origin::Network)), Screen::Keep);

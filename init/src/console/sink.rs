@@ -33,6 +33,8 @@ pub struct Sink {
     file: File,
     flow: Flow,
     dropped: u32,
+    /// Something else has the screen: lines are left out.
+    rests: bool,
     /// The lines since bytes were last seen to be sent: they may not have reached a reader.
     unseen: Vec<String>,
 }
@@ -62,6 +64,7 @@ impl Sink {
             file,
             flow: Flow::default(),
             dropped: 0,
+            rests: false,
             unseen: Vec::new(),
         })
     }
@@ -99,8 +102,18 @@ impl Sink {
         std::mem::take(&mut self.unseen)
     }
 
+    /// Leaves the screen to a program, or takes it back: cleared, with a cursor, in its first colors.
+    pub fn rest(&mut self, rests: bool) {
+        if std::mem::replace(&mut self.rests, rests) && !rests {
+            let _not_cleared = self.put("\x1bc");
+        }
+    }
+
     /// Writes one line in time, or drops it.
     pub fn line(&mut self, text: &str) {
+        if self.rests {
+            return;
+        }
         self.look();
         if self.dropped > 0 && self.put(&format!("[{} lines lost here]\n", self.dropped)) {
             self.dropped = 0;

@@ -7,7 +7,6 @@ use crate::config::types::OnExit;
 use crate::environment::Variable;
 use crate::fault::Fault;
 use crate::machine::Machine;
-use crate::paths;
 use crate::sys::process::{self, Pid, Signal, Terminal};
 use crate::sys::terminal;
 use log::info;
@@ -30,13 +29,12 @@ pub fn supervise(
     words: &[String],
     on_exit: OnExit,
     variables: &[Variable],
-    terminal: Terminal,
+    (device, terminal): (&str, Terminal),
 ) -> Result<After, Fault> {
     let started = Instant::now();
     let program = words.first().map_or("", String::as_str);
-    let pid = start(words, variables, terminal)
+    let (end, asked) = attend(m, words, variables, (device, terminal))
         .map_err(|e| Fault::HandOff(format!("workload.exec {program}: {e}")))?;
-    let (end, asked) = Watch { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end();
     info!("workload  {} {} after {:.1} s", program, end, started.elapsed().as_secs_f64());
     Ok(asked.unwrap_or(match on_exit {
         OnExit::PowerOff => After::PowerOff,
@@ -45,16 +43,28 @@ pub fn supervise(
     }))
 }
 
-/// Starts a program on the console, in a session of its own.
+/// Starts a program on a console and waits for its end. Returns how it ended, and what the machine was asked for
+/// meanwhile.
 ///
 /// # Errors
 /// As execve(2).
-pub fn start(words: &[String], variables: &[Variable], terminal: Terminal) -> io::Result<Pid> {
+pub(super) fn attend(
+    m: &Machine,
+    words: &[String],
+    variables: &[Variable],
+    on: (&str, Terminal),
+) -> io::Result<(End, Option<After>)> {
+    let pid = start(words, variables, on)?;
+    Ok(Watch { m, pid, asked: None, kill_at: None, give_up_at: None }.until_end())
+}
+
+/// Starts a program on a console, in a session of its own.
+fn start(words: &[String], variables: &[Variable], (device, terminal): (&str, Terminal)) -> io::Result<Pid> {
     let (program, args) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(ENVIRONMENT);
     command.envs(variables.iter().map(|v| (&v.name, &v.value))).current_dir("/");
-    let [input, output, errors] = console();
+    let [input, output, errors] = console(device);
     command.stdin(input).stdout(output).stderr(errors);
     process::unblock_signals(&mut command);
     process::own_session(&mut command, terminal);
@@ -62,8 +72,8 @@ pub fn start(words: &[String], variables: &[Variable], terminal: Terminal) -> io
 }
 
 /// Standard input, output and error: the console; without one, no input and the kernel's log.
-fn console() -> [Stdio; 3] {
-    let all = console_device().and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
+fn console(device: &str) -> [Stdio; 3] {
+    let all = open(device).and_then(|t| Ok([t.try_clone()?.into(), t.try_clone()?.into(), t.into()]));
     all.unwrap_or_else(|_| {
         let log =
             || OpenOptions::new().write(true).open("/dev/kmsg").map_or_else(|_| Stdio::null(), Stdio::from);
@@ -72,8 +82,8 @@ fn console() -> [Stdio; 3] {
 }
 
 /// Opens the console without waiting for a carrier, then makes it blocking, as programs expect.
-pub(super) fn console_device() -> io::Result<File> {
-    let file = terminal::open_both_ways(Path::new(paths::CONSOLE))?;
+pub(super) fn open(device: &str) -> io::Result<File> {
+    let file = terminal::open_both_ways(Path::new(device))?;
     terminal::set_blocking(&file)?;
     Ok(file)
 }

@@ -1,9 +1,11 @@
 //! The stage `hand off`: plans one action as data and does it. If an action cannot hand the machine over,
 //! that is a fault; the others always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
 
+pub mod again;
 pub mod exec;
 mod fetch_root;
 pub mod last;
+pub mod menu;
 mod switch_root;
 
 use crate::config::types::{Action, Config, OnExit, RootSource, Workload, WorkloadMode};
@@ -108,7 +110,7 @@ impl Fallback {
     /// Does it.
     pub fn go(self, m: &mut Machine) -> After {
         match self {
-            Self::Shell => shell(m),
+            Self::Shell => shell(m, paths::CONSOLE),
             Self::After(after) => after,
         }
     }
@@ -125,10 +127,10 @@ pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) 
             if config.workload.watchdog {
                 watchdog::hand_over(m, config)?;
             }
-            exec::supervise(m, &words, config.workload.on_exit, variables, Terminal::Plain)
+            exec::supervise(m, &words, config.workload.on_exit, variables, (paths::CONSOLE, Terminal::Plain))
         }
         Plan::SwitchRoot(root, exec) => Err(switch_root::switch(m, &root, &exec, config, variables)),
-        Plan::Shell => Ok(shell(m)),
+        Plan::Shell => Ok(shell(m, paths::CONSOLE)),
         Plan::After(after) => Ok(after),
         Plan::NoWorkload => Ok(After::Hold),
     }
@@ -136,10 +138,10 @@ pub fn go(m: &mut Machine, plan: Plan, config: &Config, variables: &[Variable]) 
 
 /// Runs the shell, then holds. If it cannot be started, that is a warning, and the machine holds as well. The
 /// configuration names this action only where the image allows it (`policy.allow_shell`).
-fn shell(m: &mut Machine) -> After {
+fn shell(m: &mut Machine, device: &str) -> After {
     info!("SHELL     exit: hold; Ctrl-Alt-Del: reboot; busybox poweroff -f, reboot -f");
     let words = [paths::BUSYBOX.to_owned(), "sh".to_owned(), "-l".to_owned()];
-    match exec::supervise(m, &words, OnExit::Hold, &[], Terminal::Controlling) {
+    match exec::supervise(m, &words, OnExit::Hold, &[], (device, Terminal::Controlling)) {
         Ok(after) => after,
         Err(fault) => {
             info!("warning: {fault}");

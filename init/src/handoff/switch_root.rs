@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::exec::console_device;
+use super::exec::open;
 use super::fetch_root::fetch_root;
 
 /// Switches the root; returns only the fault that prevented it.
@@ -116,7 +116,7 @@ fn start(words: &[String], variables: &[Variable]) -> String {
     let Some((program, args)) = words.split_first() else { return "nothing to start".to_owned() };
     let mut command = Command::new(program);
     command.args(args).env_clear().envs(ENVIRONMENT).envs(variables.iter().map(|v| (&v.name, &v.value)));
-    if let Ok(console) = console_device()
+    if let Ok(console) = open(paths::CONSOLE)
         && let (Ok(output), Ok(errors)) = (console.try_clone(), console.try_clone())
     {
         command.stdin(console).stdout(output).stderr(errors);

@@ -90,6 +90,7 @@ mod tests {
         on_fail: Action::Shell,
         on_error: Action::PowerOff,
         recover: Recover::Off,
+        allow_shell: false,
     };
 
     #[test]

@@ -12,7 +12,7 @@ use log::info;
 
 /// The result: the stage's line, and trouble if a configuration appeared too late to be used, because the
 /// verdict then followed the wrong settings.
-pub(super) type Kept = (String, Option<Trouble>);
+pub type Kept = (String, Option<Trouble>);
 
 /// The lines of `firstlight publish`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Answers {
 ///
 /// # Errors
 /// Only an interruption.
-pub(super) fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Result<Kept, Fault> {
+pub fn keep(m: &Machine, config: &Config, judgement: &Judgement) -> Result<Kept, Fault> {
     let report = &config.report;
     let verdict = judgement.verdict.to_string();
     let failed = m.network.as_ref().and_then(|result| result.as_ref().err());

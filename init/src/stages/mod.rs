@@ -8,7 +8,7 @@ pub mod driver;
 pub mod fabric;
 pub mod firmware;
 mod image_id;
-mod keep;
+pub mod keep;
 pub mod lock_down;
 pub mod mounts;
 pub mod network;

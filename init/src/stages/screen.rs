@@ -3,7 +3,7 @@
 
 use crate::child::{End, no_lines};
 use crate::config::types::{Config, Place, Screen};
-use crate::console::screen::{gpus_with_display, wanted};
+use crate::console::screen::{gpus_with_display, is_full, wanted};
 use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
@@ -41,6 +41,7 @@ impl fmt::Display for Settled {
 /// # Errors
 /// Only an interruption.
 pub fn settle(m: &mut Machine, config: &Config) -> Result<Settled, Fault> {
+    m.full_screen = is_full(&config.console, Path::new("/sys"));
     let gpus = gpus_with_display(Path::new("/sys"));
     if gpus.is_empty() {
         return Ok(Settled::NotOnGpu);
@@ -51,6 +52,7 @@ pub fn settle(m: &mut Machine, config: &Config) -> Result<Settled, Fault> {
     info!("This screen goes dark now: it sits on GPU {}.", gpus.join(" "));
     info!("The verdict will be on: {}", where_the_verdict_is(m, config));
     m.console.leave_screen();
+    m.full_screen = false;
     let done = m.run(&helper::release_screen(), &mut no_lines, |_| true)?;
     Ok(match done.end {
         End::Exited(helper::FINE) => Settled::Released(gpus),

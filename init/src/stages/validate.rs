@@ -48,7 +48,16 @@ impl fmt::Display for Proof {
 /// Only an interruption; every other result is a [`Proof`].
 pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof, Fault> {
     forget_old_report();
-    run(m, config, which, paths::REPORT)
+    run(m, config, which, None, paths::REPORT)
+}
+
+/// Runs the validator again at another level, as a person asked for at the screen.
+///
+/// # Errors
+/// Only an interruption.
+pub fn prove_again(m: &mut Machine, config: &Validator, which: Which, level: &str) -> Result<Proof, Fault> {
+    forget_old_report();
+    run(m, config, which, Some(level), paths::REPORT)
 }
 
 /// Runs the tests of each GPU by itself; the report of this boot stays.
@@ -57,10 +66,16 @@ pub fn prove(m: &mut Machine, config: &Validator, which: Which) -> Result<Proof,
 /// Only an interruption.
 pub(super) fn try_alone(m: &mut Machine, config: &Validator) -> Result<Proof, Fault> {
     let _not_there = remove(Path::new(paths::RECOVERY_REPORT));
-    run(m, config, Which::WithoutP2p, paths::RECOVERY_REPORT)
+    run(m, config, Which::WithoutP2p, None, paths::RECOVERY_REPORT)
 }
 
-fn run(m: &Machine, config: &Validator, which: Which, report: &str) -> Result<Proof, Fault> {
+fn run(
+    m: &Machine,
+    config: &Validator,
+    which: Which,
+    level: Option<&str>,
+    report: &str,
+) -> Result<Proof, Fault> {
     let (alone, under_load) = (WITHOUT_P2P.join(","), UNDER_LOAD.join(","));
     let marks = m.marks.as_ref().filter(|marks| marks.is_written);
     let begin_part = marks.map(|marks| helper::begin_part(&marks.report)).unwrap_or_default();
@@ -70,11 +85,21 @@ fn run(m: &Machine, config: &Validator, which: Which, report: &str) -> Result<Pr
         Which::WithoutP2p => args.extend(["--only", &alone]),
         Which::WithoutLoad => args.extend(["--skip", &under_load]),
     }
+    args.extend(level.iter().flat_map(|level| ["--level", *level]));
     args.extend(begin_part.iter().flat_map(|word| ["--before-part", word]));
+    // A screen that is not there or not usable changes nothing else.
+    let on_screen = m.full_screen && m.console.lend_screen(true);
+    if on_screen {
+        args.extend(["--screen", paths::SCREEN]);
+    }
     let spec = helper::validator(config, &args, config.timeout + GRACE);
     let mut held = Vec::new();
     let mut line = |stream: Stream, line: &str| show(stream, line, &mut held);
-    let done = m.run(&spec, &mut line, reached)?;
+    let done = m.run(&spec, &mut line, reached);
+    if on_screen {
+        m.console.lend_screen(false);
+    }
+    let done = done?;
     if !matches!(done.end, End::Exited(_)) {
         // Workers of a validator that died may still use the GPUs.
         process::kill_all(Signal::KILL);

@@ -6,6 +6,7 @@ pub mod last_line;
 pub mod mark;
 pub mod outcome;
 pub mod recovery;
+pub mod screen;
 
 /// The names of the documents that one program writes and the other reads.
 pub mod schema {

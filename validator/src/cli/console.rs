@@ -2,13 +2,15 @@
 
 use super::CommandError;
 use super::output::to_stdout;
-use super::progress::Progress;
+use super::progress::{Progress, pair};
+use super::screen::Running;
 use crate::cli::args::Output;
 use crate::engine::Audience;
 use crate::render::last_line::{last_line, short_line};
 use crate::render::text;
 use crate::report::{Report, TestEntry};
 use crate::text::shown::shown_text;
+use std::path::Path;
 use std::time::Duration;
 
 /// Standard output, until a write fails.
@@ -16,6 +18,7 @@ pub(super) struct Console {
     on: bool,
     output: Output,
     progress: Option<Progress>,
+    screen: Option<Running>,
     /// Why the output is incomplete.
     pub(super) failed: Option<String>,
 }
@@ -31,7 +34,15 @@ impl Console {
             let why = "--quiet and --short print to standard output, which something else is written to";
             return Err(CommandError::Usage(why.to_owned()));
         }
-        Ok(Self { on, output, progress: (!quiet).then(Progress::start), failed: None })
+        Ok(Self { on, output, progress: (!quiet).then(Progress::start), screen: None, failed: None })
+    }
+
+    /// Also shows the run on the whole of another terminal. Without that terminal the run goes on.
+    pub(super) fn show_on(&mut self, path: &Path, ids: impl Iterator<Item = &'static str>) {
+        match Running::start(path, ids) {
+            Ok(screen) => self.screen = Some(screen),
+            Err(e) => log::warn!("--screen {}: {e}", path.display()),
+        }
     }
 
     /// Part of the text.
@@ -48,6 +59,9 @@ impl Console {
     /// The end of the text, or the last line alone; nothing is under way any more.
     pub(super) fn end(&mut self, report: &Report, path: Option<&str>) {
         self.progress = None;
+        if let Some(screen) = self.screen.take() {
+            screen.finish(report);
+        }
         match self.output {
             Output { short: true, .. } => self.write(&short_line(report)),
             Output { quiet: true, .. } => self.write(&last_line(report)),
@@ -74,6 +88,9 @@ impl Audience for Console {
         if let Some(progress) = &self.progress {
             progress.machine(report.gpus.len());
         }
+        if let Some(screen) = &self.screen {
+            screen.machine(report);
+        }
         self.say(&text::header(report));
     }
 
@@ -81,17 +98,26 @@ impl Audience for Console {
         if let Some(progress) = &self.progress {
             progress.begun(id, deadline);
         }
+        if let Some(screen) = &self.screen {
+            screen.begun(id, deadline);
+        }
     }
 
     fn doing(&mut self, what: &str) {
         if let Some(progress) = &self.progress {
             progress.doing(what);
         }
+        if let Some(screen) = &self.screen {
+            screen.doing(what, pair(what));
+        }
     }
 
     fn ended(&mut self, test: &TestEntry) {
         if let Some(progress) = &self.progress {
             progress.ended();
+        }
+        if let Some(screen) = &self.screen {
+            screen.ended(test);
         }
         self.row(test);
     }

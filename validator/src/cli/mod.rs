@@ -20,6 +20,7 @@ mod publish;
 mod record;
 mod report;
 mod reset;
+mod screen;
 mod time;
 mod validate;
 
@@ -115,6 +116,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render(asked) => report::render(&asked),
         Command::Schema => report::schema(),
+        Command::Screen(asked) => screen::run(&asked),
         Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
         Command::Completions { shell } => about::completions(shell),
         Command::Man => about::man(),

@@ -24,7 +24,7 @@ struct Doing {
     since: Instant,
     deadline: Duration,
     what: String,
-    pairs: BTreeSet<String>,
+    pairs: BTreeSet<(usize, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl Progress {
         self.with(|state| {
             if let Some(doing) = &mut state.doing {
                 what.clone_into(&mut doing.what);
-                doing.pairs.extend(pair(what).map(str::to_owned));
+                doing.pairs.extend(pair(what));
             }
         });
     }
@@ -118,12 +118,10 @@ impl Drop for Progress {
     }
 }
 
-/// `GPU 0 -> 1` at the beginning of what a test does.
-fn pair(what: &str) -> Option<&str> {
-    let first = what.split(':').next()?;
-    let (from, to) = first.strip_prefix("GPU ")?.split_once(" -> ")?;
-    let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    (number(from) && number(to)).then_some(first)
+/// The pair of `GPU 0 -> 1` at the beginning of what a test does.
+pub(super) fn pair(what: &str) -> Option<(usize, usize)> {
+    let (from, to) = what.split(':').next()?.strip_prefix("GPU ")?.split_once(" -> ")?;
+    Some((from.parse().ok()?, to.parse().ok()?))
 }
 
 /// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if nothing is under way.

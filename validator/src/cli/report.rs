@@ -157,7 +157,7 @@ fn read_input() -> Result<Report, CommandError> {
     from_json(&files::limited(io::stdin().lock(), LARGEST).map_err(here)?).map_err(|e| here(e.to_string()))
 }
 
-fn read(path: &Path) -> Result<Report, CommandError> {
+pub(super) fn read(path: &Path) -> Result<Report, CommandError> {
     let here = |why: String| CommandError::Undone(format!("{}: {why}", path.display()));
     let bytes = files::read(path, LARGEST).map_err(here)?;
     from_json(&bytes).map_err(|e| here(e.to_string()))

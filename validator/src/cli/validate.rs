@@ -20,7 +20,8 @@ use crate::text::shown::shown;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate { level, scope, gpus, only, skip, json, text, identity, output, before_part } = asked;
+    let Validate { level, scope, gpus, only, skip, json, text, identity, output, screen, before_part } =
+        asked;
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     if let (Some(json), Some(text)) = (&json, &text) {
@@ -49,8 +50,12 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     enough_time(&config)?;
     limit(root, &mut config, &gpus)?;
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let plan = suite::plan(&config);
     let mut console = Console::new(text == Some(Place::Stdout), output)?;
-    let mut report = engine::planned(root, &config, &suite::plan(&config), &interrupts, &mut console);
+    if let Some(path) = &screen {
+        console.show_on(path, plan.run.iter().map(|test| test.id));
+    }
+    let mut report = engine::planned(root, &config, &plan, &interrupts, &mut console);
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))

@@ -13,6 +13,7 @@ pub mod nccl;
 pub mod nodes;
 pub mod p2p;
 pub mod prometheus;
+pub mod screen;
 pub mod text;
 mod words;
 

@@ -5,7 +5,7 @@ mod network;
 mod output;
 
 pub use network::{Card, Network, NetworkMode, TimeSource};
-pub use output::{Console, Origin, Place, Report, Screen, Serial, Watchdog, WatchdogMode};
+pub use output::{Console, Origin, Place, Report, Screen, Serial, View, Watchdog, WatchdogMode};
 
 use super::remote::Remote;
 use serde::Serialize;
@@ -84,6 +84,8 @@ pub struct Policy {
     pub on_error: Action,
     /// `recover = "off"`
     pub recover: Recover,
+    /// `allow_shell = false`: whether a shell may be started. Only a file of the image sets it.
+    pub allow_shell: bool,
 }
 
 /// How far init goes to recover GPUs that no longer work.

@@ -48,6 +48,8 @@ pub struct Console {
     pub serial_named: bool,
     /// `screen = "auto"`
     pub screen: Screen,
+    /// `view = "auto"`
+    pub view: View,
     /// Where the machine was booted from; see [`Origin::of`].
     pub booted_from: Origin,
 }
@@ -78,6 +80,17 @@ pub enum Screen {
     Keep,
     /// `"release"`: free it before the driver loads, and stop writing to the screen.
     Release,
+}
+
+/// What the machine's own screen shows; serial lines get lines in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// `"auto"`: the full screen after a boot from a stick, where there is a picture.
+    Auto,
+    /// `"lines"`: the same lines as a serial line.
+    Lines,
+    /// `"full"`: tests and pairs as they run, the verdict in large letters, a menu when the machine holds.
+    Full,
 }
 
 /// Where the machine was booted from, as `console.screen = "auto"` needs it.

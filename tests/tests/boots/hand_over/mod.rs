@@ -2,6 +2,7 @@
 
 mod exec;
 mod policy;
+mod screen;
 mod switch_root;
 mod watchdog;
 

@@ -88,6 +88,8 @@ pub enum Command {
     Render(Render),
     /// Print the JSON Schema of the report
     Schema,
+    /// Show a report on the whole terminal: the verdict in large letters, what to do first, the report, a QR code
+    Screen(Screen),
     /// Print a report's settings for the workload as NAME=value lines
     Env {
         /// A report of `validate --json`
@@ -194,6 +196,25 @@ pub struct Render {
     /// The output file, or `-`
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: Place,
+}
+
+/// `screen`
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+pub struct Screen {
+    /// A report of `validate --json`
+    pub report: PathBuf,
+    /// Process 1's: its verdict, which may be worse than the report's
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub verdict: Option<PathBuf>,
+    /// Process 1's: the menu has what it can do, and the exit status is what a person chose
+    #[arg(long, hide = true)]
+    pub machine: bool,
+    /// Process 1's: what it says first, until a key is pressed
+    #[arg(long, hide = true, requires = "machine")]
+    pub note: Option<String>,
+    /// Process 1's: it can start a shell
+    #[arg(long, hide = true, requires = "machine")]
+    pub shell: bool,
 }
 
 /// `--without`

@@ -5,6 +5,7 @@ use crate::config::{GpuName, IdentityPolicy, Level};
 use crate::suite;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, ValueEnum};
+use std::path::PathBuf;
 
 /// `validate`
 #[derive(Debug, Clone, PartialEq, ClapArgs)]
@@ -37,6 +38,9 @@ pub struct Validate {
     /// How much is printed
     #[command(flatten)]
     pub output: Output,
+    /// Also show the run on the whole of this terminal, which is not the one of standard output
+    #[arg(long, value_name = "TERMINAL")]
+    pub screen: Option<PathBuf>,
     /// Process 1's: a word of the command that is run before the tests of a step that can take the machine down
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub before_part: Vec<String>,

@@ -1,0 +1,112 @@
+//! The whole terminal as a screen: while `validate` runs (`running`), and for a finished report with a menu, as process 1
+//! starts it on the machine's own screen when the machine holds. What a person chose there is the exit status.
+
+mod device;
+mod keys;
+mod running;
+
+pub(super) use running::Running;
+
+use super::{CommandError, FINE};
+use crate::cli::args::Screen;
+use crate::cli::report::read;
+use crate::engine::Interrupts;
+use crate::files;
+use crate::net::publish::LARGEST;
+use crate::outcome::Verdict;
+use crate::render::screen::{Ended, Item};
+use contract::schema;
+use contract::screen::Choice;
+use device::Device;
+use keys::{Key, Press};
+use serde::Deserialize;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// After so long everything is drawn again: the kernel may have written over it.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The keys of what only process 1 can do.
+const MACHINE: [(char, &str, Choice); 7] = [
+    ('1', "test quickly", Choice::Quick),
+    ('2', "test", Choice::Standard),
+    ('3', "test fully", Choice::Full),
+    ('s', "save the report", Choice::Save),
+    ('b', "reboot", Choice::Reboot),
+    ('o', "power off", Choice::PowerOff),
+    ('x', "shell", Choice::Shell),
+];
+
+/// What is read of process 1's verdict.
+#[derive(Debug, Deserialize)]
+struct VerdictFile {
+    schema: String,
+    verdict: Verdict,
+    cause: Option<String>,
+}
+
+/// `screen`; the status is the choice's.
+pub(super) fn run(asked: &Screen) -> Result<u8, CommandError> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        return Err(CommandError::Usage(
+            "screen needs a terminal as its standard input and output".to_owned(),
+        ));
+    }
+    let mut ended = ended(asked)?;
+    (ended.menu, ended.note) = (menu(asked), asked.note.clone());
+    let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
+    let mut device = Device::of_standard_streams().map_err(|e| CommandError::undone(&e))?;
+    let mut drawn = Instant::now();
+    loop {
+        device.draw(&ended).map_err(|e| CommandError::undone(&e))?;
+        let key = Key::read(AGAIN).map_err(|e| CommandError::undone(&e))?;
+        if let Some(interrupt) = interrupts.come() {
+            return Ok(interrupt.exit_status());
+        }
+        if drawn.elapsed() >= AGAIN {
+            device.forget().map_err(|e| CommandError::undone(&e))?;
+            drawn = Instant::now();
+        }
+        match key.map(|key| keys::press(&mut ended, key, device.rows())) {
+            Some(Press::Chosen('q')) | Some(Press::Gone) => return Ok(FINE),
+            Some(Press::Chosen(key)) => {
+                if let Some((.., choice)) = MACHINE.iter().find(|(own, ..)| *own == key) {
+                    return Ok(choice.status());
+                }
+            }
+            Some(Press::Shown) | None => {}
+        }
+    }
+}
+
+fn menu(asked: &Screen) -> Vec<Item> {
+    let machine =
+        MACHINE.iter().filter(|(.., choice)| asked.machine && (asked.shell || *choice != Choice::Shell));
+    let machine = machine.map(|(key, name, _)| Item { key: *key, name });
+    let end = (!asked.machine).then_some(Item { key: 'q', name: "quit" });
+    machine.chain([Item { key: 'r', name: "report" }, Item { key: 'c', name: "code" }]).chain(end).collect()
+}
+
+/// The report, and the verdict of process 1 where it is another.
+fn ended(asked: &Screen) -> Result<Ended, CommandError> {
+    let Some(path) = &asked.verdict else { return Ok(Ended::of_report(&read(&asked.report)?, None)) };
+    let said = verdict(path)?;
+    let cause = said.cause.unwrap_or_default();
+    Ok(match read(&asked.report) {
+        Ok(report) if report.verdict == said.verdict => Ended::of_report(&report, None),
+        Ok(report) => Ended::of_report(&report, Some((said.verdict, &cause))),
+        // Process 1 saw it too: its verdict has the cause.
+        Err(_) => Ended::without_report(said.verdict, &cause),
+    })
+}
+
+fn verdict(path: &Path) -> Result<VerdictFile, CommandError> {
+    let bad = |why: String| CommandError::Undone(format!("{}: {why}", path.display()));
+    let bytes = files::read(path, LARGEST).map_err(bad)?;
+    let file: VerdictFile = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
+    if file.schema != schema::VERDICT {
+        return Err(bad(format!("read schema {:?}, allowed: {}", file.schema, schema::VERDICT)));
+    }
+    Ok(file)
+}

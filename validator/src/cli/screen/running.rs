@@ -1,0 +1,126 @@
+//! The screen while `validate` runs. A thread of its own draws it, so that the seconds go on while a test is silent, and so
+//! that a terminal that stands still stops nothing.
+
+use super::device::Device;
+use crate::render::screen::{Ended, Live, Now};
+use crate::report::{Report, TestEntry};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time between two drawings, and between two of everything.
+const EVERY: Duration = Duration::from_millis(500);
+const AGAIN: u32 = 10;
+
+/// How long the last drawing may take.
+const LAST: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+struct State {
+    live: Live,
+    since: Instant,
+    ended: Option<Ended>,
+}
+
+/// The thread's end of the screen.
+pub(in crate::cli) struct Running {
+    state: Arc<Mutex<State>>,
+    /// Dropping it ends the thread.
+    stop: Option<Sender<()>>,
+    done: std::sync::mpsc::Receiver<()>,
+}
+
+impl Running {
+    /// Begins to draw the tests of these ids on the terminal at `path`.
+    ///
+    /// # Errors
+    /// The terminal cannot be opened, or there is no thread.
+    pub(in crate::cli) fn start(path: &Path, ids: impl Iterator<Item = &'static str>) -> io::Result<Self> {
+        let mut device = Device::open(path)?;
+        let state = State { live: Live::new(ids), since: Instant::now(), ended: None };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        let ((stop, stopped), (last, done)) = (channel::<()>(), channel());
+        let draw = move || {
+            let (mut drawn, mut failed) = (0_u32, false);
+            loop {
+                let ends = stopped.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout);
+                drawn = drawn.wrapping_add(1);
+                // The kernel may have written over it, and a terminal that took nothing has old cells.
+                let all = ends || failed || drawn.is_multiple_of(AGAIN);
+                let cleared = if all { device.forget() } else { Ok(()) };
+                failed = cleared.and_then(|()| show(&mut device, &shared)).is_err();
+                if ends {
+                    break;
+                }
+            }
+            let _nobody_waits = last.send(());
+        };
+        thread::Builder::new().name("screen".to_owned()).spawn(draw)?;
+        Ok(Self { state, stop: Some(stop), done })
+    }
+
+    /// Changes what is known of the run.
+    pub(in crate::cli) fn with(&self, change: impl FnOnce(&mut Live)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).live);
+    }
+
+    /// The machine is known now.
+    pub(in crate::cli) fn machine(&self, report: &Report) {
+        self.with(|live| live.machine(report));
+    }
+
+    /// A test has begun.
+    pub(in crate::cli) fn begun(&self, id: &str, deadline: Duration) {
+        let now = Now { id: id.to_owned(), spent_s: 0, deadline_s: deadline.as_secs(), what: String::new() };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.live.now, state.since) = (Some(now), Instant::now());
+    }
+
+    /// It does something else now, with this pair if it names one.
+    pub(in crate::cli) fn doing(&self, what: &str, pair: Option<(usize, usize)>) {
+        self.with(|live| {
+            if let Some(now) = &mut live.now {
+                what.clone_into(&mut now.what);
+            }
+            if let Some((from, to)) = pair {
+                live.pair(from, to);
+            }
+        });
+    }
+
+    /// A test has ended.
+    pub(in crate::cli) fn ended(&self, test: &TestEntry) {
+        self.with(|live| {
+            live.now = None;
+            live.ended(test);
+        });
+    }
+
+    /// All tests have ended: the verdict is shown and stays.
+    pub(in crate::cli) fn finish(mut self, report: &Report) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ended =
+            Some(Ended::of_report(report, None));
+        self.stop = None;
+        // A terminal that stands still does not hold the verdict up.
+        let _late = self.done.recv_timeout(LAST);
+    }
+}
+
+fn show(device: &mut Device, state: &Mutex<State>) -> io::Result<()> {
+    let (live, ended) = {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = state.since.elapsed().as_secs();
+        if let Some(now) = &mut state.live.now {
+            now.spent_s = spent;
+        }
+        (state.live.clone(), state.ended.clone())
+    };
+    match &ended {
+        Some(ended) => device.draw(ended),
+        None => device.draw(&live),
+    }
+}
