@@ -7,7 +7,7 @@ use crate::render::words;
 use crate::report::Report;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
-use ratatui_core::style::{Color, Modifier, Style};
+use ratatui_core::style::{Color, Style};
 use ratatui_core::text::{Line, Span};
 use ratatui_core::widgets::Widget;
 use ratatui_widgets::paragraph::Paragraph;
@@ -45,7 +45,7 @@ pub struct Ended {
     first: Option<String>,
     causes: Vec<(String, String)>,
     counts: String,
-    code: Vec<String>,
+    code: Vec<Vec<bool>>,
     /// The report as text.
     text: Vec<String>,
     /// The menu.
@@ -127,18 +127,20 @@ impl Ended {
         self.causes.iter().map(cause).fold(around, u16::saturating_add)
     }
 
+    /// Columns and rows of the code: a module is two cells wide.
     fn code_size(&self) -> (u16, u16) {
-        let width = self.code.first().map_or(0, |row| row.chars().count());
-        (u16::try_from(width).unwrap_or(u16::MAX), u16::try_from(self.code.len()).unwrap_or(u16::MAX))
+        let high = u16::try_from(self.code.len()).unwrap_or(u16::MAX);
+        (high.saturating_mul(2), high)
     }
 
     fn draw_code(&self, area: Rect, cells: &mut Buffer) {
         let (wide, high) = self.code_size();
-        let place = Rect { width: wide.min(area.width), height: high.min(area.height), ..area };
-        let lines: Vec<_> = self.code.iter().map(|row| Line::from(row.as_str())).collect();
-        // Light blocks on black: a code has dark dots on light ground.
-        let style = Style::new().fg(Color::White).bg(Color::Black).add_modifier(Modifier::BOLD);
-        Paragraph::new(lines).style(style).render(place, cells);
+        if high == 0 || area.width < wide || area.height < high {
+            let text = format!("The code needs a screen of {wide} columns and {high} rows.");
+            return Paragraph::new(text).render(area, cells);
+        }
+        let rows = self.code.iter().map(|row| row.iter().flat_map(|light| [*light; 2]).collect());
+        paint(&rows.collect::<Vec<Vec<bool>>>(), area, (Color::White, Color::Black), cells);
     }
 
     fn draw_verdict(&self, area: Rect, cells: &mut Buffer) {
@@ -154,9 +156,11 @@ impl Ended {
         let style = Style::new().fg(self.verdict.map_or(Color::Gray, color_of_verdict));
         let free = left.height.saturating_sub(self.height(left.width));
         let large = letters(&word, left.width, free.clamp(left.height / 3, left.height * 2 / 3));
-        let mut at = u16::try_from(large.len()).unwrap_or(u16::MAX);
-        let large: Vec<_> = large.into_iter().map(Line::from).collect();
-        Paragraph::new(large).style(style).render(rows(left, 0, at), cells);
+        let mut at = large.as_ref().map_or(1, |large| u16::try_from(large.len()).unwrap_or(u16::MAX));
+        match large {
+            Some(large) => paint(&large, left, (style.fg.unwrap_or(Color::Gray), Color::Reset), cells),
+            None => Paragraph::new(Line::styled(word, style)).render(rows(left, 0, 1), cells),
+        }
         at += 1;
         let mut say = |lines: Vec<Line<'_>>, rows_of: &str, gap: u16| {
             let high = height(rows_of, left.width);
@@ -202,6 +206,17 @@ impl Ended {
             }
         }
         Paragraph::new(lines).render(area, cells);
+    }
+}
+
+/// Colors the cells of a picture: the first color where it is on.
+fn paint(picture: &[Vec<bool>], area: Rect, (on, off): (Color, Color), cells: &mut Buffer) {
+    for (y, row) in (area.y..area.bottom()).zip(picture) {
+        for (x, is_on) in (area.x..area.right()).zip(row) {
+            if let Some(cell) = cells.cell_mut((x, y)) {
+                cell.set_symbol(" ").set_bg(if *is_on { on } else { off });
+            }
+        }
     }
 }
 

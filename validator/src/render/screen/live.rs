@@ -19,6 +19,8 @@ const FIGURES: &str = "p2p-bandwidth";
 const WITH_PEER_ACCESS: [&str; 2] = ["ce.write", "sample.uni.on"];
 /// Columns of one pair: `123.4 `.
 const CELL: u16 = 6;
+/// Columns of the note below them.
+const NOTE: u16 = 19;
 /// Columns of the list of tests, where the pairs are beside it.
 const LIST: u16 = 42;
 
@@ -129,8 +131,8 @@ impl Live {
             Line::from(head.chain((0..self.gpus).map(|to| cell(from, to))).collect::<Vec<_>>())
         };
         let head = Line::from(vec![Span::styled("GPU ", BOLD), Span::styled(numbers, BOLD)]);
-        let note = Line::styled("from row to column: o tried, else GB/s", DIM);
-        [head].into_iter().chain((0..self.gpus).map(row)).chain([note]).collect()
+        let note = ["from row to column", "o tried, else GB/s"].map(|line| Line::styled(line, DIM));
+        [head].into_iter().chain((0..self.gpus).map(row)).chain(note).collect()
     }
 }
 
@@ -140,7 +142,8 @@ impl Widget for &Live {
         Paragraph::new(title).style(TITLE).render(rows(area, 0, 1), cells);
         let body = rows(area, 2, area.height.saturating_sub(5));
         let gpus = u16::try_from(self.gpus).unwrap_or(u16::MAX);
-        let (wide, high) = (gpus.saturating_mul(CELL).saturating_add(4), gpus.saturating_add(2));
+        let (wide, high) = (gpus.saturating_mul(CELL).saturating_add(4), gpus.saturating_add(3));
+        let wide = wide.max(NOTE);
         let beside = self.gpus > 1 && LIST.saturating_add(wide) <= area.width && high <= body.height;
         let list = if beside { body.width.saturating_sub(wide.saturating_add(1)) } else { body.width };
         let lines = self.list(usize::from(body.height), usize::from(list));
