@@ -20,7 +20,6 @@ mod publish;
 mod record;
 mod report;
 mod reset;
-mod time;
 mod validate;
 
 use crate::config::{Config, ConfigError};
@@ -120,7 +119,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Man => about::man(),
         Command::Publish(asked) => publish::run(asked),
         Command::Fetch(asked) => fetch::fetch(&asked),
-        Command::Time(asked) => time::run(&asked),
+        Command::Time(asked) => fetch::time(&asked),
         Command::Worker(above) => {
             begin(&above)?;
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;

@@ -10,7 +10,6 @@ pub mod junit;
 pub mod last_line;
 pub mod list;
 pub mod nccl;
-pub mod nodes;
 pub mod p2p;
 pub mod prometheus;
 pub mod text;

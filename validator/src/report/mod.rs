@@ -7,14 +7,12 @@ mod fingerprint;
 mod named;
 mod once;
 mod read;
-mod schema;
 mod sound;
 
 pub use causes::{Cause, NotCause, Symptom, unfolded};
 pub use fingerprint::{BoundTo, fingerprint};
 pub use named::Named;
-pub use read::{BadReport, from_json};
-pub use schema::schema;
+pub use read::{BadReport, from_json, schema};
 
 use crate::config::Level;
 use crate::machine::host::identity::Appliance;
