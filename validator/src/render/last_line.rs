@@ -20,13 +20,7 @@ pub fn short_line(report: &Report) -> String {
 
 /// The line after a run over several nodes, with the scope `nodes`; `codes` are findings of other nodes.
 #[must_use]
-pub fn of_nodes(
-    verdict: Verdict,
-    tests: &[TestEntry],
-    codes: Vec<&str>,
-    host: &str,
-    seconds: f64,
-) -> String {
+pub fn of_nodes(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &str, seconds: f64) -> String {
     let of = |wanted: &[Outcome]| {
         tests.iter().filter(|test| wanted.contains(&test.outcome)).map(|test| test.id.as_str()).collect()
     };
