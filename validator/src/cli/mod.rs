@@ -113,6 +113,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render(asked) => report::render(&asked),
+        Command::Baseline { action } => report::baseline::run(action),
+        Command::Compare(asked) => report::baseline::compare(&asked),
         Command::Schema => report::schema(),
         Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
         Command::Completions { shell } => about::completions(shell),

@@ -5,6 +5,7 @@ pub mod causes;
 mod element;
 #[cfg(test)]
 mod fixture;
+pub mod fleet;
 pub mod html;
 pub mod junit;
 pub mod last_line;
