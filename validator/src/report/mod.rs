@@ -295,3 +295,6 @@ impl Report {
         self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }
 }
+
+#[cfg(test)]
+mod tests;
