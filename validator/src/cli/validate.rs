@@ -5,9 +5,10 @@ use super::CommandError;
 use super::console::Console;
 use super::deliver::{Sheet, deliver};
 use super::output::same;
+use super::report::baseline::from_file;
 use crate::cli::args::{Place, ScopeChoice, Validate};
 use crate::config::{Config, GpuName, Level, Limit};
-use crate::engine::{self, Interrupt, Interrupts};
+use crate::engine::{self, Audience, Interrupt, Interrupts};
 use crate::machine::host::nvidia::gpus;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
@@ -15,6 +16,7 @@ use crate::outcome::finding::Code;
 use crate::outcome::scope::Scope;
 use crate::process::lineage::LIMIT;
 use crate::report::Report;
+use crate::report::drift::as_test;
 use crate::suite;
 use crate::text::shown::shown;
 
@@ -51,6 +53,13 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut console = Console::new(text == Some(Place::Stdout), output)?;
     let mut report = engine::planned(root, &config, &suite::plan(&config), &interrupts, &mut console);
+    if let Some(path) = config.validate.baseline.as_ref().filter(|_| config.validate.scope == Scope::Machine)
+    {
+        let entry = as_test(from_file(path), &report);
+        console.ended(&entry);
+        report.push(entry);
+        engine::settle(&mut report, Vec::new());
+    }
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))

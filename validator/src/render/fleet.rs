@@ -13,6 +13,8 @@ use std::fmt::Write as _;
 
 /// How many notes of one kind are shown; the JSON has all of them.
 const SHOWN: usize = 12;
+/// How many outliers of a machine; page and JSON have all of them.
+const OUTLIERS: usize = 4;
 
 /// A comparison with a baseline.
 #[must_use]
@@ -27,7 +29,11 @@ pub fn drift(drift: &Drift) -> String {
         0 => String::new(),
         n => format!("; {n} of the report are not in the baseline"),
     };
-    text += &wrapped("FIGURES  ", "         ", &format!("{} compared{beside}", drift.compared));
+    text += &wrapped(
+        "FIGURES  ",
+        "         ",
+        &format!("{} of {} compared{beside}", drift.compared, drift.expected),
+    );
     let tests = std::slice::from_ref(&drift.test);
     text += &format!("\n{}{}", row(&drift.test), causes::details(&unfolded(tests), tests));
     let better = |f: &&Finding| f.is(Code::BaselineDrift) && f.severity == Severity::Info;
@@ -51,7 +57,7 @@ fn notes(label: &str, lines: &[String]) -> String {
 
 /// The headings of [`cells`].
 pub(super) const HEAD: [&str; 7] =
-    ["host", "started", "verdict", "pairs, GB/s", "NCCL, GB/s", "driver", "kernel"];
+    ["host", "started", "verdict", "pairs GB/s", "NCCL GB/s", "driver", "kernel"];
 
 /// A machine's main figures and facts.
 pub(super) fn cells(summary: &Summary) -> [String; 7] {
@@ -59,7 +65,8 @@ pub(super) fn cells(summary: &Summary) -> [String; 7] {
     let pairs = summary.pairs().map(|(worst, median)| format!("{worst:.1} / {median:.1}"));
     [
         summary.host.clone(),
-        summary.started.clone(),
+        // Without the seconds.
+        summary.started.chars().take(16).collect(),
         summary.verdict.to_string(),
         pairs.unwrap_or_default(),
         summary.nccl().map(|gb_s| format!("{gb_s:.1}")).unwrap_or_default(),
@@ -81,8 +88,8 @@ pub(super) fn below(machine: &Machine) -> Vec<(&'static str, String)> {
         format!("{name} {own:.2} {unit} (median of its kind: {usual:.2})")
     };
     let mut outliers: Vec<_> = machine.outliers.iter().map(outlier).collect();
-    if outliers.len() > SHOWN {
-        let more = outliers.split_off(SHOWN).len();
+    if outliers.len() > OUTLIERS {
+        let more = outliers.split_off(OUTLIERS).len();
         outliers.push(format!("and {more} more"));
     }
     lines.extend((!outliers.is_empty()).then(|| ("outlier", outliers.join("; "))));

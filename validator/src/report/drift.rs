@@ -2,7 +2,7 @@
 //! are only listed: whether a state is bad is the tests' judgement, and a worse verdict is a finding.
 
 use super::baseline::{Baseline, Cell, Expected};
-use super::facts::{Change, changes, models};
+use super::facts::{Change, changes, counted, models};
 use super::figures::{Figures, YES_NO, figures, is_more, is_worse};
 use super::{Report, TestEntry};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -28,7 +28,9 @@ pub struct Drift {
     pub report: Compared,
     /// The same of the baseline's newest report.
     pub baseline: Compared,
-    /// How many figures were compared.
+    /// How many figures the baseline has.
+    pub expected: usize,
+    /// How many of them were compared.
     pub compared: usize,
     /// How many figures of the report the baseline does not have.
     pub without_baseline: usize,
@@ -75,6 +77,7 @@ pub fn drift(baseline: &Baseline, report: &Report) -> Result<Drift, String> {
             started: newest.map(|origin| origin.started.clone()).unwrap_or_default(),
             verdict: baseline.verdict,
         },
+        expected: baseline.size(),
         compared,
         without_baseline: cells.saturating_sub(compared),
         changes,
@@ -107,12 +110,14 @@ fn judged(
     comparable(baseline, report)?;
     let measured = figures(report);
     let changes = changes(&baseline.facts, &baseline.varying, report);
-    let of = |(name, series): (&String, &Expected)| {
-        let worse = off(name, series, &measured, true);
-        [missing(name, series, &measured, report), worse, off(name, series, &measured, false)]
-    };
-    let found = baseline.figures.iter().flat_map(of).flatten();
-    let findings = first.into_iter().chain(found).chain(changed(&changes)).collect();
+    let all = || baseline.figures.iter();
+    let lacking = all().filter_map(|(name, series)| missing(name, series, &measured, report));
+    let mut worse: Vec<_> = all().filter_map(|(name, series)| off(name, series, &measured, true)).collect();
+    // The farthest first.
+    worse.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let better = all().filter_map(|(name, series)| off(name, series, &measured, false));
+    let beyond = worse.into_iter().chain(better).map(|(_, finding)| finding);
+    let findings = first.into_iter().chain(lacking).chain(beyond).chain(changed(&changes)).collect();
     let good = || match changes.len() {
         0 => format!("{} figures are as in the baseline; nothing changed", baseline.size()),
         n => format!("{} figures are as in the baseline; {n} facts changed", baseline.size()),
@@ -134,15 +139,6 @@ fn comparable(baseline: &Baseline, report: &Report) -> Result<(), String> {
         ));
     }
     Ok(())
-}
-
-fn counted(models: &[String]) -> String {
-    let same = models.iter().all(|model| Some(model) == models.first());
-    match models.first() {
-        None => "no GPU".to_owned(),
-        Some(model) if same => format!("{} x {model}", models.len()),
-        Some(_) => models.join(", "),
-    }
 }
 
 /// The cells that both have: place, baseline's, report's.
@@ -173,8 +169,9 @@ fn missing(name: &str, series: &Expected, measured: &Figures, report: &Report) -
     Some(finding.seen_all(gone.iter().take(SHOWN).map(|(place, _)| format!("{name} {place}")).collect()))
 }
 
-/// The figures of a series that are worse, or those that are better, by more than their tolerance, as one finding.
-fn off(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option<Finding> {
+/// The figures of a series that are worse, or those that are better, by more than their tolerance, as one finding; and
+/// how far the first of them is off.
+fn off(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option<(f64, Finding)> {
     let more = is_more(&series.unit)?;
     let outside = |(_, cell, now): &(&str, &Cell, f64)| {
         let (new, old) = if worse { (*now, cell.value) } else { (cell.value, *now) };
@@ -204,8 +201,9 @@ fn off(name: &str, series: &Expected, measured: &Figures, worse: bool) -> Option
     };
     let finding = Code::BaselineDrift.finding(severity, "machine", line(first) + &rest);
     let unit = Some(series.unit.as_str());
-    let values = finding.values(first.2, first.1.value, unit);
-    Some(values.seen_all(others.iter().take(SHOWN).map(line).collect()))
+    let finding = finding.values(first.2, first.1.value, unit);
+    let finding = finding.seen_all(others.iter().take(SHOWN).map(line).collect());
+    Some((far(first.1, first.2), finding))
 }
 
 /// The last figure that is still within the tolerance.

@@ -82,10 +82,10 @@ pub(super) fn iommu(report: &Report) -> Option<String> {
     Some(format!("{mode:?}").to_lowercase())
 }
 
-/// The kernel words about the IOMMU, as they were given.
+/// The kernel words about the IOMMU, and those that say what firstlight does to the fabric, as they were given.
 pub(super) fn iommu_words(report: &Report) -> String {
     let all = report.machine.cmdline.iter().flat_map(|line| words(line));
-    let about = all.filter(|word| word.key.contains("iommu"));
+    let about = all.filter(|word| word.key.contains("iommu") || word.key.starts_with("firstlight.fabric."));
     let shown: Vec<_> =
         about.map(|word| word.key + &word.value.map(|v| format!("={v}")).unwrap_or_default()).collect();
     shown.join(" ")
@@ -94,6 +94,16 @@ pub(super) fn iommu_words(report: &Report) -> String {
 /// The models of the GPUs in their order, which figures by GPU number need.
 pub(super) fn models(gpus: &[Gpu]) -> Vec<String> {
     gpus.iter().map(|gpu| gpu.name.clone().unwrap_or_else(|| gpu.device.clone())).collect()
+}
+
+/// Models as text: `8 x NVIDIA H200`, or each of them.
+pub(super) fn counted(models: &[String]) -> String {
+    let same = models.iter().all(|model| Some(model) == models.first());
+    match models.first() {
+        None => "no GPU".to_owned(),
+        Some(model) if same => format!("{} x {model}", models.len()),
+        Some(_) => models.join(", "),
+    }
 }
 
 /// What stays the same for one machine from boot to boot: its id, or else the ids of its GPUs; `None` if a report has
