@@ -53,12 +53,15 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
     let interrupts = Interrupts::catch().map_err(|e| CommandError::undone(&e))?;
     let mut console = Console::new(text == Some(Place::Stdout), output)?;
     let mut report = engine::planned(root, &config, &suite::plan(&config), &interrupts, &mut console);
-    if let Some(path) = config.validate.baseline.as_ref().filter(|_| config.validate.scope == Scope::Machine)
-    {
-        let entry = as_test(from_file(path), &report);
-        console.ended(&entry);
-        report.push(entry);
-        engine::settle(&mut report, Vec::new());
+    match &config.validate.baseline {
+        Some(path) if config.validate.scope == Scope::Machine => {
+            let entry = as_test(from_file(path), &report);
+            console.ended(&entry);
+            report.push(entry);
+            engine::settle(&mut report, Vec::new());
+        }
+        Some(_) => log::warn!("validate.baseline is not compared, because the scope is not the machine"),
+        None => {}
     }
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);

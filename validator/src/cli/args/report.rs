@@ -47,9 +47,12 @@ pub enum Form {
 pub enum Baseline {
     /// Make a baseline of reports with PASS or DEGRADED; with several of them the noise is measured
     Save {
-        /// Reports of `validate --json`, or `-` for standard input, and last the file of the baseline
-        #[arg(required = true, num_args = 2.., value_names = ["REPORT", "FILE"])]
+        /// Reports of `validate --json`, or `-` for standard input; without --to the last one is the baseline's file
+        #[arg(required = true, value_name = "REPORT|FILE")]
         files: Vec<PathBuf>,
+        /// The file of the baseline
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
         /// Replace an existing file
         #[arg(long)]
         force: bool,

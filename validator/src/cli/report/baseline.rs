@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// `baseline`
 pub(in crate::cli) fn run(asked: Asked) -> Result<u8, CommandError> {
     match asked {
-        Asked::Save { files, force } => save(&files, force),
+        Asked::Save { files, to, force } => save(&files, to.as_ref(), force),
         Asked::Compare { baseline, report, json } => {
             if baseline.as_os_str() == "-" {
                 return Err(CommandError::Usage(
@@ -49,16 +49,21 @@ fn here(path: &Path, why: &str) -> String {
     format!("{}: {why}", shown(&path.display().to_string()))
 }
 
-fn save(all: &[PathBuf], force: bool) -> Result<u8, CommandError> {
-    let (Some((to, reports)), stdin) = (all.split_last(), |path: &&PathBuf| path.as_os_str() == "-") else {
-        return Err(CommandError::Usage("baseline save: no file is given".to_owned()));
+fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, CommandError> {
+    let wrong = |why: String| CommandError::Usage(format!("baseline save: {why}"));
+    let (to, reports) = to.map(|to| (to, files)).or_else(|| files.split_last()).unzip();
+    let (Some(to), Some(reports)) = (to, reports.filter(|reports| !reports.is_empty())) else {
+        return Err(wrong("allowed: one report or more, and the file of the baseline".to_owned()));
     };
+    let stdin = |path: &&PathBuf| path.as_os_str() == "-";
     if reports.iter().filter(stdin).count() > 1 || stdin(&to) {
-        let why = "baseline save: - is standard input, once and in the place of a report";
-        return Err(CommandError::Usage(why.to_owned()));
+        return Err(wrong("- is standard input, once and in the place of a report".to_owned()));
     }
     if !force && fs::symlink_metadata(to).is_ok() {
-        return Err(CommandError::Usage(here(to, "exists; --force replaces it")));
+        return Err(wrong(here(to, "exists; --force replaces it")));
+    }
+    if to.is_file() && files::read(to, LARGEST).is_ok_and(|bytes| from_json(&bytes).is_ok()) {
+        return Err(wrong(here(to, "is a report, which no baseline replaces")));
     }
     let reports = reports.iter().map(|path| read_any(path)).collect::<Result<Vec<_>, _>>()?;
     let made = baseline(&reports).map_err(|why| CommandError::Undone(format!("baseline save: {why}")))?;
