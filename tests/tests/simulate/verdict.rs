@@ -295,3 +295,53 @@ fn a_hanging_nvml_is_an_error_of_every_command_within_its_deadline() {
         }
     });
 }
+
+/// A baseline of this machine, and the same with a faster pair: the first is kept, the second is drift, and one that cannot
+/// be read is an error, in the run itself and afterwards.
+#[test]
+fn a_figure_below_the_baseline_degrades_the_verdict_and_a_baseline_that_is_not_there_is_an_error() {
+    prepared(&healthy(2), &[], |command, dir| {
+        let at = |name: &str| dir.join(name).display().to_string();
+        // One machine for all commands, as it is one in life.
+        let run = |words: &[&str]| {
+            let mut again = Command::new(command.get_program());
+            let output =
+                again.args(command.get_args()).args(words).env_clear().stdin(Stdio::null()).output().unwrap();
+            let text = [output.stdout, output.stderr].map(|t| String::from_utf8_lossy(&t).into_owned());
+            (output.status.code(), text.concat())
+        };
+        let (report, base, other) = (at("r.json"), at("base.json"), at("other.json"));
+        let (status, said) = run(&["validate", "--level", "quick", "--json", &report]);
+        assert_eq!(status, Some(0), "{said}");
+        let (status, said) = run(&["baseline", "save", &report, &base]);
+        assert!(status == Some(0) && said.contains("2 x Simulated NVIDIA"), "{said}");
+        let mut value: serde_json::Value = serde_json::from_slice(&fs::read(&base).unwrap()).unwrap();
+        let cell = value.pointer_mut("/figures/p2p-bandwidth~1sample.uni.on/cells/0 -> 1/value").unwrap();
+        *cell = (cell.as_f64().unwrap() * 1.5).into();
+        fs::write(&other, value.to_string()).unwrap();
+        for (base, status, told) in [
+            (&base, 0, "figures are as in the baseline"),
+            (&other, 3, "BASELINE-DRIFT"),
+            (&at("none.json"), 2, "cannot be read"),
+        ] {
+            let key = format!("validate.baseline={base}");
+            let (ended, said) = run(&["--set", &key, "validate", "--level", "quick"]);
+            assert!(ended == Some(status) && said.contains(told), "{base}: {said}");
+            let (ended, said) = run(&["baseline", "compare", base, &report]);
+            assert!(ended == Some(status) && said.contains(told), "{base}: {said}");
+        }
+        // A lower level is no comparison.
+        fs::write(
+            &base,
+            fs::read_to_string(&base).unwrap().replace("\"level\": \"quick\"", "\"level\": \"full\""),
+        )
+        .unwrap();
+        let (ended, said) = run(&["baseline", "compare", &base, &report]);
+        assert!(
+            ended == Some(2) && said.contains("of level quick, but the baseline of level full"),
+            "{said}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}

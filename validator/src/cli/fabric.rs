@@ -1,22 +1,23 @@
 //! `firstlight fabric` and `topo`: what the fabric is, what would be done, doing it, undoing it.
 
 use super::args::{Fabric as Action, Place};
-use super::nvlinks::nvlinks;
 use super::output::either;
 use super::{CommandError, FAILING, FINE, status};
 use crate::config::Config;
+use crate::engine;
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::journal::Journal;
 use crate::fabric::pass::{self, Asked, Done, Planned};
 use crate::fabric::rebar::RebarChoice;
 use crate::fabric::restore::{self, Restored};
 use crate::fabric::text;
-use crate::machine::pcie::model::Fabric;
-use crate::machine::pcie::topo::Topology;
+use crate::machine::pcie::model::{Bdf, Fabric};
+use crate::machine::pcie::topo::{NvLinks, Topology};
 use crate::machine::root::Root;
+use crate::suite::NVML_HANGS;
 use contract::schema;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a command did, for files: which form, which machine, and the thing itself.
 #[derive(Serialize)]
@@ -106,4 +107,30 @@ pub(super) fn topo(root: &Root, config: &Config, json: Option<&Place>) -> Result
     let topology = Topology::from(&fabric, &nvlinks(root, config, &fabric)?.unwrap_or_default());
     either(json, &topology, &topology.text())?;
     Ok(FINE)
+}
+
+/// NVLinks of the GPUs that the driver is bound to; `None` if they are unknown. A recorded machine has no
+/// driver here.
+///
+/// # Errors
+/// NVML hangs: what it does not show must not be taken for PCIe.
+pub(super) fn nvlinks(
+    root: &Root,
+    config: &Config,
+    fabric: &Fabric,
+) -> Result<Option<NvLinks>, CommandError> {
+    let held =
+        |bdf: &Bdf| fabric.devices.iter().any(|d| d.bdf == *bdf && d.driver.as_deref() == Some("nvidia"));
+    let gpus: Vec<Bdf> = fabric.gpus.iter().copied().filter(held).collect();
+    if gpus.len() < 2 || (root.path() != Path::new("/") && config.validate.library_path.is_empty()) {
+        return Ok(None);
+    }
+    match engine::nvlinks(root, config, &gpus) {
+        Ok(nvlinks) => Ok(Some(nvlinks)),
+        Err(why) if why.starts_with(NVML_HANGS) => Err(CommandError::Undone(why)),
+        Err(why) => {
+            log::warn!("NVLinks are not shown: {why}");
+            Ok(None)
+        }
+    }
 }

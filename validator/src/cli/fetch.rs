@@ -1,13 +1,15 @@
 //! `fetch`: downloads a file whose checksum is known. A file with another checksum is deleted. Only with
-//! `--any-content` the caller checks the content himself.
+//! `--any-content` the caller checks the content himself. `time`: queries NTP servers, and prints the accepted
+//! server and the clock offset.
 
-use super::output::to_stdout;
+use super::output::{to_stdout, write};
 use super::publish::authorities;
 use super::{CommandError, FINE};
-use crate::cli::args::Fetch;
+use crate::cli::args::{Fetch, Place, Time};
 use crate::files::whole::Whole;
 use crate::net::http::{self, HttpError, Piece};
 use crate::net::publish::hex;
+use crate::net::sntp;
 use sha2::{Digest, Sha256};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -45,6 +47,14 @@ pub(super) fn fetch(asked: &Fetch) -> Result<u8, CommandError> {
         return Err(here(format!("sha256 is {found}, expected {expected}")));
     }
     file.replace().map_err(unwritten)?;
+    Ok(FINE)
+}
+
+/// Queries the servers for this machine's clock offset.
+pub(super) fn time(asked: &Time) -> Result<u8, CommandError> {
+    let within = Duration::from_secs(asked.timeout);
+    let (server, by) = sntp::ask(&asked.servers, within).map_err(CommandError::Undone)?;
+    write(&Place::Stdout, &format!("{server} {by}\n"))?;
     Ok(FINE)
 }
 

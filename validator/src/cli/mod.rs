@@ -9,19 +9,16 @@ mod console;
 mod deliver;
 mod fabric;
 mod fetch;
-mod image;
+mod machine;
 mod nccl;
 mod nodes;
-mod nvlinks;
 mod output;
 mod p2p;
 mod progress;
 mod publish;
-mod record;
 mod report;
 mod reset;
 mod screen;
-mod time;
 mod validate;
 
 use crate::config::{Config, ConfigError};
@@ -110,11 +107,13 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             let (root, config) = setup()?;
             nodes::run(&root, &config, &asked)
         }
-        Command::Image { json } => image::run(&setup()?.0, json.as_ref()),
-        Command::Record { file } => record::run(&setup()?.0, &file),
+        Command::Image { json } => machine::image(&setup()?.0, json.as_ref()),
+        Command::Record { file } => machine::record(&setup()?.0, &file),
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render(asked) => report::render(&asked),
+        Command::Baseline { action } => report::baseline::run(action),
+        Command::Compare(asked) => report::baseline::compare(&asked),
         Command::Schema => report::schema(),
         Command::Screen(asked) => screen::run(&asked),
         Command::Env { report, vllm } => report::env(&report, vllm.as_deref()),
@@ -122,7 +121,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Man => about::man(),
         Command::Publish(asked) => publish::run(asked),
         Command::Fetch(asked) => fetch::fetch(&asked),
-        Command::Time(asked) => time::run(&asked),
+        Command::Time(asked) => fetch::time(&asked),
         Command::Worker(above) => {
             begin(&above)?;
             worker::serve(io::stdin().lock(), io::stdout().lock()).map_err(|e| CommandError::undone(&e))?;

@@ -5,9 +5,10 @@ use super::CommandError;
 use super::console::Console;
 use super::deliver::{Sheet, deliver};
 use super::output::same;
+use super::report::baseline::from_file;
 use crate::cli::args::{Place, ScopeChoice, Validate};
 use crate::config::{Config, GpuName, Level, Limit};
-use crate::engine::{self, Interrupt, Interrupts};
+use crate::engine::{self, Audience, Interrupt, Interrupts};
 use crate::machine::host::nvidia::gpus;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
@@ -15,6 +16,7 @@ use crate::outcome::finding::Code;
 use crate::outcome::scope::Scope;
 use crate::process::lineage::LIMIT;
 use crate::report::Report;
+use crate::report::drift::as_test;
 use crate::suite;
 use crate::text::shown::shown;
 
@@ -56,6 +58,16 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         console.show_on(path, plan.run.iter().map(|test| test.id));
     }
     let mut report = engine::planned(root, &config, &plan, &interrupts, &mut console);
+    match &config.validate.baseline {
+        Some(path) if config.validate.scope == Scope::Machine => {
+            let entry = as_test(from_file(path), &report);
+            console.ended(&entry);
+            report.push(entry);
+            engine::settle(&mut report, Vec::new());
+        }
+        Some(_) => log::warn!("validate.baseline is not compared, because the scope is not the machine"),
+        None => {}
+    }
     let text = text.filter(|place| *place != Place::Stdout).map(Sheet::Text);
     deliver(&mut report, json.map(Sheet::Json).into_iter().chain(text).collect(), &mut console);
     Ok(status(&report, &interrupts))

@@ -99,6 +99,8 @@ pub struct Validate {
     pub root: PathBuf,
     /// `validate.library_path`: folders before the loader's own for the driver's libraries.
     pub library_path: Vec<String>,
+    /// `validate.baseline`: the file of a baseline that the figures are compared with at the end.
+    pub baseline: Option<PathBuf>,
     /// What the verdict is to speak of: the command line's to say, and no key.
     pub scope: Scope,
     /// The GPUs that take part, where not all do: the command line's to say, and no key.
@@ -170,6 +172,7 @@ impl Default for Config {
                 skip: Vec::new(),
                 root: PathBuf::from("/"),
                 library_path: Vec::new(),
+                baseline: None,
                 scope: Scope::Machine,
                 limit: None,
                 before_part: Vec::new(),
@@ -195,6 +198,7 @@ pub const KEYS: &[&str] = &[
     "validate.skip",
     "validate.root",
     "validate.library_path",
+    "validate.baseline",
     "validate.nvls",
     "validate.identity",
     "expect.gpus",
@@ -225,8 +229,9 @@ impl Config {
             "validate.acceptance_s" => value::whole(raw, 4, 86_400, &mut self.validate.acceptance_s),
             "validate.only" => value::test_ids(raw, tests, &mut self.validate.only),
             "validate.skip" => value::test_ids(raw, tests, &mut self.validate.skip),
-            "validate.root" => value::folder(raw, &mut self.validate.root),
+            "validate.root" => value::path(raw, &mut self.validate.root),
             "validate.library_path" => value::words(raw, &mut self.validate.library_path),
+            "validate.baseline" => value::path(raw, self.validate.baseline.insert(PathBuf::new())),
             "validate.identity" => read(raw, &mut self.validate.identity),
             "validate.nvls" => value::flag(raw, &mut self.validate.nvls),
             "expect.gpus" => value::whole(raw, 0, 64, self.expect.gpus.insert(0)),

@@ -52,6 +52,7 @@ fn words_are_read_by_the_keys_type() {
         "expect.min_p2p_gb_s=20.5",
         "validate.root=/rec",
         "validate.nvls=true",
+        "validate.baseline=/b.json",
         "expect.golden=true",
     ];
     let config = merge(&[], &words).unwrap();
@@ -61,6 +62,7 @@ fn words_are_read_by_the_keys_type() {
     assert_eq!(config.expect.gpu_name.as_deref(), Some("NVIDIA GeForce RTX 4090"));
     assert_eq!(config.expect.min_p2p_gb_s, Some(20.5));
     assert_eq!(config.validate.root, PathBuf::from("/rec"));
+    assert_eq!(config.validate.baseline, Some(PathBuf::from("/b.json")));
     assert!(config.validate.nvls && !Config::default().validate.nvls);
     assert!(config.expect.golden && !Config::default().expect.golden);
 }
@@ -120,6 +122,10 @@ fn an_invalid_value_names_the_allowed_ones() {
         ),
         ("[expect]\ngpus = -1", "0.toml: expect.gpus: read -1; allowed: a whole number from 0 to 64"),
         ("[expect]\nmin_p2p_gb_s = nan", "0.toml: expect.min_p2p_gb_s: read nan; allowed: a number above 0"),
+        (
+            "[validate]\nbaseline = 'b.json'",
+            "0.toml: validate.baseline: read \"b.json\"; allowed: an absolute path",
+        ),
         ("[validate]\nnvls = 1", "0.toml: validate.nvls: read 1; allowed: true, false"),
         ("[expect]\ngolden = 'yes'", "0.toml: expect.golden: read \"yes\"; allowed: true, false"),
         ("[validate]\nroot = 'rec'", "0.toml: validate.root: read \"rec\"; allowed: an absolute path"),

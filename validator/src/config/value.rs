@@ -171,8 +171,8 @@ pub(super) fn text(raw: Raw<'_>, place: &mut String) -> Result<(), String> {
     put(found, place, || "a text that is not empty".to_owned())
 }
 
-/// An absolute folder.
-pub(super) fn folder(raw: Raw<'_>, place: &mut PathBuf) -> Result<(), String> {
+/// An absolute path.
+pub(super) fn path(raw: Raw<'_>, place: &mut PathBuf) -> Result<(), String> {
     let found = raw.as_text().filter(|t| t.starts_with('/')).map(PathBuf::from);
     put(found, place, || "an absolute path".to_owned())
 }

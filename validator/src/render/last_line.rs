@@ -1,9 +1,9 @@
-//! The line for scrapers, the last one of every text, from a report.
+//! The line for scrapers, the last one of every text: of a report, and of a run over several nodes.
 
-use crate::outcome::Verdict;
 use crate::outcome::finding::Severity;
+use crate::outcome::{Outcome, Verdict};
 use crate::render::alike::alike;
-use crate::report::Report;
+use crate::report::{Report, TestEntry};
 use contract::last_line::LastLine;
 
 /// The line, with its end.
@@ -16,6 +16,26 @@ pub fn last_line(report: &Report) -> String {
 #[must_use]
 pub fn short_line(report: &Report) -> String {
     of(report, |line| line.short())
+}
+
+/// The line after a run over several nodes, with the scope `nodes`; `codes` are findings of other nodes.
+#[must_use]
+pub fn of_nodes(verdict: Verdict, tests: &[TestEntry], codes: Vec<&str>, host: &str, seconds: f64) -> String {
+    let of = |wanted: &[Outcome]| {
+        tests.iter().filter(|test| wanted.contains(&test.outcome)).map(|test| test.id.as_str()).collect()
+    };
+    let bad = tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
+    let all = codes.into_iter().chain(bad.map(|finding| finding.code.as_str()));
+    let line = LastLine {
+        verdict,
+        failed: of(&[Outcome::Fail, Outcome::Error]),
+        warned: of(&[Outcome::Warn]),
+        codes: alike(all, |code| *code).iter().filter_map(|group| group.first().copied()).collect(),
+        scope: "nodes",
+        host,
+        seconds,
+    };
+    format!("{line}\n")
 }
 
 fn of(report: &Report, text: impl Fn(&LastLine<'_>) -> String) -> String {

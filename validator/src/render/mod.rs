@@ -5,12 +5,12 @@ pub mod causes;
 mod element;
 #[cfg(test)]
 mod fixture;
+pub mod fleet;
 pub mod html;
 pub mod junit;
 pub mod last_line;
 pub mod list;
 pub mod nccl;
-pub mod nodes;
 pub mod p2p;
 pub mod prometheus;
 pub mod screen;

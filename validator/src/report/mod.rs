@@ -1,20 +1,24 @@
 //! The report: all results of one run of `validate`, as `firstlight.report/1`. Every key is always present;
 //! what does not exist on the machine is `null`. Renderers only read it.
 
+pub mod baseline;
 mod causes;
+pub mod drift;
 mod driver;
+pub mod facts;
+mod figures;
 mod fingerprint;
+pub mod fleet;
 mod named;
 mod once;
 mod read;
-mod schema;
 mod sound;
+pub mod summary;
 
 pub use causes::{Cause, NotCause, Symptom, unfolded};
 pub use fingerprint::{BoundTo, fingerprint};
 pub use named::Named;
-pub use read::{BadReport, from_json};
-pub use schema::schema;
+pub use read::{BadReport, from_json, schema};
 
 use crate::config::Level;
 use crate::machine::host::identity::Appliance;
@@ -211,7 +215,12 @@ impl TestEntry {
     /// An entry that is not a test's: a result about the run itself.
     #[must_use]
     pub fn of_the_run(id: &str, title: &str, proves: &str, level: Level, finding: Finding) -> Self {
-        let said = Judgement::by(finding);
+        Self::judged(id, title, proves, level, Judgement::by(finding))
+    }
+
+    /// The same, of a judgement.
+    #[must_use]
+    pub fn judged(id: &str, title: &str, proves: &str, level: Level, said: Judgement) -> Self {
         Self {
             id: id.to_owned(),
             title: title.to_owned(),
@@ -221,8 +230,8 @@ impl TestEntry {
             seconds: 0.0,
             summary: said.summary,
             findings: said.findings,
-            matrices: Vec::new(),
-            tables: Vec::new(),
+            matrices: said.matrices,
+            tables: said.tables,
             log_tail: Vec::new(),
         }
     }
@@ -286,3 +295,6 @@ impl Report {
         self.verdict = outcome::verdict(&self.tests.iter().map(|t| t.outcome).collect::<Vec<_>>());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The report's forms and places: complete JSON, the same text again, nothing half-written, and
 //! readers that stop reading.
 
-use super::machine::{Machine, firstlight, said};
+use super::machine::{Machine, Said, firstlight, said};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -218,4 +218,99 @@ fn the_list_names_every_test_and_every_finding() {
     assert_eq!(ids, firstlight::suite::ids());
     let findings = said(firstlight("list --findings").output().unwrap()).out;
     assert!(findings.contains("| `ACS-REDIRECT` |") && findings.contains("| `TEST-NOT-RUN` |"));
+}
+
+/// The program with these words, which may hold blanks.
+fn with(words: &[&std::path::Path]) -> Said {
+    said(firstlight("").args(words).output().unwrap())
+}
+
+#[test]
+fn a_folder_of_reports_becomes_one_table_and_one_page_and_what_is_no_report_says_why() {
+    let machine = Machine::small();
+    let folder = machine.at("rack");
+    for (host, model) in
+        [("a", "epyc-8x4090"), ("b", "epyc-8x4090"), ("sub/c", "epyc-8x4090"), ("d", "narrow-link")]
+    {
+        let file = folder.join(format!("{host}.json"));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        Machine::modelled(model).run(&format!("validate --scope fabric --json {}", file.display()));
+    }
+    let (page, json) = (machine.at("rack.html"), machine.at("fleet.json"));
+    let compare = |out: &[&std::path::Path]| with(&[&["compare".as_ref(), folder.as_path()], out].concat());
+    let good = compare(&["--html".as_ref(), &page, "--json".as_ref(), &json]);
+    assert_eq!((good.status, good.err.as_str()), (0, ""), "{}", good.out);
+    assert!(good.out.starts_with("host ") && good.out.ends_with("\n4 files\n"), "{}", good.out);
+    assert!(good.out.contains("DEGRADED") && good.out.contains("first: LINK-NARROW"), "{}", good.out);
+    let fleet: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(
+        (&fleet["schema"], fleet["machines"].as_array().unwrap().len()),
+        (&"firstlight.fleet/1".into(), 4)
+    );
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(
+        html.contains("Content-Security-Policy") && !html.contains("<script") && !html.contains("src="),
+        "{html}"
+    );
+    // What may lie beside reports is left out; everything else has a row.
+    machine.write("rack/fabric.json", &machine.run("fabric show --json -").out);
+    assert_eq!(compare(&[]).status, 0);
+    let whole = fs::read_to_string(folder.join("a.json")).unwrap();
+    machine.write("rack/cut.json", &whole.chars().take(whole.len() / 2).collect::<String>());
+    machine.write("rack/verdict.json", "{\"schema\":\"firstlight.verdict/1\"}");
+    machine.write("rack/nan.json", &whole.replacen("\"seconds\": ", "\"seconds\": NaN", 1));
+    machine.write("rack/not-read.txt", "no report");
+    fs::File::create(folder.join("huge.json")).unwrap().set_len((64 << 20) + 1).unwrap();
+    std::os::unix::fs::symlink("nowhere.json", folder.join("dangling.json")).unwrap();
+    let bad = compare(&["--html".as_ref(), &page]);
+    assert_eq!(bad.status, 2, "{}", bad.out);
+    for why in [
+        "cut.json: not JSON",
+        "verdict.json: schema is",
+        "nan.json: not JSON",
+        "huge.json: larger than 64 MiB",
+        "8 files, 4 could not be read",
+    ] {
+        let line = bad.out.replace("\n         ", " ");
+        assert!(line.contains(why), "{why}: {}", bad.out);
+    }
+    assert!(fs::read_to_string(&page).unwrap().contains("4 files could not be read."));
+    for (place, why) in [("no-such", "no-such: cannot be read"), ("empty", "there is no report")] {
+        fs::create_dir_all(machine.at("empty")).unwrap();
+        let said = with(&["compare".as_ref(), &machine.at(place)]);
+        assert_eq!(said.status, 2);
+        assert!((said.out + &said.err).replace("\n         ", " ").contains(why), "{place}");
+    }
+}
+
+#[test]
+fn a_baseline_is_made_of_good_reports_of_whole_machines_only_and_replaces_no_file_unasked() {
+    let machine = good();
+    let (report, to) = (machine.at("report.json"), machine.at("base.json"));
+    machine.run(&format!("validate --scope fabric --json {}", report.display()));
+    let save = |words: &[&std::path::Path]| with(&[&["baseline".as_ref(), "save".as_ref()], words].concat());
+    let refused = |said: &Said, status: i32, why: &str| {
+        assert_eq!((said.status, said.out.as_str()), (status, ""), "{}", said.err);
+        assert!(said.err.contains(why) && said.err.lines().count() == 1, "{why}: {}", said.err);
+    };
+    refused(&save(&[&report, &to]), 2, "the scope is fabric, allowed in a baseline: machine");
+    refused(&save(&[&report]), 64, "allowed: one report or more, and the file");
+    refused(&save(&["--force".as_ref(), &report, &report]), 64, "is a report, which no baseline replaces");
+    refused(&save(&[&report, "--to".as_ref(), &to]), 2, "the scope is fabric");
+    refused(&save(&[&report, "-".as_ref()]), 64, "standard input");
+    refused(&save(&["-".as_ref(), "-".as_ref(), &to]), 64, "standard input");
+    refused(&save(&["-".as_ref(), &to]), 2, "standard input: not JSON");
+    machine.run(&format!("validate --json {}", report.display()));
+    refused(&save(&[&report, &to]), 2, "the verdict is ERROR, allowed in a baseline: PASS, DEGRADED");
+    assert!(!to.exists());
+    machine.write("base.json", "mine");
+    refused(&save(&[&report, &to]), 64, "exists; --force replaces it");
+    refused(&save(&["--force".as_ref(), &report, &to]), 2, "the verdict is ERROR");
+    assert_eq!(fs::read_to_string(&to).unwrap(), "mine");
+    let compare = |base: &std::path::Path| with(&["baseline".as_ref(), "compare".as_ref(), base, &report]);
+    refused(&compare(&to), 2, "base.json: not JSON");
+    refused(&compare(&report), 2, "schema is \"firstlight.report/1\", allowed: \"firstlight.baseline/1\"");
+    refused(&compare("-".as_ref()), 64, "the baseline is a file");
+    fs::File::create(&to).unwrap().set_len((64 << 20) + 1).unwrap();
+    refused(&compare(&to), 2, "larger than 64 MiB");
 }

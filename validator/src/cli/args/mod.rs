@@ -5,17 +5,19 @@ mod nccl;
 mod nodes;
 mod place;
 mod publish;
+mod report;
 mod runs;
 
 pub use nccl::{Nccl, P2pChoice};
 pub use nodes::{Meet, Nodes};
 pub use place::Place;
 pub use publish::{Fetch, Publish, Reset, ResetAction, Time};
+pub use report::{Baseline, Compare, Form, Render, Without};
 pub use runs::{Output, P2p, ScopeChoice, Validate};
 
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -86,6 +88,15 @@ pub enum Command {
     },
     /// Convert a report to another form
     Render(Render),
+    /// Save the figures of a machine in good state, and compare later reports with them
+    #[command(arg_required_else_help = false)]
+    Baseline {
+        /// What to do with the baseline.
+        #[command(subcommand)]
+        action: Baseline,
+    },
+    /// Put many reports side by side: what differs, which figures are outliers, what each IOMMU setting costs
+    Compare(Compare),
     /// Print the JSON Schema of the report
     Schema,
     /// Show a report on the whole terminal: the verdict in large letters, what to do first, the report, a QR code
@@ -182,22 +193,6 @@ pub enum Fabric {
     },
 }
 
-/// `render`
-#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
-pub struct Render {
-    /// A report of `validate --json`, or `-` for standard input
-    pub report: PathBuf,
-    /// The output form
-    #[arg(long)]
-    pub to: Form,
-    /// What is left out of the form `prometheus`, where each value is a series
-    #[arg(long, value_name = "WHAT")]
-    pub without: Option<Without>,
-    /// The output file, or `-`
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
-    pub output: Place,
-}
-
 /// `screen`
 #[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
 pub struct Screen {
@@ -215,28 +210,6 @@ pub struct Screen {
     /// Process 1's: it can start a shell
     #[arg(long, hide = true, requires = "machine")]
     pub shell: bool,
-}
-
-/// `--without`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Without {
-    /// The values of each pair of GPUs.
-    Matrices,
-}
-
-/// The forms of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// The text of the console.
-    Text,
-    /// The report's own JSON.
-    Json,
-    /// One self-contained page.
-    Html,
-    /// JUnit XML, for CI systems.
-    Junit,
-    /// For node_exporter's textfile collector.
-    Prometheus,
 }
 
 /// Why parsing gave no arguments.

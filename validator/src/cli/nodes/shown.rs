@@ -14,8 +14,9 @@ use crate::nodes::order::{Ending, Welcome};
 use crate::nodes::watcher::{About, Watcher};
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Verdict};
+use crate::render::last_line::of_nodes;
 use crate::render::nccl::{Device, Head, Run, columns, head, json, row, tail};
-use crate::render::{causes, nodes, pretty, text};
+use crate::render::{causes, pretty, text};
 use crate::report::{TestEntry, unfolded};
 use crate::text::shown::shown_text;
 use crate::text::time::utc;
@@ -59,12 +60,12 @@ impl Screen {
         let verdict = verdict_of(ending.status);
         self.say(&format!("\nVERDICT  {verdict}   of the node that leads\n"));
         let codes = ending.findings.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code.as_str());
-        self.say(&nodes::last_line(verdict, &[], codes.collect(), name, 0.0));
+        self.say(&of_nodes(verdict, &[], codes.collect(), name, 0.0));
     }
 
     pub(super) fn end(&mut self, tests: &[TestEntry], status: u8, name: &str, seconds: f64) {
         let verdict = verdict_of(status);
-        let line = nodes::last_line(verdict, tests, Vec::new(), name, seconds);
+        let line = of_nodes(verdict, tests, Vec::new(), name, seconds);
         let text = format!(
             "{}\nVERDICT  {verdict}   {}\n{line}",
             causes::details(&unfolded(tests), tests),

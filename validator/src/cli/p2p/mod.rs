@@ -6,7 +6,7 @@ mod pairs;
 
 use crate::cli::console::Console;
 use crate::cli::deliver::{Sheet, deliver};
-use crate::cli::nvlinks::nvlinks;
+use crate::cli::fabric::nvlinks;
 use crate::cli::output::either;
 
 use crate::cli::args::{P2p, Place};

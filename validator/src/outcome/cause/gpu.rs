@@ -183,6 +183,14 @@ pub(super) const PLACES: &[Place] = &[
     place(TestTimeout, "a test did not finish", &[GONE, LOGGED, DELIVERY, &[GpuInit, NcclHang]]),
     place(TestNotRun, "a mandatory test was not run", &[]),
     place(ScopeUnproven, "nothing is proven", &[DRIVER, CUDA, &[FabricUnreadable, GpuNone]]),
+    // Against a baseline.
+    place(BaselineMissing, "a figure of the baseline is missing", &[GONE, DRIVER, CUDA, NO_ACCESS, LOGGED]),
+    place(BaselineChanged, "the machine is not as in its baseline", &[]),
+    place(
+        BaselineDrift,
+        "a figure is worse than in the baseline",
+        &[ACS, IOMMU, LINKS, OTHERS, SLOW, NO_ACCESS, &[GpuThrottled, BaselineChanged]],
+    ),
     // Between nodes; those findings are not in the report of a machine.
     place(NodesUnreached, "the node where all meet cannot be reached", &[]),
     place(NodesToken, "a node has another token", &[]),

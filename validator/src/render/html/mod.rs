@@ -2,7 +2,10 @@
 //! and on paper. The verdict comes first, then what to do, then everything else.
 
 mod figures;
+mod fleet;
 mod found;
+
+pub use fleet::fleet;
 
 use super::element::{Element, element, html};
 use super::words;
@@ -21,14 +24,6 @@ pub fn page(report: &Report) -> io::Result<String> {
     let of = if report.scope == Scope::Machine { String::new() } else { format!(" of {}", report.scope) };
     let (verdict, host) = (report.verdict, words::host(report));
     let title = format!("firstlight: {verdict}{of}, {host}, {}", report.gpu_names());
-    let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
-    let head = element("head")
-        .child(element("meta").with("charset", "utf-8"))
-        .child(element("meta").with("http-equiv", "Content-Security-Policy").with("content", POLICY))
-        .child(meta("viewport", "width=device-width, initial-scale=1"))
-        .child(meta("color-scheme", "light dark"))
-        .child(element("title").text(&title))
-        .child(element("style").text(include_str!("style.css")));
     let body = element("body")
         .child(top(report))
         .children(found::section_of(report))
@@ -36,6 +31,19 @@ pub fn page(report: &Report) -> io::Result<String> {
         .child(machine(report))
         .children(figures::section_of(report))
         .children(logs(report));
+    framed(&title, body)
+}
+
+/// A page with this body, and nothing from outside.
+fn framed(title: &str, body: Element) -> io::Result<String> {
+    let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
+    let head = element("head")
+        .child(element("meta").with("charset", "utf-8"))
+        .child(element("meta").with("http-equiv", "Content-Security-Policy").with("content", POLICY))
+        .child(meta("viewport", "width=device-width, initial-scale=1"))
+        .child(meta("color-scheme", "light dark"))
+        .child(element("title").text(title))
+        .child(element("style").text(include_str!("style.css")));
     html(&element("html").with("lang", "en").child(head).child(body))
 }
 

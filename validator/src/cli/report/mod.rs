@@ -1,4 +1,7 @@
-//! Commands that read a finished report: `render` and `env`, the latter with the answer that vLLM reads.
+//! Commands that read a finished report: `render` and `env`, the latter with the answer that vLLM reads; and in
+//! `baseline` those that compare reports.
+
+pub(super) mod baseline;
 
 use super::output::write;
 use super::{CommandError, FINE};
@@ -26,9 +29,8 @@ pub(super) fn render(asked: &Render) -> Result<u8, CommandError> {
     if without.is_some() && *to != Form::Prometheus {
         return Err(CommandError::Usage("--without matrices is for --to prometheus".to_owned()));
     }
-    let piped = path.as_os_str() == "-";
-    let report = if piped { read_input()? } else { read(path)? };
-    let place = (!piped).then(|| path.display().to_string());
+    let report = read_any(path)?;
+    let place = (path.as_os_str() != "-").then(|| path.display().to_string());
     let text = match to {
         Form::Text => shown_text(&text::whole(&report, place.as_deref())),
         Form::Json => pretty(&report).map_err(|e| CommandError::undone(&e))?,
@@ -150,6 +152,11 @@ fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(usize, usize) -> b
     let text = serde_json::to_string_pretty(&Value::Object(all.collect::<Map<_, _>>()))?;
     fs::create_dir_all(folder)?;
     whole::write(&file, text.as_bytes())
+}
+
+/// The report in a file, or from standard input.
+fn read_any(path: &Path) -> Result<Report, CommandError> {
+    if path.as_os_str() == "-" { read_input() } else { read(path) }
 }
 
 fn read_input() -> Result<Report, CommandError> {

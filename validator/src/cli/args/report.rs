@@ -1,0 +1,84 @@
+//! The options of the commands that read finished reports: `render`, `baseline` and `compare`.
+
+use super::Place;
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// `render`
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+pub struct Render {
+    /// A report of `validate --json`, or `-` for standard input
+    pub report: PathBuf,
+    /// The output form
+    #[arg(long)]
+    pub to: Form,
+    /// What is left out of the form `prometheus`, where each value is a series
+    #[arg(long, value_name = "WHAT")]
+    pub without: Option<Without>,
+    /// The output file, or `-`
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: Place,
+}
+
+/// `--without`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Without {
+    /// The values of each pair of GPUs.
+    Matrices,
+}
+
+/// The forms of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// The text of the console.
+    Text,
+    /// The report's own JSON.
+    Json,
+    /// One self-contained page.
+    Html,
+    /// JUnit XML, for CI systems.
+    Junit,
+    /// For node_exporter's textfile collector.
+    Prometheus,
+}
+
+/// `baseline`
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Baseline {
+    /// Make a baseline of reports with PASS or DEGRADED; with several of them the noise is measured
+    Save {
+        /// Reports of `validate --json`, or `-` for standard input; without --to the last one is the baseline's file
+        #[arg(required = true, value_name = "REPORT|FILE")]
+        files: Vec<PathBuf>,
+        /// The file of the baseline
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+        /// Replace an existing file
+        #[arg(long)]
+        force: bool,
+    },
+    /// Compare a report: exit status 0 PASS, 1 FAIL, 2 ERROR (a figure is missing), 3 DEGRADED (a figure is worse)
+    Compare {
+        /// The file of the baseline
+        baseline: PathBuf,
+        /// A report of `validate --json`, or `-` for standard input
+        report: PathBuf,
+        /// Write the comparison as JSON to a file or `-`
+        #[arg(long, value_name = "FILE")]
+        json: Option<Place>,
+    },
+}
+
+/// `compare`
+#[derive(Debug, Clone, PartialEq, Eq, ClapArgs)]
+pub struct Compare {
+    /// Reports, and folders in which every file .json is read
+    #[arg(required = true, value_name = "REPORT|DIR")]
+    pub places: Vec<PathBuf>,
+    /// Write one page for a browser to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<Place>,
+    /// Write the comparison as JSON to a file or `-`
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Place>,
+}

@@ -1,0 +1,190 @@
+//! `baseline save`, `baseline compare` and `compare`: reads the files, has the reports compared, and writes the result.
+
+use super::read_any;
+use crate::cli::args::{Baseline as Asked, Compare, Place};
+use crate::cli::output::{either, write};
+use crate::cli::{CommandError, FINE, UNDONE};
+use crate::files;
+use crate::net::publish::LARGEST;
+use crate::render::{fleet as text, html, pretty};
+use crate::report::baseline::{Baseline, baseline};
+use crate::report::drift::drift;
+use crate::report::fleet::Fleet;
+use crate::report::summary::Summary;
+use crate::report::{BadReport, Report, from_json};
+use crate::text::shown::{shown, shown_text};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// `baseline`
+pub(in crate::cli) fn run(asked: Asked) -> Result<u8, CommandError> {
+    match asked {
+        Asked::Save { files, to, force } => save(&files, to.as_ref(), force),
+        Asked::Compare { baseline, report, json } => {
+            if baseline.as_os_str() == "-" {
+                return Err(CommandError::Usage(
+                    "baseline compare: the baseline is a file, not -".to_owned(),
+                ));
+            }
+            let known = from_file(&baseline).map_err(CommandError::Undone)?;
+            let found = drift(&known, &read_any(&report)?);
+            let found = found.map_err(|why| CommandError::Undone(here(&report, &why)))?;
+            either(json.as_ref(), &found, &text::drift(&found))?;
+            Ok(found.verdict.exit_status())
+        }
+    }
+}
+
+/// The baseline in a file.
+///
+/// # Errors
+/// One line with the file's name.
+pub(in crate::cli) fn from_file(path: &Path) -> Result<Baseline, String> {
+    let read = files::read(path, LARGEST).and_then(|bytes| Baseline::from_json(&bytes));
+    read.map_err(|why| here(path, &why))
+}
+
+fn here(path: &Path, why: &str) -> String {
+    format!("{}: {why}", shown(&path.display().to_string()))
+}
+
+fn save(files: &[PathBuf], to: Option<&PathBuf>, force: bool) -> Result<u8, CommandError> {
+    let wrong = |why: String| CommandError::Usage(format!("baseline save: {why}"));
+    let (to, reports) = to.map(|to| (to, files)).or_else(|| files.split_last()).unzip();
+    let (Some(to), Some(reports)) = (to, reports.filter(|reports| !reports.is_empty())) else {
+        return Err(wrong("allowed: one report or more, and the file of the baseline".to_owned()));
+    };
+    let stdin = |path: &&PathBuf| path.as_os_str() == "-";
+    if reports.iter().filter(stdin).count() > 1 || stdin(&to) {
+        return Err(wrong("- is standard input, once and in the place of a report".to_owned()));
+    }
+    if !force && fs::symlink_metadata(to).is_ok() {
+        return Err(wrong(here(to, "exists; --force replaces it")));
+    }
+    if to.is_file() && files::read(to, LARGEST).is_ok_and(|bytes| from_json(&bytes).is_ok()) {
+        return Err(wrong(here(to, "is a report, which no baseline replaces")));
+    }
+    let reports = reports.iter().map(|path| read_any(path)).collect::<Result<Vec<_>, _>>()?;
+    let made = baseline(&reports).map_err(|why| CommandError::Undone(format!("baseline save: {why}")))?;
+    if made.left_out > 0 {
+        log::warn!("{} figures are not in every report and were left out", made.left_out);
+    }
+    write(&Place::File(to.clone()), &pretty(&made).map_err(|e| CommandError::undone(&e))?)?;
+    let line = format!(
+        "{}: {} figures of {}, level {}, {}; {}\n",
+        to.display(),
+        made.size(),
+        reports.first().map(Report::gpu_names).unwrap_or_default(),
+        made.level,
+        made.verdict,
+        made.noise
+    );
+    write(&Place::Stdout, &shown_text(&line))?;
+    Ok(FINE)
+}
+
+/// `compare`: status 2 if a file could not be read.
+pub(in crate::cli) fn compare(asked: &Compare) -> Result<u8, CommandError> {
+    let mut found = Found::default();
+    for place in &asked.places {
+        if place.is_dir() {
+            found.folder(place, 0).map_err(CommandError::Undone)?;
+        } else {
+            found.add(place.clone()).map_err(CommandError::Undone)?;
+        }
+    }
+    let mut all = Vec::new();
+    for path in &found.files {
+        let name = path.display().to_string();
+        let read = one(path, found.listed.contains(path));
+        match read {
+            // Only the summary is kept.
+            Ok(Some(report)) => all.push((name, Ok(Summary::of(&report)))),
+            Ok(None) => log::info!("{}: another file of firstlight, left out", shown(&name)),
+            Err(why) => all.push((name, Err(why))),
+        }
+    }
+    if all.is_empty() {
+        return Err(CommandError::Undone("compare: there is no report".to_owned()));
+    }
+    let fleet = Fleet::of(all);
+    let undone = |e: &dyn std::error::Error| CommandError::undone(e);
+    if let Some(place) = &asked.html {
+        write(place, &html::fleet(&fleet).map_err(|e| undone(&e))?)?;
+    }
+    if let Some(place) = &asked.json {
+        write(place, &pretty(&fleet).map_err(|e| undone(&e))?)?;
+    }
+    if ![&asked.html, &asked.json].contains(&&Some(Place::Stdout)) {
+        write(&Place::Stdout, &shown_text(&text::fleet(&fleet)))?;
+    }
+    Ok(if fleet.unread() > 0 { UNDONE } else { FINE })
+}
+
+/// No more files than this are compared.
+const MOST: usize = 10_000;
+/// No folder deeper than this below the given one is searched.
+const DEEPEST: usize = 4;
+
+/// The files to compare.
+#[derive(Default)]
+struct Found {
+    files: Vec<PathBuf>,
+    /// Those that a folder has, and that were not named themselves.
+    listed: BTreeSet<PathBuf>,
+}
+
+impl Found {
+    fn add(&mut self, path: PathBuf) -> Result<(), String> {
+        if self.files.len() >= MOST {
+            return Err(format!("compare: more than {MOST} files, allowed: at most {MOST}"));
+        }
+        self.files.push(path);
+        Ok(())
+    }
+
+    /// Every regular file .json in a folder and those below it, in the order of their names. Links to folders are not
+    /// followed.
+    fn folder(&mut self, folder: &Path, depth: usize) -> Result<(), String> {
+        let unread = |e: std::io::Error| here(folder, &format!("cannot be read: {e}"));
+        let entries = fs::read_dir(folder).map_err(unread)?;
+        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(unread)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let (path, kind) = (entry.path(), entry.file_type().map_err(unread)?);
+            let json = path.extension().is_some_and(|end| end == "json");
+            if kind.is_dir() && depth < DEEPEST {
+                self.folder(&path, depth + 1)?;
+            } else if kind.is_dir() {
+                return Err(here(&path, &format!("more than {DEEPEST} folders deep")));
+            } else if json && path.is_file() {
+                self.listed.insert(path.clone());
+                self.add(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The report in a file; `None` for another file that firstlight writes beside its reports, if a folder has it.
+fn one(path: &Path, listed: bool) -> Result<Option<Report>, String> {
+    match from_json(&files::read(path, LARGEST)?) {
+        Ok(report) => Ok(Some(report)),
+        Err(BadReport::Schema(schema))
+            if listed && BESIDE.iter().any(|known| schema == format!("\"{known}\"")) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What a folder of reports may also hold. A verdict is not among them: it is there where no report could be made.
+const BESIDE: [&str; 5] = [
+    contract::schema::FIX,
+    contract::schema::DRIVER,
+    contract::schema::RECOVERY,
+    crate::report::baseline::BASELINE,
+    crate::machine::pcie::model::SCHEMA,
+];

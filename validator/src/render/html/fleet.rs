@@ -1,0 +1,122 @@
+//! Many reports on one page: a table of the machines, one of their figures with the outliers marked, and what each
+//! IOMMU setting of a machine costs.
+
+use super::{cell, framed, mark, number, row, section, table};
+use crate::render::element::{Element, element};
+use crate::render::fleet::{HEAD, below, cells, cost};
+use crate::report::fleet::{Fleet, Machine, Sweep};
+use crate::report::summary::Summary;
+use std::collections::BTreeMap;
+use std::io;
+
+/// The page.
+///
+/// # Errors
+/// What the XML writer says.
+pub fn fleet(fleet: &Fleet) -> io::Result<String> {
+    let title = format!("firstlight: {} reports", fleet.machines.len());
+    let unread = fleet.unread();
+    let note = element("p").with("class", "note").text(&format!("{unread} files could not be read."));
+    let head = element("header")
+        .child(element("p").text("firstlight"))
+        .child(element("h1").text(&format!("{} reports", fleet.machines.len())))
+        .child(element("p").text(&verdicts(fleet)))
+        .children((unread > 0).then_some(note));
+    let body = element("body")
+        .child(head)
+        .children(fleet.sweeps.iter().map(sweep))
+        .child(machines(fleet))
+        .child(figures(fleet));
+    framed(&title, body)
+}
+
+/// `12 PASS, 1 FAIL`
+fn verdicts(fleet: &Fleet) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for machine in &fleet.machines {
+        let verdict = machine.summary.as_ref().map_or("unreadable".to_owned(), |s| s.verdict.to_string());
+        *counts.entry(verdict).or_default() += 1;
+    }
+    counts.iter().map(|(verdict, n)| format!("{n} {verdict}")).collect::<Vec<_>>().join(", ")
+}
+
+fn machines(fleet: &Fleet) -> Element {
+    let of = |machine: &Machine| {
+        let Some(summary) = &machine.summary else {
+            let why = machine.error.as_deref().unwrap_or_default();
+            let all = cell(why).with("class", "bad").with("colspan", "9");
+            return row(&machine.file, [all]);
+        };
+        let [host, started, verdict, pairs, nccl, driver, kernel] = cells(summary);
+        let verdict = element("td").child(mark("b", &verdict, &verdict));
+        let said = |label: &str| {
+            let line = below(machine).into_iter().find(|(name, _)| *name == label);
+            line.map(|(_, text)| text).unwrap_or_default()
+        };
+        let recorded = if summary.recorded { " (a machine in files)" } else { "" };
+        row(
+            &host,
+            [
+                cell(&started),
+                verdict,
+                number(&pairs),
+                number(&nccl),
+                cell(&driver),
+                cell(&kernel),
+                cell(&(summary.gpus.clone() + recorded)),
+                cell(&said("answer")),
+                cell(&said("differs")),
+            ],
+        )
+    };
+    let head: Vec<_> = HEAD.into_iter().chain(["GPUs", "answer", "differs from the others"]).collect();
+    section("Machines").child(table(None, &head, fleet.machines.iter().map(of)))
+}
+
+/// A column for each series, with the worst and the median of a machine.
+fn figures(fleet: &Fleet) -> Element {
+    let series = fleet.series();
+    let head: Vec<_> = series.iter().map(|(name, unit)| format!("{name}, {unit}")).collect();
+    let head: Vec<_> = ["host", "started"].into_iter().chain(head.iter().map(String::as_str)).collect();
+    let of = |(machine, summary): (&Machine, &Summary)| {
+        let figure = |name: &&str| {
+            let Some(span) = summary.figures.get(*name) else { return number("") };
+            let text = format!("{:.2} / {:.2}", span.worst, span.median);
+            if machine.outliers.iter().any(|(outlier, ..)| outlier == name) {
+                return element("td").with("class", "number").child(mark("b", "FAIL", &format!("! {text}")));
+            }
+            number(&text)
+        };
+        row(&summary.host, [cell(&summary.started)].into_iter().chain(series.keys().map(figure)))
+    };
+    let rows = fleet.machines.iter().filter_map(|m| Some(of((m, m.summary.as_ref()?))));
+    let note = "The worst figure of each machine and its median. A figure with ! is worse than the median of machines \
+                of its kind by more than the tolerance that a baseline has.";
+    section("Figures").child(element("p").text(note)).child(table(None, &head, rows))
+}
+
+/// What each setting costs: its figures, and how far each is from the best one.
+fn sweep(sweep: &Sweep) -> Element {
+    let settings = &sweep.settings;
+    let head: Vec<_> = ["figure"].into_iter().chain(settings.iter().map(|s| s.setting.as_str())).collect();
+    let verdict = |name: &str, of: &dyn Fn(usize) -> Element| row(name, (0..settings.len()).map(of));
+    let verdicts = verdict("verdict", &|n| {
+        let word = settings.get(n).map(|s| s.verdict.to_string()).unwrap_or_default();
+        element("td").child(mark("b", &word, &word))
+    });
+    let answers = verdict("answer", &|n| cell(settings.get(n).map_or("", |s| s.answer.as_str())));
+    let names: std::collections::BTreeSet<_> = settings.iter().flat_map(|s| s.figures.keys()).collect();
+    let figure = |name: &String| {
+        let of = |n: usize| match settings.get(n).and_then(|s| s.figures.get(name)) {
+            Some((span, ratio)) => number(&format!("{:.2} {}, {}", span.median, span.unit, cost(*ratio))),
+            None => number("not measured"),
+        };
+        row(name, (0..settings.len()).map(of))
+    };
+    let rows: Vec<_> = [verdicts, answers].into_iter().chain(names.into_iter().map(figure)).collect();
+    let note =
+        "Each figure is the median of its pairs; behind it, how much worse it is than with the best setting.";
+    section(&format!("IOMMU settings of {}", sweep.host))
+        .child(element("p").text(note))
+        .child(table(None, &head, rows))
+}
