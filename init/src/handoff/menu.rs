@@ -28,7 +28,7 @@ pub enum Wish {
 /// Shows the screen until a person has chosen something that is not done here. `note` is said first.
 pub fn ask(m: &mut Machine, may_start_shell: bool, note: Option<&str>) -> Wish {
     let mut note = note;
-    info!("MENU      on the screen; Ctrl-Alt-Del reboots, SIGTERM powers off");
+    info!("HOLD      menu on the screen; Ctrl-Alt-Del reboots, SIGTERM powers off");
     loop {
         let begun = Instant::now();
         if !m.console.lend_screen(true) {

@@ -34,8 +34,8 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
         .qemu(&["-vga", "std"])
         .look_at("PASS   p2p-capability", &running, &[], Duration::ZERO)
         // Any other key goes back; y means it.
-        .look_at("MENU", &failed, &["b", "n", "1"], DRAWN)
-        .look_at("MENU", &again, &["b", "y"], DRAWN)
+        .look_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
+        .look_at("HOLD ", &again, &["b", "y"], DRAWN)
         .deadline(Duration::from_secs(400))
         .run()
         .unwrap();
@@ -54,6 +54,6 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
 fn a_machine_without_a_screen_or_that_wants_lines_has_no_menu() {
     let fails = Boot::shipped().append("firstlight.expect.gpus=1 firstlight.console.view=lines");
     let booted = fails.qemu(&["-vga", "std"]).stop_after("HOLD ", Duration::from_secs(1)).run().unwrap();
-    booted.never_says("MENU");
+    booted.never_says("menu on the screen");
     booted.ended(&End::StillRunning);
 }
