@@ -10,7 +10,7 @@ mod read;
 mod schema;
 mod sound;
 
-pub use causes::{Cause, NotCause, Symptom, unfolded};
+pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, unfolded};
 pub use fingerprint::{BoundTo, fingerprint};
 pub use named::Named;
 pub use read::{BadReport, from_json};
@@ -152,6 +152,9 @@ pub struct TestEntry {
     /// The outcome.
     #[schemars(schema_with = "crate::outcome::schema::outcome")]
     pub outcome: Outcome,
+    /// When it began, seconds after the run began; `null` if it did not run, and in earlier reports.
+    #[serde(default)]
+    pub began: Option<f64>,
     /// How long it took, seconds.
     pub seconds: f64,
     /// The result in one line.
@@ -218,6 +221,7 @@ impl TestEntry {
             proves: proves.to_owned(),
             level,
             outcome: said.outcome(),
+            began: None,
             seconds: 0.0,
             summary: said.summary,
             findings: said.findings,
