@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""look-html.py FOLDER PAGE.html..: opens pages of `firstlight render --to html` in headless Chromium, through ChromeDriver, 390
-and 1440 pixels wide, light and dark, and writes FOLDER/NAME-WIDTH-SCHEME.png. A page must not be wider than the window, must not
-load or log anything, every drawing must have a role, a title and a description, its texts must lie inside it, and text must differ
+"""look-html.py FOLDER [PAGE.html..]: opens pages of `firstlight render --to html` in headless Chromium, through ChromeDriver, 390
+and 1440 pixels wide, light and dark, and writes FOLDER/NAME-WIDTH-SCHEME.png. Without pages it makes those of simulated GPUs in
+FOLDER, and measures how long the largest takes. A page must not be wider than the window, must not load or log anything, every
+drawing must have a role, a title and a description, its texts must lie inside it and not on each other, and text must differ
 enough from what is behind it (WCAG AA). Ends with 1 if a page does not."""
 
 import base64
 import http.client
 import json
+import os
 import pathlib
 import socket
 import subprocess
@@ -14,6 +16,20 @@ import sys
 import tempfile
 import time
 
+# Scenario, GPUs and level of each page; `empty` is a machine without anything.
+PAGES = (
+    ("healthy", 4, "full"),
+    ("stock", 4, "standard"),
+    ("slow-pair", 4, "standard"),
+    ("zeros", 4, "standard"),
+    ("narrow-link", 4, "standard"),
+    ("library-missing", 4, "quick"),
+    ("empty", 0, "quick"),
+    ("healthy", 16, "full"),
+)
+# The largest page may have so many bytes, and take so many seconds.
+BYTES = 2_000_000
+SECONDS = 0.2
 WIDTHS = (390, 1440)
 SCHEMES = ("light", "dark")
 OPTIONS = (
@@ -129,16 +145,45 @@ def look(driver, page, to):
     return wrong
 
 
+def made(folder):
+    """The pages of simulated GPUs, and complaints about their size and time. The programs are in `target`."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    firstlight = target / "release/firstlight"
+    pages, wrong = [], []
+    for scenario, gpus, level in PAGES:
+        name = f"{scenario}-{gpus}"
+        machine, report, page = (folder / f"{name}{end}" for end in ("", ".json", ".html"))
+        machine.mkdir(exist_ok=True)
+        words = ["--root", machine]
+        if gpus:
+            subprocess.run([target / "debug/simgpu", scenario, machine, str(gpus)], check=True, stdout=subprocess.DEVNULL)
+            words = ["--root", machine / "root", "--set", f'validate.library_path=["{machine.resolve()}/lib"]']
+        print(f"look-html: {name}, level {level}: Simulated", flush=True)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([firstlight, *words, "validate", "--level", level, "--json", report], check=False, **quiet)
+        took = []
+        for _ in range(5):
+            start = time.monotonic()
+            subprocess.run([firstlight, "render", report, "--to", "html", "-o", page], check=True)
+            took.append(time.monotonic() - start)
+        size, least = page.stat().st_size, min(took)
+        print(f"look-html: {name}: {size} bytes in {least * 1000:.0f} ms")
+        if size > BYTES or least > SECONDS:
+            wrong.append(f"{name}: {size} bytes in {least:.3f} s, expected at most {BYTES} in {SECONDS} s")
+        pages.append(page)
+    return pages, wrong
+
+
 def main():
-    if len(sys.argv) < 3:
-        sys.exit("usage: look-html.py FOLDER PAGE.html..")
+    if len(sys.argv) < 2:
+        sys.exit("usage: look-html.py FOLDER [PAGE.html..]")
     to = pathlib.Path(sys.argv[1])
     to.mkdir(parents=True, exist_ok=True)
-    wrong = []
+    pages, wrong = ([pathlib.Path(page) for page in sys.argv[2:]], []) if len(sys.argv) > 2 else made(to)
     with tempfile.TemporaryDirectory(prefix="firstlight-look.") as folder:
         driver = Driver(folder)
         try:
-            for page in map(pathlib.Path, sys.argv[2:]):
+            for page in pages:
                 found = look(driver, page, to)
                 wrong += found
                 print(f"look-html: {page.name}: {len(found)} complaints", flush=True)

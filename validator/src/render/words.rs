@@ -157,3 +157,31 @@ pub(crate) fn name(id: &str) -> String {
     let arm = arm("nccl.transport.", "transport").or_else(|| arm("nccl.graph.", "graph"));
     arm.unwrap_or_else(|| id.to_owned())
 }
+
+/// A sentence of a finding with names in place of ids such as `ce.write`, which are the only ids with a point.
+pub(crate) fn named(text: &str) -> String {
+    let word = |word: &str| {
+        let known = NAMES.iter().find(|(id, _)| *id == word && id.contains('.'));
+        known.map_or_else(|| word.to_owned(), |(_, name)| format!("({name})"))
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_names_and_unknown_ids_stay() {
+        assert_eq!(
+            [name("ce.write"), name("nccl.graph.off"), name("new")],
+            ["Copy engine, write", "NCCL graph, off", "new"]
+        );
+        assert_eq!(
+            named("GPU 0 -> 1: ce.write 8.44 GB/s, local"),
+            "GPU 0 -> 1: (Copy engine, write) 8.44 GB/s, local"
+        );
+        let ids: std::collections::BTreeSet<_> = NAMES.iter().map(|(id, _)| id).collect();
+        assert_eq!(ids.len(), NAMES.len());
+    }
+}

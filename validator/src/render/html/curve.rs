@@ -50,7 +50,11 @@ pub(crate) fn curves(axes: &Axes<'_>, all: &[Curve]) -> Option<Element> {
     }
     for (n, value) in ticks(axes.sizes, first, last).into_iter().enumerate() {
         let words = if axes.sizes { bytes(value) } else { format!("{} s", short(value)) };
-        let anchor = if n == 0 { "start" } else { "middle" };
+        let anchor = match n {
+            0 => "start",
+            4 => "end",
+            _ => "middle",
+        };
         parts.push(line((x(value), bottom), (x(value), bottom + 3.0), "axis"));
         parts.push(label(x(value), bottom + 15.0, "small dim", &words).with("text-anchor", anchor));
     }

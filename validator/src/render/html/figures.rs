@@ -2,8 +2,8 @@
 //! a table: each cell has its figure, and its color is one of six steps of one hue.
 
 use super::frame::{cell, folded, note, number, row, section, table};
-use crate::outcome::Matrix;
 use crate::outcome::finding::{Finding, Severity};
+use crate::outcome::{Matrix, Outcome};
 use crate::render::element::{Element, element};
 use crate::render::words;
 use crate::report::{Report, TestEntry, pairs_of};
@@ -79,12 +79,20 @@ fn missed(report: &Report, test: &TestEntry, matrix: &Matrix) -> Vec<Missed> {
         // Findings have two decimals.
         ((is - measured).abs() < 0.006).then_some(Missed { row, column, expected })
     };
-    bad.filter_map(of).collect()
+    let access = matrix.unit == "1" && test.outcome != Outcome::Pass;
+    let cells = matrix.values.iter().enumerate().filter(|_| access);
+    let cells = cells.flat_map(|(row, values)| {
+        values.iter().enumerate().map(move |(column, value)| (row, column, *value))
+    });
+    let none = cells.filter(|(row, column, value)| row != column && *value == Some(0.0));
+    let none = none.map(|(row, column, _)| Missed { row, column, expected: "access".to_owned() });
+    bad.filter_map(of).chain(none).collect()
 }
 
 /// What was expected of a matrix, in words.
 fn expected(report: &Report, test: &TestEntry, matrix: &Matrix) -> String {
-    let missed = missed(report, test, matrix);
+    let mut missed = missed(report, test, matrix);
+    missed.dedup_by_key(|m| (m.row, m.column));
     let label = |labels: &[String], n: usize| labels.get(n).cloned().unwrap_or_default();
     let one = |m: &Missed| {
         format!("GPU {} -> {} {}", label(&matrix.rows, m.row), label(&matrix.columns, m.column), m.expected)
@@ -107,7 +115,9 @@ fn expected(report: &Report, test: &TestEntry, matrix: &Matrix) -> String {
         Some((least, most)) => format!("; PCIe links carry {least:.1} to {most:.1} GB/s each way"),
         None => String::new(),
     };
-    format!("no figure is worse than the test expects{links}")
+    let good = matches!(test.outcome, Outcome::Pass);
+    let said = if good { "no figure is worse than the test expects" } else { "see the findings of the test" };
+    format!("{said}{links}")
 }
 
 /// A matrix as a table with colored cells, its scale and what was expected. Cells of a GPU with itself have no color.
@@ -141,24 +151,24 @@ pub(crate) fn heat_map(matrix: &Matrix, missed: &[Missed], expected: &str) -> El
         row(&label(&matrix.rows, r), values.iter().enumerate().map(|(c, value)| colored(r, c, *value)))
     };
     let unit = if matrix.unit == "1" { String::new() } else { format!(", {}", matrix.unit) };
-    let mut scale = element("span").with("class", "scale").text("scale ");
+    let mut scale = element("p").with("class", "scale").text("scale ");
     for n in 0..6_u8 {
-        let at = if n == 0 {
-            fixed(low, &matrix.unit, high)
-        } else if n == 5 {
-            fixed(high, &matrix.unit, high)
-        } else {
-            "\u{2007}".to_owned()
+        let at = match n {
+            0 => fixed(low, &matrix.unit, high),
+            5 => fixed(high, &matrix.unit, high),
+            _ => "\u{2007}".to_owned(),
         };
         scale = scale.child(element("span").with("class", &format!("h{n}")).text(&at));
     }
-    let known = values().next().is_some();
-    let caption = element("caption")
+    let scaled = high > low;
+    let title = format!("{}{unit}", words::name(&matrix.name));
+    let caption = element("figcaption")
         .with("title", &matrix.name)
-        .child(element("b").text(&format!("{}{unit}", words::name(&matrix.name))))
-        .children(known.then_some(scale))
-        .child(element("span").with("class", "dim").text(expected));
-    table(Some(caption), &head, matrix.values.iter().enumerate().map(line)).with("role", "group")
+        .text(&title)
+        .children(scaled.then_some(scale))
+        .children((!expected.is_empty()).then(|| element("p").with("class", "dim").text(expected)));
+    let table = table(None, &head, matrix.values.iter().enumerate().map(line));
+    element("figure").child(caption).child(table)
 }
 
 /// The step of the scale, 0 to 5.

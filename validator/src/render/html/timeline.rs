@@ -15,8 +15,8 @@ const SHORT: f64 = 0.05;
 /// Height of a row.
 const ROW: f64 = 17.0;
 /// Where the bars begin, and how long the longest time is.
-const BARS: (f64, f64) = (132.0, 196.0);
-const WIDTH: f64 = 372.0;
+const BARS: (f64, f64) = (138.0, 170.0);
+const WIDTH: f64 = 354.0;
 /// The columns of a load's table that are drawn, and their names.
 const LOAD: [(&str, &str, &str); 3] = [
     ("temperature", "Temperature", "°C"),
@@ -30,9 +30,9 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     let loads = report.tests.iter().flat_map(|test| test.tables.iter().flat_map(|table| load(test, table)));
     let loads: Vec<_> = loads.collect();
     let states = if loads.is_empty() {
-        "No test of this report has temperatures or clocks over time; level acceptance measures them."
+        "No test of this report has temperatures or clocks over time; levels full and acceptance measure them."
     } else {
-        "Below: the GPUs under load, the six of which the table has most."
+        "Below: temperature, clock and power of the GPUs under load; of more than six GPUs those with the highest figures."
     };
     let before = format!(
         "The first second is {} UTC, when the tests began. The report has no times of the boot before it; they are in boot.log.",
@@ -76,9 +76,7 @@ fn bars(report: &Report) -> Option<Element> {
         let at = end * quarter;
         parts.push(line((x(at), 2.0), (x(at), foot), "grid"));
         if quarter != 0.25 && quarter != 0.75 {
-            parts.push(
-                label(x(at), foot + 12.0, "small dim", &format!("{at:.1} s")).with("text-anchor", "middle"),
-            );
+            parts.push(label(x(at), foot + 12.0, "small dim", &axis(at, end)).with("text-anchor", "middle"));
         }
     }
     let mut told = Vec::new();
@@ -87,7 +85,7 @@ fn bars(report: &Report) -> Option<Element> {
         let word = words::outcome(test.outcome);
         let class = meaning(word);
         parts.push(label(0.0, y + 12.0, &format!("small {class}"), &format!("{word:<5}")));
-        parts.push(label(36.0, y + 12.0, "small", &test.id));
+        parts.push(label(40.0, y + 12.0, "small", &test.id));
         parts.push(rectangle(
             x(*began),
             y + 2.0,
@@ -108,14 +106,16 @@ fn bars(report: &Report) -> Option<Element> {
         0 => "All tests".to_owned(),
         n => format!(
             "{n} tests that passed or do not apply took less than {} s each, and are not drawn",
-            fixed(SHORT)
+            SHORT
         ),
     };
-    Some(element("figure").child(element("figcaption").text(&title)).child(svg))
+    let svg = (!drawn.is_empty()).then_some(svg);
+    Some(element("figure").with("class", "drawn").child(element("figcaption").text(&title)).children(svg))
 }
 
-fn fixed(value: f64) -> String {
-    format!("{value:.2}")
+/// A time on the axis: two decimals where the whole time is short.
+fn axis(at: f64, end: f64) -> String {
+    if end < 2.0 { format!("{at:.2} s") } else { format!("{at:.1} s") }
 }
 
 /// The drawings of a table that has a row for each second and GPU.
@@ -135,8 +135,7 @@ fn load(test: &TestEntry, table: &Value) -> Vec<Element> {
             let Some(number) = row.get(gpu).and_then(Value::as_u64) else { continue };
             by_gpu.entry(number).or_default().extend(at(time).zip(at(column)));
         }
-        let title =
-            format!("{title}, {} ({})", words::name(table["name"].as_str().unwrap_or_default()), test.id);
+        let title = format!("{title}, {}", test.id);
         let mut all: Vec<_> = by_gpu.into_iter().collect();
         // The ones with the highest figures, because those are what a reader looks for.
         let most = |points: &[(f64, f64)]| points.iter().map(|(_, y)| *y).fold(0.0, f64::max);

@@ -7,15 +7,15 @@ mod picture;
 use super::frame::{drawing, note, section};
 use crate::machine::pcie::model::{Bdf, Device, Kind};
 use crate::machine::pcie::tree::Tree;
-use crate::outcome::finding::{Code, Severity};
+use crate::outcome::finding::{Code, Finding, Severity};
 use crate::render::element::Element;
 use crate::report::{Report, pairs_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes of the drawing's parts.
 const SOCKET: f64 = 26.0;
-const PORT: f64 = 82.0;
-const LINK: f64 = 58.0;
+const PORT: f64 = 84.0;
+const LINK: f64 = 56.0;
 const END: f64 = 124.0;
 const ARCS: f64 = 54.0;
 const ROW: f64 = 52.0;
@@ -23,6 +23,9 @@ const BOX: f64 = 44.0;
 /// More NICs, and more pairs, are counted and not drawn.
 const MOST_NICS: usize = 24;
 const MOST_PAIRS: usize = 24;
+/// The matrix of which GPU has access to which, and the table of what arrived.
+const ACCESS: &str = "p2p.connectivity";
+const PAIRS: &str = "p2p.pairs";
 
 /// A function in the drawing, with what is below it.
 struct Node<'a> {
@@ -35,7 +38,7 @@ struct Picture<'a> {
     report: &'a Report,
     ends: BTreeSet<Bdf>,
     acs: BTreeSet<String>,
-    bad: BTreeMap<(usize, usize), Severity>,
+    bad: BTreeMap<(usize, usize), (Severity, String)>,
     lanes: BTreeMap<usize, u64>,
     right: f64,
     y: f64,
@@ -86,7 +89,11 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     let more = all.len().saturating_sub(MOST_NICS);
     let notes = notes(&picture.bad, left_out, more, !picture.lanes.is_empty(), !picture.acs.is_empty());
     Some(
-        section("Topology").with("id", "topology").children(notes.iter().map(|text| note(text))).child(drawn),
+        section("Topology")
+            .with("id", "topology")
+            .with("class", "drawn")
+            .children(notes.iter().map(|text| note(text)))
+            .child(drawn),
     )
 }
 
@@ -119,14 +126,35 @@ fn cleared(report: &Report) -> BTreeSet<String> {
     findings.flat_map(|f| &f.evidence).filter_map(|line| Some(line.split_once(": ")?.0.to_owned())).collect()
 }
 
-/// Pairs that findings name, the lower number first.
-fn bad_pairs(report: &Report) -> BTreeMap<(usize, usize), Severity> {
-    let mut all = BTreeMap::new();
-    let findings = report.tests.iter().flat_map(|test| &test.findings);
-    for finding in findings.filter(|f| f.severity > Severity::Info && f.subject.contains(" -> ")) {
-        for (from, to) in pairs_of(finding, report) {
-            let severity = all.entry((from.min(to), from.max(to))).or_insert(finding.severity);
-            *severity = finding.severity.max(*severity);
+/// Pairs that findings name, the lower number first, each with its worst finding's code. A finding that stands for many
+/// pairs names only some of them: the others are those without access, and those to which data did not arrive.
+fn bad_pairs(report: &Report) -> BTreeMap<(usize, usize), (Severity, String)> {
+    let mut all: BTreeMap<(usize, usize), (Severity, String)> = BTreeMap::new();
+    let mut keep = |(from, to): (usize, usize), finding: &Finding| {
+        let worst =
+            all.entry((from.min(to), from.max(to))).or_insert((finding.severity, finding.code.clone()));
+        if finding.severity > worst.0 {
+            *worst = (finding.severity, finding.code.clone());
+        }
+    };
+    for test in &report.tests {
+        let bad = || test.findings.iter().filter(|f| f.severity > Severity::Info);
+        for finding in bad().filter(|f| f.subject.contains(" -> ")) {
+            pairs_of(finding, report).into_iter().for_each(|pair| keep(pair, finding));
+        }
+        let Some(worst) = bad().rev().max_by_key(|f| f.severity) else { continue };
+        let tables = test.tables.iter().filter(|table| table["name"] == PAIRS);
+        let rows = tables.flat_map(|table| table["rows"].as_array().into_iter().flatten());
+        for row in rows.filter(|row| row[2] != "ok") {
+            let gpu = |n: usize| row[n].as_u64().and_then(|n| usize::try_from(n).ok());
+            gpu(0).zip(gpu(1)).into_iter().for_each(|pair| keep(pair, worst));
+        }
+        for matrix in test.matrices.iter().filter(|matrix| matrix.name == ACCESS) {
+            let values = matrix.values.iter().enumerate();
+            let cells = values
+                .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, value)| ((from, to), *value)));
+            let none = cells.filter(|((from, to), value)| from != to && *value == Some(0.0));
+            none.for_each(|(pair, _)| keep(pair, worst));
         }
     }
     all
@@ -154,21 +182,20 @@ fn lanes(report: &Report) -> BTreeMap<usize, u64> {
 }
 
 fn notes(
-    bad: &BTreeMap<(usize, usize), Severity>,
+    bad: &BTreeMap<(usize, usize), (Severity, String)>,
     left_out: usize,
     nics: usize,
     loaded: bool,
     acs: bool,
 ) -> Vec<String> {
-    let mut text = "Links: generation and lanes".to_owned();
+    let mut text = "PCI Express links: generation and lanes".to_owned();
     text += if loaded {
         " at rest, and the fewest lanes under load."
     } else {
         " at rest, when GPUs lower the generation."
     };
-    text += " NVLink is not drawn.";
     if acs {
-        text += " ACS cleared: the fabric pass changed this port's register.";
+        text += " ACS cleared: the fabric pass changed this port's register. ACS with letters: redirection that is on.";
     }
     if nics > 0 {
         text += &format!(" {nics} more NICs are not drawn.");

@@ -115,8 +115,13 @@ impl Picture<'_> {
         let findings = self.report.tests.iter().flat_map(|test| &test.findings);
         let about = findings
             .filter(|f| f.severity > Severity::Info && gpus_of(&f.subject, self.report).contains(&number));
-        let worst = about.rev().max_by_key(|f| f.severity)?;
-        Some((worst.code.clone(), worst.severity))
+        let about = about.rev().max_by_key(|f| f.severity).map(|f| (f.code.clone(), f.severity));
+        let pairs = self.bad.iter().filter(|((a, b), _)| *a == number || *b == number);
+        let pair = pairs
+            .rev()
+            .max_by_key(|(_, (severity, _))| *severity)
+            .map(|(_, (severity, code))| (code.clone(), *severity));
+        about.into_iter().chain(pair).reduce(|one, other| if other.1 > one.1 { other } else { one })
     }
 
     fn block(
@@ -161,7 +166,7 @@ impl Picture<'_> {
 
     /// A line between the GPUs of each pair with findings; how many pairs have none, because there are too many.
     pub(super) fn pairs(&mut self) -> usize {
-        for ((a, b), severity) in self.bad.iter().take(MOST_PAIRS) {
+        for ((a, b), (severity, code)) in self.bad.iter().take(MOST_PAIRS) {
             let middle = |number: &usize| self.middle.get(&self.report.gpus.get(*number)?.bdf).copied();
             let (Some(from), Some(to)) = (middle(a), middle(b)) else { continue };
             let (x, out) =
@@ -176,7 +181,7 @@ impl Picture<'_> {
                     .with("class", &class.replace("arc", "dot"))
             };
             self.parts.extend(ends.map(dot));
-            self.told.push(format!("GPU {a} and GPU {b} have a finding"));
+            self.told.push(format!("GPU {a} and GPU {b}: {code}"));
         }
         self.bad.len().saturating_sub(MOST_PAIRS)
     }
