@@ -75,7 +75,7 @@ fn drawn(n: usize, curve: &Curve, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f
     let path: Vec<_> = places.iter().map(|(x, y)| format!("{},{}", short(*x), short(*y))).collect();
     let mut parts = vec![element("polyline").with("class", &class).with("points", &path.join(" "))];
     parts.extend(places.iter().filter(|_| places.len() <= 40).map(|place| marker(n, *place)));
-    let column = if n % 2 == 0 { 4.0 } else { SIZE.0 / 2.0 };
+    let column = if n.is_multiple_of(2) { 4.0 } else { SIZE.0 / 2.0 };
     let height = SIZE.1 - 30.0 + if n >= 2 { if n >= 4 { 26.0 } else { 13.0 } } else { 0.0 };
     parts.push(line((column, height - 4.0), (column + 26.0, height - 4.0), &class));
     parts.push(marker(n, (column + 13.0, height - 4.0)));

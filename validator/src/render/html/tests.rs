@@ -28,7 +28,9 @@ fn texts(root: Node<'_, '_>, name: &str) -> Vec<String> {
 }
 
 fn full() -> Report {
-    let found = |code: Code, severity| code.finding(severity, "port <1>", "seen & told").seen("kmsg: x");
+    let found = |code: Code, severity| {
+        code.finding(severity, "port <1>", "seen & told").seen(format!("kmsg: {}", code.entry().code))
+    };
     let mut broken = test(
         "acs",
         Outcome::Fail,

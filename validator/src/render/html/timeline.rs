@@ -104,10 +104,9 @@ fn bars(report: &Report) -> Option<Element> {
     let left_out = left_out.len();
     let title = match left_out {
         0 => "All tests".to_owned(),
-        n => format!(
-            "{n} tests that passed or do not apply took less than {} s each, and are not drawn",
-            SHORT
-        ),
+        n => {
+            format!("{n} tests that passed or do not apply took less than {SHORT} s each, and are not drawn")
+        }
     };
     let svg = (!drawn.is_empty()).then_some(svg);
     Some(element("figure").with("class", "drawn").child(element("figcaption").text(&title)).children(svg))
