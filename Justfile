@@ -95,6 +95,13 @@ faults word="":
 matrix *words:
     cargo run --locked --bin matrix -- "$@"
 
+# The HTML page of reports of simulated GPUs, or of PAGES, in headless Chromium at 390 and 1440 pixels, light and dark; pictures in target/look-html.
+[group('check')]
+look-html *pages:
+    cargo build --locked --lib --bin simgpu
+    cargo build --release --locked --bin firstlight
+    tests/look-html.py target/look-html "$@"
+
 # Image, media, signatures and the scripts that build them, without booting; or those tests whose names hold a word.
 [group('check')]
 image-tests *words: media

@@ -1,6 +1,7 @@
 //! What a verdict on simulated GPUs speaks of, and what is left of a run that is ended from outside.
 
 use harness::simgpu::{Scenario, firstlight, prepared, validate};
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -41,10 +42,57 @@ fn vllm_reads_the_proven_pairs_and_none_after_a_failure() {
     }
 }
 
+/// Every number under a key of a test.
+fn numbers(report: &serde_json::Value, key: &str, inside: &str) -> Vec<f64> {
+    fn collect(value: &serde_json::Value, into: &mut Vec<f64>) {
+        match value {
+            serde_json::Value::Array(all) => all.iter().for_each(|value| collect(value, into)),
+            other => into.extend(other.as_f64()),
+        }
+    }
+    let mut all = Vec::new();
+    let tests = report["tests"].as_array().unwrap();
+    let items = tests.iter().flat_map(|test| test[key].as_array().unwrap());
+    items.for_each(|item| collect(&item[inside], &mut all));
+    all
+}
+
+/// What was measured is in every form that promises it: rounded on the page, in base units for Prometheus.
+fn every_number_is_shown(report: &serde_json::Value, form: &str, shown: &str) {
+    let (matrices, tables) = (numbers(report, "matrices", "values"), numbers(report, "tables", "rows"));
+    assert!(matrices.len() > 40 && tables.len() > 200, "{} and {}", matrices.len(), tables.len());
+    match form {
+        "html" => {
+            let cells =
+                shown.split("<td").skip(1).filter_map(|cell| cell.split_once('>')?.1.split('<').next());
+            let cells: BTreeSet<_> = cells.collect();
+            for n in matrices.iter().chain(&tables) {
+                let texts = [format!("{n:.0}"), format!("{n:.2}"), format!("{n:.4}")];
+                assert!(texts.iter().any(|text| cells.contains(text.as_str())), "{n} is in no cell");
+            }
+        }
+        "prometheus" => {
+            let lines = shown.lines().filter(|line| line.starts_with("firstlight_matrix_"));
+            let values: Vec<f64> =
+                lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+            assert_eq!(values.len(), matrices.len());
+            for n in matrices {
+                let near = |value: f64| (value - n).abs() <= n.abs() * 1e-9;
+                let scales = [1.0, 1e-9, 1e6, 1e9];
+                assert!(
+                    values.iter().any(|v| scales.iter().any(|scale| near(v * scale))),
+                    "{n} is in no line"
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The simulation is of a whole machine, and nobody can take it for a real one.
 #[test]
 fn a_simulated_pass_says_simulated_in_every_form() {
-    let words = ["validate", "--level", "quick", "--json", "{}/r.json", "--text", "{}/r.txt"];
+    let words = ["validate", "--level", "standard", "--json", "{}/r.json", "--text", "{}/r.txt"];
     firstlight(&healthy(2), &words, |output, dir| {
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let report = dir.join("r.json");
@@ -57,6 +105,7 @@ fn a_simulated_pass_says_simulated_in_every_form() {
             let shown = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();
             let shown = String::from_utf8_lossy(&shown).into_owned();
             assert!(shown.contains("2 x Simulated NVIDIA"), "{form}: {shown}");
+            every_number_is_shown(&json, form, &shown);
         }
         let words = ["env", &report.display().to_string()];
         let env = firstlight(&healthy(2), &words, |output, _| Ok(output.stdout)).unwrap();

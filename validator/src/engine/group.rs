@@ -93,6 +93,7 @@ fn round<A: Audience>(
                 begun = suite::by_id(&id);
                 (start, doing) = (at, None);
                 patience = begun.map_or(BETWEEN, |t| t.patience(run.report.gpus.len(), &config.validate));
+                run.begun = Some(at);
                 run.audience.begun(&id, patience);
                 within(patience, at)
             }

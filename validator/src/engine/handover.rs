@@ -110,6 +110,7 @@ mod tests {
                 proves: String::new(),
                 level: Level::Quick,
                 outcome: *outcome,
+                began: None,
                 seconds: 0.0,
                 summary: String::new(),
                 findings: vec![],

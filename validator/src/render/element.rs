@@ -6,7 +6,7 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use std::io;
 
 /// An element with its content.
-pub(super) struct Element {
+pub(crate) struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
     inside: Vec<Inside>,
@@ -18,30 +18,30 @@ enum Inside {
 }
 
 /// An empty element.
-pub(super) const fn element(name: &'static str) -> Element {
+pub(crate) const fn element(name: &'static str) -> Element {
     Element { name, attributes: Vec::new(), inside: Vec::new() }
 }
 
 impl Element {
     /// Adds an attribute.
-    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         self.attributes.push((name, allowed(value)));
         self
     }
 
     /// Appends a text.
-    pub(super) fn text(mut self, text: &str) -> Self {
+    pub(crate) fn text(mut self, text: &str) -> Self {
         self.inside.push(Inside::Text(allowed(text)));
         self
     }
 
     /// Appends an element.
-    pub(super) fn child(self, child: Self) -> Self {
+    pub(crate) fn child(self, child: Self) -> Self {
         self.children([child])
     }
 
     /// Appends elements.
-    pub(super) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+    pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.inside.extend(children.into_iter().map(Inside::Element));
         self
     }

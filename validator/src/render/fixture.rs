@@ -42,6 +42,7 @@ pub(super) fn test(id: &str, outcome: Outcome, summary: &str, findings: Vec<Find
         proves: String::new(),
         level: Level::Quick,
         outcome,
+        began: Some(1.5),
         seconds: 0.04,
         summary: summary.into(),
         findings,

@@ -1,5 +1,7 @@
 //! Words that several forms of a report share: outcomes, severities, the machine.
 
+use crate::machine::pcie::model::Bdf;
+use crate::machine::pcie::tree::Tree;
 use crate::outcome::Outcome;
 use crate::outcome::finding::Severity;
 use crate::report::{Report, TestEntry};
@@ -77,4 +79,109 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("fingerprint", Some(report.machine.fingerprint.clone())),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+/// `GPU 0, 0000:01:00.0, slot 3`: a GPU by its number in the report; the slot where the firmware numbers them.
+pub(crate) fn gpu(report: &Report, number: usize) -> String {
+    let Some(gpu) = report.gpus.get(number) else { return format!("GPU {number}") };
+    let slot = slot(report, gpu.bdf).map(|slot| format!(", slot {slot}")).unwrap_or_default();
+    format!("GPU {number}, {}{slot}", gpu.bdf)
+}
+
+/// The number of the slot that a function is in: of the nearest port above it that leads to one. 0 is what firmware
+/// leaves where it numbers none.
+pub(crate) fn slot(report: &Report, bdf: Bdf) -> Option<u16> {
+    let tree = Tree::of(report.fabric.as_ref()?);
+    tree.above(bdf).iter().find_map(|port| port.slot).filter(|slot| *slot > 0)
+}
+
+/// The names that people read in place of the ids of matrices and tables.
+const NAMES: [(&str, &str); 49] = [
+    ("p2p.connectivity", "Peer access"),
+    ("p2p.expected", "Peer access, expected and found"),
+    ("p2p.pairs", "Pairs"),
+    ("order.hop", "A flag from GPU to GPU"),
+    ("sample.uni.off", "Copy, one direction, without peer access"),
+    ("sample.uni.on", "Copy, one direction, with peer access"),
+    ("sample.bi.off", "Copy, both directions, without peer access"),
+    ("sample.bi.on", "Copy, both directions, with peer access"),
+    ("sample.latency.off.gpu", "Latency without peer access, GPU time"),
+    ("sample.latency.off.cpu", "Latency without peer access, processor time"),
+    ("sample.latency.on.gpu", "Latency with peer access, GPU time"),
+    ("sample.latency.on.cpu", "Latency with peer access, processor time"),
+    ("chase", "One load from the peer's memory"),
+    ("ce.write", "Copy engine, write"),
+    ("ce.read", "Copy engine, read"),
+    ("sm.write", "Kernel, write"),
+    ("sm.read", "Kernel, read"),
+    ("ce.bi.write", "Copy engine, write, both directions at once"),
+    ("ce.bi.read", "Copy engine, read, both directions at once"),
+    ("sm.bi.write", "Kernel, write, both directions at once"),
+    ("sm.bi.read", "Kernel, read, both directions at once"),
+    ("host.to.ce", "From the processor's memory, copy engine"),
+    ("host.from.ce", "To the processor's memory, copy engine"),
+    ("host.bi.to.ce", "From the processor's memory, both directions at once"),
+    ("host.bi.from.ce", "To the processor's memory, both directions at once"),
+    ("host.to.all.ce", "From the processor's memory, all GPUs at once"),
+    ("host.from.all.ce", "To the processor's memory, all GPUs at once"),
+    ("local", "Copy inside the GPU"),
+    ("together.ring", "Ring, all at once"),
+    ("together.ring.back", "Ring backwards, all at once"),
+    ("together.all", "All pairs at once"),
+    ("together.to-one", "All GPUs to one"),
+    ("together.from-one", "One GPU to all"),
+    ("together", "Patterns of transfers at once"),
+    ("bandwidth.by-size", "Bandwidth by size"),
+    ("bandwidth.spread", "Spread of the samples"),
+    ("nccl.gain", "NCCL all_reduce with and without peer-to-peer"),
+    ("nccl.all_reduce", "NCCL all_reduce"),
+    ("nccl.all_reduce.off", "NCCL all_reduce without peer-to-peer"),
+    ("nccl.all_reduce.odd", "NCCL all_reduce, odd counts"),
+    ("nccl.collectives", "NCCL collectives"),
+    ("nccl.collectives.odd", "NCCL collectives, odd counts"),
+    ("nccl.types", "NCCL types and reductions"),
+    ("nccl.processes", "NCCL, one process for each GPU"),
+    ("nccl.channels", "NCCL channels"),
+    ("tried", "What was transferred"),
+    ("soak", "Each second of the load"),
+    ("seconds", "Each second of the load"),
+    ("allreduce", "All-reduce by our own kernels"),
+];
+
+/// The name of a matrix or table for people; one without a name is shown by its id.
+pub(crate) fn name(id: &str) -> String {
+    if let Some((_, name)) = NAMES.iter().find(|(known, _)| *known == id) {
+        return (*name).to_owned();
+    }
+    let arm = |prefix: &str, what: &str| id.strip_prefix(prefix).map(|arm| format!("NCCL {what}, {arm}"));
+    let arm = arm("nccl.transport.", "transport").or_else(|| arm("nccl.graph.", "graph"));
+    arm.unwrap_or_else(|| id.to_owned())
+}
+
+/// A sentence of a finding with names in place of ids such as `ce.write`, which are the only ids with a point.
+pub(crate) fn named(text: &str) -> String {
+    let word = |word: &str| {
+        let known = NAMES.iter().find(|(id, _)| *id == word && id.contains('.'));
+        known.map_or_else(|| word.to_owned(), |(_, name)| format!("({name})"))
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_names_and_unknown_ids_stay() {
+        assert_eq!(
+            [name("ce.write"), name("nccl.graph.off"), name("new")],
+            ["Copy engine, write", "NCCL graph, off", "new"]
+        );
+        assert_eq!(
+            named("GPU 0 -> 1: ce.write 8.44 GB/s, local"),
+            "GPU 0 -> 1: (Copy engine, write) 8.44 GB/s, local"
+        );
+        let ids: std::collections::BTreeSet<_> = NAMES.iter().map(|(id, _)| id).collect();
+        assert_eq!(ids.len(), NAMES.len());
+    }
 }

@@ -15,7 +15,7 @@ mod read;
 mod sound;
 pub mod summary;
 
-pub use causes::{Cause, NotCause, Symptom, unfolded};
+pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, unfolded};
 pub use fingerprint::{BoundTo, fingerprint};
 pub use named::Named;
 pub use read::{BadReport, from_json, schema};
@@ -156,6 +156,9 @@ pub struct TestEntry {
     /// The outcome.
     #[schemars(schema_with = "crate::outcome::schema::outcome")]
     pub outcome: Outcome,
+    /// When it began, seconds after the run began; `null` if it did not run, and in earlier reports.
+    #[serde(default)]
+    pub began: Option<f64>,
     /// How long it took, seconds.
     pub seconds: f64,
     /// The result in one line.
@@ -227,6 +230,7 @@ impl TestEntry {
             proves: proves.to_owned(),
             level,
             outcome: said.outcome(),
+            began: None,
             seconds: 0.0,
             summary: said.summary,
             findings: said.findings,

@@ -24,7 +24,7 @@ fn the_report_has_every_key_of_its_schema() {
     assert_eq!(keys(&report["appliance"]), "image_id manifest_sha256 version");
     assert_eq!(
         keys(&report["tests"][0]),
-        "findings id level log_tail matrices outcome proves seconds summary tables title"
+        "began findings id level log_tail matrices outcome proves seconds summary tables title"
     );
     assert_eq!(report["schema"], "firstlight.report/1");
     assert!(report["seconds"].is_number() && report["tests"][0]["seconds"].is_number());

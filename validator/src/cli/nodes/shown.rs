@@ -139,6 +139,7 @@ fn entry(about: &About, judgement: &Judgement, seconds: f64) -> TestEntry {
         proves: about.proves.to_owned(),
         level: Level::Standard,
         outcome: judgement.outcome(),
+        began: None,
         seconds,
         summary: judgement.summary.clone(),
         findings: judgement.findings.clone(),

@@ -103,6 +103,9 @@ pub struct Device {
     pub bars: Vec<Bar>,
     /// Link state, where the function has a link.
     pub link: Option<Link>,
+    /// The number that the firmware gave to the slot below this port (PCIe Slot Capabilities); `null` if there is none.
+    #[serde(default)]
+    pub slot: Option<u16>,
 }
 
 /// How far a function's configuration space could be read and is valid.

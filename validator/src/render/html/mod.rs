@@ -1,147 +1,122 @@
-//! One self-contained page: no script, no external resources, readable on screens of any size, light or dark,
-//! and on paper. The verdict comes first, then what to do, then everything else.
+//! One self-contained page: no script, no external resources, readable on screens of any size, light or dark, and on
+//! paper. The answer comes first, then what to do, then the drawings, then everything else.
 
-mod figures;
+pub(crate) mod curve;
+pub(crate) mod figures;
 mod fleet;
 mod found;
+pub(crate) mod frame;
+mod sweeps;
+mod timeline;
+mod topology;
 
 pub use fleet::fleet;
 
-use super::element::{Element, element, html};
+use super::element::{Element, element};
 use super::words;
 use crate::outcome::scope::Scope;
-use crate::report::{Gpu, Report, TestEntry};
+use crate::report::{Cause, Gpu, Report, TestEntry};
+use frame::{caption, cell, folded, framed, mark, number, row, section, table};
 use std::io;
-
-/// Nothing may be loaded or run; only the page's own style is allowed.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page.
 ///
+/// # Errors
 /// The XML writer's error.
-/// What the XML writer says.
 pub fn page(report: &Report) -> io::Result<String> {
     let of = if report.scope == Scope::Machine { String::new() } else { format!(" of {}", report.scope) };
     let (verdict, host) = (report.verdict, words::host(report));
     let title = format!("firstlight: {verdict}{of}, {host}, {}", report.gpu_names());
-    let body = element("body")
-        .child(top(report))
-        .children(found::section_of(report))
-        .child(tests(report))
-        .child(machine(report))
-        .children(figures::section_of(report))
-        .children(logs(report));
-    framed(&title, body)
-}
-
-/// A page with this body, and nothing from outside.
-fn framed(title: &str, body: Element) -> io::Result<String> {
-    let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
-    let head = element("head")
-        .child(element("meta").with("charset", "utf-8"))
-        .child(element("meta").with("http-equiv", "Content-Security-Policy").with("content", POLICY))
-        .child(meta("viewport", "width=device-width, initial-scale=1"))
-        .child(meta("color-scheme", "light dark"))
-        .child(element("title").text(title))
-        .child(element("style").text(include_str!("style.css")));
-    html(&element("html").with("lang", "en").child(head).child(body))
+    let parts = [
+        Some(top(report)),
+        topology::section_of(report),
+        figures::section_of(report),
+        sweeps::section_of(report),
+        timeline::section_of(report),
+        found::section_of(report),
+        Some(tests(report)),
+        Some(machine(report)),
+        figures::tables_of(report),
+        logs(report),
+    ];
+    framed(&title, parts.into_iter().flatten())
 }
 
 fn top(report: &Report) -> Element {
     let verdict = report.verdict.to_string();
+    let answer = if report.answer.is_empty() { "no answer" } else { &report.answer };
     let line = format!("{}; {}, {:.1} s", words::counts(&report.tests), report.started, report.seconds);
     let recorded = format!("This report is about the machine in {}, not about a running one.", report.root);
     let recorded = report.is_recorded().then(|| element("p").with("class", "note").text(&recorded));
-    let first = report.causes.first();
-    let first = first.map(|cause| element("p").text(&format!("First: {} ({})", cause.remedy, cause.code)));
+    let all = report.causes.iter().map(|cause| todo(report, cause));
+    let first = element("p").with("class", "first").text(if report.causes.len() > 1 {
+        "What to do, in this order:"
+    } else {
+        "What to do first:"
+    });
+    let some = !report.causes.is_empty();
     element("header")
-        .child(element("p").text("firstlight"))
-        .child(element("h1").child(mark("strong", &verdict, &verdict)))
-        .child(element("p").with("class", "gpus").text(&report.answer))
-        .children(first)
+        .child(element("p").with("class", "dim").text(&format!("firstlight, {}", words::host(report))))
+        .child(element("h1").child(mark("strong", &verdict)).child(element("span").text(answer)))
+        .children(some.then_some(first))
+        .children(some.then(|| element("ol").children(all)))
         .child(element("p").text(&report.gpu_names()))
         .child(element("p").text(&format!("Scope {}: {}", report.scope, report.covers)))
         .child(element("p").text(&line))
         .children(recorded)
 }
 
-/// A word in the color of its meaning.
-fn mark(name: &'static str, meaning: &str, word: &str) -> Element {
-    let class = match meaning {
-        "PASS" => "good",
-        "WARN" | "DEGRADED" => "warn",
-        "FAIL" | "ERROR" => "bad",
-        _ => "dim",
-    };
-    element(name).with("class", class).text(word)
-}
-
-fn section(title: &str) -> Element {
-    element("section").child(element("h2").text(title))
-}
-
-/// A table that scrolls by itself on narrow screens.
-fn table(caption: Option<&str>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
-    let cell = |text: &&str| element("th").with("scope", "col").text(text);
-    let head = element("tr").children(head.iter().map(cell));
-    let table = element("table")
-        .children(caption.map(|text| element("caption").text(text)))
-        .child(element("thead").child(head))
-        .child(element("tbody").text("").children(rows));
-    element("div").with("class", "wide").child(table)
-}
-
-/// A row: its header and its cells.
-fn row(head: &str, cells: impl IntoIterator<Item = Element>) -> Element {
-    element("tr").child(element("th").with("scope", "row").text(head)).children(cells)
-}
-
-fn cell(text: &str) -> Element {
-    element("td").text(text)
+/// A cause as one thing to do: the remedy first, then why.
+fn todo(report: &Report, cause: &Cause) -> Element {
+    let gpus = report.gpus.len();
+    let all = gpus * gpus.saturating_sub(1);
+    let pairs = cause.pairs.map(|pairs| format!(", {} of {all} pairs", pairs.min(all))).unwrap_or_default();
+    let why = format!("{}{pairs} ({})", cause.says, cause.code);
+    element("li")
+        .child(element("span").text(&cause.remedy))
+        .child(element("br"))
+        .child(element("span").with("class", "dim").text(&why))
 }
 
 fn tests(report: &Report) -> Element {
     let line = |test: &TestEntry| {
-        let word = words::outcome(test.outcome);
         let about = format!("{}. {}", test.title, test.proves);
         element("tr")
-            .child(element("td").child(mark("b", word, word)))
+            .child(element("td").child(mark("b", words::outcome(test.outcome))))
             .child(element("th").with("scope", "row").with("title", &about).text(&test.id))
             .child(cell(&test.summary))
             .child(number(&format!("{:.1}", test.seconds)))
     };
     let head = ["outcome", "test", "what it found", "seconds"];
-    section("Tests").child(table(None, &head, report.tests.iter().map(line)))
-}
-
-fn number(text: &str) -> Element {
-    cell(text).with("class", "number")
+    section("Tests").with("id", "tests").child(table(None, &head, report.tests.iter().map(line)))
 }
 
 fn machine(report: &Report) -> Element {
     let facts = words::facts(report);
     let facts = table(None, &["what", "is"], facts.iter().map(|(name, value)| row(name, [cell(value)])));
-    let gpu = |gpu: &Gpu| {
-        let link = gpu.link.as_ref().map(|link| format!("x{}, {} GT/s", link.width, link.gts));
+    let gpu = |(number, gpu): (usize, &Gpu)| {
+        let link = gpu.link.as_ref().map(|link| format!("x{}, {:.1} GT/s", link.width, link.gts));
         let bar1 = gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20));
         let texts = [gpu.name.clone(), gpu.uuid.clone(), gpu.vbios.clone(), bar1, link];
-        row(&gpu.bdf.to_string(), texts.map(|text| cell(&text.unwrap_or_default())))
+        row(&words::gpu(report, number), texts.map(|text| cell(&text.unwrap_or_default())))
     };
     let head = ["GPU", "model", "id", "VBIOS", "BAR1", "link"];
-    let gpus = (!report.gpus.is_empty()).then(|| table(None, &head, report.gpus.iter().map(gpu)));
+    let gpus = report.gpus.iter().enumerate();
+    let gpus = (!report.gpus.is_empty()).then(|| table(None, &head, gpus.map(gpu)));
     let set = |(name, value): (&String, &String)| {
         let reason = report.workload_reasons.get(name).map_or("", String::as_str);
         row(name, [cell(value), cell(reason)])
     };
-    let env = table(Some("For the workload"), &["name", "value", "why"], report.workload_env.iter().map(set));
+    let env = report.workload_env.iter().map(set);
+    let env = table(Some(caption("For the workload")), &["name", "value", "why"], env);
     let env = (!report.workload_env.is_empty()).then_some(env);
-    section("Machine").child(facts).children(gpus).children(env)
+    section("Machine").with("id", "machine").child(facts).children(gpus).children(env)
 }
 
 fn logs(report: &Report) -> Option<Element> {
     let log = |test: &TestEntry| {
-        let summary = element("summary").text(&format!("{}: last lines", test.id));
-        element("details").child(summary).child(element("pre").text(&test.log_tail.join("\n")))
+        let lines = element("pre").text(&test.log_tail.join("\n"));
+        folded(&format!("{}: last lines", test.id), false, [lines])
     };
     let logs: Vec<_> = report.tests.iter().filter(|t| !t.log_tail.is_empty()).map(log).collect();
     (!logs.is_empty()).then(|| section("Logs").children(logs))

@@ -5,6 +5,7 @@ mod answer;
 mod subject;
 
 pub(super) use answer::answer;
+pub use subject::{gpus_of, pairs_of};
 
 use super::{Report, TestEntry};
 use crate::outcome::Outcome;

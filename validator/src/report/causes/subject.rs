@@ -63,6 +63,18 @@ fn pairs(text: &str) -> Vec<(usize, usize)> {
     text.split("GPU ").skip(1).filter_map(pair).collect()
 }
 
+/// The ordered pairs of GPUs that a finding is about, by their numbers; empty if it names none.
+#[must_use]
+pub fn pairs_of(finding: &Finding, report: &Report) -> BTreeSet<(usize, usize)> {
+    Pairs::of(finding, report).named
+}
+
+/// The GPUs that a subject names, by number; empty if it is about all of them, or about none.
+#[must_use]
+pub fn gpus_of(subject: &str, report: &Report) -> BTreeSet<usize> {
+    Gpus::of(subject, report).0.unwrap_or_default()
+}
+
 /// Ordered pairs of GPUs, or how many there are at least where not all are named.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {

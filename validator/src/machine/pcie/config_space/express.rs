@@ -10,6 +10,9 @@ pub(super) const ID: u16 = 0x10;
 const FLAGS: u16 = 0x02;
 const LINK_CAPABILITIES: u16 = 0x0c;
 const LINK_STATUS: u16 = 0x12;
+const SLOT_CAPABILITIES: u16 = 0x14;
+/// Slot implemented, in Flags: the port's link goes to a slot, so that Slot Capabilities has its number.
+const HAS_SLOT: u16 = 1 << 8;
 
 /// Device or port type, Flags bits 7:4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub struct Express {
     pub max_speed: u8,
     /// Most lanes.
     pub max_width: u8,
+    /// The number that the firmware gave to the slot below this port; `None` if it has no slot.
+    pub slot: Option<u16>,
 }
 
 pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> Option<Express> {
@@ -73,7 +78,16 @@ pub(super) fn parse(space: Registers, offset: u16, faults: &mut Vec<Fault>) -> O
         width: width(sta0, sta1),
         max_speed: cap0 & 0x0f,
         max_width: width(cap0, cap1),
+        slot: slot(space, offset, flags),
     })
+}
+
+/// Physical Slot Number, bits 31:19 of Slot Capabilities (7.5.3.9). Only ports that lead down have slots.
+fn slot(space: Registers, offset: u16, flags: u16) -> Option<u16> {
+    let leads_down = matches!(port((flags >> 4) & 0xf)?, PortType::RootPort | PortType::Downstream);
+    let register =
+        space.u32(offset.checked_add(SLOT_CAPABILITIES)?).filter(|_| leads_down && flags & HAS_SLOT != 0)?;
+    u16::try_from(register >> 19).ok()
 }
 
 /// Bits 9:4 of a register, given its two low bytes.

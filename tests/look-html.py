@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""look-html.py FOLDER [PAGE.html..]: opens pages of `firstlight render --to html` in headless Chromium, through ChromeDriver, 390
+and 1440 pixels wide, light and dark, and writes FOLDER/NAME-WIDTH-SCHEME.png. Without pages it makes those of simulated GPUs in
+FOLDER, and measures how long the largest takes. A page must not be wider than the window, must not load or log anything, every
+drawing must have a role, a title and a description, its texts must lie inside it and not on each other, and text must differ
+enough from what is behind it (WCAG AA). Ends with 1 if a page does not."""
+
+import base64
+import http.client
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+# Scenario, GPUs and level of each page; `empty` is a machine without anything.
+PAGES = (
+    ("healthy", 4, "full"),
+    ("stock", 4, "standard"),
+    ("slow-pair", 4, "standard"),
+    ("zeros", 4, "standard"),
+    ("narrow-link", 4, "standard"),
+    ("library-missing", 4, "quick"),
+    ("empty", 0, "quick"),
+    ("healthy", 16, "full"),
+)
+# The largest page may have so many bytes, and take so many seconds.
+BYTES = 2_000_000
+SECONDS = 0.2
+WIDTHS = (390, 1440)
+SCHEMES = ("light", "dark")
+OPTIONS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --hide-scrollbars"
+).split()
+
+# Runs in the page: every complaint as a line.
+LOOK = """
+const wrong = [], wide = document.documentElement.scrollWidth;
+if (wide > window.innerWidth) wrong.push(`the page is ${wide} pixels wide, the window ${window.innerWidth}`);
+if (document.scripts.length) wrong.push('the page has a script');
+if (performance.getEntriesByType('resource').length) wrong.push('the page loads something');
+const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+for (const d of document.querySelectorAll('details')) d.open = true;
+for (const svg of document.querySelectorAll('svg')) {
+    const name = svg.querySelector('title')?.textContent;
+    if (svg.getAttribute('role') !== 'img' || !name || !svg.querySelector('desc')?.textContent)
+        wrong.push(`a drawing has no role, title or description: ${name}`);
+    const box = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll('text')];
+    for (const text of texts)
+        if (!inside(text.getBoundingClientRect(), box)) wrong.push(`${name}: '${text.textContent}' is cut off`);
+    const boxes = texts.map(t => [t, t.getBoundingClientRect()]);
+    boxes.forEach(([a, p], n) => boxes.slice(n + 1).forEach(([b, q]) => {
+        if (Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2 && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4)
+            wrong.push(`${name}: '${a.textContent}' lies on '${b.textContent}'`);
+    }));
+    for (const text of texts.slice(0, 1))
+        if (parseFloat(getComputedStyle(text).fontSize) * box.width / svg.viewBox.baseVal.width < 9)
+            wrong.push(`${name}: its texts are smaller than 9 pixels`);
+}
+const parts = c => (c.match(/[\\d.]+/g) || []).map(Number);
+const light = c => c.slice(0, 3).map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+const behind = e => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
+const seen = new Set();
+for (const e of document.querySelectorAll('h1, h1 *, p, li *, td, th, dt, dd, pre, summary, b, span, svg text')) {
+    if (!e.textContent.trim()) continue;
+    const style = getComputedStyle(e), svg = e.closest('svg');
+    const color = svg ? style.fill : style.color, ground = behind(e);
+    const [a, b] = [light(parts(color)), light(ground)], ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const key = `${color} on ${ground}`;
+    if (ratio < 4.5 && !seen.has(key)) { seen.add(key); wrong.push(`'${e.textContent.slice(0, 30)}' is hard to read: ${key}, ${ratio.toFixed(1)}`); }
+}
+return wrong;
+"""
+
+
+class Driver:
+    """A ChromeDriver with one session."""
+
+    def __init__(self, folder):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.child = subprocess.Popen(["chromedriver", f"--port={self.port}"], stdout=subprocess.DEVNULL)
+        self.session = ""
+        options = {"args": [*OPTIONS, f"--user-data-dir={folder}"]}
+        capabilities = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        until = time.monotonic() + 60
+        while True:
+            try:
+                answer = self.ask("/session", {"capabilities": {"alwaysMatch": capabilities}})
+                break
+            except ConnectionRefusedError:
+                if time.monotonic() > until or self.child.poll() is not None:
+                    raise
+                time.sleep(0.2)
+        self.session = f"/session/{answer['sessionId']}"
+
+    def ask(self, path, body, method="POST"):
+        """The answer to one command."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        body = None if body is None else json.dumps(body)
+        connection.request(method, self.session + path, body, {"Content-Type": "application/json"})
+        answer = json.loads(connection.getresponse().read())["value"]
+        if isinstance(answer, dict) and answer.get("error"):
+            raise RuntimeError(f"{path}: {answer['error']}: {answer.get('message', '')}")
+        return answer
+
+    def tell(self, command, **parameters):
+        """One command of the DevTools protocol."""
+        return self.ask("/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def end(self):
+        """Ends browser and driver."""
+        try:
+            if self.session:
+                self.ask("", None, "DELETE")
+        finally:
+            self.child.terminate()
+            self.child.wait(30)
+
+
+def look(driver, page, to):
+    """Every complaint about one page; writes its pictures."""
+    wrong = []
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            driver.tell("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=width < 500)
+            driver.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            driver.ask("/url", {"url": page.resolve().as_uri()})
+            name = f"{page.stem}-{width}-{scheme}"
+            size = driver.tell("Page.getLayoutMetrics")["cssContentSize"]
+            clip = {"x": 0, "y": 0, "width": width, "height": min(size["height"], 16000), "scale": 1}
+            shot = driver.tell("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+            (to / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+            wrong += [f"{name}: {what}" for what in driver.ask("/execute/sync", {"script": LOOK, "args": []})]
+            logged = driver.ask("/se/log", {"type": "browser"})
+            wrong += [f"{name}: the browser says: {entry['message']}" for entry in logged]
+    if not base64.b64decode(driver.tell("Page.printToPDF")["data"]).startswith(b"%PDF"):
+        wrong.append(f"{page.stem}: cannot be printed")
+    return wrong
+
+
+def made(folder):
+    """The pages of simulated GPUs, and complaints about their size and time. The programs are in `target`."""
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    firstlight = target / "release/firstlight"
+    pages, wrong = [], []
+    for scenario, gpus, level in PAGES:
+        name = f"{scenario}-{gpus}"
+        machine, report, page = (folder / f"{name}{end}" for end in ("", ".json", ".html"))
+        machine.mkdir(exist_ok=True)
+        words = ["--root", machine]
+        if gpus:
+            subprocess.run([target / "debug/simgpu", scenario, machine, str(gpus)], check=True, stdout=subprocess.DEVNULL)
+            words = ["--root", machine / "root", "--set", f'validate.library_path=["{machine.resolve()}/lib"]']
+        print(f"look-html: {name}, level {level}: Simulated", flush=True)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([firstlight, *words, "validate", "--level", level, "--json", report], check=False, **quiet)
+        took = []
+        for _ in range(5):
+            start = time.monotonic()
+            subprocess.run([firstlight, "render", report, "--to", "html", "-o", page], check=True)
+            took.append(time.monotonic() - start)
+        size, least = page.stat().st_size, min(took)
+        print(f"look-html: {name}: {size} bytes in {least * 1000:.0f} ms")
+        if size > BYTES or least > SECONDS:
+            wrong.append(f"{name}: {size} bytes in {least:.3f} s, expected at most {BYTES} in {SECONDS} s")
+        pages.append(page)
+    return pages, wrong
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit("usage: look-html.py FOLDER [PAGE.html..]")
+    to = pathlib.Path(sys.argv[1])
+    to.mkdir(parents=True, exist_ok=True)
+    pages, wrong = ([pathlib.Path(page) for page in sys.argv[2:]], []) if len(sys.argv) > 2 else made(to)
+    with tempfile.TemporaryDirectory(prefix="firstlight-look.") as folder:
+        driver = Driver(folder)
+        try:
+            for page in pages:
+                found = look(driver, page, to)
+                wrong += found
+                print(f"look-html: {page.name}: {len(found)} complaints", flush=True)
+        finally:
+            driver.end()
+    for what in wrong:
+        print(f"look-html: {what}", file=sys.stderr)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
