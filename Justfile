@@ -59,10 +59,10 @@ docs:
         cargo install --quiet --locked --root target/tools --no-default-features --features search mdbook@{{mdbook}}; }
     @target/tools/bin/mdbook build docs
 
-# Build the two binaries for this host only (target/release).
+# Build the three binaries for this host only (target/release).
 [group('use')]
 binaries:
-    cargo build --release --locked --bin firstlight --bin init
+    cargo build --release --locked --bin firstlight --bin firstlight-collect --bin init
 
 # Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
 [group('check')]

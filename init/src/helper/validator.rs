@@ -56,6 +56,7 @@ pub(super) fn publish_words<'a>(
     words.extend(report.key_file.iter().flat_map(|file| ["--key-file", file]));
     if let Some(url) = &report.url {
         words.extend(["--url", url, "--timeout", &timeout]);
+        words.extend(report.token_file.iter().flat_map(|file| ["--token-file", file]));
         words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
         words.extend(what.offline.iter().flat_map(|why| ["--offline", why]));
     }

@@ -15,27 +15,31 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'n
 
 /// The page.
 ///
+/// # Errors
 /// The XML writer's error.
-/// What the XML writer says.
 pub fn page(report: &Report) -> io::Result<String> {
     let of = if report.scope == Scope::Machine { String::new() } else { format!(" of {}", report.scope) };
     let (verdict, host) = (report.verdict, words::host(report));
     let title = format!("firstlight: {verdict}{of}, {host}, {}", report.gpu_names());
+    let parts = [Some(top(report)), found::section_of(report), Some(tests(report)), Some(machine(report))];
+    let rest = figures::section_of(report).into_iter().chain(logs(report));
+    document(&title, parts.into_iter().flatten().chain(rest))
+}
+
+/// A page in the style of reports; it loads and runs nothing.
+///
+/// # Errors
+/// The XML writer's error.
+pub fn document(title: &str, body: impl IntoIterator<Item = Element>) -> io::Result<String> {
     let meta = |name: &str, content: &str| element("meta").with("name", name).with("content", content);
     let head = element("head")
         .child(element("meta").with("charset", "utf-8"))
         .child(element("meta").with("http-equiv", "Content-Security-Policy").with("content", POLICY))
         .child(meta("viewport", "width=device-width, initial-scale=1"))
         .child(meta("color-scheme", "light dark"))
-        .child(element("title").text(&title))
+        .child(element("title").text(title))
         .child(element("style").text(include_str!("style.css")));
-    let body = element("body")
-        .child(top(report))
-        .children(found::section_of(report))
-        .child(tests(report))
-        .child(machine(report))
-        .children(figures::section_of(report))
-        .children(logs(report));
+    let body = element("body").children(body);
     html(&element("html").with("lang", "en").child(head).child(body))
 }
 
@@ -58,7 +62,8 @@ fn top(report: &Report) -> Element {
 }
 
 /// A word in the color of its meaning.
-fn mark(name: &'static str, meaning: &str, word: &str) -> Element {
+#[must_use]
+pub fn mark(name: &'static str, meaning: &str, word: &str) -> Element {
     let class = match meaning {
         "PASS" => "good",
         "WARN" | "DEGRADED" => "warn",
@@ -73,7 +78,7 @@ fn section(title: &str) -> Element {
 }
 
 /// A table that scrolls by itself on narrow screens.
-fn table(caption: Option<&str>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
+pub fn table(caption: Option<&str>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
     let cell = |text: &&str| element("th").with("scope", "col").text(text);
     let head = element("tr").children(head.iter().map(cell));
     let table = element("table")
@@ -88,7 +93,9 @@ fn row(head: &str, cells: impl IntoIterator<Item = Element>) -> Element {
     element("tr").child(element("th").with("scope", "row").text(head)).children(cells)
 }
 
-fn cell(text: &str) -> Element {
+/// A cell with a text.
+#[must_use]
+pub fn cell(text: &str) -> Element {
     element("td").text(text)
 }
 
@@ -106,7 +113,9 @@ fn tests(report: &Report) -> Element {
     section("Tests").child(table(None, &head, report.tests.iter().map(line)))
 }
 
-fn number(text: &str) -> Element {
+/// A cell with a number.
+#[must_use]
+pub fn number(text: &str) -> Element {
     cell(text).with("class", "number")
 }
 
