@@ -173,6 +173,11 @@ bench-media runs="3": media
 bench-layout runs="3": image
     cargo run --release --locked --bin bench-layout -- {{runs}}
 
+# How long the receiver of reports takes to show a page with 100,000 stored reports, against its limit.
+[group('measure')]
+bench-collect *words:
+    cargo bench --locked --package firstlight-collect --bench bench-collect -- "$@"
+
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]
 hardware *words: binaries

@@ -140,6 +140,9 @@ mod tests {
                 .ends_with(&["--key-file", "/etc/key"].map(String::from))
         );
         assert!(!words("").iter().any(|word| word == "--key-file"));
+        let token = "[report]\nurl = \"http://h/\"\ntoken_file = \"/etc/token\"\n";
+        assert!(words(token).ends_with(&["--token-file", "/etc/token"].map(String::from)));
+        assert!(!words("[report]\nurl = \"http://h/\"\n").iter().any(|word| word == "--token-file"));
     }
 
     #[test]

@@ -108,10 +108,11 @@ impl Receiver {
             }
         };
         let said = header(&head.headers, "firstlight-verdict").map(str::to_owned);
-        let signed = self.signed(&head.headers, said.as_deref(), &bytes)?;
+        let sum = digest(&bytes);
+        let signed = self.signed(&head.headers, said.as_deref(), &bytes, &sum)?;
         let parsing = self.parsing.acquire().await;
         let read = tokio::task::spawn_blocking(move || {
-            let entry = entry(&bytes, said.as_deref(), signed, from)?;
+            let entry = entry(&bytes, sum, said.as_deref(), signed, from)?;
             Ok(Item { entry, received: now(), deflated: deflated(&bytes).map_err(|e| unstored(&e.into()))? })
         });
         let item: Item = read.await.map_err(|_| crashed())??;
@@ -163,8 +164,13 @@ impl Receiver {
     }
 
     /// Whether a MAC was right. With a key there is no report without one.
-    fn signed(&self, headers: &HeaderMap, said: Option<&str>, body: &[u8]) -> Result<bool, Refusal> {
-        let sum = digest(body);
+    fn signed(
+        &self,
+        headers: &HeaderMap,
+        said: Option<&str>,
+        body: &[u8],
+        sum: &str,
+    ) -> Result<bool, Refusal> {
         if header(headers, "idempotency-key").is_some_and(|key| key != sum) {
             return Err(Refusal::new(
                 Why::Digest,

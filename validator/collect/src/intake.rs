@@ -2,7 +2,7 @@
 //! hostile input: it is parsed as strictly as `firstlight render` does it, and its texts are cut. Pure.
 
 use crate::refusal::{Refusal, Why};
-use firstlight::net::publish::digest;
+use firstlight::net::publish::digest as hash;
 use firstlight::outcome::Verdict;
 use firstlight::report::{Report, from_json};
 use serde::Deserialize;
@@ -72,11 +72,17 @@ struct Head {
 }
 
 /// Reads a report or a verdict. `said` is the header's verdict, which may be worse than the report's and is then the
-/// one that counts; `from` is the sender's address.
+/// one that counts; `digest` is the bytes' SHA-256, and `from` the sender's address.
 ///
 /// # Errors
 /// Why it is not stored.
-pub fn entry(body: &[u8], said: Option<&str>, signed: bool, from: IpAddr) -> Result<Entry, Refusal> {
+pub fn entry(
+    body: &[u8],
+    digest: String,
+    said: Option<&str>,
+    signed: bool,
+    from: IpAddr,
+) -> Result<Entry, Refusal> {
     let malformed = |e: serde_json::Error| Refusal::new(Why::Malformed, format!("not JSON: {e}"));
     // Any JSON that is no object has no schema.
     let head: Value = serde_json::from_slice(body).map_err(malformed)?;
@@ -98,14 +104,14 @@ pub fn entry(body: &[u8], said: Option<&str>, signed: bool, from: IpAddr) -> Res
     if let Some(said) = said {
         entry.verdict = counting(entry.verdict, said)?;
     }
-    entry.digest = digest(body);
+    entry.digest = digest;
     entry.signed = signed;
     if entry.host.is_empty() {
         entry.host = if entry.machine_id.is_some() { "unknown".to_owned() } else { from.to_string() };
     }
     // Machines with the same id, as copies of one disk have it, stay apart by their names.
     let id = format!("{}\n{}", entry.machine_id.as_deref().unwrap_or(""), entry.host);
-    entry.node = digest(id.as_bytes()).chars().take(16).collect();
+    entry.node = hash(id.as_bytes()).chars().take(16).collect();
     Ok(entry)
 }
 
