@@ -81,13 +81,24 @@ impl Asked {
         for part in query.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let known = match name {
-                "verdict" => verdict(value).map(|verdict| asked.wanted.verdict = Some(verdict.to_string())),
-                "page" => value.parse().ok().filter(|n| *n > 0).map(|number| asked.wanted.page = number),
-                "to" => Some(asked.to = Some(value.to_owned())),
-                _ => None,
+                "verdict" => {
+                    asked.wanted.verdict = verdict(value).map(|verdict| verdict.to_string());
+                    asked.wanted.verdict.is_some()
+                }
+                "page" => {
+                    asked.wanted.page = value.parse().unwrap_or(0);
+                    asked.wanted.page > 0
+                }
+                "to" => {
+                    asked.to = Some(value.to_owned());
+                    true
+                }
+                _ => false,
             };
             let allowed = "allowed: verdict=PASS, DEGRADED, FAIL or ERROR, page=NUMBER, to=FORM";
-            known.ok_or_else(|| Refusal::new(Why::Query, format!("query {part:?}: {allowed}")))?;
+            if !known {
+                return Err(Refusal::new(Why::Query, format!("query {part:?}: {allowed}")));
+            }
         }
         Ok(asked)
     }
