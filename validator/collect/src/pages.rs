@@ -19,6 +19,11 @@ fn moment(seconds: i64) -> String {
     at.and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
 }
 
+/// `1 node`, `2 nodes`
+fn counted(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 fn link(to: &str, text: &str) -> Element {
     element("a").with("href", to).text(if text.is_empty() { "unknown" } else { text })
 }
@@ -74,8 +79,8 @@ pub(crate) fn nodes(
     let all: u32 = counts.iter().map(|(_, count)| *count).sum();
     let head = element("header")
         .child(paragraph("firstlight"))
-        .child(element("h1").text(&format!("{all} nodes")))
-        .child(paragraph(&format!("{reports} reports are stored. The newest of each node:")));
+        .child(element("h1").text(&counted(all, "node")))
+        .child(paragraph(&format!("Stored: {}. The newest of each node:", counted(*reports, "report"))));
     list("/", head, page, wanted, count)
 }
 
@@ -86,7 +91,7 @@ pub(crate) fn nodes(
 pub(crate) fn reports(page: &Page, all: u32, wanted: &Wanted) -> io::Result<String> {
     let head = element("header")
         .child(paragraph("firstlight"))
-        .child(element("h1").text(&format!("{all} reports")))
+        .child(element("h1").text(&counted(all, "report")))
         .child(paragraph("The newest first:"));
     list("/reports", head, page, wanted, |_| 0)
 }

@@ -38,7 +38,7 @@ const TABLES: &str = "
 
 /// Why the store cannot be used; one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("store: {0}")]
+#[error("{0}")]
 pub struct StoreError(pub String);
 
 impl From<rusqlite::Error> for StoreError {
@@ -88,7 +88,7 @@ pub fn deflated(bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// # Errors
 /// One line with the folder's name.
 pub fn open(dir: &Path) -> Result<Connection, StoreError> {
-    let named = |e: StoreError| StoreError(format!("{}: {}", dir.display(), e.0));
+    let named = |e: StoreError| StoreError(format!("--store {}: {e}", dir.display()));
     opened(dir).map_err(named)
 }
 

@@ -247,7 +247,7 @@ fn what_publish_sends_is_stored_once_and_shown() {
     let digest = digest(&bytes);
     assert_eq!(running.get(&format!("/report/{digest}")), (200, String::from_utf8(bytes).unwrap()));
     let (_, index) = running.get("/");
-    for words in ["node7", "PASS", "1 nodes", &digest, ">right<"] {
+    for words in ["node7", "PASS", "<h1>1 node</h1>", "Stored: 1 report.", &digest, ">right<"] {
         assert!(index.contains(words), "{words}: {index}");
     }
     let (status, page) = running.get(&format!("/report/{digest}?to=html"));
@@ -619,7 +619,7 @@ fn wrong_use_is_refused_in_one_line() {
         ([&everywhere[..], &["--key-file", &short]].concat(), 2, "a key of 5 bytes"),
         (vec!["--store", &store, "--token-file", &short], 2, "16 to 256 visible"),
         (vec!["--store", &store, "--token-file", "/none"], 2, "/none: cannot be read"),
-        (vec!["--store", &file], 2, "store: "),
+        (vec!["--store", &file], 2, "--store /"),
         (vec!["--store", &store, "--keep", "0"], 64, "--keep"),
         (vec!["--store", &store, "--max-bytes", "1"], 64, "--max-bytes"),
         (vec!["--store", &store, "--open-reading", "--read-token-file", &token], 64, "--open-reading"),
