@@ -59,10 +59,10 @@ docs:
         cargo install --quiet --locked --root target/tools --no-default-features --features search mdbook@{{mdbook}}; }
     @target/tools/bin/mdbook build docs
 
-# Build the two binaries for this host only (target/release).
+# Build the three binaries for this host only (target/release).
 [group('use')]
 binaries:
-    cargo build --release --locked --bin firstlight --bin init
+    cargo build --release --locked --bin firstlight --bin firstlight-collect --bin init
 
 # Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
 [group('check')]
@@ -179,6 +179,11 @@ bench-media runs="3": media
 [group('measure')]
 bench-layout runs="3": image
     cargo run --release --locked --bin bench-layout -- {{runs}}
+
+# How long the receiver of reports takes to show a page with 100,000 stored reports, against its limit.
+[group('measure')]
+bench-collect *words:
+    cargo bench --locked --package firstlight-collect --bench bench-collect -- "$@"
 
 # The GPU tests on this machine's GPUs, and what they reached; --against DIR: the ratio to peers' saved outputs.
 [group('measure')]

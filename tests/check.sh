@@ -25,7 +25,7 @@ linter() {
 }
 
 # One call for all crates: two would build what they share twice.
-tests=(--workspace --lib --test cli --test pcie --test driver --test nccl --test house --test hardware)
+tests=(--workspace --lib --test cli --test collect --test pcie --test driver --test nccl --test house --test hardware)
 root=(--workspace --test process_one) skip=()
 if [ "$(id -u)" != 0 ] || ! command -v mke2fs > /dev/null; then
     echo "check  tests of process 1, of mounted disks and of held processes are left out; they need root and mke2fs"

@@ -130,6 +130,8 @@ pub const KEYS: &[Key] = &[
         By::NotPartition,
         key("report.key_file", Kind::Text, "an absolute path to a file of 32 to 4096 bytes"),
     ),
+    // A partition could have any file of the image sent somewhere.
+    only(By::NotPartition, key("report.token_file", Kind::Text, "an absolute path to a file with one line")),
     key("console.serial", Kind::List, "an array of NAME or NAME,RATE, e.g. ttyS0,115200"),
     key("console.screen", Kind::OneOf(&["auto", "keep", "release"]), "auto, keep, release"),
     key("console.view", Kind::OneOf(&["auto", "lines", "full"]), "auto, lines, full"),

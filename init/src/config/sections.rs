@@ -257,7 +257,8 @@ pub(super) fn report(m: &mut Merged) -> Report {
     let default = || named.is_none().then(super::types::Place::usual);
     let keep = m.get("report.keep").and_then(|e| u16::try_from(e.value.as_integer()?).ok());
     let (partition, keep) = (partition.or_else(default), keep.unwrap_or(20));
-    let key_file = m.parsed("report.key_file", |path| path.starts_with('/').then(|| path.to_owned()));
+    let mut file = |key| m.parsed(key, |path| path.starts_with('/').then(|| path.to_owned()));
+    let (key_file, token_file) = (file("report.key_file"), file("report.token_file"));
     Report {
         partition,
         any_disk,
@@ -266,6 +267,7 @@ pub(super) fn report(m: &mut Merged) -> Report {
         timeout,
         keep,
         key_file,
+        token_file,
         config_read: false,
         ignored: Vec::new(),
     }

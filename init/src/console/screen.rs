@@ -40,19 +40,31 @@ pub fn wanted(settings: &Settings) -> Screen {
     }
 }
 
-/// Whether the machine's screen shows more than lines. Without a picture its text console is a dummy
-/// (drivers/video/console/dummycon.c).
+/// Whether the machine's screen shows more than lines. The kernel's text console is a dummy where it found no display,
+/// and a framebuffer where the firmware set one up. Its VGA console says little by itself: after a boot by BIOS the
+/// kernel has one even without any adapter (drivers/video/console/{dummycon,vgacon}.c), so the PCI bus must have one.
 #[must_use]
 pub fn is_full(settings: &Settings, sys: &Path) -> bool {
     let consoles = sys.join("class/vtconsole");
     let read =
         |name: &String, file: &str| fs::read_to_string(consoles.join(name).join(file)).unwrap_or_default();
-    let shows = |name: &String| read(name, "bind").trim() == "1" && !read(name, "name").contains("dummy");
+    let shows = |name: &String| {
+        let of = read(name, "name");
+        let picture = of.contains("frame buffer") || (of.contains("VGA") && has_vga(sys));
+        read(name, "bind").trim() == "1" && picture
+    };
     match settings.view {
         View::Lines => false,
         View::Full => true,
         View::Auto => settings.booted_from == Origin::Stick && names(&consoles).iter().any(shows),
     }
+}
+
+/// Whether the PCI bus has a VGA adapter (class 03, subclass 00).
+fn has_vga(sys: &Path) -> bool {
+    let devices = sys.join("bus/pci/devices");
+    let class = |name: &String| fs::read_to_string(devices.join(name).join("class")).unwrap_or_default();
+    names(&devices).iter().any(|name| class(name).starts_with("0x0300"))
 }
 
 /// The NVIDIA GPUs that the firmware uses as its display, according to sysfs.
@@ -145,6 +157,17 @@ mod tests {
         assert!(!is_full(&settings(View::Auto, Origin::Network), picture.path()));
         assert!(!is_full(&settings(View::Lines, Origin::Stick), picture.path()));
         assert!(is_full(&settings(View::Full, Origin::Network), none.path()));
+
+        let vga = |class| {
+            machine(&[
+                ("class/vtconsole/vtcon0/name", "(S) VGA+\n"),
+                ("class/vtconsole/vtcon0/bind", "1\n"),
+                ("bus/pci/devices/0000:00:02.0/class", class),
+            ])
+        };
+        assert!(is_full(&settings(View::Auto, Origin::Stick), vga("0x030000\n").path()));
+        // The class of a GPU without a display.
+        assert!(!is_full(&settings(View::Auto, Origin::Stick), vga("0x030200\n").path()));
     }
 
     #[test]

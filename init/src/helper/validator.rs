@@ -56,6 +56,7 @@ pub(super) fn publish_words<'a>(
     words.extend(report.key_file.iter().flat_map(|file| ["--key-file", file]));
     if let Some(url) = &report.url {
         words.extend(["--url", url, "--timeout", &timeout]);
+        words.extend(report.token_file.iter().flat_map(|file| ["--token-file", file]));
         words.extend(config.ca.iter().flat_map(|ca| ["--ca", ca]));
         words.extend(what.offline.iter().flat_map(|why| ["--offline", why]));
     }
@@ -139,6 +140,9 @@ mod tests {
                 .ends_with(&["--key-file", "/etc/key"].map(String::from))
         );
         assert!(!words("").iter().any(|word| word == "--key-file"));
+        let token = "[report]\nurl = \"http://h/\"\ntoken_file = \"/etc/token\"\n";
+        assert!(words(token).ends_with(&["--token-file", "/etc/token"].map(String::from)));
+        assert!(!words("[report]\nurl = \"http://h/\"\n").iter().any(|word| word == "--token-file"));
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn folder(names: &str) {
     let finished = Finished::from_json(report.to_vec(), None).expect("it is a report");
     let offline = Some("no network".to_owned());
     let (url, timeout) = ("http://192.0.2.1/".to_owned(), Duration::from_secs(1));
-    let at = AtUrl { url, timeout, authorities: Authorities::default(), offline };
+    let at = AtUrl { url, timeout, authorities: Authorities::default(), token: None, offline };
     let keeping = Keeping { keep: 2, spool: &place.join("none"), key: None };
     let partition = place.display().to_string();
     publish(&finished, Some(&partition), Some(&at), keeping, |told| {

@@ -120,6 +120,7 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Completions { shell } => about::completions(shell),
         Command::Man => about::man(),
         Command::Publish(asked) => publish::run(asked),
+        Command::Collect { args } => publish::collect(&args),
         Command::Fetch(asked) => fetch::fetch(&asked),
         Command::Time(asked) => fetch::time(&asked),
         Command::Worker(above) => {

@@ -1,14 +1,23 @@
-//! `publish`: saves a finished report to a partition, a URL, or both.
+//! `publish`: saves a finished report to a partition, a URL, or both. `collect`: hands over to the program that receives
+//! such reports.
 
 use super::output::to_stdout;
 use super::{CommandError, FAILING, FINE};
 use crate::cli::args::Publish;
 use crate::files;
 use crate::net::http::Authorities;
-use crate::net::publish::{AtUrl, Finished, Keeping, LARGEST, publish};
+use crate::net::publish::{self, AtUrl, Finished, Keeping, LARGEST, publish};
+use std::env;
+use std::ffi::OsString;
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
+
+/// The program that receives reports, beside this one: it has a database, which the image has no room for.
+const RECEIVER: &str = "firstlight-collect";
 
 /// Saves the report to every given place.
 pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
@@ -20,11 +29,17 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
     let bytes = files::read(&asked.report, LARGEST).map_err(&here)?;
     let finished = Finished::from_json(bytes, asked.verdict.as_deref()).map_err(&here)?;
     let authorities = authorities(asked.ca.as_deref())?;
+    // Without a usable token it waits to be sent, and is kept elsewhere all the same.
+    let (token, offline) = match asked.token_file.as_deref().map(publish::token).transpose() {
+        Ok(token) => (token, asked.offline),
+        Err(why) => (None, Some(why)),
+    };
     let url = asked.url.map(|url| AtUrl {
         url,
         timeout: Duration::from_secs(asked.timeout),
         authorities,
-        offline: asked.offline,
+        token,
+        offline,
     });
     let mut all = true;
     let (spool, key) = (asked.spool.as_path(), asked.key_file.as_deref());
@@ -35,6 +50,18 @@ pub(super) fn run(asked: Publish) -> Result<u8, CommandError> {
         let _ = to_stdout(&format!("{}\n", told.line));
     });
     Ok(if all { FINE } else { FAILING })
+}
+
+/// Becomes the receiver.
+pub(super) fn collect(args: &[OsString]) -> Result<u8, CommandError> {
+    let own = env::current_exe().map_err(|e| CommandError::undone(&e))?;
+    let receiver = own.with_file_name(RECEIVER);
+    let error = Command::new(&receiver).args(args).exec();
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "; './run binaries' builds it, and the image does not have it",
+        _ => "",
+    };
+    Err(CommandError::Undone(format!("{}: {error}{remedy}", receiver.display())))
 }
 
 /// The trusted certificates for https: those in `file`, if it is given.

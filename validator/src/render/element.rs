@@ -6,42 +6,49 @@ use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 use std::io;
 
 /// An element with its content.
-pub(crate) struct Element {
+#[derive(Debug)]
+pub struct Element {
     name: &'static str,
     attributes: Vec<(&'static str, String)>,
     inside: Vec<Inside>,
 }
 
+#[derive(Debug)]
 enum Inside {
     Element(Element),
     Text(String),
 }
 
 /// An empty element.
-pub(crate) const fn element(name: &'static str) -> Element {
+#[must_use]
+pub const fn element(name: &'static str) -> Element {
     Element { name, attributes: Vec::new(), inside: Vec::new() }
 }
 
 impl Element {
     /// Adds an attribute.
-    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.attributes.push((name, allowed(value)));
         self
     }
 
     /// Appends a text.
-    pub(crate) fn text(mut self, text: &str) -> Self {
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
         self.inside.push(Inside::Text(allowed(text)));
         self
     }
 
     /// Appends an element.
-    pub(crate) fn child(self, child: Self) -> Self {
+    #[must_use]
+    pub fn child(self, child: Self) -> Self {
         self.children([child])
     }
 
     /// Appends elements.
-    pub(crate) fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
+    #[must_use]
+    pub fn children(mut self, children: impl IntoIterator<Item = Self>) -> Self {
         self.inside.extend(children.into_iter().map(Inside::Element));
         self
     }
@@ -75,7 +82,7 @@ fn allowed(text: &str) -> String {
 ///
 /// # Errors
 /// The XML writer's error.
-pub(super) fn xml(root: &Element) -> io::Result<String> {
+pub fn xml(root: &Element) -> io::Result<String> {
     document(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)), root)
 }
 
@@ -83,7 +90,7 @@ pub(super) fn xml(root: &Element) -> io::Result<String> {
 ///
 /// # Errors
 /// As [`xml`].
-pub(super) fn html(root: &Element) -> io::Result<String> {
+pub fn html(root: &Element) -> io::Result<String> {
     document(Event::DocType(BytesText::new("html")), root)
 }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod alike;
 pub mod causes;
-pub(crate) mod element;
+pub mod element;
 #[cfg(test)]
 mod fixture;
 pub mod fleet;

@@ -3,6 +3,7 @@
 use super::machine::{Said, firstlight, said};
 use super::servers::{Answer, Receiver};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -108,6 +109,25 @@ fn with_a_key_on_the_partition_or_a_short_one_nothing_is_sent_and_the_report_is_
         assert!(lines[0].starts_with("partition: kept as reports/") && lines[1].starts_with("url: not sent"));
     }
     assert_eq!((server.got().len(), names(place.path("stick/reports")).len()), (0, 2));
+}
+
+#[test]
+fn a_token_is_sent_and_without_a_usable_one_the_report_is_kept_and_waits() {
+    let (place, server) = (Place::new(), Receiver::start(|_, _| Answer::Status(201, Vec::new())));
+    let (stick, url, token) = (place.path("stick"), server.url("127.0.0.1", "/"), place.path("token"));
+    let words = ["--partition", &stick, "--url", &url, "--token-file", &token];
+    fs::write(&token, "short").unwrap();
+    let done = place.publish(&words);
+    let lines: Vec<_> = done.out.lines().collect();
+    assert!(done.status == 1 && lines[0].starts_with("partition: kept as reports/"), "{lines:?}");
+    assert!(lines[1].contains("one line of 16 to 256 visible ASCII characters; 1 waits in"), "{lines:?}");
+    fs::write(&token, "a-token-for-senders-0123\n").unwrap();
+    assert_eq!(place.publish(&words).status, 0);
+    let got = server.got();
+    assert_eq!(got.len(), 2);
+    for request in &got {
+        assert_eq!(request.header("authorization"), Some("Bearer a-token-for-senders-0123"));
+    }
 }
 
 fn sha256(file: &str) -> String {
@@ -241,4 +261,34 @@ fn who_waits_for_a_large_file_is_told_how_far_it_is() {
     let done = run(&words);
     assert_eq!((done.status, done.out.lines().last()), (0, Some("3 of 3 MiB")), "{}", done.err);
     assert!(done.out.lines().any(|line| line == "1 of 3 MiB"), "{}", done.out);
+}
+
+/// A folder with this program, as an installed one has it.
+fn installed() -> (tempfile::TempDir, Command) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let program = dir.path().join("firstlight");
+    fs::hard_link(env!("CARGO_BIN_EXE_firstlight"), &program).unwrap();
+    (dir, Command::new(program))
+}
+
+#[test]
+fn collect_becomes_the_program_beside_it_with_all_its_options() {
+    let (dir, mut command) = installed();
+    let receiver = dir.path().join("firstlight-collect");
+    fs::write(&receiver, "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&receiver, fs::Permissions::from_mode(0o755)).unwrap();
+    let done = command.args(["collect", "--store", "a b", "--help", "--keep=3"]).output().unwrap();
+    assert_eq!(String::from_utf8(done.stdout).unwrap(), "--store\na b\n--help\n--keep=3\n");
+    assert_eq!(done.status.code(), Some(7));
+}
+
+#[test]
+fn collect_without_that_program_says_who_has_it() {
+    let (dir, mut command) = installed();
+    let done = command.args(["collect", "--store", "x"]).output().unwrap();
+    let line = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(2), "{line}");
+    let receiver = dir.path().join("firstlight-collect").display().to_string();
+    assert!(line.contains(&receiver) && line.contains("'./run binaries' builds it"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
 }

@@ -56,7 +56,7 @@ fn an_error_names_place_key_value_and_what_is_allowed() {
 
 #[test]
 fn unknown_sections_keys_and_top_level_scalars_are_errors() {
-    let keys = "allowed: report.keep, report.key_file, report.partition, report.required, report.timeout_s, report.url";
+    let keys = "allowed: report.keep, report.key_file, report.partition, report.required, report.timeout_s, report.token_file, report.url";
     let all = "allowed: config, console, driver, expect, fabric, network, nodes, policy, report, validate, watchdog, workload";
     for (text, word, error) in [
         ("[polcy]\n", "", "f: polcy: there is no such section; did you mean policy?".to_owned()),
@@ -174,6 +174,7 @@ fn a_key_in_a_layer_that_may_not_set_it_is_refused_and_has_no_effect() {
         ("config.disk_overrides_server", "true", [true, false, true, false]),
         ("policy.allow_shell", "true", [true, false, false, false]),
         ("report.key_file", "\"/k\"", [true, false, true, true]),
+        ("report.token_file", "\"/k\"", [true, false, true, true]),
         ("report.keep", "3", [true, true, true, true]),
     ] {
         for (source, may) in all.into_iter().zip(may) {

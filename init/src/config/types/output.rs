@@ -33,6 +33,8 @@ pub struct Report {
     pub keep: u16,
     /// `key_file`: the key for the MAC of each report; never on the partition.
     pub key_file: Option<String>,
+    /// `token_file`: the token that the server demands.
+    pub token_file: Option<String>,
     /// Whether the partition had a configuration layer.
     pub config_read: bool,
     /// What was already said about partitions of that name that may not be used, one line for each.

@@ -118,6 +118,13 @@ pub enum Command {
     Man,
     /// Save a finished report to a partition, a URL, or both
     Publish(Publish),
+    /// Receive the reports of other machines, store and show them; `collect --help` lists the options
+    #[command(disable_help_flag = true)]
+    Collect {
+        /// The options of the program `firstlight-collect`, which is beside this one
+        #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Download the file that a configuration names by URL and checksum
     #[command(hide = true)]
     Fetch(Fetch),

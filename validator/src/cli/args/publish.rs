@@ -24,6 +24,9 @@ pub struct Publish {
     /// The key (32 to 4096 bytes) for the MAC of each report; a queued report without a right MAC is not sent
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// A file with the token that the server demands: one line of 16 to 256 visible ASCII characters
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub token_file: Option<PathBuf>,
     /// Time limit in seconds for all attempts to send this report and the queued ones
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,

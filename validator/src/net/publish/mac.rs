@@ -15,19 +15,21 @@ use std::path::Path;
 
 /// Fewest and most bytes of a key; fewer than the hash has would make the MAC weaker than the hash.
 const LENGTHS: (usize, u64) = (32, 4096);
+/// Fewest and most characters of a token.
+const TOKEN: (usize, usize) = (16, 256);
 /// What follows the name of a report whose MAC is missing or wrong.
 const ASIDE: &str = "unproven";
 
 /// A key.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Key(Vec<u8>);
+pub struct Key(Vec<u8>);
 
 impl Key {
     /// The bytes of a file, all of them.
     ///
     /// # Errors
     /// One line with the file's name: it cannot be read, or is too short or too long.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, String> {
         let named = |why: String| format!("{}: {why}", path.display());
         let (least, most) = LENGTHS;
         let bytes = files::read(path, most).map_err(named)?;
@@ -43,8 +45,9 @@ impl Key {
         self.fed(verdict, body).map_or_else(String::new, |mac| hex(&mac.finalize().into_bytes()))
     }
 
-    /// Whether that is the MAC; the time that this takes says nothing about the right one.
-    fn proves(&self, mac: &str, verdict: &str, body: &[u8]) -> bool {
+    /// Whether `mac`, in hexadecimal, is the MAC; the time that this takes says nothing about the right one.
+    #[must_use]
+    pub fn proves(&self, mac: &str, verdict: &str, body: &[u8]) -> bool {
         let digits: Vec<_> = mac.bytes().map(|digit| char::from(digit).to_digit(16)).collect();
         let byte = |pair: &[Option<u32>]| match pair {
             [Some(high), Some(low)] => u8::try_from(high << 4 | low).ok(),
@@ -60,6 +63,21 @@ impl Key {
         [verdict.as_bytes(), b"\n", body].into_iter().for_each(|part| mac.update(part));
         Some(mac)
     }
+}
+
+/// The token in a file, by which a receiver knows its senders: one line.
+///
+/// # Errors
+/// One line with the file's name: it cannot be read, or has something else.
+pub fn token(path: &Path) -> Result<String, String> {
+    let named = |why: String| format!("{}: {why}", path.display());
+    let (least, most) = TOKEN;
+    let text = String::from_utf8(files::read(path, 4096).map_err(named)?).unwrap_or_default();
+    let text = text.trim_end_matches(['\r', '\n']);
+    if (least..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err(named(format!("no token, allowed: one line of {least} to {most} visible ASCII characters")))
 }
 
 /// The key itself is never shown.
@@ -178,6 +196,27 @@ mod tests {
         fs::write(&at, vec![b'x'; 4097]).unwrap();
         assert!(Key::read(&at).unwrap_err().ends_with("larger than 4 KiB"), "{:?}", Key::read(&at));
         assert_eq!(format!("{:?}", key()), "a key of 32 bytes");
+    }
+
+    #[test]
+    fn a_token_is_one_line_of_visible_characters() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("token");
+        assert!(token(&at).unwrap_err().contains("token: cannot be read: "));
+        for (text, fine) in [
+            ("0123456789abcdef\n", true),
+            ("0123456789abcde\n", false),
+            ("0123456789abcdef\n0123456789abcdef", false),
+            ("0123456789 abcdef", false),
+            ("", false),
+        ] {
+            fs::write(&at, text).unwrap();
+            let read = token(&at);
+            assert_eq!(read.is_ok(), fine, "{text:?}: {read:?}");
+            assert!(read.is_ok_and(|token| token == text.trim_end()) || !fine);
+        }
+        fs::write(&at, "x".repeat(257)).unwrap();
+        assert!(token(&at).unwrap_err().ends_with("one line of 16 to 256 visible ASCII characters"));
     }
 
     #[test]

@@ -8,9 +8,9 @@ mod send;
 mod shelf;
 
 pub use finished::{Finished, LARGEST, digest, hex};
+pub use mac::{Key, token};
 
 use crate::net::http::{self, Authorities, HttpError};
-use mac::Key;
 use send::{Letter, Line, Sent};
 use shelf::Shelf;
 use std::io::{self, ErrorKind};
@@ -30,6 +30,8 @@ pub struct AtUrl {
     pub timeout: Duration,
     /// The trusted certificates for https.
     pub authorities: Authorities,
+    /// The token that the server demands.
+    pub token: Option<String>,
     /// Why it cannot be sent now: then it goes into the spool immediately.
     pub offline: Option<String>,
 }
@@ -158,6 +160,8 @@ impl Line for Http<'_> {
         let whose = finished::whose(letter.body);
         headers.extend(whose.iter().map(|(name, value)| (*name, value.as_str())));
         headers.extend(letter.mac.map(|mac| ("Firstlight-MAC", mac)));
+        let token = self.at.token.as_ref().map(|token| format!("Bearer {token}"));
+        headers.extend(token.as_deref().map(|token| ("Authorization", token)));
         http::post(&self.at.url, &headers, letter.body, &self.at.authorities, within)
     }
 

@@ -25,7 +25,7 @@ pub fn framed(title: &str, body: impl IntoIterator<Item = Element>) -> io::Resul
 }
 
 /// The color class of a word: an outcome, a severity or a verdict.
-pub fn meaning(word: &str) -> &'static str {
+pub(crate) fn meaning(word: &str) -> &'static str {
     match word {
         "PASS" => "good",
         "WARN" | "DEGRADED" => "warn",
@@ -35,26 +35,23 @@ pub fn meaning(word: &str) -> &'static str {
 }
 
 /// A word in the color of its meaning.
+#[must_use]
 pub fn mark(name: &'static str, word: &str) -> Element {
     element(name).with("class", meaning(word)).text(word)
 }
 
 /// A section with its heading.
-pub fn section(title: &str) -> Element {
+pub(crate) fn section(title: &str) -> Element {
     element("section").child(element("h2").text(title))
 }
 
 /// A paragraph that says how to read what follows.
-pub fn note(text: &str) -> Element {
+pub(crate) fn note(text: &str) -> Element {
     element("p").with("class", "dim").text(text)
 }
 
 /// A table that scrolls by itself on narrow screens.
-pub fn table(
-    caption: Option<Element>,
-    head: &[&str],
-    rows: impl IntoIterator<Item = Element>,
-) -> Element {
+pub fn table(caption: Option<Element>, head: &[&str], rows: impl IntoIterator<Item = Element>) -> Element {
     let cell = |text: &&str| element("th").with("scope", "col").text(text);
     let head = element("tr").children(head.iter().map(cell));
     let table = element("table")
@@ -65,34 +62,36 @@ pub fn table(
 }
 
 /// The caption of a table.
-pub fn caption(text: &str) -> Element {
+pub(crate) fn caption(text: &str) -> Element {
     element("caption").text(text)
 }
 
 /// A row: its header and its cells.
-pub fn row(head: &str, cells: impl IntoIterator<Item = Element>) -> Element {
+pub(crate) fn row(head: &str, cells: impl IntoIterator<Item = Element>) -> Element {
     element("tr").child(element("th").with("scope", "row").text(head)).children(cells)
 }
 
 /// A cell with a text.
+#[must_use]
 pub fn cell(text: &str) -> Element {
     element("td").text(text)
 }
 
 /// A cell with a figure.
+#[must_use]
 pub fn number(text: &str) -> Element {
     cell(text).with("class", "number")
 }
 
 /// A part that the reader can fold.
-pub fn folded(title: &str, open: bool, inside: impl IntoIterator<Item = Element>) -> Element {
+pub(crate) fn folded(title: &str, open: bool, inside: impl IntoIterator<Item = Element>) -> Element {
     let details = element("details").child(element("summary").text(title)).children(inside);
     if open { details.with("open", "") } else { details }
 }
 
 /// A drawing of this width and height in its own units, which are pixels where there is room. It has a title and a
 /// description for readers who do not see it.
-pub fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Element>) -> Element {
+pub(crate) fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Element>) -> Element {
     let (width, height) = size;
     let svg = element("svg")
         .with("role", "img")
@@ -106,29 +105,29 @@ pub fn drawing(size: (f64, f64), title: &str, desc: &str, parts: Vec<Element>) -
 }
 
 /// A text of a drawing, at the left end of its line's foot.
-pub fn label(x: f64, y: f64, class: &str, text: &str) -> Element {
+pub(crate) fn label(x: f64, y: f64, class: &str, text: &str) -> Element {
     place("text", [("x", x), ("y", y)]).with("class", class).text(text)
 }
 
 /// A straight line of a drawing.
-pub fn line(from: (f64, f64), to: (f64, f64), class: &str) -> Element {
+pub(crate) fn line(from: (f64, f64), to: (f64, f64), class: &str) -> Element {
     place("line", [("x1", from.0), ("y1", from.1), ("x2", to.0), ("y2", to.1)]).with("class", class)
 }
 
 /// A box of a drawing, with rounded corners.
-pub fn rectangle(x: f64, y: f64, width: f64, height: f64, class: &str) -> Element {
+pub(crate) fn rectangle(x: f64, y: f64, width: f64, height: f64, class: &str) -> Element {
     let sizes = [("x", x), ("y", y), ("width", width), ("height", height), ("rx", 2.0)];
     place("rect", sizes).with("class", class)
 }
 
 /// An element with numbers, which have one decimal.
-pub fn place<const N: usize>(name: &'static str, numbers: [(&'static str, f64); N]) -> Element {
+pub(crate) fn place<const N: usize>(name: &'static str, numbers: [(&'static str, f64); N]) -> Element {
     let with = |element: Element, (name, value): (&'static str, f64)| element.with(name, &short(value));
     numbers.into_iter().fold(element(name), with)
 }
 
 /// A coordinate: one decimal at most.
-pub fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }

@@ -5,7 +5,7 @@ pub(crate) mod curve;
 pub(crate) mod figures;
 mod fleet;
 mod found;
-pub(crate) mod frame;
+pub mod frame;
 mod sweeps;
 mod timeline;
 mod topology;

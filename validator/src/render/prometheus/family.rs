@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A gauge and its series.
-pub(super) struct Family {
+/// A metric and its series.
+#[derive(Debug)]
+pub struct Family {
     name: &'static str,
+    kind: &'static str,
     help: &'static str,
     series: Vec<(String, f64)>,
     /// How often each set of labels occurred.
@@ -14,13 +16,22 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// A metric without series, which writes nothing.
-    pub(super) const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, help, series: Vec::new(), seen: BTreeMap::new() }
+    /// A gauge without series, which writes nothing.
+    #[must_use]
+    pub const fn new(name: &'static str, help: &'static str) -> Self {
+        Self { name, kind: "gauge", help, series: Vec::new(), seen: BTreeMap::new() }
     }
 
-    /// A metric with a single series.
-    pub(super) fn one(name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) -> Self {
+    /// The same as a counter, which only grows while the program runs.
+    #[must_use]
+    pub const fn counting(mut self) -> Self {
+        self.kind = "counter";
+        self
+    }
+
+    /// A gauge with a single series.
+    #[must_use]
+    pub fn one(name: &'static str, help: &'static str, labels: &[(&str, &str)], value: f64) -> Self {
         let mut family = Self::new(name, help);
         family.add(labels, value);
         family
@@ -28,7 +39,7 @@ impl Family {
 
     /// Adds a series. A duplicate of earlier labels gets an additional label, so that neither hides the
     /// other.
-    pub(super) fn add(&mut self, labels: &[(&str, &str)], value: f64) {
+    pub fn add(&mut self, labels: &[(&str, &str)], value: f64) {
         let mut labels: Vec<_> = labels.iter().map(|(name, value)| label(name, value)).collect();
         let times = self.seen.entry(labels.join(",")).or_default();
         *times += 1;
@@ -39,19 +50,20 @@ impl Family {
     }
 
     /// A series for each state: 1 for the present one, 0 for the others.
-    pub(super) fn states(&mut self, labels: &[(&str, &str)], name: &str, all: &[&str], is: &str) {
+    pub fn states(&mut self, labels: &[(&str, &str)], name: &str, all: &[&str], is: &str) {
         for state in all {
             self.add(&[labels, &[(name, state)]].concat(), f64::from(u8::from(*state == is)));
         }
     }
 
     /// Its lines.
-    pub(super) fn text(&self) -> String {
-        let Self { name, help, series, .. } = self;
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { name, kind, help, series, .. } = self;
         if series.is_empty() {
             return String::new();
         }
-        let mut text = format!("# HELP {name} {help}\n# TYPE {name} gauge\n");
+        let mut text = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         for (labels, value) in series {
             let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
             // Writing into a String cannot fail.

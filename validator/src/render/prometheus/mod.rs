@@ -1,7 +1,7 @@
 //! The text exposition format 0.0.4, for node_exporter's textfile collector. Everything is a gauge in base
 //! units; values that the report lacks are absent, and never 0.
 
-mod family;
+pub mod family;
 
 use super::words;
 use crate::outcome::Matrix;

@@ -1,0 +1,214 @@
+//! From the bytes of a POST to an entry of the store, or to a refusal with its reason. Everything in a report is
+//! hostile input: it is parsed as strictly as `firstlight render` does it, and its texts are cut. Pure.
+
+use crate::refusal::{Refusal, Why};
+use firstlight::net::publish::digest as hash;
+use firstlight::outcome::Verdict;
+use firstlight::report::{Report, from_json};
+use serde::Deserialize;
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// The schema of init's verdict, which it sends where there is no report.
+pub const VERDICT: &str = "firstlight.verdict/1";
+/// Maximum length of a stored text, characters.
+const LONGEST: usize = 300;
+/// How many codes of causes are stored.
+const CODES: usize = 20;
+
+/// What the store and the pages keep of a report beside its bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// SHA-256 of the bytes, in hexadecimal.
+    pub digest: String,
+    /// The node: 16 hexadecimal digits, which follow from its host name and its machine id.
+    pub node: String,
+    /// The host name, or the sender's address where the report has neither name nor id.
+    pub host: String,
+    /// The machine's id.
+    pub machine_id: Option<String>,
+    /// When the run began, as the report has it.
+    pub started: Option<String>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What the verdict is about: `machine`, `fabric` or less.
+    pub scope: String,
+    /// The codes of the causes, the first one first.
+    pub codes: String,
+    /// The first cause in words.
+    pub says: String,
+    /// The GPUs, by model.
+    pub gpus: String,
+    /// The level of the run.
+    pub level: String,
+    /// Bandwidth of the slowest pair of GPUs, GB/s.
+    pub pair: Option<f64>,
+    /// NCCL's best bus bandwidth of all_reduce, GB/s.
+    pub busbw: Option<f64>,
+    /// How long the run took, seconds.
+    pub seconds: Option<f64>,
+    /// Whether a MAC by the configured key was right.
+    pub signed: bool,
+}
+
+/// init's verdict where there is no report.
+#[derive(Debug, Deserialize)]
+struct VerdictFile {
+    verdict: Verdict,
+    cause: Option<String>,
+    #[serde(default)]
+    codes: Vec<String>,
+    #[serde(default)]
+    failed: Vec<String>,
+    scope: Option<String>,
+    covers: Option<String>,
+    seconds: Option<f64>,
+}
+
+/// The name of the schema, before anything else is read.
+#[derive(Debug, Deserialize)]
+struct Head {
+    schema: Option<Value>,
+}
+
+/// Reads a report or a verdict. `said` is the header's verdict, which may be worse than the report's and is then the
+/// one that counts; `digest` is the bytes' SHA-256, and `from` the sender's address.
+///
+/// # Errors
+/// Why it is not stored.
+pub fn entry(
+    body: &[u8],
+    digest: String,
+    said: Option<&str>,
+    signed: bool,
+    from: IpAddr,
+) -> Result<Entry, Refusal> {
+    // Where this finds nothing, the report's own parser says why.
+    let head = serde_json::from_slice(body).unwrap_or(Head { schema: None });
+    let mut entry = if head.schema.as_ref().and_then(Value::as_str) == Some(VERDICT) {
+        let file = serde_json::from_slice::<VerdictFile>(body);
+        of_verdict(file.map_err(|e| Refusal::new(Why::Schema, format!("not a valid {VERDICT}: {e}")))?)
+    } else {
+        use firstlight::report::BadReport;
+        of_report(&from_json(body).map_err(|e| {
+            let why = match &e {
+                BadReport::NotJson(_) => Why::Malformed,
+                BadReport::Schema(_) | BadReport::Shape(_) => Why::Schema,
+                BadReport::Contradiction(_) => Why::Contradiction,
+            };
+            Refusal::new(why, e.to_string())
+        })?)
+    };
+    if let Some(said) = said {
+        entry.verdict = counting(entry.verdict, said)?;
+    }
+    entry.digest = digest;
+    entry.signed = signed;
+    if entry.host.is_empty() {
+        entry.host = if entry.machine_id.is_some() { "unknown".to_owned() } else { from.to_string() };
+    }
+    // Machines with the same id, as copies of one disk have it, stay apart by their names.
+    let id = format!("{}\n{}", entry.machine_id.as_deref().unwrap_or(""), entry.host);
+    entry.node = hash(id.as_bytes()).chars().take(16).collect();
+    Ok(entry)
+}
+
+/// The header's verdict, if it is not better than the report's.
+fn counting(own: Verdict, said: &str) -> Result<Verdict, Refusal> {
+    let told = verdict(said).ok_or_else(|| {
+        let line = format!("Firstlight-Verdict: read {said:?}, allowed: PASS, DEGRADED, FAIL, ERROR");
+        Refusal::new(Why::Contradiction, line)
+    })?;
+    if badness(told) < badness(own) {
+        let line = format!("Firstlight-Verdict is {told}, and the report's own verdict {own} is worse");
+        return Err(Refusal::new(Why::Contradiction, line));
+    }
+    Ok(told)
+}
+
+/// The verdict with that name.
+#[must_use]
+pub fn verdict(name: &str) -> Option<Verdict> {
+    VERDICTS.into_iter().find(|verdict| verdict.to_string() == name)
+}
+
+/// All verdicts, the best first.
+pub const VERDICTS: [Verdict; 4] = [Verdict::Pass, Verdict::Degraded, Verdict::Fail, Verdict::Error];
+
+/// How bad a verdict is.
+#[must_use]
+pub fn badness(verdict: Verdict) -> usize {
+    VERDICTS.iter().position(|one| *one == verdict).unwrap_or(VERDICTS.len())
+}
+
+fn of_verdict(file: VerdictFile) -> Entry {
+    let all = if file.codes.is_empty() { file.failed } else { file.codes };
+    Entry {
+        digest: String::new(),
+        node: String::new(),
+        host: String::new(),
+        machine_id: None,
+        started: None,
+        verdict: file.verdict,
+        scope: cut(file.scope.as_deref().unwrap_or("unknown")),
+        codes: codes(all.iter().map(String::as_str)),
+        says: cut(file.cause.as_deref().unwrap_or("")),
+        gpus: cut(file.covers.as_deref().unwrap_or("")),
+        level: "none".to_owned(),
+        pair: None,
+        busbw: None,
+        seconds: file.seconds,
+        signed: false,
+    }
+}
+
+fn of_report(report: &Report) -> Entry {
+    let first = report.causes.first();
+    let recorded =
+        if report.is_recorded() { format!("; the machine in {}", report.root) } else { String::new() };
+    let test = |id: &str| report.tests.iter().find(|test| test.id == id);
+    let pairs = test("p2p-bandwidth").and_then(|t| t.matrices.iter().find(|m| m.name == "ce.write"));
+    let pairs = pairs.map(|matrix| matrix.values.iter().flatten().flatten().copied());
+    let sums = test("nccl-allreduce").and_then(|t| t.tables.iter().find(|t| named(t, "nccl.all_reduce")));
+    Entry {
+        host: cut(report.machine.host.as_deref().unwrap_or("")),
+        machine_id: report.machine.machine_id.as_deref().map(cut),
+        started: Some(cut(&report.started)),
+        codes: codes(report.causes.iter().map(|cause| cause.code.as_str())),
+        says: cut(&first.map_or_else(|| report.answer.clone(), |cause| cause.says.clone())),
+        gpus: cut(&(report.gpu_names() + &recorded)),
+        level: report.level.to_string(),
+        pair: pairs.and_then(|all| all.min_by(f64::total_cmp)),
+        busbw: sums.and_then(|table| column(table, "out-of-place busbw").into_iter().max_by(f64::total_cmp)),
+        seconds: Some(report.seconds),
+        ..of_verdict(VerdictFile {
+            verdict: report.verdict,
+            cause: None,
+            codes: Vec::new(),
+            failed: Vec::new(),
+            scope: Some(report.scope.to_string()),
+            covers: None,
+            seconds: None,
+        })
+    }
+}
+
+fn codes<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    cut(&all.take(CODES).collect::<Vec<_>>().join(" "))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+fn named(table: &Value, name: &str) -> bool {
+    table.get("name").and_then(Value::as_str) == Some(name)
+}
+
+/// The numbers of a table's column.
+fn column(table: &Value, heading: &str) -> Vec<f64> {
+    let array = |key: &str| table.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let headed = |column: &Value| column.get("heading").and_then(Value::as_str) == Some(heading);
+    let Some(at) = array("columns").iter().position(headed) else { return Vec::new() };
+    array("rows").iter().filter_map(|row| row.get(at)?.as_f64()).collect()
+}

@@ -1,0 +1,150 @@
+//! The receiver of reports: takes what `firstlight publish` sends, stores it, and shows verdicts by node and by time.
+//! [`run`] is the program; the command line is read and checked here.
+
+mod answers;
+pub mod intake;
+mod metrics;
+mod pages;
+pub mod query;
+pub mod refusal;
+mod request;
+mod server;
+pub mod store;
+
+use answers::Receiver;
+use clap::Parser;
+use firstlight::net::publish::Key;
+use rusqlite::Connection;
+use server::Limits;
+use sha2::{Digest, Sha256};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use store::Writer;
+
+/// Receives reports of firstlight over HTTP, stores them, and shows verdicts by node and by time
+#[derive(Debug, Clone, Parser)]
+#[command(name = "firstlight collect", version, max_term_width = 80)]
+pub struct Options {
+    /// Where to listen; an address that others reach needs --token-file or --key-file, and for reading a token or --open-reading
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
+    listen: SocketAddr,
+    /// The folder of the stored reports; it is made if it is not there
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    /// A file with the token that senders and readers must have: 16 to 256 visible ASCII characters
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A file with another token, which allows reading only
+    #[arg(long, value_name = "FILE")]
+    read_token_file: Option<PathBuf>,
+    /// Everyone who reaches the address may read
+    #[arg(long, conflicts_with = "read_token_file")]
+    open_reading: bool,
+    /// The key (32 to 4096 bytes) of `publish --key-file`; reports without a right MAC are refused
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Maximum size of a report, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 8 << 20, value_parser = clap::value_parser!(u64).range(1024..=64 << 20))]
+    max_bytes: u64,
+    /// How many reports of each node stay; default: all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+    /// Seconds in which the head and the body of a request must each arrive
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    /// Maximum number of connections at a time; others wait
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    connections: u16,
+}
+
+/// Why the program ends; one line.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The command line is not allowed.
+    #[error("{0}")]
+    Usage(String),
+    /// Something could not be read, opened or done.
+    #[error("{0}")]
+    Undone(String),
+}
+
+/// Who may send and read.
+#[derive(Debug, Default)]
+struct Secrets {
+    /// SHA-256 of the token for everything.
+    token: Option<[u8; 32]>,
+    /// SHA-256 of the token for reading.
+    reading: Option<[u8; 32]>,
+    open_reading: bool,
+    key: Option<Key>,
+}
+
+impl Options {
+    /// Reads the secrets, and refuses to be reached by others without them.
+    fn secrets(&self) -> Result<Secrets, CollectError> {
+        let token = |file: &Option<PathBuf>| file.as_deref().map(token).transpose();
+        let secrets = Secrets {
+            token: token(&self.token_file)?,
+            reading: token(&self.read_token_file)?,
+            open_reading: self.open_reading,
+            key: self.key_file.as_deref().map(Key::read).transpose().map_err(CollectError::Undone)?,
+        };
+        let reached = !self.listen.ip().is_loopback();
+        if reached && secrets.token.is_none() && secrets.key.is_none() {
+            let line = format!(
+                "--listen {}: others could send anything there: give --token-file or --key-file, or listen on 127.0.0.1",
+                self.listen
+            );
+            return Err(CollectError::Usage(line));
+        }
+        if reached && !secrets.open_reading && secrets.token.is_none() && secrets.reading.is_none() {
+            let line = format!(
+                "--listen {}: others could read all reports there: give --token-file or --read-token-file, or allow it by --open-reading",
+                self.listen
+            );
+            return Err(CollectError::Usage(line));
+        }
+        Ok(secrets)
+    }
+}
+
+/// The hash of the token in a file.
+fn token(file: &Path) -> Result<[u8; 32], CollectError> {
+    let token = firstlight::net::publish::token(file).map_err(CollectError::Undone)?;
+    Ok(Sha256::digest(token).into())
+}
+
+/// Receives reports until SIGTERM or SIGINT. `listening` is called with the address when senders can connect.
+///
+/// # Errors
+/// See [`CollectError`].
+pub fn run(options: &Options, listening: impl FnOnce(SocketAddr)) -> Result<(), CollectError> {
+    let undone = |e: &dyn std::error::Error| CollectError::Undone(e.to_string());
+    let secrets = options.secrets()?;
+    let open = || store::open(&options.store).map_err(|e| undone(&e));
+    let (writer, thread) = Writer::start(open()?, options.keep).map_err(|e| undone(&e))?;
+    let receiver = Receiver::new(secrets, writer, reader(open()?)?, options.max_bytes);
+    let limits =
+        Limits { request: Duration::from_secs(options.timeout), connections: u32::from(options.connections) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|e| undone(&e))?;
+    runtime.block_on(async {
+        let named = |e: std::io::Error| CollectError::Undone(format!("--listen {}: {e}", options.listen));
+        let listener = tokio::net::TcpListener::bind(options.listen).await.map_err(named)?;
+        let stop = server::stop_signal().map_err(|e| undone(&e))?;
+        listening(listener.local_addr().map_err(named)?);
+        server::serve(listener, Arc::new(receiver), limits, stop).await;
+        Ok(())
+    })?;
+    // Connections that did not end in time go with the runtime, and the writer with the last of them.
+    drop(runtime);
+    thread.join().map_err(|_| CollectError::Undone("the writer of the store has crashed".to_owned()))
+}
+
+/// A connection that cannot write.
+fn reader(db: Connection) -> Result<Connection, CollectError> {
+    let only = db.pragma_update(None, "query_only", true);
+    only.map_err(|e| CollectError::Undone(e.to_string()))?;
+    Ok(db)
+}

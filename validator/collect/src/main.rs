@@ -1,0 +1,43 @@
+//! The program `firstlight-collect`, which `firstlight collect` starts: reads the command line, receives reports until it
+//! is told to end, ends with its status.
+
+use clap::Parser;
+use firstlight::cli::{FINE, UNDONE, WRONG_USE};
+use firstlight_collect::{CollectError, Options, run};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(e) if e.use_stderr() => {
+            let text = e.render().to_string();
+            let said = text.lines().take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+            let line = said.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ");
+            complain(line.strip_prefix("error: ").unwrap_or(&line));
+            return ExitCode::from(WRONG_USE);
+        }
+        Err(e) => {
+            // A closed pipe means that the reader has read enough.
+            let _ = io::stdout().write_all(e.render().to_string().as_bytes());
+            return ExitCode::from(FINE);
+        }
+    };
+    let listening = |address| {
+        // Without standard output the address is known from the option.
+        let _ = writeln!(io::stdout(), "listening on http://{address}/");
+        let _ = io::stdout().flush();
+    };
+    match run(&options, listening) {
+        Ok(()) => ExitCode::from(FINE),
+        Err(error) => {
+            complain(&error.to_string());
+            ExitCode::from(if matches!(error, CollectError::Usage(_)) { WRONG_USE } else { UNDONE })
+        }
+    }
+}
+
+fn complain(line: &str) {
+    // Without standard error there is no place left for the line.
+    let _ = writeln!(io::stderr(), "firstlight collect: {line}");
+}

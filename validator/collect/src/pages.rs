@@ -1,0 +1,182 @@
+//! The pages in HTML, without scripts: the nodes, the reports by time, and the history of one node. Every text of a report
+//! is escaped by the writer of elements. Pure.
+
+use crate::intake::VERDICTS;
+use crate::query::{Page, ROWS, Stored, Wanted};
+use firstlight::floors::stats::median;
+use firstlight::render::element::{Element, element};
+use firstlight::render::html::frame::{cell, framed, mark, number, table};
+use std::io;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// From this difference a figure that is worse than before is marked, as a part of the median.
+const WORSE: f64 = 0.1;
+const HEAD: [&str; 7] = ["verdict", "first cause", "GPUs", "level", "received", "run began", "MAC"];
+
+/// A moment in seconds since 1970, as text.
+fn moment(seconds: i64) -> String {
+    let at = OffsetDateTime::from_unix_timestamp(seconds).ok();
+    at.and_then(|at| at.format(&Rfc3339).ok()).unwrap_or_else(|| seconds.to_string())
+}
+
+/// `1 node`, `2 nodes`
+fn counted(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn link(to: &str, text: &str) -> Element {
+    element("a").with("href", to).text(if text.is_empty() { "unknown" } else { text })
+}
+
+fn paragraph(text: &str) -> Element {
+    element("p").text(text)
+}
+
+/// The cells that every list has.
+fn cells(row: &Stored) -> Vec<Element> {
+    let about = if row.scope == "machine" { String::new() } else { format!(" of {}", row.scope) };
+    let verdict = element("td")
+        .child(
+            element("a")
+                .with("href", &format!("/report/{}?to=html", row.digest))
+                .child(mark("b", &row.verdict)),
+        )
+        .child(element("span").text(&about));
+    let code = row.codes.split(' ').next().unwrap_or("");
+    let cause = if code.is_empty() { row.says.clone() } else { format!("{code}: {}", row.says) };
+    let started = row.started.as_deref().unwrap_or("unknown");
+    let signed = if row.signed { "right" } else { "unsigned" };
+    let mut cells = vec![verdict];
+    cells.extend([&cause, &row.gpus, &row.level, &moment(row.received), started, signed].map(cell));
+    cells
+}
+
+fn host(row: &Stored) -> Element {
+    element("th").with("scope", "row").child(link(&format!("/node/{}", row.node), &row.host))
+}
+
+/// Links to the other pages of a list.
+fn pager(base: &str, number: u32, more: bool) -> Element {
+    let other = |number: u32, text: &str| {
+        element("span").child(link(&format!("{base}page={number}"), text)).text(" ")
+    };
+    let newer = (number > 1).then(|| other(number - 1, "newer"));
+    let older = more.then(|| other(number.saturating_add(1), "older"));
+    paragraph(&format!("Page {number}. ")).children(newer).children(older)
+}
+
+/// The nodes with their newest reports.
+///
+/// # Errors
+/// The writer's error.
+pub(crate) fn nodes(
+    page: &Page,
+    (counts, reports): &(Vec<(String, u32)>, u32),
+    wanted: &Wanted,
+) -> io::Result<String> {
+    let count =
+        |name: &str| counts.iter().find(|(verdict, _)| verdict == name).map_or(0, |(_, count)| *count);
+    let all: u32 = counts.iter().map(|(_, count)| *count).sum();
+    let head = element("header")
+        .child(paragraph("firstlight"))
+        .child(element("h1").text(&counted(all, "node")))
+        .child(paragraph(&format!("Stored: {}. The newest of each node:", counted(*reports, "report"))));
+    list("/", head, page, wanted, count)
+}
+
+/// All reports by time.
+///
+/// # Errors
+/// The writer's error.
+pub(crate) fn reports(page: &Page, all: u32, wanted: &Wanted) -> io::Result<String> {
+    let head = element("header")
+        .child(paragraph("firstlight"))
+        .child(element("h1").text(&counted(all, "report")))
+        .child(paragraph("The newest first:"));
+    list("/reports", head, page, wanted, |_| 0)
+}
+
+fn list(
+    path: &str,
+    head: Element,
+    page: &Page,
+    wanted: &Wanted,
+    count: impl Fn(&str) -> u32,
+) -> io::Result<String> {
+    let filter = VERDICTS.map(|verdict| verdict.to_string()).map(|verdict| {
+        let number = if path == "/" { format!(" {}", count(&verdict)) } else { String::new() };
+        let word = element("a").with("href", &format!("{path}?verdict={verdict}")).child(mark("b", &verdict));
+        element("span").child(word).text(&format!("{number}; "))
+    });
+    let filters = element("p").children(filter).child(link(path, "all verdicts")).text("; ");
+    let filters = filters.child(if path == "/" { link("/reports", "by time") } else { link("/", "by node") });
+    let base =
+        wanted.verdict.as_ref().map_or(format!("{path}?"), |verdict| format!("{path}?verdict={verdict}&"));
+    let line = |row: &Stored| element("tr").child(host(row)).children(cells(row));
+    let heads: Vec<_> = ["node"].into_iter().chain(HEAD).collect();
+    let title = format!("firstlight: {}", if path == "/" { "nodes" } else { "reports" });
+    let body = [
+        head,
+        filters,
+        table(None, &heads, page.rows.iter().map(line)),
+        pager(&base, wanted.page, page.more),
+    ];
+    framed(&title, body)
+}
+
+/// The history of a node: its reports, and how their figures differ from those before. `behind` are the reports before
+/// the page's.
+///
+/// # Errors
+/// The writer's error.
+pub(crate) fn history(page: &Page, behind: &[Stored], number_of_page: u32) -> io::Result<String> {
+    let newest = page.rows.first();
+    let (node, name) = newest.map_or(("", "unknown"), |row| (row.node.as_str(), row.host.as_str()));
+    let title = format!("firstlight: {name}");
+    let figures = ["slowest pair, GB/s", "all_reduce, GB/s", "run, s"];
+    let heads: Vec<_> = HEAD.into_iter().chain(figures).collect();
+    let line = |(at, row): (usize, &Stored)| {
+        let before = page.rows.iter().skip(at + 1).chain(behind);
+        let alike = |earlier: &&Stored| earlier.level == row.level && earlier.gpus == row.gpus;
+        let before: Vec<_> = before.filter(alike).take(ROWS).map(|earlier| earlier.figures).collect();
+        // More is better, except for seconds.
+        let of = |figure: fn(&[Option<f64>; 3]) -> Option<f64>, sign: f64| {
+            drift(
+                figure(&row.figures),
+                &before.iter().filter_map(figure).filter(|figure| *figure > 0.0).collect::<Vec<_>>(),
+                sign,
+            )
+        };
+        let drifts =
+            [of(|[pair, ..]| *pair, 1.0), of(|[_, busbw, _]| *busbw, 1.0), of(|[.., took]| *took, -1.0)];
+        element("tr").children(cells(row)).children(drifts)
+    };
+    let rows = table(None, &heads, page.rows.iter().enumerate().map(line));
+    let remark = format!(
+        "In brackets: the difference from the median of the node's earlier reports of the same level and GPUs, up to {ROWS}."
+    );
+    let body = [
+        element("header").child(paragraph("firstlight")).child(element("h1").text(name)),
+        element("p").text("Node ").child(element("code").text(node)).text("; ").child(link("/", "all nodes")),
+        rows,
+        paragraph(&remark),
+        pager(&format!("/node/{node}?"), number_of_page, page.more),
+    ];
+    framed(&title, body)
+}
+
+/// A figure, and how it differs from the median of earlier ones; `sign`: -1 if less is better.
+fn drift(figure: Option<f64>, earlier: &[f64], sign: f64) -> Element {
+    let Some(figure) = figure else { return number("") };
+    let Ok(median) = median(earlier) else {
+        return number(&format!("{figure:.1}"));
+    };
+    let part = figure / median - 1.0;
+    let text = format!("{figure:.1} ({:+.1} %)", part * 100.0);
+    if part * sign <= -WORSE {
+        number("").child(element("b").with("class", "warn").text(&text))
+    } else {
+        number(&text)
+    }
+}

@@ -1,0 +1,165 @@
+//! What the pages ask of the store. Each query reads a page of rows by an index, however many reports there are.
+
+use crate::store::StoreError;
+use flate2::read::DeflateDecoder;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use std::io::Read;
+
+/// Rows of a page.
+pub const ROWS: usize = 100;
+
+/// A stored report without its bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// SHA-256 of its bytes.
+    pub digest: String,
+    /// Its node.
+    pub node: String,
+    /// When it was received, seconds since 1970.
+    pub received: i64,
+    /// The host name.
+    pub host: String,
+    /// When the run began, as the report has it.
+    pub started: Option<String>,
+    /// The verdict.
+    pub verdict: String,
+    /// What the verdict is about.
+    pub scope: String,
+    /// The codes of the causes.
+    pub codes: String,
+    /// The first cause in words.
+    pub says: String,
+    /// The GPUs, by model.
+    pub gpus: String,
+    /// The level of the run.
+    pub level: String,
+    /// Slowest pair, NCCL's bus bandwidth (GB/s), and seconds of the run.
+    pub figures: [Option<f64>; 3],
+    /// Whether its MAC was checked.
+    pub signed: bool,
+}
+
+const COLUMNS: &str =
+    "r.digest, r.node, r.received, r.host, r.started, r.verdict, r.scope, r.codes, r.says, r.gpus,
+    r.level, r.pair, r.busbw, r.seconds, r.signed";
+
+fn stored(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    Ok(Stored {
+        digest: row.get(0)?,
+        node: row.get(1)?,
+        received: row.get(2)?,
+        host: row.get(3)?,
+        started: row.get(4)?,
+        verdict: row.get(5)?,
+        scope: row.get(6)?,
+        codes: row.get(7)?,
+        says: row.get(8)?,
+        gpus: row.get(9)?,
+        level: row.get(10)?,
+        figures: [row.get(11)?, row.get(12)?, row.get(13)?],
+        signed: row.get(14)?,
+    })
+}
+
+/// A page of rows, and whether there is another one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// At most [`ROWS`].
+    pub rows: Vec<Stored>,
+    /// Whether more follow.
+    pub more: bool,
+}
+
+/// Which rows: of one verdict or of all, and the number of the page, from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// `None`: all.
+    pub verdict: Option<String>,
+    /// From 1.
+    pub page: u32,
+}
+
+fn page(db: &Connection, sql: &str, mut values: Vec<Value>, number: u32) -> Result<Page, StoreError> {
+    let rows = i64::try_from(ROWS).unwrap_or(i64::MAX);
+    values.extend([Value::from(rows + 1), Value::from(rows * i64::from(number.saturating_sub(1)))]);
+    let mut asked = db.prepare_cached(sql)?;
+    let mut rows = asked.query_map(params_from_iter(values), stored)?.collect::<Result<Vec<_>, _>>()?;
+    let more = rows.len() > ROWS;
+    rows.truncate(ROWS);
+    Ok(Page { rows, more })
+}
+
+/// The newest report of each node, the newest first.
+///
+/// # Errors
+/// SQLite's.
+pub fn nodes(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
+    let of = wanted.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
+    // The rows that are skipped are skipped in the index.
+    let sql = format!(
+        "SELECT {COLUMNS} FROM (SELECT newest FROM node {of} ORDER BY newest DESC LIMIT ? OFFSET ?) n
+            JOIN report r ON r.id = n.newest ORDER BY r.id DESC"
+    );
+    page(db, &sql, wanted.verdict.iter().cloned().map(Value::from).collect(), wanted.page)
+}
+
+/// All reports, the newest first.
+///
+/// # Errors
+/// SQLite's.
+pub fn reports(db: &Connection, wanted: &Wanted) -> Result<Page, StoreError> {
+    let of = wanted.verdict.as_ref().map_or("", |_| "WHERE verdict = ?");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM (SELECT id FROM report {of} ORDER BY id DESC LIMIT ? OFFSET ?) n
+            JOIN report r ON r.id = n.id ORDER BY r.id DESC"
+    );
+    page(db, &sql, wanted.verdict.iter().cloned().map(Value::from).collect(), wanted.page)
+}
+
+/// The reports of a node, the newest first, and as many behind the page's rows, to compare with.
+///
+/// # Errors
+/// SQLite's.
+pub fn history(db: &Connection, node: &str, number: u32) -> Result<(Page, Vec<Stored>), StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM report r WHERE r.node = ? ORDER BY r.id DESC LIMIT ? OFFSET ?");
+    let page = page(db, &sql, vec![Value::from(node.to_owned())], number)?;
+    let behind = self::page(db, &sql, vec![Value::from(node.to_owned())], number.saturating_add(1))?;
+    Ok((page, behind.rows))
+}
+
+/// The newest report of every node.
+///
+/// # Errors
+/// SQLite's.
+pub fn all_nodes(db: &Connection) -> Result<Vec<Stored>, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM node n JOIN report r ON r.id = n.newest ORDER BY n.id");
+    let mut asked = db.prepare_cached(&sql)?;
+    let rows = asked.query_map([], stored)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// How many nodes have which verdict, and how many reports there are.
+///
+/// # Errors
+/// SQLite's.
+pub fn counts(db: &Connection) -> Result<(Vec<(String, u32)>, u32), StoreError> {
+    let mut asked = db.prepare_cached("SELECT verdict, count(*) FROM node GROUP BY verdict")?;
+    let rows = asked.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let nodes = rows.collect::<Result<_, _>>()?;
+    Ok((nodes, db.query_row("SELECT count(*) FROM report", [], |row| row.get(0))?))
+}
+
+/// The bytes of a report.
+///
+/// # Errors
+/// SQLite's, and a body that cannot be unpacked.
+pub fn body(db: &Connection, digest: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    let sql = "SELECT deflated FROM body JOIN report ON report.id = body.report WHERE report.digest = ?";
+    let deflated: Option<Vec<u8>> =
+        db.prepare_cached(sql)?.query_row([digest], |row| row.get(0)).optional()?;
+    let Some(deflated) = deflated else { return Ok(None) };
+    let mut bytes = Vec::new();
+    DeflateDecoder::new(deflated.as_slice()).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}

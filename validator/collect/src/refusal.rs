@@ -1,0 +1,103 @@
+//! Why requests are refused: each reason has a status for the sender, a word for its counter, and each refusal one line.
+
+use hyper::StatusCode;
+
+/// Why a request is refused. Each reason has a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// A path that climbs, or has signs that no path here has.
+    Path,
+    /// There is no such page, node or report.
+    Unknown,
+    /// A query that is not understood.
+    Query,
+    /// Another method than the path has.
+    Method,
+    /// The body is not announced as JSON.
+    Type,
+    /// The token is missing or wrong.
+    Token,
+    /// The MAC is missing.
+    Unsigned,
+    /// The MAC is wrong.
+    Signature,
+    /// Larger than allowed.
+    Size,
+    /// The request did not arrive in time.
+    Slow,
+    /// The sender stopped in the middle.
+    Broken,
+    /// The body is not what `Idempotency-Key` says.
+    Digest,
+    /// Not HTTP, or not JSON.
+    Malformed,
+    /// Another schema, or a report with something missing.
+    Schema,
+    /// A report that contradicts itself or its headers.
+    Contradiction,
+    /// The store cannot be written or read.
+    Store,
+}
+
+impl Why {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 16] = [
+        Self::Path,
+        Self::Unknown,
+        Self::Query,
+        Self::Method,
+        Self::Type,
+        Self::Token,
+        Self::Unsigned,
+        Self::Signature,
+        Self::Size,
+        Self::Slow,
+        Self::Broken,
+        Self::Digest,
+        Self::Malformed,
+        Self::Schema,
+        Self::Contradiction,
+        Self::Store,
+    ];
+
+    /// The status of the answer, and the word of the counter.
+    #[must_use]
+    pub const fn says(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Path => (StatusCode::BAD_REQUEST, "path"),
+            Self::Unknown => (StatusCode::NOT_FOUND, "unknown"),
+            Self::Query => (StatusCode::BAD_REQUEST, "query"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "method"),
+            Self::Type => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "type"),
+            Self::Token => (StatusCode::UNAUTHORIZED, "token"),
+            Self::Unsigned => (StatusCode::UNAUTHORIZED, "unsigned"),
+            Self::Signature => (StatusCode::FORBIDDEN, "signature"),
+            Self::Size => (StatusCode::PAYLOAD_TOO_LARGE, "size"),
+            Self::Slow => (StatusCode::REQUEST_TIMEOUT, "slow"),
+            Self::Broken => (StatusCode::BAD_REQUEST, "broken"),
+            Self::Digest => (StatusCode::BAD_REQUEST, "digest"),
+            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed"),
+            Self::Schema => (StatusCode::UNPROCESSABLE_ENTITY, "schema"),
+            Self::Contradiction => (StatusCode::UNPROCESSABLE_ENTITY, "contradiction"),
+            Self::Store => (StatusCode::SERVICE_UNAVAILABLE, "store"),
+        }
+    }
+}
+
+/// A refusal: the reason, and one line for the sender and the log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}")]
+pub struct Refusal {
+    /// The reason.
+    pub why: Why,
+    /// One line.
+    pub line: String,
+}
+
+impl Refusal {
+    /// A refusal with that line; control characters are replaced.
+    pub fn new(why: Why, line: impl Into<String>) -> Self {
+        let line: String = line.into();
+        Self { why, line: line.chars().map(|c| if c.is_control() { '?' } else { c }).take(1000).collect() }
+    }
+}

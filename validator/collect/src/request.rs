@@ -1,0 +1,181 @@
+//! The parts of requests and answers: paths, queries, tokens, headers, and a report in its forms. Pure.
+
+use crate::intake::verdict;
+use crate::query::Wanted;
+use crate::refusal::{Refusal, Why};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use firstlight::render::{html, junit, prometheus, text};
+use firstlight::report::from_json;
+use http_body_util::Full;
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use hyper::{HeaderMap, Response, StatusCode};
+use sha2::{Digest, Sha256};
+use std::io;
+use subtle::ConstantTimeEq;
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const PAGE: &str = "text/html; charset=utf-8";
+pub(crate) const LINE: &str = "text/plain; charset=utf-8";
+pub(crate) const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Nothing may be loaded or run; only a page's own style is allowed.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// An answer.
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+/// What a path names.
+pub(crate) enum Place<'a> {
+    Nodes,
+    Reports,
+    Node(&'a str),
+    Report(&'a str),
+    Metrics,
+    Health,
+}
+
+/// The place that a path names.
+///
+/// # Errors
+/// There is none, or the path climbs.
+pub(crate) fn place(path: &str) -> Result<Place<'_>, Refusal> {
+    let hexadecimal =
+        |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match path {
+        "/" => return Ok(Place::Nodes),
+        "/reports" => return Ok(Place::Reports),
+        "/metrics" => return Ok(Place::Metrics),
+        "/healthz" => return Ok(Place::Health),
+        _ => {}
+    }
+    if let Some(node) = path.strip_prefix("/node/").filter(|node| hexadecimal(node, 16)) {
+        return Ok(Place::Node(node));
+    }
+    if let Some(digest) = path.strip_prefix("/report/").filter(|digest| hexadecimal(digest, 64)) {
+        return Ok(Place::Report(digest));
+    }
+    let allowed = "allowed: /, /reports, /node/ID, /report/DIGEST, /metrics, /healthz";
+    let strange = path.contains("..") || path.contains("//") || path.contains(['%', '\\']);
+    Err(Refusal::new(if strange { Why::Path } else { Why::Unknown }, format!("path {path:?}: {allowed}")))
+}
+
+/// What a query asks for.
+pub(crate) struct Asked {
+    /// Which rows.
+    pub(crate) wanted: Wanted,
+    /// The form of a report.
+    pub(crate) to: Option<String>,
+}
+
+impl Asked {
+    /// Reads `verdict=FAIL&page=2` or `to=html`.
+    ///
+    /// # Errors
+    /// One line that names the part and what is allowed.
+    pub(crate) fn of(query: &str) -> Result<Self, Refusal> {
+        let mut asked = Self { wanted: Wanted { verdict: None, page: 1 }, to: None };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            let known = match name {
+                "verdict" => {
+                    asked.wanted.verdict = verdict(value).map(|verdict| verdict.to_string());
+                    asked.wanted.verdict.is_some()
+                }
+                "page" => {
+                    asked.wanted.page = value.parse().unwrap_or(0);
+                    asked.wanted.page > 0
+                }
+                "to" => {
+                    asked.to = Some(value.to_owned());
+                    true
+                }
+                _ => false,
+            };
+            let allowed = "allowed: verdict=PASS, DEGRADED, FAIL or ERROR, page=NUMBER, to=FORM";
+            if !known {
+                return Err(Refusal::new(Why::Query, format!("query {part:?}: {allowed}")));
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// A header's text.
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Whether a token is one of those; the time that this takes says nothing about them.
+pub(crate) fn is(token: Option<&str>, allowed: &[&Option<[u8; 32]>]) -> bool {
+    let Some(token) = token else { return false };
+    let hash: [u8; 32] = Sha256::digest(token).into();
+    let same = |right: &&Option<[u8; 32]>| right.is_some_and(|right| bool::from(right.ct_eq(&hash)));
+    allowed.iter().filter(|right| same(right)).count() > 0
+}
+
+/// The password that a browser sends; the name before it can be anything.
+pub(crate) fn password(authorization: &str) -> Option<String> {
+    let pair = STANDARD.decode(authorization.strip_prefix("Basic ")?.trim()).ok()?;
+    Some(String::from_utf8(pair).ok()?.split_once(':')?.1.to_owned())
+}
+
+/// An answer of that kind. Nothing of it is stored by a browser, or taken for another kind.
+pub(crate) fn with(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (CONTENT_TYPE, kind),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// The answer to a refused request: one line. The connection of a refused sender is closed, because the rest of its
+/// body may be on the way.
+pub(crate) fn refusing(refusal: &Refusal, sending: bool) -> Answer {
+    let mut answer = with(refusal.why.says().0, LINE, format!("{}\n", refusal.line));
+    let mut add = |name, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    match refusal.why {
+        Why::Token => add(WWW_AUTHENTICATE, "Basic realm=\"firstlight\", Bearer"),
+        Why::Method => add(ALLOW, "GET, HEAD, POST"),
+        _ => None,
+    };
+    if sending {
+        add(CONNECTION, "close");
+    }
+    answer
+}
+
+/// A stored report in another form; its own bytes if none is named.
+///
+/// # Errors
+/// The form is unknown, or the report has no other than its JSON.
+pub(crate) fn rendered(bytes: Vec<u8>, form: Option<&str>) -> Result<Answer, Refusal> {
+    let query = |line: &str| Refusal::new(Why::Query, line);
+    let report = || from_json(&bytes).map_err(|e| query(&format!("this one can be shown as JSON only: {e}")));
+    let made = |e: io::Error| Refusal::new(Why::Store, e.to_string());
+    let (kind, text) = match form {
+        None | Some("json") => return Ok(with(StatusCode::OK, JSON, bytes)),
+        Some("html") => (PAGE, html::page(&report()?).map_err(made)?),
+        Some("text") => (LINE, for_terminals(&text::whole(&report()?, None))),
+        Some("junit") => ("application/xml", junit::suites(&report()?).map_err(made)?),
+        Some("prometheus") => (EXPOSITION, prometheus::families(&report()?, true)),
+        Some(_) => return Err(query("to: allowed are json, html, text, junit, prometheus")),
+    };
+    Ok(with(StatusCode::OK, kind, text))
+}
+
+/// A text whose control characters cannot move a terminal's cursor.
+fn for_terminals(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c }).collect()
+}

@@ -1,0 +1,121 @@
+//! Connections: how many, for how long, and how they end. What is answered is in `answers`.
+
+use crate::answers::Receiver;
+use crate::refusal::{Refusal, Why};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+/// Maximum size of a request's head, bytes, and number of its headers.
+const HEAD: (usize, usize) = (16 << 10, 64);
+/// How long a connection may last.
+const LASTS: Duration = Duration::from_secs(600);
+/// How long requests have to end when the program is told to end.
+const ENDING: Duration = Duration::from_secs(10);
+/// The pause after an error of the listener, which is mostly a lack of descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Limits of connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// For the head and the body of a request, each.
+    pub(crate) request: Duration,
+    /// How many connections there may be at a time.
+    pub(crate) connections: u32,
+}
+
+/// Becomes true with SIGTERM or SIGINT.
+///
+/// # Errors
+/// The system's error.
+pub(crate) fn stop_signal() -> io::Result<watch::Receiver<bool>> {
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (tell, told) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! { _ = term.recv() => {} _ = int.recv() => {} }
+        // Without a receiver all has ended.
+        let _ = tell.send(true);
+    });
+    Ok(told)
+}
+
+/// Serves until told to stop, and then ends the requests that have begun.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    receiver: Arc<Receiver>,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+) {
+    let free = Arc::new(Semaphore::new(limits.connections as usize));
+    loop {
+        let permit = tokio::select! {
+            permit = Arc::clone(&free).acquire_owned() => permit,
+            _ = stop.changed() => break,
+        };
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.changed() => break,
+        };
+        let Ok((stream, from)) = accepted else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let (receiver, stop) = (Arc::clone(&receiver), stop.clone());
+        tokio::spawn(async move {
+            connection(stream, from, &receiver, limits, stop).await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    let _over = timeout(ENDING, free.acquire_many(limits.connections)).await;
+}
+
+async fn connection(
+    stream: TcpStream,
+    from: std::net::SocketAddr,
+    receiver: &Arc<Receiver>,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+) {
+    let begun = Arc::new(AtomicBool::new(false));
+    let service = service_fn(|request| {
+        begun.store(true, Ordering::Relaxed);
+        let receiver = Arc::clone(receiver);
+        async move { Ok::<_, Infallible>(receiver.answer(request, from.ip(), limits.request).await) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.request);
+    http.max_buf_size(HEAD.0).max_headers(HEAD.1);
+    let mut serving = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => Some(ended),
+        _ = stop.changed() => None,
+        () = sleep(LASTS) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            serving.as_mut().graceful_shutdown();
+            timeout(ENDING, serving).await.unwrap_or(Ok(()))
+        }
+    };
+    let Err(error) = ended else { return };
+    // A connection that waits for its next request may end at any time.
+    let waiting = begun.load(Ordering::Relaxed);
+    if error.is_timeout() && !waiting {
+        receiver
+            .refused(&Refusal::new(Why::Slow, "the head of the request did not arrive in time"), from.ip());
+    } else if error.is_parse() {
+        receiver.refused(&Refusal::new(Why::Malformed, format!("no request of HTTP: {error}")), from.ip());
+    }
+}

@@ -1,0 +1,664 @@
+//! The receiver as its users meet it: the built program on the loopback, reports as `firstlight publish` sends them, and
+//! requests that must be refused.
+
+// All of it is a test; saying so lets helpers stop at the first surprise, as tests may.
+#![cfg(test)]
+
+use firstlight::cli::args::parse;
+use firstlight::config::Level;
+use firstlight::net::http::{Authorities, post};
+use firstlight::net::publish::digest;
+use firstlight::outcome::scope::Scope;
+use firstlight::outcome::{Matrix, Outcome, Verdict};
+use firstlight::report::{Driver, MachineEntry, Report, SCHEMA, TestEntry};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Against hangs.
+const DEADLINE: Duration = Duration::from_secs(120);
+const TOKEN: &str = "a-token-for-senders-0123";
+const READING: &str = "a-token-for-readers-4567";
+
+/// A running receiver, which is killed at the end.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Running {
+    fn start(store: &Path, options: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firstlight-collect"));
+        command.args(["--listen", "127.0.0.1:0", "--store"]).arg(store).args(options);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port =
+            line.trim_end().strip_prefix("listening on http://127.0.0.1:").and_then(|l| l.strip_suffix('/'));
+        let Some(port) = port.and_then(|port| port.parse().ok()) else {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("{line:?} {said}");
+        };
+        Self { child, port }
+    }
+
+    /// Sends the bytes of a request, and returns status and body.
+    fn raw(&self, request: &[u8]) -> (u16, String) {
+        let mut stream = self.connect();
+        // A refused sender may be cut off before it has sent all.
+        let _ = stream.write_all(request);
+        answer(stream)
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.get_with(path, "")
+    }
+
+    fn get_with(&self, path: &str, headers: &str) -> (u16, String) {
+        self.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n").as_bytes())
+    }
+
+    fn post(&self, headers: &str, body: &[u8]) -> (u16, String) {
+        self.raw(&request(headers, body))
+    }
+
+    /// The value of a metric.
+    fn metric(&self, name: &str) -> u64 {
+        let (status, text) = self.get("/metrics");
+        assert_eq!(status, 200, "{text}");
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    fn refused(&self, reason: &str) -> u64 {
+        self.metric(&format!("firstlight_collect_refused_total{{reason=\"{reason}\"}}"))
+    }
+
+    /// Waits for the end after a signal; returns the status and what it wrote.
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = self.child.wait().unwrap();
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+fn request(headers: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn answer(mut stream: TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    let _cut = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    (status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned())
+}
+
+fn test(id: &str, outcome: Outcome) -> TestEntry {
+    TestEntry {
+        id: id.into(),
+        title: id.into(),
+        proves: String::new(),
+        level: Level::Quick,
+        outcome,
+        began: None,
+        seconds: 0.1,
+        summary: "a summary".into(),
+        findings: vec![],
+        matrices: vec![],
+        tables: vec![],
+        log_tail: vec![],
+    }
+}
+
+/// A report of that host; `gb_s`: the slower one of its two pairs.
+fn report(host: &str, outcome: Outcome, gb_s: f64) -> Report {
+    let mut bandwidth = test("p2p-bandwidth", outcome);
+    bandwidth.matrices = vec![Matrix {
+        name: "ce.write".into(),
+        unit: "GB/s".into(),
+        rows: vec!["0".into(), "1".into()],
+        columns: vec!["0".into(), "1".into()],
+        values: vec![vec![None, Some(gb_s)], vec![Some(gb_s + 5.0), None]],
+    }];
+    let mut sums = test("nccl-allreduce", Outcome::Pass);
+    let columns = serde_json::json!([{ "heading": "size", "unit": "bytes" }, { "heading": "out-of-place busbw", "unit": "GB/s" }]);
+    sums.tables = vec![
+        serde_json::json!({ "name": "nccl.all_reduce", "columns": columns, "rows": [[8, 0.1], [1024, gb_s * 2.0]] }),
+    ];
+    let mut report = Report {
+        schema: SCHEMA.into(),
+        verdict: Verdict::Error,
+        answer: String::new(),
+        causes: vec![],
+        scope: Scope::Machine,
+        covers: "no GPU".into(),
+        level: Level::Quick,
+        root: "/".into(),
+        started: "2026-11-20T12:00:00Z".into(),
+        seconds: 12.5,
+        appliance: None,
+        machine: MachineEntry { host: Some(host.into()), ..MachineEntry::unread() },
+        driver: Driver::default(),
+        gpus: vec![],
+        fabric: None,
+        tests: vec![],
+        effects: BTreeMap::new(),
+        workload_env: BTreeMap::new(),
+        workload_reasons: BTreeMap::new(),
+    };
+    [bandwidth, sums].into_iter().for_each(|entry| report.push(entry));
+    report
+}
+
+fn json(report: &Report) -> Vec<u8> {
+    serde_json::to_vec(report).unwrap()
+}
+
+/// The report of host `node-N` in about 200 KB that do not compress well.
+fn large(number: u64) -> Vec<u8> {
+    let mut report = report(&format!("node-{}", number % 50), Outcome::Pass, 20.0);
+    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut letters = || random().map(|byte| char::from(b'a' + byte % 26));
+    report.tests[0].log_tail = (0..200).map(|_| (0..124).flat_map(|_| letters()).collect()).collect();
+    json(&report)
+}
+
+fn secret(dir: &TempDir, name: &str, text: &str) -> String {
+    let path = dir.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+/// Runs `firstlight publish` in this process; returns its exit status.
+fn publish(words: &[&str]) -> u8 {
+    let words = ["firstlight", "publish"].iter().chain(words).map(OsString::from);
+    firstlight::cli::run(parse(words).unwrap()).unwrap()
+}
+
+/// The node's page of a host.
+fn node_of(running: &Running, host: &str) -> String {
+    let (_, page) = running.get("/");
+    let mut nodes = page.split("href=\"").filter(|rest| rest.starts_with("/node/"));
+    let found = nodes
+        .find_map(|rest| rest.split_once("\">").filter(|(_, text)| text.starts_with(&format!("{host}<"))));
+    found.unwrap_or_else(|| panic!("{host}: {page}")).0.to_owned()
+}
+
+#[test]
+fn what_publish_sends_is_stored_once_and_shown() {
+    let dir = TempDir::new().unwrap();
+    let (key, token) = (secret(&dir, "key", &"k".repeat(32)), secret(&dir, "token", &format!("{TOKEN}\n")));
+    let running = Running::start(
+        &dir.path().join("store"),
+        &["--key-file", &key, "--token-file", &token, "--open-reading"],
+    );
+    let url = format!("http://127.0.0.1:{}/reports", running.port);
+    let (file, spool) = (dir.path().join("report.json"), dir.path().join("spool").display().to_string());
+    let bytes = json(&report("node7", Outcome::Pass, 20.0));
+    fs::write(&file, &bytes).unwrap();
+    let words = [file.to_str().unwrap(), "--url", &url, "--spool", &spool, "--timeout", "20"];
+    let secrets = ["--key-file", &key, "--token-file", &token];
+
+    // Twice, as after an answer that was lost.
+    for _ in 0..2 {
+        assert_eq!(publish(&[&words[..], &secrets].concat()), 0);
+    }
+    assert_eq!(running.metric("firstlight_collect_reports"), 1);
+    assert_eq!(running.metric("firstlight_collect_received_total{report=\"known\"}"), 1);
+    let digest = digest(&bytes);
+    assert_eq!(running.get(&format!("/report/{digest}")), (200, String::from_utf8(bytes).unwrap()));
+    let (_, index) = running.get("/");
+    for words in ["node7", "PASS", "<h1>1 node</h1>", "Stored: 1 report.", &digest, ">right<"] {
+        assert!(index.contains(words), "{words}: {index}");
+    }
+    let (status, page) = running.get(&format!("/report/{digest}?to=html"));
+    assert!(status == 200 && page.contains("<title>firstlight: PASS, node7"), "{page}");
+    for form in ["text", "junit", "prometheus"] {
+        let (status, text) = running.get(&format!("/report/{digest}?to={form}"));
+        assert!(status == 200 && text.contains("node7"), "{form}: {text}");
+    }
+
+    // init's worse verdict, over the same report: that one counts, and the node's row follows.
+    assert_eq!(publish(&[&words[..], &secrets, &["--verdict", "ERROR"]].concat()), 0);
+    assert!(running.get("/?verdict=ERROR").1.contains("node7"));
+    assert!(!running.get("/?verdict=PASS").1.contains("node7"));
+
+    // Without key or token it stays in the spool of the sender.
+    for secrets in [&secrets[..2], &secrets[2..], &[]] {
+        let _none = fs::remove_dir_all(&spool);
+        assert_eq!(publish(&[&words[..], secrets].concat()), 1);
+    }
+    assert_eq!((running.refused("token"), running.refused("unsigned")), (2, 1));
+}
+
+#[test]
+fn no_acknowledged_report_is_lost_by_a_kill_and_the_senders_complete_all() {
+    const ALL: usize = 1000;
+    const SENDERS: usize = 8;
+    let dir = TempDir::new().unwrap();
+    let store = dir.path().join("store");
+    let first = Running::start(&store, &[]);
+    let (port, acknowledged) = (AtomicU16::new(first.port), Mutex::new(Vec::<(u64, String)>::new()));
+    let begun = Instant::now();
+    let next = AtomicUsize::new(0);
+    let send = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::SeqCst);
+            if number >= ALL {
+                return;
+            }
+            let body = large(number as u64);
+            assert!((190_000..220_000).contains(&body.len()), "{}", body.len());
+            let sum = digest(&body);
+            let headers = [
+                ("Content-Type", "application/json"),
+                ("Idempotency-Key", sum.as_str()),
+                ("Firstlight-Verdict", "PASS"),
+            ];
+            loop {
+                let url = format!("http://127.0.0.1:{}/", port.load(Ordering::SeqCst));
+                match post(&url, &headers, &body, &Authorities::default(), Duration::from_secs(20)) {
+                    Ok(200 | 201) => break,
+                    Ok(status) => panic!("answered {status}"),
+                    // The receiver is dead, or was killed before it answered.
+                    Err(_) => thread::sleep(Duration::from_millis(20)),
+                }
+                assert!(begun.elapsed() < 3 * DEADLINE);
+            }
+            acknowledged.lock().unwrap().push((number as u64, sum));
+        }
+    };
+    let last = thread::scope(|scope| {
+        let senders: Vec<_> = (0..SENDERS).map(|_| scope.spawn(send)).collect();
+        while acknowledged.lock().unwrap().len() < ALL / 3 && !senders.iter().all(|s| s.is_finished()) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        first.signal("KILL");
+        let before = {
+            let mut first = first;
+            assert!(!first.child.wait().unwrap().success());
+            acknowledged.lock().unwrap().clone()
+        };
+        assert!((ALL / 3..ALL).contains(&before.len()), "{}", before.len());
+        // The senders do not know the port yet: what is there now was there before.
+        let second = Running::start(&store, &[]);
+        for (number, sum) in &before {
+            let (status, body) = second.get(&format!("/report/{sum}"));
+            assert!(status == 200 && body.as_bytes() == large(*number), "report {number}: {status}");
+        }
+        println!(
+            "{} acknowledged before the kill, {} stored after it",
+            before.len(),
+            second.metric("firstlight_collect_reports")
+        );
+        port.store(second.port, Ordering::SeqCst);
+        second
+    });
+    assert_eq!(acknowledged.lock().unwrap().len(), ALL);
+    assert_eq!(last.metric("firstlight_collect_reports"), ALL as u64);
+    for (number, sum) in acknowledged.lock().unwrap().iter() {
+        let (status, body) = last.get(&format!("/report/{sum}"));
+        assert!(status == 200 && body.as_bytes() == large(*number), "report {number}: {status}");
+    }
+}
+
+#[test]
+fn bad_requests_are_refused_in_one_line_and_counted() {
+    let dir = TempDir::new().unwrap();
+    let key = secret(&dir, "key", &"k".repeat(32));
+    let options = ["--key-file", key.as_str(), "--max-bytes", "5000", "--timeout", "2"];
+    let running = Running::start(&dir.path().join("signed"), &options);
+    let plain = Running::start(&dir.path().join("plain"), &options[2..]);
+    let good = json(&report("n", Outcome::Pass, 20.0));
+    assert!(good.len() < 5000, "{}", good.len());
+    let changed =
+        |from: &str, to: &str| String::from_utf8(good.clone()).unwrap().replacen(from, to, 1).into_bytes();
+    let huge = vec![b' '; 3 << 20];
+    let mac = "Firstlight-Verdict: PASS\r\nFirstlight-MAC: ";
+    let post = |headers: &str, body: &[u8]| request(headers, body);
+    let get =
+        |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").into_bytes();
+    let chunked = [
+        &b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n300000\r\n"[..],
+        &huge,
+        b"\r\n0\r\n\r\n",
+    ]
+    .concat();
+    let head =
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{";
+    let to = |method: &str, path: &str| {
+        String::from_utf8(request("", &good))
+            .unwrap()
+            .replacen("POST /", &format!("{method} {path}"), 1)
+            .into_bytes()
+    };
+    let wrong = "0".repeat(64);
+    for (on, bytes, status, reason, words) in [
+        (&plain, post("", b"{\"schema\":"), 400, "malformed", "not JSON"),
+        (&plain, post("", b"\xff\xfe"), 400, "malformed", "not JSON"),
+        (&plain, post("", &b"[".repeat(4000)), 400, "malformed", "not JSON"),
+        (&plain, post("", b"[]"), 422, "schema", "schema is none"),
+        (&plain, post("", &changed(SCHEMA, "other/1")), 422, "schema", "other/1"),
+        (&plain, post("", &changed("\"seconds\"", "\"second\"")), 422, "schema", "seconds"),
+        (&plain, post("", b"{\"schema\":\"firstlight.verdict/1\"}"), 422, "schema", "verdict"),
+        (&plain, post("", &changed("\"PASS\"", "\"FAIL\"")), 422, "contradiction", "its tests give PASS"),
+        (&plain, post("Firstlight-Verdict: GOOD\r\n", &good), 422, "contradiction", "GOOD"),
+        (&plain, post("", &huge), 413, "size", "larger than 5000 bytes"),
+        (&plain, chunked, 413, "size", "larger than 5000 bytes"),
+        (&plain, head.to_vec(), 408, "slow", "in 2 s"),
+        (&plain, post(&format!("Idempotency-Key: {wrong}\r\n"), &good), 400, "digest", "SHA-256"),
+        (&plain, to("POST", "/../../etc/passwd"), 400, "path", "allowed: /"),
+        (&plain, get("/report/../../etc/passwd"), 400, "path", "allowed: /"),
+        (&plain, get("/report/%2e%2e%2f%2e%2e%2fetc%2fpasswd"), 400, "path", "allowed: /"),
+        (&plain, get("/node/..%5c..%5c"), 400, "path", "allowed: /"),
+        (&plain, get("/nothing"), 404, "unknown", "allowed: /"),
+        (&plain, get(&format!("/report/{wrong}")), 404, "unknown", "nothing of that name"),
+        (&plain, get("/node/0000000000000000"), 404, "unknown", "nothing of that name"),
+        (&plain, get("/?page=0"), 400, "query", "page=0"),
+        (&plain, get("/?verdict=%27"), 400, "query", "allowed: verdict=PASS"),
+        (&plain, to("PUT", "/"), 405, "method", "allowed: GET, HEAD, POST"),
+        (&plain, to("DELETE", "/"), 405, "method", "allowed: GET, HEAD, POST"),
+        (&plain, to("POST", "/metrics"), 405, "method", "allowed at /"),
+        (
+            &plain,
+            String::from_utf8(post("", &good))
+                .unwrap()
+                .replace("application/json", "text/plain")
+                .into_bytes(),
+            415,
+            "type",
+            "text/plain",
+        ),
+        (&running, post("", &good), 401, "unsigned", "publish --key-file"),
+        (&running, post("Firstlight-Verdict: PASS\r\n", &good), 401, "unsigned", "Firstlight-MAC"),
+        (&running, post(&format!("{mac}{wrong}\r\n"), &good), 403, "signature", "wrong"),
+        (&running, post(&format!("{mac}not hexadecimal\r\n"), &good), 403, "signature", "wrong"),
+    ] {
+        let before = on.refused(reason);
+        let (got, line) = on.raw(&bytes);
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(120)]).into_owned();
+        assert_eq!(got, status, "{shown}: {line}");
+        assert!(
+            line.contains(words) && line.ends_with('\n') && line.lines().count() == 1,
+            "{shown}: {line:?}"
+        );
+        assert_eq!(on.refused(reason), before + 1, "{shown}: {reason}");
+    }
+    assert_eq!(plain.metric("firstlight_collect_reports") + running.metric("firstlight_collect_reports"), 0);
+
+    // What is no request at all, and a head that never ends: the connection is closed.
+    let before = (plain.refused("malformed"), plain.refused("slow"));
+    assert_eq!(plain.raw(b"\x16\x03\x01 hello\r\n\r\n").0, 400);
+    assert_eq!(plain.raw(format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(40_000)).as_bytes()).0, 431);
+    assert_eq!(plain.raw(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").0, 0);
+    let after = (plain.refused("malformed"), plain.refused("slow"));
+    assert_eq!(after, (before.0 + 2, before.1 + 1));
+
+    // The report that was refused in so many ways is a good one.
+    assert_eq!(plain.post("", &good).0, 201);
+    plain.signal("TERM");
+    let (status, log) = plain.end();
+    assert_eq!(status, Some(0));
+    assert!(
+        log.lines().count() > 20
+            && log.lines().all(|line| line.starts_with("firstlight collect: refused 127.0.0.1: ")),
+        "{log}"
+    );
+}
+
+#[test]
+fn slow_senders_do_not_keep_others_away() {
+    let dir = TempDir::new().unwrap();
+    let running = Running::start(&dir.path().join("store"), &["--connections", "4", "--timeout", "2"]);
+    let slow: Vec<_> = (0..12)
+        .map(|_| {
+            let mut stream = running.connect();
+            stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Ty").unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(running.post("", &json(&report("n", Outcome::Pass, 20.0))).0, 201);
+    drop(slow);
+}
+
+#[test]
+fn hostile_texts_are_only_text() {
+    let dir = TempDir::new().unwrap();
+    let running = Running::start(&dir.path().join("store"), &[]);
+    let host = "<script>alert('x')</script>\"\\\n{a=\"b\"}\u{1b}[2J";
+    let mut hostile = report(host, Outcome::Fail, 20.0);
+    hostile.started = "<img src=x onerror=alert(1)>".into();
+    hostile.machine.machine_id = Some("../../<b>".into());
+    let bytes = json(&hostile);
+    assert_eq!(running.post("", &bytes).0, 201);
+    let verdict = "{\"schema\":\"firstlight.verdict/1\",\"verdict\":\"ERROR\",\"cause\":\"<script>\",\"codes\":[\"<i>\"]}";
+    assert_eq!(running.post("", verdict.as_bytes()).0, 201);
+    let (_, index) = running.get("/");
+    let node = index.split("href=\"").filter(|rest| rest.starts_with("/node/")).nth(1).unwrap();
+    let node = node.split('"').next().unwrap().to_owned();
+    for path in ["/".to_owned(), "/reports".to_owned(), node, format!("/report/{}?to=html", digest(&bytes))] {
+        let mut stream = running.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut all = String::new();
+        stream.read_to_string(&mut all).unwrap();
+        let (head, page) = all.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 200") && head.contains("content-security-policy: default-src 'none'"),
+            "{head}"
+        );
+        for markup in ["<script", "<img", "<b>", "<i>", "\u{1b}"] {
+            assert!(
+                !page.contains(markup) || markup == "<b>" && !page.contains("../../<b>"),
+                "{path} has {markup}: {page}"
+            );
+        }
+        assert!(page.contains("&lt;script&gt;"), "{path}: {page}");
+    }
+    // Each line of the metrics is one of the format.
+    let (_, metrics) = running.get("/metrics");
+    for line in metrics.lines() {
+        let value = line.rsplit(' ').next().unwrap();
+        assert!(line.starts_with("# ") || value.parse::<f64>().is_ok(), "{line}");
+    }
+    assert!(
+        metrics.contains(r#"host="<script>alert('x')</script>\"\\\n{a=\"b\"}?[2J",verdict="FAIL"} 1"#),
+        "{metrics}"
+    );
+    // The verdict without a report names no machine: the sender's address stands for it.
+    assert!(metrics.contains("host=\"127.0.0.1\",verdict=\"ERROR\"} 1"), "{metrics}");
+    let (status, line) = running.get(&format!("/report/{}?to=html", digest(verdict.as_bytes())));
+    assert!(status == 400 && line.contains("as JSON only"), "{line}");
+}
+
+#[test]
+fn a_node_has_its_history_and_what_differs_from_it() {
+    let dir = TempDir::new().unwrap();
+    let running = Running::start(&dir.path().join("store"), &[]);
+    for (number, gb_s) in [20.0, 20.4, 20.2, 10.1].into_iter().enumerate() {
+        let mut one = report("node7", if gb_s > 15.0 { Outcome::Pass } else { Outcome::Fail }, gb_s);
+        one.started = format!("2026-11-20T12:00:0{number}Z");
+        assert_eq!(running.post("", &json(&one)).0, 201);
+    }
+    let (_, page) = running.get(&node_of(&running, "node7"));
+    // Slowest pair and all_reduce fell to half of the median, the seconds did not change; the first has nothing before it.
+    for words in [
+        ">10.1 (-50.0 %)<",
+        ">20.2 (-50.0 %)<",
+        ">12.5 (+0.0 %)<",
+        ">20.4 (+2.0 %)<",
+        ">20.0<",
+        "FAIL",
+        "PASS",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert_eq!(page.matches("class=\"warn\"").count(), 2, "{page}");
+    assert_eq!(page.matches("<tr>").count(), 5, "{page}");
+}
+
+#[test]
+fn lists_have_pages_and_filters() {
+    let dir = TempDir::new().unwrap();
+    let running = Running::start(&dir.path().join("store"), &[]);
+    for number in 0..130 {
+        let outcome = if number % 10 == 0 { Outcome::Fail } else { Outcome::Pass };
+        assert_eq!(running.post("", &json(&report(&format!("host-{number:03}"), outcome, 20.0))).0, 201);
+    }
+    let rows = |path: &str| running.get(path).1.matches("<th scope=\"row\">").count();
+    assert_eq!((rows("/"), rows("/?page=2"), rows("/?page=3")), (100, 30, 0));
+    assert_eq!((rows("/reports"), rows("/reports?page=2")), (100, 30));
+    assert_eq!((rows("/?verdict=FAIL"), rows("/?verdict=ERROR"), rows("/reports?verdict=FAIL")), (13, 0, 13));
+    let first: String = running.get("/").1.split('\n').map(str::trim).collect();
+    assert!(
+        first.contains("130 nodes") && first.contains("130 reports") && first.contains("FAIL</b></a> 13"),
+        "{first}"
+    );
+    assert!(first.contains("href=\"/?page=2\"") && !first.contains("newer"), "{first}");
+    assert!(first.find("host-129").unwrap() < first.find("host-100").unwrap());
+}
+
+#[test]
+fn old_reports_of_a_node_go_and_are_no_news_when_they_come_again() {
+    let dir = TempDir::new().unwrap();
+    let running = Running::start(&dir.path().join("store"), &["--keep", "2"]);
+    let bodies: Vec<_> = (0..4).map(|n| json(&report("n", Outcome::Pass, f64::from(n) + 20.0))).collect();
+    assert_eq!(running.post("", &json(&report("other", Outcome::Pass, 20.0))).0, 201);
+    for body in &bodies {
+        assert_eq!(running.post("", body).0, 201);
+    }
+    assert_eq!(running.metric("firstlight_collect_reports"), 3);
+    let (status, line) = running.post("", &bodies[0]);
+    assert!(status == 200 && line.starts_with("already stored "), "{line}");
+    assert_eq!(running.metric("firstlight_collect_reports"), 3);
+    let there: Vec<_> =
+        bodies.iter().map(|body| running.get(&format!("/report/{}", digest(body))).0).collect();
+    assert_eq!(there, [404, 404, 200, 200]);
+}
+
+#[test]
+fn tokens_open_what_they_are_for() {
+    let dir = TempDir::new().unwrap();
+    let (token, reading) = (secret(&dir, "token", TOKEN), secret(&dir, "reading", READING));
+    let running =
+        Running::start(&dir.path().join("store"), &["--token-file", &token, "--read-token-file", &reading]);
+    let body = json(&report("n", Outcome::Pass, 20.0));
+    let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    // `echo -n "anyone:a-token-for-readers-4567" | base64`
+    let basic = "Authorization: Basic YW55b25lOmEtdG9rZW4tZm9yLXJlYWRlcnMtNDU2Nw==\r\n";
+    for (headers, sends, reads) in [
+        (String::new(), 401, 401),
+        (bearer("a-token-for-senders-0124"), 401, 401),
+        (bearer(""), 401, 401),
+        (bearer(READING), 401, 200),
+        (basic.to_owned(), 401, 200),
+        ("Authorization: Basic !!!\r\n".to_owned(), 401, 401),
+        (bearer(TOKEN), 201, 200),
+    ] {
+        assert_eq!(running.post(&headers, &body).0, sends, "{headers}");
+        for path in ["/", "/reports", "/metrics"] {
+            assert_eq!(running.get_with(path, &headers).0, reads, "{path} {headers}");
+        }
+    }
+    assert_eq!(running.get("/healthz"), (200, "ok\n".to_owned()));
+}
+
+fn ended(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_firstlight-collect")).args(words).output().unwrap()
+}
+
+#[test]
+fn wrong_use_is_refused_in_one_line() {
+    let dir = TempDir::new().unwrap();
+    let (store, token) = (dir.path().join("store").display().to_string(), secret(&dir, "token", TOKEN));
+    let short = secret(&dir, "short", "short");
+    let file = secret(&dir, "file", "");
+    let everywhere = ["--listen", "0.0.0.0:0", "--store", &store];
+    for (words, status, says) in [
+        (vec![], 64, "--store"),
+        (everywhere.to_vec(), 64, "others could send"),
+        ([&everywhere[..], &["--open-reading"]].concat(), 64, "others could send"),
+        ([&everywhere[..], &["--key-file", &short]].concat(), 2, "a key of 5 bytes"),
+        (vec!["--store", &store, "--token-file", &short], 2, "16 to 256 visible"),
+        (vec!["--store", &store, "--token-file", "/none"], 2, "/none: cannot be read"),
+        (vec!["--store", &file], 2, "--store /"),
+        (vec!["--store", &store, "--keep", "0"], 64, "--keep"),
+        (vec!["--store", &store, "--max-bytes", "1"], 64, "--max-bytes"),
+        (vec!["--store", &store, "--open-reading", "--read-token-file", &token], 64, "--open-reading"),
+        (
+            vec!["--store", &store, "--listen", "192.0.2.1:1", "--token-file", &token],
+            2,
+            "--listen 192.0.2.1:1: ",
+        ),
+    ] {
+        let Output { status: ended, stderr, stdout } = ended(&words);
+        let line = String::from_utf8(stderr).unwrap();
+        assert_eq!(ended.code(), Some(status), "{words:?}: {line}");
+        assert!(line.contains(says) && line.lines().count() == 1 && stdout.is_empty(), "{words:?}: {line}");
+    }
+    let key = secret(&dir, "key", &"k".repeat(32));
+    let line = ended(&[&everywhere[..], &["--key-file", &key]].concat());
+    assert!(String::from_utf8(line.stderr).unwrap().contains("others could read"));
+    assert!(String::from_utf8(ended(&["--help"]).stdout).unwrap().contains("--open-reading"));
+}
+
+#[test]
+fn a_request_that_has_begun_is_answered_before_the_end() {
+    let dir = TempDir::new().unwrap();
+    let store: PathBuf = dir.path().join("store");
+    let running = Running::start(&store, &[]);
+    let body = json(&report("n", Outcome::Pass, 20.0));
+    let bytes = request("", &body);
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    let mut stream = running.connect();
+    stream.write_all(first).unwrap();
+    // It has begun when another request after it was answered.
+    assert_eq!(running.get("/healthz").0, 200);
+    thread::sleep(Duration::from_millis(300));
+    running.signal("TERM");
+    thread::sleep(Duration::from_millis(300));
+    stream.write_all(rest).unwrap();
+    assert_eq!(answer(stream).0, 201);
+    assert_eq!(running.end().0, Some(0));
+    let again = Running::start(&store, &[]);
+    assert_eq!(again.get(&format!("/report/{}", digest(&body))).0, 200);
+}
