@@ -37,6 +37,17 @@ fn sh(at: &Path, script: &str) -> String {
     said.into_owned()
 }
 
+/// The programs of the Python registry that `./run deploy-tests` has installed.
+fn wheels() -> PathBuf {
+    workspace().join("target/deploy/python")
+}
+
+/// Runs Python with them; it must work. Gives what it prints.
+#[track_caller]
+fn python(at: &Path, words: &str) -> String {
+    sh(at, &format!("PYTHONPATH={} python3 {words}", wheels().display()))
+}
+
 /// The block of a page of `docs/deploy/` that begins with a comment `FILE: ..`, if need be in its second line: what a user copies.
 fn example(page: &str, file: &str) -> String {
     let text = fs::read_to_string(workspace().join("docs/deploy").join(page)).unwrap();
