@@ -51,7 +51,8 @@ fn python(at: &Path, words: &str) -> String {
 /// The block of a page of `docs/deploy/` that begins with a comment `FILE: ..`, if need be in its second line: what a user copies.
 fn example(page: &str, file: &str) -> String {
     let text = fs::read_to_string(workspace().join("docs/deploy").join(page)).unwrap();
-    let blocks: Vec<_> = text.split("\n```").skip(1).step_by(2).map(|b| b.split_once('\n').unwrap().1).collect();
+    let blocks: Vec<_> =
+        text.split("\n```").skip(1).step_by(2).map(|b| b.split_once('\n').unwrap().1).collect();
     let title = format!("{file}:");
     let mut found = blocks.iter().filter(|b| b.lines().take(2).any(|line| line.contains(&title)));
     let block = found.next().unwrap_or_else(|| panic!("{page} has no block that names {file}"));

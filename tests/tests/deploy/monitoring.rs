@@ -65,7 +65,8 @@ fn each_rule_fires_when_it_should_and_not_otherwise() {
     let both = line("up{job=\"gpu-nodes\",instance=\"a\"}", "1x40") + &line(verdict, "1x40");
     add(&both, "FirstlightMissing", 0);
     for (began, boot, fires) in [("10x40", "20x40", 1), ("20x40", "10x40", 0)] {
-        let both = line("firstlight_start_time_seconds{instance=\"a\"}", began) + &line("node_boot_time_seconds{instance=\"a\"}", boot);
+        let both = line("firstlight_start_time_seconds{instance=\"a\"}", began)
+            + &line("node_boot_time_seconds{instance=\"a\"}", boot);
         add(&both, "FirstlightOld", fires);
     }
     fs::write(dir.path().join("tests.yml"), &tests).unwrap();
@@ -103,15 +104,26 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     // As firstlight-metrics.service has it.
     let unit = fs::read_to_string(workspace().join("image/package/firstlight-metrics.service")).unwrap();
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/firstlight ")).unwrap();
-    let line = line.replace("/run/firstlight/report.json", &report.path().join("report.json").display().to_string());
-    sh(at, &format!("TEXTFILES=text; {} {line}; promtool check metrics < {}", firstlight().display(), out.display()));
+    let line =
+        line.replace("/run/firstlight/report.json", &report.path().join("report.json").display().to_string());
+    sh(
+        at,
+        &format!(
+            "TEXTFILES=text; {} {line}; promtool check metrics < {}",
+            firstlight().display(),
+            out.display()
+        ),
+    );
     sh(at, "sed -i '1iglobal: { scrape_interval: 1s, evaluation_interval: 1s }' prometheus.yml");
 
     let words = |all: &[String]| all.to_vec();
     let _node = background(
         at,
         "prometheus-node-exporter",
-        &words(&[format!("--web.listen-address=127.0.0.1:{node}"), "--collector.textfile.directory=text".into()]),
+        &words(&[
+            format!("--web.listen-address=127.0.0.1:{node}"),
+            "--collector.textfile.directory=text".into(),
+        ]),
     );
     let _alerts = background(
         at,
@@ -137,7 +149,10 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
         all.as_array()?.iter().find(|alert| alert["labels"]["alertname"] == "FirstlightBad").cloned()
     });
     let said = alert["annotations"]["description"].as_str().unwrap();
-    assert!(said.contains("P2P: NO, GPU 0 -> 1") && said.contains("First: do not use peer-to-peer"), "{alert}");
+    assert!(
+        said.contains("P2P: NO, GPU 0 -> 1") && said.contains("First: do not use peer-to-peer"),
+        "{alert}"
+    );
     assert_eq!(alert["annotations"]["summary"], format!("localhost:{node}: GPU test FAIL"));
 
     let board = fs::read_to_string(workspace().join("docs/deploy/grafana.json")).unwrap();
@@ -156,6 +171,11 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
         asked += 1;
     }
     assert!(asked >= 8, "{asked}");
-    let strange = shell(at, &format!("curl -sf 'http://127.0.0.1:{prometheus}/api/v1/query?query=firstlight_nothing' | grep '\"result\":\\[\\]'"));
+    let strange = shell(
+        at,
+        &format!(
+            "curl -sf 'http://127.0.0.1:{prometheus}/api/v1/query?query=firstlight_nothing' | grep '\"result\":\\[\\]'"
+        ),
+    );
     assert!(strange.status.success(), "a metric that does not exist has an answer");
 }

@@ -94,7 +94,13 @@ fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     let tree = debian(true);
     let at = tree.path();
     sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", made(".tar.xz").display()));
-    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb && rm -r deb/usr/share/doc opt/f/usr/share/doc", made(".deb").display()));
+    sh(
+        at,
+        &format!(
+            "mkdir deb && dpkg-deb -x {} deb && rm -r deb/usr/share/doc opt/f/usr/share/doc",
+            made(".deb").display()
+        ),
+    );
     sh(at, "diff -r deb opt/f");
     let version = sh(at, "chroot . ldd --version");
     let said = sh(at, "chroot . /opt/f/usr/bin/firstlight list");

@@ -47,7 +47,8 @@ fn kubernetes_takes_the_manifests_and_refuses_a_broken_one() {
         python(at, &format!("{check} {file}"));
     }
     sh(at, "sed -i 's/defaultMode: 0755/defaultMode: \"0755\"/' firstlight.yaml");
-    let broken = shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
+    let broken =
+        shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
     assert!(!broken.status.success(), "{broken:?}");
     // The controller's own definition is not in that package: what it requires, and the condition that the check sets.
     let rule = &yaml(at, &example("kubernetes.md", "firstlight-rule.yaml"))[0];
@@ -67,7 +68,13 @@ fn the_check_of_kubernetes_says_in_80_characters_what_the_report_says() {
         ("healthy", "", 0, "verdict=PASS", "PASS"),
         ("in-use", "", 0, "verdict=DEGRADED warned=cuda codes=GPU-IN-USE", "DEGRADED"),
         ("zeros", "", 1, wrong, "FAIL"),
-        ("healthy", "--only p2p-integrity", 1, "scope is only:p2p-integrity, not machine; verdict=PASS", "PASS"),
+        (
+            "healthy",
+            "--only p2p-integrity",
+            1,
+            "scope is only:p2p-integrity, not machine; verdict=PASS",
+            "PASS",
+        ),
         ("", "", 1, "no report: firstlight.service has not ended", "NONE"),
         ("damaged", "", 1, "the report cannot be read", "NONE"),
     ] {
@@ -112,13 +119,15 @@ fn the_jobs_of_gitlab_and_jenkins_end_with_the_verdict_and_leave_the_report() {
         let at = dir.path();
         let file = yaml(at, &gitlab);
         let job = &file[0]["gpu-test"];
-        let script: Vec<_> = job["script"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        let script: Vec<_> =
+            job["script"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
         // GitLab's shell ends at the first line that fails.
         let output = lines(at, &format!("set -eo pipefail\n{}", script.join("\n")));
         assert_eq!(output.status.code(), Some(status), "{scenario}: {output:?}");
         assert_eq!(job["allow_failure"]["exit_codes"], serde_json::json!([3]));
         let kept = &job["artifacts"];
-        let mut files: Vec<_> = kept["paths"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().to_owned()).collect();
+        let mut files: Vec<_> =
+            kept["paths"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().to_owned()).collect();
         files.push(kept["reports"]["junit"].as_str().unwrap().to_owned());
         left(at, &files);
 

@@ -37,7 +37,10 @@ fn a_machine_boots_our_iso_once_by_virtual_media_and_gives_it_back() {
         &["-c", "from sushy_tools.emulator.main import main; main()", "--fake", "--config", "emulator.conf"],
         "emulator.log",
     );
-    let _server = background(&["-m", "http.server", "--directory", "www", "--bind", "127.0.0.1", &http.to_string()], "http.log");
+    let _server = background(
+        &["-m", "http.server", "--directory", "www", "--bind", "127.0.0.1", &http.to_string()],
+        "http.log",
+    );
     let base = format!("http://127.0.0.1:{bmc}");
     let ask = |path: &str| {
         let output = shell(at, &format!("curl -sf {base}{path}"));
@@ -45,7 +48,9 @@ fn a_machine_boots_our_iso_once_by_virtual_media_and_gives_it_back() {
     };
     let systems = wait("the emulator", || ask("/redfish/v1/Systems"));
     let system = systems["Members"][0]["@odata.id"].as_str().unwrap().to_owned();
-    wait("the web server", || shell(at, &format!("curl -sf -o /dev/null http://127.0.0.1:{http}/")).status.success().then_some(()));
+    wait("the web server", || {
+        shell(at, &format!("curl -sf -o /dev/null http://127.0.0.1:{http}/")).status.success().then_some(())
+    });
 
     let iso = format!("http://127.0.0.1:{http}/firstlight.iso");
     let name = system.rsplit('/').next().unwrap();
@@ -59,13 +64,18 @@ fn a_machine_boots_our_iso_once_by_virtual_media_and_gives_it_back() {
     python(at, &format!("redfish-boot.py {base} --eject {name}"));
     assert_eq!(drive()["Inserted"], false);
     // An ISO that the controller cannot read is an error.
-    let gone = shell(at, &format!("PYTHONPATH={} python3 redfish-boot.py {base} {iso}.gone {name}", wheels().display()));
+    let gone = shell(
+        at,
+        &format!("PYTHONPATH={} python3 redfish-boot.py {base} {iso}.gone {name}", wheels().display()),
+    );
     assert!(!gone.status.success(), "{gone:?}");
 }
 
 #[test]
 fn the_script_for_maas_gives_each_verdict_its_status() {
-    for (scenario, status, word) in [("healthy", 0, "passed"), ("in-use", 0, "degraded"), ("zeros", 1, "failed")] {
+    for (scenario, status, word) in
+        [("healthy", 0, "passed"), ("in-use", 0, "degraded"), ("zeros", 1, "failed")]
+    {
         let dir = commands(scenario);
         let at = dir.path();
         let script = example("provisioning.md", "firstlight-maas.sh");
@@ -77,7 +87,8 @@ fn the_script_for_maas_gives_each_verdict_its_status() {
         assert!(at.join("out.report.json").exists());
         // The words that MAAS reads are YAML between two marks.
         let header = script.split("script metadata ---\n").nth(1).unwrap().split("# --- End").next().unwrap();
-        let header: String = header.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap())).collect();
+        let header: String =
+            header.lines().map(|line| format!("{}\n", line.strip_prefix("# ").unwrap())).collect();
         let header = &yaml(at, &header)[0];
         assert_eq!((&header["name"], &header["script_type"]), (&"firstlight".into(), &"testing".into()));
         assert!(!lines(at, "bash maas.sh --levl=quick").status.success());

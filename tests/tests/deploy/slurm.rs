@@ -34,14 +34,18 @@ impl Cluster {
         fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
         let script = at.join("firstlight.sh");
         let text = example("slurm.md", "/etc/slurm/firstlight.sh");
-        let (ours, config) = (firstlight().display().to_string(), at.join("config.toml").display().to_string());
+        let (ours, config) =
+            (firstlight().display().to_string(), at.join("config.toml").display().to_string());
         for word in [" firstlight --config", "/etc/firstlight/config.toml", "/run/firstlight"] {
             assert!(text.contains(word), "{word}");
         }
         let text = text.replace(" firstlight --config", &format!(" {ours} --config"));
-        let text = text.replace("/etc/firstlight/config.toml", &config).replace("/run/firstlight", &format!("{}/run", at.display()));
+        let text = text
+            .replace("/etc/firstlight/config.toml", &config)
+            .replace("/run/firstlight", &format!("{}/run", at.display()));
         // slurmd gives the program no environment but its own.
-        let text = text.replacen("set -u\n", &format!("set -u\nexport SLURM_CONF={}/slurm.conf\n", at.display()), 1);
+        let text =
+            text.replacen("set -u\n", &format!("set -u\nexport SLURM_CONF={}/slurm.conf\n", at.display()), 1);
         fs::write(&script, text).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
 
@@ -98,7 +102,9 @@ impl Cluster {
             daemon(at, "slurmd", &["-D", "-N", "node7"]),
         ];
         cluster._daemons = daemons;
-        cluster.wait_for("a node that is up", |node| !node.contains("UNKNOWN") && !node.contains("NOT_RESPONDING") && node.contains("State="));
+        cluster.wait_for("a node that is up", |node| {
+            !node.contains("UNKNOWN") && !node.contains("NOT_RESPONDING") && node.contains("State=")
+        });
         cluster
     }
 
@@ -109,7 +115,11 @@ impl Cluster {
     /// Other GPUs from now on.
     fn give(&self, scenario: &str) {
         let folder = self.at().join(scenario);
-        let config = if folder.exists() { folder.join("config.toml") } else { simulated(scenario, &folder, &folder.display().to_string()) };
+        let config = if folder.exists() {
+            folder.join("config.toml")
+        } else {
+            simulated(scenario, &folder, &folder.display().to_string())
+        };
         let new = self.at().join("config.new");
         fs::copy(config, &new).unwrap();
         fs::rename(new, self.at().join("config.toml")).unwrap();
@@ -130,7 +140,9 @@ impl Cluster {
 
     #[track_caller]
     fn wait_for(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
-        wait(&format!("{what}; logs in {:?}: {}", self.at(), self.node()), || Some(self.node()).filter(|node| holds(node)))
+        wait(&format!("{what}; logs in {:?}: {}", self.at(), self.node()), || {
+            Some(self.node()).filter(|node| holds(node))
+        })
     }
 
     /// True after the health check has run twice from now on.
@@ -138,7 +150,9 @@ impl Cluster {
         let report: PathBuf = self.at().join("run/slurm.json");
         for _ in 0..2 {
             let before = fs::metadata(&report).and_then(|m| m.modified()).ok();
-            wait("a health check", || (fs::metadata(&report).and_then(|m| m.modified()).ok() != before).then_some(()));
+            wait("a health check", || {
+                (fs::metadata(&report).and_then(|m| m.modified()).ok() != before).then_some(())
+            });
         }
     }
 }
@@ -148,7 +162,9 @@ fn idle(node: &str) -> bool {
 }
 
 fn drained_by_us(node: &str) -> bool {
-    node.contains("DRAIN") && node.contains("Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA")
+    node.contains("DRAIN")
+        && node
+            .contains("Reason=firstlight: FIRSTLIGHT verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA")
 }
 
 #[test]
@@ -182,7 +198,9 @@ fn a_health_check_without_a_verdict_drains() {
     cluster.next_check();
     cluster.wait_for("an idle node", idle);
     fs::write(cluster.at().join("config.toml"), "[validate]\nlevle = \"quick\"\n").unwrap();
-    cluster.wait_for("a drain", |node| node.contains("DRAIN") && node.contains("Reason=firstlight: no verdict, exit status 64"));
+    cluster.wait_for("a drain", |node| {
+        node.contains("DRAIN") && node.contains("Reason=firstlight: no verdict, exit status 64")
+    });
 }
 
 #[test]
