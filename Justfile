@@ -71,7 +71,7 @@ binaries:
 # Build the .deb and the tarball for ordinary hosts with glibc 2.28 and newer (target/package/out); the first time it installs cargo-deb (minutes).
 [group('use')]
 package:
-    @target/tools/bin/cargo-deb --version 2> /dev/null | grep -qx '{{cargo-deb}}' || { \
+    @target/tools/bin/cargo-deb --version 2> /dev/null | grep -qx 'cargo-deb {{cargo-deb}}' || { \
         echo 'package: installing the crate: cargo-deb {{cargo-deb}}, into target/tools (some minutes)' >&2; \
         cargo install --quiet --locked --root target/tools cargo-deb@{{cargo-deb}}; }
     @image/package/build.sh

@@ -53,7 +53,7 @@ say "building ${programs[*]} for glibc $glibc"
 stage=$work/stage share=$work/stage/usr/share
 rm -rf "$stage"
 mkdir -p "$stage"/{usr/bin,etc/firstlight,usr/lib/systemd/system} \
-    "$share"/{bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,man/man1}
+    "$share"/{doc/firstlight,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d,man/man1}
 for program in "${programs[@]}"; do
     install -m 0755 "$work/rust/$target/release/$program" "$stage/usr/bin/$program"
     # The program may need no newer glibc than the package says.
@@ -68,14 +68,25 @@ firstlight=$stage/usr/bin/firstlight
 "$firstlight" man | gzip -9n > "$share/man/man1/firstlight.1.gz"
 install -m 0644 "$REPO/image/package/config.toml" "$stage/etc/firstlight/"
 install -m 0644 "$REPO"/image/package/firstlight*.{service,timer} "$stage/usr/lib/systemd/system/"
+# Licences: ours, and those of all that is linked into the programs.
+crates=$(for program in "${programs[@]}"; do
+    cargo tree --locked --offline --package "$program" --target "$target" --edges normal,no-proc-macro --no-dedupe --prefix none \
+        --format '{p}|{l}'
+done | sed -E 's/ \([^)]*\)//; s/^([^ ]+) v([^|]+)\|(.*)$/ \1 \2: \3/' | grep -v '^ firstlight' | LC_ALL=C sort -u)
+{
+    # cargo-deb takes a file with such lines as it is.
+    printf 'Upstream-Name: firstlight\nCopyright: %s\nLicense: MIT or Apache-2.0, as you like\n\n' "$(sed -n 's/^Copyright (c) //p' LICENSE-MIT)"
+    printf 'These crates are linked into the programs, with these licences:\n%s\n\n' "$crates"
+    printf 'And from zig %s: parts of LLVM (Apache-2.0 WITH LLVM-exception, MIT), the start code of glibc (LGPL-2.1 with exception).\n\n' \
+        "$zig_version"
+    cat LICENSE-MIT LICENSE-APACHE
+} > "$share/doc/firstlight/copyright"
+chmod 0644 "$share/doc/firstlight/copyright"
 find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 
 rm -rf "$work/out"; mkdir -p "$work/out"
 "$REPO/target/tools/bin/cargo-deb" --quiet --package firstlight --no-build --no-strip --locked --offline --deb-revision "" \
     --output "$work/out/firstlight_${version}_amd64.deb" > /dev/null
 folder=firstlight-$version-x86_64
-mkdir -p "$stage/usr/share/doc/firstlight"
-install -m 0644 LICENSE-MIT LICENSE-APACHE "$stage/usr/share/doc/firstlight/"
-find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 tar -c -C "$stage" --sort=name --owner=0 --group=0 --numeric-owner --transform="s,^\.,$folder," . | xz -T1 > "$work/out/$folder.tar.xz"
 say "made $(cd "$work/out" && du -h -- * | awk '{ printf "%s%s (%s)", sep, $2, $1; sep = ", " }') in target/package/out"

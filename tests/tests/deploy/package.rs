@@ -72,6 +72,11 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     }
     assert_eq!(said("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
     assert!(said("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
+    let copyright = said("cat /usr/share/doc/firstlight/copyright");
+    assert!(
+        copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."),
+        "{copyright}"
+    );
     said("bash -n /usr/share/bash-completion/completions/firstlight");
     // No GPU and no /sys: no verdict can be reached, and the report says so.
     let validate = "mount -t proc proc proc; \
@@ -94,13 +99,7 @@ fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
     let tree = debian(true);
     let at = tree.path();
     sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", made(".tar.xz").display()));
-    sh(
-        at,
-        &format!(
-            "mkdir deb && dpkg-deb -x {} deb && rm -r deb/usr/share/doc opt/f/usr/share/doc",
-            made(".deb").display()
-        ),
-    );
+    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", made(".deb").display()));
     sh(at, "diff -r deb opt/f");
     let version = sh(at, "chroot . ldd --version");
     let said = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
@@ -118,7 +117,7 @@ fn another_checkout_makes_the_same_bytes() {
     symlink(workspace().join("target/tools"), checkout.path("target/tools")).unwrap();
     sh(checkout.top(), "umask 077; image/package/build.sh 2>&1");
     let sums = |at: &Path| sh(&at.join("target/package/out"), "sha256sum -- *");
-    assert_eq!(sums(checkout.top()), sums(&workspace()));
+    assert_eq!(sums(checkout.top()), sums(workspace()));
 }
 
 /// What is asked of the units inside, with one answer a line.
