@@ -159,6 +159,7 @@ fn wrong_data_becomes_an_alert_and_the_dashboard_s_queries_have_answers() {
     let board: Value = serde_json::from_str(&board).unwrap();
     let panels = board["panels"].as_array().unwrap();
     let mut ids: Vec<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), panels.len());
     let exprs = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());

@@ -193,10 +193,14 @@ fn the_health_check_drains_with_the_verdict_and_resumes_only_what_it_drained() {
 }
 
 #[test]
-fn a_health_check_without_a_verdict_drains() {
+fn a_gpu_that_hangs_and_settings_that_are_refused_drain() {
     let cluster = Cluster::start(false, true, "healthy");
     cluster.next_check();
     cluster.wait_for("an idle node", idle);
+    cluster.give("hang-kernel");
+    cluster.wait_for("a drain", |node| node.contains("DRAIN") && node.contains("codes=P2P-HANG"));
+    cluster.give("healthy");
+    cluster.wait_for("a node that is resumed", idle);
     fs::write(cluster.at().join("config.toml"), "[validate]\nlevle = \"quick\"\n").unwrap();
     cluster.wait_for("a drain", |node| {
         node.contains("DRAIN") && node.contains("Reason=firstlight: no verdict, exit status 64")
