@@ -6,6 +6,10 @@ set positional-arguments
 mdbook := "0.5.4"
 # What holds the crates against deny.toml.
 cargo-deny := "0.20.2"
+# What makes the .deb.
+cargo-deb := "3.8.0"
+# What holds the examples of docs/deploy against the schemas of those who read them, and an emulated management controller.
+deploy-wheels := "kubernetes-validate==1.37.0 check-jsonschema==0.39.0 sushy-tools==2.2.0"
 
 # The recipes, by group.
 default:
@@ -63,6 +67,14 @@ docs:
 [group('use')]
 binaries:
     cargo build --release --locked --bin firstlight --bin firstlight-collect --bin init
+
+# Build the .deb and the tarball for ordinary hosts with glibc 2.28 and newer (target/package/out); the first time it installs cargo-deb (minutes).
+[group('use')]
+package:
+    @target/tools/bin/cargo-deb --version 2> /dev/null | grep -qx 'cargo-deb {{cargo-deb}}' || { \
+        echo 'package: installing the crate: cargo-deb {{cargo-deb}}, into target/tools (some minutes)' >&2; \
+        cargo install --quiet --locked --root target/tools cargo-deb@{{cargo-deb}}; }
+    @image/package/build.sh
 
 # Everything that must hold, in stages that stop at the first failure: check, simulate, image, boots.
 [group('check')]
@@ -131,6 +143,20 @@ driver-look tree:
 [no-exit-message]
 driver-bind *words: media
     @image/driver/bind.sh "$@"
+
+# The package installed, run and removed in minimal Debian folders, under systemd, and built twice; or those tests whose names hold a word (minutes; as root).
+[group('check')]
+package-tests word="": package
+    cargo test --locked --test deploy -- --test-threads=3 "package::{{word}}"
+
+# The examples of docs/deploy with Slurm, Prometheus, Alertmanager, schemas and an emulated management controller; or those tests whose names hold a word (a minute; as root).
+[group('check')]
+deploy-tests word="": package
+    @stamp=target/deploy/python/"$(python3 --version | tr -d ' ')-$(echo '{{deploy-wheels}}' | sha256sum | cut -c1-16)"; [ -e "$stamp" ] || { \
+        echo 'deploy-tests: installing from the Python registry into target/deploy/python: {{deploy-wheels}}' >&2; \
+        rm -rf target/deploy/python; \
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target target/deploy/python {{deploy-wheels}} && touch "$stamp"; }
+    cargo test --locked --test deploy -- --skip package:: "{{word}}"
 
 # The driver's modules, built again in another folder, must be the same bytes (minutes).
 [group('check')]

@@ -69,7 +69,7 @@ wheel_line() {
 }
 
 # In the lock's order
-uses='source image media compiler tools signing testing debian driver-source driver driver-nccl driver-nccl-cu12 driver-nccl-cu13 test-kernel'
+uses='source image media compiler tools signing testing debian driver-source driver driver-nccl driver-nccl-cu12 driver-nccl-cu13 package test-kernel'
 
 # One use: its scope of the archive, and how apt is asked.
 # shellcheck disable=SC2046  # lists of names
@@ -79,6 +79,7 @@ renew() {
         compiler | tools | signing | testing | debian) mirror_setup main; lines "$1" install $(names "$1") ;;
         driver-source) mirror_setup driver; source_lines "$1" $(names "$1") ;;
         driver-nccl-cu*) wheel_line "$1" "nvidia-${1#driver-}" ;;
+        package) wheel_line "$1" ziglang ;;
         driver | driver-nccl) mirror_setup driver; lines "$1" download $(names "$1") ;;
     esac
 }

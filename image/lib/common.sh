@@ -59,7 +59,7 @@ deb_path() {
 fetch_wheel() {
     local file
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --platform manylinux_2_28_x86_64 \
-        --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 --dest "$3/wheel" "$1${2:+==$2}" >&2 || return 1
+        --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux_2_12_x86_64 --dest "$3/wheel" "$1${2:+==$2}" >&2 || return 1
     for file in "$3"/wheel/*.whl; do
         # NAME-VERSION-PYTHON-ABI-PLATFORM.whl
         mv "$file" "$3/$1-$(basename "$file" | cut -d- -f2).whl" || return 1

@@ -1,0 +1,198 @@
+//! The package: installed, run and removed in minimal Debian folders, under systemd, and on an old glibc.
+
+use super::{debian, firstlight, sh, shell, simulated};
+use harness::{Checkout, workspace};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// The newest glibc that the package may need.
+const GLIBC: (u32, u32) = (2, 28);
+
+/// The one file in the folder of packages with this ending.
+fn made(ending: &str) -> PathBuf {
+    let all = fs::read_dir(workspace().join("target/package/out")).unwrap();
+    let mut found = all.map(|e| e.unwrap().path()).filter(|p| p.to_string_lossy().ends_with(ending));
+    let file = found.next().unwrap_or_else(|| panic!("there is no {ending}; ./run package"));
+    assert!(found.next().is_none());
+    file
+}
+
+/// The newest version of glibc of which a program needs a symbol.
+fn glibc(program: &Path) -> (u32, u32) {
+    let symbols = sh(Path::new("/"), &format!("objdump -T {}", program.display()));
+    let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
+        let mut numbers = rest.split(|c: char| !c.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    });
+    versions.max().unwrap_or_else(|| panic!("{} needs no glibc at all", program.display()))
+}
+
+#[test]
+fn the_programs_need_no_newer_glibc_than_the_package_says() {
+    assert!(glibc(&firstlight()) <= GLIBC);
+    // A program that was linked to this host's glibc needs a newer one: the search can find it.
+    let dir = tempfile::tempdir().unwrap();
+    sh(dir.path(), "echo 'int main(void) { return 0; }' > b.c; gcc -o b b.c");
+    assert!(glibc(&dir.path().join("b")) > GLIBC, "this host's glibc is as old as the package's");
+    let depends = sh(Path::new("/"), &format!("dpkg-deb -f {} Depends", made(".deb").display()));
+    assert_eq!(depends.trim(), format!("libc6 (>= {}.{})", GLIBC.0, GLIBC.1));
+}
+
+/// Every file and link below a folder, but those in which dpkg keeps books.
+fn files(tree: &Path) -> Vec<String> {
+    let all = sh(tree, "find . -xdev | LC_ALL=C sort");
+    let own = ["./var/lib/dpkg/", "./var/log/", "./var/cache/"];
+    all.lines().filter(|f| !own.iter().any(|o| f.starts_with(o))).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
+    let tree = debian(true);
+    let at = tree.path();
+    let before = files(at);
+    fs::copy(made(".deb"), at.join("tmp/f.deb")).unwrap();
+    let inside = |script: &str| shell(at, &format!("chroot . /bin/sh -euc '{script}'"));
+    let said = |script: &str| sh(at, &format!("chroot . /bin/sh -euc '{script}'"));
+    said("dpkg -i /tmp/f.deb; rm /tmp/f.deb");
+    let new: Vec<_> = files(at).into_iter().filter(|f| !before.contains(f)).collect();
+    for file in [
+        "./usr/bin/firstlight",
+        "./etc/firstlight/config.toml",
+        "./usr/share/man/man1/firstlight.1.gz",
+        "./usr/share/bash-completion/completions/firstlight",
+        "./usr/share/zsh/vendor-completions/_firstlight",
+        "./usr/share/fish/vendor_completions.d/firstlight.fish",
+        "./usr/share/doc/firstlight/copyright",
+        "./usr/lib/systemd/system/firstlight.service",
+        "./usr/lib/systemd/system/firstlight-metrics.service",
+        "./usr/lib/systemd/system/firstlight-metrics.timer",
+    ] {
+        assert!(new.iter().any(|f| f == file), "{file} is not installed: {new:#?}");
+    }
+    assert_eq!(said("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
+    assert!(said("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
+    let copyright = said("cat /usr/share/doc/firstlight/copyright");
+    assert!(
+        copyright.contains("License: MIT or Apache-2.0") && copyright.contains(" clap 4."),
+        "{copyright}"
+    );
+    said("bash -n /usr/share/bash-completion/completions/firstlight");
+    // No GPU and no /sys: no verdict can be reached, and the report says so.
+    let validate = "mount -t proc proc proc; \
+        exec chroot . firstlight --config /etc/firstlight/config.toml validate --quiet --json /report.json";
+    let output = shell(at, &format!("unshare --mount bash -euc '{validate}'"));
+    let last = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(last.starts_with("FIRSTLIGHT verdict=ERROR "), "{last}");
+    assert!(fs::read_to_string(at.join("report.json")).unwrap().contains("\"verdict\": \"ERROR\""));
+    fs::remove_file(at.join("report.json")).unwrap();
+    // Settings of the user stay when the package is removed, and go when it is purged.
+    said("echo >> /etc/firstlight/config.toml; dpkg -r firstlight; test -e /etc/firstlight/config.toml");
+    assert!(!inside("firstlight --version").status.success());
+    said("dpkg -P firstlight");
+    assert_eq!(files(at), before);
+}
+
+#[test]
+fn the_tarball_has_the_same_files_and_runs_on_an_old_glibc() {
+    let tree = debian(true);
+    let at = tree.path();
+    sh(at, &format!("tar -xf {} -C opt && mv opt/firstlight-* opt/f", made(".tar.xz").display()));
+    sh(at, &format!("mkdir deb && dpkg-deb -x {} deb", made(".deb").display()));
+    sh(at, "diff -r deb opt/f");
+    let version = sh(at, "chroot . ldd --version");
+    let said = sh(at, "chroot . /opt/f/usr/bin/firstlight list");
+    assert!(said.contains("p2p-integrity"), "{said}");
+    let loaded = sh(at, "chroot . ldd /opt/f/usr/bin/firstlight");
+    assert!(loaded.contains("libc.so.6") && !loaded.contains("not found"), "{loaded}");
+    println!("ran on {}", version.lines().next().unwrap_or_default());
+}
+
+/// Minutes: it builds everything again.
+#[test]
+fn another_checkout_makes_the_same_bytes() {
+    let checkout = Checkout::new(&[]).unwrap();
+    fs::create_dir(checkout.path("target")).unwrap();
+    symlink(workspace().join("target/tools"), checkout.path("target/tools")).unwrap();
+    sh(checkout.top(), "umask 077; image/package/build.sh 2>&1");
+    let sums = |at: &Path| sh(&at.join("target/package/out"), "sha256sum -- *");
+    assert_eq!(sums(checkout.top()), sums(workspace()));
+}
+
+/// What is asked of the units inside, with one answer a line.
+const PROBE: &str = "
+prom=/var/lib/prometheus/node-exporter/firstlight.prom
+systemd-analyze verify --man=no firstlight.service firstlight-metrics.service firstlight-metrics.timer workload.service; echo \"verify $?\"
+echo \"after installation: $(systemctl is-enabled firstlight.service firstlight-metrics.timer | xargs) $(systemctl is-active firstlight)\"
+for scenario in healthy in-use zeros; do
+    cp /sim/$scenario/config.toml /etc/firstlight/config.toml
+    rm -f /worked
+    systemctl stop workload firstlight
+    systemctl start workload
+    echo \"$scenario: workload $? $(systemctl is-active firstlight) $(cat /worked)\"
+    systemctl start firstlight-metrics
+    echo \"$scenario: metrics $? $(grep '^firstlight_verdict.* 1$' $prom)\"
+done
+rm /run/firstlight/report.json
+systemctl start firstlight-metrics
+echo \"no report: metrics $? $(ls $prom)\"
+systemctl enable --now firstlight.service firstlight-metrics.timer
+echo \"timer: $(systemctl is-active firstlight-metrics.timer)\"
+dpkg -P firstlight; echo \"purge $?\"
+find /etc/systemd /usr/lib/systemd /etc/firstlight /var/lib/systemd -name '*firstlight*'
+";
+
+const WORKLOAD: &str = "[Unit]
+Requires=firstlight.service
+After=firstlight.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+EnvironmentFile=-/run/firstlight/env
+ExecStart=/bin/sh -c 'echo $FIRSTLIGHT_VERDICT > /worked'
+";
+
+/// Ends the container, however the probe ends.
+const PROBE_UNIT: &str = "[Unit]
+SuccessAction=poweroff-force
+FailureAction=poweroff-force
+After=multi-user.target
+[Service]
+Type=oneshot
+TimeoutStartSec=5min
+ExecStart=/bin/sh -c 'sh /probe > /answers 2> /log'
+";
+
+#[test]
+fn under_systemd_a_workload_starts_after_a_good_verdict_alone() {
+    let tree = debian(false);
+    let at = tree.path();
+    fs::copy(made(".deb"), at.join("tmp/f.deb")).unwrap();
+    sh(at, "chroot . dpkg -i /tmp/f.deb; mkdir -p var/lib/prometheus/node-exporter");
+    for scenario in ["healthy", "in-use", "zeros"] {
+        let folder = format!("sim/{scenario}");
+        simulated(scenario, &at.join(&folder), &format!("/{folder}"));
+    }
+    fs::write(at.join("probe"), PROBE).unwrap();
+    fs::write(at.join("etc/systemd/system/workload.service"), WORKLOAD).unwrap();
+    fs::write(at.join("etc/systemd/system/probe.service"), PROBE_UNIT).unwrap();
+    let boot = "timeout 300 systemd-nspawn --quiet --register=no --keep-unit -D . --boot systemd.unit=probe.service \
+        < /dev/null > console 2>&1 || true; cat answers";
+    let answers = sh(at, boot);
+    let log = fs::read_to_string(at.join("log")).unwrap();
+    let wanted = "verify 0
+after installation: disabled disabled inactive
+healthy: workload 0 active PASS
+healthy: metrics 0 firstlight_verdict{verdict=\"PASS\"} 1
+in-use: workload 0 active DEGRADED
+in-use: metrics 0 firstlight_verdict{verdict=\"DEGRADED\"} 1
+zeros: workload 1 failed 
+zeros: metrics 0 firstlight_verdict{verdict=\"FAIL\"} 1
+no report: metrics 1 
+timer: active
+";
+    assert!(answers.starts_with(wanted), "{answers}\n{log}");
+    // dpkg's own lines, then the result, and no file after it.
+    assert!(answers.ends_with("purge 0\n"), "{answers}\n{log}");
+}

@@ -1,0 +1,163 @@
+//! docs/deploy/kubernetes.md and docs/deploy/pipelines.md: their files against the schemas of those who read them, and their
+//! shell lines on reports of simulated GPUs.
+
+use super::{example, firstlight, python, sh, shell, simulated};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A folder `bin` with `firstlight`, which judges the simulated GPUs of this scenario, and `sudo`.
+pub(crate) fn commands(scenario: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let config = simulated(scenario, &at.join("sim"), &at.join("sim").display().to_string());
+    let call = format!("#!/bin/sh\nexec {} --config {} \"$@\"\n", firstlight().display(), config.display());
+    fs::create_dir(at.join("bin")).unwrap();
+    for (name, text) in [("firstlight", call.as_str()), ("sudo", "#!/bin/sh\nexec \"$@\"\n")] {
+        let file = at.join("bin").join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    dir
+}
+
+/// Runs shell lines in that folder with its commands.
+pub(crate) fn lines(at: &Path, script: &str) -> Output {
+    shell(at, &format!("PATH=$PWD/bin:$PATH; {script}"))
+}
+
+/// YAML as JSON, one value for each document.
+pub(crate) fn yaml(at: &Path, text: &str) -> Vec<Value> {
+    fs::write(at.join("in.yaml"), text).unwrap();
+    let script = "import json, sys, yaml; json.dump(list(yaml.safe_load_all(open('in.yaml'))), sys.stdout)";
+    serde_json::from_str(&python(at, &format!("-c \"{script}\""))).unwrap()
+}
+
+#[test]
+fn kubernetes_takes_the_manifests_and_refuses_a_broken_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    let check = "-c 'import sys; from kubernetes_validate.__main__ import main; sys.exit(main())' --strict";
+    for file in ["firstlight.yaml", "pod.yaml"] {
+        fs::write(at.join(file), example("kubernetes.md", file)).unwrap();
+        python(at, &format!("{check} {file}"));
+    }
+    sh(at, "sed -i 's/defaultMode: 0755/defaultMode: \"0755\"/' firstlight.yaml");
+    let broken =
+        shell(at, &format!("PYTHONPATH={} python3 {check} firstlight.yaml", super::wheels().display()));
+    assert!(!broken.status.success(), "{broken:?}");
+    // The controller's own definition is not in that package: what it requires, and the condition that the check sets.
+    let rule = &yaml(at, &example("kubernetes.md", "firstlight-rule.yaml"))[0];
+    let all = yaml(at, &example("kubernetes.md", "firstlight.yaml"));
+    let plugin: Value = serde_json::from_str(all[1]["data"]["firstlight.json"].as_str().unwrap()).unwrap();
+    assert_eq!(rule["spec"]["conditions"][0]["type"], plugin["conditions"][0]["type"]);
+    assert_eq!(plugin["rules"][0]["condition"], plugin["conditions"][0]["type"]);
+    assert_eq!(plugin["pluginConfig"]["max_output_length"], 80);
+    assert_eq!(rule["spec"]["conditions"][0]["requiredStatus"], "False");
+    assert!(rule["spec"]["taint"]["effect"].is_string() && rule["spec"]["nodeSelector"].is_object());
+}
+
+#[test]
+fn the_check_of_kubernetes_says_in_80_characters_what_the_report_says() {
+    let wrong = "verdict=FAIL failed=p2p-integrity codes=P2P-WRONG-DATA";
+    for (scenario, words, status, said, label) in [
+        ("healthy", "", 0, "verdict=PASS", "PASS"),
+        ("in-use", "", 0, "verdict=DEGRADED warned=cuda codes=GPU-IN-USE", "DEGRADED"),
+        ("zeros", "", 1, wrong, "FAIL"),
+        (
+            "healthy",
+            "--only p2p-integrity",
+            1,
+            "scope is only:p2p-integrity, not machine; verdict=PASS",
+            "PASS",
+        ),
+        ("", "", 1, "no report: firstlight.service has not ended", "NONE"),
+        ("damaged", "", 1, "the report cannot be read", "NONE"),
+    ] {
+        let known = if ["", "damaged"].contains(&scenario) { "healthy" } else { scenario };
+        let dir = commands(known);
+        let at = dir.path();
+        fs::create_dir(at.join("features")).unwrap();
+        if scenario == "damaged" {
+            fs::write(at.join("report.json"), "{\"schema\": \"firstlight.report/1\", ").unwrap();
+        } else if !scenario.is_empty() {
+            lines(at, &format!("firstlight validate --quiet {words} --json report.json"));
+        }
+        let all = yaml(at, &example("kubernetes.md", "firstlight.yaml"));
+        let check = all[1]["data"]["check.sh"].as_str().unwrap();
+        let check = check.replace("/usr/bin/firstlight", &firstlight().display().to_string());
+        let check = check.replace("/run/firstlight/report.json", "report.json");
+        let check = check.replace("/etc/kubernetes/node-feature-discovery/features.d", "features");
+        fs::write(at.join("check.sh"), check).unwrap();
+        let began = Instant::now();
+        let output = lines(at, "sh check.sh");
+        assert!(began.elapsed() < Duration::from_secs(5));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text.trim_end(), said, "{scenario}: {output:?}");
+        assert!(text.trim_end().len() <= 80 && output.status.code() == Some(status), "{output:?}");
+        let labels = fs::read_to_string(at.join("features/firstlight")).unwrap();
+        let mut labels = labels.lines();
+        assert!(labels.next().unwrap().starts_with("# +expiry-time=20"));
+        assert_eq!(labels.next().unwrap(), format!("firstlight.verdict={label}"));
+        assert_eq!(labels.next(), (label != "NONE").then_some("firstlight.gpus=2"));
+    }
+}
+
+/// What a machine does, and the status of a job there.
+const VERDICTS: [(&str, i32); 3] = [("healthy", 0), ("in-use", 3), ("zeros", 1)];
+
+#[test]
+fn the_jobs_of_gitlab_and_jenkins_end_with_the_verdict_and_leave_the_report() {
+    let gitlab = example("pipelines.md", ".gitlab-ci.yml");
+    let jenkins = example("pipelines.md", "Jenkinsfile");
+    for (scenario, status) in VERDICTS {
+        let dir = commands(scenario);
+        let at = dir.path();
+        let file = yaml(at, &gitlab);
+        let job = &file[0]["gpu-test"];
+        let script: Vec<_> =
+            job["script"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        // GitLab's shell ends at the first line that fails.
+        let output = lines(at, &format!("set -eo pipefail\n{}", script.join("\n")));
+        assert_eq!(output.status.code(), Some(status), "{scenario}: {output:?}");
+        assert_eq!(job["allow_failure"]["exit_codes"], serde_json::json!([3]));
+        let kept = &job["artifacts"];
+        let mut files: Vec<_> =
+            kept["paths"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().to_owned()).collect();
+        files.push(kept["reports"]["junit"].as_str().unwrap().to_owned());
+        left(at, &files);
+
+        let blocks: Vec<_> = jenkins.split("'''").skip(1).step_by(2).collect();
+        let [test, render] = blocks[..] else { panic!("{jenkins}") };
+        assert_eq!(lines(at, test).status.code(), Some(status));
+        assert!(lines(at, render).status.success());
+        let archived = jenkins.split("archiveArtifacts '").nth(1).unwrap().split('\'').next().unwrap();
+        left(at, &archived.split(", ").map(str::to_owned).collect::<Vec<_>>());
+    }
+}
+
+/// The files are there and whole; they are removed for the next one.
+fn left(at: &Path, files: &[String]) {
+    assert!(files.len() == 3 && files.iter().any(|file| file == "junit.xml"), "{files:?}");
+    python(at, "-c \"import xml.dom.minidom as m; m.parse('junit.xml')\"");
+    assert!(fs::read_to_string(at.join("report.html")).unwrap().contains("</html>"));
+    for file in files {
+        fs::remove_file(at.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+    }
+}
+
+#[test]
+fn gitlab_s_schema_takes_the_pipeline_and_refuses_a_broken_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    fs::write(at.join("ci.yml"), example("pipelines.md", ".gitlab-ci.yml")).unwrap();
+    let check = "-m check_jsonschema --builtin-schema vendor.gitlab-ci --data-transform gitlab-ci ci.yml";
+    python(at, check);
+    sh(at, "sed -i 's/exit_codes: \\[3\\]/exit_codes: three/' ci.yml");
+    let broken = shell(at, &format!("PYTHONPATH={} python3 {check}", super::wheels().display()));
+    assert!(!broken.status.success(), "{broken:?}");
+}
