@@ -36,11 +36,7 @@ chmod +x "$work/cc"
 sysroot=$(rustc --print sysroot)
 prove_rust "$sysroot"
 cargo fetch --locked --quiet
-# The programs of the package: those of these that the workspace has.
-programs=()
-for program in firstlight firstlight-collect; do
-    ! grep -qx "name = \"$program\"" Cargo.lock || programs+=("$program")
-done
+programs=(firstlight firstlight-collect)
 say "building ${programs[*]} for glibc $glibc"
 "$REPO/image/in-tools.sh" compiler --bind "$REPO:/build/firstlight" --bind "$work/rust:/build/target" --bind "$work/cc:/build/cc" \
     --bind "$zig:/build/zig" --bind "$sysroot:/build/rust" --bind "${CARGO_HOME:-$HOME/.cargo}/registry:/build/cargo/registry" \

@@ -58,6 +58,7 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
     let new: Vec<_> = files(at).into_iter().filter(|f| !before.contains(f)).collect();
     for file in [
         "./usr/bin/firstlight",
+        "./usr/bin/firstlight-collect",
         "./etc/firstlight/config.toml",
         "./usr/share/man/man1/firstlight.1.gz",
         "./usr/share/bash-completion/completions/firstlight",
@@ -71,6 +72,7 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
         assert!(new.iter().any(|f| f == file), "{file} is not installed: {new:#?}");
     }
     assert_eq!(said("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
+    assert!(said("firstlight collect --help").contains("--read-token-file"));
     assert!(said("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
     let copyright = said("cat /usr/share/doc/firstlight/copyright");
     assert!(

@@ -1,9 +1,25 @@
 //! The report's versions of the GPU software, from the data of the driver. A version that could not be read
 //! is `null` here; the test `driver` gives the reason.
 
-use super::Driver;
 use crate::machine::host::nvidia::library::Library;
 use crate::machine::host::nvidia::{Nvidia, Read};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Versions of the GPU software; `null` if absent.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Driver {
+    /// The loaded kernel module.
+    pub module: Option<String>,
+    /// The driver's libraries.
+    pub userspace: Option<String>,
+    /// The GPU's firmware.
+    pub gsp: Option<String>,
+    /// NCCL.
+    pub nccl: Option<String>,
+    /// CUDA's version according to the driver.
+    pub cuda: Option<String>,
+}
 
 impl Driver {
     /// Collects the versions. CUDA's version needs a call of the driver, which comes later.

@@ -16,6 +16,7 @@ mod sound;
 pub mod summary;
 
 pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, unfolded};
+pub use driver::Driver;
 pub use fingerprint::{BoundTo, fingerprint};
 pub use named::Named;
 pub use read::{BadReport, from_json, schema};
@@ -102,21 +103,6 @@ pub struct MachineEntry {
     pub fingerprint: String,
     /// The state that the verdict applies to: if any of it changes the verdict is no longer valid.
     pub bound_to: BoundTo,
-}
-
-/// Versions of the GPU software; `null` if absent.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Driver {
-    /// The loaded kernel module.
-    pub module: Option<String>,
-    /// The driver's libraries.
-    pub userspace: Option<String>,
-    /// The GPU's firmware.
-    pub gsp: Option<String>,
-    /// NCCL.
-    pub nccl: Option<String>,
-    /// CUDA's version according to the driver.
-    pub cuda: Option<String>,
 }
 
 /// One NVIDIA GPU; values that need the driver are `null` without one.

@@ -60,10 +60,33 @@ fn top(report: &Report) -> Element {
         .child(element("h1").child(mark("strong", &verdict)).child(element("span").text(answer)))
         .children(some.then_some(first))
         .children(some.then(|| element("ol").children(all)))
+        .children(glance(report))
         .child(element("p").text(&report.gpu_names()))
         .child(element("p").text(&format!("Scope {}: {}", report.scope, report.covers)))
         .child(element("p").text(&line))
         .children(recorded)
+}
+
+/// What people ask next, and the tests that answer it.
+const ASKED: [(&str, &str); 7] = [
+    ("Speed", "p2p-bandwidth"),
+    ("NCCL's transport", "nccl"),
+    ("NCCL's speed", "nccl-allreduce"),
+    ("IOMMU", "iommu"),
+    ("ACS", "acs"),
+    ("PCIe links", "links"),
+    ("Since the baseline", "baseline"),
+];
+
+/// The answers to what people ask next, on the first screen. A test that the report lacks has no row.
+fn glance(report: &Report) -> Option<Element> {
+    let answer = |(what, id): (&str, &str)| {
+        let test = report.tests.iter().find(|test| test.id == id)?;
+        let outcome = element("td").child(mark("b", words::outcome(test.outcome)));
+        Some(row(what, [outcome, cell(&test.summary)]))
+    };
+    let rows: Vec<_> = ASKED.into_iter().filter_map(answer).collect();
+    (!rows.is_empty()).then(|| table(None, &["question", "outcome", "answer"], rows).with("id", "glance"))
 }
 
 /// A cause as one thing to do: the remedy first, then why.

@@ -68,7 +68,13 @@ fn the_page_starts_with_the_verdict_and_the_machine() {
         assert_eq!(texts(root, "title")[0], "firstlight: FAIL, node7, 1 x Simulated NVIDIA H200");
         assert_eq!(texts(root, "h1"), ["FAIL".to_owned() + &full().answer]);
         let top = texts(root, "header").concat();
-        for words in ["1 x Simulated NVIDIA H200", "1 failed, 1 warned", "the machine in /sim/machine"] {
+        let words = [
+            "1 x Simulated NVIDIA H200",
+            "1 failed, 1 warned",
+            "the machine in /sim/machine",
+            "ACSFAIL1 port redirects",
+        ];
+        for words in words {
             assert!(top.contains(words), "{top}");
         }
     });
