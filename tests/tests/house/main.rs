@@ -255,14 +255,15 @@ fn no_file_names_a_package_mirror_or_a_place_on_somebodys_machine() {
 fn product_files_are_small_and_open_with_what_they_are_for() {
     let folders = ["init/src", "validator/src", "validator/contract/src", "validator/collect/src"];
     let product = || folders.into_iter().flat_map(rust_files);
-    let mut sizes: Vec<_> =
-        product().filter(|f| !is_test(f)).map(|f| (text(&f).lines().count(), f)).collect();
-    for (lines, file) in &sizes {
-        assert!(*lines <= 300, "{file} has {lines} lines");
+    for file in product().filter(|f| !is_test(f)) {
+        let lines = text(&file).lines().count();
+        assert!(lines <= 300, "{file} has {lines} lines");
     }
-    sizes.sort();
-    let (median, _) = sizes[sizes.len() / 2];
-    assert!(median <= 130, "the median file has {median} lines");
+    // Without the unit tests, which are in the same file where both are short.
+    let mut sizes: Vec<_> = product().filter(|f| !is_test(f)).map(|f| code(&f).len()).collect();
+    sizes.sort_unstable();
+    let median = sizes[sizes.len() / 2];
+    assert!(median <= 115, "the median file has {median} lines");
     let mine = rust_files("tests").into_iter().filter(|f| !f.ends_with("/tests.rs"));
     for file in product().filter(|f| !is_test(f)).chain(mine) {
         assert!(text(&file).starts_with("//!"), "{file} does not open with its paragraph");
