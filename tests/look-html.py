@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """look-html.py FOLDER [PAGE.html..]: opens pages of `firstlight render --to html` in headless Chromium, through ChromeDriver, 390
-and 1440 pixels wide, light and dark, and writes FOLDER/NAME-WIDTH-SCHEME.png. Without pages it makes those of simulated GPUs in
+and 1440 pixels wide, light and dark. It writes FOLDER/NAME-WIDTH-SCHEME.png of each, and FOLDER/NAME-first.png of the first screen
+(docs/pictures has some of them). Without pages it makes those of simulated GPUs in
 FOLDER, and measures how long the largest takes. A page must not be wider than the window, must not load or log anything, every
 drawing must have a role, a title and a description, its texts must lie inside it and not on each other, and text must differ
 enough from what is behind it (WCAG AA). Ends with 1 if a page does not."""
@@ -10,6 +11,7 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -27,10 +29,16 @@ PAGES = (
     ("empty", 0, "quick"),
     ("healthy", 16, "full"),
 )
+# Pages with so many GPUs are also those of a rack.
+RACK = 4
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+FIRSTLIGHT = TARGET / "release/firstlight"
 # The largest page may have so many bytes, and take so many seconds.
 BYTES = 2_000_000
 SECONDS = 0.2
 WIDTHS = (390, 1440)
+# The first screen of a page, as docs/pictures has some.
+FIRST = {"x": 0, "y": 0, "width": 1100, "height": 760, "scale": 1}
 SCHEMES = ("light", "dark")
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -124,19 +132,31 @@ class Driver:
             self.child.wait(30)
 
 
+def window(driver, page, width, height, scheme):
+    """Opens the page in a window of that size."""
+    driver.tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+    driver.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    driver.ask("/url", {"url": page.resolve().as_uri()})
+
+
+def take(driver, clip, file):
+    """A picture of a part of the page."""
+    shot = driver.tell("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+    file.write_bytes(base64.b64decode(shot["data"]))
+
+
 def look(driver, page, to):
     """Every complaint about one page; writes its pictures."""
     wrong = []
+    window(driver, page, FIRST["width"], FIRST["height"], "light")
+    take(driver, FIRST, to / f"{page.stem}-first.png")
     for width in WIDTHS:
         for scheme in SCHEMES:
-            driver.tell("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=width < 500)
-            driver.tell("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-            driver.ask("/url", {"url": page.resolve().as_uri()})
+            window(driver, page, width, 1000, scheme)
             name = f"{page.stem}-{width}-{scheme}"
             size = driver.tell("Page.getLayoutMetrics")["cssContentSize"]
             clip = {"x": 0, "y": 0, "width": width, "height": min(size["height"], 16000), "scale": 1}
-            shot = driver.tell("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-            (to / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+            take(driver, clip, to / f"{name}.png")
             wrong += [f"{name}: {what}" for what in driver.ask("/execute/sync", {"script": LOOK, "args": []})]
             logged = driver.ask("/se/log", {"type": "browser"})
             wrong += [f"{name}: the browser says: {entry['message']}" for entry in logged]
@@ -145,33 +165,62 @@ def look(driver, page, to):
     return wrong
 
 
+def validated(folder, name, scenario, gpus, level, *settings):
+    """The report of such a machine."""
+    machine, report = folder / name, folder / f"{name}.json"
+    shutil.rmtree(machine, ignore_errors=True)
+    machine.mkdir()
+    words = ["--root", machine]
+    if gpus:
+        subprocess.run([TARGET / "debug/simgpu", scenario, machine, str(gpus)], check=True, stdout=subprocess.DEVNULL)
+        # The pages of a rack have several hosts.
+        (machine / "root/proc/sys/kernel/hostname").write_text(f"{name}\n", encoding="ascii")
+        words = ["--root", machine / "root", "--set", f'validate.library_path=["{machine.resolve()}/lib"]']
+    for setting in settings:
+        words += ["--set", setting]
+    print(f"look-html: {name}, level {level}: Simulated", flush=True)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run([FIRSTLIGHT, *words, "validate", "--level", level, "--json", report], check=False, **quiet)
+    return report
+
+
+def rendered(page, *words):
+    """Complaints about the size of a page that those words make, and about the time they take."""
+    took = []
+    for _ in range(5):
+        start = time.monotonic()
+        subprocess.run([FIRSTLIGHT, *words], check=True, stdout=subprocess.DEVNULL)
+        took.append(time.monotonic() - start)
+    size, least = page.stat().st_size, min(took)
+    print(f"look-html: {page.name}: {size} bytes in {least * 1000:.0f} ms")
+    if size > BYTES or least > SECONDS:
+        return [f"{page.name}: {size} bytes in {least:.3f} s, expected at most {BYTES} in {SECONDS} s"]
+    return []
+
+
 def made(folder):
-    """The pages of simulated GPUs, and complaints about their size and time. The programs are in `target`."""
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
-    firstlight = target / "release/firstlight"
-    pages, wrong = [], []
-    for scenario, gpus, level in PAGES:
-        name = f"{scenario}-{gpus}"
-        machine, report, page = (folder / f"{name}{end}" for end in ("", ".json", ".html"))
-        machine.mkdir(exist_ok=True)
-        words = ["--root", machine]
-        if gpus:
-            subprocess.run([target / "debug/simgpu", scenario, machine, str(gpus)], check=True, stdout=subprocess.DEVNULL)
-            words = ["--root", machine / "root", "--set", f'validate.library_path=["{machine.resolve()}/lib"]']
-        print(f"look-html: {name}, level {level}: Simulated", flush=True)
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run([firstlight, *words, "validate", "--level", level, "--json", report], check=False, **quiet)
-        took = []
-        for _ in range(5):
-            start = time.monotonic()
-            subprocess.run([firstlight, "render", report, "--to", "html", "-o", page], check=True)
-            took.append(time.monotonic() - start)
-        size, least = page.stat().st_size, min(took)
-        print(f"look-html: {name}: {size} bytes in {least * 1000:.0f} ms")
-        if size > BYTES or least > SECONDS:
-            wrong.append(f"{name}: {size} bytes in {least:.3f} s, expected at most {BYTES} in {SECONDS} s")
+    """The pages of simulated GPUs, and complaints about their size and time."""
+    pages, wrong, rack = [], [], folder / "rack"
+    shutil.rmtree(rack, ignore_errors=True)
+    rack.mkdir()
+
+    def render(report):
+        page = report.with_suffix(".html")
+        wrong.extend(rendered(page, "render", report, "--to", "html", "-o", page))
         pages.append(page)
-    return pages, wrong
+
+    for scenario, gpus, level in PAGES:
+        report = validated(folder, f"{scenario}-{gpus}", scenario, gpus, level)
+        render(report)
+        if gpus == RACK:
+            shutil.copy(report, rack)
+    # A machine that became slower since its baseline, and the machines of a rack.
+    before, base = validated(folder, "before", "healthy", RACK, "standard"), folder / "base.json"
+    subprocess.run([FIRSTLIGHT, "baseline", "save", before, base, "--force"], check=True, stdout=subprocess.DEVNULL)
+    render(validated(folder, "drift", "narrow-link", RACK, "standard", f'validate.baseline="{base.resolve()}"'))
+    page = folder / "rack.html"
+    wrong += rendered(page, "compare", rack, "--html", page)
+    return [*pages, page], wrong
 
 
 def main():

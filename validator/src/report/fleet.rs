@@ -79,6 +79,7 @@ impl Fleet {
         // What cannot be read comes first.
         machines.sort_by_cached_key(|m| (key(m), m.file.clone()));
         let sweeps = sweeps(&machines);
+        worst_first(&mut machines);
         let mut fleet = Self { schema: FLEET, machines, sweeps };
         fleet.mark();
         fleet
@@ -158,6 +159,19 @@ impl Kind {
         };
         summary.figures.iter().filter_map(outlier).collect()
     }
+}
+
+/// Sorts hosts by the verdict of their newest report. Reports of one host stay together, and in their order.
+fn worst_first(machines: &mut [Machine]) {
+    let summaries = machines.iter().filter_map(|m| m.summary.as_ref());
+    let newest: BTreeMap<_, _> = summaries.map(|s| (s.host.clone(), s.verdict)).collect();
+    machines.sort_by_key(|m| match m.summary.as_ref().and_then(|s| newest.get(&s.host)) {
+        None => 0,
+        Some(Verdict::Error) => 1,
+        Some(Verdict::Fail) => 2,
+        Some(Verdict::Degraded) => 3,
+        Some(Verdict::Pass) => 4,
+    });
 }
 
 /// Machines with reports of several IOMMU settings.

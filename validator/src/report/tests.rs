@@ -268,10 +268,12 @@ fn what_differs_from_most_machines_and_what_is_slower_is_marked() {
     all.push(named("n4", |r| r.driver.module = Some("570".into())));
     all.push(named("n5", |r| r.tests[3].matrices[0].values[1][0] = Some(12.0)));
     all.push(named("n6", |r| r.gpus.truncate(1)));
+    all.push(named("n7", |r| r.verdict = Verdict::Fail));
     all.push(("broken.json".into(), Err("not JSON".into())));
     let fleet = Fleet::of(all);
-    assert_eq!((fleet.unread(), fleet.machines.len(), fleet.sweeps.len()), (1, 7, 0));
+    assert_eq!((fleet.unread(), fleet.machines.len(), fleet.sweeps.len()), (1, 8, 0));
     assert_eq!(fleet.machines[0].error.as_deref(), Some("not JSON"));
+    assert_eq!((fleet.machines[1].file.as_str(), fleet.machines[2].file.as_str()), ("n7.json", "n1.json"));
     let of = |host: &str| fleet.machines.iter().find(|m| m.file == format!("{host}.json")).unwrap();
     assert_eq!(of("n4").differs, [("driver".to_owned(), "570".to_owned(), "555".to_owned())]);
     assert_eq!(of("n5").outliers, [("p2p-bandwidth/sample.uni.on".to_owned(), 12.0, 25.0)]);
