@@ -87,6 +87,8 @@ fn run(
     }
     args.extend(level.iter().flat_map(|level| ["--level", *level]));
     args.extend(begin_part.iter().flat_map(|word| ["--before-part", word]));
+    let stages: Vec<_> = m.boot_stages().collect();
+    args.extend(stages.iter().flat_map(|stage| ["--boot-stage", stage]));
     // A screen that is not there or not usable changes nothing else.
     let on_screen = m.full_screen && m.console.lend_screen(true);
     if on_screen {

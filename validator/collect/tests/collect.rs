@@ -170,6 +170,7 @@ fn report(host: &str, outcome: Outcome, gb_s: f64) -> Report {
         root: "/".into(),
         started: "2026-11-20T12:00:00Z".into(),
         seconds: 12.5,
+        boot: vec![],
         appliance: None,
         machine: MachineEntry { host: Some(host.into()), ..MachineEntry::unread() },
         driver: Driver::default(),

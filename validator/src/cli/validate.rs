@@ -22,8 +22,20 @@ use crate::text::shown::shown;
 
 /// Runs the tests; the status is the verdict's.
 pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8, CommandError> {
-    let Validate { level, scope, gpus, only, skip, json, text, identity, output, screen, before_part } =
-        asked;
+    let Validate {
+        level,
+        scope,
+        gpus,
+        only,
+        skip,
+        json,
+        text,
+        identity,
+        output,
+        screen,
+        before_part,
+        boot_stage,
+    } = asked;
     config.validate.before_part = before_part;
     config.validate.identity = identity.unwrap_or(config.validate.identity);
     if let (Some(json), Some(text)) = (&json, &text) {
@@ -58,6 +70,7 @@ pub(super) fn run(root: &Root, mut config: Config, asked: Validate) -> Result<u8
         console.show_on(path, plan.run.iter().map(|test| test.id));
     }
     let mut report = engine::planned(root, &config, &plan, &interrupts, &mut console);
+    report.boot = boot_stage;
     match &config.validate.baseline {
         Some(path) if config.validate.scope == Scope::Machine => {
             let entry = as_test(from_file(path), &report);

@@ -185,6 +185,7 @@ fn empty(root: &Root, config: &Config, plan: &Plan) -> Report {
         root: root.path().display().to_string(),
         started: utc(SystemTime::now()),
         seconds: 0.0,
+        boot: Vec::new(),
         appliance: None,
         machine: MachineEntry::unread(),
         driver: Driver::default(),

@@ -5,7 +5,7 @@ use crate::machine::host::identity::Appliance;
 use crate::outcome::finding::Finding;
 use crate::outcome::scope::Scope;
 use crate::outcome::{Outcome, Verdict};
-use crate::report::{Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry};
+use crate::report::{BootStage, Driver, Gpu, MachineEntry, Report, SCHEMA, TestEntry};
 use std::collections::BTreeMap;
 
 pub(super) fn report(tests: Vec<TestEntry>) -> Report {
@@ -20,6 +20,7 @@ pub(super) fn report(tests: Vec<TestEntry>) -> Report {
         root: "/".into(),
         started: "2026-11-20T12:00:00Z".into(),
         seconds: 12.44,
+        boot: vec![BootStage { stage: "kernel".into(), began: 0.0, seconds: 5.03 }],
         appliance: Some(Appliance { version: "0.1.0".into(), image_id: None, manifest_sha256: None }),
         machine: MachineEntry { host: Some("node7".into()), ..MachineEntry::unread() },
         driver: Driver::default(),

@@ -2,6 +2,7 @@
 //! what does not exist on the machine is `null`. Renderers only read it.
 
 pub mod baseline;
+mod boot;
 mod causes;
 pub mod drift;
 mod driver;
@@ -15,6 +16,7 @@ mod read;
 mod sound;
 pub mod summary;
 
+pub use boot::BootStage;
 pub use causes::{Cause, NotCause, Symptom, gpus_of, pairs_of, unfolded};
 pub use driver::Driver;
 pub use fingerprint::{BoundTo, fingerprint};
@@ -62,6 +64,9 @@ pub struct Report {
     pub started: String,
     /// How long it took, seconds.
     pub seconds: f64,
+    /// The stages of the boot before the tests; none where process 1 did not start them, and in earlier reports.
+    #[serde(default)]
+    pub boot: Vec<BootStage>,
     /// The image; `null` if the worker that reads the machine did not report it.
     pub appliance: Option<Appliance>,
     /// The machine.

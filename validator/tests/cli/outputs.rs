@@ -17,7 +17,7 @@ fn the_report_has_every_key_of_its_schema() {
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         keys(&report),
-        "answer appliance causes covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
+        "answer appliance boot causes covers driver effects fabric gpus level machine root schema scope seconds started tests verdict workload_env workload_reasons"
     );
     assert_eq!(keys(&report["machine"]), "bound_to cmdline dmi fingerprint host kernel machine_id serial");
     assert_eq!(keys(&report["driver"]), "cuda gsp module nccl userspace");

@@ -48,6 +48,19 @@ touch /run/firstlight/mark && echo yes > /run/kept/writable";
     assert_eq!(report.0["schema"], "firstlight.report/1");
     assert_eq!((&report.0["root"], &report.0["verdict"]), (&"/".into(), &"PASS".into()));
     assert_eq!(verdict["fingerprint"], report.0["machine"]["fingerprint"]);
+    // The stages before the tests, in their order, with times of the kernel's clock.
+    let stages = report.0["boot"].as_array().unwrap();
+    let names: Vec<_> = stages.iter().filter_map(|stage| stage["stage"].as_str()).collect();
+    assert_eq!(
+        names,
+        ["kernel", "mounts", "config", "watchdog", "reset", "screen", "fabric", "driver", "network"]
+    );
+    let began: Vec<_> = stages.iter().filter_map(|stage| stage["began"].as_f64()).collect();
+    assert!(began.is_sorted() && began[1] > 0.0, "{began:?}");
+    assert!(
+        stages[0]["seconds"].as_f64().is_some_and(|kernel| kernel > 0.0 && kernel <= began[1]),
+        "{stages:?}"
+    );
     assert_eq!(verdict["fingerprint"].as_str().unwrap().len(), 64, "{verdict}");
     assert!(booted.find("firstlight/validated").is_some());
     assert!(booted.find("firstlight/boot.log").is_some());

@@ -2,6 +2,7 @@
 
 use super::Place;
 use crate::config::{GpuName, IdentityPolicy, Level};
+use crate::report::BootStage;
 use crate::suite;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -44,6 +45,9 @@ pub struct Validate {
     /// Process 1's: a word of the command that is run before the tests of a step that can take the machine down
     #[arg(long, hide = true, allow_hyphen_values = true)]
     pub before_part: Vec<String>,
+    /// Process 1's: a stage of the boot, as NAME=BEGAN+SECONDS
+    #[arg(long, hide = true, value_name = "STAGE")]
+    pub boot_stage: Vec<BootStage>,
 }
 
 /// How much a run prints.

@@ -228,8 +228,9 @@ fn the_page_of_sixteen_gpus_is_small_enough() {
 fn drawings_show_slots_links_acs_and_the_pair_that_is_slow() {
     parsed(&large(), |root| {
         let drawings: Vec<_> = root.descendants().filter(|n| n.has_tag_name("svg")).collect();
-        // Topology, all_reduce, time, and three for the load.
-        assert_eq!(drawings.len(), 6);
+        // Topology, all_reduce, boot, tests, and three for the load.
+        assert_eq!(drawings.len(), 7);
+        assert_eq!(texts(drawings[2], "text")[3..], ["kernel", "5.03 s"]);
         for drawing in &drawings {
             assert_eq!(drawing.attribute("role"), Some("img"));
             for name in ["title", "desc"] {

@@ -1,4 +1,4 @@
-//! When each test ran and for how long, with its outcome; and over the seconds of a load the GPUs' temperature and
+//! When each stage of the boot and each test ran and for how long, with its outcome; and over the seconds of a load the GPUs' temperature and
 //! clocks, where a test has them.
 
 use super::curve::{Axes, Curve, curves};
@@ -34,14 +34,13 @@ pub(super) fn section_of(report: &Report) -> Option<Element> {
     } else {
         "Below: temperature, clock and power of the GPUs under load; of more than six GPUs those with the highest figures."
     };
-    let before = format!(
-        "The first second is {} UTC, when the tests began. The report has no times of the boot before it; they are in boot.log.",
-        report.started.trim_end_matches('Z').replace('T', " ")
-    );
+    let before =
+        format!("The tests began at {} UTC.", report.started.trim_end_matches('Z').replace('T', " "));
     let loads = (!loads.is_empty()).then(|| element("div").with("class", "curves").children(loads));
     Some(
         section("Time")
             .with("id", "time")
+            .children(boot(report))
             .child(note(&before))
             .child(bars)
             .child(note(states))
@@ -60,17 +59,59 @@ fn beginnings(report: &Report) -> Vec<f64> {
     report.tests.iter().map(begin).collect()
 }
 
+/// A row of a time line: what it is, its outcome if it has one, when it began, and the seconds that it took.
+struct Bar {
+    name: String,
+    outcome: Option<Outcome>,
+    began: f64,
+    seconds: f64,
+}
+
+/// The stages of the boot; `None` if process 1 did not start the tests.
+fn boot(report: &Report) -> Option<Element> {
+    let bars: Vec<_> = report
+        .boot
+        .iter()
+        .map(|s| Bar { name: s.stage.clone(), outcome: None, began: s.began, seconds: s.seconds })
+        .collect();
+    let drawing = (!bars.is_empty()).then(|| chart("When each stage of the boot ran", &bars, 0.0));
+    drawing.map(|drawing| figure("The boot before the tests, from the start of the kernel", Some(drawing)))
+}
+
 fn bars(report: &Report) -> Option<Element> {
-    let all: Vec<_> = report.tests.iter().zip(beginnings(report)).collect();
-    let end = all.iter().map(|(test, began)| began + test.seconds).fold(report.seconds, f64::max).max(1e-3);
-    let good = |t: &TestEntry| matches!(t.outcome, Outcome::Pass | Outcome::NotApplicable);
-    let (drawn, left_out): (Vec<_>, Vec<_>) = all.iter().partition(|(t, _)| !good(t) || t.seconds >= SHORT);
-    if all.is_empty() {
+    let all = report.tests.iter().zip(beginnings(report));
+    let bar = |(t, began): (&TestEntry, f64)| Bar {
+        name: t.id.clone(),
+        outcome: Some(t.outcome),
+        began,
+        seconds: t.seconds,
+    };
+    let good = |bar: &Bar| matches!(bar.outcome, Some(Outcome::Pass | Outcome::NotApplicable));
+    let (drawn, left_out): (Vec<_>, Vec<_>) =
+        all.map(bar).partition(|bar| !good(bar) || bar.seconds >= SHORT);
+    if drawn.is_empty() && left_out.is_empty() {
         return None;
     }
+    let title = match left_out.len() {
+        0 => "All tests".to_owned(),
+        n => {
+            format!("{n} tests that passed or do not apply took less than {SHORT} s each, and are not drawn")
+        }
+    };
+    let svg = (!drawn.is_empty()).then(|| chart("When each test ran", &drawn, report.seconds));
+    Some(figure(&title, svg))
+}
+
+fn figure(title: &str, drawing: Option<Element>) -> Element {
+    element("figure").with("class", "drawn").child(element("figcaption").text(title)).children(drawing)
+}
+
+/// The bars below each other, over an axis of `least` seconds or more.
+fn chart(title: &str, bars: &[Bar], least: f64) -> Element {
+    let end = bars.iter().map(|bar| bar.began + bar.seconds).fold(least, f64::max).max(1e-3);
     let (left, long) = BARS;
     let x = |seconds: f64| left + seconds / end * long;
-    let foot = f64::from(u16::try_from(drawn.len()).unwrap_or(u16::MAX)) * ROW + 6.0;
+    let foot = f64::from(u16::try_from(bars.len()).unwrap_or(u16::MAX)) * ROW + 6.0;
     let mut parts = Vec::new();
     for quarter in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let at = end * quarter;
@@ -81,35 +122,19 @@ fn bars(report: &Report) -> Option<Element> {
     }
     let mut told = Vec::new();
     let mut y = 2.0;
-    for (test, began) in &drawn {
-        let word = words::outcome(test.outcome);
-        let class = meaning(word);
-        parts.push(label(0.0, y + 12.0, &format!("small {class}"), &format!("{word:<5}")));
-        parts.push(label(40.0, y + 12.0, "small", &test.id));
-        parts.push(rectangle(
-            x(*began),
-            y + 2.0,
-            (test.seconds / end * long).max(1.5),
-            ROW - 5.0,
-            &format!("bar {class}"),
-        ));
-        parts.push(
-            label(WIDTH, y + 12.0, "small dim", &format!("{:.2} s", test.seconds)).with("text-anchor", "end"),
-        );
-        told.push(format!("{} {word} at {began:.1} s for {:.2} s", test.id, test.seconds));
+    for Bar { name, outcome, began, seconds } in bars {
+        let word = outcome.map(words::outcome).unwrap_or_default();
+        let class = outcome.map(|_| meaning(word)).unwrap_or_default();
+        parts.extend(outcome.map(|_| label(0.0, y + 12.0, &format!("small {class}"), &format!("{word:<5}"))));
+        parts.push(label(40.0, y + 12.0, "small", name));
+        let width = (seconds / end * long).max(1.5);
+        parts.push(rectangle(x(*began), y + 2.0, width, ROW - 5.0, &format!("bar {class}")));
+        parts
+            .push(label(WIDTH, y + 12.0, "small dim", &format!("{seconds:.2} s")).with("text-anchor", "end"));
+        told.push(format!("{name} {word} at {began:.1} s for {seconds:.2} s"));
         y += ROW;
     }
-    let desc = told.join("; ");
-    let svg = drawing((WIDTH, foot + 18.0), "When each test ran", &desc, parts);
-    let left_out = left_out.len();
-    let title = match left_out {
-        0 => "All tests".to_owned(),
-        n => {
-            format!("{n} tests that passed or do not apply took less than {SHORT} s each, and are not drawn")
-        }
-    };
-    let svg = (!drawn.is_empty()).then_some(svg);
-    Some(element("figure").with("class", "drawn").child(element("figcaption").text(&title)).children(svg))
+    drawing((WIDTH, foot + 18.0), title, &told.join("; "), parts)
 }
 
 /// A time on the axis: two decimals where the whole time is short.

@@ -59,6 +59,12 @@ fn run(report: &Report) -> Vec<Family> {
     }
     let took = Family::one("firstlight_duration_seconds", "How long the run took.", &[], report.seconds);
 
+    let mut boot =
+        Family::new("firstlight_boot_stage_duration_seconds", "How long a stage of the boot took.");
+    for stage in &report.boot {
+        boot.add(&[("stage", &stage.stage)], stage.seconds);
+    }
+
     let mut gpus = Family::new("firstlight_gpu_info", "One for each NVIDIA GPU; always 1.");
     for gpu in &report.gpus {
         let bdf = gpu.bdf.to_string();
@@ -66,7 +72,7 @@ fn run(report: &Report) -> Vec<Family> {
         let told = told.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
         gpus.add(&[("bdf", bdf.as_str())].into_iter().chain(told).collect::<Vec<_>>(), 1.0);
     }
-    vec![info, verdict, scope, start, took, gpus]
+    vec![info, verdict, scope, start, took, boot, gpus]
 }
 
 fn tests(report: &Report) -> [Family; 2] {

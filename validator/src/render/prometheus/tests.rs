@@ -87,6 +87,10 @@ fn the_verdict_and_each_outcome_are_sets_of_states() {
         "firstlight_test_duration_seconds{test=\"acs\"} 0.04"
     );
     assert_eq!(lines(&text, "firstlight_duration_seconds"), ["firstlight_duration_seconds 12.44"]);
+    assert_eq!(
+        lines(&text, "firstlight_boot_stage_duration_seconds"),
+        ["firstlight_boot_stage_duration_seconds{stage=\"kernel\"} 5.03"]
+    );
     assert_eq!(lines(&text, "firstlight_start_time_seconds"), ["firstlight_start_time_seconds 1795176000"]);
 }
 
@@ -134,6 +138,7 @@ fn findings_are_counted_by_severity_and_code() {
 fn values_missing_in_the_report_are_absent() {
     let mut bare = report(vec![]);
     bare.started = "yesterday".into();
+    bare.boot.clear();
     bare.effects.insert("p2p_speedup_8".into(), None);
     let metrics = families(&bare, true);
     let expected =
