@@ -68,7 +68,8 @@ fn top(report: &Report) -> Element {
 }
 
 /// What people ask next, and the tests that answer it.
-const ASKED: [(&str, &str); 7] = [
+const ASKED: [(&str, &str); 8] = [
+    ("Data", "p2p-integrity"),
     ("Speed", "p2p-bandwidth"),
     ("NCCL's transport", "nccl"),
     ("NCCL's speed", "nccl-allreduce"),
