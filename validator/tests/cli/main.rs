@@ -4,11 +4,9 @@
 #[cfg(test)]
 mod as_root;
 #[cfg(test)]
-mod config;
+mod usage;
 #[cfg(test)]
-mod docs;
-#[cfg(test)]
-mod driver;
+mod devices;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]
@@ -19,8 +17,6 @@ mod image;
 mod machine;
 #[cfg(test)]
 mod network;
-#[cfg(test)]
-mod nics;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]

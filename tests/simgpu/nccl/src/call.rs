@@ -1,7 +1,7 @@
 //! The collectives as C has them.
 
 use crate::comm::{Comm, Memory, Step};
-use crate::error::{Code, Result, code};
+use crate::log::{Code, Result, code};
 use crate::group::{What, ask, ask_all};
 use crate::stubs::not_simulated;
 use simgpu_model::collective::Ask;

@@ -1,6 +1,6 @@
 //! The simulated libcuda of this process, and the machine that both simulate.
 
-use crate::error::{Code, Result};
+use crate::log::{Code, Result};
 use crate::log::warn;
 use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 use simgpu_model::collective::Call;

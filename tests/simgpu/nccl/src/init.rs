@@ -6,7 +6,7 @@ use crate::comm::{Comm, Rank, bus_id};
 use crate::driver::{Driver, driver};
 use crate::dump;
 use crate::environment::environment;
-use crate::error::{Code, Result, code};
+use crate::log::{Code, Result, code};
 use crate::group;
 use crate::log::{BOOTSTRAP, ENV, GRAPH, INIT, NET, info, version};
 use simgpu_model::beside;

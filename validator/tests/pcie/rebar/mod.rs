@@ -1,11 +1,10 @@
 //! Does the Resizable BAR pass end with BAR1 where it says, or with everything as it was, whatever the kernel answers?
 //! Which BAR1s does it want to enlarge, and which does it leave alone?
 
-mod answers;
 mod restored;
-mod room;
+mod grown;
 
-use crate::kernel::{Lie, Simulated};
+use crate::modelled::{Lie, Simulated};
 use crate::modelled::{Copy, bdf};
 use firstlight::fabric::journal::Journal;
 use firstlight::fabric::rebar::plan::{Plan, plan};
