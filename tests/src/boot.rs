@@ -6,11 +6,9 @@ use crate::error::{Error, Result};
 use crate::fakepci::Topology;
 use crate::image::Image;
 use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
-use crate::overlay::Overlay;
+use crate::overlay::{self, Overlay};
 use crate::qemu::Qemu;
-use crate::recover;
-use crate::watch::{Act, Watch};
-use crate::watch::{Kind, Slot};
+use crate::watch::{Act, Kind, Slot, Watch};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
@@ -139,9 +137,9 @@ impl Boot {
     /// Runs `script` as the workload. What it leaves in /run/kept comes back, and with it all of
     /// /run/firstlight; its exit status is the workload's.
     pub fn workload(self, script: &str) -> Self {
-        let text = recover::workload(script);
-        let exec = format!("[workload]\nmode = \"exec\"\nexec = [\"/{}\"]\n", recover::WORKLOAD);
-        let mut boot = self.overlay(|o| o.program(recover::WORKLOAD, text).config("40-workload", &exec));
+        let text = overlay::workload(script);
+        let exec = format!("[workload]\nmode = \"exec\"\nexec = [\"/{}\"]\n", overlay::WORKLOAD);
+        let mut boot = self.overlay(|o| o.program(overlay::WORKLOAD, text).config("40-workload", &exec));
         boot.recover = true;
         boot
     }
@@ -300,13 +298,13 @@ impl Boot {
             medium => medium.arguments(scratch.path(), &self.words.join(" "), secure)?,
         });
         if self.recover {
-            args.extend(recover::disk(&disk)?.map(OsString::from));
+            args.extend(overlay::disk(&disk)?.map(OsString::from));
         }
         let _slot = Slot::take(self.kind)?;
         let started = Instant::now();
         let qemu = Qemu::start(scratch.path(), &self.within, &args)?;
         let (end, console) = Watch::new(self.acts, self.deadline).follow(qemu, scratch.path())?;
-        let files = if self.recover { recover::read(&disk)? } else { Vec::new() };
+        let files = if self.recover { overlay::read(&disk)? } else { Vec::new() };
         Ok(Booted::new(console, end, files, started.elapsed()))
     }
 

@@ -3,15 +3,13 @@
 //! judges both. What it should say is the scenario's `[expect]`; comparing is the test's.
 
 mod layout;
-mod machine;
 mod names;
 mod run;
 pub(crate) mod scenario;
 
 use crate::error::{Error, Result};
 use crate::overlay::Overlay;
-pub use layout::{Libraries, lay_out};
-pub use machine::root;
+pub use layout::{Libraries, lay_out, root};
 pub use run::{Judged, firstlight, judge, prepared, validate};
 pub use scenario::{Expect, Scenario};
 use std::path::Path;

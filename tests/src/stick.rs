@@ -1,8 +1,9 @@
-//! What lies on boot media: a copy of the stick's image, to change before a boot and to look into afterwards, with mtools; and
-//! the sections of a unified kernel image, by profile.
+//! What lies on boot media: a copy of the stick's image, to change before a boot and to look into afterwards, with mtools; its
+//! FAT data partition alone; and the sections of a unified kernel image, by profile.
 
 use crate::error::{Error, Result};
 use crate::image::Image;
+use crate::program::{output, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -186,4 +187,67 @@ pub fn profiles<'a>(sections: &[Section<'a>]) -> Vec<Vec<Section<'a>>> {
 #[must_use]
 pub fn section<'a>(sections: &[Section<'a>], name: &str) -> Option<&'a [u8]> {
     sections.iter().find(|s| s.0 == name).map(|s| s.1)
+}
+
+/// A FAT file system in a file.
+#[derive(Debug, Clone)]
+pub struct Fat {
+    file: PathBuf,
+}
+
+impl Fat {
+    /// An empty one of `kib` KiB in `dir`, labelled `FIRSTLIGHT`.
+    ///
+    /// # Errors
+    /// When mkfs.vfat does not make it.
+    pub fn new(dir: &Path, kib: u32) -> Result<Self> {
+        let file = dir.join("stick.img");
+        let kib = kib.to_string();
+        run(Command::new("mkfs.vfat").args(["-n", "FIRSTLIGHT", "-C"]).arg(&file).arg(kib))?;
+        Ok(Self { file })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Makes a folder.
+    ///
+    /// # Errors
+    /// When mmd does not make it.
+    pub fn folder(&self, name: &str) -> Result<()> {
+        run(Command::new("mmd").arg("-i").arg(&self.file).arg(format!("::{name}")))
+    }
+
+    /// Copies a file of the host onto it.
+    ///
+    /// # Errors
+    /// When mcopy does not, as when it is full.
+    pub fn put(&self, from: &Path, name: &str) -> Result<()> {
+        run(Command::new("mcopy").arg("-i").arg(&self.file).arg(from).arg(format!("::{name}")))
+    }
+
+    /// The names in a folder, sorted; none where it is not there.
+    #[must_use]
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let mut list = Command::new("mdir");
+        list.arg("-i").arg(&self.file).args(["-b", "-a"]).arg(format!("::{folder}"));
+        let text = output(&mut list).unwrap_or_default();
+        let mut names: Vec<_> =
+            text.lines().filter_map(|line| line.trim_end_matches('/').rsplit('/').next()).collect();
+        names.retain(|name| !name.is_empty() && *name != "." && *name != "..");
+        names.sort_unstable();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    /// A file's content.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        output(Command::new("mtype").arg("-i").arg(&self.file).arg(format!("::{name}")))
+            .map(String::into_bytes)
+    }
 }

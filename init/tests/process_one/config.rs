@@ -1,7 +1,7 @@
 //! Where the configuration comes from, what refuses it, and where the report goes.
 
 use super::CONFIG;
-use super::disk::Disk;
+use super::namespace::Disk;
 use super::namespace::{Down, Machine, PASS, json, scraper_lines};
 use serde_json::json;
 use std::fs;

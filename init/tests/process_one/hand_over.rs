@@ -2,7 +2,7 @@
 //! another root.
 
 use super::CONFIG;
-use super::disk::Disk;
+use super::namespace::Disk;
 use super::namespace::{Down, Machine, PASS, is_validated, json, scraper_lines};
 use serde_json::json;
 use std::fs;

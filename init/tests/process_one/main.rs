@@ -6,8 +6,6 @@ mod boot;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
-mod disk;
-#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod hand_over;

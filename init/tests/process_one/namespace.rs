@@ -1,12 +1,12 @@
 //! A small machine made of namespaces: `/init` runs as process 1 in its own root folder, with a validator,
-//! a workload and a kernel command line that the test wrote. Needs root and unshare; without them the tests
-//! fail, they are not skipped.
+//! a workload and a kernel command line that the test wrote; and block devices for it. Needs root and unshare; without them the
+//! tests fail, they are not skipped.
 
 use std::any::Any;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -352,4 +352,32 @@ pub(crate) fn is_validated(machine: &Machine) -> bool {
 /// The lines for scrapers.
 pub(crate) fn scraper_lines(console: &str) -> Vec<&str> {
     console.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect()
+}
+
+/// A block device with an ext4 file system made of a folder; detached when dropped.
+pub(crate) struct Disk {
+    /// Its name in /dev.
+    pub(crate) name: String,
+    _file: TempDir,
+}
+
+impl Disk {
+    /// Makes it.
+    pub(crate) fn of(folder: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("disk");
+        fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+        let made = Command::new("mkfs.ext4").args(["-q", "-d"]).args([folder, &file]).status().unwrap();
+        assert!(made.success());
+        let out = Command::new("losetup").args(["--find", "--show"]).arg(&file).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let path = String::from_utf8(out.stdout).unwrap();
+        Self { name: path.trim().trim_start_matches("/dev/").to_owned(), _file: dir }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        Command::new("losetup").arg("--detach").arg(format!("/dev/{}", self.name)).status().unwrap();
+    }
 }

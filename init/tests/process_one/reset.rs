@@ -1,7 +1,7 @@
 //! A machine that was reset during a step says so at the next boot and does not run the step again until the mark is cleared.
 
 use super::CONFIG;
-use super::disk::Disk;
+use super::namespace::Disk;
 use super::namespace::{Down, Machine, PASS, json};
 use serde_json::json;
 use std::fs;

@@ -2,7 +2,6 @@
 #![no_main]
 
 mod init;
-mod nccl;
 mod texts;
 mod validator;
 
@@ -21,8 +20,8 @@ const TARGETS: [(&str, Target); 15] = [
     ("kmsg", validator::kmsg),
     ("modinfo", init::modinfo),
     ("modules_dep", |bytes| text(bytes, init::modules_dep)),
-    ("nccl_dump", nccl::nccl_dump),
-    ("nccl_log", nccl::nccl_log),
+    ("nccl_dump", validator::nccl_dump),
+    ("nccl_log", validator::nccl_log),
     ("report", validator::report),
     ("superblock", init::superblock),
     ("texts", texts::texts),

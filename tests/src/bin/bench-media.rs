@@ -8,7 +8,7 @@
 //! 2 when nothing could be measured.
 
 use harness::medium::MAC;
-use harness::serve::Served;
+use harness::medium::Served;
 use harness::stick::{SYSTEM, Stick};
 use harness::{Boot, Image, Medium};
 use std::error::Error;

@@ -8,8 +8,7 @@
 use harness::hardware::compare::Mark;
 use harness::hardware::nccl::compare::Comparison as Sweeps;
 use harness::hardware::nccl::{self, Theirs};
-use harness::hardware::run::{self, Folder};
-use harness::hardware::words::{Part, USAGE, Words};
+use harness::hardware::run::{self, Folder, Part, USAGE, Words};
 use harness::hardware::{Comparison, Ours, Peer, Peers, compare, read_peers, text};
 use std::path::Path;
 use std::process::ExitCode;
@@ -145,7 +144,7 @@ impl Against {
             }
             if let Some(folder) = folder.first().and_then(|p| p.path.parent()).filter(|_| !done.is_empty()) {
                 println!("\nagainst nccl-tests in {}", shown(folder));
-                print!("{}", nccl::text::all(&done, unrun));
+                print!("{}", nccl::compare::all(&done, unrun));
             }
             self.compared += done.len() + unrun;
             self.good &= unrun == 0 && done.iter().all(Sweeps::reached);

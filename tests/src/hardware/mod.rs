@@ -8,7 +8,6 @@ pub mod ours;
 pub mod peers;
 pub mod run;
 pub mod text;
-pub mod words;
 
 pub use compare::{Comparison, compare};
 pub use ours::Ours;

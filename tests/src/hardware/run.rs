@@ -1,13 +1,12 @@
-//! One run of `firstlight validate --level standard` on this machine, for its report. Its rows go
-//! to standard error as they come; its exit status is the verdict, which the report says too.
+//! The command line of `hardware`, and one run of `firstlight validate --level standard` on this machine, for its report. Its
+//! rows go to standard error as they come; its exit status is the verdict, which the report says too.
 
-use super::words::Words;
 use crate::error::{Error, Result};
 use crate::image::workspace;
-use std::fs;
-use std::io;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 use tempfile::TempDir;
 
 /// Where what is measured goes.
@@ -91,4 +90,91 @@ pub(super) fn firstlight(words: &Words) -> Result<Command> {
         command.arg("--set").arg(format!("validate.library_path={}", folders.replace(':', ",")));
     }
     Ok(command)
+}
+
+/// How it is used.
+pub const USAGE: &str = "usage: hardware [--against DIR].. [--only matrices|nccl] [--firstlight PATH] \
+[--library-path P]
+                [--report FILE] [--nccl DIR] [--keep DIR]
+
+  --against DIR     compare with p2pBandwidthLatencyTest.txt, nvbandwidth.json, and nccl-tests'
+                    all_reduce_perf.txt, all_reduce_perf.NCCL_P2P_DISABLE.txt, .. there
+  --only WHAT       matrices: not NCCL's tables; nccl: nothing else, and no report
+  --firstlight PATH the program; target/release/firstlight unless given
+  --library-path P  folders of the driver's libraries, with : between (validate.library_path)
+  --report FILE     a report of `firstlight validate --json` instead of a run
+  --nccl DIR        what `--keep` left of `firstlight nccl` instead of runs
+  --keep DIR        leaves report.json, nccl.all_reduce.json, .. there";
+
+/// Which part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The report and its matrices.
+    Matrices,
+    /// NCCL's collectives.
+    Nccl,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    /// Folders with peers' outputs.
+    pub against: Vec<PathBuf>,
+    /// Not everything.
+    pub only: Option<Part>,
+    /// The program.
+    pub firstlight: Option<PathBuf>,
+    /// `validate.library_path`
+    pub library_path: Option<String>,
+    /// A report that is there already.
+    pub report: Option<PathBuf>,
+    /// A folder with NCCL's figures that are there already.
+    pub nccl: Option<PathBuf>,
+    /// Where what is measured stays.
+    pub keep: Option<PathBuf>,
+}
+
+impl Words {
+    /// Reads the words after the program's name.
+    ///
+    /// # Errors
+    /// The word that is not understood, in one line.
+    pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut asked = Self::default();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let word = word.to_string_lossy().into_owned();
+            let mut value = || words.next().ok_or_else(|| format!("{word}: a value is missing"));
+            match word.as_str() {
+                "--against" => asked.against.push(value()?.into()),
+                "--only" => asked.only = Some(part(&value()?.to_string_lossy())?),
+                "--firstlight" => asked.firstlight = Some(value()?.into()),
+                "--library-path" => asked.library_path = Some(value()?.to_string_lossy().into_owned()),
+                "--report" => asked.report = Some(value()?.into()),
+                "--nccl" => asked.nccl = Some(value()?.into()),
+                "--keep" => asked.keep = Some(value()?.into()),
+                _ => return Err(format!("{word}: not known")),
+            }
+        }
+        if asked.only == Some(Part::Nccl) && asked.against.is_empty() {
+            return Err(
+                "--only nccl: --against is missing; NCCL's tables are only measured to compare".to_owned()
+            );
+        }
+        Ok(asked)
+    }
+
+    /// Whether that part was asked for.
+    #[must_use]
+    pub fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+}
+
+fn part(word: &str) -> Result<Part, String> {
+    match word {
+        "matrices" => Ok(Part::Matrices),
+        "nccl" => Ok(Part::Nccl),
+        _ => Err(format!("--only: read '{word}'; allowed are matrices, nccl")),
+    }
 }

@@ -1,9 +1,8 @@
 //! Which cases a run of the matrix has: each fault at each level, with every number of GPUs in turn.
 
 use super::GPUS;
-use super::class::{Class, LEVELS};
+use super::class::{Class, LEVELS, Place};
 use super::healthy::Healthy;
-use super::place::Place;
 use crate::error::Result;
 use crate::simgpu::Scenario;
 use std::sync::Arc;

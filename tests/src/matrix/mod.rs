@@ -5,7 +5,6 @@
 mod case;
 mod class;
 mod healthy;
-mod place;
 mod run;
 mod table;
 

@@ -1,7 +1,6 @@
 //! Has the program that ships judge a scenario.
 
-use super::layout::{Libraries, lay_out, program};
-use super::machine::root;
+use super::layout::{Libraries, lay_out, program, root};
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::report::Report;

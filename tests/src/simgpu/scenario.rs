@@ -84,7 +84,7 @@ impl Scenario {
     /// The same machine with `gpus` GPUs, at the addresses of [`super::root`]'s machine.
     #[must_use]
     pub fn gpus(mut self, gpus: usize) -> Self {
-        let addresses = super::machine::addresses(gpus).into_iter().map(Value::String).collect();
+        let addresses = super::layout::addresses(gpus).into_iter().map(Value::String).collect();
         let machine = self.table("machine");
         machine.insert("gpus".into(), Value::Integer(i64::try_from(gpus).unwrap_or_default()));
         machine.insert("bdf".into(), Value::Array(addresses));

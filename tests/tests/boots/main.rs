@@ -3,7 +3,6 @@
 //! two wait.
 
 mod broken;
-mod clock;
 mod driver;
 mod fabric;
 mod hand_over;

@@ -1,8 +1,8 @@
 //! Does the report survive the machine: on a stick, at a server that fails first, on a full stick, and
 //! when the stick goes while it is written to? And does none of that change the verdict?
 
-use harness::fat::Fat;
 use harness::servers::{Answer, Receiver};
+use harness::stick::Fat;
 use harness::{Boot, End};
 use std::fs;
 use std::path::Path;

@@ -5,7 +5,6 @@
 mod monitoring;
 mod package;
 mod pipelines;
-mod provisioning;
 mod slurm;
 
 use harness::simgpu::{Libraries, Scenario, lay_out, root};

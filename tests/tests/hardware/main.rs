@@ -2,8 +2,8 @@
 //! read, what counts as missed, and that nothing damaged is taken for figures.
 
 use harness::hardware::compare::{Mark, limit};
-use harness::hardware::peers::{nvbandwidth, sample};
-use harness::hardware::words::Words;
+use harness::hardware::peers::{parse_nvbandwidth, parse_sample};
+use harness::hardware::run::Words;
 use harness::hardware::{Comparison, Grid, Ours, Peer, compare, read_peers, text};
 use harness::workspace;
 use serde_json::{Value, json};
@@ -68,25 +68,25 @@ fn a_damaged_output_is_an_error_and_never_fewer_figures() {
         ("Device: 1,", "Device 1,"),
     ] {
         assert!(text.contains(from), "{from}");
-        assert!(sample::parse(&text.replacen(from, to, 1)).is_err(), "{from} -> {to}");
+        assert!(parse_sample(&text.replacen(from, to, 1)).is_err(), "{from} -> {to}");
     }
-    assert!(sample::parse(text.split("   CPU").next().unwrap()).is_err());
+    assert!(parse_sample(text.split("   CPU").next().unwrap()).is_err());
     let json = fs::read_to_string(folder("h200-2").join("nvbandwidth.json")).unwrap();
-    assert!(nvbandwidth::parse(&json[..json.len() / 2]).is_err());
-    assert!(nvbandwidth::parse("{}").is_err());
-    assert!(nvbandwidth::parse(&json.replacen("\"393.745\"", "\"much\"", 1)).is_err());
-    assert!(nvbandwidth::parse(&json.replacen("\"393.745\"", "393.745", 1)).is_err());
+    assert!(parse_nvbandwidth(&json[..json.len() / 2]).is_err());
+    assert!(parse_nvbandwidth("{}").is_err());
+    assert!(parse_nvbandwidth(&json.replacen("\"393.745\"", "\"much\"", 1)).is_err());
+    assert!(parse_nvbandwidth(&json.replacen("\"393.745\"", "393.745", 1)).is_err());
     let mut fewer: Value = serde_json::from_str(&json).unwrap();
     let both = fewer["nvbandwidth"]["testcases"][6]["bandwidth_matrix"].as_array_mut().unwrap();
     both.pop();
-    assert!(nvbandwidth::parse(&fewer.to_string()).unwrap_err().contains("5 rows"));
+    assert!(parse_nvbandwidth(&fewer.to_string()).unwrap_err().contains("5 rows"));
 }
 
 #[test]
 fn a_test_that_did_not_pass_there_is_no_yardstick() {
     let json = fs::read_to_string(folder("h200-2").join("nvbandwidth.json")).unwrap();
     let waived = json.replace("\"Passed\"", "\"Waived\"");
-    assert_eq!(nvbandwidth::parse(&waived).unwrap(), (2, Vec::new()));
+    assert_eq!(parse_nvbandwidth(&waived).unwrap(), (2, Vec::new()));
 }
 
 /// A report with the recorded figures as ours, changed by `change`.

@@ -6,7 +6,7 @@ use harness::hardware::compare::Mark;
 use harness::hardware::nccl::compare::{Comparison, What, compare};
 use harness::hardware::nccl::{Asked, Sweep, Theirs, ours, table};
 use harness::hardware::read_peers;
-use harness::hardware::words::Words;
+use harness::hardware::run::Words;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;

@@ -4,11 +4,7 @@
 #[cfg(test)]
 mod as_root;
 #[cfg(test)]
-mod config;
-#[cfg(test)]
-mod docs;
-#[cfg(test)]
-mod driver;
+mod devices;
 #[cfg(test)]
 mod fabric;
 #[cfg(test)]
@@ -19,8 +15,6 @@ mod image;
 mod machine;
 #[cfg(test)]
 mod network;
-#[cfg(test)]
-mod nics;
 #[cfg(test)]
 mod outputs;
 #[cfg(test)]
@@ -33,5 +27,7 @@ mod recorded;
 #[path = "../../../tests/src/servers.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]
 mod servers;
+#[cfg(test)]
+mod usage;
 #[cfg(test)]
 mod verdicts;

@@ -4,8 +4,6 @@
 #[cfg(test)]
 mod fix;
 #[cfg(test)]
-mod kernel;
-#[cfg(test)]
 mod lspci;
 #[cfg(test)]
 mod machines;

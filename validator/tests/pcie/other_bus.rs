@@ -1,8 +1,8 @@
 //! A machine whose bus has other addresses than its processors, as a Raspberry Pi CM4 or a server with another
 //! instruction set has: `resource` files have the processor's, registers the bus's.
 
-use crate::kernel::{Lie, Simulated};
 use crate::modelled::{Copy, bdf};
+use crate::modelled::{Lie, Simulated};
 use firstlight::fabric::rebar::RebarChoice;
 use firstlight::fabric::rebar::fix;
 use firstlight::fabric::rebar::plan::plan;

@@ -1,7 +1,7 @@
 //! Faults around process 1: its configuration, the kernel's command line, the image's files, the mark in the firmware,
 //! disks, /run, and the signals of a person.
 
-use super::super::disk::Disk;
+use super::super::namespace::Disk;
 use super::super::namespace::Machine;
 use super::{Case, Then, error, fault, pass};
 use contract::mark::{Mark, Step};

@@ -14,7 +14,6 @@ mod host;
 mod ipc;
 mod launch;
 mod memory;
-mod shared;
 mod state;
 mod stream;
 mod stubs;

@@ -3,7 +3,7 @@
 //! for news waits for one counter.
 
 use crate::driver::{Functions, Sink};
-use crate::error::{Code, Result};
+use crate::log::{Code, Result};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;

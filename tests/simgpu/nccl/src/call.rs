@@ -1,8 +1,8 @@
 //! The collectives as C has them.
 
 use crate::comm::{Comm, Memory, Step};
-use crate::error::{Code, Result, code};
 use crate::group::{What, ask, ask_all};
+use crate::log::{Code, Result, code};
 use crate::stubs::not_simulated;
 use simgpu_model::collective::Ask;
 use simgpu_model::element::{Op, Type};

@@ -3,7 +3,7 @@
 
 use crate::driver::{Driver, driver};
 use crate::environment::environment;
-use crate::error::{Code, Result};
+use crate::log::{Code, Result};
 use crate::log::{INIT, NET, P2P, SHM, info, warn};
 use crate::transport::{Transport, between, over_network, peers};
 use simgpu_model::collective::{Ask, Call, Path};

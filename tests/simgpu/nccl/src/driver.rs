@@ -1,7 +1,7 @@
 //! The simulated libcuda of this process, and the machine that both simulate.
 
-use crate::error::{Code, Result};
 use crate::log::warn;
+use crate::log::{Code, Result};
 use libloading::os::unix::{Library, RTLD_LAZY, Symbol};
 use simgpu_model::collective::Call;
 use simgpu_model::{Scenario, beside};

@@ -2,8 +2,8 @@
 //! and receives of a communicator are one exchange, in which each of its ranks takes part.
 
 use crate::comm::{Comm, Step};
-use crate::error::{Code, Result, code};
 use crate::init::{Init, finish};
+use crate::log::{Code, Result, code};
 use simgpu_model::collective::Ask;
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -14,7 +14,6 @@ mod comm;
 mod driver;
 mod dump;
 mod environment;
-mod error;
 mod group;
 mod init;
 mod log;

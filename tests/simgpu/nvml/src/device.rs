@@ -1,6 +1,6 @@
 //! Which devices there are and what they are called.
 
-use crate::code::{Code, Result};
+use crate::state::{Code, Result};
 use crate::state::{Handle, ask, call, device, put, put_text};
 use simgpu_model::scenario::Machine;
 use simgpu_model::{Scenario, events};

@@ -1,7 +1,7 @@
 //! Clocks, temperature, power, what holds a GPU back (nothing does), memory errors, and settings.
 
-use crate::code::Code;
-use crate::now::now;
+use crate::process::now;
+use crate::state::Code;
 use crate::state::{Handle, ask, put};
 use simgpu_model::scenario::ComputeMode;
 use simgpu_model::{Scenario, events};

@@ -8,13 +8,10 @@
     reason = "the interface is one of C: exported names, and pointers that the caller vouches for"
 )]
 
-mod code;
 mod device;
 mod health;
 mod library;
 mod link;
-mod now;
-mod peer;
 mod process;
 mod state;
 mod stubs;

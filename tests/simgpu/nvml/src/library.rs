@@ -1,6 +1,6 @@
 //! Starting and ending, and what NVML says of the driver.
 
-use crate::code::{Code, Result, code};
+use crate::state::{Code, Result, code};
 use crate::state::{call, hang, put, put_text, start, stop};
 use simgpu_model::scenario::{Kind, NvmlHangs};
 use simgpu_model::{Scenario, Status, beside};

@@ -1,8 +1,8 @@
 //! The layouts that are compared, and making them: the shipped image taken apart and put together in other ways,
 //! each with the measuring script in the place of init.
 
-use harness::fat::Fat;
-use harness::serve::Served;
+use harness::medium::Served;
+use harness::stick::Fat;
 use harness::{Image, Medium, Overlay, driver_image, workspace};
 use std::error::Error;
 use std::fs;

@@ -9,10 +9,8 @@
 //! same run. There is no limit here: docs/decisions/image.md says what was chosen by these figures. Exits with 2 when
 //! nothing could be measured.
 
-mod figures;
 mod layout;
 
-use figures::Figures;
 use harness::Boot;
 use layout::{LAYOUTS, Origin, Parts, Ready};
 use std::error::Error;
@@ -37,7 +35,7 @@ fn main() -> ExitCode {
     });
     match measured {
         Ok(measured) => {
-            print!("{}", figures::table(&names, |row| row - row % LAYOUTS.len(), &measured));
+            print!("{}", table(&names, |row| row - row % LAYOUTS.len(), &measured));
             println!("{runs} runs, emulated processor unless FIRSTLIGHT_ACCEL says otherwise");
             ExitCode::SUCCESS
         }
@@ -73,6 +71,133 @@ fn boot(ready: &Ready) -> Result<(Figures, u64), Box<dyn Error>> {
     let boot = Boot::shipped().compressed().memory(2048).append(&ready.words).from(ready.medium.clone());
     let boot = boot.deadline(Duration::from_secs(600)).stop_after("LAYOUT-END", Duration::ZERO);
     let booted = boot.run().map_err(|e| e.told())?;
-    figures::of(&booted.console, booted.took, ready)
+    of(&booted.console, booted.took, ready)
         .ok_or_else(|| format!("the script told no figures\n{booted}").into())
+}
+
+/// The table's columns, with their units.
+const COLUMNS: [&str; 8] = [
+    "firmware loads, MB",
+    "read later, MB",
+    "in all, MB",
+    "to /init, s",
+    "to driver mounted, s",
+    "to all read, s",
+    "in use, MB",
+    "not free, MB",
+];
+
+/// One boot's figures, in the order of [`COLUMNS`].
+pub type Figures = [f64; COLUMNS.len()];
+
+/// From what the measuring script wrote, in a boot that took so long; and how many bytes of the driver it read.
+/// `None` without its line. Times begin at power-on; the script's own clock began with the kernel.
+pub fn of(console: &str, took: Duration, ready: &Ready) -> Option<(Figures, u64)> {
+    let line = console.lines().find(|line| line.starts_with("LAYOUT "))?;
+    let value = |key: &str| {
+        let word = line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))?;
+        word.parse::<f64>().ok()
+    };
+    let now = value("now")?;
+    let since_power_on = |key: &str| Some(took.as_secs_f64() - (now - value(key)?));
+    let megabytes = |bytes: f64| bytes / 1e6;
+    let figures = [
+        megabytes(ready.firmware_bytes as f64),
+        megabytes(value("later")?),
+        megabytes(ready.all_bytes as f64),
+        since_power_on("init")?,
+        since_power_on("mounted")?,
+        since_power_on("read")?,
+        megabytes(value("used")? * 1024.0),
+        megabytes(value("taken")? * 1024.0),
+    ];
+    Some((figures, value("bytes")? as u64))
+}
+
+/// The table, in Markdown: a row for each name with the median of its runs and, in brackets, the median of the
+/// ratios to the row of the same run that `base` gives for it. `runs[run][row]`.
+pub fn table(names: &[String], base: impl Fn(usize) -> usize, runs: &[Vec<Figures>]) -> String {
+    let mut lines = vec![COLUMNS.map(str::to_owned).to_vec()];
+    lines[0].insert(0, "layout".to_owned());
+    for (row, name) in names.iter().enumerate() {
+        let cell = |n: usize| {
+            let figure = median(runs.iter().map(|run| run[row][n]).collect());
+            let ratio = median(runs.iter().map(|run| run[row][n] / run[base(row)][n]).collect());
+            let told = base(row) != row && ratio.is_finite();
+            if told { format!("{figure:.1} ({ratio:.2})") } else { format!("{figure:.1}") }
+        };
+        lines.push([name.clone()].into_iter().chain((0..COLUMNS.len()).map(cell)).collect());
+    }
+    let width = |n: usize| lines.iter().map(|line| line[n].len()).max().unwrap_or_default();
+    let widths: Vec<_> = (0..=COLUMNS.len()).map(width).collect();
+    let mut text = String::new();
+    for (number, line) in lines.iter().enumerate() {
+        for (n, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            text += &if n == 0 { format!("| {cell:<width$} |") } else { format!(" {cell:>width$} |") };
+        }
+        text += "\n";
+        if number == 0 {
+            let rule = |n: usize, width: &usize| {
+                if n == 0 { "-".repeat(width + 2) } else { "-".repeat(width + 1) + ":" }
+            };
+            let rules: Vec<_> = widths.iter().enumerate().map(|(n, width)| rule(n, width)).collect();
+            text += &format!("|{}|\n", rules.join("|"));
+        }
+    }
+    text
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness::Medium;
+
+    const LINE: &str =
+        "LAYOUT init=2.00 mounted=3.00 read=7.50 now=8.00 bytes=99 later=0 used=1000 taken=2000";
+
+    fn ready() -> Ready {
+        Ready {
+            medium: Medium::Direct,
+            words: String::new(),
+            firmware_bytes: 5_000_000,
+            all_bytes: 7_000_000,
+        }
+    }
+
+    #[test]
+    fn times_begin_at_power_on_and_not_with_the_kernel() {
+        let console = format!("[    0.1] LAYOUT\n{LINE}\nLAYOUT-END\n");
+        let (figures, bytes) = of(&console, Duration::from_secs(20), &ready()).unwrap();
+        assert_eq!((figures, bytes), ([5.0, 0.0, 7.0, 14.0, 15.0, 19.5, 1.024, 2.048], 99));
+    }
+
+    #[test]
+    fn a_line_with_a_figure_missing_is_no_measurement() {
+        for key in ["init", "mounted", "read", "now", "bytes", "later", "used", "taken"] {
+            let without = LINE.replace(&format!("{key}="), "x=");
+            assert!(of(&without, Duration::from_secs(20), &ready()).is_none(), "{key}");
+        }
+    }
+
+    #[test]
+    fn ratios_are_those_of_the_same_run_and_the_base_has_none() {
+        let names = ["a".to_owned(), "b".to_owned()];
+        let run = |a: f64, b: f64| vec![[a; COLUMNS.len()], [b; COLUMNS.len()]];
+        let text = table(&names, |_| 0, &[run(1.0, 0.5), run(10.0, 5.0), run(100.0, 70.0)]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[2].starts_with("| a      |") && lines[2].contains(" 10.0 |"), "{text}");
+        assert!(lines[3].contains(" 5.0 (0.50) |"), "{text}");
+        assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{text}");
+    }
+
+    #[test]
+    fn a_ratio_to_nothing_is_not_told() {
+        let runs = [vec![[0.0; COLUMNS.len()], [3.0; COLUMNS.len()]]];
+        assert!(!table(&["a".to_owned(), "b".to_owned()], |_| 0, &runs).contains("inf"));
+    }
 }

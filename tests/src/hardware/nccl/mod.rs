@@ -4,7 +4,6 @@
 pub mod compare;
 pub mod ours;
 pub mod table;
-pub mod text;
 
 use std::path::PathBuf;
 

@@ -3,8 +3,7 @@
 
 use super::{Asked, Row, Sweep, Timed};
 use crate::error::{Error, Result};
-use crate::hardware::run::{Folder, firstlight, read};
-use crate::hardware::words::Words;
+use crate::hardware::run::{Folder, Words, firstlight, read};
 use serde_json::Value;
 use std::io;
 use std::process::Stdio;

@@ -2,7 +2,6 @@
 
 mod exec;
 mod policy;
-mod screen;
 mod switch_root;
 mod watchdog;
 

@@ -1,7 +1,7 @@
 //! Does an image call itself golden exactly when it is as it was built? The shipped image booted as it is,
 //! booted with files over it, and unpacked.
 
-use harness::fat::Fat;
+use harness::stick::Fat;
 use harness::{Boot, End, Image, Overlay};
 use serde_json::Value;
 use std::fs;

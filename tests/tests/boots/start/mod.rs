@@ -2,9 +2,7 @@
 
 mod entries;
 mod golden;
-mod lockdown;
 mod media;
-mod pxe_serve;
 mod reset;
 mod secure_boot;
 

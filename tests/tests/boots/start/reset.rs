@@ -1,7 +1,7 @@
 //! Does a machine that is reset during a step say so at the next boot, and leave the step alone until the mark is cleared?
 
-use harness::fat::Fat;
 use harness::simgpu::{Scenario, overlay};
+use harness::stick::Fat;
 use harness::{Boot, Booted, End};
 use std::path::Path;
 

@@ -1,12 +1,11 @@
 //! Does the Resizable BAR pass end with BAR1 where it says, or with everything as it was, whatever the kernel answers?
 //! Which BAR1s does it want to enlarge, and which does it leave alone?
 
-mod answers;
+mod grown;
 mod restored;
-mod room;
 
-use crate::kernel::{Lie, Simulated};
 use crate::modelled::{Copy, bdf};
+use crate::modelled::{Lie, Simulated};
 use firstlight::fabric::journal::Journal;
 use firstlight::fabric::rebar::plan::{Plan, plan};
 use firstlight::fabric::rebar::{Fixed, Kernel, RebarChoice, fix, restore};
