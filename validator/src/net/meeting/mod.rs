@@ -25,4 +25,220 @@ const LONGEST: usize = 4 << 20;
 pub const NAME: usize = 64;
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::wire::{receive, send};
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    const SOON: Duration = Duration::from_secs(20);
+    const TOKEN: &str = "correct horse battery";
+
+    fn token(text: &str) -> Token {
+        Token::new(text).unwrap()
+    }
+
+    fn host() -> (Host, SocketAddr) {
+        let host = Host::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], token(TOKEN)).unwrap();
+        let at = host.address().unwrap();
+        (host, at)
+    }
+
+    /// Admits until one came, or as long as told; what else happened.
+    fn one(host: &Host, within: Duration) -> (Option<Came<String>>, Vec<String>) {
+        let (mut came, mut others) = (None, Vec::new());
+        host.admit(Instant::now() + within, |event| {
+            match event {
+                Event::Came(guest) => came = Some(*guest),
+                Event::WrongToken(_, name) => others.push(format!("token of {name}")),
+                Event::Stranger(_, why) => others.push(why),
+            }
+            came.is_some()
+        })
+        .unwrap();
+        (came, others)
+    }
+
+    fn guest(at: SocketAddr, text: &'static str) -> thread::JoinHandle<Result<Link, NoEntry>> {
+        thread::spawn(move || {
+            let mut link = join(&[at], &token(text), "b", Instant::now() + SOON)?;
+            link.to.say(&"card", SOON).unwrap();
+            Ok(link)
+        })
+    }
+
+    fn pair() -> (Link, Link) {
+        let (host, at) = host();
+        let guest = guest(at, TOKEN);
+        let came = one(&host, SOON).0.unwrap();
+        assert_eq!(came.card, "card");
+        (came.link, guest.join().unwrap().unwrap())
+    }
+
+    #[test]
+    fn messages_go_both_ways_and_the_port_is_closed_afterwards() {
+        let (host, at) = host();
+        let guest = guest(at, TOKEN);
+        let mut ours = one(&host, SOON).0.unwrap().link;
+        let mut theirs = guest.join().unwrap().unwrap();
+        drop(host);
+        assert!(TcpStream::connect(at).is_err());
+        for number in 0..3 {
+            ours.to.say(&number, SOON).unwrap();
+            assert_eq!(theirs.from.hear::<i32>(SOON).unwrap(), number);
+            theirs.to.say(&(number + 10), SOON).unwrap();
+            assert_eq!(ours.from.hear::<i32>(SOON).unwrap(), number + 10);
+        }
+        drop(theirs);
+        assert_eq!(ours.from.hear::<i32>(SOON), Err(Cut::Gone));
+    }
+
+    #[test]
+    fn a_wrong_token_is_refused_on_both_sides_and_others_are_still_admitted() {
+        let (host, at) = host();
+        let wrong = guest(at, "another token, as long");
+        let (none, said) = one(&host, Duration::from_secs(1));
+        assert!(none.is_none());
+        assert_eq!(said, ["token of b"]);
+        assert_eq!(wrong.join().unwrap().unwrap_err(), NoEntry::Token);
+        let right = guest(at, TOKEN);
+        assert!(one(&host, SOON).0.is_some());
+        assert!(right.join().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_host_without_the_token_cannot_pose_as_one() {
+        let (host, at) = host();
+        let real = guest(at, TOKEN);
+        let _ = one(&host, SOON);
+        assert!(real.join().unwrap().is_ok());
+        let posing = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = posing.local_addr().unwrap();
+        let victim = guest(at, TOKEN);
+        let (mut stream, _) = posing.accept().unwrap();
+        let hello = serde_json::json!({ "protocol": PROTOCOL, "nonce": vec![7; 32] });
+        send(&mut stream, hello.to_string().as_bytes(), SOON).unwrap();
+        let join = receive(&mut stream, FIRST, SOON).unwrap();
+        assert!(!String::from_utf8_lossy(&join).contains(TOKEN), "the token is never sent");
+        // The node's own MAC, sent back.
+        let mac = serde_json::from_slice::<serde_json::Value>(&join).unwrap()["mac"].clone();
+        let welcome = serde_json::json!({ "Welcome": mac });
+        send(&mut stream, welcome.to_string().as_bytes(), SOON).unwrap();
+        assert_eq!(victim.join().unwrap().unwrap_err(), NoEntry::Token);
+    }
+
+    /// Passes bytes on between a node and a host, and keeps those of the node.
+    fn tapped(at: SocketAddr) -> (SocketAddr, thread::JoinHandle<Vec<Vec<u8>>>) {
+        let tap = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let own = tap.local_addr().unwrap();
+        let work = thread::spawn(move || {
+            let (mut node, _) = tap.accept().unwrap();
+            let mut host = TcpStream::connect(at).unwrap();
+            let mut kept = Vec::new();
+            let pass = |from: &mut TcpStream, to: &mut TcpStream| {
+                let message = receive(from, LONGEST, SOON).unwrap();
+                send(to, &message, SOON).unwrap();
+                message
+            };
+            pass(&mut host, &mut node);
+            kept.push(pass(&mut node, &mut host));
+            pass(&mut host, &mut node);
+            kept.push(pass(&mut node, &mut host));
+            kept
+        });
+        (own, work)
+    }
+
+    #[test]
+    fn a_recorded_proof_is_worth_nothing_on_another_connection() {
+        let (host, at) = host();
+        let (tap, kept) = tapped(at);
+        let node = guest(tap, TOKEN);
+        assert!(one(&host, SOON).0.is_some(), "passing on alone changes nothing");
+        drop(node.join().unwrap());
+        let kept = kept.join().unwrap();
+        let mut replay = TcpStream::connect(at).unwrap();
+        kept.iter().for_each(|message| send(&mut replay, message, SOON).unwrap());
+        let (none, said) = one(&host, Duration::from_secs(1));
+        assert!(none.is_none());
+        assert_eq!(said, ["token of b"]);
+    }
+
+    #[test]
+    fn a_repeated_or_changed_message_ends_the_connection() {
+        let (host, at) = host();
+        let (tap, kept) = tapped(at);
+        let node = guest(tap, TOKEN);
+        let mut ours = one(&host, SOON).0.unwrap().link;
+        let theirs = node.join().unwrap().unwrap();
+        let card = kept.join().unwrap().pop().unwrap();
+        // The tap has closed; the same bytes on a connection of the same key.
+        drop(theirs);
+        assert_eq!(ours.from.hear::<String>(SOON), Err(Cut::Gone));
+        let (mut ours, mut theirs) = pair();
+        send(raw(&mut theirs), &card, SOON).unwrap();
+        let why = ours.from.hear::<String>(SOON).unwrap_err().to_string();
+        assert!(why.contains("its MAC is wrong"), "{why}");
+        let (mut ours, mut theirs) = pair();
+        theirs.to.say(&1, SOON).unwrap();
+        assert_eq!(ours.from.hear::<i32>(SOON), Ok(1));
+        theirs.to.again();
+        theirs.to.say(&1, SOON).unwrap();
+        assert!(
+            matches!(ours.from.hear::<i32>(SOON), Err(Cut::Malformed(_))),
+            "the same message a second time"
+        );
+    }
+
+    fn raw(link: &mut Link) -> &mut TcpStream {
+        link.to.stream()
+    }
+
+    #[test]
+    fn long_short_and_foreign_messages_are_refused_within_bounds() {
+        let (host, at) = host();
+        for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 64], &[2, 0, 0, 0, b'{', b'}'], &[0; 4]] {
+            let mut stream = TcpStream::connect(at).unwrap();
+            stream.write_all(bytes).unwrap();
+            let (none, said) = one(&host, Duration::from_secs(1));
+            assert!(none.is_none());
+            assert!(said.len() == 1 && said[0].starts_with("its message is refused: "), "{said:?}");
+        }
+        // One that says nothing does not hold up the others.
+        let silent = TcpStream::connect(at).unwrap();
+        let node = guest(at, TOKEN);
+        let begun = Instant::now();
+        assert!(one(&host, SOON).0.is_some());
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        drop((silent, node));
+    }
+
+    #[test]
+    fn a_node_gives_up_in_time_where_nothing_or_something_else_listens() {
+        let (host, at) = host();
+        drop(host);
+        let soon = Instant::now() + Duration::from_millis(300);
+        let why = join(&[at], &token(TOKEN), "b", soon).unwrap_err();
+        assert!(matches!(why, NoEntry::Nothing(_)), "{why}");
+        let other = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = other.local_addr().unwrap();
+        let node = guest(at, TOKEN);
+        let (mut stream, _) = other.accept().unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").unwrap();
+        let why = node.join().unwrap().unwrap_err();
+        assert!(matches!(why, NoEntry::Stranger(_)), "{why}");
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "nothing is said to a stranger");
+    }
+
+    #[test]
+    fn a_token_has_enough_characters_and_is_never_shown() {
+        for text in ["", "short", "fifteen letters", &"x".repeat(257), "a\tcontrol character"] {
+            assert!(Token::new(text).unwrap_err().ends_with("allowed: 16 to 256"), "{text}");
+        }
+        assert_eq!(format!("{:?}", token(TOKEN)), "a token");
+    }
+}

@@ -75,4 +75,117 @@ fn plain(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::outcome::Matrix;
+    use crate::outcome::finding::{Code, Severity};
+    use crate::render::fixture::{report, test};
+    use ratatui_core::buffer::Buffer;
+    use ratatui_core::widgets::Widget;
+
+    fn shown<'a, W>(screen: &'a W, columns: u16, rows: u16) -> Vec<String>
+    where
+        &'a W: Widget,
+    {
+        let area = Rect { x: 0, y: 0, width: columns, height: rows };
+        let mut cells = Buffer::empty(area);
+        screen.render(area, &mut cells);
+        let row = |y| (0..columns).map(|x| cells[(x, y)].symbol().to_owned()).collect::<String>();
+        (0..rows).map(|y| row(y).trim_end().to_owned()).collect()
+    }
+
+    /// How many rows have cells with this ground.
+    fn painted<'a, W>(screen: &'a W, columns: u16, rows: u16, color: Color) -> usize
+    where
+        &'a W: Widget,
+    {
+        let area = Rect { x: 0, y: 0, width: columns, height: rows };
+        let mut cells = Buffer::empty(area);
+        screen.render(area, &mut cells);
+        (0..rows).filter(|y| (0..columns).any(|x| cells[(x, *y)].bg == color)).count()
+    }
+
+    fn running() -> Live {
+        let mut live = Live::new(["iommu", "acs", "p2p-integrity", "p2p-bandwidth", "nccl"].into_iter());
+        let mut machine = report(vec![]);
+        machine.gpus = (1..=4).map(|n| crate::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
+        live.machine(&machine);
+        live.ended(&test("iommu", Outcome::Pass, "off", vec![]));
+        live.pair(0, 1);
+        live.now = Some(Now {
+            id: "p2p-integrity".into(),
+            spent_s: 12,
+            deadline_s: 60,
+            what: "GPU 0 -> 1: 8 B\x1b[2J".into(),
+        });
+        live
+    }
+
+    #[test]
+    fn tests_and_pairs_fill_in_while_they_run() {
+        let mut live = running();
+        let rows = shown(&live, 80, 25);
+        assert!(rows.iter().any(|row| row.starts_with(" PASS  iommu")), "{rows:#?}");
+        assert!(rows.iter().any(|row| row.starts_with(" >>    p2p-integrity")), "{rows:#?}");
+        assert!(rows.iter().any(|row| row.ends_with("  0     -     o     .     .")), "{rows:#?}");
+        assert!(rows.iter().any(|row| row.contains("p2p-integrity: 12 s of at most 60 s")), "{rows:#?}");
+        assert!(rows.last().is_some_and(|row| row == " 1 of 5 tests   GPU 0 -> 1: 8 B?[2J"), "{rows:#?}");
+        let mut speeds = test("p2p-bandwidth", Outcome::Pass, "12 pairs", vec![]);
+        let label = |n: usize| n.to_string();
+        let values = vec![vec![None, Some(24.04)], vec![Some(8.4), None]];
+        let (rows, columns) = ((0..2).map(label).collect(), (0..2).map(label).collect());
+        speeds.matrices.push(Matrix { name: "ce.write".into(), unit: "GB/s".into(), rows, columns, values });
+        live.ended(&speeds);
+        let rows = shown(&live, 80, 25);
+        assert!(rows.iter().any(|row| row.ends_with("  1   8.4     -     .     .")), "{rows:#?}");
+    }
+
+    #[test]
+    fn a_screen_of_any_size_is_drawn() {
+        let finding = Code::LinkNarrow.finding(Severity::Fail, "0000:01:00.0", "x4 of x16");
+        let ended =
+            Ended::of_report(&report(vec![test("link", Outcome::Fail, "narrow", vec![finding])]), None);
+        for (columns, rows) in [(1, 1), (3, 2), (20, 5), (80, 25), (132, 43), (240, 67)] {
+            assert_eq!(shown(&running(), columns, rows).len(), usize::from(rows));
+            for page in [Page::Verdict, Page::Report(0), Page::Report(9999), Page::Code] {
+                let mut ended = ended.clone();
+                ended.page = page;
+                assert_eq!(shown(&ended, columns, rows).len(), usize::from(rows));
+            }
+        }
+    }
+
+    #[test]
+    fn the_verdict_is_large_and_the_cause_and_the_remedy_are_beside_it() {
+        let finding = Code::LinkNarrow.finding(Severity::Fail, "0000:01:00.0", "x4 of x16");
+        let mut ended =
+            Ended::of_report(&report(vec![test("link", Outcome::Fail, "narrow", vec![finding])]), None);
+        ended.menu = vec![Item { key: 'b', name: "reboot" }, Item { key: 'r', name: "report" }];
+        let rows = shown(&ended, 80, 25);
+        assert_eq!(painted(&ended, 80, 25, Color::Red), 7, "the rows of FAIL");
+        assert!(rows.iter().any(|row| row.trim_start().starts_with("First: ")), "{rows:#?}");
+        assert!(rows.iter().any(|row| row.contains("LINK-NARROW")), "{rows:#?}");
+        assert!(rows.iter().any(|row| row.starts_with(" b reboot  r report")), "{rows:#?}");
+        // A larger screen has room for the code.
+        assert!(painted(&ended, 160, 50, Color::White) > 25 && painted(&ended, 80, 25, Color::White) == 0);
+    }
+
+    #[test]
+    fn a_worse_verdict_of_process_1_takes_the_place_of_the_reports() {
+        let good = report(vec![test("iommu", Outcome::Pass, "off", vec![])]);
+        let ended = Ended::of_report(&good, Some((Verdict::Error, "driver: it was not loaded\x07")));
+        let rows = shown(&ended, 80, 25);
+        assert!(rows.iter().any(|row| row.contains("ERROR  driver: it was not loaded?")), "{rows:#?}");
+        assert!(!rows.iter().any(|row| row.contains("First: ")), "{rows:#?}");
+    }
+
+    #[test]
+    fn a_height_is_what_the_words_need() {
+        for (text, width, rows) in
+            [("", 10, 1), ("one", 10, 1), ("one two three", 7, 2), ("one two three", 3, 4)]
+        {
+            assert!(height(text, width) >= rows || text.len() > 12, "{text}");
+        }
+        assert_eq!((height("aa bb cc", 5), height("aa bb cc", 8), height("aa bb cc", 2)), (2, 1, 3));
+    }
+}
