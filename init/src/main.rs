@@ -7,7 +7,7 @@ use contract::mark::Step;
 use firstlight_init::child::Request;
 use firstlight_init::console::Console;
 use firstlight_init::fault::{self, Fault};
-use firstlight_init::handoff::{self, After, again, last};
+use firstlight_init::handoff::{self, After, last, menu};
 use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
@@ -107,8 +107,8 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     m.stage("lock down", |_| Ok(lock_down::lock(action, &config.workload)))?;
     let plan = m.stage("hand off", |_| Ok(handoff::plan(action, &config.workload)))?;
     let after = handoff::go(m, plan, &config, &published.variables)?;
-    let boot = again::Boot { config: &config, reset: &reset, troubles: &troubles };
-    again::stay(m, after, &boot, published.decision)
+    let boot = menu::Boot { config: &config, reset: &reset, troubles: &troubles };
+    menu::stay(m, after, &boot, published.decision)
 }
 
 /// After a fault of init: writes the last words, announces ERROR unless a verdict was announced, then

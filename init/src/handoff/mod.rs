@@ -1,7 +1,6 @@
 //! The stage `hand off`: plans one action as data and does it. If an action cannot hand the machine over,
 //! that is a fault; the others always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
 
-pub mod again;
 pub mod exec;
 mod fetch_root;
 pub mod last;

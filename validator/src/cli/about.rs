@@ -1,8 +1,15 @@
-//! `firstlight completions` and `firstlight man`: what shells and readers need to know of the command line.
+//! Commands about the machine that they run on, and about the program: `firstlight image` shows which image runs and whether
+//! it is unmodified; `firstlight record` writes the machine as one text file, for a bug report; `firstlight completions` and
+//! `firstlight man` have what shells and readers need to know of the command line.
 
 use super::args::{Args, Place};
-use super::output::write;
-use super::{CommandError, FINE};
+use super::output::{either, write};
+use super::{CommandError, FAILING, FINE, UNDONE};
+use crate::machine::host::cmdline;
+use crate::machine::image::{Document, examine};
+use crate::machine::recording;
+use crate::machine::root::Root;
+use crate::text::shown::shown;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use clap_mangen::Man;
@@ -11,14 +18,14 @@ use std::io;
 /// Prints the script for `shell`.
 pub(super) fn completions(shell: Shell) -> Result<u8, CommandError> {
     let mut script = Vec::new();
-    generate(shell, &mut shown(), "firstlight", &mut script);
+    generate(shell, &mut visible(), "firstlight", &mut script);
     write(&Place::Stdout, &String::from_utf8_lossy(&script))?;
     Ok(FINE)
 }
 
 /// Prints the pages.
 pub(super) fn man() -> Result<u8, CommandError> {
-    let mut command = shown();
+    let mut command = visible();
     // Gives each command its whole name.
     command.build();
     let mut pages = Vec::new();
@@ -34,7 +41,7 @@ fn add(pages: &mut Vec<u8>, command: &Command) -> io::Result<()> {
 }
 
 /// The program as `--help` shows it: without the commands that only firstlight and init start.
-fn shown() -> Command {
+fn visible() -> Command {
     let all = Args::command();
     let commands = all.get_subcommands().filter(|command| !command.is_hide_set());
     Command::new("firstlight")
@@ -44,4 +51,32 @@ fn shown() -> Command {
         .subcommands(commands)
         .subcommand_required(true)
         .disable_help_subcommand(true)
+}
+
+/// Status 0 for golden, 1 for not golden, 2 if unknown.
+pub(super) fn image(root: &Root, json: Option<&Place>) -> Result<u8, CommandError> {
+    let cmdline = cmdline::read(root).ok();
+    let seen = examine(root);
+    let document = Document::of(root, cmdline.as_deref(), &seen);
+    either(json, &document, &document.text())?;
+    Ok(match &seen {
+        Ok(Some(image)) if image.is_golden() => FINE,
+        Ok(Some(_)) => FAILING,
+        Ok(None) | Err(_) => UNDONE,
+    })
+}
+
+/// `record FILE`
+pub(super) fn record(root: &Root, place: &Place) -> Result<u8, CommandError> {
+    if root.is_live() && !rustix::process::geteuid().is_root() {
+        let why = "record: run it as root; other users see 64 bytes of configuration space";
+        return Err(CommandError::Usage(why.to_owned()));
+    }
+    let taken = recording::take(root);
+    taken.left_out.iter().for_each(|line| log::warn!("left out: {}", shown(line)));
+    write(place, &taken.recording.to_string())?;
+    log::info!(
+        "{place}: holds PCI and RDMA addresses, GPU UUIDs and kernel log lines; read it before you share it"
+    );
+    Ok(FINE)
 }

@@ -9,7 +9,6 @@ mod console;
 mod deliver;
 mod fabric;
 mod fetch;
-mod machine;
 mod nccl;
 mod nodes;
 mod output;
@@ -107,8 +106,8 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
             let (root, config) = setup()?;
             nodes::run(&root, &config, &asked)
         }
-        Command::Image { json } => machine::image(&setup()?.0, json.as_ref()),
-        Command::Record { file } => machine::record(&setup()?.0, &file),
+        Command::Image { json } => about::image(&setup()?.0, json.as_ref()),
+        Command::Record { file } => about::record(&setup()?.0, &file),
         Command::Reset(asked) => reset::run(&setup()?.0, &asked),
         Command::List { json, findings } => list(json.as_ref(), findings),
         Command::Render(asked) => report::render(&asked),

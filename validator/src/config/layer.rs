@@ -4,12 +4,12 @@
 use super::value::Raw;
 use super::{Config, KEYS, TOKEN};
 use crate::files;
-use crate::text::nearest::nearest;
 use crate::text::shown::shown;
 use contract::section;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use strsim::levenshtein;
 
 /// No configuration is larger, bytes; init reads none that is.
 const LARGEST: u64 = 1 << 20;
@@ -200,4 +200,28 @@ fn unknown(at: Source, what: &'static str, name: &str, known: &BTreeSet<&str>) -
         None => format!("allowed: {}", known.iter().copied().collect::<Vec<_>>().join(", ")),
     };
     ConfigError::Unknown { at, what, name: name.to_owned(), hint }
+}
+
+/// The known name nearest to `name`, if it is near enough to be a typing error.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = (name.chars().count() / 3).clamp(1, 2);
+    known.map(|k| (levenshtein(name, k), k)).filter(|(d, _)| *d <= most).min().map(|(_, k)| k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_typing_error_finds_the_right_name() {
+        let known = ["fabric.iommu", "fabric.acs", "fabric.rebar"];
+        assert_eq!(nearest("fabric.iomu", known.into_iter()), Some("fabric.iommu"));
+        assert_eq!(nearest("fabrik.acs", known.into_iter()), Some("fabric.acs"));
+    }
+
+    #[test]
+    fn another_word_finds_nothing() {
+        assert_eq!(nearest("colour", ["fabric.iommu", "fabric.acs"].into_iter()), None);
+        assert_eq!(nearest("", ["acs"].into_iter()), None);
+    }
 }

@@ -3,7 +3,6 @@
 //! decide what is measured, `stats` how often; `gain` compares NCCL with and without peer-to-peer.
 
 mod carrier;
-mod ceiling;
 mod clock;
 pub mod gain;
 mod latency;
@@ -17,9 +16,9 @@ pub mod stats;
 mod together;
 
 pub use carrier::{Carrier, Floor, Grade, Mover, NVLINK_GB_S};
-pub use ceiling::{contradicted, impossible};
 pub use clock::{Stretch, clock};
 pub use latency::{Like, Small, latency};
+pub use link::{contradicted, impossible};
 pub use link::{disagree, host, loaded, raw_to_host};
 pub use network::{Expected, Known, Network, Ran, classes};
 pub use nvlink::{Board, Links, nvlinks};

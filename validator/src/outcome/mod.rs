@@ -1,13 +1,11 @@
-//! How a test ends, and what all tests together come to. There is no default outcome: absence of
+//! How a test ends, what it advises the workload, and what all tests together come to. There is no default outcome: absence of
 //! evidence is never a pass.
 
-mod advice;
 pub mod cause;
 pub mod finding;
 pub(crate) mod schema;
 pub mod scope;
 
-pub use advice::Advice;
 pub use contract::outcome::{Outcome, Verdict};
 
 use finding::{Finding, Severity};
@@ -162,6 +160,32 @@ pub struct Matrix {
     pub values: Vec<Vec<Option<f64>>>,
 }
 
+/// One variable for the workload's environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// `NCCL_P2P_LEVEL`
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// The reason, in one line without `=`, because old NCCL takes any line of nccl.conf with `=` as a
+    /// setting.
+    pub reason: String,
+}
+
+impl Advice {
+    /// A variable; the reason is reduced to one line.
+    #[must_use]
+    pub fn new(name: &str, value: impl Into<String>, reason: &str) -> Self {
+        let plain = |c: char| match c {
+            c if c.is_control() => ' ',
+            '=' => ':',
+            c => c,
+        };
+        let reason: String = reason.chars().map(plain).collect();
+        Self { name: name.to_owned(), value: value.into(), reason: reason.trim().to_owned() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,5 +245,10 @@ mod tests {
     fn nothing_that_ran_is_an_error_not_a_pass() {
         assert_eq!(verdict(&[]), Verdict::Error);
         assert_eq!(verdict(&[Outcome::NotApplicable]), Verdict::Error);
+    }
+
+    #[test]
+    fn reasons_are_one_line_without_an_equals_sign() {
+        assert_eq!(Advice::new("NCCL_X", "1", "a=b\nc ").reason, "a:b c");
     }
 }

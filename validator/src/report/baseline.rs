@@ -4,7 +4,7 @@
 use super::Report;
 use super::facts::{Facts, facts, models};
 use super::figures::{Figures, YES_NO, figures, is_figure, is_more, tolerance};
-use super::once::Once;
+use super::read::Once;
 use crate::config::Level;
 use crate::floors::stats::median;
 use crate::outcome::Verdict;

@@ -11,7 +11,6 @@ mod figures;
 mod fingerprint;
 pub mod fleet;
 mod named;
-mod once;
 mod read;
 mod sound;
 pub mod summary;

@@ -22,7 +22,6 @@ mod places;
 #[cfg(test)]
 mod publish;
 #[cfg(test)]
-mod recorded;
 #[cfg(test)]
 #[path = "../../../tests/src/servers.rs"]
 #[expect(unreachable_pub, reason = "the harness of the boots, whose file it is, exports it")]

@@ -2,25 +2,24 @@
 //! in `cli`.
 
 mod nccl;
-mod nodes;
-mod place;
 mod publish;
 mod report;
 mod runs;
 
 pub use nccl::{Nccl, P2pChoice};
-pub use nodes::{Meet, Nodes};
-pub use place::Place;
 pub use publish::{Fetch, Publish, Reset, ResetAction, Time};
 pub use report::{Baseline, Compare, Form, Render, Without};
+pub use runs::{Meet, Nodes};
 pub use runs::{Output, P2p, ScopeChoice, Validate};
 
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
+use crate::files::destination;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use clap_complete::Shell;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 /// Validates GPU peer-to-peer and NCCL on this machine
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -249,3 +248,28 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+
+/// Where output goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// `-`, and `/dev/stdout`
+    Stdout,
+    /// A file, replaced atomically.
+    File(PathBuf),
+}
+
+impl From<OsString> for Place {
+    fn from(word: OsString) -> Self {
+        let stdout = word == "-" || destination::is_stdout(Path::new(&word));
+        if stdout { Self::Stdout } else { Self::File(word.into()) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdout => f.write_str("-"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The sources about the IOMMU: the class devices, the groups and their types, and the firmware tables. It is
-//! off only if all sources agree on that; what cannot be read is unknown.
+//! off only if all sources agree on that; what cannot be read is unknown. And which devices share a group.
 
+use crate::machine::host::modules::absent_is_none;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 use schemars::JsonSchema;
@@ -133,6 +134,37 @@ fn contradiction(classes: Option<&[String]>, grouped: Option<&str>) -> Finding {
     doubt(message)
         .seen(format!("/{CLASS}: {classes}"))
         .seen(format!("function with an iommu_group: {grouped}"))
+}
+
+/// The groups and the devices in them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DmaGroups {
+    /// Group number and type (`identity`, `DMA`, `DMA-FQ`, ..).
+    pub types: Vec<(String, String)>,
+    /// PCI functions with an `iommu_group` link, and the group that it leads to.
+    pub members: Vec<(String, String)>,
+}
+
+/// Reads every group and every PCI function.
+///
+/// # Errors
+/// If a read fails; a kernel without groups has none, a group without a type is an error.
+pub fn dma_groups(root: &Root) -> io::Result<DmaGroups> {
+    let groups = absent_is_none(root.names(GROUPS))?.unwrap_or_default();
+    let types = groups.iter().map(|g| {
+        let name = g.to_string_lossy().into_owned();
+        Ok((name.clone(), root.text(format!("{GROUPS}/{name}/type"))?))
+    });
+    let types = types.collect::<io::Result<_>>()?;
+    let mut members = Vec::new();
+    for device in root.names(DEVICES)? {
+        let device = device.to_string_lossy().into_owned();
+        if let Some(link) = absent_is_none(root.link(format!("{DEVICES}/{device}/iommu_group")))? {
+            let group = link.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            members.push((device, group));
+        }
+    }
+    Ok(DmaGroups { types, members })
 }
 
 #[cfg(test)]

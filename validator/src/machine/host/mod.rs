@@ -3,7 +3,6 @@
 
 pub mod cmdline;
 pub mod cpu;
-pub mod dma_groups;
 pub mod faults;
 pub mod identity;
 pub mod interfaces;

@@ -2,16 +2,15 @@
 //! remedy. `Code` lists all findings by the codes that users quote and search for.
 
 mod code;
-mod table;
 
 pub use code::Code;
 pub use contract::outcome::Severity;
 pub use contract::recovery::Recovery;
-pub use table::markdown;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt::Write as _;
 
 /// One finding, as every report and every `--json` shows it (`design: FINDING`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -142,5 +141,35 @@ impl Finding {
     #[must_use]
     pub fn is(&self, code: Code) -> bool {
         self.code == code.entry().code
+    }
+}
+
+/// The table of findings, as Markdown, with a newline at the end.
+#[must_use]
+pub fn markdown() -> String {
+    let mut out = String::from("| code | what it says | usual cause | what to do |\n|---|---|---|---|\n");
+    for entry in Code::ALL.iter().map(|c| c.entry()) {
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "| `{}` | {} | {} | {} |", entry.code, entry.means, entry.cause, entry.remedy);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_codes_of_process_one_are_in_the_table() {
+        for code in contract::outcome::code::ALL {
+            assert_eq!(Code::named(code).map(|known| known.entry().code), Some(*code));
+        }
+    }
+
+    #[test]
+    fn the_table_has_one_row_per_code() {
+        let text = markdown();
+        assert_eq!(text.lines().count(), Code::ALL.len() + 2);
+        assert!(text.lines().all(|l| l.matches(" | ").count() == 3 || l.starts_with("|---")), "{text}");
     }
 }

@@ -6,7 +6,6 @@ pub(crate) mod figures;
 mod fleet;
 mod found;
 pub mod frame;
-mod sweeps;
 mod timeline;
 mod topology;
 
@@ -31,7 +30,7 @@ pub fn page(report: &Report) -> io::Result<String> {
         Some(top(report)),
         topology::section_of(report),
         figures::section_of(report),
-        sweeps::section_of(report),
+        curve::section_of(report),
         timeline::section_of(report),
         found::section_of(report),
         Some(tests(report)),

@@ -1,6 +1,7 @@
-//! Letters that can be read across a room, made of colored cells: a console of the kernel may have no block characters.
+//! Letters that can be read across a room, and the QR code, made of colored cells: a console of the kernel may have no block characters.
 
 use font8x8::legacy::BASIC_LEGACY;
+use qrcode::{Color, EcLevel, QrCode};
 
 /// Dots of a letter in each direction.
 const DOTS: usize = 8;
@@ -26,6 +27,24 @@ pub(super) fn letters(word: &str, columns: u16, rows: u16) -> Option<Vec<Vec<boo
     Some((0..DOTS * high).map(row).collect())
 }
 
+/// Light modules around the code. The standard (ISO/IEC 18004) asks for four; readers accept two.
+const QUIET: usize = 2;
+
+/// The code as rows of modules that are light or dark, with light ones around it. `None` for a text that is too long for a
+/// code.
+#[must_use]
+pub fn code(text: &str) -> Option<Vec<Vec<bool>>> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+    let (width, modules) = (code.width(), code.to_colors());
+    let inside = |n: usize| n.checked_sub(QUIET).filter(|n| *n < width);
+    let is_light = |x: usize, y: usize| match (inside(x), inside(y)) {
+        (Some(x), Some(y)) => modules.get(y * width + x) == Some(&Color::Light),
+        _ => true,
+    };
+    let all = width + 2 * QUIET;
+    Some((0..all).map(|y| (0..all).map(|x| is_light(x, y)).collect()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +62,17 @@ mod tests {
         // The first row of P: six dots.
         let first: Vec<bool> = letters("PASS", 32, 8).unwrap().remove(0).into_iter().take(8).collect();
         assert_eq!(first, [true, true, true, true, true, true, false, false]);
+    }
+
+    #[test]
+    fn the_code_has_its_corner_and_light_modules_around_it() {
+        let code = code(&format!("FIRSTLIGHT DEGRADED node7 {}", "0123456789abcdef".repeat(2))).unwrap();
+        assert!(code.len() <= 37 && code.iter().all(|row| row.len() == code.len()), "{}", code.len());
+        assert!(code.iter().take(2).flatten().all(|light| *light));
+        // A corner: seven dark modules, below them a ring with five light ones in it.
+        let row =
+            |y: usize| code[y][2..9].iter().map(|light| if *light { '.' } else { '#' }).collect::<String>();
+        assert_eq!((row(2), row(3), row(4)), ("#######".into(), "#.....#".into(), "#.###.#".into()));
+        assert_eq!(super::code(&"x".repeat(4000)), None);
     }
 }

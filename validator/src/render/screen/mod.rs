@@ -1,13 +1,12 @@
 //! A full screen for a person in front of the machine: the tests and the pairs of GPUs fill in while they run, then the
 //! verdict in large letters, what to do first, and a menu. Pure: the state in, cells out.
 
-mod code;
 mod ended;
 mod letters;
 mod live;
 
-pub use code::code;
 pub use ended::{Ended, Item, Page};
+pub use letters::code;
 pub use live::{Live, Now};
 
 use crate::outcome::{Outcome, Verdict};

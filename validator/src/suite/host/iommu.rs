@@ -2,8 +2,7 @@
 //! types, devices in a group. What firmware and kernel report is additional evidence.
 
 use crate::config::{IommuPolicy, Level};
-use crate::machine::host::dma_groups;
-use crate::machine::host::dma_groups::DmaGroups;
+use crate::machine::host::iommu::{DmaGroups, dma_groups};
 use crate::machine::host::iommu::{Iommu, IommuMode};
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
@@ -25,7 +24,7 @@ pub(in crate::suite) const TEST: Test = Test {
 
 fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let fabric = machine.fabric()?;
-    let groups = dma_groups::read(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
+    let groups = dma_groups(&machine.root).map_err(|e| unreadable("sys/kernel/iommu_groups", &e))?;
     let log = machine.log_evidence(&["DMAR: IOMMU", "DMAR-IR:", "AMD-Vi:", "iommu: Default domain type"]);
     let doubts = fabric.findings.iter().filter(|f| f.is(Code::IommuUnknown)).cloned().collect();
     let asked = Asked::of(machine, fabric);

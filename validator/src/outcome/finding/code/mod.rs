@@ -13,8 +13,6 @@ mod itself;
 #[macro_use]
 mod nccl;
 #[macro_use]
-mod nic;
-#[macro_use]
 mod nodes;
 
 /// One entry of the table.
