@@ -67,7 +67,7 @@ if [ -n "$beside" ]; then
     cat "$temporary/process-1"
     [ -z "$failed" ] || exit 1
 fi
-mapfile -t shell < <(git grep -lIE '^#!.*[/ ](ba|da)?sh$')
+mapfile -t shell < <(git grep -lIE '^#!.*[/ ](ba|da)?sh$' -- ':!*.md')   # the scripts in pages are tested where they are run
 linter "shellcheck -S warning" "apt install shellcheck" "${shell[@]}"
 mapfile -t python < <(git ls-files '*.py')
 linter "ruff check --quiet" "pipx install ruff" "${python[@]}"

@@ -125,3 +125,26 @@ fn link(tree: &Tree, lower: &Device) -> Vec<Finding> {
     }
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::pcie::sample::{device, fabric, two_gpus};
+
+    #[test]
+    fn a_gpu_that_does_not_answer_fails_and_another_function_warns() {
+        let mut devices = two_gpus();
+        devices.push(device("0000:03:00.0", Kind::Endpoint, None));
+        for gone in ["0000:02:00.0", "0000:03:00.0"] {
+            devices.iter_mut().filter(|d| d.bdf.to_string() == gone).for_each(|d| d.config.gone = true);
+        }
+        let all = all(&fabric(devices));
+        let of = |at: &str| {
+            let found = all.iter().filter(|f| f.subject == at && f.measured.as_str() == Some("0xffffffff"));
+            found.map(|f| (f.code.as_str(), f.severity)).collect::<Vec<_>>()
+        };
+        assert_eq!(of("0000:01:00.0"), []);
+        assert_eq!(of("0000:02:00.0"), [("GPU-GONE", Severity::Fail)]);
+        assert_eq!(of("0000:03:00.0"), [("PCI-GONE", Severity::Warn)]);
+    }
+}

@@ -136,16 +136,15 @@ pub(super) fn gain(direct: &[Row], staged: &[Row]) -> Option<Finding> {
     Some(finding.values(with, without * GAIN, Some("GB/s")))
 }
 
-/// The parts at fault, from measurements between pairs.
-pub(super) fn blamed(inference: &Inference, cluster: &Cluster) -> Vec<Finding> {
-    let name = |node: usize| cluster.name(node);
+/// The parts at fault, from measurements between pairs; `name` gives a node's name.
+pub(super) fn blamed(inference: &Inference, name: &dyn Fn(usize) -> String) -> Vec<Finding> {
     let bad = inference.blames.iter().map(|blame| {
-        let part = blame.part.text(&name);
+        let part = blame.part.text(name);
         let message = format!("{part}: {}", blame.figures.text(inference));
         Code::NodesBad.finding(Severity::Fail, &part, message)
     });
     let unclear = inference.unclear.iter().map(|unclear| {
-        let text = unclear.text(&name);
+        let text = unclear.text(name);
         Code::NodesUnclear.finding(Severity::Fail, "nodes", text)
     });
     let passing = inference.passing.iter().map(|port| {
@@ -155,4 +154,29 @@ pub(super) fn blamed(inference: &Inference, cluster: &Cluster) -> Vec<Finding> {
         Code::NodesUnclear.finding(Severity::Warn, &name, message)
     });
     bad.chain(unclear).chain(passing).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::blame::{Part, Port, Unclear};
+
+    #[test]
+    fn a_fault_without_a_place_fails_and_one_that_passes_warns() {
+        let unclear =
+            Unclear { candidates: vec![Part::Node(2), Part::Node(6)], why: "only the way between them" };
+        let passing = Port { node: 4, rail: 0 };
+        let inference = Inference { unclear: vec![unclear], passing: vec![passing], ..Inference::default() };
+        let found = blamed(&inference, &|node| format!("n{node}"));
+        let found: Vec<_> = found.iter().map(|f| (f.code.as_str(), f.severity, f.message.as_str())).collect();
+        let expected = [
+            ("NODES-UNCLEAR", Severity::Fail, "node n2 or node n6: only the way between them"),
+            (
+                "NODES-UNCLEAR",
+                Severity::Warn,
+                "node n4 was bad with most others on rail 0, and good when tried again",
+            ),
+        ];
+        assert_eq!(found, expected);
+    }
 }

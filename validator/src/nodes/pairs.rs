@@ -24,7 +24,7 @@ pub(super) fn pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement {
     let before = infer(&network, &first, &[], None);
     let retried = measure(cluster, &again(&before), kind);
     let inference = infer(&network, &first, &retried, None);
-    let findings = blamed(&inference, cluster);
+    let findings = blamed(&inference, &|node| cluster.name(node));
     let usual = inference.usual_gb_s.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate:.2} GB/s"));
     let good = || {
         format!(

@@ -4,6 +4,7 @@
 
 use super::machine::{Machine, firstlight, said};
 use firstlight::outcome::finding::Code;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
@@ -69,6 +70,31 @@ fn every_code_is_made_somewhere() {
         assert!(is_made, "{} is never made", code.entry().code);
     }
     assert!(!text.contains("Code::NoSuchFinding"));
+}
+
+/// A fault that no test plants may never be found.
+#[test]
+fn every_code_is_expected_by_a_test() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let ends = |path: &PathBuf, end: &str| path.extension().is_some_and(|e| e == end);
+    // Whole files of tests, and the tests at the end of the product's.
+    let whole =
+        ["init/tests", "validator/tests", "tests/tests", "tests/simgpu/scenarios", "tests/simgpu/matrix"];
+    let whole = whole.iter().flat_map(|folder| sources(&top.join(folder)).unwrap());
+    let whole = whole.filter(|path| ends(path, "rs") || ends(path, "toml"));
+    let mut text: String = whole.map(|path| fs::read_to_string(path).unwrap()).collect();
+    for folder in ["init/src", "validator/src"] {
+        for path in sources(&top.join(folder)).unwrap().iter().filter(|path| ends(path, "rs")) {
+            let file = fs::read_to_string(path).unwrap();
+            let is_test =
+                path.ends_with("tests.rs") || path.parent().is_some_and(|folder| folder.ends_with("tests"));
+            text += if is_test { &file } else { &file[product(path).unwrap().len()..] };
+        }
+    }
+    let words: BTreeSet<_> = text.split(|c: char| !c.is_alphanumeric() && c != '-').collect();
+    let unseen = Code::ALL.iter().map(|code| (code.entry().code, format!("{code:?}")));
+    let unseen = unseen.filter(|(name, variant)| !words.contains(name) && !words.contains(variant.as_str()));
+    assert_eq!(unseen.map(|(name, _)| name).collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
 /// The commands that `--help` shows.
