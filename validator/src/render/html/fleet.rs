@@ -4,6 +4,7 @@
 use super::frame::{cell, framed, mark, number, row, section, table};
 use crate::render::element::{Element, element};
 use crate::render::fleet::{HEAD, below, cells, cost};
+use crate::render::words;
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::Summary;
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use std::io;
 pub fn fleet(fleet: &Fleet) -> io::Result<String> {
     let title = format!("firstlight: {} reports", fleet.machines.len());
     let unread = fleet.unread();
-    let note = element("p").with("class", "note").text(&format!("{unread} files could not be read."));
+    let files = if unread == 1 { "file" } else { "files" };
+    let note = element("p").with("class", "note").text(&format!("{unread} {files} could not be read."));
     let head = element("header")
         .child(element("p").text("firstlight"))
         .child(element("h1").text(&format!("{} reports", fleet.machines.len())))
@@ -24,6 +26,13 @@ pub fn fleet(fleet: &Fleet) -> io::Result<String> {
         .children((unread > 0).then_some(note));
     let sweeps = fleet.sweeps.iter().map(sweep);
     framed(&title, [head].into_iter().chain(sweeps).chain([machines(fleet), figures(fleet)]))
+}
+
+/// The name of a series for people: `ce.write` of `p2p-bandwidth/ce.write`, and behind it a table's column.
+fn named(series: &str) -> String {
+    let mut parts = series.split('/').skip(1);
+    let first = parts.next().map_or_else(|| series.to_owned(), words::name);
+    [first].into_iter().chain(parts.map(str::to_owned)).collect::<Vec<_>>().join(", ")
 }
 
 /// `12 PASS, 1 FAIL`
@@ -72,7 +81,7 @@ fn machines(fleet: &Fleet) -> Element {
 /// A column for each series, with the worst and the median of a machine.
 fn figures(fleet: &Fleet) -> Element {
     let series = fleet.series();
-    let head: Vec<_> = series.iter().map(|(name, unit)| format!("{name}, {unit}")).collect();
+    let head: Vec<_> = series.iter().map(|(name, unit)| format!("{}, {unit}", named(name))).collect();
     let head: Vec<_> = ["host", "started"].into_iter().chain(head.iter().map(String::as_str)).collect();
     let of = |(machine, summary): (&Machine, &Summary)| {
         let figure = |name: &&str| {
@@ -107,7 +116,7 @@ fn sweep(sweep: &Sweep) -> Element {
             Some((span, ratio)) => number(&format!("{:.2} {}, {}", span.median, span.unit, cost(*ratio))),
             None => number("not measured"),
         };
-        row(name, (0..settings.len()).map(of))
+        row(&named(name), (0..settings.len()).map(of)).with("title", name)
     };
     let rows: Vec<_> = [verdicts, answers].into_iter().chain(names.into_iter().map(figure)).collect();
     let note =

@@ -120,6 +120,26 @@ fn matrices_are_in_base_units() {
 }
 
 #[test]
+fn every_figure_of_a_matrix_and_every_time_is_a_series() {
+    let (mut tests, mut written) = (Vec::new(), BTreeSet::new());
+    for (number, (unit, factor)) in [("GB/s", 1e9), ("us", 1e-6), ("ns", 1e-9)].into_iter().enumerate() {
+        let figure = |n: u32| f64::from(n) + 0.5 + f64::from(u32::try_from(number).unwrap()) * 100.0;
+        let mut entry = test(&format!("test-{number}"), Outcome::Pass, "", vec![]);
+        entry.seconds = figure(50);
+        entry.matrices =
+            vec![matrix("m", unit, &[&[Some(figure(1)), None], &[Some(figure(2)), Some(figure(3))]])];
+        written.extend([1, 2, 3].map(|n| format!("{:.9e}", figure(n) * factor)));
+        written.insert(format!("{:.9e}", figure(50)));
+        tests.push(entry);
+    }
+    let text = families(&report(tests), true);
+    let values = text.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    let values: BTreeSet<_> = values.map(|value| format!("{value:.9e}")).collect();
+    assert_eq!(written.len(), 12);
+    assert!(written.is_subset(&values), "{:?} are missing in {text}", written.difference(&values));
+}
+
+#[test]
 fn findings_are_counted_by_severity_and_code() {
     let found = |severity, n: usize| vec![Code::CpusLost.finding(severity, "machine", ""); n];
     let tests = vec![
