@@ -53,6 +53,8 @@ fi
 
 step format cargo fmt --all --check
 step clippy cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+# Tests that need an image or other programs are no default targets.
+step clippy+ cargo clippy --package firstlight-tests --test image --test boots --test deploy --locked --quiet -- -D warnings
 step build cargo test --locked --quiet "${tests[@]}" --test process_one --no-run
 # Process 1 mostly waits for deadlines: its tests run beside the others. It empties a root in memory when it leaves it:
 # this one is on a disk.

@@ -72,7 +72,7 @@ fn the_deb_is_installed_run_and_removed_on_an_old_debian_and_no_file_is_left() {
         assert!(new.iter().any(|f| f == file), "{file} is not installed: {new:#?}");
     }
     assert_eq!(said("firstlight --version").trim(), format!("firstlight {}", env!("CARGO_PKG_VERSION")));
-    assert!(said("firstlight collect --help").contains("--read-token-file"));
+    assert!(said("firstlight-collect --help").contains("--read-token-file"));
     assert!(said("zcat /usr/share/man/man1/firstlight.1.gz").contains(".TH firstlight 1"));
     let copyright = said("cat /usr/share/doc/firstlight/copyright");
     assert!(

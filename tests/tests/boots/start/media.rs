@@ -175,7 +175,7 @@ fn serving(lab: &Lab, words: &[&str]) -> Serving {
 /// Nobody told the node that no GPU is expected; that it says so is what this is about.
 #[track_caller]
 fn came_up(boot: Boot) -> Booted {
-    let booted = tapped.stop_after("FIRSTLIGHT verdict=", Duration::from_secs(1)).run().unwrap();
+    let booted = boot.stop_after("FIRSTLIGHT verdict=", Duration::from_secs(1)).run().unwrap();
     assert_eq!(booted.verdict().failed, ["gpus"], "{booted}");
     booted
 }
@@ -185,7 +185,7 @@ fn a_bios_node_gets_the_menu_from_a_network_of_its_own() {
     let lab = Lab::new("192.168.77.1/24").unwrap();
     let mut serving = serving(&lab, &[INTERFACE]);
     came_up(tapped(&lab, false));
-    assert!(serving.said().contains("GET /tapped.ipxe"), "{}", serving.said());
+    assert!(serving.said().contains("GET /boot.ipxe"), "{}", serving.said());
     assert!(serving.said().contains("GET /node/52-54-00-12-34-56.ipxe"), "{}", serving.said());
 }
 
@@ -201,7 +201,7 @@ fn a_bios_node_without_ipxe_gets_undionly_first() {
     let leases = format!("--dhcp-leasefile={}", dir.path().join("leases").display());
     let interface = format!("--interface={INTERFACE}");
     let words = "dnsmasq --keep-in-foreground --log-facility=- --conf-file=/dev/null --user=root --pid-file= --port=0 \
-        --bind-interfaces --dhcp-range=192.168.77.10,192.168.77.20 --enable-tftp --dhcp-tapped=undionly.kpxe";
+        --bind-interfaces --dhcp-range=192.168.77.10,192.168.77.20 --enable-tftp --dhcp-boot=undionly.kpxe";
     let words: Vec<_> = words.split_whitespace().chain([folder.as_str(), &leases, &interface]).collect();
     let mut first = lab.run(&words).unwrap();
     thread::scope(|scope| {
@@ -210,7 +210,7 @@ fn a_bios_node_without_ipxe_gets_undionly_first() {
         drop(first);
         let mut serving = serving(&lab, &[INTERFACE]);
         let booted = booted.join().unwrap();
-        assert!(serving.said().contains("GET /tapped.ipxe"), "{}\n{booted}", serving.said());
+        assert!(serving.said().contains("GET /boot.ipxe"), "{}\n{booted}", serving.said());
     });
 }
 
@@ -220,7 +220,7 @@ fn a_uefi_node_gets_ipxe_by_pxe_from_a_network_of_its_own() {
     let mut serving = serving(&lab, &[INTERFACE]);
     came_up(tapped(&lab, true));
     let said = serving.said();
-    assert!(said.contains("ipxe.efi to 192.168.77.") && said.contains("GET /tapped.ipxe"), "{said}");
+    assert!(said.contains("ipxe.efi to 192.168.77.") && said.contains("GET /boot.ipxe"), "{said}");
 }
 
 #[test]
