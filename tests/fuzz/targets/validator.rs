@@ -1,4 +1,5 @@
-//! What the validator reads: configuration, configuration space, the kernel's log, the driver, the image, reports.
+//! What the validator reads: configuration, configuration space, the kernel's log, the driver, the image, reports, and what
+//! NCCL writes.
 
 /// The validator's configuration: files and words of any content become a configuration or an error of
 /// one line that names its place.

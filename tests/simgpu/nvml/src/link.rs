@@ -1,4 +1,4 @@
-//! Links: PCIe as it is now and at best, and NVLink.
+//! Links: PCIe as it is now and at best, and NVLink; and what NVML says about pairs of GPUs.
 
 use crate::device::{Pci, pci};
 use crate::process::now;

@@ -1,4 +1,5 @@
-//! Memory and who uses it.
+//! Memory and who uses it: other programs by the scenario, and what this process does on a GPU now, which the simulated
+//! libcuda knows, if it is loaded.
 
 use crate::state::{Code, Result};
 use crate::state::{Handle, ask, call, put, put_text};

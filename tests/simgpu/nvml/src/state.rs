@@ -1,4 +1,4 @@
-//! The scenario, once NVML is started, and the pointers that callers hold.
+//! The scenario, once NVML is started, the pointers that callers hold, and NVML's result codes.
 
 use simgpu_model::scenario::NvmlHangs;
 use simgpu_model::{Scenario, events};
