@@ -1,6 +1,6 @@
 //! Are image and media the same bytes when they are built without any network from an archive that `just vendor`
 //! made? Everything that asks a network, and the host's Rust, is replaced by programs that fail; kernel and driver
-//! come from the cache, since they take half an hour; trees of tools, binaries, image and media are built. And once more on
+//! come from the cache, since they take half an hour; trees of tools, firstlight's own crates, image and media are built. And once more on
 //! a system that is not Debian, in the Debian folder that the archive gives.
 
 use super::any_linux::run_on_fedora;
@@ -34,6 +34,7 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let first = vendored(workspace(), &archive);
     assert_eq!(vendored(copy.top(), &archive), first, "the same inputs from another folder, another archive");
 
+    reuse_compiled_crates(&copy);
     let cache_of_its_own = copy.path("cache");
     fs::create_dir(&cache_of_its_own).unwrap();
     for built in ["kernel", "driver"] {
@@ -64,6 +65,20 @@ fn without_network_the_archive_of_inputs_gives_the_same_bytes() {
     let text = said(&output);
     assert!(output.status.success() && text.contains("runs in a Debian 13 folder"), "{text}");
     same_as_shipped(&copy);
+}
+
+/// Gives the offline build what cargo made of the registry's crates for the shipped image, which takes minutes. Cargo
+/// takes it only where name, version and features are those of the archive's crates; firstlight's own crates, whose
+/// files are newer than what was made of them, are compiled again. `./run reproduce` compiles every crate.
+fn reuse_compiled_crates(copy: &Checkout) {
+    let (shipped, compiled) = (workspace().join("target/image/rust"), copy.path("target/image/rust-offline"));
+    if !shipped.exists() {
+        return;
+    }
+    fs::create_dir_all(compiled.parent().unwrap()).unwrap();
+    let mut copying = Command::new("cp");
+    copying.arg("-a").args([shipped, compiled]);
+    assert!(copying.status().unwrap().success(), "the compiled crates of the image cannot be copied");
 }
 
 /// Image and media of the checkout are what this one ships.
