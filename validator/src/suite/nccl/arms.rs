@@ -13,8 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The time limit for starting CUDA and NCCL, where the test has no deadline.
-const START: Duration = Duration::from_secs(60);
+/// The time limit for starting CUDA and NCCL, from the start of an arm: several times what healthy machines take. Arms
+/// that were started together have the same end of it, so that a hang costs this time once.
+const START: Duration = Duration::from_secs(90);
+/// An arm that was started long ago gets this time to answer.
+const LEAST: Duration = Duration::from_secs(5);
 /// One part in this many of the time left is kept for the work after the start.
 const KEPT: u32 = 4;
 
@@ -152,7 +155,8 @@ pub(super) fn with<T>(
     let taken = machine.nccl.running.borrow_mut().remove(&which);
     let Some(mut ranks) = taken else { return Err(trouble::gone(&which.to_string())) };
     machine.doing(&format!("connecting the GPUs by NCCL, {which}"));
-    let done = ranks.join(patience(machine.left())).map(drop).and_then(|()| work(&mut ranks));
+    let within = patience(machine.left(), ranks.age());
+    let done = ranks.join(within).map(drop).and_then(|()| work(&mut ranks));
     match done {
         Ok(done) => {
             machine.nccl.running.borrow_mut().insert(which, ranks);
@@ -179,10 +183,11 @@ pub(in crate::suite) fn settle_all(machine: &Machine) {
     begun.into_iter().for_each(|which| settle(machine, which));
 }
 
-/// The time limit for starting CUDA and NCCL: the time `left` until the test's deadline, less the part for
-/// the work after it.
-pub(super) fn patience(left: Option<Duration>) -> Duration {
-    left.map_or(START, |left| left.saturating_sub(left / KEPT))
+/// The time limit for an arm that has been starting for `age`: what is left of its limit, and no more than the time
+/// `left` until the test's deadline, less the part for the work after it.
+pub(super) fn patience(left: Option<Duration>, age: Duration) -> Duration {
+    let own = START.saturating_sub(age).max(LEAST);
+    left.map_or(own, |left| own.min(left.saturating_sub(left / KEPT)))
 }
 
 impl Drop for Arms {
@@ -199,9 +204,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_gets_most_of_the_remaining_deadline() {
-        let patience = |left: u64| patience(Some(Duration::from_secs(left))).as_secs();
-        assert_eq!((patience(150), patience(60), patience(0)), (112, 45, 0));
-        assert_eq!(super::patience(None), START);
+    fn a_start_gets_its_limit_and_at_most_most_of_the_remaining_deadline() {
+        let patience = |left: u64, age: u64| {
+            patience(Some(Duration::from_secs(left)), Duration::from_secs(age)).as_secs()
+        };
+        assert_eq!((patience(150, 0), patience(60, 0), patience(0, 0)), (90, 45, 0));
+        // An arm that began at the same time as one that hung has had its time.
+        assert_eq!(
+            (patience(150, 60), patience(150, 90), patience(150, 500), patience(4, 500)),
+            (30, 5, 5, 3)
+        );
+        assert_eq!(super::patience(None, Duration::ZERO), START);
     }
 }

@@ -78,7 +78,7 @@ fn one(machine: &Machine, standard: &Setup, channels: Option<u32>) -> Result<Tri
     machine.doing(&format!("starting NCCL with {name}"));
     let setup = Setup { channels, ..standard.clone() };
     let taken = Ranks::start(&setup).and_then(|mut ranks| {
-        ranks.join(arms::patience(machine.left()))?;
+        ranks.join(arms::patience(machine.left(), ranks.age()))?;
         let rows = rows(machine, &mut ranks)?;
         Ok((rows, Said::read(&ranks.said()).channels()))
     });

@@ -64,12 +64,7 @@ impl Ranks {
         if setup.gpus.is_empty() {
             return Err(Trouble::broken("an arm without GPUs"));
         }
-        let start = || {
-            let mut ranks = Self::new(setup)?;
-            ranks.spawn(command)?;
-            Ok(ranks)
-        };
-        let started = start();
+        let started = Self::new(setup).and_then(|mut ranks| ranks.spawn(command).map(|()| ranks));
         started.map_err(|e: io::Error| Trouble::broken(format!("NCCL's processes cannot be started: {e}")))
     }
 
@@ -77,9 +72,8 @@ impl Ranks {
         let (topology, graph) = (Output::new()?, Output::new()?);
         // Without a port there is no diagnosis, but everything else works.
         let ras = ras::free_port().inspect_err(|e| log::warn!("no port for NCCL's RAS: {e}")).ok();
-        let own = || std::env::var("LD_LIBRARY_PATH").ok();
-        let library_path =
-            if setup.library_path.is_empty() { own() } else { Some(setup.library_path.join(":")) };
+        let folders = Some(setup.library_path.join(":")).filter(|folders| !folders.is_empty());
+        let library_path = folders.or_else(|| std::env::var("LD_LIBRARY_PATH").ok());
         let around = Surroundings { library_path, topology: topology.path(), graph: graph.path(), ras };
         Ok(Self {
             environment: environment(setup, &around),
@@ -142,16 +136,22 @@ impl Ranks {
         self.setup.part.as_ref().map_or(0, |part| part.first)
     }
 
+    /// How long the communicator has been starting; a process for each GPU starts when [`Self::join`] asks for it.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        if self.setup.processes { Duration::ZERO } else { self.begun.elapsed() }
+    }
+
     /// Waits until the communicator exists.
     ///
     /// # Errors
     /// It does not exist `within` that time, or failed.
     pub fn join(&mut self, within: Duration) -> Result<&Started, Trouble> {
-        if self.started.is_none() {
-            let started = self.open(Instant::now() + within)?;
-            self.started = Some(started);
-        }
-        self.started.as_ref().ok_or_else(|| Trouble::broken("not started"))
+        let started = match self.started.take() {
+            Some(started) => started,
+            None => self.open(Instant::now() + within)?,
+        };
+        Ok(self.started.insert(started))
     }
 
     /// Waits until CUDA has started.
