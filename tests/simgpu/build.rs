@@ -5,6 +5,7 @@ fn main() -> Result<(), String> {
     let (name, stays) = match std::env::var("CARGO_PKG_NAME").as_deref() {
         Ok("simgpu-cuda") => ("libcuda.so.1", true),
         Ok("simgpu-nccl") => ("libnccl.so.2", true),
+        Ok("simgpu-verbs") => ("libibverbs.so.1", true),
         Ok("simgpu-nvml") => ("libnvidia-ml.so.1", false),
         other => return Err(format!("no simulated library is made by {other:?}")),
     };

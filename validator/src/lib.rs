@@ -19,3 +19,4 @@ pub mod report;
 pub mod schedule;
 pub mod suite;
 mod text;
+pub mod verbs;

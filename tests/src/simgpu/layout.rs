@@ -22,14 +22,19 @@ pub struct Libraries {
     pub nvml: PathBuf,
     /// The simulated NCCL.
     pub nccl: PathBuf,
+    /// The simulated libibverbs.
+    pub verbs: PathBuf,
 }
 
 /// The names that programs load, and which library each is.
 const CUDA: &str = "libcuda.so.1";
 const NVML: &str = "libnvidia-ml.so.1";
 const NCCL: &str = "libnccl.so.2";
+const VERBS: &str = "libibverbs.so.1";
 /// The version of NCCL that is simulated.
 const NCCL_VERSION: &str = "2.29.7";
+/// The version of libibverbs that is simulated.
+const VERBS_VERSION: &str = "1.14.44";
 /// Where the libraries look for their scenario.
 const SCENARIO: &str = "simgpu.toml";
 
@@ -46,9 +51,9 @@ impl Libraries {
     /// Those that the compiler left in this folder.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
-        let [cuda, nvml, nccl] =
-            ["cuda", "nvml", "nccl"].map(|name| folder.join(format!("libsimgpu_{name}.so")));
-        Self { cuda, nvml, nccl }
+        let [cuda, nvml, nccl, verbs] =
+            ["cuda", "nvml", "nccl", "verbs"].map(|name| folder.join(format!("libsimgpu_{name}.so")));
+        Self { cuda, nvml, nccl, verbs }
     }
 }
 
@@ -97,8 +102,13 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
         (CUDA, "cu", driver, &libraries.cuda),
         (NVML, "nvml", driver, &libraries.nvml),
         (NCCL, "nccl", NCCL_VERSION, &libraries.nccl),
+        (VERBS, "ibv", VERBS_VERSION, &libraries.verbs),
     ];
     for (name, prefix, version, from) in all {
+        // Where no card is simulated, the real library stays visible.
+        if name == VERBS && !scenario.has_cards() {
+            continue;
+        }
         if scenario.without().iter().any(|n| n == name) {
             continue;
         }

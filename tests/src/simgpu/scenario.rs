@@ -222,6 +222,12 @@ impl Scenario {
         self.simulated.to_string()
     }
 
+    /// Whether RDMA cards are simulated.
+    pub(super) fn has_cards(&self) -> bool {
+        let devices = self.simulated.get("verbs").and_then(|verbs| verbs.get("devices"));
+        devices.and_then(Value::as_array).is_some_and(|devices| !devices.is_empty())
+    }
+
     /// Libraries that are not there.
     pub(super) fn without(&self) -> Vec<String> {
         strings(&self.layout, "without")

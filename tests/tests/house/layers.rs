@@ -11,7 +11,7 @@ const VALIDATOR: Floors = &[
     &["files", "outcome"],
     &["machine", "net"],
     &["fabric", "gpu", "process"],
-    &["config", "nccl", "schedule"],
+    &["config", "nccl", "schedule", "verbs"],
     &["floors", "nodes"],
     &["report"],
     &["suite"],

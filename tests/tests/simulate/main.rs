@@ -2,6 +2,7 @@
 //! Needs cargo alone. `cargo test --test simulate NAME` runs those whose names hold NAME.
 
 mod nodes;
+mod rdma;
 mod scenarios;
 mod verdict;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const TOKEN: &str = "a token of the simulation";
 
 /// Four GPUs with more keys of a scenario.
-fn machine(more: &str) -> Scenario {
+pub(super) fn machine(more: &str) -> Scenario {
     let text = format!("on = \"epyc-8x4090\"\n{more}");
     Scenario::of(text.parse().unwrap()).unwrap().gpus(4)
 }
@@ -23,20 +23,20 @@ fn port() -> u16 {
 }
 
 /// The nodes of one meeting.
-struct Meeting<'c> {
+pub(super) struct Meeting<'c> {
     /// The program with the simulated machine, without its command.
-    base: &'c Command,
-    dir: &'c Path,
+    pub(super) base: &'c Command,
+    pub(super) dir: &'c Path,
     port: u16,
     size: usize,
     timeout: u32,
 }
 
 /// What a node printed.
-struct Said {
-    status: i32,
-    text: String,
-    log: String,
+pub(super) struct Said {
+    pub(super) status: i32,
+    pub(super) text: String,
+    pub(super) log: String,
 }
 
 impl<'c> Meeting<'c> {
@@ -47,7 +47,7 @@ impl<'c> Meeting<'c> {
     }
 
     /// A node with these GPUs, not yet started; `words` come before the options.
-    fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
+    pub(super) fn node(&self, base: &Command, name: &str, words: &[&str], token: &str) -> Command {
         let mut command = Command::new(base.get_program());
         command.args(base.get_args()).args(words).env_clear().env("NCCL_HOSTID", name);
         command.arg("--token-file").arg(self.dir.join(token)).args(["--size", &self.size.to_string()]);
@@ -62,7 +62,7 @@ impl<'c> Meeting<'c> {
     }
 
     /// Starts the node that leads, and waits until it listens.
-    fn lead(&self, mut command: Command) -> Child {
+    pub(super) fn lead(&self, mut command: Command) -> Child {
         let child = command.spawn().unwrap();
         let due = Instant::now() + Duration::from_secs(20);
         let listens = |table: String| {
@@ -80,16 +80,16 @@ impl<'c> Meeting<'c> {
         self.lead(self.node(self.base, "a", &["nodes", "--gpus", gpus, "--json", &self.json()], "token"))
     }
 
-    fn json(&self) -> String {
+    pub(super) fn json(&self) -> String {
         self.dir.join("nodes.json").display().to_string()
     }
 
-    fn report(&self) -> serde_json::Value {
+    pub(super) fn report(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.json()).unwrap()).unwrap()
     }
 }
 
-fn said(child: Child) -> Said {
+pub(super) fn said(child: Child) -> Said {
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Said { status: status.code().unwrap_or(-1), text: text(&stdout), log: text(&stderr) }
@@ -97,7 +97,7 @@ fn said(child: Child) -> Said {
 
 impl Said {
     #[track_caller]
-    fn ends(&self, status: i32, has: &[&str]) {
+    pub(super) fn ends(&self, status: i32, has: &[&str]) {
         assert_eq!(self.status, status, "{}\n{}", self.text, self.log);
         // Long texts are wrapped.
         let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -107,7 +107,7 @@ impl Said {
     }
 }
 
-fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<'_>)) {
+pub(super) fn with(scenario: &Scenario, size: usize, then: impl FnOnce(&Meeting<'_>)) {
     prepared(scenario, &[], |base, dir| {
         then(&Meeting::new(&base, dir, size));
         Ok(())
@@ -298,8 +298,8 @@ fn of_four_nodes_the_slow_one_is_named_by_the_pairs() {
 }
 
 /// An RDMA card with one ACTIVE port, as the kernel shows it.
-fn card(dir: &Path) {
-    let port = dir.join("root/sys/class/infiniband/mlx5_0/ports/1");
+pub(super) fn card(dir: &Path, name: &str) {
+    let port = dir.join(format!("root/sys/class/infiniband/{name}/ports/1"));
     fs::create_dir_all(port.join("gids")).unwrap();
     for (name, text) in [
         ("state", "4: ACTIVE"),
@@ -312,8 +312,9 @@ fn card(dir: &Path) {
 }
 
 fn with_card(more: &str, then: impl FnOnce(&Said)) {
-    with(&machine(more), 2, |meeting| {
-        card(meeting.dir);
+    let more = format!("{more}[verbs]\ndevices = [\"mlx5_0\"]\n");
+    with(&machine(&more), 2, |meeting| {
+        card(meeting.dir, "mlx5_0");
         let (leader, member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
         let leader = said(leader);
         assert_eq!(said(member).status, leader.status);

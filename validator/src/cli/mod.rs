@@ -25,6 +25,8 @@ use crate::engine::worker;
 use crate::machine::recording;
 use crate::machine::root::Root;
 use crate::nccl::ranks;
+use crate::nodes::rdma as verbs;
+use crate::nodes::suite::Which;
 use crate::outcome::finding::{self, Finding, Severity};
 use crate::process::lineage;
 use crate::text::chain;
@@ -104,7 +106,11 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         }
         Command::Nodes(asked) => {
             let (root, config) = setup()?;
-            nodes::run(&root, &config, &asked)
+            nodes::run(&root, &config, &asked, Which::All)
+        }
+        Command::Rdma(asked) => {
+            let (root, config) = setup()?;
+            nodes::run(&root, &config, &asked, Which::Rdma)
         }
         Command::Image { json } => about::image(&setup()?.0, json.as_ref()),
         Command::Record { file } => about::record(&setup()?.0, &file),
@@ -135,6 +141,11 @@ pub fn run(args: Args) -> Result<u8, CommandError> {
         Command::Reducer(above) => {
             begin(&above)?;
             suite::reducer().map_err(|e| CommandError::undone(&e))?;
+            Ok(FINE)
+        }
+        Command::Verbs(above) => {
+            begin(&above)?;
+            verbs::serve().map_err(|e| CommandError::undone(&e))?;
             Ok(FINE)
         }
         Command::Rank(above) => {

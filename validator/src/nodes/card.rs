@@ -4,7 +4,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use serde::{Deserialize, Serialize};
 
 /// A node's first message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Card {
     /// Its name, for messages.
     pub name: String,
@@ -22,6 +22,8 @@ pub struct Card {
     pub gpus: usize,
     /// Its RDMA ports that are ACTIVE, as `mlx5_0:1`, in order.
     pub hcas: Vec<String>,
+    /// What each of them should carry in one direction, Gb/s, where that is known.
+    pub gbit_s: Vec<Option<f64>>,
 }
 
 /// Versions; `None`: the node has none of it.
@@ -78,8 +80,19 @@ pub(crate) mod tests {
             image: Some("1".to_owned()),
             driver: Some("550.163.01".to_owned()),
         };
-        let (host, identity, hcas) = (name.to_owned(), format!("machine of {name}"), Vec::new());
-        Card { name: name.to_owned(), identity, host, hosts: false, rank: None, versions, gpus: 1, hcas }
+        let (host, identity, hcas, gbit_s) =
+            (name.to_owned(), format!("machine of {name}"), Vec::new(), Vec::new());
+        Card {
+            name: name.to_owned(),
+            identity,
+            host,
+            hosts: false,
+            rank: None,
+            versions,
+            gpus: 1,
+            hcas,
+            gbit_s,
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! member too, by a connection to itself.
 
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
+use super::rdma::{Rail, Verbs};
 use crate::nccl::ranks::{Arm, Network, Part, Ranks, Setup, Trouble, TroubleKind};
 use crate::net::meeting::{Cut, Link, Listener};
 use std::net::IpAddr;
@@ -32,6 +33,8 @@ pub struct Local {
     pub interface: Option<String>,
     /// Its ACTIVE RDMA ports, in order: one for each rail.
     pub hcas: Vec<String>,
+    /// What is known of each of them.
+    pub rails: Vec<Rail>,
     /// NCCL_HOSTID, where it is set.
     pub host_id: Option<String>,
 }
@@ -52,7 +55,7 @@ pub fn serve(
     let Link { mut to, from } = link;
     let abandoned = Arc::new(AtomicBool::new(false));
     let orders = listen(from, Arc::clone(&abandoned))?;
-    let mut member = Member { local, find, address: None, ranks: None, abandoned };
+    let mut member = Member { local, find, address: None, ranks: None, verbs: Verbs::default(), abandoned };
     let mut work = || {
         loop {
             let Numbered { number, what } = orders.recv().map_err(|_| Cut::Gone)??;
@@ -105,6 +108,8 @@ struct Member<'a> {
     address: Option<IpAddr>,
     /// NCCL's processes, and the time limit of their start.
     ranks: Option<(Ranks, Duration)>,
+    /// The child process of the RDMA tests.
+    verbs: Verbs,
     /// Set when the leading node wants no more of what is under way.
     abandoned: Arc<AtomicBool>,
 }
@@ -125,6 +130,10 @@ impl Member<'_> {
                 Ok(Reply::Row(Box::new(done)))
             }
             (Order::Log, Some((ranks, _))) => Ok(Reply::Log(connections(&ranks.said()))),
+            (Order::Rdma(ask), _) => {
+                let Local { rails, library_path, .. } = self.local;
+                Ok(Reply::Rdma(Box::new(self.verbs.answer(*ask, rails, library_path))))
+            }
             (Order::Close, ranks) => {
                 drop(ranks.take());
                 self.abandoned.store(false, Ordering::Release);

@@ -12,6 +12,7 @@ pub mod launcher;
 pub mod member;
 pub mod order;
 mod pairs;
+pub mod rdma;
 pub mod suite;
 mod sweep;
 pub mod watcher;

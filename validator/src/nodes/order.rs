@@ -1,6 +1,7 @@
 //! The messages between the node that leads and all nodes, itself included. Each order has a number, and its answer has
 //! the same, so that a late answer is not taken for one to a later order.
 
+use super::rdma::{Answer, Ask};
 use crate::gpu::UniqueId;
 use crate::nccl::ranks::{Done, NetworkKind, Opening, RowAsk, TroubleKind};
 use crate::outcome::finding::Finding;
@@ -31,6 +32,8 @@ pub enum Order {
     Row(RowAsk, [u64; 2], u64),
     /// NCCL's lines about connections.
     Log,
+    /// A request of the RDMA tests.
+    Rdma(Box<Ask>),
     /// Stop NCCL's processes.
     Close,
     /// It is over.
@@ -94,6 +97,8 @@ pub enum Reply {
     Row(Box<Done>),
     /// NCCL's lines.
     Log(String),
+    /// The answer to a request of the RDMA tests.
+    Rdma(Box<Answer>),
     /// It failed; its processes are stopped.
     Failed(Failure),
 }

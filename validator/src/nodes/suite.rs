@@ -5,6 +5,7 @@ use super::cluster::Cluster;
 use super::gather::Gathered;
 use super::judge::{gain, path, stopped, version_text, wrong};
 use super::pairs::pairs;
+use super::rdma;
 use super::sweep::{one, sweep};
 use super::watcher::{About, Watcher};
 use crate::gpu::Collective;
@@ -66,8 +67,17 @@ const MOST: u64 = 16 << 30;
 /// The size of the other collectives.
 const OTHERS: u64 = 1 << 20;
 
-/// Runs everything; the judgements in order.
-pub fn run(gathered: &mut Gathered, watcher: &mut dyn Watcher) -> Vec<(About, Judgement, f64)> {
+/// Which tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// All.
+    All,
+    /// The meeting, and RDMA without NCCL.
+    Rdma,
+}
+
+/// Runs the tests; the judgements in order.
+pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> Vec<(About, Judgement, f64)> {
     let mut done: Vec<(About, Judgement, f64)> = Vec::new();
     let mut end = |about: About, judgement: Judgement, seconds: f64, watcher: &mut dyn Watcher| {
         watcher.ended(&about, &judgement, seconds);
@@ -79,18 +89,28 @@ pub fn run(gathered: &mut Gathered, watcher: &mut dyn Watcher) -> Vec<(About, Ju
         return done;
     }
     let cluster = &mut gathered.cluster;
+    let no_ports = no_ports(cluster);
+    let mut verbs = rdma::Results::default();
+    for (about, memory) in rdma::TESTS {
+        let begun = Instant::now();
+        let judgement = match (&no_ports, lost(cluster)) {
+            (Some(none), _) => none.clone(),
+            (None, Some(lost)) => lost,
+            (None, None) => verbs.test(cluster, memory, watcher),
+        };
+        end(about, judgement, begun.elapsed().as_secs_f64(), watcher);
+    }
+    if which == Which::Rdma {
+        return done;
+    }
     let mut staged: Option<Vec<Row>> = None;
-    let (mut best, rdma) = (NetworkKind::Socket, rdma(cluster));
+    let mut best = NetworkKind::Socket;
     for (about, kind) in ARMS {
         let begun = Instant::now();
-        let judgement = match (kind, &rdma) {
+        let judgement = match (kind, &no_ports) {
             (NetworkKind::Rdma | NetworkKind::Gdr, Some(none)) => none.clone(),
-            _ => match cluster.lost() {
-                Some((node, why)) => {
-                    let name = cluster.name(node);
-                    let message = format!("not run, because node {name} is lost: {why}");
-                    Judgement::by(Code::NodesLost.finding(Severity::Error, &name, message))
-                }
+            _ => match lost(cluster) {
+                Some(lost) => lost,
                 None => {
                     let (judgement, rows) = arm(cluster, kind, staged.as_deref(), watcher);
                     if kind == NetworkKind::Rdma {
@@ -106,17 +126,21 @@ pub fn run(gathered: &mut Gathered, watcher: &mut dyn Watcher) -> Vec<(About, Ju
         end(about, judgement, begun.elapsed().as_secs_f64(), watcher);
     }
     let begun = Instant::now();
-    let judgement = match cluster.lost() {
+    let judgement = match lost(cluster) {
         _ if cluster.len() < 3 => Judgement::not_applicable("two nodes have no others to compare with"),
-        Some((node, why)) => {
-            let name = cluster.name(node);
-            let message = format!("not run, because node {name} is lost: {why}");
-            Judgement::by(Code::NodesLost.finding(Severity::Error, &name, message))
-        }
+        Some(lost) => lost,
         None => pairs(cluster, best),
     };
     end(PAIRS, judgement, begun.elapsed().as_secs_f64(), watcher);
     done
+}
+
+/// Why no further test can run; `None` if all nodes are there.
+fn lost(cluster: &Cluster) -> Option<Judgement> {
+    let (node, why) = cluster.lost()?;
+    let name = cluster.name(node);
+    let message = format!("not run, because node {name} is lost: {why}");
+    Some(Judgement::by(Code::NodesLost.finding(Severity::Error, &name, message)))
 }
 
 fn meeting(gathered: &Gathered) -> Judgement {
@@ -128,7 +152,7 @@ fn meeting(gathered: &Gathered) -> Judgement {
 }
 
 /// Why RDMA cannot be tested; `None` if all nodes have as many ACTIVE ports.
-fn rdma(cluster: &Cluster) -> Option<Judgement> {
+fn no_ports(cluster: &Cluster) -> Option<Judgement> {
     let counts: Vec<_> = cluster.cards().iter().map(|card| card.hcas.len()).collect();
     match (counts.iter().min(), counts.iter().max()) {
         (Some(0), Some(0)) | (None, _) => {

@@ -23,6 +23,8 @@ pub trait Watcher {
     fn head(&mut self, cluster: &Cluster, group: &Group, sweep: &Sweep);
     /// A row was measured.
     fn row(&mut self, row: &Row);
+    /// A table that is complete.
+    fn text(&mut self, text: &str);
     /// The rows of a collective are complete.
     fn tail(&mut self, collective: Collective, rows: &[Row]);
     /// A test has ended.

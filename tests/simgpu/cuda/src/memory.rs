@@ -2,11 +2,16 @@
 
 use crate::state::Handle;
 use crate::state::{call, context, current, current_well, put, stream, wait};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use simgpu_model::content::Content;
 use simgpu_model::engine::Work;
+use simgpu_model::extents;
 use simgpu_model::memory::{Pinned, Place};
+use simgpu_model::scenario::Hca;
 use simgpu_model::{Result, Simulation, Status};
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::IntoRawFd;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> c_int {
@@ -134,5 +139,52 @@ extern "C" fn cuMemsetD8Async(dst: u64, byte: u8, bytes: usize, on: Handle) -> c
     call(|driver| {
         let id = stream(driver, on)?;
         driver.engine.push(id, Work::Set { dst, byte, bytes: bytes as u64 })
+    })
+}
+
+/// A dma-buf of a GPU's memory, where the scenario's card reaches it. The descriptor itself holds nothing: the simulated
+/// libibverbs asks for the memory by its address.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemGetHandleForAddressRange(
+    descriptor: *mut c_int,
+    address: u64,
+    bytes: usize,
+    kind: c_uint,
+    _flags: u64,
+) -> c_int {
+    call(|driver| {
+        if kind != 1 || driver.scenario().nccl.hca != Some(Hca::Gdr) {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let Place::Gpu(_) = driver.engine.memory.place(address, bytes as u64)? else {
+            return Err(Status::INVALID_VALUE);
+        };
+        let made = memfd_create(c"simgpu-dma-buf", MemfdFlags::CLOEXEC).map_err(|_| Status::OUT_OF_MEMORY)?;
+        // SAFETY: the caller's pointer.
+        unsafe { put(descriptor, made.into_raw_fd()) }
+    })
+}
+
+/// A card's access to a GPU's memory: `data` is written there, or read from there.
+///
+/// # Safety
+/// `data` has `bytes` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn simgpu_card(address: u64, data: *mut u8, bytes: usize, write: bool) -> c_int {
+    call(|driver| {
+        let memory = &mut driver.engine.memory;
+        let Place::Gpu(spans) = memory.place(address, bytes as u64)? else {
+            return Err(Status::INVALID_VALUE);
+        };
+        // SAFETY: the caller's promise.
+        let data = unsafe { std::slice::from_raw_parts_mut(data, bytes) };
+        if write {
+            let content = Content::bytes(data.to_vec());
+            memory.write(&spans, &[(bytes as u64, Some(content))]);
+        } else {
+            let owner = spans.first().map_or(0, |span| span.owner);
+            data.copy_from_slice(&extents::bytes(&memory.read(&spans, owner)));
+        }
+        Ok(())
     })
 }

@@ -283,7 +283,6 @@ not_simulated! {
     cuMemGetAddressRange_v2
     cuMemGetAllocationPropertiesFromHandle
     cuMemGetDefaultMemPool
-    cuMemGetHandleForAddressRange
     cuMemGetLocationInfo
     cuMemGetMemPool
     cuMemHostGetDevicePointer_v2

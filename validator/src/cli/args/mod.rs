@@ -69,6 +69,8 @@ pub enum Command {
     Nccl(Box<Nccl>),
     /// Test several nodes together: this one meets the others, and NCCL's collectives run over all of them
     Nodes(Nodes),
+    /// Test RDMA between several nodes without NCCL: every byte compared, and bandwidth and latency in perftest's form
+    Rdma(Nodes),
     /// Record this machine's PCI functions, driver and kernel log as one text file, for a bug report
     Record {
         /// The file, or `-`
@@ -139,6 +141,9 @@ pub enum Command {
     /// One of the processes of a worker's test of the frameworks' all-reduce
     #[command(hide = true)]
     Reducer(Lineage),
+    /// The process of a node that calls libibverbs
+    #[command(hide = true)]
+    Verbs(Lineage),
     /// One of the processes of a worker's NCCL test
     #[command(hide = true)]
     Rank(Lineage),

@@ -4,13 +4,17 @@ use super::meet::launched;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::{Config, GpuName, Limit};
+use crate::machine::host::identity;
 use crate::machine::host::nvidia::gpus;
-use crate::machine::host::{identity, rdma};
+use crate::machine::host::rdma::{self, Hca, Port};
+use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::Fabric;
+use crate::machine::pcie::near::{self, Ways};
 use crate::machine::root::Root;
 use crate::net::meeting::NAME;
 use crate::nodes::card::{Card, Versions};
 use crate::nodes::member::Local;
+use crate::nodes::rdma::Rail;
 use crate::text::shown::shown_text;
 use std::io::ErrorKind;
 
@@ -74,7 +78,16 @@ pub(super) fn read(
     let part = format!("{chosen:?} {:?}", place.as_ref().and_then(|place| place.local_rank));
     let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
     let identity = format!("{machine} {part}");
-    let hcas = active(root)?;
+    let rails = rails(root, &fabric)?;
+    // A card that is near to none of the GPUs that take part uses the first one.
+    let rails: Vec<_> = rails
+        .into_iter()
+        .map(|rail| Rail {
+            gpu: rail.gpu.filter(|gpu| chosen.contains(gpu)).or_else(|| chosen.first().copied()),
+            ..rail
+        })
+        .collect();
+    let hcas: Vec<_> = rails.iter().map(|rail| format!("{}:{}", rail.device, rail.port)).collect();
     let versions = Versions {
         firstlight: env!("CARGO_PKG_VERSION").to_owned(),
         image: about.appliance.image_id,
@@ -89,6 +102,7 @@ pub(super) fn read(
         versions,
         gpus: chosen.len(),
         hcas: hcas.clone(),
+        gbit_s: rails.iter().map(|rail| rail.gbit_s).collect(),
     };
     let local = Local {
         gpus: chosen,
@@ -96,6 +110,7 @@ pub(super) fn read(
         library_path: config.validate.library_path.clone(),
         interface: set(INTERFACE).map(|name| name.trim_start_matches('=').to_owned()),
         hcas,
+        rails,
         host_id,
     };
     Ok(Here { card, local })
@@ -114,7 +129,7 @@ fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<usize>,
 }
 
 /// The RDMA ports that are ACTIVE, by name: NCCL pairs those of different nodes by their place in the list.
-fn active(root: &Root) -> Result<Vec<String>, CommandError> {
+fn rails(root: &Root, fabric: &Fabric) -> Result<Vec<Rail>, CommandError> {
     let names = match root.names("sys/class/infiniband") {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -123,9 +138,28 @@ fn active(root: &Root) -> Result<Vec<String>, CommandError> {
     let mut names: Vec<_> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     let all = rdma::read(root, names.iter().map(String::as_str)).map_err(CommandError::Undone)?;
+    let ways = near::ways(fabric);
     let ports = all.iter().flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)));
     let active = ports.filter(|(_, port)| port.is_active());
-    Ok(active.map(|(hca, port)| format!("{}:{}", hca.name, port.number)).collect())
+    Ok(active.map(|(hca, port)| rail(hca, port, fabric, &ways)).collect())
+}
+
+fn rail(hca: &Hca, port: &Port, fabric: &Fabric, ways: &[Ways]) -> Rail {
+    let gid = port.roce_v2_ipv4().filter(|_| port.is_ethernet());
+    // A device of software has no slot, and the rate that it shows is invented.
+    let slot = fabric.rdma.iter().find(|rdma| rdma.name == hca.name);
+    let link = slot.and_then(|rdma| fabric.devices.iter().find(|d| d.bdf == rdma.bdf)?.link.as_ref());
+    let of_slot = link.filter(|link| link.gts > 0.0).map(|link| raw_gb_s(link.gts, link.width) * 8.0);
+    let near = |ways: &Ways| ways.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| *kind);
+    let gpu = ways.iter().enumerate().filter_map(|(n, ways)| Some((near(ways)?, n))).min().map(|(_, n)| n);
+    Rail {
+        device: hca.name.clone(),
+        port: u8::try_from(port.number).unwrap_or_default(),
+        ethernet: port.is_ethernet(),
+        gid: gid.and_then(|gid| u8::try_from(gid.index).ok()),
+        gpu,
+        gbit_s: of_slot.map(|of_slot| port.rate.gbit_s.min(of_slot)),
+    }
 }
 
 impl Here {

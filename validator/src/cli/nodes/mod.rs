@@ -10,7 +10,7 @@ use crate::cli::args::{Meet, Nccl, Nodes, Place};
 use crate::config::Config;
 use crate::machine::root::Root;
 use crate::nccl::{Row, Sweep};
-use crate::nodes::suite;
+use crate::nodes::suite::{self, Which};
 use crate::outcome::Outcome;
 use crate::outcome::finding::{Finding, Severity};
 use contract::status::DEGRADED;
@@ -19,8 +19,8 @@ pub(super) use meet::launched;
 use shown::{Screen, Table};
 use std::time::{Instant, SystemTime};
 
-/// Runs all tests over the nodes.
-pub(super) fn run(root: &Root, config: &Config, asked: &Nodes) -> Result<u8, CommandError> {
+/// Runs tests over the nodes.
+pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> Result<u8, CommandError> {
     let started = SystemTime::now();
     let begun = Instant::now();
     let shown = asked.json != Some(Place::Stdout);
@@ -33,7 +33,7 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes) -> Result<u8, Com
             Ok(UNDONE)
         }
         Role::Leader(mut leader) => {
-            let tests = suite::run(&mut leader.gathered, &mut screen);
+            let tests = suite::run(&mut leader.gathered, which, &mut screen);
             let tests = shown::entries(&tests);
             let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
             let status = worst(tests.iter().map(|test| test.outcome));

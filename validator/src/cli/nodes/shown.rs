@@ -87,6 +87,10 @@ impl Watcher for Screen {
         self.say(&row(one));
     }
 
+    fn text(&mut self, text: &str) {
+        self.say(text);
+    }
+
     fn tail(&mut self, collective: Collective, rows: &[Row]) {
         self.say(&(tail(collective, rows) + "\n"));
     }
@@ -231,6 +235,8 @@ impl Watcher for Table {
         self.screen.say(&row(one));
         self.rows.push(one.clone());
     }
+
+    fn text(&mut self, _: &str) {}
 
     fn tail(&mut self, _: Collective, _: &[Row]) {}
 

@@ -90,6 +90,7 @@ functions! {
     map = "cuMemMap" (sys::CUdeviceptr, usize, usize, sys::CUmemGenericAllocationHandle, u64);
     unmap = "cuMemUnmap" (sys::CUdeviceptr, usize);
     set_access = "cuMemSetAccess" (sys::CUdeviceptr, usize, *const sys::CUmemAccessDesc, usize);
+    dma_buf = "cuMemGetHandleForAddressRange" (*mut c_void, sys::CUdeviceptr, usize, c_uint, u64);
     export = "cuMemExportToShareableHandle" (*mut c_void, sys::CUmemGenericAllocationHandle, c_uint, u64);
     import = "cuMemImportFromShareableHandle" (*mut sys::CUmemGenericAllocationHandle, *mut c_void, c_uint);
 }

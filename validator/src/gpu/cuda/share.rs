@@ -17,6 +17,9 @@ const LAZY_ENABLE_PEER: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
 const FILE_DESCRIPTOR: u32 = 1;
 
+/// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`
+const DMA_BUF: u32 = 1;
+
 /// The handle with which another process opens a buffer through CUDA IPC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpcHandle(pub [u8; 64]);
@@ -71,15 +74,33 @@ impl Buffer {
         let code =
             unsafe { (context.api.export)((&raw mut descriptor).cast(), mapping.handle, FILE_DESCRIPTOR, 0) };
         context.check("cuMemExportToShareableHandle", code, || format!("GPU {}", context.ordinal))?;
-        if descriptor < 0 {
-            return Err(GpuError::Nonsense(format!(
-                "cuMemExportToShareableHandle gave descriptor {descriptor}"
-            )));
-        }
-        // SAFETY: the driver made the descriptor for us, and no other code holds it.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let descriptor = owned(descriptor, "cuMemExportToShareableHandle")?;
         Ok(Exported { descriptor, bytes: self.whole().bytes })
     }
+
+    /// A dma-buf of it, by which other devices reach it; start and size must be whole pages of the host.
+    ///
+    /// # Errors
+    /// The driver's error; 801 where the GPU has no dma-bufs.
+    pub fn dma_buf(&self) -> Result<OwnedFd, GpuError> {
+        let context = self.context();
+        context.bind()?;
+        let Extent { address, bytes } = *self.whole();
+        let (bytes, mut descriptor): (_, c_int) = (size(bytes)?, -1);
+        let out = (&raw mut descriptor).cast();
+        // SAFETY: one descriptor is written; the buffer is alive, and the dma-buf holds its memory.
+        let code = unsafe { (context.api.dma_buf)(out, address, bytes, DMA_BUF, 0) };
+        context.check("cuMemGetHandleForAddressRange", code, || format!("GPU {}", context.ordinal))?;
+        owned(descriptor, "cuMemGetHandleForAddressRange")
+    }
+}
+
+fn owned(descriptor: c_int, call: &str) -> Result<OwnedFd, GpuError> {
+    if descriptor < 0 {
+        return Err(GpuError::Nonsense(format!("{call} gave descriptor {descriptor}")));
+    }
+    // SAFETY: the driver made the descriptor for us, and no other code holds it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 impl Gpu {

@@ -199,8 +199,11 @@ pub(super) const PLACES: &[Place] = &[
     place(NodesDiffer, "two nodes differ in their software", &[]),
     place(NodesLost, "a node vanished", &[]),
     place(NodesBad, "a node, port, switch or rail is at fault", &[]),
-    place(NodesWrongData, "a collective over nodes returns wrong values", &[&[NodesBad]]),
+    place(RdmaData, "RDMA delivers wrong bytes", &[]),
+    place(RdmaError, "RDMA does not work between two nodes", &[&[NodesLost]]),
+    place(NodesWrongData, "a collective over nodes returns wrong values", &[&[NodesBad, RdmaData]]),
     place(NodesPath, "NCCL uses another network than the one under test", &[&[NodesDiffer]]),
+    place(RdmaSlow, "RDMA between nodes is slow", &[]),
     place(NodesGdrStaged, "GPUDirect RDMA goes through host memory", &[]),
     place(NodesUnclear, "a fault between nodes has several possible places", &[]),
 ];

@@ -5,11 +5,14 @@ mod fault;
 mod figures;
 mod machine;
 mod nccl;
+mod verbs;
 
 pub use fault::{Calls, Engine, Fault, Kind, MemoryKind, Pair, Way};
 pub use figures::{Figures, HostFigures, Local, PairFigures, Range, Staged, Uplink, Ways};
 pub use machine::{ComputeMode, InUse, Machine, NvLink, NvmlHangs, Pcie, status};
 pub use nccl::{Hca, Nccl, Program, Table};
+
+pub use verbs::{Verbs, VerbsFault, VerbsKind};
 
 use serde::Deserialize;
 
@@ -24,6 +27,9 @@ pub struct Scenario {
     /// What NCCL does on it.
     #[serde(default)]
     pub nccl: Nccl,
+    /// What its RDMA cards do.
+    #[serde(default)]
+    pub verbs: Verbs,
     /// What is wrong with it.
     #[serde(default)]
     pub fault: Vec<Fault>,

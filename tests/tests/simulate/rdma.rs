@@ -1,0 +1,135 @@
+//! RDMA between nodes on simulated cards: two processes of the program that ships, whose transfers go through a simulated
+//! libibverbs, and what is wrong with those.
+
+use super::nodes::{Meeting, Said, card, machine, said, with};
+use std::process::Child;
+use std::thread;
+
+const CARD: &str = "[nccl]\nhca = \"gdr\"\n[verbs]\ndevices = [\"mlx5_0\", \"mlx5_1\"]\n";
+const HOST_ONLY: &str = "[nccl]\nhca = \"host\"\n[verbs]\ndevices = [\"mlx5_0\"]\n";
+
+fn start(meeting: &Meeting<'_>, name: &str, gpus: &str) -> Child {
+    meeting.node(meeting.base, name, &["rdma", "--gpus", gpus], "token").spawn().unwrap()
+}
+
+/// What the node that leads says of two nodes with `cards` cards each.
+fn rdma(text: &str, cards: usize, then: impl FnOnce(&Meeting<'_>, &Said)) {
+    with(&machine(text), 2, |meeting| {
+        for n in 0..cards {
+            card(meeting.dir, &format!("mlx5_{n}"));
+        }
+        let json = meeting.json();
+        let words = ["rdma", "--gpus", "0,1", "--json", json.as_str()];
+        let leader = meeting.lead(meeting.node(meeting.base, "a", &words, "token"));
+        let member = start(meeting, "b", "2,3");
+        let (leader, member) = (said(leader), said(member));
+        assert_eq!(member.status, leader.status, "{}\n{}", leader.text, leader.log);
+        then(meeting, &leader);
+    });
+}
+
+#[test]
+fn two_rails_deliver_every_byte_of_both_memories() {
+    rdma(CARD, 2, |meeting, leader| {
+        leader.ends(
+            0,
+            &[
+                "PASS rdma-host 2 pairs of ports, host memory: ",
+                "PASS rdma-gpu 2 pairs of ports, dma-buf: ",
+                "# RDMA host memory: Simulated.a mlx5_0:1, Simulated.b mlx5_0:1; MTU 4096",
+                "# RDMA GPU memory: Simulated.a mlx5_1:1, Simulated.b mlx5_1:1; MTU 4096",
+                "#bytes #iterations BW average[Gb/sec] MsgRate[Mpps]",
+                "verdict=PASS",
+            ],
+        );
+        let report = meeting.report();
+        let tests: Vec<_> = report["tests"].as_array().unwrap().iter().map(|test| &test["id"]).collect();
+        assert_eq!(tests, ["nodes-meeting", "rdma-host", "rdma-gpu"]);
+        // Two rails, two sizes, both directions, writes and reads.
+        assert_eq!(report["tests"][1]["tables"][0]["rows"].as_array().unwrap().len(), 16);
+    });
+}
+
+#[test]
+fn a_card_that_does_not_reach_gpus_is_tested_with_the_hosts_memory() {
+    rdma(HOST_ONLY, 1, |_, leader| {
+        leader.ends(0, &["PASS rdma-host", "N/A rdma-gpu node Simulated.a: GPU 0 has no GPUDirect RDMA"]);
+    });
+}
+
+#[test]
+fn without_cards_there_is_nothing_to_test_and_that_is_no_pass_of_rdma() {
+    rdma("", 0, |_, leader| {
+        leader.ends(
+            0,
+            &["PASS nodes-meeting", "N/A rdma-host no node has an RDMA port that is ACTIVE", "N/A rdma-gpu"],
+        );
+    });
+}
+
+/// Every fault, what it is called, and its first finding.
+#[test]
+fn every_fault_of_a_card_is_found_and_named() {
+    let data = (1, "RDMA-DATA");
+    let error = (2, "RDMA-ERROR");
+    let all = [
+        ("kind = \"wrong\"\nnode = \"b\"", data, "bytes are wrong in the memory of Simulated."),
+        (
+            "kind = \"wrong\"\ndevice = \"mlx5_1\"\nread = true\nevery = 997",
+            data,
+            "RDMA read between Simulated.",
+        ),
+        ("kind = \"short\"\nfrom_bytes = 4097\nread = false", data, "RDMA write between Simulated."),
+        ("kind = \"dropped\"\nnode = \"a\"\nevery = 500", data, "in the memory of Simulated.b"),
+        ("kind = \"stray\"\nread = true\nevery = 400", data, "between the transfers"),
+        ("kind = \"wrong\"\ngpu = true\nfrom_bytes = 65536", data, "PASS rdma-host"),
+        ("kind = \"error\"\nnode = \"b\"\nevery = 50", error, "transport retry counter exceeded"),
+        (
+            "kind = \"no-way\"\nnode = \"b\"",
+            error,
+            "node Simulated.b, connecting: ibv_modify_qp to RTR on mlx5_0:1: ",
+        ),
+        ("kind = \"unregistered\"\nnode = \"a\"", error, "cannot be registered at mlx5_0:1: ibv_reg_mr: "),
+        ("kind = \"unregistered\"\ngpu = true", error, "by dma-buf: ibv_reg_dmabuf_mr: "),
+        ("kind = \"crash\"\nnode = \"b\"\nevery = 200", error, "the other process died: signal: 6"),
+        ("kind = \"late\"\nnode = \"b\"\nevery = 900", error, "was not completed in time"),
+    ];
+    let one = |(fault, (status, code), part): (&str, (i32, &str), &str)| {
+        rdma(&format!("{CARD}[[verbs.fault]]\n{fault}\n"), 2, |_, leader| {
+            leader.ends(status, &[&format!("codes={code}"), part]);
+        });
+    };
+    for three in all.chunks(3) {
+        thread::scope(|scope| three.iter().for_each(|case| drop(scope.spawn(|| one(*case)))));
+    }
+}
+
+#[test]
+fn gpu_memory_that_is_slower_than_the_hosts_is_a_warning() {
+    let slow = format!("{CARD}[[verbs.fault]]\nkind = \"slow\"\ngpu = true\n");
+    rdma(&slow, 1, |_, leader| {
+        leader
+            .ends(3, &["PASS rdma-host", "WARN rdma-gpu", "90 % of that of host memory", "codes=RDMA-SLOW"]);
+    });
+}
+
+#[test]
+fn a_call_that_does_not_return_ends_in_bounded_time() {
+    rdma(
+        &format!("{HOST_ONLY}[[verbs.fault]]\nkind = \"hang\"\nnode = \"b\"\nevery = 30\n"),
+        1,
+        |_, leader| {
+            leader.ends(
+                2,
+                &["libibverbs: the other process does not answer within 30.0 s", "codes=RDMA-ERROR"],
+            );
+        },
+    );
+}
+
+#[test]
+fn a_missing_library_is_an_error_and_no_missing_card() {
+    rdma(&format!("{HOST_ONLY}[layout]\nwithout = [\"libibverbs.so.1\"]\n"), 1, |_, leader| {
+        leader.ends(2, &["ERROR rdma-host", "mlx5_0", "codes=RDMA-ERROR"]);
+    });
+}

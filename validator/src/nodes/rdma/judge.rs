@@ -1,0 +1,117 @@
+//! From what came of the pairs to findings.
+
+use super::pass::{Pass, Trouble};
+use super::table::{Name, rows};
+use super::{Memory, port};
+use crate::nodes::cluster::Cluster;
+use crate::outcome::Judgement;
+use crate::outcome::finding::{Code, Finding, Severity};
+use crate::verbs::Verb;
+
+/// The part of a port's rate that the host's memory must reach, and the part of that which a GPU's must reach.
+const OF_PORT: f64 = 0.9;
+const OF_HOST: f64 = 0.9;
+
+/// Judges all pairs; `host`: the same pairs with the host's memory.
+pub(super) fn judge(all: &[Pass], host: &[Pass], memory: Memory, cluster: &Cluster) -> Judgement {
+    let name: Name<'_> = &|node, rail| port(cluster, node, rail);
+    if let Some(Trouble::Unsupported { node, why }) = all.iter().find_map(|pass| {
+        pass.trouble.as_ref().filter(|trouble| matches!(trouble, Trouble::Unsupported { .. }))
+    }) {
+        return Judgement::not_applicable(format!("node {}: {why}", cluster.name(*node)));
+    }
+    let mut findings = Vec::new();
+    for pass in all {
+        findings.extend(wrong(pass, name));
+        findings
+            .extend(pass.trouble.as_ref().map(|trouble| stopped(trouble, pass, name, &|n| cluster.name(n))));
+        findings.extend(slow(pass, host, memory, cluster));
+    }
+    Judgement::summed_up(|| summary(all), findings).with_tables(vec![rows(all, memory, name)])
+}
+
+fn wrong(pass: &Pass, name: Name<'_>) -> Vec<Finding> {
+    let finding = |(verb, node, wrong): &(Verb, usize, super::content::Wrong)| {
+        let (a, b) = pass.pair;
+        let other = name(if *node == a { b } else { a }, pass.rail);
+        let here = name(*node, pass.rail);
+        let of = wrong.transfer.map_or_else(
+            || "between the transfers".to_owned(),
+            |bytes| format!("of a transfer of {bytes} B"),
+        );
+        let message = format!(
+            "RDMA {verb} between {here} and {other}: {} bytes are wrong in the memory of {here}; the first one, {of}, is {:#04x}, expected {:#04x}",
+            wrong.count, wrong.found, wrong.expected
+        );
+        Code::RdmaData.finding(Severity::Fail, &here, message).values(wrong.count, 0, Some("bytes"))
+    };
+    pass.wrong.iter().map(finding).collect()
+}
+
+fn stopped(trouble: &Trouble, pass: &Pass, name: Name<'_>, node_name: &dyn Fn(usize) -> String) -> Finding {
+    let (a, b) = pass.pair;
+    let between = format!("{} and {}", name(a, pass.rail), name(b, pass.rail));
+    match trouble {
+        Trouble::Failed { node, why, doing } => {
+            let message = format!("RDMA between {between}: node {}, {doing}: {why}", node_name(*node));
+            Code::RdmaError.finding(Severity::Error, &name(*node, pass.rail), message)
+        }
+        Trouble::Unsupported { node, why } => {
+            Code::RdmaError.finding(Severity::Error, &name(*node, pass.rail), why.clone())
+        }
+        Trouble::Lost { node, why, doing } => {
+            let lost = node_name(*node);
+            Code::NodesLost.finding(Severity::Error, &lost, format!("node {lost}, {doing}: {why}"))
+        }
+    }
+}
+
+/// Bandwidths below what the ports or the host's memory can do.
+pub(super) fn slow(pass: &Pass, host: &[Pass], memory: Memory, cluster: &Cluster) -> Vec<Finding> {
+    let name = |node, rail| port(cluster, node, rail);
+    let expected = |node: usize, rail: usize| cluster.card(node).and_then(|card| *card.gbit_s.get(rail)?);
+    let (a, b) = pass.pair;
+    let mut findings = Vec::new();
+    for verb in [Verb::Write, Verb::Read] {
+        for (from, to) in [(a, b), (b, a)] {
+            let Some(got) = pass.best(verb, (from, to)) else { continue };
+            let ports = expected(from, pass.rail).zip(expected(to, pass.rail)).map(|(x, y)| x.min(y));
+            let beside = host.iter().find(|other| other.pair == pass.pair && other.rail == pass.rail);
+            let (floor, of) = match memory {
+                Memory::Host => (ports.map(|gbit_s| gbit_s * OF_PORT), "the port's rate or its slot's"),
+                Memory::Gpu => {
+                    let best = beside.and_then(|other| other.best(verb, (from, to)));
+                    (best.map(|gbit_s| gbit_s * OF_HOST), "that of host memory")
+                }
+            };
+            let Some(floor) = floor.filter(|floor| got < *floor) else { continue };
+            let (by, at) = (name(from, pass.rail), name(to, pass.rail));
+            let message = format!(
+                "RDMA {verb} by {by} at {at}: {got:.1} Gb/s, expected at least {floor:.1} Gb/s ({:.0} % of {of})",
+                100.0 * if memory == Memory::Host { OF_PORT } else { OF_HOST }
+            );
+            findings.push(Code::RdmaSlow.finding(Severity::Warn, &by, message).values(
+                got,
+                floor,
+                Some("Gb/s"),
+            ));
+        }
+    }
+    findings
+}
+
+fn summary(all: &[Pass]) -> String {
+    let transfers: u64 = all.iter().map(|pass| pass.transfers).sum();
+    let rates = all.iter().flat_map(|pass| pass.rates.iter().map(super::pass::Rate::gbit_s));
+    let best = rates.max_by(f64::total_cmp).unwrap_or_default();
+    let typical = all.iter().flat_map(|pass| pass.latencies.iter().map(|of| of.at(0.5)));
+    let least = typical.min_by(f64::total_cmp).unwrap_or_default();
+    let mut ways: Vec<_> = all.iter().flat_map(|pass| pass.how.iter().map(ToString::to_string)).collect();
+    ways.sort();
+    ways.dedup();
+    let ways = ways.join(" and ");
+    format!(
+        "{} pairs of ports, {ways}: {transfers} transfers checked, all right; at most {best:.2} Gb/s, at least {least:.1} us",
+        all.len()
+    )
+}

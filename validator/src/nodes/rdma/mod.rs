@@ -1,0 +1,102 @@
+//! RDMA between nodes without NCCL: pairs of ports by reliable connections, every byte of what arrives compared, first in the
+//! host's memory and then in the GPUs'. The node that leads asks; on each node a child process calls libibverbs.
+
+mod child;
+mod content;
+mod judge;
+mod member;
+mod messages;
+mod pairs;
+mod pass;
+mod table;
+
+pub use child::{COMMAND, serve};
+pub use member::{Rail, Verbs};
+pub use messages::{Answer, Ask};
+
+use super::blame::rounds;
+use super::cluster::Cluster;
+use super::watcher::{About, Watcher};
+use crate::outcome::Judgement;
+use pairs::Pairs;
+use pass::{Pass, Trouble};
+
+/// Each node is tried with this many others on each rail; NCCL's test tries all pairs.
+const PARTNERS: usize = 2;
+
+/// Which memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// The host's.
+    Host,
+    /// The GPU's next to the port.
+    Gpu,
+}
+
+/// The tests, in order.
+pub(super) const TESTS: [(About, Memory); 2] = [
+    (
+        About {
+            id: "rdma-host",
+            title: "RDMA between host memory",
+            proves: "each rail delivers every byte between the host memory of two nodes, at the rate of its port",
+        },
+        Memory::Host,
+    ),
+    (
+        About {
+            id: "rdma-gpu",
+            title: "RDMA between GPU memory",
+            proves: "each rail delivers every byte between the GPU memory of two nodes (GPUDirect RDMA), as fast as host memory",
+        },
+        Memory::Gpu,
+    ),
+];
+
+/// Both tests' results, one after the other: `host` is that of the first one.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    host: Vec<Pass>,
+}
+
+impl Results {
+    /// Runs one test on all rails; all nodes have as many ports.
+    pub(super) fn test(
+        &mut self,
+        cluster: &mut Cluster,
+        memory: Memory,
+        watcher: &mut dyn Watcher,
+    ) -> Judgement {
+        let rails = cluster.cards().iter().map(|card| card.hcas.len()).min().unwrap_or_default();
+        let mut all = Vec::new();
+        for round in rounds(cluster.len(), rails).into_iter().take(PARTNERS * rails) {
+            all.extend(Pairs::new(cluster, round.rail, memory, &round.pairs).run());
+        }
+        // What was slow is measured again at another moment; the better figure counts.
+        let slow: Vec<_> =
+            all.iter().enumerate().filter(|(_, pass)| self.is_slow(cluster, pass, memory)).collect();
+        let slow: Vec<_> = slow.into_iter().map(|(n, pass)| (n, pass.pair, pass.rail)).collect();
+        for (n, pair, rail) in slow {
+            let again = Pairs::new(cluster, rail, memory, &[pair]).run().pop();
+            if let (Some(pass), Some(again)) = (all.get_mut(n), again) {
+                pass.merge(again);
+            }
+        }
+        watcher.text(&table::text(&all, memory, &|node, rail| port(cluster, node, rail)));
+        let judgement = judge::judge(&all, &self.host, memory, cluster);
+        if memory == Memory::Host {
+            self.host = all;
+        }
+        judgement
+    }
+
+    fn is_slow(&self, cluster: &Cluster, pass: &Pass, memory: Memory) -> bool {
+        !judge::slow(pass, &self.host, memory, cluster).is_empty()
+    }
+}
+
+/// `node1 mlx5_0:1`
+fn port(cluster: &Cluster, node: usize, rail: usize) -> String {
+    let hca = cluster.card(node).and_then(|card| card.hcas.get(rail)).map_or("", String::as_str);
+    format!("{} {hca}", cluster.name(node))
+}

@@ -1,0 +1,213 @@
+//! The leading node's side: pairs of nodes go through the same steps at the same time. A pair that fails does not stop the
+//! others.
+
+use super::content::Plan;
+use super::member::ANSWER;
+use super::messages::{Answer, Ask};
+use super::{Memory, Pass, Trouble};
+use crate::gpu::pattern::Nonces;
+use crate::nodes::cluster::{Cluster, Heard};
+use crate::nodes::order::{Order, Reply};
+use crate::verbs::Verb;
+use std::time::Duration;
+
+/// Beyond a node's own time limit: its answer has to come here.
+const BESIDE: Duration = Duration::from_secs(10);
+/// The sizes of bursts, bytes.
+pub(super) const BURSTS: [usize; 2] = [64 << 10, 1 << 20];
+
+/// The pairs of a round on one rail, and what came of each.
+pub(super) struct Pairs<'c> {
+    cluster: &'c mut Cluster,
+    rail: usize,
+    memory: Memory,
+    all: Vec<Pass>,
+    nonces: Nonces,
+}
+
+impl<'c> Pairs<'c> {
+    pub(super) fn new(
+        cluster: &'c mut Cluster,
+        rail: usize,
+        memory: Memory,
+        pairs: &[(usize, usize)],
+    ) -> Self {
+        let all = pairs.iter().map(|pair| Pass::of(*pair, rail)).collect();
+        Self { cluster, rail, memory, all, nonces: Nonces::new() }
+    }
+
+    /// All steps; what came of each pair.
+    pub(super) fn run(mut self) -> Vec<Pass> {
+        self.connect();
+        for verb in [Verb::Write, Verb::Read] {
+            self.integrity(verb);
+            for bytes in BURSTS {
+                self.burst(verb, bytes);
+            }
+            self.latency(verb);
+        }
+        let all: Vec<_> = self.all.iter().flat_map(|pass| [pass.pair.0, pass.pair.1]).collect();
+        let close = |node: usize| all.contains(&node).then_some(Order::Rdma(Box::new(Ask::Close)));
+        // A node that does not answer is noticed by the next test.
+        self.cluster.ask(close, ANSWER + BESIDE, false);
+        self.all
+    }
+
+    /// Opens the ports of all pairs, and connects them.
+    fn connect(&mut self) {
+        let (rail, gpu) = (self.rail, self.memory == Memory::Gpu);
+        let opened = self.both("opening the port", &|_, _| Some(Ask::Open { rail, gpu }));
+        let mut endpoints = Vec::new();
+        for (pass, answers) in self.all.iter_mut().zip(opened) {
+            endpoints.push(match answers {
+                Some([Answer::Made { endpoint: a, how: of_a }, Answer::Made { endpoint: b, how: of_b }]) => {
+                    pass.how = vec![of_a, of_b];
+                    Some([b, a])
+                }
+                Some(other) => {
+                    pass.unexpected("opening the port", &other);
+                    None
+                }
+                None => None,
+            });
+        }
+        let connected = self.both("connecting", &|pair, side| {
+            Some(Ask::Connect(endpoints.get(pair)?.as_ref()?.get(side)?.clone()))
+        });
+        for (pass, answers) in self.all.iter_mut().zip(connected) {
+            match answers {
+                Some([Answer::Connected(a), Answer::Connected(b)]) => pass.mtu = a.min(b),
+                Some(other) => pass.unexpected("connecting", &other),
+                None => {}
+            }
+        }
+    }
+
+    /// Transfers of all sizes in both directions at the same time, each byte compared.
+    fn integrity(&mut self, verb: Verb) {
+        let seeds = self.fill();
+        let doing = format!("transferring all sizes by {verb}");
+        self.both(&doing, &|_, _| Some(Ask::Sizes(verb)));
+        self.check(Plan::Sizes, &seeds, [true, true], verb);
+    }
+
+    /// Many transfers of one size at the same time, in one direction after the other; what arrived is compared.
+    fn burst(&mut self, verb: Verb, bytes: usize) {
+        for from in [0, 1] {
+            let seeds = self.fill();
+            let doing = format!("{verb} of {bytes} B");
+            let rates = self.both(&doing, &|_, side| (side == from).then_some(Ask::Burst { verb, bytes }));
+            for (pass, answers) in self.all.iter_mut().zip(rates) {
+                let Some(answers) = answers else { continue };
+                match answers.get(from) {
+                    Some(Answer::Rate { count, seconds }) if *seconds > 0.0 => {
+                        pass.rate(verb, from, bytes, *count, *seconds);
+                    }
+                    _ => pass.unexpected(&doing, &answers),
+                }
+            }
+            // A write arrives at the other side, a read at this one.
+            let arrives = if verb == Verb::Write { 1 - from } else { from };
+            self.check(Plan::Whole(bytes), &seeds, [arrives == 0, arrives == 1], verb);
+        }
+    }
+
+    fn latency(&mut self, verb: Verb) {
+        let doing = format!("the latency of a {verb}");
+        let times = self.both(&doing, &|_, side| (side == 0).then_some(Ask::Latency(verb)));
+        for (pass, answers) in self.all.iter_mut().zip(times) {
+            match answers {
+                Some([Answer::Times(times), _]) if !times.is_empty() => pass.times(verb, times),
+                Some(other) => pass.unexpected(&doing, &other),
+                None => {}
+            }
+        }
+    }
+
+    /// Fills the boxes of all nodes: the seeds of each pair's two sides, of what they send and what was there before.
+    fn fill(&mut self) -> Vec<[(u64, u64); 2]> {
+        let mut two = || (self.nonces.next(), self.nonces.next());
+        let seeds: Vec<_> = self.all.iter().map(|_| [two(), two()]).collect();
+        let fill = |pair: usize, side: usize| {
+            let (source, sentinel) = *seeds.get(pair)?.get(side)?;
+            Some(Ask::Fill { source, sentinel })
+        };
+        self.both("filling the memory", &fill);
+        seeds
+    }
+
+    /// Compares the boxes of those sides where something has arrived.
+    fn check(&mut self, plan: Plan, seeds: &[[(u64, u64); 2]], sides: [bool; 2], verb: Verb) {
+        let ask = |pair: usize, side: usize| {
+            let seeds = seeds.get(pair)?;
+            let ((source, _), (_, sentinel)) = (*seeds.get(1 - side)?, *seeds.get(side)?);
+            sides.get(side)?.then_some(Ask::Check { plan, source, sentinel })
+        };
+        let checked = self.both("comparing", &ask);
+        for (pass, answers) in self.all.iter_mut().zip(checked) {
+            let Some(answers) = answers else { continue };
+            for (side, answer) in
+                answers.iter().enumerate().filter(|(side, _)| sides.get(*side) == Some(&true))
+            {
+                match answer {
+                    Answer::Checked { transfers, wrong } => pass.checked(verb, side, *transfers, *wrong),
+                    _ => pass.unexpected("comparing", &answers),
+                }
+            }
+        }
+    }
+
+    /// Asks both sides of each pair at the same time; a side that is asked nothing counts as done. `None` for a pair that has
+    /// failed before or now.
+    fn both(&mut self, doing: &str, ask: &dyn Fn(usize, usize) -> Option<Ask>) -> Vec<Option<[Answer; 2]>> {
+        let alive: Vec<_> = self.all.iter().map(|pass| pass.trouble.is_none()).collect();
+        let pairs: Vec<_> = self.all.iter().map(|pass| pass.pair).collect();
+        let of = |node: usize| {
+            let place = |(n, (a, b)): (usize, &(usize, usize))| match node {
+                _ if node == *a => Some((n, 0)),
+                _ if node == *b => Some((n, 1)),
+                _ => None,
+            };
+            pairs.iter().enumerate().find_map(place)
+        };
+        let order = |node: usize| {
+            let (pair, side) = of(node)?;
+            let alive = alive.get(pair).copied().unwrap_or_default();
+            Some(Order::Rdma(Box::new(ask(pair, side).filter(|_| alive)?)))
+        };
+        let heard = self.cluster.ask(order, ANSWER + BESIDE, false);
+        let mut all: Vec<_> =
+            alive.iter().map(|alive| alive.then_some([Answer::Done, Answer::Done])).collect();
+        for (node, heard) in heard {
+            let Some((pair, side)) = of(node) else { continue };
+            let (Some(pass), Some(place)) = (self.all.get_mut(pair), all.get_mut(pair)) else { continue };
+            let trouble = match heard {
+                Heard::Reply(Reply::Rdma(answer)) => match *answer {
+                    Answer::Failed(why) => Some(Trouble::Failed { node, why, doing: doing.to_owned() }),
+                    Answer::Unsupported(why) => Some(Trouble::Unsupported { node, why }),
+                    answer => {
+                        if let Some(into) = place.as_mut().and_then(|answers| answers.get_mut(side)) {
+                            *into = answer;
+                        }
+                        None
+                    }
+                },
+                Heard::Reply(other) => Some(Trouble::Failed {
+                    node,
+                    why: format!("it answered {other:?}"),
+                    doing: doing.to_owned(),
+                }),
+                Heard::Failed(failure) => {
+                    Some(Trouble::Failed { node, why: failure.text, doing: doing.to_owned() })
+                }
+                Heard::Lost(why) => Some(Trouble::Lost { node, why, doing: doing.to_owned() }),
+                Heard::Unheard => None,
+            };
+            if let Some(trouble) = trouble {
+                *place = None;
+                pass.stop(trouble);
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,147 @@
+//! What came of one pair of nodes on one rail.
+
+use super::content::Wrong;
+use super::messages::Answer;
+use crate::net::meeting::Cut;
+use crate::verbs::{Registration, Verb};
+
+/// The result of a pair.
+#[derive(Debug, Clone)]
+pub(super) struct Pass {
+    /// The nodes.
+    pub(super) pair: (usize, usize),
+    /// The rail.
+    pub(super) rail: usize,
+    /// How each side's card reaches the memory.
+    pub(super) how: Vec<Registration>,
+    /// The path's MTU, bytes.
+    pub(super) mtu: u32,
+    /// Transfers whose every byte was compared.
+    pub(super) transfers: u64,
+    /// Rates.
+    pub(super) rates: Vec<Rate>,
+    /// Latencies.
+    pub(super) latencies: Vec<Latency>,
+    /// Wrong bytes: by what, at which node.
+    pub(super) wrong: Vec<(Verb, usize, Wrong)>,
+    /// Why it ended early.
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Why a pair ended early.
+#[derive(Debug, Clone)]
+pub(super) enum Trouble {
+    /// A call failed on a node.
+    Failed { node: usize, why: String, doing: String },
+    /// A node's GPU has no GPUDirect RDMA.
+    Unsupported { node: usize, why: String },
+    /// A node is gone.
+    Lost { node: usize, why: Cut, doing: String },
+}
+
+/// A bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rate {
+    pub(super) verb: Verb,
+    /// The node that asked for the transfers, and the other one.
+    pub(super) nodes: (usize, usize),
+    /// Bytes of each transfer.
+    pub(super) bytes: usize,
+    pub(super) count: u64,
+    pub(super) seconds: f64,
+}
+
+impl Rate {
+    /// Gb/s
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    pub(super) fn gbit_s(&self) -> f64 {
+        self.bytes as f64 * self.count as f64 * 8e-9 / self.seconds
+    }
+}
+
+/// Times of single transfers, us, in ascending order.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Latency {
+    pub(super) verb: Verb,
+    pub(super) nodes: (usize, usize),
+    pub(super) times: Vec<f64>,
+}
+
+impl Latency {
+    /// The time that this part of the transfers does not exceed.
+    pub(super) fn at(&self, part: f64) -> f64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a place in the list"
+        )]
+        let place = (self.times.len().saturating_sub(1) as f64 * part).round() as usize;
+        self.times.get(place).copied().unwrap_or_default()
+    }
+}
+
+impl Pass {
+    pub(super) fn of(pair: (usize, usize), rail: usize) -> Self {
+        let none = Vec::new;
+        Self {
+            pair,
+            rail,
+            how: none(),
+            mtu: 0,
+            transfers: 0,
+            rates: Vec::new(),
+            latencies: Vec::new(),
+            wrong: Vec::new(),
+            trouble: None,
+        }
+    }
+
+    /// The node of a side, and the other one.
+    const fn sides(&self, side: usize) -> (usize, usize) {
+        if side == 0 { self.pair } else { (self.pair.1, self.pair.0) }
+    }
+
+    pub(super) fn stop(&mut self, trouble: Trouble) {
+        // Where one side is lost, the other one only misses it.
+        if !matches!(self.trouble, Some(Trouble::Lost { .. } | Trouble::Unsupported { .. })) {
+            self.trouble = Some(trouble);
+        }
+    }
+
+    pub(super) fn unexpected(&mut self, doing: &str, answers: &[Answer]) {
+        let why = format!("the answers do not match the request: {answers:?}");
+        self.stop(Trouble::Failed { node: self.pair.0, why, doing: doing.to_owned() });
+    }
+
+    pub(super) fn rate(&mut self, verb: Verb, side: usize, bytes: usize, count: u64, seconds: f64) {
+        self.rates.push(Rate { verb, nodes: self.sides(side), bytes, count, seconds });
+    }
+
+    pub(super) fn times(&mut self, verb: Verb, times: Vec<f64>) {
+        self.latencies.push(Latency { verb, nodes: self.pair, times });
+    }
+
+    pub(super) fn checked(&mut self, verb: Verb, side: usize, transfers: u64, wrong: Option<Wrong>) {
+        self.transfers += transfers;
+        let (node, _) = self.sides(side);
+        self.wrong.extend(wrong.map(|wrong| (verb, node, wrong)));
+    }
+
+    /// Adds what came of a second try.
+    pub(super) fn merge(&mut self, again: Self) {
+        self.transfers += again.transfers;
+        self.rates.extend(again.rates);
+        self.latencies.extend(again.latencies);
+        self.wrong.extend(again.wrong);
+        if let Some(trouble) = again.trouble {
+            self.stop(trouble);
+        }
+    }
+
+    /// The best rate of a kind of transfer in the direction of the data, Gb/s.
+    pub(super) fn best(&self, verb: Verb, nodes: (usize, usize)) -> Option<f64> {
+        let of = self.rates.iter().filter(|rate| rate.verb == verb && rate.nodes == nodes);
+        of.map(Rate::gbit_s).max_by(f64::total_cmp)
+    }
+}

@@ -1,0 +1,281 @@
+//! A reliable connection between two regions of two ports.
+#![expect(unsafe_code, reason = "calls into libibverbs")]
+
+use super::abi::{
+    ACCESS, Completion, Place, QpAttr, QpCap, QpInit, READ, RELIABLE, Route, SIGNALED, STATES, WRITE, Way,
+    Work, mask,
+};
+use super::memory::Region;
+use super::port::{COMPLETIONS, Port};
+use super::{Endpoint, Verb, VerbsError};
+use std::fmt;
+use std::ptr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How much work may be under way.
+const DEPTH: u32 = 16;
+/// How many reads may be under way at the other side; every card can do that many.
+const READS: u8 = 4;
+/// The time until a lost packet is sent again: 4.096 us times 2 to this power, 0.54 s.
+const TIMEOUT: u8 = 17;
+/// How often it is sent again.
+const RETRIES: u8 = 7;
+/// 0.64 ms.
+const RNR_TIMER: u8 = 12;
+/// Routers may lie between.
+const HOPS: u8 = 64;
+
+/// Transfers of equal size, one after the other through `slots` places of both memories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Burst {
+    /// Write or read.
+    pub verb: Verb,
+    /// Bytes of each.
+    pub bytes: usize,
+    /// The first place of this side.
+    pub here: usize,
+    /// The first place of the other side.
+    pub there: usize,
+    /// How many places there are.
+    pub slots: usize,
+    /// How many transfers may be under way.
+    pub depth: u32,
+}
+
+/// One side of a connection; closed when dropped.
+pub struct Connection {
+    // The order is that of dropping: first the queue pair.
+    pair: Pair,
+    region: Region,
+    packet: u32,
+    other: Option<Endpoint>,
+}
+
+struct Pair {
+    qp: *mut super::abi::Qp,
+    port: Rc<Port>,
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: made at this port, destroyed once.
+        unsafe { (self.port.api.destroy_qp)(self.qp) };
+    }
+}
+
+impl Connection {
+    /// A connection that has no other side yet. `packet` is the number of its first packet, of 24 bits.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn new(port: &Rc<Port>, region: Region, packet: u32) -> Result<Self, VerbsError> {
+        let mut init = QpInit {
+            own: ptr::null_mut(),
+            send_cq: port.cq,
+            recv_cq: port.cq,
+            srq: ptr::null_mut(),
+            cap: QpCap { send: DEPTH, recv: 1, send_pieces: 1, recv_pieces: 1, inline: 0 },
+            kind: RELIABLE,
+            signal_all: 0,
+        };
+        // SAFETY: domain and queue exist.
+        let qp = unsafe { (port.api.create_qp)(port.pd, &raw mut init) };
+        if qp.is_null() {
+            return Err(VerbsError::last(format!("ibv_create_qp on {}", port.name)));
+        }
+        let pair = Pair { qp, port: Rc::clone(port) };
+        let access = u32::try_from(ACCESS).unwrap_or_default();
+        let attr = QpAttr { port: port.number, access, ..QpAttr::default() };
+        pair.change(attr, 0, mask::INIT)?;
+        Ok(Self { pair, region, packet: packet & 0xff_ffff, other: None })
+    }
+
+    /// What the other side must know.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        // SAFETY: it exists.
+        let number = unsafe { (*self.pair.qp).number };
+        let address = self.pair.port.address().clone();
+        let (_, key) = self.region.keys();
+        let (memory, bytes) = (self.region.address(), self.region.bytes() as u64);
+        Endpoint { address, number, packet: self.packet, memory, key, bytes }
+    }
+
+    /// Connects to the other side; the path's MTU, bytes.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn connect(&mut self, other: &Endpoint) -> Result<u32, VerbsError> {
+        let port = &self.pair.port;
+        let mtu = port.address().mtu.min(other.address.mtu);
+        let route = |gid: [u8; 16]| Route {
+            gid,
+            index: port.gid_index.unwrap_or_default(),
+            hops: HOPS,
+            ..Route::default()
+        };
+        let global = other.address.gid.filter(|_| port.gid_index.is_some());
+        let way = Way {
+            is_global: u8::from(global.is_some()),
+            route: global.map(route).unwrap_or_default(),
+            lid: other.address.lid,
+            port: port.number,
+            ..Way::default()
+        };
+        let attr = QpAttr {
+            path_mtu: mtu,
+            peer: other.number,
+            rq_psn: other.packet,
+            peer_reads: READS,
+            min_rnr_timer: RNR_TIMER,
+            way,
+            ..QpAttr::default()
+        };
+        self.pair.change(attr, 1, mask::RECEIVE)?;
+        let (timeout, retries) = (TIMEOUT, RETRIES);
+        let attr = QpAttr {
+            sq_psn: self.packet,
+            timeout,
+            retries,
+            rnr_retries: RETRIES,
+            reads: READS,
+            ..QpAttr::default()
+        };
+        self.pair.change(attr, 2, mask::SEND)?;
+        self.other = Some(other.clone());
+        Ok(128u32.checked_shl(u32::try_from(mtu).unwrap_or_default()).unwrap_or_default())
+    }
+
+    /// The memory of this side.
+    pub const fn region(&mut self) -> &mut Region {
+        &mut self.region
+    }
+
+    /// One transfer, until it is completed: how long it took.
+    ///
+    /// # Errors
+    /// It failed, or was not completed until `due`.
+    pub fn transfer(
+        &self,
+        verb: Verb,
+        here: usize,
+        there: usize,
+        bytes: usize,
+        due: Instant,
+    ) -> Result<Duration, VerbsError> {
+        let begun = Instant::now();
+        self.post(verb, here, there, bytes, 0)?;
+        self.completed(verb, bytes, due)?;
+        Ok(begun.elapsed())
+    }
+
+    /// Transfers for about `long`, at least one through each place: how many, and how long they took.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    pub fn burst(&self, burst: &Burst, long: Duration, due: Instant) -> Result<(u64, Duration), VerbsError> {
+        let Burst { verb, bytes, here, there, slots, depth } = *burst;
+        let (mut posted, mut done) = (0usize, 0usize);
+        let begun = Instant::now();
+        loop {
+            let wanted = posted < slots.max(1) || begun.elapsed() < long;
+            let under_way = posted.saturating_sub(done);
+            if wanted && under_way < usize::try_from(depth.clamp(1, DEPTH)).unwrap_or(1) {
+                let place = (posted % slots.max(1)).saturating_mul(bytes);
+                self.post(
+                    verb,
+                    here.saturating_add(place),
+                    there.saturating_add(place),
+                    bytes,
+                    posted as u64,
+                )?;
+                posted += 1;
+            } else if under_way > 0 {
+                self.completed(verb, bytes, due)?;
+                done += 1;
+            } else {
+                return Ok((done as u64, begun.elapsed()));
+            }
+        }
+    }
+
+    fn post(&self, verb: Verb, here: usize, there: usize, bytes: usize, id: u64) -> Result<(), VerbsError> {
+        let other = self
+            .other
+            .as_ref()
+            .ok_or_else(|| VerbsError::Missing("the connection has no other side".to_owned()))?;
+        self.region.inside(here, bytes)?;
+        let end = (there as u64).checked_add(bytes as u64);
+        if end.is_none_or(|end| end > other.bytes) {
+            return Err(VerbsError::Bounds(format!(
+                "{bytes} bytes at {there} are not inside of {} bytes",
+                other.bytes
+            )));
+        }
+        let too_long = |_| VerbsError::Bounds(format!("{bytes} bytes at once"));
+        let (lkey, _) = self.region.keys();
+        let address = self.region.address().wrapping_add(here as u64);
+        let mut place = Place { address, bytes: u32::try_from(bytes).map_err(too_long)?, lkey };
+        let mut work = Work {
+            id,
+            next: ptr::null_mut(),
+            places: &raw mut place,
+            count: 1,
+            what: if verb == Verb::Write { WRITE } else { READ },
+            flags: SIGNALED,
+            immediate: 0,
+            remote: other.memory.wrapping_add(there as u64),
+            rkey: other.key,
+            reserved: [0; 19],
+        };
+        // SAFETY: the context is open; its table is filled in by the provider.
+        let post = unsafe { (*(*self.pair.qp).context).post_send };
+        let port = &self.pair.port;
+        let post = post.ok_or_else(|| VerbsError::Missing(format!("{}: no ibv_post_send", port.name)))?;
+        let mut refused = ptr::null_mut();
+        // SAFETY: the queue pair exists; the provider copies the request, whose memory is registered and outlives the queue pair.
+        let code = unsafe { post(self.pair.qp, &raw mut work, &raw mut refused) };
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(VerbsError::code(format!("ibv_post_send of a {verb} on {}", port.name), code))
+        }
+    }
+
+    fn completed(&self, verb: Verb, bytes: usize, due: Instant) -> Result<(), VerbsError> {
+        let port = &self.pair.port;
+        let what = || format!("an RDMA {verb} of {bytes} B from {}", port.name);
+        match port.completion(due)? {
+            Some(Completion { status: 0, .. }) => Ok(()),
+            Some(completion) => Err(VerbsError::Work { what: what(), why: port.status(&completion) }),
+            None => Err(VerbsError::Late(what())),
+        }
+    }
+}
+
+impl Pair {
+    /// Changes the state to that of `STATES`.
+    fn change(&self, mut attr: QpAttr, state: usize, mask: i32) -> Result<(), VerbsError> {
+        attr.state = STATES.get(state).copied().unwrap_or_default();
+        // SAFETY: it exists; the fields that the mask names are set.
+        let code = unsafe { (self.port.api.modify_qp)(self.qp, &raw mut attr, mask) };
+        let to = ["INIT", "RTR", "RTS"].get(state).copied().unwrap_or_default();
+        if code == 0 {
+            Ok(())
+        } else {
+            Err(VerbsError::code(format!("ibv_modify_qp to {to} on {}", self.port.name), code))
+        }
+    }
+}
+
+const _: () = assert!(DEPTH as i32 * 2 <= COMPLETIONS);
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("region", &self.region)
+            .field("other", &self.other)
+            .finish_non_exhaustive()
+    }
+}
