@@ -133,6 +133,30 @@ impl Link {
         let (mtu, _) = netlink::mtu(index)?;
         Ok(Self { name: name.to_owned(), index, mac, mtu, socket: packet::arp_socket(index)? })
     }
+
+    /// Does it; returns what, and with which result.
+    fn perform(&self, act: Act) -> (String, io::Result<()>) {
+        match act {
+            Act::Send(_, sender, target) => {
+                let sent = packet::send(&self.socket, &arp::request(self.mac, sender, target));
+                (format!("ARP about {target}"), sent)
+            }
+            Act::Take(_, own) => {
+                let taken = netlink::request(&netlink::link_local(self.index, own, true));
+                (format!("address {own}"), taken)
+            }
+            Act::GiveUp(_, own) => {
+                log(&format!("{}: {own} is in use elsewhere and given up", self.name));
+                let given_up = netlink::request(&netlink::link_local(self.index, own, false));
+                (format!("giving up {own}"), given_up)
+            }
+            Act::Route(_, own, peer) => {
+                log(&format!("{}: peer {peer}", self.name));
+                let route = netlink::peer_route(self.index, peer, own, self.mtu);
+                (format!("route to {peer}"), netlink::request(&route))
+            }
+        }
+    }
 }
 
 /// Takes addresses, prints one line when every port has one, and goes on until it is ended.
@@ -202,51 +226,41 @@ impl Keeper {
     }
 
     fn perform(&mut self, acts: Vec<Act>, now: Instant) {
+        let mut refused = Vec::new();
         for act in acts {
             let (Act::Send(at, ..) | Act::Take(at, _) | Act::GiveUp(at, _) | Act::Route(at, ..)) = act;
-            let Some(link) = self.links.get(at) else { continue };
-            let (what, done) = match act {
-                Act::Send(_, sender, target) => {
-                    let sent = packet::send(&link.socket, &arp::request(link.mac, sender, target));
-                    (format!("ARP about {target}"), sent.inspect_err(|_| self.ports.unsent(at, now)))
+            let Some(link) = self.links.get(at).filter(|_| !refused.contains(&at)) else { continue };
+            let (what, done) = link.perform(act);
+            let Err(e) = done else { continue };
+            match act {
+                Act::Send(..) => self.ports.unsent(at, now),
+                Act::Take(..) => {
+                    self.ports.untaken(at, now);
+                    refused.push(at);
                 }
-                Act::Take(_, own) => {
-                    let taken = netlink::request(&netlink::link_local(link.index, own, true));
-                    (format!("address {own}"), taken)
-                }
-                Act::GiveUp(_, own) => {
-                    log(&format!("{}: {own} is in use elsewhere and given up", link.name));
-                    let given_up = netlink::request(&netlink::link_local(link.index, own, false));
-                    (format!("giving up {own}"), given_up)
-                }
-                Act::Route(_, own, peer) => {
-                    log(&format!("{}: peer {peer}", link.name));
-                    let route = netlink::peer_route(link.index, peer, own, link.mtu);
-                    (format!("route to {peer}"), netlink::request(&route))
-                }
-            };
-            if let Err(e) = done {
-                let trouble = format!("{}: {what}: {e}", link.name);
-                log(&trouble);
-                self.trouble = Some(trouble);
+                Act::GiveUp(..) | Act::Route(..) => {}
             }
+            let trouble = format!("{}: {what}: {e}", link.name);
+            log(&trouble);
+            self.trouble = Some(trouble);
         }
     }
 
     /// Prints the line once every port has its address.
     fn tell(&mut self, is_late: bool) -> Result<(), String> {
-        let addresses: Vec<_> = self.ports.addresses().collect();
-        let both = || self.links.iter().zip(&addresses);
-        let missing: Vec<_> = both().filter(|(_, own)| own.is_none()).map(|(l, _)| l.name.as_str()).collect();
-        if missing.is_empty() && self.trouble.is_none() {
-            let one = |(link, own): (&Link, &Option<_>)| {
-                own.map(|own: std::net::Ipv4Addr| format!("{} {own} MTU {}", link.name, link.mtu))
-            };
-            say(&both().filter_map(one).collect::<Vec<_>>().join(", "));
+        let (mut have, mut missing) = (Vec::new(), Vec::new());
+        for (link, own) in self.links.iter().zip(self.ports.addresses()) {
+            match own {
+                Some(own) => have.push(format!("{} {own} MTU {}", link.name, link.mtu)),
+                None => missing.push(link.name.as_str()),
+            }
+        }
+        if missing.is_empty() {
+            say(&have.join(", "));
             self.is_ready = true;
         } else if is_late {
-            let why = format!("no link-local address in time: {}", missing.join(" "));
-            return Err(self.trouble.take().unwrap_or(why));
+            let why = self.trouble.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(format!("no link-local address in time: {}{why}", missing.join(" ")));
         }
         Ok(())
     }

@@ -88,6 +88,13 @@ impl Ports {
         }
     }
 
+    /// The port could not be given its address: it begins again.
+    pub fn untaken(&mut self, at: usize, now: Instant) {
+        if let Some(port) = self.ports.get_mut(at) {
+            port.wait_and_probe(now);
+        }
+    }
+
     /// Does what is due.
     pub fn tick(&mut self, now: Instant) -> Vec<Act> {
         let mut acts = Vec::new();

@@ -95,14 +95,17 @@ impl Port {
 
     pub(super) fn unsent(&mut self, now: Instant) {
         if matches!(self.state, State::Probing(_)) {
-            (self.state, self.due) = (State::Probing(0), Some(now + PROBE_MAX));
+            self.wait_and_probe(now);
         }
+    }
+
+    pub(super) fn wait_and_probe(&mut self, now: Instant) {
+        (self.state, self.due) = (State::Probing(0), Some(now + PROBE_MAX));
     }
 
     /// Whether an address in use is defended: once, and then not for a while (RFC 3927, 2.5, b).
     pub(super) fn defends(&mut self, now: Instant) -> bool {
-        let is_first =
-            self.defended.is_none_or(|last| now.saturating_duration_since(last) > DEFEND_INTERVAL);
+        let is_first = self.defended.is_none_or(|last| now.saturating_duration_since(last) > DEFEND_INTERVAL);
         if self.is_used() && is_first {
             self.defended = Some(now);
         }

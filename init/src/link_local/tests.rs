@@ -283,4 +283,10 @@ fn a_probe_that_could_not_be_sent_proves_nothing() {
     let own = world.address(0).unwrap();
     let probe = Act::Send(0, NONE, own);
     assert_eq!(world.acts().iter().filter(|act| **act == probe).count(), 3);
+    world.ports.unsent(0, world.now);
+    assert_eq!(world.address(0), Some(own));
+    world.ports.untaken(0, world.now);
+    assert_eq!(world.address(0), None);
+    world.pass(10_000);
+    assert!(world.acts().contains(&Act::Take(0, own)));
 }
