@@ -124,6 +124,9 @@ impl Ports {
         if let Some(ours) = ours {
             return self.conflict(ours, at, now);
         }
+        if let Some(unplugged) = self.ports.iter().position(|port| port.address == packet.sender) {
+            self.choose(unplugged);
+        }
         let Some(port) = self.ports.get_mut(at) else { return Vec::new() };
         if packet.is_probe() {
             // It has just started, and knows of no peer.
@@ -157,12 +160,18 @@ impl Ports {
             return vec![Act::Send(at, address, address)];
         }
         let was_used = port.begin_again(now);
+        self.choose(ours);
+        was_used.then_some(Act::GiveUp(ours, address)).into_iter().collect()
+    }
+
+    /// Another address for a port.
+    fn choose(&mut self, at: usize) {
+        let Some(port) = self.ports.get_mut(at) else { return };
         let mut random = std::mem::replace(&mut port.random, Random::of(port.mac));
         let another = self.free_address(&mut random);
-        if let Some(port) = self.ports.get_mut(ours) {
+        if let Some(port) = self.ports.get_mut(at) {
             (port.random, port.address) = (random, another);
         }
-        was_used.then_some(Act::GiveUp(ours, address)).into_iter().collect()
     }
 
     /// The routes to the peers behind a port, once it has an address.

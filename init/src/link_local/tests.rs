@@ -290,3 +290,15 @@ fn a_probe_that_could_not_be_sent_proves_nothing() {
     world.pass(10_000);
     assert!(world.acts().contains(&Act::Take(0, own)));
 }
+
+#[test]
+fn a_port_without_a_carrier_does_not_wait_for_an_address_that_a_peer_has() {
+    let mut world = World::new(2);
+    world.carrier(1, false);
+    let wanted = world.ports.ports[1].address;
+    world.hear(0, announcement(9, wanted));
+    world.carrier(1, true);
+    world.pass(10_000);
+    assert_ne!(world.address(1), Some(wanted));
+    assert!(!world.acts().contains(&Act::Take(1, wanted)));
+}
