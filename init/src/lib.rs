@@ -11,6 +11,7 @@ pub mod fault;
 pub mod file_io;
 pub mod handoff;
 pub mod helper;
+pub mod link_local;
 pub mod machine;
 pub mod modules;
 pub mod paths;

@@ -55,6 +55,10 @@ pub struct Machine {
     /// The result of bringing up the network, once that was tried: what is up, or the reason of the
     /// failure.
     pub network: Option<Result<String, String>>,
+    /// The interfaces that carry traffic, once the network is up.
+    pub interfaces: Vec<String>,
+    /// The child that keeps link-local addresses and the routes to peers.
+    pub keeper: Option<OwnedFd>,
     /// How long the kernel took to unpack the initrd, if its log shows it.
     pub initrd: Option<Duration>,
     /// The driver's devices, kept open so that the GPUs stay initialised. Never closed, because that can
@@ -87,6 +91,8 @@ impl Machine {
             full_screen: false,
             announced: false,
             network,
+            interfaces: Vec::new(),
+            keeper: None,
             initrd,
             held,
             watchdog: None,

@@ -82,6 +82,7 @@ const SECONDS: Kind = Kind::Number(1, 86400);
 const SECONDS_TEXT: &str = "1 to 86400 seconds";
 const ROOT_TEXT: &str = "LABEL=.., UUID=.., /dev/.., each with :/FILE for an image on it, or \
                          http://HOST/FILE#sha256=64 HEX DIGITS; https too";
+const MODES_TEXT: &str = "none, dhcp, static, link-local";
 const FLAG_TEXT: &str = "true, false";
 
 const fn key(name: &'static str, kind: Kind, allowed: &'static str) -> Key {
@@ -100,9 +101,11 @@ pub const KEYS: &[Key] = &[
     key("driver.modules", Kind::List, "an array of module names"),
     key("driver.parameters", Kind::Pairs, "a table of module = \"parameters\""),
     key("driver.timeout_s", SECONDS, SECONDS_TEXT),
-    key("network.mode", Kind::OneOf(&["none", "dhcp", "static"]), "none, dhcp, static"),
+    key("network.mode", Kind::OneOf(&["none", "dhcp", "static", "link-local"]), MODES_TEXT),
     key("network.hostname", Kind::Text, "1 to 64 of a-z A-Z 0-9 . -"),
     key("network.interface", Kind::Text, "a name of at most 15 characters, or aa:bb:cc:dd:ee:ff"),
+    key("network.ports", Kind::List, "an array of names of at most 15 characters, or aa:bb:cc:dd:ee:ff"),
+    key("network.soft_roce", Kind::Flag, FLAG_TEXT),
     key("network.address", Kind::Text, "ADDRESS/PREFIX, e.g. 10.0.0.2/24"),
     key("network.gateway", Kind::Text, "an address of the same family as network.address"),
     key("network.dns", Kind::List, "an array of addresses"),

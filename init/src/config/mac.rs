@@ -23,6 +23,18 @@ impl Mac {
         (separated || text.len() == 12).then_some(Self(bytes))
     }
 
+    /// The address of these bytes, as on the wire.
+    #[must_use]
+    pub const fn of(bytes: [u8; 6]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes, as on the wire.
+    #[must_use]
+    pub const fn bytes(self) -> [u8; 6] {
+        self.0
+    }
+
     /// Parses the kernel word `BOOTIF=`: pxelinux and iPXE's `${net0/mac:hexhyp}` put the hardware type
     /// before the address, 01 for Ethernet.
     #[must_use]

@@ -6,6 +6,7 @@ pub mod error;
 pub mod keys;
 pub mod layers;
 pub mod mac;
+mod network;
 pub mod node;
 mod origin;
 pub mod remote;
@@ -18,7 +19,7 @@ use cmdline::Word;
 use error::Wrong;
 use layers::Merged;
 use std::time::Duration;
-use types::{Action, Config, Origin, Validator};
+use types::{Action, Card, Config, Origin, Validator};
 
 /// Maximum size of a configuration file in bytes.
 pub const LARGEST: u64 = 1 << 20;
@@ -124,7 +125,7 @@ fn typed(m: &mut Merged, files: &[&File], words: &[Word]) -> Config {
     Config {
         trust: sections::trust(m),
         driver: sections::driver(m),
-        network: sections::network(m, hostname, sections::Card::booted_from(words), remote.is_some()),
+        network: network::network(m, hostname, Card::booted_from(words), remote.is_some()),
         remote,
         forget_reset,
         policy: sections::policy(m),

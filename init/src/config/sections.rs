@@ -2,15 +2,12 @@
 //! combination (a mode without a key that it needs) are found here.
 
 use super::Source;
-use super::cmdline::Word;
 use super::keys;
 use super::layers::Merged;
-use super::mac::Mac;
 use super::signature;
-pub(super) use super::types::Card;
 use super::types::{
-    Action, Console, Driver, Network, NetworkMode, OnExit, Origin, Policy, Recover, Report, RootSource,
-    Screen, Serial, TimeSource, Trust, View, Watchdog, WatchdogMode, Workload, WorkloadMode,
+    Action, Console, Driver, OnExit, Origin, Policy, Recover, Report, RootSource, Screen, Serial, Trust,
+    View, Watchdog, WatchdogMode, Workload, WorkloadMode,
 };
 use super::values;
 use std::collections::BTreeMap;
@@ -18,26 +15,26 @@ use std::time::Duration;
 use toml::Value;
 
 impl Merged {
-    fn text(&self, key: &str) -> Option<&str> {
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.value.as_str()
     }
 
-    fn flag(&self, key: &str) -> Option<bool> {
+    pub(super) fn flag(&self, key: &str) -> Option<bool> {
         self.get(key)?.value.as_bool()
     }
 
-    fn seconds(&self, key: &str, default: u64) -> Duration {
+    pub(super) fn seconds(&self, key: &str, default: u64) -> Duration {
         let read = self.get(key).and_then(|e| u64::try_from(e.value.as_integer()?).ok());
         Duration::from_secs(read.unwrap_or(default))
     }
 
-    fn list(&self, key: &str) -> Option<Vec<String>> {
+    pub(super) fn list(&self, key: &str) -> Option<Vec<String>> {
         let items = self.get(key)?.value.as_array()?;
         Some(items.iter().filter_map(Value::as_str).map(str::to_owned).collect())
     }
 
     /// Parses a text with `read`. An absent or empty text is `None`; an invalid one is reported.
-    fn parsed<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+    pub(super) fn parsed<T>(&mut self, key: &str, read: impl Fn(&str) -> Option<T>) -> Option<T> {
         let text = self.text(key).filter(|text| !text.is_empty())?;
         let value = read(text);
         if value.is_none() {
@@ -47,7 +44,7 @@ impl Merged {
     }
 
     /// Reports that `key` is required by the value of `because`.
-    fn missing(&mut self, key: &str, because: &str) {
+    pub(super) fn missing(&mut self, key: &str, because: &str) {
         let place = self.get(because).map_or_else(|| "defaults".to_owned(), |e| e.place.clone());
         let allowed = keys::find(key).map_or("", |k| k.allowed);
         let why = self.text(because).unwrap_or("").to_owned();
@@ -81,87 +78,6 @@ pub(super) fn driver(m: &mut Merged) -> Driver {
         parameters,
         timeout: m.seconds("driver.timeout_s", 300),
     }
-}
-
-impl Card {
-    /// Parses the kernel word `BOOTIF=`; a value that is not an Ethernet address is ignored.
-    pub(super) fn booted_from(words: &[Word]) -> Self {
-        let word = words.iter().rev().find(|w| w.name == "BOOTIF").and_then(|w| w.value.as_deref());
-        word.and_then(Mac::of_bootif).map_or(Self::Any, Self::BootedFrom)
-    }
-}
-
-fn card(text: &str) -> Option<Card> {
-    Mac::read(text)
-        .filter(|_| text.contains(':'))
-        .map(Card::Mac)
-        .or_else(|| values::interface(text).map(Card::Name))
-}
-
-/// `[network]`; `word` is the value of the kernel word `hostname=`, `booted_from` the card that `BOOTIF=`
-/// names. `needed` is true when a layer must be fetched.
-pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, needed: bool) -> Network {
-    let time = time(m);
-    let fetches = m.text("workload.mode") == Some("switch-root")
-        && m.text("workload.root").is_some_and(|root| root.starts_with("http"));
-    let needs = [
-        ("report.url", m.text("report.url").is_some_and(|url| !url.is_empty())),
-        ("firstlight.config", needed),
-        ("workload.root", fetches),
-        ("network.time", !time.is_empty()),
-    ];
-    let asked = m.text("network.mode").map(str::to_owned);
-    let asked = match (asked.as_deref(), needs.into_iter().find(|(_, needed)| *needed)) {
-        (Some("none"), Some((why, _))) => {
-            m.refuse_as("network.mode", &format!("dhcp, static, because {why} needs a network"));
-            None
-        }
-        (None, Some(_)) => Some("dhcp"),
-        (mode, _) => mode,
-    };
-    let address = m.parsed("network.address", values::address);
-    let gateway = m.parsed("network.gateway", |text| text.parse::<std::net::IpAddr>().ok());
-    let mode = match (asked, address) {
-        (Some("dhcp"), _) => NetworkMode::Dhcp,
-        (Some("static"), Some((address, prefix))) => {
-            if gateway.is_some_and(|g| g.is_ipv4() != address.is_ipv4()) {
-                m.refuse_entry("network.gateway");
-            }
-            NetworkMode::Static { address, prefix, gateway }
-        }
-        (Some("static"), None) => {
-            m.missing("network.address", "network.mode");
-            NetworkMode::None
-        }
-        _ => NetworkMode::None,
-    };
-    let hostname = m.parsed("network.hostname", values::hostname);
-    let named = m.list("network.dns").unwrap_or_default();
-    let dns: Option<Vec<_>> = named.iter().map(|text| text.parse().ok()).collect();
-    if dns.is_none() {
-        m.refuse_entry("network.dns");
-    }
-    Network {
-        mode,
-        hostname: hostname
-            .or_else(|| word.and_then(values::hostname))
-            .unwrap_or_else(|| "firstlight".to_owned()),
-        interface: m.parsed("network.interface", card).unwrap_or(booted_from),
-        dns: dns.unwrap_or_default(),
-        ca: m.parsed("network.ca", |path| path.starts_with('/').then(|| path.to_owned())),
-        timeout: m.seconds("network.timeout_s", 30),
-        time,
-    }
-}
-
-/// `network.time`
-fn time(m: &mut Merged) -> Vec<TimeSource> {
-    let named = m.list("network.time").unwrap_or_default();
-    let read: Option<Vec<_>> = named.iter().map(|text| values::time_source(text)).collect();
-    if read.is_none() {
-        m.refuse_entry("network.time");
-    }
-    read.unwrap_or_default()
 }
 
 fn action(word: &str) -> Option<Action> {

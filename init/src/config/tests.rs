@@ -65,6 +65,14 @@ fn a_mode_without_what_it_needs_is_refused() {
         ("[network]\ndns = [\"ns1\"]\n", "network.dns"),
         ("[network]\nca = \"ca.pem\"\n", "network.ca"),
         ("[network]\ninterface = \"a:b\"\n", "network.interface"),
+        ("[network]\nmode = \"link-local\"\nports = [\"a:b\"]\n", "network.ports"),
+        ("[network]\nmode = \"dhcp\"\nports = [\"eth1\"]\n", "network.ports"),
+        ("[network]\nports = [\"eth1\"]\n", "network.ports"),
+        ("[network]\nmode = \"link-local\"\ninterface = \"eth1\"\n", "network.interface"),
+        ("[network]\nmode = \"link-local\"\naddress = \"10.0.0.2/8\"\n", "network.address"),
+        ("[network]\nmode = \"link-local\"\ngateway = \"10.0.0.1\"\n", "network.gateway"),
+        ("[network]\nmode = \"link-local\"\ntime = [\"h\", \"dhcp\"]\n", "network.time"),
+        ("[network]\nmode = \"none\"\nsoft_roce = true\n", "network.mode"),
         ("[report]\npartition = \"sda1\"\n", "report.partition"),
         ("[console]\nserial = [\"tty S0\"]\n", "console.serial"),
         ("[driver]\nmodules = [\"../evil\"]\n", "driver.modules"),
@@ -221,6 +229,37 @@ fn the_card_is_the_one_that_is_named_else_the_one_booted_from_else_any() {
     assert_eq!(card("[network]\ninterface = \"eth1\"\n", bootif), Card::Name("eth1".into()));
     let named = "[network]\ninterface = \"52:54:00:12:34:56\"\n";
     assert_eq!(card(named, bootif), Card::Mac(mac("52:54:00:12:34:56")));
+}
+
+#[test]
+fn ports_are_named_or_all_and_rdma_is_started_where_several_machines_need_it() {
+    let network = |text: &str, line: &str| built(text, line).unwrap().network;
+    let mode = "firstlight.network.mode=link-local";
+    assert_eq!(network("", mode).mode, NetworkMode::LinkLocal(vec![]));
+    let named = network("", &format!("{mode} firstlight.network.ports=eth1,52:54:00:12:34:56"));
+    let mac = super::mac::Mac::read("525400123456").unwrap();
+    assert_eq!(named.mode, NetworkMode::LinkLocal(vec![Card::Name("eth1".into()), Card::Mac(mac)]));
+    let url =
+        "[report]\nurl = \"http://169.254.7.9/\"\n[network]\ntime = [\"169.254.7.9\"]\ninterface = \"\"\n";
+    assert_eq!(network(url, mode).mode, NetworkMode::LinkLocal(vec![]));
+    let rdma = |text: &str, line: &str| {
+        let network = network(text, line);
+        (network.rdma, network.soft_roce)
+    };
+    assert_eq!(rdma("", mode), (true, false));
+    assert_eq!(rdma("", "firstlight.network.mode=dhcp"), (false, false));
+    assert_eq!(rdma("[network]\nmode = \"dhcp\"\nsoft_roce = true\n", ""), (true, true));
+    assert_eq!(rdma("[nodes]\nsize = 2\n", ""), (true, false));
+    assert_eq!(rdma("[nodes]\n", ""), (false, false));
+    assert_eq!(rdma("", "firstlight.nodes.size=2"), (true, false));
+    assert_eq!(built("[network]\nsoft_roce = true\n", "").unwrap().network.mode, NetworkMode::Dhcp);
+    assert_eq!(
+        errors("[network]\nmode = \"link-local\"\naddress = \"10.0.0.2/8\"\n", ""),
+        [
+            "/etc/firstlight/config.toml: network.address: read \"10.0.0.2/8\"; allowed: \"\", because network.mode is \
+          link-local: network.ports names the ports"
+        ]
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::stages::watchdog;
+use crate::stages::{network, watchdog};
 use crate::sys::process::unblock_signals;
 use crate::sys::{descriptors, files, mount};
 use log::info;
@@ -33,6 +33,7 @@ pub(super) fn switch(
     match prepared.and_then(|words| watchdog::hand_over(m, config).map(|()| words)) {
         Ok(words) => {
             info!("switch    {} becomes process 1 of {root}", words.join(" "));
+            network::end_keeper(m);
             m.console.drain(crate::child::GRACE);
             // The new init gets the GPUs open. One that closes descriptors that it did not open (as systemd
             // does) releases them, and its own persistence daemon takes over.

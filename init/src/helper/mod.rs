@@ -8,6 +8,7 @@ mod mark;
 mod network;
 mod new_root;
 mod partition;
+mod ports;
 mod pstore;
 mod spec;
 mod unmount;
@@ -22,11 +23,13 @@ use crate::sys::{kernel, process};
 pub use firmware::{KEPT, MOUNTED};
 pub use mark::{BROKEN as NO_MARK, FOUND as MARK, PLACE as MARKS_IN};
 pub use new_root::{MOVED, PROGRAM, WARNING};
+pub use ports::{KEEPER, PORT};
 pub use spec::{
     arm_watchdog, ask_for_lease, await_end, begin_part, clear_mark, close_devices, end_machine, fetch_config,
     find_interface, identify, keep_fault, load_driver, loopback, mount_firmware, mount_image, mount_root,
     publish_on, read_mark, release_screen, release_watchdog, reset_buses, reset_functions, secure_boot,
-    set_address, settle_root, show_last_boot, unload_modules, unmount_all, write_mark,
+    set_address, settle_root, show_last_boot, start_rdma, take_link_local, unload_modules, unmount_all,
+    write_mark,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -87,6 +90,9 @@ pub fn dispatch(args: &[String]) -> Option<i32> {
         ("find-interface", [card, timeout_s]) => done(network::find_interface(card, timeout_s)),
         ("loopback", []) => done(network::link_up("lo").map(|_| ()).map_err(|e| e.to_string())),
         ("set-address", [name, address, gateway]) => done(network::set_address(name, address, gateway)),
+        ("take-link-local", [timeout_s, ports @ ..]) => ports::take(timeout_s, ports),
+        ("keep-link-local", [limit_ms, ports @ ..]) => ports::keep(limit_ms, ports),
+        ("rdma", [soft, interfaces @ ..]) => done(network::start_rdma(soft, interfaces)),
         ("read-mark", [place, disks]) => mark::read(place, disks),
         ("write-mark", [place, disks, text]) => mark::write(place, disks, text),
         ("begin-part", [place, disks, part]) => mark::begin_part(place, disks, part),

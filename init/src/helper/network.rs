@@ -1,5 +1,5 @@
 //! The children that configure network interfaces. One finds the interface to use: it loads the drivers of
-//! network cards, brings candidates up, and waits for one with a carrier. The other sets an address.
+//! network cards, brings candidates up, and waits for one with a carrier. Another sets an address, and one starts RDMA.
 
 use super::say;
 use crate::config::mac::Mac;
@@ -45,7 +45,7 @@ pub(super) fn find_interface(card: &str, timeout_s: &str) -> Result<(), String> 
 }
 
 /// The interfaces that `card` may mean: all if it is empty, else by Ethernet address or by name.
-fn candidates(card: &str, seen: &[Seen]) -> Vec<String> {
+pub(super) fn candidates(card: &str, seen: &[Seen]) -> Vec<String> {
     match Mac::read(card) {
         _ if card.is_empty() => seen.iter().map(|s| s.name.clone()).collect(),
         Some(mac) if card.contains(':') => {
@@ -55,7 +55,7 @@ fn candidates(card: &str, seen: &[Seen]) -> Vec<String> {
     }
 }
 
-fn not_found(card: &str, seen: &[Seen], candidates: &[String], timeout_s: &str) -> String {
+pub(super) fn not_found(card: &str, seen: &[Seen], candidates: &[String], timeout_s: &str) -> String {
     if !candidates.is_empty() {
         return format!("no carrier within {timeout_s} s: {}", candidates.join(" "));
     }
@@ -89,7 +89,7 @@ pub(super) fn set_address(name: &str, address: &str, gateway: &str) -> Result<()
     set().map_err(|e| e.to_string())
 }
 
-fn has_carrier(card: &str) -> bool {
+pub(super) fn has_carrier(card: &str) -> bool {
     fs::read_to_string(format!("/sys/class/net/{card}/carrier")).is_ok_and(|text| text.trim() == "1")
 }
 
@@ -125,6 +125,47 @@ pub(super) fn load_drivers() -> Result<(), String> {
     };
     pci_cards(Path::new("/sys")).into_iter().try_for_each(load)?;
     virtio_cards(Path::new("/sys")).into_iter().try_for_each(load)
+}
+
+/// Loads the modules of RDMA cards, and with `soft` makes a soft-RoCE device on each of these interfaces. Prints the RDMA
+/// devices.
+pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> {
+    let (dir, is_soft) = (Tree::of_this_kernel(), soft == "true");
+    // Without modules nothing is loaded; what is built in may be enough.
+    let aliases = fs::read_to_string(dir.join("modules.alias")).unwrap_or_else(|_| String::new());
+    let cards = rdma_cards(Path::new("/sys"));
+    if !is_soft && cards.is_empty() {
+        return Ok(());
+    }
+    let tree = Tree::open(&dir)?;
+    for module in cards.iter().flat_map(|card| alias::modules_for(&aliases, card)) {
+        tree.load(&module)?;
+    }
+    tree.load("ib_uverbs")?;
+    if is_soft {
+        // rdma_rxe takes it by the name of its algorithm, so its dependencies do not list it. A kernel that has CRC32 as
+        // plain functions has no such module.
+        let without = tree.load("crc32_generic").err();
+        tree.load("rdma_rxe")?;
+        for (n, interface) in interfaces.iter().enumerate() {
+            let name = format!("rxe{n}");
+            netlink::add_soft_roce(&name, interface).map_err(|e| {
+                let why = without.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+                format!("soft-RoCE {name} on {interface}: {e}{why}")
+            })?;
+        }
+    }
+    let devices = fs::read_dir("/sys/class/infiniband").into_iter().flatten().flatten();
+    let mut names: Vec<_> = devices.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    say(&names.join(" "));
+    Ok(())
+}
+
+/// The devices of the auxiliary bus that are the RDMA part of a network card.
+fn rdma_cards(sys: &Path) -> Vec<String> {
+    let is_rdma = |name: &String| [".rdma", ".roce", ".iwarp"].iter().any(|end| name.ends_with(end));
+    alias::devices(sys, "auxiliary").filter(is_rdma).collect()
 }
 
 /// Device type 1 of virtio_ids.h is a network card.
@@ -194,5 +235,18 @@ mod tests {
             ("bus/pci/devices/0000:00:02.0/modalias", "pci:vga\n"),
         ]);
         assert_eq!(pci_cards(sys.path()), ["pci:net"]);
+    }
+
+    #[test]
+    fn only_the_rdma_parts_of_cards_are_asked_for_their_modules() {
+        let sys = machine(&[
+            ("bus/auxiliary/devices/mlx5_core.rdma.0/uevent", "MODALIAS=auxiliary:mlx5_core.rdma\n"),
+            ("bus/auxiliary/devices/mlx5_core.eth.0/uevent", "MODALIAS=auxiliary:mlx5_core.eth\n"),
+            ("bus/auxiliary/devices/bnxt_en.rdma.0/modalias", "auxiliary:bnxt_en.rdma\n"),
+            ("bus/auxiliary/devices/ice.roce.1/uevent", "DRIVER=x\nMODALIAS=auxiliary:ice.roce\n"),
+        ]);
+        let mut found = rdma_cards(sys.path());
+        found.sort();
+        assert_eq!(found, ["auxiliary:bnxt_en.rdma", "auxiliary:ice.roce", "auxiliary:mlx5_core.rdma"]);
     }
 }

@@ -229,12 +229,35 @@ pub fn loopback() -> Spec {
 #[must_use]
 pub fn find_interface(config: &Network) -> Spec {
     let timeout_s = config.timeout.as_secs().to_string();
-    let card = match &config.interface {
+    let card = card(&config.interface);
+    helper("find-interface", &[&card, &timeout_s], config.timeout + Duration::from_secs(5))
+}
+
+fn card(card: &Card) -> String {
+    match card {
         Card::Any => String::new(),
         Card::Name(name) => name.clone(),
         Card::Mac(mac) | Card::BootedFrom(mac) => mac.to_string(),
-    };
-    helper("find-interface", &[&card, &timeout_s], config.timeout + Duration::from_secs(5))
+    }
+}
+
+/// Gives these ports link-local addresses, or all cards with a carrier, and leaves a child that keeps them.
+#[must_use]
+pub fn take_link_local(ports: &[Card], timeout: Duration) -> Spec {
+    let words: Vec<_> = [timeout.as_secs().to_string()].into_iter().chain(ports.iter().map(card)).collect();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let deadline = timeout + Duration::from_secs(5);
+    Spec { leaves_daemons: true, ..helper("take-link-local", &words, deadline) }
+}
+
+/// Loads the modules of RDMA cards and makes soft-RoCE devices if `is_soft`; prints the RDMA devices.
+#[must_use]
+pub fn start_rdma(is_soft: bool, interfaces: &[String]) -> Spec {
+    let words: Vec<_> = [if is_soft { "true" } else { "false" }]
+        .into_iter()
+        .chain(interfaces.iter().map(String::as_str))
+        .collect();
+    helper("rdma", &words, Duration::from_secs(30))
 }
 
 /// Gives an interface an address (`ADDRESS/PREFIX`) and a default route.

@@ -62,11 +62,18 @@ fn in_set(set: &[u8], byte: u8) -> bool {
     }
 }
 
-/// What the kernel calls the devices on a bus (`pci`, `virtio` ..), for `modules_for`.
+/// What the kernel calls the devices on a bus (`pci`, `virtio` ..), for `modules_for`. The auxiliary bus has no file for it,
+/// only the line in `uevent`.
 pub fn devices(sys: &Path, bus: &str) -> impl Iterator<Item = String> {
     let devices = fs::read_dir(sys.join("bus").join(bus).join("devices")).into_iter().flatten().flatten();
-    let names = devices.filter_map(|entry| fs::read_to_string(entry.path().join("modalias")).ok());
-    names.map(|text| text.trim().to_owned())
+    let of = |path: &Path| {
+        let uevent = || {
+            let text = fs::read_to_string(path.join("uevent")).ok()?;
+            text.lines().find_map(|line| line.strip_prefix("MODALIAS=").map(str::to_owned))
+        };
+        fs::read_to_string(path.join("modalias")).ok().or_else(uevent)
+    };
+    devices.filter_map(move |entry| of(&entry.path())).map(|text| text.trim().to_owned())
 }
 
 /// The modules that modules.alias names for a device, in the file's order, each once.

@@ -3,15 +3,18 @@
 //! it as their cause. Children do the work, because the driver of a hung card can hold the lock that every
 //! change of an interface needs.
 
-use crate::child::{End, no_lines, on_output};
-use crate::config::types::{Network, NetworkMode, TimeSource};
+use crate::child::{End, GRACE, no_lines, on_output};
+use crate::config::types::{Card, Network, NetworkMode, TimeSource};
 use crate::fault::Fault;
 use crate::file_io::write_atomically;
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::sys::kernel;
+use crate::sys::process::{self, Pid};
+use log::info;
 use std::fmt;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::clock;
@@ -47,6 +50,7 @@ pub fn start(m: &mut Machine, config: &Network) -> Result<Connected, Fault> {
         },
         _ => format!("warning: loopback: {}", loopback.reason()),
     };
+    let said = format!("{said}{}", start_rdma(m, config)?);
     Ok(Connected { hostname, said })
 }
 
@@ -69,7 +73,10 @@ pub fn reach(m: &mut Machine, config: &Network) -> Result<Result<String, String>
 }
 
 /// Children find the interface, wait for its carrier, and give it an address.
-fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Fault> {
+fn connect(m: &mut Machine, config: &Network) -> Result<Result<String, String>, Fault> {
+    if let NetworkMode::LinkLocal(ports) = &config.mode {
+        return take_link_local(m, config, ports);
+    }
     let mut name = String::new();
     let mut named = |line: &str| line.clone_into(&mut name);
     let found = m.run(&helper::find_interface(config), &mut on_output(&mut named), |_| true)?;
@@ -82,18 +89,84 @@ fn connect(m: &Machine, config: &Network) -> Result<Result<String, String>, Faul
             let address = format!("{address}/{prefix}");
             (helper::set_address(&name, &address, *gateway, left), address)
         }
-        NetworkMode::Dhcp | NetworkMode::None => {
+        _ => {
             let time = config.time.contains(&TimeSource::Dhcp);
             (helper::ask_for_lease(&name, left, time), "by DHCP".to_owned())
         }
     };
     let done = m.run(&spec, &mut no_lines, |_| true)?;
     Ok(match (done.end, &config.mode) {
-        (End::Exited(0), _) => Ok(format!("{name} {how}")),
+        (End::Exited(0), _) => {
+            m.interfaces = vec![name.clone()];
+            Ok(format!("{name} {how}"))
+        }
         (End::Exited(1), NetworkMode::Dhcp) => {
             Err(format!("{name}: no DHCP lease within {} s", config.timeout.as_secs()))
         }
         _ => Err(format!("{name}: {}", done.reason())),
+    })
+}
+
+/// A child takes link-local addresses, and leaves another one that keeps them.
+fn take_link_local(
+    m: &mut Machine,
+    config: &Network,
+    ports: &[Card],
+) -> Result<Result<String, String>, Fault> {
+    let (mut names, mut keeper, mut said) = (Vec::new(), None, String::new());
+    let mut line = |line: &str| {
+        if let Some(name) = line.strip_prefix(helper::PORT) {
+            names.push(name.to_owned());
+        } else if let Some(id) = line.strip_prefix(helper::KEEPER) {
+            keeper = id.parse().ok().and_then(Pid::from_raw).and_then(|id| process::pidfd(id).ok());
+        } else {
+            line.clone_into(&mut said);
+        }
+    };
+    let spec = helper::take_link_local(ports, config.timeout);
+    let done = m.run(&spec, &mut on_output(&mut line), |_| true)?;
+    if done.end != End::Exited(helper::FINE) {
+        return Ok(Err(done.reason()));
+    }
+    let Some(keeper) = keeper else { return Ok(Err("the keeper of the addresses has ended".to_owned())) };
+    (m.keeper, m.interfaces) = (Some(keeper), names);
+    Ok(Ok(said))
+}
+
+/// Ends the child that keeps link-local addresses. The addresses and the routes stay.
+pub fn end_keeper(m: &mut Machine) {
+    if let Some(keeper) = m.keeper.take()
+        && !process::end(keeper.as_fd(), GRACE)
+    {
+        info!("warning: the keeper of the link-local addresses does not end");
+    }
+}
+
+/// Starts that child again, after a recovery has ended all processes. It takes the same addresses.
+///
+/// # Errors
+/// Only an interruption.
+pub fn keep_again(m: &mut Machine, config: &Network) -> Result<(), Fault> {
+    if let (Some(_), NetworkMode::LinkLocal(ports)) = (m.keeper.take(), &config.mode)
+        && let Err(why) = take_link_local(m, config, ports)?
+    {
+        info!("warning: link-local addresses: {why}");
+    }
+    Ok(())
+}
+
+/// Starts RDMA where it is wanted; returns the end of the stage's line.
+fn start_rdma(m: &Machine, config: &Network) -> Result<String, Fault> {
+    if !config.rdma {
+        return Ok(String::new());
+    }
+    let mut devices = String::new();
+    let spec = helper::start_rdma(config.soft_roce, &m.interfaces);
+    let done = m.run(&spec, &mut on_output(|line| line.clone_into(&mut devices)), |_| true)?;
+    Ok(match done.end {
+        End::Exited(helper::FINE) if devices.is_empty() => String::new(),
+        End::Exited(helper::FINE) => format!(", RDMA {devices}"),
+        _ => format!(", warning: no RDMA: {}", done.reason()),
     })
 }
 

@@ -10,6 +10,7 @@ pub mod kernel;
 
 pub mod mount;
 pub mod netlink;
+pub mod packet;
 pub mod process;
 pub mod terminal;
 pub mod watchdog;

@@ -104,6 +104,13 @@ pub fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
+/// Ends a process at once, and waits until it has ended or the time is over. Returns whether it has.
+#[must_use]
+pub fn end(process: BorrowedFd<'_>, limit: Duration) -> bool {
+    let _has_ended = rustix::process::pidfd_send_signal(process, Signal::KILL);
+    readable(&[process], Some(limit)).contains(&true)
+}
+
 /// Reaps ended children. As process 1 it reaps all of them, including orphans; otherwise only `ours`, so
 /// that the library can be tested in a process with other children. Returns how `ours` ended.
 #[must_use]

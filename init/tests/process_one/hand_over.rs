@@ -92,7 +92,7 @@ fn another_root_becomes_the_root_and_its_init_process_1() {
 }
 
 /// Puts init and the C library it needs into the folder.
-fn new_root(root: &Path) -> PathBuf {
+pub(crate) fn new_root(root: &Path) -> PathBuf {
     fs::copy(env!("CARGO_BIN_EXE_init"), root.join("sbin/init")).unwrap();
     let libraries = Command::new("ldd").arg(root.join("sbin/init")).output().unwrap();
     for word in String::from_utf8(libraries.stdout).unwrap().split_whitespace().filter(|w| w.starts_with('/'))

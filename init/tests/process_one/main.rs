@@ -12,6 +12,8 @@ mod hand_over;
 #[cfg(test)]
 mod namespace;
 #[cfg(test)]
+mod network;
+#[cfg(test)]
 mod recover;
 #[cfg(test)]
 mod reset;

@@ -230,6 +230,11 @@ impl Machine {
 }
 
 impl Running {
+    /// The process whose network is the machine's.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Everything on the console so far.
     pub(crate) fn console(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.machine.path("console.txt")).unwrap()).into_owned()

@@ -23,7 +23,7 @@ sed -i 's/"outcome":"fail"/"outcome":"fail","findings":[{"code":"P2P-HANG","seve
 exit 1"#;
 
 /// A machine with a GPU that needs `word`, and that may be recovered so far.
-fn machine(recover: &str, word: &str, alone: i32) -> Machine {
+pub(crate) fn machine(recover: &str, word: &str, alone: i32) -> Machine {
     let config = CONFIG
         .replace("on_fail = \"poweroff\"", &format!("on_fail = \"workload\"\nrecover = \"{recover}\""))
         .replace("on_error = \"reboot\"", "on_error = \"workload\"");

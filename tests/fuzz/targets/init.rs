@@ -147,3 +147,30 @@ pub fn driver_files(bytes: &[u8]) {
     }
     let _ = kernel_lines::unpacking(&lines);
 }
+
+/// Frames of an Ethernet: those that are ARP packets, each behind a byte for the port and the time since the last one,
+/// never lead to two ports with one address, nor to a route to an address that is not link-local.
+pub fn arp(bytes: &[u8]) {
+    use firstlight_init::config::mac::Mac;
+    use firstlight_init::link_local::{Act, Ports, arp};
+    use std::time::{Duration, Instant};
+
+    let macs = [Mac::of([2, 0, 0, 0, 0, 1]), Mac::of([2, 0, 0, 0, 0, 2])];
+    let (mut ports, mut now) = (Ports::new(&macs), Instant::now());
+    let mut acts: Vec<_> = (0..macs.len()).flat_map(|at| ports.carrier(at, true, now)).collect();
+    for record in bytes.chunks(1 + arp::FRAME) {
+        let Some((first, frame)) = record.split_first() else { continue };
+        now += Duration::from_millis(u64::from(first >> 1) * 20);
+        acts.extend(ports.tick(now));
+        if let Some(packet) = arp::read(frame) {
+            acts.extend(ports.heard(usize::from(first & 1), &packet, now));
+        }
+        let own: Vec<_> = ports.addresses().flatten().collect();
+        assert!(own.len() < 2 || own[0] != own[1], "{own:?}");
+    }
+    for act in acts {
+        if let Act::Route(_, own, peer) = act {
+            assert!(arp::is_usable(own) && arp::is_usable(peer) && own != peer, "{own} {peer}");
+        }
+    }
+}

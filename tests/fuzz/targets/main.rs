@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 type Target = fn(&[u8]);
 
 /// The targets. Those that take text see only what is UTF-8.
-const TARGETS: [(&str, Target); 15] = [
+const TARGETS: [(&str, Target); 16] = [
+    ("arp", init::arp),
     ("cmdline", |bytes| text(bytes, init::cmdline)),
     ("config_space", validator::config_space),
     ("driver_evidence", validator::driver_evidence),

@@ -23,7 +23,7 @@ const VALIDATOR: Floors = &[
 /// The modules of `init/src`.
 const INIT: Floors = &[
     &["config", "environment", "file_io", "paths"],
-    &["sys"],
+    &["link_local", "sys"],
     &["child", "console", "disk", "modules"],
     &["driver", "fault", "verdict"],
     &["helper", "machine"],

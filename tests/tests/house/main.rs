@@ -304,6 +304,7 @@ fn every_parser_of_hostile_input_has_a_fuzz_target() {
     let names: Vec<_> =
         table.lines().filter_map(|l| l.trim().strip_prefix("(\"")?.split('"').next()).collect();
     let parsers = [
+        "arp",
         "config_space",
         "cmdline",
         "toml",

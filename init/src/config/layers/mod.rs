@@ -39,6 +39,8 @@ pub struct Merged {
     pub set: Vec<String>,
     /// `validate.timeout_s`, when a layer has a valid one.
     pub validate_timeout_s: Option<u64>,
+    /// Whether a layer has a key of `[nodes]`.
+    pub has_nodes: bool,
     /// The errors found.
     pub wrong: Vec<Wrong>,
     /// The values of the data partition that a server's layer replaced, one line for each.
@@ -87,6 +89,7 @@ impl Merged {
         let (foreign, own) = (section::VALIDATOR.contains(&section), section::INIT.contains(&section));
         if foreign && !rest.is_empty() {
             self.set.push(format!("{path}={text}"));
+            self.has_nodes |= section == "nodes";
             self.note_timeout(path, text.parse().ok());
         } else if foreign {
             self.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE"));
@@ -130,6 +133,7 @@ impl Merged {
             let seconds = table.get("timeout_s").and_then(|value| keys::value(value.get_ref()));
             self.note_timeout("validate.timeout_s", seconds.and_then(|value| value.as_integer()));
         }
+        self.has_nodes |= section == "nodes" && !table.is_empty();
         for (name, read) in table {
             self.compare(at, format!("{section}.{}", name.get_ref()), keys::value(read.get_ref()));
         }

@@ -196,6 +196,11 @@ pub struct Network {
     /// `interface = ""`: by name or Ethernet address. Empty means the card that the machine was booted from
     /// (kernel word `BOOTIF=`), else the first one with a carrier.
     pub interface: Card,
+    /// `soft_roce = false`: whether each port of mode `"link-local"`, or the interface of the other modes, gets a soft-RoCE
+    /// device, `rxe0`, `rxe1` ..
+    pub soft_roce: bool,
+    /// Whether the modules of RDMA cards are loaded: in mode `"link-local"`, with `soft_roce`, and if `[nodes]` has a key.
+    pub rdma: bool,
     /// `dns = []`: name servers that replace those from DHCP.
     pub dns: Vec<IpAddr>,
     /// `ca = ""`: the only certificates accepted as issuers for https servers; without it, the public ones
@@ -245,4 +250,7 @@ pub enum NetworkMode {
         /// Default route.
         gateway: Option<IpAddr>,
     },
+    /// `"link-local"`: addresses of 169.254.0.0/16 on `ports = []`, a list of names or Ethernet addresses; empty means every
+    /// card with a carrier.
+    LinkLocal(Vec<Card>),
 }

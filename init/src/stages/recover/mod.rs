@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use super::driver;
 use super::fabric;
+use super::network;
 use super::reset::{Reset, settle};
 use super::result::StageResult;
 use super::validate::try_alone;
@@ -89,7 +90,11 @@ pub fn recover(m: &mut Machine, config: &Config, reset: &Reset, proof: &Proof) -
     info!("recover   {why}: policy.recover allows {}", word(allowed));
     let mut journal = Journal::new(&why, allowed);
     let cause = match need {
-        Need::Reset => climb(m, config, &mut journal)?,
+        Need::Reset => {
+            let cause = climb(m, config, &mut journal)?;
+            network::keep_again(m, &config.network)?;
+            cause
+        }
         Need::Reboot => Some(format!("{why} needs a reboot")),
         Need::Person(action) => Some(format!("{why} needs a person: {action}")),
     };

@@ -1,0 +1,273 @@
+//! The children that give ports link-local addresses. The first one, `take`, loads drivers, waits for carriers, and starts
+//! the second one, `keep`, in a session of its own. That one takes the addresses, says so, and goes on: it defends them,
+//! and writes a route to each peer that it hears. `link_local` decides what is to be done.
+
+use super::network::{candidates, cards, has_carrier, link_up, load_drivers, not_found};
+use super::{FINE, say};
+use crate::config::mac::Mac;
+use crate::link_local::{Act, Ports, arp};
+use crate::sys::process::{Terminal, own_session, readable, unblock_signals};
+use crate::sys::{netlink, packet};
+use std::fs::{self, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Precedes the name of a port.
+pub const PORT: &str = "port ";
+/// Precedes the process id of the child that goes on.
+pub const KEEPER: &str = "keeper ";
+
+/// The largest MTU that a port gets, in bytes: what most switches and cards forward.
+const LARGEST_MTU: u32 = 9216;
+/// How long all cards must have no new carrier before those with one are used: links of both ends come up one by one.
+const SETTLED: Duration = Duration::from_secs(3);
+/// How often carriers are looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Brings the ports up and has them kept. Prints their names, the process id of the child that keeps them, and one line
+/// for people.
+pub(super) fn take(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
+    let until = Instant::now() + seconds(timeout_s)?;
+    if let Err(why) = load_drivers() {
+        // A card whose driver is built in needs no module.
+        let _no_reader = writeln!(io::stderr(), "{why}");
+    }
+    let names = find(ports, until, timeout_s)?;
+    names.iter().for_each(|name| say(&format!("{PORT}{name}")));
+    let left = until.saturating_duration_since(Instant::now()).as_millis().to_string();
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["helper", "keep-link-local", &left]).args(&names).env_clear().current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    unblock_signals(&mut command);
+    own_session(&mut command, Terminal::Plain);
+    let mut child = command.spawn().map_err(|e| format!("the keeper of the addresses: {e}"))?;
+    let mut line = String::new();
+    let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
+    if matches!(read, Some(Ok(1..))) {
+        say(&format!("{KEEPER}{}", child.id()));
+        say(line.trim_end());
+        return Ok(FINE);
+    }
+    let mut why = String::new();
+    let _unreadable = child.stderr.take().map(|mut err| err.read_to_string(&mut why));
+    let ended = child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());
+    Err(why.lines().last().map_or_else(|| format!("the keeper of the addresses: {ended}"), str::to_owned))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| format!("{text}: not a number of seconds"))
+}
+
+/// Brings the ports up, and waits for their carriers: those that are named, or all cards.
+fn find(ports: &[&str], until: Instant, timeout_s: &str) -> Result<Vec<String>, String> {
+    let (mut up, mut had, mut since) = (Vec::new(), 0, Instant::now());
+    loop {
+        let seen = cards(Path::new("/sys"));
+        let wanted = if ports.is_empty() { &[""] } else { ports };
+        let named: Vec<_> = wanted.iter().map(|card| (*card, candidates(card, &seen))).collect();
+        let mut all: Vec<String> = Vec::new();
+        for name in named.iter().flat_map(|(_, names)| names) {
+            if !all.contains(name) {
+                all.push(name.clone());
+            }
+        }
+        for name in &all {
+            if !up.contains(name) && bring_up(name).is_ok() {
+                up.push(name.clone());
+            }
+        }
+        let (with, without): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|name| up.contains(name) && has_carrier(name));
+        if std::mem::replace(&mut had, with.len()) != with.len() {
+            since = Instant::now();
+        }
+        let missing = named.iter().find(|(_, names)| !names.iter().any(|name| with.contains(name)));
+        let is_settled = !ports.is_empty() || without.is_empty() || since.elapsed() >= SETTLED;
+        match missing {
+            None if is_settled => return Ok(with),
+            Some((card, names)) if Instant::now() >= until => {
+                return Err(not_found(card, &seen, names, timeout_s));
+            }
+            None | Some(_) => sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+/// Brings a port up, with the largest MTU that its device offers.
+fn bring_up(name: &str) -> io::Result<()> {
+    let index = index_of(name)?;
+    let (now, largest) = netlink::mtu(index)?;
+    if let Some(wanted) = largest.map(|largest| largest.min(LARGEST_MTU)).filter(|wanted| *wanted != now)
+        && let Err(e) = netlink::request(&netlink::set_mtu(index, wanted))
+    {
+        // The port works as it is, and the stage's line has its MTU.
+        let _no_reader = writeln!(io::stderr(), "{name}: MTU {wanted}: {e}");
+    }
+    netlink::request(&netlink::separate_arp(index))?;
+    link_up(name).map(drop)
+}
+
+fn index_of(name: &str) -> io::Result<u32> {
+    let index = fs::read_to_string(format!("/sys/class/net/{name}/ifindex"))?;
+    index.trim().parse().map_err(io::Error::other)
+}
+
+/// One port, as the kernel has it.
+struct Link {
+    name: String,
+    index: u32,
+    mac: Mac,
+    mtu: u32,
+    socket: OwnedFd,
+}
+
+impl Link {
+    fn open(name: &str) -> io::Result<Self> {
+        let index = index_of(name)?;
+        let mac = fs::read_to_string(format!("/sys/class/net/{name}/address"))?;
+        let mac = Mac::read(mac.trim()).ok_or_else(|| io::Error::other("no Ethernet address"))?;
+        let (mtu, _) = netlink::mtu(index)?;
+        Ok(Self { name: name.to_owned(), index, mac, mtu, socket: packet::arp_socket(index)? })
+    }
+
+    /// Does it; returns what, and with which result.
+    fn perform(&self, act: Act) -> (String, io::Result<()>) {
+        match act {
+            Act::Send(_, sender, target) => {
+                let sent = packet::send(&self.socket, &arp::request(self.mac, sender, target));
+                (format!("ARP about {target}"), sent)
+            }
+            Act::Take(_, own) => {
+                let taken = netlink::request(&netlink::link_local(self.index, own, true));
+                (format!("address {own}"), taken)
+            }
+            Act::GiveUp(_, own) => {
+                log(&format!("{}: {own} is in use elsewhere and given up", self.name));
+                let given_up = netlink::request(&netlink::link_local(self.index, own, false));
+                (format!("giving up {own}"), given_up)
+            }
+            Act::Route(_, own, peer) => {
+                log(&format!("{}: peer {peer}", self.name));
+                let route = netlink::peer_route(self.index, peer, own, self.mtu);
+                (format!("route to {peer}"), netlink::request(&route))
+            }
+        }
+    }
+}
+
+/// Takes addresses, prints one line when every port has one, and goes on until it is ended.
+pub(super) fn keep(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
+    let limit: u64 = limit_ms.parse().map_err(|_| format!("{limit_ms}: not a number of milliseconds"))?;
+    let until = Instant::now() + Duration::from_millis(limit);
+    let open = |name: &&str| Link::open(name).map_err(|e| format!("{name}: {e}"));
+    let links: Vec<Link> = names.iter().map(open).collect::<Result<_, _>>()?;
+    let macs: Vec<_> = links.iter().map(|link| link.mac).collect();
+    let mut keeper = Keeper { links, ports: Ports::new(&macs), trouble: None, is_ready: false };
+    let mut look = Instant::now();
+    loop {
+        let now = Instant::now();
+        if now >= look {
+            keeper.look_at_carriers(now);
+            look = now + LOOK;
+        }
+        let acts = keeper.ports.tick(now);
+        keeper.perform(acts, now);
+        if !keeper.is_ready {
+            keeper.tell(now >= until)?;
+        }
+        let next = keeper.ports.next().map_or(look, |next| next.min(look));
+        keeper.listen(next.saturating_duration_since(Instant::now()));
+    }
+}
+
+struct Keeper {
+    links: Vec<Link>,
+    ports: Ports,
+    /// What could not be done last.
+    trouble: Option<String>,
+    is_ready: bool,
+}
+
+impl Keeper {
+    fn look_at_carriers(&mut self, now: Instant) {
+        for at in 0..self.links.len() {
+            let is_up = self.links.get(at).is_some_and(|link| has_carrier(&link.name));
+            let acts = self.ports.carrier(at, is_up, now);
+            self.perform(acts, now);
+        }
+    }
+
+    /// Waits for packets, and hears those that came.
+    fn listen(&mut self, limit: Duration) {
+        let sockets: Vec<_> = self.links.iter().map(|link| link.socket.as_fd()).collect();
+        for (at, _) in readable(&sockets, Some(limit)).into_iter().enumerate().filter(|(_, ready)| *ready) {
+            // A flood on one port must not hold up the others.
+            for _ in 0..32 {
+                let Some(link) = self.links.get(at) else { break };
+                let frame = match packet::receive(&link.socket) {
+                    Ok(Some(frame)) => frame,
+                    Ok(None) => break,
+                    Err(_) => {
+                        sleep(Duration::from_millis(10));
+                        break;
+                    }
+                };
+                if let Some(packet) = arp::read(&frame) {
+                    let now = Instant::now();
+                    let acts = self.ports.heard(at, &packet, now);
+                    self.perform(acts, now);
+                }
+            }
+        }
+    }
+
+    fn perform(&mut self, acts: Vec<Act>, now: Instant) {
+        let mut refused = Vec::new();
+        for act in acts {
+            let (Act::Send(at, ..) | Act::Take(at, _) | Act::GiveUp(at, _) | Act::Route(at, ..)) = act;
+            let Some(link) = self.links.get(at).filter(|_| !refused.contains(&at)) else { continue };
+            let (what, done) = link.perform(act);
+            let Err(e) = done else { continue };
+            match act {
+                Act::Send(..) => self.ports.unsent(at, now),
+                Act::Take(..) => {
+                    self.ports.untaken(at, now);
+                    refused.push(at);
+                }
+                Act::GiveUp(..) | Act::Route(..) => {}
+            }
+            let trouble = format!("{}: {what}: {e}", link.name);
+            log(&trouble);
+            self.trouble = Some(trouble);
+        }
+    }
+
+    /// Prints the line once every port has its address.
+    fn tell(&mut self, is_late: bool) -> Result<(), String> {
+        let (mut have, mut missing) = (Vec::new(), Vec::new());
+        for (link, own) in self.links.iter().zip(self.ports.addresses()) {
+            match own {
+                Some(own) => have.push(format!("{} {own} MTU {}", link.name, link.mtu)),
+                None => missing.push(link.name.as_str()),
+            }
+        }
+        if missing.is_empty() {
+            say(&have.join(", "));
+            self.is_ready = true;
+        } else if is_late {
+            let why = self.trouble.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
+            return Err(format!("no link-local address in time: {}{why}", missing.join(" ")));
+        }
+        Ok(())
+    }
+}
+
+/// Writes a line to the kernel's log: process 1 reads this child's output only until it is ready.
+fn log(line: &str) {
+    let log = OpenOptions::new().write(true).open("/dev/kmsg");
+    let _no_log = log.and_then(|mut log| log.write_all(format!("<6>firstlight: {line}\n").as_bytes()));
+}

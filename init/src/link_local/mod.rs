@@ -1,0 +1,186 @@
+//! Link-local IPv4 addresses (RFC 3927) for several ports, and the peers behind each port, as a state machine without
+//! sockets: packets, carriers and the time go in, what is to be done comes out. `helper::ports` does it.
+//!
+//! The waiting times before an address is taken are a third of the RFC's: they are made for cables between a few machines,
+//! where no wireless link and no slow bridge delays an answer. All other numbers are the RFC's (section 9).
+//!
+//! A peer is a machine whose address was heard on a port. Addresses of two ports are in the same network, so only a route
+//! for each peer says which port leads to it.
+
+pub mod arp;
+mod port;
+
+use crate::config::mac::Mac;
+use arp::{Packet, Random};
+pub use port::Act;
+use port::Port;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+/// How long a packet of one broadcast may take to arrive on all ports. A peer that is heard on another port, and not on its
+/// own within this time, has moved.
+const SAME_BROADCAST: Duration = Duration::from_millis(300);
+/// As many nodes as `nodes.size` allows, with four ports each.
+const MOST_PEERS: usize = 4096;
+
+#[derive(Debug)]
+struct Peer {
+    port: usize,
+    heard: Instant,
+    /// Another port on which it was heard, and when it counts as moved there.
+    elsewhere: Option<(usize, Instant)>,
+}
+
+/// All ports of this machine.
+#[derive(Debug)]
+pub struct Ports {
+    ports: Vec<Port>,
+    peers: BTreeMap<Ipv4Addr, Peer>,
+}
+
+impl Ports {
+    /// Ports with these Ethernet addresses, without a carrier.
+    #[must_use]
+    pub fn new(macs: &[Mac]) -> Self {
+        let mut all = Self { ports: Vec::new(), peers: BTreeMap::new() };
+        for mac in macs {
+            let mut random = Random::of(*mac);
+            let address = all.free_address(&mut random);
+            all.ports.push(Port::new(*mac, random, address));
+        }
+        all
+    }
+
+    /// An address that neither a port nor a peer has.
+    fn free_address(&self, random: &mut Random) -> Ipv4Addr {
+        loop {
+            let address = random.address();
+            let is_taken = self.ports.iter().any(|port| port.address == address);
+            if !is_taken && !self.peers.contains_key(&address) {
+                return address;
+            }
+        }
+    }
+
+    /// The address of each port that has one in use.
+    pub fn addresses(&self) -> impl Iterator<Item = Option<Ipv4Addr>> {
+        self.ports.iter().map(|port| port.is_used().then_some(port.address))
+    }
+
+    /// When [`Ports::tick`] has something to do.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        let of_ports = self.ports.iter().flat_map(|port| [port.due, port.answer]).flatten();
+        of_ports.chain(self.peers.values().filter_map(|peer| peer.elsewhere.map(|(_, at)| at))).min()
+    }
+
+    /// The carrier of a port. With a new one, an address in use is announced again, because the cable may lead elsewhere.
+    pub fn carrier(&mut self, at: usize, is_up: bool, now: Instant) -> Vec<Act> {
+        let is_used = self.ports.get_mut(at).is_some_and(|port| port.set_carrier(is_up, now));
+        if is_used { self.routes(at) } else { Vec::new() }
+    }
+
+    /// A packet could not be sent. A probe that was not sent proves nothing: the port begins again.
+    pub fn unsent(&mut self, at: usize, now: Instant) {
+        if let Some(port) = self.ports.get_mut(at) {
+            port.unsent(now);
+        }
+    }
+
+    /// The port could not be given its address: it begins again.
+    pub fn untaken(&mut self, at: usize, now: Instant) {
+        if let Some(port) = self.ports.get_mut(at) {
+            port.wait_and_probe(now);
+        }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) -> Vec<Act> {
+        let mut acts = Vec::new();
+        for at in 0..self.ports.len() {
+            let routes = self.routes(at);
+            if let Some(port) = self.ports.get_mut(at) {
+                port.tick(at, now, routes, &mut acts);
+            }
+        }
+        for (address, peer) in &mut self.peers {
+            if let Some((to, _)) = peer.elsewhere.filter(|(_, due)| now >= *due) {
+                (peer.port, peer.heard, peer.elsewhere) = (to, now, None);
+                acts.extend(self.ports.get_mut(to).and_then(|port| port.meet(to, *address, now)));
+            }
+        }
+        acts
+    }
+
+    /// A packet that arrived on a port. Probes for an address in use are answered by the kernel, as any request is.
+    pub fn heard(&mut self, at: usize, packet: &Packet, now: Instant) -> Vec<Act> {
+        // Two ports of this machine may be on the same switch.
+        if self.ports.iter().any(|port| port.mac == packet.mac) {
+            return Vec::new();
+        }
+        let claimed = if packet.is_probe() { packet.target } else { packet.sender };
+        let ours = self.ports.iter().position(|port| port.claims(claimed, packet.is_probe()));
+        if let Some(ours) = ours {
+            return self.conflict(ours, at, now);
+        }
+        if let Some(unplugged) = self.ports.iter().position(|port| port.address == packet.sender) {
+            self.choose(unplugged);
+        }
+        let Some(port) = self.ports.get_mut(at) else { return Vec::new() };
+        if packet.is_probe() {
+            // It has just started, and knows of no peer.
+            port.answer(now);
+            return Vec::new();
+        }
+        if !arp::is_usable(packet.sender) {
+            return Vec::new();
+        }
+        let peers = self.peers.len();
+        match self.peers.get_mut(&packet.sender) {
+            Some(peer) if peer.port == at => (peer.heard, peer.elsewhere) = (now, None),
+            Some(peer) if now.saturating_duration_since(peer.heard) < SAME_BROADCAST => {}
+            Some(peer) => {
+                peer.elsewhere.get_or_insert((at, now + SAME_BROADCAST));
+            }
+            None if peers >= MOST_PEERS => {}
+            None => {
+                self.peers.insert(packet.sender, Peer { port: at, heard: now, elsewhere: None });
+                return port.meet(at, packet.sender, now).into_iter().collect();
+            }
+        }
+        Vec::new()
+    }
+
+    /// Another machine claims the address of port `ours`, and was heard on port `at`.
+    fn conflict(&mut self, ours: usize, at: usize, now: Instant) -> Vec<Act> {
+        let Some(port) = self.ports.get_mut(ours) else { return Vec::new() };
+        let address = port.address;
+        if port.defends(now) {
+            return vec![Act::Send(at, address, address)];
+        }
+        let was_used = port.begin_again(now);
+        self.choose(ours);
+        was_used.then_some(Act::GiveUp(ours, address)).into_iter().collect()
+    }
+
+    /// Another address for a port.
+    fn choose(&mut self, at: usize) {
+        let Some(port) = self.ports.get_mut(at) else { return };
+        let mut random = std::mem::replace(&mut port.random, Random::of(port.mac));
+        let another = self.free_address(&mut random);
+        if let Some(port) = self.ports.get_mut(at) {
+            (port.random, port.address) = (random, another);
+        }
+    }
+
+    /// The routes to the peers behind a port, once it has an address.
+    fn routes(&self, at: usize) -> Vec<Act> {
+        let Some(port) = self.ports.get(at) else { return Vec::new() };
+        let behind = self.peers.iter().filter(|(_, peer)| peer.port == at);
+        behind.map(|(address, _)| Act::Route(at, port.address, *address)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! One port: when it probes an address, takes it, announces it, defends it and gives it up (RFC 3927, 2).
+
+use super::arp::Random;
+use crate::config::mac::Mac;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+const PROBE_WAIT: Duration = Duration::from_millis(200);
+const PROBES: u32 = 3;
+const PROBE_MIN: Duration = Duration::from_millis(300);
+const PROBE_MAX: Duration = Duration::from_millis(600);
+pub(super) const ANNOUNCE_WAIT: Duration = Duration::from_millis(500);
+const ANNOUNCEMENTS: u32 = 2;
+pub(super) const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
+pub(super) const MAX_CONFLICTS: u32 = 10;
+pub(super) const RATE_LIMIT: Duration = Duration::from_secs(60);
+const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often a port announces itself to new peers at most.
+const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
+/// What is to be done. Ports are numbered as in [`Ports::new`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Send an ARP request: port, sender, target.
+    Send(usize, Ipv4Addr, Ipv4Addr),
+    /// Give the port this address.
+    Take(usize, Ipv4Addr),
+    /// Remove this address from the port, with the routes that it is the source of.
+    GiveUp(usize, Ipv4Addr),
+    /// Write the route to a peer: port, the port's address, the peer.
+    Route(usize, Ipv4Addr, Ipv4Addr),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is no carrier, so nothing that is sent proves anything.
+    Unplugged,
+    /// So many probes were sent.
+    Probing(u32),
+    /// The address is in use, and so many announcements were sent.
+    Used(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) mac: Mac,
+    pub(super) random: Random,
+    /// In use, or to be probed.
+    pub(super) address: Ipv4Addr,
+    pub(super) state: State,
+    /// The time of the next probe or announcement.
+    pub(super) due: Option<Instant>,
+    conflicts: u32,
+    defended: Option<Instant>,
+    /// The time at which new peers are answered.
+    pub(super) answer: Option<Instant>,
+    answered: Option<Instant>,
+    has_carrier: bool,
+}
+
+impl Port {
+    /// A port without a carrier.
+    pub(super) const fn new(mac: Mac, random: Random, address: Ipv4Addr) -> Self {
+        Self {
+            mac,
+            random,
+            address,
+            state: State::Unplugged,
+            due: None,
+            conflicts: 0,
+            defended: None,
+            answer: None,
+            answered: None,
+            has_carrier: false,
+        }
+    }
+
+    pub(super) const fn is_used(&self) -> bool {
+        matches!(self.state, State::Used(_))
+    }
+
+    /// Takes note of the carrier. Returns whether it is new and the address in use, so that it is announced again.
+    pub(super) fn set_carrier(&mut self, is_up: bool, now: Instant) -> bool {
+        if std::mem::replace(&mut self.has_carrier, is_up) == is_up {
+            return false;
+        }
+        match (self.is_used(), is_up) {
+            (true, true) => (self.state, self.due) = (State::Used(0), Some(now)),
+            (true, false) => {}
+            (false, true) => self.probe(now),
+            (false, false) => (self.state, self.due) = (State::Unplugged, None),
+        }
+        self.is_used() && is_up
+    }
+
+    pub(super) fn unsent(&mut self, now: Instant) {
+        if matches!(self.state, State::Probing(_)) {
+            self.wait_and_probe(now);
+        }
+    }
+
+    pub(super) fn wait_and_probe(&mut self, now: Instant) {
+        (self.state, self.due) = (State::Probing(0), Some(now + PROBE_MAX));
+    }
+
+    /// Whether an address in use is defended: once, and then not for a while (RFC 3927, 2.5, b).
+    pub(super) fn defends(&mut self, now: Instant) -> bool {
+        let is_first = self.defended.is_none_or(|last| now.saturating_duration_since(last) > DEFEND_INTERVAL);
+        if self.is_used() && is_first {
+            self.defended = Some(now);
+        }
+        self.is_used() && is_first
+    }
+
+    /// Begins again after a conflict, with an address that the caller chooses; returns whether the old one was in use. After
+    /// many conflicts it waits (RFC 3927, 2.2.1).
+    pub(super) fn begin_again(&mut self, now: Instant) -> bool {
+        let was_used = self.is_used();
+        (self.conflicts, self.defended, self.answer) = (self.conflicts + 1, None, None);
+        let pause = if self.conflicts >= MAX_CONFLICTS { RATE_LIMIT } else { Duration::ZERO };
+        if self.has_carrier {
+            self.probe(now + pause);
+        } else {
+            (self.state, self.due) = (State::Unplugged, None);
+        }
+        was_used
+    }
+
+    /// Whether a packet about `address` is about this port's. A probe for an address in use is no conflict.
+    pub(super) fn claims(&self, address: Ipv4Addr, is_probe: bool) -> bool {
+        let counts = match self.state {
+            State::Unplugged => false,
+            State::Probing(_) => true,
+            State::Used(_) => !is_probe,
+        };
+        counts && self.address == address
+    }
+
+    fn probe(&mut self, from: Instant) {
+        self.state = State::Probing(0);
+        self.due = Some(from + self.random.between(Duration::ZERO, PROBE_WAIT));
+    }
+
+    /// A new peer behind this port: its route, and an announcement for it.
+    pub(super) fn meet(&mut self, at: usize, peer: Ipv4Addr, now: Instant) -> Option<Act> {
+        self.answer(now);
+        self.is_used().then_some(Act::Route(at, self.address, peer))
+    }
+
+    /// A port that has no address yet announces it anyway when it has.
+    pub(super) fn answer(&mut self, now: Instant) {
+        if self.is_used() {
+            let earliest = self.answered.map_or(now, |last| now.max(last + ANSWER_INTERVAL));
+            self.answer.get_or_insert(earliest);
+        }
+    }
+
+    pub(super) fn tick(&mut self, at: usize, now: Instant, routes: Vec<Act>, acts: &mut Vec<Act>) {
+        let announcement = Act::Send(at, self.address, self.address);
+        if self.answer.is_some_and(|due| now >= due) {
+            (self.answer, self.answered) = (None, Some(now));
+            acts.push(announcement);
+        }
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        match self.state {
+            State::Unplugged => self.due = None,
+            State::Probing(sent) if sent < PROBES => {
+                let last = sent + 1 == PROBES;
+                let wait = if last { ANNOUNCE_WAIT } else { self.random.between(PROBE_MIN, PROBE_MAX) };
+                (self.state, self.due) = (State::Probing(sent + 1), Some(now + wait));
+                acts.push(Act::Send(at, Ipv4Addr::UNSPECIFIED, self.address));
+            }
+            State::Probing(_) => {
+                (self.state, self.due, self.conflicts) = (State::Used(1), Some(now + ANNOUNCE_INTERVAL), 0);
+                acts.extend([Act::Take(at, self.address), announcement]);
+                acts.extend(routes);
+            }
+            State::Used(sent) => {
+                let is_last = sent + 1 >= ANNOUNCEMENTS;
+                (self.state, self.due) = (State::Used(sent + 1), (!is_last).then(|| now + ANNOUNCE_INTERVAL));
+                acts.push(announcement);
+            }
+        }
+    }
+}
