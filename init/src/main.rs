@@ -12,8 +12,8 @@ use firstlight_init::helper;
 use firstlight_init::machine::Machine;
 use firstlight_init::stages::result::StageResult;
 use firstlight_init::stages::{
-    config, decide, driver, fabric, firmware, lock_down, mounts, network, publish, recover, reset, screen,
-    validate, watchdog,
+    config, decide, driver, fabric, firmware, lock_down, mounts, network, nodes, publish, recover, reset,
+    screen, validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
 use firstlight_init::verdict::Judgement;
@@ -87,6 +87,7 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
             validate::prove(m, &config.validator, reset.tests())
         })
     })?;
+    let met = nodes::meet(m, &config.validator, &proof)?;
     let recovery = recover::recover(m, &config, &reset, &proof)?;
     // Keeping and sending the report can take minutes, and cannot take the machine down.
     reset::settle(m)?;
@@ -100,7 +101,8 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
     .into_iter()
     .flatten()
     .collect();
-    let decision = m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles, recovery)))?;
+    let decision =
+        m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles, recovery, met)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;
     m.announce(&published.decision.judgement);
     let action = published.decision.action;

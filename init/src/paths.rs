@@ -4,6 +4,8 @@
 pub const RUN: &str = "/run/firstlight";
 /// The validator's report.
 pub const REPORT: &str = "/run/firstlight/report.json";
+/// The report of the tests over several nodes.
+pub const NODES: &str = "/run/firstlight/nodes.json";
 /// init's verdict, `firstlight.verdict/1`.
 pub const VERDICT: &str = "/run/firstlight/verdict.json";
 /// NAME=value lines for the workload.

@@ -137,6 +137,7 @@ fn typed(m: &mut Merged, files: &[&File], words: &[Word]) -> Config {
             files: files.iter().map(|file| file.path.clone()).collect(),
             set: m.set.clone(),
             timeout: Duration::from_secs(m.validate_timeout_s.unwrap_or(900)),
+            meeting: m.has_nodes_size.then(|| Duration::from_secs(m.nodes_timeout_s.unwrap_or(60))),
         },
         lost: std::mem::take(&mut m.lost),
         layers: files.len() + usize::from(words.iter().any(|w| w.name.starts_with("firstlight."))),

@@ -33,6 +33,7 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
         ("workload.root", fetches),
         ("network.time", !time.is_empty()),
         ("network.soft_roce", soft_roce),
+        ("nodes.size", m.has_nodes_size),
     ];
     let asked = m.text("network.mode").map(str::to_owned);
     let asked = match (asked.as_deref(), needs.into_iter().find(|(_, needed)| *needed)) {

@@ -15,7 +15,7 @@ use crate::stages::recover::Recovery;
 use crate::stages::reset::{self, Reset};
 use crate::stages::{publish, validate};
 use crate::sys::process::Terminal;
-use crate::verdict::Trouble;
+use crate::verdict::{Met, Trouble};
 use contract::mark::Step;
 use contract::screen::Choice;
 use log::info;
@@ -113,7 +113,7 @@ pub fn stay(m: &mut Machine, after: After, boot: &Boot<'_>, decision: Decision) 
     while after == After::Hold && m.full_screen {
         match ask(m, boot.config.policy.allow_shell, note.take().as_deref()) {
             Wish::Then(after) => return Ok(after),
-            Wish::Test(level) => decision = test(m, boot, level)?,
+            Wish::Test(level) => decision = test(m, boot, level, decision.judgement.nodes.take())?,
             Wish::Save => {
                 // A configuration that came too late changes nothing any more.
                 note = Some(m.stage("publish", |m| Ok(keep(m, boot.config, &decision.judgement)?.0))?);
@@ -124,7 +124,12 @@ pub fn stay(m: &mut Machine, after: After, boot: &Boot<'_>, decision: Decision) 
 }
 
 /// Runs the tests of this level and publishes their verdict.
-fn test(m: &mut Machine, boot: &Boot<'_>, level: &'static str) -> Result<Decision, Fault> {
+fn test(
+    m: &mut Machine,
+    boot: &Boot<'_>,
+    level: &'static str,
+    nodes: Option<Met>,
+) -> Result<Decision, Fault> {
     let Boot { config, reset, troubles } = boot;
     let proof = m.stage("validate", |m| {
         reset.guard(m, Step::Validate, validate::skipped, |m| {
@@ -132,7 +137,7 @@ fn test(m: &mut Machine, boot: &Boot<'_>, level: &'static str) -> Result<Decisio
         })
     })?;
     reset::settle(m)?;
-    let mut decision = decide(&config.policy, &proof, troubles, Recovery::NotTried);
+    let mut decision = decide(&config.policy, &proof, troubles, Recovery::NotTried, nodes);
     decision.action = Action::Hold;
     m.stage("decide", |_| Ok(format!("{}: hold, as before these tests", decision.judgement.verdict)))?;
     let published = m.stage("publish", |m| publish::publish(m, config, decision))?;

@@ -151,6 +151,7 @@ mod tests {
             files: vec!["a".into(), "b".into()],
             set: vec!["x.y=1".into()],
             timeout: Duration::ZERO,
+            meeting: None,
         };
         let spec = validator(&config, &["validate"], Duration::ZERO);
         assert_eq!(spec.args, ["--config", "a", "--config", "b", "--set", "x.y=1", "validate"]);

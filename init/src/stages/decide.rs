@@ -3,7 +3,7 @@
 
 use crate::config::types::{Action, Policy};
 use crate::stages::recover::Recovery;
-use crate::verdict::{Judgement, Proof, Trouble, Verdict, judge};
+use crate::verdict::{Judgement, Met, Proof, Trouble, Verdict, judge};
 use std::fmt;
 
 /// The verdict and the action.
@@ -19,9 +19,12 @@ pub struct Decision {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (verdict, action) = (self.judgement.verdict, self.action);
+        let (verdict, worst, action) = (self.judgement.verdict, self.judgement.worst(), self.action);
         match self.recovery {
-            Recovery::NotTried => write!(f, "{verdict}: policy.{} = {action}", key(verdict)),
+            Recovery::NotTried => {
+                let nodes = self.judgement.nodes.as_ref().map(|met| format!(", nodes {}", met.verdict));
+                write!(f, "{verdict}{}: policy.{} = {action}", nodes.unwrap_or_default(), key(worst))
+            }
             _ => write!(f, "{verdict}: {action}, after a recovery"),
         }
     }
@@ -64,9 +67,15 @@ impl Policy {
 
 /// Decides.
 #[must_use]
-pub fn decide(policy: &Policy, proof: &Proof, troubles: &[Trouble], recovery: Recovery) -> Decision {
-    let judgement = judge(proof, troubles);
-    let action = recovery.action(policy.after(judgement.verdict));
+pub fn decide(
+    policy: &Policy,
+    proof: &Proof,
+    troubles: &[Trouble],
+    recovery: Recovery,
+    nodes: Option<Met>,
+) -> Decision {
+    let judgement = Judgement { nodes, ..judge(proof, troubles) };
+    let action = recovery.action(policy.after(judgement.worst()));
     Decision { judgement, action, recovery }
 }
 
@@ -110,7 +119,7 @@ mod tests {
             seconds: 0.0,
         };
         assert_eq!(
-            decide(&POLICY, &proof, &[], Recovery::NotTried).to_string(),
+            decide(&POLICY, &proof, &[], Recovery::NotTried, None).to_string(),
             "ERROR: policy.on_error = poweroff"
         );
     }

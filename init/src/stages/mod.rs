@@ -12,6 +12,7 @@ pub mod keep;
 pub mod lock_down;
 pub mod mounts;
 pub mod network;
+pub mod nodes;
 pub mod publish;
 pub mod recover;
 pub mod reset;

@@ -11,7 +11,7 @@ use crate::helper;
 use crate::machine::{Armed, Machine};
 use crate::paths;
 use crate::stages::decide::Decision;
-use crate::verdict::{Judgement, Trouble, Verdict};
+use crate::verdict::{Judgement, Met, Trouble, Verdict};
 use contract::schema;
 use log::info;
 use serde::Serialize;
@@ -59,6 +59,11 @@ pub fn publish(m: &mut Machine, config: &Config, mut decision: Decision) -> Resu
         }
     };
     apply_action(&decision, &mut variables);
+    variables.extend(decision.judgement.nodes.as_ref().map(|met| Variable {
+        name: "FIRSTLIGHT_NODES_VERDICT".to_owned(),
+        value: met.verdict.to_string(),
+        reason: "the verdict of the tests over all nodes".to_owned(),
+    }));
     watchdog::tell(m, config, decision.action, &mut variables);
     if let Err(trouble) = write_down(m, &decision, &variables) {
         rewrite(m, &mut decision, config, &mut variables, &trouble);
@@ -138,7 +143,7 @@ fn write_down(m: &Machine, decision: &Decision, variables: &[Variable]) -> Resul
     let old = settings(Path::new(paths::NCCL_CONF)).map_err(|e| failed(paths::NCCL_CONF, &e))?;
     write(paths::NCCL_CONF, &environment::nccl_conf(&old, variables))?;
     write(paths::VERDICT, &verdict_json(&decision.judgement, m.watchdog.as_ref())?)?;
-    if decision.judgement.verdict.is_good() {
+    if decision.judgement.worst().is_good() {
         write(paths::VALIDATED, "")?;
     }
     Ok(())
@@ -182,6 +187,8 @@ struct VerdictFile<'a> {
     bound_to: Option<&'a RawValue>,
     report: Option<&'static str>,
     watchdog: Option<&'a Armed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<&'a Met>,
     seconds: f64,
 }
 
@@ -199,6 +206,7 @@ fn verdict_json(judgement: &Judgement, watchdog: Option<&Armed>) -> Result<Strin
         bound_to: judgement.bound_to.as_deref(),
         report: judgement.has_report.then_some(paths::REPORT),
         watchdog,
+        nodes: judgement.nodes.as_ref(),
         seconds: judgement.seconds,
     };
     let text = serde_json::to_string(&file).map(|text| text + "\n");

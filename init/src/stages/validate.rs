@@ -144,7 +144,7 @@ fn show(stream: Stream, line: &str, held: &mut Vec<String>) -> bool {
     stream == Stream::Out
 }
 
-fn is_verdict(line: &str) -> bool {
+pub(super) fn is_verdict(line: &str) -> bool {
     line.starts_with("VERDICT") || line.starts_with(BEGINNING)
 }
 

@@ -1,5 +1,6 @@
 //! The verdict on the machine and its grounds.
 
+use super::Met;
 use contract::outcome::Verdict;
 use serde_json::value::RawValue;
 
@@ -47,11 +48,20 @@ pub struct Judgement {
     pub started: Option<String>,
     /// How long it took.
     pub seconds: f64,
+    /// What came of the meeting with other nodes, where one is configured.
+    pub nodes: Option<Met>,
     /// The validator's own last lines, if they state the same verdict.
     pub lines: Vec<String>,
 }
 
 impl Judgement {
+    /// The worse of the machine's own verdict and that on all nodes: what the policy follows.
+    #[must_use]
+    pub fn worst(&self) -> Verdict {
+        let nodes = self.nodes.as_ref().map_or(Verdict::Pass, |met| met.verdict);
+        self.verdict.max(nodes)
+    }
+
     /// ERROR for a reason outside of a report.
     #[must_use]
     pub fn error(failed: &str, cause: String, seconds: f64) -> Self {
@@ -71,6 +81,7 @@ impl Judgement {
             recorded: None,
             started: None,
             seconds,
+            nodes: None,
             lines: Vec::new(),
         }
     }

@@ -2,10 +2,12 @@
 //! and report agree; everything else is ERROR with a cause.
 
 mod judgement;
+mod met;
 mod validator_report;
 
 pub use contract::outcome::Verdict;
 pub use judgement::{Judgement, Trouble};
+pub use met::Met;
 
 use crate::child::End;
 use contract::last_line::{BEGINNING, LastLine};
@@ -155,6 +157,7 @@ fn believe(proof: &Proof) -> Result<Judgement, String> {
         recorded: (report.root != "/").then_some(report.root),
         started: Some(report.started),
         seconds: proof.seconds,
+        nodes: None,
         lines: Vec::new(),
     };
     judgement.lines = last_lines(&proof.lines, &judgement);

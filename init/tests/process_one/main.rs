@@ -14,6 +14,8 @@ mod namespace;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod nodes;
+#[cfg(test)]
 mod recover;
 #[cfg(test)]
 mod reset;

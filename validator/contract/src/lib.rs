@@ -14,6 +14,8 @@ pub mod schema {
     pub const DRIVER: &str = "firstlight.driver/1";
     /// The result of `firstlight fabric fix`; init reads its `summary`.
     pub const FIX: &str = "firstlight.fix/1";
+    /// The report of the tests over several nodes.
+    pub const NODES: &str = "firstlight.nodes/1";
     /// The validator's report.
     pub const REPORT: &str = "firstlight.report/1";
     /// What init did to recover GPUs.

@@ -34,8 +34,8 @@ pub enum Outcome {
     NotApplicable,
 }
 
-/// What all outcomes together say about the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What all outcomes together say about the machine. The order is the order of badness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
     /// Every mandatory test ran and passed.

@@ -39,8 +39,12 @@ pub struct Merged {
     pub set: Vec<String>,
     /// `validate.timeout_s`, when a layer has a valid one.
     pub validate_timeout_s: Option<u64>,
-    /// Whether a layer has a key of `[nodes]`.
+    /// Whether a layer has a key of `[nodes]`, and whether one has `nodes.size`.
     pub has_nodes: bool,
+    /// See `has_nodes`.
+    pub has_nodes_size: bool,
+    /// `nodes.timeout_s`, when a layer has a valid one.
+    pub nodes_timeout_s: Option<u64>,
     /// The errors found.
     pub wrong: Vec<Wrong>,
     /// The values of the data partition that a server's layer replaced, one line for each.
@@ -90,6 +94,7 @@ impl Merged {
         if foreign && !rest.is_empty() {
             self.set.push(format!("{path}={text}"));
             self.has_nodes |= section == "nodes";
+            self.has_nodes_size |= path == "nodes.size";
             self.note_timeout(path, text.parse().ok());
         } else if foreign {
             self.refuse(&place, path, text, &format!("firstlight.{section}.KEY=VALUE"));
@@ -129,10 +134,9 @@ impl Merged {
         let Some(table) = content.as_table() else {
             return self.refuse(at.place, section, &shown(content), &format!("a section [{section}]"));
         };
-        if section == "validate" {
-            let seconds = table.get("timeout_s").and_then(|value| keys::value(value.get_ref()));
-            self.note_timeout("validate.timeout_s", seconds.and_then(|value| value.as_integer()));
-        }
+        let seconds = table.get("timeout_s").and_then(|value| keys::value(value.get_ref()));
+        self.note_timeout(&format!("{section}.timeout_s"), seconds.and_then(|value| value.as_integer()));
+        self.has_nodes_size |= section == "nodes" && table.contains_key("size");
         self.has_nodes |= section == "nodes" && !table.is_empty();
         for (name, read) in table {
             self.compare(at, format!("{section}.{}", name.get_ref()), keys::value(read.get_ref()));
@@ -154,9 +158,12 @@ impl Merged {
 
     fn note_timeout(&mut self, path: &str, seconds: Option<i64>) {
         let usable = seconds.and_then(|s| u64::try_from(s).ok()).filter(|s| (1..=86400).contains(s));
-        if path == "validate.timeout_s" && usable.is_some() {
-            self.validate_timeout_s = usable;
-        }
+        let place = match path {
+            "validate.timeout_s" => &mut self.validate_timeout_s,
+            "nodes.timeout_s" => &mut self.nodes_timeout_s,
+            _ => return,
+        };
+        *place = usable.or(*place);
     }
 
     fn add_section(&mut self, at: At<'_>, section: &str, content: &DeValue<'_>) {

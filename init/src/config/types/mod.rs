@@ -184,6 +184,8 @@ pub struct Validator {
     /// `validate.timeout_s`, default 900. The key belongs to the validator, which checks it; init reads it
     /// because init keeps the deadline.
     pub timeout: Duration,
+    /// `nodes.timeout_s`, default 60, where `nodes.size` is set: the machine meets others during the boot.
+    pub meeting: Option<Duration>,
 }
 
 /// `[network]`: init's own network, for the report and the workload. Loopback is always up.

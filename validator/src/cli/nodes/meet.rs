@@ -205,8 +205,8 @@ fn lead(root: &Root, host: Host, terms: &Terms, here: &Here, due: Instant) -> Re
     Ok(Role::Leader(Box::new(Leader { gathered, own: Some(own) })))
 }
 
-/// Obeys the node that leads; the status that it gives.
-pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<u8, CommandError> {
+/// Obeys the node that leads; the result that it gives.
+pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<Ending, CommandError> {
     let mut screen = Screen::new(shown);
     let ending = serve_with(link, root, here, &mut |order| match order {
         Order::Welcome(welcome) => screen.welcome(welcome),
@@ -217,7 +217,7 @@ pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<
     })?;
     Screen::new(true).findings(&ending.findings);
     screen.member(&here.card.name, &ending);
-    Ok(ending.status)
+    Ok(ending)
 }
 
 fn serve_with(

@@ -10,9 +10,12 @@ use crate::cli::args::{Meet, Nccl, Nodes, Place};
 use crate::config::Config;
 use crate::machine::root::Root;
 use crate::nccl::{Row, Sweep};
+use crate::nodes::gather::Gathered;
+use crate::nodes::order::Ending;
 use crate::nodes::suite::{self, Which};
 use crate::outcome::Outcome;
 use crate::outcome::finding::{Finding, Severity};
+use crate::report::TestEntry;
 use contract::status::DEGRADED;
 use meet::Role;
 pub(super) use meet::launched;
@@ -26,10 +29,20 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
     let shown = asked.json != Some(Place::Stdout);
     let local = local::read(root, config, &asked.meet, &asked.gpus)?;
     let mut screen = Screen::new(shown);
+    let write = |gathered: Option<&Gathered>, tests: &[TestEntry], ending: &Ending| match &asked.json {
+        Some(place) => shown::write(place, gathered, tests, ending, (started, begun)),
+        None => Ok(()),
+    };
     match meet::meet(root, config, &asked.meet, &local)? {
-        Role::Member(link) => meet::obey(link, root, &local, shown),
+        Role::Member(link) => {
+            let ending = meet::obey(link, root, &local, shown)?;
+            write(None, &[], &ending)?;
+            Ok(ending.status)
+        }
         Role::Alone(finding) => {
-            screen.findings(&[*finding]);
+            let ending = Ending { status: UNDONE, findings: vec![*finding] };
+            screen.findings(&ending.findings);
+            write(None, &[], &ending)?;
             Ok(UNDONE)
         }
         Role::Leader(mut leader) => {
@@ -37,13 +50,11 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
             let tests = shown::entries(&tests);
             let findings: Vec<_> = tests.iter().flat_map(|test| test.findings.clone()).collect();
             let status = worst(tests.iter().map(|test| test.outcome));
-            leader.end(status, findings);
+            leader.end(status, findings.clone());
             let seconds = begun.elapsed().as_secs_f64();
             let name = &local.card.name;
             screen.end(&tests, status, name, seconds);
-            if let Some(place) = &asked.json {
-                shown::write(place, &leader.gathered, &tests, status, started, seconds)?;
-            }
+            write(Some(&leader.gathered), &tests, &Ending { status, findings })?;
             screen.failed.map_or(Ok(status), |why| Err(CommandError::Undone(why)))
         }
     }
@@ -63,7 +74,7 @@ pub(super) fn nccl(
     }
     let shown = asked.json != Some(Place::Stdout);
     match meet::meet(root, config, &asked.meet, &local)? {
-        Role::Member(link) => meet::obey(link, root, &local, false),
+        Role::Member(link) => Ok(meet::obey(link, root, &local, false)?.status),
         Role::Alone(finding) => {
             Screen::new(true).findings(&[*finding]);
             Ok(UNDONE)

@@ -20,9 +20,10 @@ use crate::render::{causes, pretty, text};
 use crate::report::{TestEntry, unfolded};
 use crate::text::shown::shown_text;
 use crate::text::time::utc;
+use contract::schema;
 use contract::status::DEGRADED;
 use serde::Serialize;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 /// Standard output, until a write fails.
 pub(super) struct Screen {
@@ -160,26 +161,28 @@ struct Report<'a> {
     verdict: Verdict,
     started: String,
     seconds: f64,
+    /// None on a member, which does not know them.
     nodes: Vec<&'a Card>,
     tests: &'a [TestEntry],
+    findings: &'a [Finding],
 }
 
 /// Writes the result as JSON.
 pub(super) fn write(
     place: &Place,
-    gathered: &Gathered,
+    gathered: Option<&Gathered>,
     tests: &[TestEntry],
-    status: u8,
-    started: SystemTime,
-    seconds: f64,
+    ending: &Ending,
+    (started, begun): (SystemTime, Instant),
 ) -> Result<(), CommandError> {
     let report = Report {
-        schema: "firstlight.nodes/1",
-        verdict: verdict_of(status),
+        schema: schema::NODES,
+        verdict: verdict_of(ending.status),
         started: utc(started),
-        seconds,
-        nodes: gathered.cluster.cards(),
+        seconds: begun.elapsed().as_secs_f64(),
+        nodes: gathered.map(|gathered| gathered.cluster.cards()).unwrap_or_default(),
         tests,
+        findings: &ending.findings,
     };
     let text = pretty(&report).map_err(|e| CommandError::undone(&e))?;
     Ok(output::write(place, &text)?)

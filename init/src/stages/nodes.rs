@@ -1,0 +1,58 @@
+//! The stage `nodes`, only where `nodes.size` is configured: this machine meets the others by `firstlight nodes`, in a
+//! child. The machine's own verdict stays as it is; the policy follows the worse of the two.
+
+use super::validate::is_verdict;
+use crate::child::{End, Stream};
+use crate::config::types::Validator;
+use crate::console::CHILD;
+use crate::fault::Fault;
+use crate::file_io::{read_at_most, remove};
+use crate::helper;
+use crate::machine::Machine;
+use crate::paths;
+use crate::verdict::{Met, Proof, Verdict, judge};
+use log::{debug, info};
+use std::path::Path;
+use std::time::Duration;
+
+/// The time limit of the tests, after the meeting.
+const TESTS: Duration = Duration::from_secs(1800);
+/// Maximum size of the report.
+const LARGEST: u64 = 64 << 20;
+
+/// Meets the other nodes if that is configured. A machine that is no good by itself does not: the others are told by its
+/// absence, and its GPUs may hang.
+///
+/// # Errors
+/// Only an interruption.
+pub fn meet(m: &mut Machine, config: &Validator, proof: &Proof) -> Result<Option<Met>, Fault> {
+    let Some(meeting) = config.meeting else { return Ok(None) };
+    m.stage("nodes", |m| {
+        let _not_there = remove(Path::new(paths::NODES));
+        let own = judge(proof, &[]).verdict;
+        if own.is_good() {
+            run(m, config, meeting)
+        } else {
+            Ok(Met::failed(format!("not run: this machine is {own}"), None))
+        }
+    })
+    .map(Some)
+}
+
+fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault> {
+    let spec = helper::validator(config, &["nodes", "--json", paths::NODES], meeting + TESTS);
+    let reached = |end| matches!(end, End::Exited(status) if Verdict::of_status(status).is_some());
+    let done = m.run(&spec, &mut show, reached)?;
+    let report = read_at_most(Path::new(paths::NODES), LARGEST).map_err(|e| format!("{}: {e}", paths::NODES));
+    Ok(Met::believe(done.end, &done.reason(), report))
+}
+
+/// Its rows are shown; its last lines are not, because the last line of a boot is the machine's.
+fn show(stream: Stream, line: &str) -> bool {
+    match stream {
+        Stream::Err => debug!("nodes: {line}"),
+        Stream::Out if is_verdict(line) => info!(target: CHILD, "nodes: {line}"),
+        Stream::Out => info!(target: CHILD, "{line}"),
+    }
+    stream == Stream::Out
+}

@@ -1,0 +1,76 @@
+//! The stage `nodes`: only where it is configured, with every way in which the meeting can end.
+
+use super::CONFIG;
+use super::namespace::{Machine, PASS, is_validated, json, scraper_lines};
+use serde_json::{Value, json};
+
+/// The validator of these tests: the machine passes, and `nodes` does what the test wrote.
+fn boot(nodes: &str, cmdline: &str) -> (Machine, String) {
+    let report = "nodes() { echo '{\"schema\":\"firstlight.nodes/1\",\"verdict\":\"'$1'\",\"findings\":\
+                  [{\"code\":\"NODES-PATH\",\"severity\":\"fail\"}]}' > /run/firstlight/nodes.json; }";
+    let validator = format!("{report}\ncase \"$*\" in *\"nodes --json\"*)\n{nodes}\n;; esac\n{PASS}");
+    let config = format!("{CONFIG}on_degraded = \"workload\"\n[network]\ntimeout_s = 1\n");
+    let m = Machine::new(&validator, &config)
+        .workload("echo workload started: $FIRSTLIGHT_NODES_VERDICT")
+        .cmdline(cmdline);
+    let (_, m, console) = m.boot().down();
+    assert_eq!(scraper_lines(&console).len(), 1, "{console}");
+    (m, console)
+}
+
+const SIZE: &str = "firstlight.nodes.size=2";
+
+fn nodes(m: &Machine) -> Value {
+    json(m, "verdict.json")["nodes"].clone()
+}
+
+#[test]
+fn without_a_size_there_is_no_stage_and_no_key() {
+    let (m, console) = boot("echo never; exit 1", "firstlight.nodes.timeout_s=5");
+    assert!(!console.contains("never") && !console.contains("\nnodes "), "{console}");
+    assert!(json(&m, "verdict.json").get("nodes").is_none());
+    assert!(console.contains("workload started:") && is_validated(&m), "{console}");
+}
+
+#[test]
+fn nodes_that_pass_let_the_workload_start_and_it_knows() {
+    let (m, console) = boot("nodes PASS; echo 'VERDICT  PASS'; exit 0", SIZE);
+    assert!(console.contains("workload started: PASS"), "{console}");
+    assert!(console.contains("nodes: VERDICT  PASS") && is_validated(&m), "{console}");
+    assert_eq!(nodes(&m)["verdict"], json!("PASS"));
+}
+
+#[test]
+fn the_machines_verdict_stays_and_the_policy_follows_the_worse_one() {
+    let (m, console) = boot("nodes FAIL; exit 1", SIZE);
+    assert!(!console.contains("workload started") && !is_validated(&m), "{console}");
+    assert!(console.contains("PASS, nodes FAIL: policy.on_fail = poweroff"), "{console}");
+    assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
+    let expected = json!({ "verdict": "FAIL", "cause": null, "codes": ["NODES-PATH"], "exit_status": 1 });
+    assert_eq!(nodes(&m), expected);
+}
+
+#[test]
+fn whatever_is_no_verdict_is_an_error_with_its_cause() {
+    for (does, cause) in [
+        ("nodes PASS; kill -9 $$", "firstlight nodes was killed by signal 9"),
+        ("nodes FAIL; exit 0", "nodes.json has firstlight.nodes/1 FAIL, the exit status is that of PASS"),
+        ("echo broken > /run/firstlight/nodes.json; exit 0", "nodes.json: "),
+        ("exit 0", "nodes.json: No such file"),
+        ("echo the token is missing >&2; exit 64", "the token is missing"),
+    ] {
+        let (m, console) = boot(does, SIZE);
+        assert!(!console.contains("workload started"), "{console}");
+        assert_eq!(nodes(&m)["verdict"], json!("ERROR"), "{console}");
+        let said = nodes(&m)["cause"].as_str().unwrap_or_default().to_owned();
+        assert!(said.contains(cause), "{said}\n{console}");
+    }
+}
+
+#[test]
+fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
+    let m = Machine::new("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\nreport FAIL fail\nexit 1", CONFIG);
+    let (_, m, console) = m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().down();
+    assert!(!console.contains("never"), "{console}");
+    assert_eq!(nodes(&m)["cause"], json!("not run: this machine is FAIL"));
+}
