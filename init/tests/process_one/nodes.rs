@@ -69,7 +69,10 @@ fn whatever_is_no_verdict_is_an_error_with_its_cause() {
 
 #[test]
 fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
-    let m = Machine::new("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\nreport FAIL fail\nexit 1", CONFIG);
+    let m = Machine::new(
+        "case \"$*\" in *\"nodes --json\"*) echo never ;; esac\nreport FAIL fail\nexit 1",
+        CONFIG,
+    );
     let (_, m, console) = m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().down();
     assert!(!console.contains("never"), "{console}");
     assert_eq!(nodes(&m)["cause"], json!("not run: this machine is FAIL"));

@@ -151,6 +151,44 @@ fn two_nodes_pass_with_every_value_checked_and_the_network_proven() {
     });
 }
 
+/// A node that finds the others by multicast DNS.
+fn by_mdns(meeting: &Meeting<'_>, name: &str, gpus: &str, token: &str) -> Child {
+    let mut command = Command::new(meeting.base.get_program());
+    command.args(meeting.base.get_args()).args([
+        "nodes",
+        "--gpus",
+        gpus,
+        "--rendezvous",
+        "mdns",
+        "--size",
+        "2",
+    ]);
+    command.arg("--token-file").arg(meeting.dir.join(token)).env_clear().env("NCCL_HOSTID", name);
+    command.args(["--meeting-timeout", &meeting.timeout.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn nodes_find_each_other_by_mdns_and_one_of_another_meeting_is_counted() {
+    with(&machine(""), 2, |meeting| {
+        let two = [("a", "0,1"), ("b", "2,3")].map(|(name, gpus)| by_mdns(meeting, name, gpus, "token"));
+        let two = two.map(said);
+        assert!(two.iter().all(|node| node.status == 0), "{}{}{}", two[0].text, two[0].log, two[1].log);
+        let leads = |node: &&Said| {
+            node.text.contains("PASS nodes-meeting") || node.text.contains("PASS   nodes-meeting")
+        };
+        assert_eq!(two.iter().filter(leads).count(), 1, "{}\n{}", two[0].text, two[1].text);
+        let short = Meeting { timeout: 4, ..Meeting::new(meeting.base, meeting.dir, 2) };
+        let two = [by_mdns(&short, "a", "0,1", "token"), by_mdns(&short, "b", "2,3", "other")].map(said);
+        for node in two {
+            node.ends(
+                2,
+                &["NODES-UNREACHED", "mDNS: 1 of 2 nodes were seen within 4 s; 1 with another token"],
+            );
+        }
+    });
+}
+
 #[test]
 fn a_missing_node_is_one_finding_within_the_time() {
     with(&machine(""), 3, |meeting| {

@@ -133,7 +133,7 @@ pub struct Expect {
     pub golden: bool,
 }
 
-/// Section `nodes`: the meeting of several nodes. Only `firstlight nodes` and `firstlight nccl --nodes` use it.
+/// Section `nodes`: the meeting of several nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nodes {
     /// `nodes.size`: how many nodes.
@@ -141,8 +141,10 @@ pub struct Nodes {
     /// `nodes.token`: the secret that they share. It is never written.
     #[serde(skip)]
     pub token: Option<Token>,
-    /// `nodes.rendezvous`: where they meet, `HOST:PORT`; the node that has this address listens.
+    /// `nodes.rendezvous`: where they meet, `HOST:PORT`, and the node that has this address listens; or `mdns`.
     pub rendezvous: Option<String>,
+    /// `nodes.interfaces`: the network interfaces for `mdns`; all if there are none.
+    pub interfaces: Vec<String>,
     /// `nodes.timeout_s`: for the meeting, seconds.
     pub timeout_s: u64,
 }
@@ -181,7 +183,7 @@ impl Default for Config {
                 nvls: false,
             },
             expect: Expect::default(),
-            nodes: Nodes { size: None, token: None, rendezvous: None, timeout_s: 60 },
+            nodes: Nodes { size: None, token: None, rendezvous: None, interfaces: Vec::new(), timeout_s: 60 },
         }
     }
 }
@@ -210,6 +212,7 @@ pub const KEYS: &[&str] = &[
     "nodes.size",
     TOKEN,
     "nodes.rendezvous",
+    "nodes.interfaces",
     "nodes.timeout_s",
 ];
 
@@ -242,7 +245,8 @@ impl Config {
             "expect.golden" => value::flag(raw, &mut self.expect.golden),
             "nodes.size" => value::whole(raw, 2, 1024, self.nodes.size.insert(2)),
             TOKEN => value::token(raw, &mut self.nodes.token),
-            "nodes.rendezvous" => value::host_and_port(raw, &mut self.nodes.rendezvous),
+            "nodes.rendezvous" => value::rendezvous(raw, &mut self.nodes.rendezvous),
+            "nodes.interfaces" => value::words(raw, &mut self.nodes.interfaces),
             "nodes.timeout_s" => value::whole(raw, 1, 86_400, &mut self.nodes.timeout_s),
             _ => return None,
         })

@@ -223,9 +223,9 @@ fn a_token_is_never_shown_or_written() {
 fn a_rendezvous_is_a_host_and_a_port() {
     for bad in ["", "a", ":7", "a:", "a:0", "a:70000", "a b:7"] {
         let line = merge(&[], &[&format!("nodes.rendezvous={bad}")]).unwrap_err();
-        assert!(line.contains("allowed: HOST:PORT"), "{line}");
+        assert!(line.contains("allowed: mdns, or HOST:PORT"), "{line}");
     }
-    for good in ["10.0.0.1:29517", "[fd00::1]:7", "node1.example:65535"] {
+    for good in ["10.0.0.1:29517", "[fd00::1]:7", "node1.example:65535", "mdns"] {
         assert!(merge(&[], &[&format!("nodes.rendezvous={good}")]).is_ok(), "{good}");
     }
 }

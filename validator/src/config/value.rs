@@ -201,9 +201,12 @@ pub(super) fn token(raw: Raw<'_>, place: &mut Option<Token>) -> Result<(), Strin
     put(found.map(Some), place, || "a text of 16 to 256 characters".to_owned())
 }
 
-/// `HOST:PORT`
-pub(super) fn host_and_port(raw: Raw<'_>, place: &mut Option<String>) -> Result<(), String> {
+/// `HOST:PORT` or `mdns`
+pub(super) fn rendezvous(raw: Raw<'_>, place: &mut Option<String>) -> Result<(), String> {
     let fits = |text: &&str| {
+        if *text == "mdns" {
+            return true;
+        }
         let parts = text.rsplit_once(':');
         parts.is_some_and(|(host, port)| {
             let is_name = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
@@ -211,5 +214,5 @@ pub(super) fn host_and_port(raw: Raw<'_>, place: &mut Option<String>) -> Result<
         })
     };
     let found = raw.as_text().filter(fits).map(|text| Some(text.to_owned()));
-    put(found, place, || "HOST:PORT, such as 192.168.1.10:29517".to_owned())
+    put(found, place, || "mdns, or HOST:PORT, such as 192.168.1.10:29517".to_owned())
 }

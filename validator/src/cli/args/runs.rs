@@ -121,8 +121,8 @@ pub struct Meet {
     /// A file with the token that all nodes share, 16 to 256 characters
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Where the nodes meet; the node with this address leads
-    #[arg(long, value_name = "HOST:PORT")]
+    /// Where the nodes meet: an address, whose node leads, or `mdns` to find each other by multicast DNS
+    #[arg(long, value_name = "HOST:PORT|mdns")]
     pub rendezvous: Option<String>,
     /// How long to wait for all nodes, seconds
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=86_400))]

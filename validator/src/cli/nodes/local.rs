@@ -1,6 +1,6 @@
 //! What this node brings: its GPUs, ports, versions and name.
 
-use super::meet::launched;
+use super::terms::launched;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::{Config, GpuName, Limit};

@@ -3,16 +3,16 @@
 
 use super::local::Here;
 use super::shown::Screen;
+use super::terms::{Terms, terms};
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::Config;
-use crate::files;
 use crate::machine::root::Root;
-use crate::net::meeting::{Host, Link, NoEntry, Token, join};
+use crate::net::discovery::Beacon;
+use crate::net::meeting::{Host, Link, NoEntry, Token, join, random_id};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::gather::{Gathered, gather};
 use crate::nodes::interface;
-use crate::nodes::launcher::{self, Place};
 use crate::nodes::member::serve;
 use crate::nodes::order::{Ending, Order};
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -22,8 +22,6 @@ use std::thread;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The largest token file, bytes.
-const TOKEN: u64 = 1024;
 /// The time limit for the first message and the last.
 const SENDING: Duration = Duration::from_secs(10);
 
@@ -43,92 +41,86 @@ pub(super) struct Leader {
     own: Option<JoinHandle<()>>,
 }
 
-/// The place that a launcher gives.
-pub(in crate::cli) fn launched() -> Result<Option<Place>, CommandError> {
-    let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    launcher::place(&get).map_err(CommandError::Usage)
-}
-
-/// What is needed for the meeting.
-struct Terms {
-    size: usize,
-    token: Token,
-    rendezvous: String,
-    timeout: Duration,
-    /// Whether this node must lead, where that is known.
-    leads: Option<bool>,
-}
-
-fn terms(config: &Config, asked: &Meet) -> Result<Terms, CommandError> {
-    let place = launched()?;
-    let missing =
-        |key: &str, option: &str| CommandError::Usage(format!("{key} is missing: set it, or give {option}"));
-    let configured = config.nodes.size.and_then(|size| usize::try_from(size).ok());
-    let size = asked.size.map(usize::from).or(configured);
-    let size = match (size, &place) {
-        (Some(size), Some(place)) if size != place.size => {
-            let by = place.by.name();
-            return Err(CommandError::Usage(format!(
-                "size {size}: {by} has started {} processes",
-                place.size
-            )));
-        }
-        (Some(size), _) => size,
-        (None, Some(place)) => place.size,
-        (None, None) => return Err(missing("nodes.size", "--size")),
-    };
-    let from_file = asked.token_file.as_ref().map(|path| {
-        let named = |why: String| CommandError::Usage(format!("--token-file {}: {why}", path.display()));
-        let bytes = files::read(path, TOKEN).map_err(named)?;
-        Token::new(&String::from_utf8_lossy(&bytes)).map_err(named)
-    });
-    // The launcher's own name of the run keeps two runs apart; it is no secret.
-    let of_job = || {
-        place.as_ref()?.job.as_ref().and_then(|job| Token::new(&format!("a run of {job}, no secret")).ok())
-    };
-    let token = from_file.transpose()?.or_else(|| config.nodes.token.clone()).or_else(of_job);
-    let of_place = || place.as_ref().and_then(|place| place.host.clone());
-    let rendezvous = asked.rendezvous.clone().or_else(|| config.nodes.rendezvous.clone()).or_else(of_place);
-    Ok(Terms {
-        size,
-        token: token.ok_or_else(|| missing("nodes.token", "--token-file"))?,
-        rendezvous: rendezvous.ok_or_else(|| missing("nodes.rendezvous", "--rendezvous"))?,
-        timeout: Duration::from_secs(asked.meeting_timeout.map_or(config.nodes.timeout_s, u64::from)),
-        leads: place.map(|place| place.rank == 0),
-    })
-}
-
 /// Meets the others.
 pub(super) fn meet(root: &Root, config: &Config, asked: &Meet, here: &Here) -> Result<Role, CommandError> {
     let terms = terms(config, asked)?;
     let due = Instant::now() + terms.timeout;
+    if terms.rendezvous == MDNS {
+        return found(root, &config.nodes.interfaces, &terms, here, due);
+    }
     let at = match resolve(&terms.rendezvous, due) {
         Ok(at) => at,
         Err(why) => return Ok(alone(here, format!("{}: {why}", terms.rendezvous))),
     };
-    let host = match terms.leads {
-        Some(false) => None,
-        Some(true) => match listen(&own(&terms.rendezvous, &at), &terms.token) {
-            Ok(host) => Some(host),
-            Err(error) => {
-                return Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous)));
-            }
-        },
+    let listened = match terms.leads {
+        Some(false) => Ok(None),
+        Some(true) => listen(&own(&terms.rendezvous, &at), &terms.token).map(Some),
         None => match listen(&at, &terms.token) {
-            Ok(host) => Some(host),
             // Another machine's address; or another node of this machine was first.
-            Err(error) if matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse) => None,
-            Err(error) => {
-                return Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous)));
+            Err(error) if matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse) => {
+                Ok(None)
             }
+            listened => listened.map(Some),
         },
     };
-    match host {
-        Some(host) => lead(root, host, &terms, here, due),
-        None => Ok(match enter(&at, &terms.token, here, due) {
-            Ok(link) => Role::Member(link),
-            Err(finding) => Role::Alone(finding),
-        }),
+    match listened {
+        Ok(Some(host)) => lead(root, host, &terms, here, due),
+        Ok(None) => Ok(joined(&at, &terms, here, due)),
+        Err(error) => Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous))),
+    }
+}
+
+/// The value of the rendezvous for nodes that find each other.
+const MDNS: &str = "mdns";
+/// The port of a node that announces itself; another one where several nodes share a machine.
+const PORT: u16 = 29_517;
+
+/// Meets the others without an address: once all are seen, the one with the lowest number leads.
+fn found(
+    root: &Root,
+    interfaces: &[String],
+    terms: &Terms,
+    here: &Here,
+    due: Instant,
+) -> Result<Role, CommandError> {
+    let any = |port| listen(&[SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))], &terms.token);
+    let host = match any(PORT).or_else(|_| any(0)) {
+        Ok(host) => host,
+        Err(error) => return Ok(alone(here, format!("this node cannot listen: {error}"))),
+    };
+    let port = host.address().map_err(|e| CommandError::undone(&e))?.port();
+    let id = random_id().map_err(|e| CommandError::undone(&e))?;
+    let meeting = terms.token.meeting().unwrap_or_default();
+    let beacon = match Beacon::new(&meeting, &id, port, interfaces) {
+        Ok(beacon) => beacon,
+        Err(why) => return Ok(alone(here, why)),
+    };
+    let seen = beacon.see(terms.size, due);
+    if seen.nodes.len() < terms.size {
+        let strangers = match seen.strangers {
+            0 => String::new(),
+            some => format!("; {some} with another token or of another meeting"),
+        };
+        let (number, size, within) = (seen.nodes.len(), terms.size, terms.timeout.as_secs());
+        return Ok(alone(
+            here,
+            format!("mDNS: {number} of {size} nodes were seen within {within} s{strangers}"),
+        ));
+    }
+    // The announcement goes on until all are there: one that came late may not have seen this one yet.
+    match seen.nodes.first_key_value() {
+        Some((first, at)) if *first != id => {
+            drop(host);
+            Ok(joined(at, terms, here, due))
+        }
+        _ => lead(root, host, terms, here, due),
+    }
+}
+
+fn joined(at: &[SocketAddr], terms: &Terms, here: &Here, due: Instant) -> Role {
+    match enter(at, &terms.token, here, due) {
+        Ok(link) => Role::Member(link),
+        Err(finding) => Role::Alone(finding),
     }
 }
 

@@ -4,6 +4,7 @@
 mod local;
 mod meet;
 mod shown;
+mod terms;
 
 use super::{CommandError, FAILING, FINE, UNDONE};
 use crate::cli::args::{Meet, Nccl, Nodes, Place};
@@ -18,9 +19,9 @@ use crate::outcome::finding::{Finding, Severity};
 use crate::report::TestEntry;
 use contract::status::DEGRADED;
 use meet::Role;
-pub(super) use meet::launched;
 use shown::{Screen, Table};
 use std::time::{Instant, SystemTime};
+pub(super) use terms::launched;
 
 /// Runs tests over the nodes.
 pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> Result<u8, CommandError> {

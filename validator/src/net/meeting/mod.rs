@@ -15,6 +15,15 @@ pub use link::{Link, Listener, Speaker};
 pub use seal::Token;
 pub use wire::Cut;
 
+/// A random number for a node, 16 hexadecimal digits.
+///
+/// # Errors
+/// The kernel gives none.
+pub fn random_id() -> Result<String, Cut> {
+    let bytes = seal::nonce()?;
+    Ok(bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// The name of the protocol, which both sides must have.
 const PROTOCOL: &str = "firstlight.meeting/1";
 /// The longest message before a peer is proven to know the token, bytes.

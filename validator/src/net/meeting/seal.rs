@@ -39,6 +39,13 @@ impl Token {
         if fits { Ok(Self(text.to_owned())) } else { Err(refused()) }
     }
 
+    /// The name of its meeting, which does not give it away: 16 hexadecimal digits.
+    #[must_use]
+    pub fn meeting(&self) -> Option<String> {
+        let mac = self.mac("meeting", &[])?;
+        Some(mac.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    }
+
     fn mac(&self, label: &str, parts: &[&[u8]]) -> Option<Bytes> {
         Some(fed(self.0.as_bytes(), label, parts)?.finalize().into_bytes().into())
     }
@@ -66,7 +73,8 @@ pub(super) fn fed(key: &[u8], label: &str, parts: &[&[u8]]) -> Option<Hmac<Sha25
     Some(mac)
 }
 
-fn nonce() -> Result<Bytes, Cut> {
+/// Random bytes.
+pub(super) fn nonce() -> Result<Bytes, Cut> {
     let mut bytes = [0; BYTES];
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     match got.map_err(io::Error::from)? {
