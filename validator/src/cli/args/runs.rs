@@ -107,7 +107,7 @@ pub struct Nodes {
     /// Use only these GPUs of this node, given by number or address
     #[arg(long, value_name = "GPU,..", value_delimiter = ',', value_parser = gpu)]
     pub gpus: Vec<GpuName>,
-    /// Write the result as JSON to a file or `-`; only on the node that leads
+    /// Write the result as JSON to a file or `-`; nodes and tests are only known to the node that leads
     #[arg(long, value_name = "FILE")]
     pub json: Option<Place>,
 }
