@@ -131,7 +131,8 @@ pub(super) fn load_drivers() -> Result<(), String> {
 /// devices.
 pub(super) fn start_rdma(soft: &str, interfaces: &[&str]) -> Result<(), String> {
     let (dir, is_soft) = (Tree::of_this_kernel(), soft == "true");
-    // Without modules nothing is loaded; what is built in may be enough.
+    // A machine without a network may have RDMA cards. What is built in needs no module.
+    let _no_modules = load_drivers();
     let aliases = fs::read_to_string(dir.join("modules.alias")).unwrap_or_else(|_| String::new());
     let cards = rdma_cards(Path::new("/sys"));
     if !is_soft && cards.is_empty() {
