@@ -99,31 +99,25 @@ impl Booted {
     #[must_use]
     #[track_caller]
     pub fn verdict(&self) -> Verdict {
-        self.only(self.verdicts().filter(|verdict| verdict.scope != NODES))
+        let mut all: Vec<_> = self.verdicts().filter(|verdict| verdict.scope != NODES).collect();
+        match all.len() {
+            1 => all.remove(0),
+            several => panic!("{several} verdict lines instead of one\n{self}"),
+        }
     }
 
-    /// The one verdict line of `firstlight nodes`.
+    /// The verdict lines of tests over several nodes.
     ///
     /// # Panics
-    /// As [`Booted::verdict`].
+    /// When there is one that cannot be read.
     #[must_use]
-    #[track_caller]
-    pub fn verdict_of_nodes(&self) -> Verdict {
-        self.only(self.verdicts().filter(|verdict| verdict.scope == NODES))
+    pub fn verdicts_of_nodes(&self) -> Vec<Verdict> {
+        self.verdicts().filter(|verdict| verdict.scope == NODES).collect()
     }
 
     fn verdicts(&self) -> impl Iterator<Item = Verdict> {
         let lines = self.lines().filter(|line| line.starts_with("FIRSTLIGHT "));
         lines.map(move |line| Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}")))
-    }
-
-    #[track_caller]
-    fn only(&self, verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-        let mut all: Vec<_> = verdicts.collect();
-        match all.len() {
-            1 => all.remove(0),
-            several => panic!("{several} verdict lines instead of one\n{self}"),
-        }
     }
 
     /// A file that came back: `firstlight/..` from /run/firstlight, `kept/..` from /run/kept.

@@ -1,4 +1,4 @@
-//! Two machines with a cable between them: do both say what `firstlight nodes` found?
+//! Two machines with a cable between them: do both say what `firstlight nodes` and `firstlight rdma` found?
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, CABLE, End, Running};
@@ -17,8 +17,8 @@ fn settings(host: u8, within: u32) -> String {
 [network]
 mode = "static"
 address = "169.254.10.{host}/24"
+soft_roce = true
 [nodes]
-size = 2
 token = "a token of the simulation"
 rendezvous = "169.254.10.1:29517"
 timeout_s = {within}
@@ -26,13 +26,24 @@ timeout_s = {within}
     )
 }
 
+/// The simulated machine gets the guest's RDMA device, RoCE in software, as the kernel shows it.
+const SHOW_RXE: &str = "from=/sys/class/infiniband/rxe0/ports/1 to=/sim/machine/sys/class/infiniband/rxe0/ports/1
+rm -rf /sim/machine/sys/class/infiniband
+mkdir -p $to/gids $to/gid_attrs/types $to/gid_attrs/ndevs /sim/machine/sys/class/net/eth0
+for f in state phys_state link_layer rate gids/0 gids/1 gid_attrs/types/0 gid_attrs/types/1 gid_attrs/ndevs/0 gid_attrs/ndevs/1; do
+    cat $from/$f > $to/$f
+done
+for f in operstate carrier; do cat /sys/class/net/eth0/$f > /sim/machine/sys/class/net/eth0/$f; done";
+
 /// A machine with two simulated GPUs, whose workload meets the other one. Both simulate the same host, so NCCL's name for
 /// it tells them apart; and the simulated host has no interface, so the one of the guest is named.
 fn node(host: u8, within: u32) -> Boot {
     let files = overlay(&Scenario::named("healthy").unwrap().gpus(2)).unwrap();
     let script = format!(
         "export NCCL_HOSTID={host} NCCL_SOCKET_IFNAME=eth0
-         firstlight --config {SIMULATED} --config {SETTINGS} nodes"
+         firstlight --config {SIMULATED} --config {SETTINGS} nodes --size 2 || exit
+         {SHOW_RXE}
+         firstlight --config {SIMULATED} --config {SETTINGS} rdma --size 2"
     );
     let boot =
         Boot::shipped().memory(1024).overlay(|_| files).config(&settings(host, within)).workload(&script);
@@ -50,13 +61,18 @@ fn two_machines_pass_over_a_cable() {
     let [leader, member] = nodes(120).map(|running| running.finish().unwrap());
     for (booted, name) in [(&leader, "Simulated.1"), (&member, "Simulated.2")] {
         assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-        let nodes = booted.verdict_of_nodes();
-        assert_eq!((nodes.verdict.as_str(), nodes.host.as_str()), ("PASS", name), "{booted}");
+        let both = booted.verdicts_of_nodes();
+        let both: Vec<_> = both.iter().map(|line| (line.verdict.as_str(), line.host.as_str())).collect();
+        assert_eq!(both, [("PASS", name); 2], "{booted}");
         booted.ended(&End::PowerOff);
     }
     leader.says("2 nodes with 4 GPUs: Simulated.1, Simulated.2");
     leader.says("NET/Socket/0 for 8 ordered pairs of ranks");
     member.says("node 2 of 2: Simulated.1, Simulated.2");
+    // The kernel's rdma_rxe and the image's libibverbs are the real ones.
+    leader.says("PASS   rdma-host       1 pairs of ports, host memory");
+    leader.says("# RDMA host memory: Simulated.1 rxe0:1, Simulated.2 rxe0:1; MTU 4096");
+    leader.says("N/A    rdma-gpu        node Simulated.1: GPU 0 has no GPUDirect RDMA");
 }
 
 /// Each waits for the other one as long as the settings say, and no longer.
