@@ -8,12 +8,14 @@ use crate::image::Image;
 use crate::medium::{FIRMWARE, FIRMWARE_VARIABLES, Medium};
 use crate::overlay::{self, Overlay};
 use crate::qemu::Qemu;
-use crate::watch::{Act, Kind, Slot, Watch};
+use crate::watch::{Act, Kind, Running, Slot, Watch};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Far beyond what a boot takes on two busy cores without hardware virtualization: this only keeps a
 /// hung machine from hanging the tests.
@@ -282,30 +284,64 @@ impl Boot {
     /// When the image is not built, QEMU does not run, or the machine neither ends nor says what the
     /// acts wait for within three minutes.
     pub fn run(self) -> Result<Booted> {
-        let scratch = tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))?;
-        let disk = scratch.path().join("recover");
+        let scratch = scratch()?;
+        let slot = Slot::take(self.kind)?;
+        self.launch(scratch, slot)?.finish()
+    }
+
+    /// Starts two machines with a cable between them, the network [`CABLE`] of each, which takes frames for RDMA with a
+    /// path MTU of 4096 bytes.
+    ///
+    /// # Errors
+    /// When the image is not built or QEMU does not run.
+    pub fn together(boots: [Self; 2]) -> Result<[Running; 2]> {
+        let [one, other] = boots;
+        let [one_slot, other_slot] = Slot::take_two()?;
+        let dirs = [scratch()?, scratch()?];
+        let socket = dirs[0].path().join("cable");
+        let [one_dir, other_dir] = dirs;
+        let one = one.plugged(&socket, true).launch(one_dir, one_slot)?;
+        // QEMU makes the socket before it does anything else of the network.
+        wait_for(&socket)?;
+        let other = other.plugged(&socket, false).launch(other_dir, other_slot)?;
+        Ok([one, other])
+    }
+
+    /// Adds a card on the cable.
+    fn plugged(self, socket: &Path, first: bool) -> Self {
+        let (server, mac) = if first { ("on", "52:54:00:00:0a:01") } else { ("off", "52:54:00:00:0a:02") };
+        let cable =
+            format!("stream,id={CABLE},server={server},addr.type=unix,addr.path={}", socket.display());
+        let card = format!("virtio-net-pci,netdev={CABLE},mac={mac},host_mtu={MTU}");
+        self.qemu(&["-netdev", &cable, "-device", &card])
+    }
+
+    fn launch(self, scratch: TempDir, slot: Slot) -> Result<Running> {
+        let args = self.arguments(scratch.path())?;
+        let recover = self.recover.then(|| scratch.path().join(RECOVER));
+        let qemu = Qemu::start(scratch.path(), &self.within, &args)?;
+        Ok(Running::new(Watch::new(self.acts, self.deadline), qemu, scratch, recover, slot))
+    }
+
+    /// QEMU's words for this machine, whose files are in `dir`.
+    fn arguments(&self, dir: &Path) -> Result<Vec<OsString>> {
         let mut args = self.args.clone();
         args.extend(["-m".into(), self.memory_mib.to_string().into()]);
         args.extend(["-smp".into(), self.cpus.to_string().into()]);
         let secure = self.secure.as_deref();
         args.extend(match &self.medium {
-            Medium::Direct => self.direct(scratch.path())?,
+            Medium::Direct => self.direct(dir)?,
             Medium::DirectUefi => {
-                let mut both = self.medium.arguments(scratch.path(), "", secure)?;
-                both.extend(self.direct(scratch.path())?);
+                let mut both = self.medium.arguments(dir, "", secure)?;
+                both.extend(self.direct(dir)?);
                 both
             }
-            medium => medium.arguments(scratch.path(), &self.words.join(" "), secure)?,
+            medium => medium.arguments(dir, &self.words.join(" "), secure)?,
         });
         if self.recover {
-            args.extend(overlay::disk(&disk)?.map(OsString::from));
+            args.extend(overlay::disk(&dir.join(RECOVER))?.map(OsString::from));
         }
-        let _slot = Slot::take(self.kind)?;
-        let started = Instant::now();
-        let qemu = Qemu::start(scratch.path(), &self.within, &args)?;
-        let (end, console) = Watch::new(self.acts, self.deadline).follow(qemu, scratch.path())?;
-        let files = if self.recover { overlay::read(&disk)? } else { Vec::new() };
-        Ok(Booted::new(console, end, files, started.elapsed()))
+        Ok(args)
     }
 
     fn direct(&self, dir: &Path) -> Result<Vec<OsString>> {
@@ -328,6 +364,29 @@ impl Boot {
         ])
     }
 }
+
+fn scratch() -> Result<TempDir> {
+    tempfile::tempdir().map_err(Error::file("create a folder in", "/tmp"))
+}
+
+/// Waits for a socket of QEMU's; a busy host takes its time.
+fn wait_for(socket: &Path) -> Result<()> {
+    let due = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() {
+        if Instant::now() > due {
+            return Err(Error::Program { program: "QEMU".into(), why: "made no cable".into() });
+        }
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The disk on which files come back.
+const RECOVER: &str = "recover";
+/// The network between two machines.
+pub const CABLE: &str = "cable";
+/// What its cards take: 4096 bytes, and the headers of RoCE.
+const MTU: u32 = 4200;
 
 /// Writes an initrd and an overlay, one after the other.
 fn joined(initrd: &Path, overlay: &[u8], to: &Path) -> io::Result<()> {

@@ -67,6 +67,9 @@ impl Verdict {
     }
 }
 
+/// The scope of the verdict of `firstlight nodes`.
+const NODES: &str = "nodes";
+
 /// A boot that has been.
 #[derive(Debug)]
 pub struct Booted {
@@ -96,10 +99,30 @@ impl Booted {
     #[must_use]
     #[track_caller]
     pub fn verdict(&self) -> Verdict {
-        let lines: Vec<_> = self.lines().filter(|line| line.starts_with("FIRSTLIGHT ")).collect();
-        match lines[..] {
-            [line] => Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}")),
-            _ => panic!("{} verdict lines instead of one\n{self}", lines.len()),
+        self.only(self.verdicts().filter(|verdict| verdict.scope != NODES))
+    }
+
+    /// The one verdict line of `firstlight nodes`.
+    ///
+    /// # Panics
+    /// As [`Booted::verdict`].
+    #[must_use]
+    #[track_caller]
+    pub fn verdict_of_nodes(&self) -> Verdict {
+        self.only(self.verdicts().filter(|verdict| verdict.scope == NODES))
+    }
+
+    fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        let lines = self.lines().filter(|line| line.starts_with("FIRSTLIGHT "));
+        lines.map(move |line| Verdict::parse(line).unwrap_or_else(|| panic!("cannot read {line:?}\n{self}")))
+    }
+
+    #[track_caller]
+    fn only(&self, verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+        let mut all: Vec<_> = verdicts.collect();
+        match all.len() {
+            1 => all.remove(0),
+            several => panic!("{several} verdict lines instead of one\n{self}"),
         }
     }
 

@@ -1,9 +1,8 @@
 //! A copy of what is or would be checked in, in a folder of its own below `target`, so that a build there starts
 //! from nothing and disturbs none.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, output, run};
 use crate::image::workspace;
-use crate::program;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,14 +22,14 @@ impl Checkout {
         fs::create_dir_all(&target).map_err(Error::file("make", &target))?;
         let copy = Self(tempfile::tempdir_in(&target).map_err(Error::file("make a folder in", &target))?);
         let listing = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
-        let names = program::output(Command::new("git").args(listing).current_dir(workspace()))?;
+        let names = output(Command::new("git").args(listing).current_dir(workspace()))?;
         let wanted = |name: &&str| parts.is_empty() || parts.iter().any(|part| name.starts_with(part));
         let mut copying = Command::new("cp");
         copying.args(["--no-dereference", "--preserve=mode", "--parents", "--"]).current_dir(workspace());
         // what git knows and somebody removed stays out
         let there = |name: &&str| workspace().join(name).symlink_metadata().is_ok();
         copying.args(names.split('\0').filter(|n| !n.is_empty()).filter(wanted).filter(there));
-        program::run(copying.arg(copy.0.path()))?;
+        run(copying.arg(copy.0.path()))?;
         Ok(copy)
     }
 

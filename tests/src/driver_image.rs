@@ -1,9 +1,8 @@
 //! The driver image with something wrong: the shipped one's description and modules, its libraries
 //! and firmware as empty files under their own names, changed by a test and packed anew.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, output, run};
 use crate::image::Image;
-use crate::program;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,14 +26,12 @@ impl DriverImage {
         fs::write(&shipped, Image::shipped().file(PATH)?.data).map_err(Error::file("write", &shipped))?;
         let image = Self(dir);
         let unsquashfs = || Command::new("unsquashfs");
-        program::run(
-            unsquashfs()
-                .args(["-q", "-n", "-d"])
-                .arg(image.tree())
-                .arg(&shipped)
-                .args(["driver.toml", "modules"]),
-        )?;
-        let names = program::output(unsquashfs().args(["-q", "-l", "-d", ""]).arg(&shipped))?;
+        run(unsquashfs()
+            .args(["-q", "-n", "-d"])
+            .arg(image.tree())
+            .arg(&shipped)
+            .args(["driver.toml", "modules"]))?;
+        let names = output(unsquashfs().args(["-q", "-l", "-d", ""]).arg(&shipped))?;
         for name in names.lines().filter(|name| name.starts_with("/lib/") || name.starts_with("/firmware/")) {
             image.place(name.trim_start_matches('/'))?;
         }
@@ -113,6 +110,6 @@ impl DriverImage {
 /// When mksquashfs does not make it.
 pub fn squashfs(dir: &Path, out: PathBuf) -> Result<PathBuf> {
     let options = ["-quiet", "-no-progress", "-all-root", "-comp", "zstd"];
-    program::run(Command::new("mksquashfs").arg(dir).arg(&out).args(options))?;
+    run(Command::new("mksquashfs").arg(dir).arg(&out).args(options))?;
     Ok(out)
 }

@@ -1,8 +1,10 @@
 //! What can go wrong in bringing a machine up, worded once. A machine that ran to its end is never
-//! an error here, however badly it ended: that is for the test to judge.
+//! an error here, however badly it ended: that is for the test to judge. And programs of the host, whose failure
+//! is an error.
 
 use std::io;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// What the harness comes back with.
@@ -91,4 +93,26 @@ impl Error {
         let path = path.into();
         move |source| Self::File { what, path, source }
     }
+}
+
+/// Runs a program of the host to its end.
+///
+/// # Errors
+/// When it does not start or does not end well, with what it said.
+pub fn run(command: &mut Command) -> Result<()> {
+    output(command).map(|_| ())
+}
+
+/// Runs it, for what it prints.
+///
+/// # Errors
+/// As [`run`].
+pub fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |why: String| Error::Program { program: program.clone(), why };
+    let output = command.output().map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -182,6 +182,11 @@ impl Qmp {
         self.command(&json!({ "execute": "device_del", "arguments": { "id": id } }))
     }
 
+    /// Pulls a network's cable out of the machine, or plugs it in, by the network's id.
+    pub(crate) fn link(&mut self, id: &str, up: bool) -> io::Result<()> {
+        self.command(&json!({ "execute": "set_link", "arguments": { "name": id, "up": up } }))
+    }
+
     /// Ends QEMU.
     pub(crate) fn quit(&mut self) -> io::Result<()> {
         self.command(&json!({ "execute": "quit" }))

@@ -1,9 +1,8 @@
 //! The shipped media, signed with keys made here, and QEMU's firmware with those keys in its variables. Made once
 //! for a run of tests, below `target`: signed media take hundreds of megabytes.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, output, run};
 use crate::image::workspace;
-use crate::program::{output, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,9 +1,8 @@
 //! What lies on boot media: a copy of the stick's image, to change before a boot and to look into afterwards, with mtools; its
 //! FAT data partition alone; and the sections of a unified kernel image, by profile.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, output, run};
 use crate::image::Image;
-use crate::program::{output, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

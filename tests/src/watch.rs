@@ -1,8 +1,9 @@
 //! Waits for the right to run a machine, and follows it: what it says, what a person then does to it, and how it ends.
 
-use crate::booted::End;
+use crate::booted::{Booted, End};
 use crate::error::{Error, Result};
 use crate::image::workspace;
+use crate::overlay;
 use crate::qemu::{Event, Qemu};
 use std::collections::VecDeque;
 use std::fs;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Something a person does to the machine.
 #[derive(Debug, Clone)]
@@ -34,6 +36,8 @@ pub(crate) struct Watch {
     searched: usize,
     acts: VecDeque<(String, Act)>,
     end: Option<End>,
+    /// Nothing more will come.
+    closed: bool,
     stop_at: Option<Instant>,
     started: Instant,
     deadline: Duration,
@@ -46,6 +50,7 @@ impl Watch {
             searched: 0,
             acts: acts.into(),
             end: None,
+            closed: false,
             stop_at: None,
             started: Instant::now(),
             deadline,
@@ -53,36 +58,65 @@ impl Watch {
     }
 
     /// Until the machine ends, is stopped, or the deadline has passed; `dir` holds QEMU's messages.
-    pub(crate) fn follow(mut self, mut qemu: Qemu, dir: &Path) -> Result<(End, String)> {
-        let monitor =
-            |e: std::io::Error| Error::Program { program: "QEMU's monitor".into(), why: e.to_string() };
-        loop {
-            let until = self.stop_at.unwrap_or(self.started + self.deadline);
-            match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Event::Serial(bytes)) => {
-                    self.console.extend(bytes);
-                    self.act(&mut qemu).map_err(monitor)?;
-                }
-                // `quit` is an end too, by QEMU's own reckoning: only the first one counts.
-                Ok(Event::Ended(why)) if self.end.is_none() => {
-                    self.end = Some(End::from_reason(&why));
-                    qemu.monitor.quit().map_err(monitor)?;
-                }
-                Ok(Event::Ended(_)) => {}
-                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return self.closed(dir),
-                Err(RecvTimeoutError::Timeout) if self.stop_at.is_some() => {
-                    return Ok((End::StillRunning, self.text()));
-                }
-                Err(RecvTimeoutError::Timeout) => return Err(self.late()),
+    fn follow(mut self, qemu: &mut Qemu, dir: &Path) -> Result<(End, String)> {
+        while !self.closed {
+            if self.step(qemu)? {
+                return Ok((End::StillRunning, self.text()));
             }
         }
+        self.ended(dir)
+    }
+
+    /// Until the machine says `text` behind what was found last.
+    fn until(&mut self, qemu: &mut Qemu, text: &str) -> Result<()> {
+        while !self.found(text) {
+            match self.step(qemu) {
+                Ok(stopped) if stopped || self.closed => {
+                    return Err(self.missing(format!("ended without saying {text:?}")));
+                }
+                Ok(_) => {}
+                Err(Error::Deadline { .. }) => return Err(self.missing(format!("has not said {text:?}"))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event; true when it is time to stop.
+    fn step(&mut self, qemu: &mut Qemu) -> Result<bool> {
+        let until = self.stop_at.unwrap_or(self.started + self.deadline);
+        match qemu.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Event::Serial(bytes)) => {
+                self.console.extend(bytes);
+                self.act(qemu).map_err(|e| monitor(&e))?;
+            }
+            // `quit` is an end too, by QEMU's own reckoning: only the first one counts.
+            Ok(Event::Ended(why)) if self.end.is_none() => {
+                self.end = Some(End::from_reason(&why));
+                qemu.monitor.quit().map_err(|e| monitor(&e))?;
+            }
+            Ok(Event::Ended(_)) => {}
+            Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => self.closed = true,
+            Err(RecvTimeoutError::Timeout) if self.stop_at.is_some() => return Ok(true),
+            Err(RecvTimeoutError::Timeout) => return Err(self.late()),
+        }
+        Ok(false)
+    }
+
+    /// Whether `text` has come behind what was found last; the next search begins behind it.
+    fn found(&mut self, text: &str) -> bool {
+        let at = find(&self.console[self.searched..], text.as_bytes());
+        self.searched += at.map_or(0, |at| at + text.len());
+        at.is_some()
     }
 
     /// Does every act whose text has come, in order; each looks behind the one before it.
     fn act(&mut self, qemu: &mut Qemu) -> std::io::Result<()> {
         while let Some((text, _)) = self.acts.front() {
-            let Some(at) = find(&self.console[self.searched..], text.as_bytes()) else { return Ok(()) };
-            self.searched += at + text.len();
+            let text = text.clone();
+            if !self.found(&text) {
+                return Ok(());
+            }
             match self.acts.pop_front() {
                 Some((_, Act::CtrlAltDel)) => qemu.monitor.ctrl_alt_del()?,
                 Some((_, Act::PowerButton)) => qemu.monitor.power_button()?,
@@ -109,32 +143,90 @@ impl Watch {
         Ok(())
     }
 
-    fn closed(self, dir: &Path) -> Result<(End, String)> {
-        let console = self.text();
-        match self.end {
-            Some(_) if !self.acts.is_empty() => Err(Error::Deadline {
-                after: self.started.elapsed(),
-                missing: format!("ended without saying {:?}", self.acts[0].0),
-                console,
-            }),
-            Some(end) => Ok((end, console)),
+    fn ended(self, dir: &Path) -> Result<(End, String)> {
+        match &self.end {
+            Some(_) if !self.acts.is_empty() => {
+                Err(self.missing(format!("ended without saying {:?}", self.acts[0].0)))
+            }
+            Some(end) => Ok((end.clone(), self.text())),
             None => {
                 let stderr = fs::read_to_string(dir.join("stderr")).unwrap_or_else(|e| e.to_string());
-                Err(Error::QemuDied { stderr, console })
+                Err(Error::QemuDied { stderr, console: self.text() })
             }
         }
     }
 
-    fn late(self) -> Error {
+    fn late(&self) -> Error {
         let missing = self
             .acts
             .front()
             .map_or_else(|| "has not ended".to_owned(), |(text, _)| format!("has not said {text:?}"));
+        self.missing(missing)
+    }
+
+    fn missing(&self, missing: String) -> Error {
         Error::Deadline { after: self.started.elapsed(), missing, console: self.text() }
     }
 
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.console).replace('\r', "")
+    }
+}
+
+fn monitor(e: &std::io::Error) -> Error {
+    Error::Program { program: "QEMU's monitor".into(), why: e.to_string() }
+}
+
+/// A machine that runs. It is ended when this is dropped.
+pub struct Running {
+    watch: Watch,
+    qemu: Qemu,
+    /// Its sockets, messages and files.
+    scratch: TempDir,
+    /// The disk on which files come back.
+    recover: Option<PathBuf>,
+    _slot: Slot,
+}
+
+impl Running {
+    /// The machine that `qemu` is; `recover` is the disk in `scratch` on which files come back.
+    pub(crate) fn new(
+        watch: Watch,
+        qemu: Qemu,
+        scratch: TempDir,
+        recover: Option<PathBuf>,
+        slot: Slot,
+    ) -> Self {
+        Self { watch, qemu, scratch, recover, _slot: slot }
+    }
+
+    /// Waits until its console says `text` behind what was waited for before.
+    ///
+    /// # Errors
+    /// When it ends or its deadline passes before.
+    pub fn until(&mut self, text: &str) -> Result<()> {
+        self.watch.until(&mut self.qemu, text)
+    }
+
+    /// Pulls the cable of the network of this id out of the machine, or plugs it in.
+    ///
+    /// # Errors
+    /// When the monitor is gone.
+    pub fn link(&mut self, id: &str, up: bool) -> Result<()> {
+        self.qemu.monitor.link(id, up).map_err(|e| monitor(&e))
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// When the machine neither ends nor says what the acts wait for within its deadline.
+    pub fn finish(self) -> Result<Booted> {
+        let Self { watch, mut qemu, scratch, recover, _slot } = self;
+        let started = watch.started;
+        let (end, console) = watch.follow(&mut qemu, scratch.path())?;
+        drop(qemu);
+        let files = recover.map_or_else(|| Ok(Vec::new()), |disk| overlay::read(&disk))?;
+        Ok(Booted::new(console, end, files, started.elapsed()))
     }
 }
 
@@ -163,12 +255,11 @@ impl Slot {
     /// Waits for one.
     pub(crate) fn take(kind: Kind) -> Result<Self> {
         let name = if kind == Kind::Works { "slot" } else { "waiting" };
-        let dir = workspace().join("target/boots");
-        fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+        let paths: Vec<_> =
+            (0..SLOTS).map(|n| dir().map(|dir| dir.join(format!("{name}-{n}")))).collect::<Result<_>>()?;
         loop {
-            for n in 0..SLOTS {
-                let path = dir.join(format!("{name}-{n}"));
-                let file = File::create(&path).map_err(Error::file("open", path))?;
+            for path in &paths {
+                let file = open(path)?;
                 if file.try_lock().is_ok() {
                     return Ok(Self(file));
                 }
@@ -176,4 +267,23 @@ impl Slot {
             sleep(Duration::from_millis(100));
         }
     }
+
+    /// Waits for two. Only one test at a time does: two that hold one each would wait for each other.
+    pub(crate) fn take_two() -> Result<[Self; 2]> {
+        let path = dir()?.join("two");
+        let alone = open(&path)?;
+        alone.lock().map_err(Error::file("lock", path))?;
+        Ok([Self::take(Kind::Works)?, Self::take(Kind::Works)?])
+    }
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::create(path).map_err(Error::file("open", path))
+}
+
+/// Where the locks are.
+fn dir() -> Result<PathBuf> {
+    let dir = workspace().join("target/boots");
+    fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
+    Ok(dir)
 }

@@ -3,9 +3,8 @@
 //! at the same addresses.
 
 use super::scenario::Scenario;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, run};
 use crate::image::workspace;
-use crate::program::run;
 use machines::{Link, Machine};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

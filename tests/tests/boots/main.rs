@@ -7,6 +7,7 @@ mod driver;
 mod fabric;
 mod hand_over;
 mod network;
+mod nodes;
 mod publish;
 mod simgpu;
 mod start;

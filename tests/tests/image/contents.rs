@@ -1,7 +1,7 @@
 //! Is in the image what should be, and nothing of the tests? No boot: the files themselves are read.
 
 use harness::Image;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
@@ -169,6 +169,46 @@ fn programs_are_what_they_should_be() {
     assert!(wants_loader(&find("usr/bin/firstlight").data), "the validator must be able to load a driver");
     let text = String::from_utf8(find("etc/firstlight/config.toml").data.clone()).unwrap();
     toml::from_str::<toml::Table>(&text).unwrap();
+}
+
+/// NCCL and the validator load libibverbs, which loads the provider of each RDMA card that it finds.
+#[test]
+fn every_rdma_module_has_its_provider_and_each_finds_its_libraries() {
+    let image = Image::shipped();
+    let files = image.files().unwrap();
+    let below = |folder: &str| {
+        let rest = |path: &str| path.split_once(folder).map(|(_, rest)| rest.to_owned());
+        files.iter().filter_map(|f| rest(&f.path)).collect::<Vec<_>>()
+    };
+    let modules: Vec<_> = [below("/drivers/infiniband/hw/"), below("/drivers/infiniband/sw/")].concat();
+    let modules: BTreeSet<_> = modules.iter().filter_map(|path| path.split_once('/')).map(|m| m.0).collect();
+    let named = below("etc/libibverbs.d/");
+    let named: BTreeSet<_> = named.iter().filter_map(|name| name.strip_suffix(".driver")).collect();
+    assert!(modules.contains("mlx5") && modules == named, "modules {modules:?}, providers {named:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    image.unpack(&root, false).unwrap();
+    let libraries = root.join("usr/lib/x86_64-linux-gnu");
+    let provider = |name: &str| {
+        let driver = fs::read_to_string(root.join(format!("etc/libibverbs.d/{name}.driver"))).unwrap();
+        let start = format!("lib{}-rdmav", driver.trim().strip_prefix("driver ").unwrap());
+        let all = below("libibverbs/").into_iter();
+        let found = all.filter(|file| file.starts_with(&start)).collect::<Vec<_>>();
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        format!("libibverbs/{}", found[0])
+    };
+    for library in named.iter().map(|name| provider(name)).chain(["libibverbs.so.1".to_owned()]) {
+        let mut loader = Command::new(root.join("usr/lib64/ld-linux-x86-64.so.2"));
+        loader.arg("--library-path").arg(&libraries).arg("--list").arg(libraries.join(&library));
+        let output = loader.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains("libc.so.6 => "), "{library}: {text}");
+        let of_host = |line: &&str| {
+            line.split_once(" => ").is_some_and(|(_, found)| !found.starts_with(root.to_str().unwrap()))
+        };
+        let elsewhere: Vec<_> = text.lines().filter(of_host).collect();
+        assert!(elsewhere.is_empty(), "{library}: {elsewhere:?}");
+    }
 }
 
 /// True when a 64-bit ELF file has a program header PT_INTERP, the loader's name.

@@ -39,8 +39,6 @@ pub struct Burst {
     pub there: usize,
     /// How many places there are.
     pub slots: usize,
-    /// How many transfers may be under way.
-    pub depth: u32,
 }
 
 /// One side of a connection; closed when dropped.
@@ -175,29 +173,40 @@ impl Connection {
     /// # Errors
     /// As [`Self::transfer`].
     pub fn burst(&self, burst: &Burst, long: Duration, due: Instant) -> Result<(u64, Duration), VerbsError> {
-        let Burst { verb, bytes, here, there, slots, depth } = *burst;
-        let (mut posted, mut done) = (0usize, 0usize);
-        let begun = Instant::now();
-        loop {
-            let wanted = posted < slots.max(1) || begun.elapsed() < long;
-            let under_way = posted.saturating_sub(done);
-            if wanted && under_way < usize::try_from(depth.clamp(1, DEPTH)).unwrap_or(1) {
-                let place = (posted % slots.max(1)).saturating_mul(bytes);
-                self.post(
-                    verb,
-                    here.saturating_add(place),
-                    there.saturating_add(place),
-                    bytes,
-                    posted as u64,
-                )?;
-                posted += 1;
-            } else if under_way > 0 {
+        let Burst { verb, bytes, here, there, slots } = *burst;
+        let (begun, slots) = (Instant::now(), slots.max(1));
+        let pieces = (0usize..).map_while(|n| {
+            let place = (n % slots).saturating_mul(bytes);
+            let wanted = n < slots || begun.elapsed() < long;
+            wanted.then(|| (here.saturating_add(place), there.saturating_add(place), bytes))
+        });
+        Ok((self.all(verb, pieces, due)?, begun.elapsed()))
+    }
+
+    /// Transfers of pieces (the place here, the place there, bytes), many at the same time: how many.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    pub fn all(
+        &self,
+        verb: Verb,
+        pieces: impl Iterator<Item = (usize, usize, usize)>,
+        due: Instant,
+    ) -> Result<u64, VerbsError> {
+        let (mut posted, mut done) = (0u64, 0u64);
+        for (here, there, bytes) in pieces {
+            if posted - done >= u64::from(DEPTH) {
                 self.completed(verb, bytes, due)?;
                 done += 1;
-            } else {
-                return Ok((done as u64, begun.elapsed()));
             }
+            self.post(verb, here, there, bytes, posted)?;
+            posted += 1;
         }
+        while done < posted {
+            self.completed(verb, 0, due)?;
+            done += 1;
+        }
+        Ok(done)
     }
 
     fn post(&self, verb: Verb, here: usize, there: usize, bytes: usize, id: u64) -> Result<(), VerbsError> {
@@ -245,7 +254,10 @@ impl Connection {
 
     fn completed(&self, verb: Verb, bytes: usize, due: Instant) -> Result<(), VerbsError> {
         let port = &self.pair.port;
-        let what = || format!("an RDMA {verb} of {bytes} B from {}", port.name);
+        let what = || match bytes {
+            0 => format!("an RDMA {verb} from {}", port.name),
+            bytes => format!("an RDMA {verb} of up to {bytes} B from {}", port.name),
+        };
         match port.completion(due)? {
             Some(Completion { status: 0, .. }) => Ok(()),
             Some(completion) => Err(VerbsError::Work { what: what(), why: port.status(&completion) }),

@@ -1,17 +1,20 @@
 //! Where the ranks of several processes meet: a file without a name that all of them have mapped. It goes
 //! with the last of them, whichever way they end. Each rank writes in a part of its own, and whoever waits
-//! for news waits for one counter.
+//! for news waits for one counter. A process of another machine has a copy (`relay.rs`).
 
 use crate::driver::{Functions, Sink};
+use crate::init::UniqueId;
 use crate::log::{Code, Result};
+use crate::relay;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::futex;
 use std::ffi::c_void;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The most ranks.
@@ -30,36 +33,52 @@ static MADE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
 /// One mapping of it.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct Map {
     base: *mut u8,
-    ranks: usize,
-    seen: AtomicU32,
 }
 
 // SAFETY: whatever is shared through it is reached by atomic operations, or written before and read after one.
-unsafe impl Send for Board {}
+unsafe impl Send for Map {}
 // SAFETY: the same.
-unsafe impl Sync for Board {}
+unsafe impl Sync for Map {}
+
+/// A mapping as the ranks of one communicator use it.
+#[derive(Debug)]
+pub(crate) struct Board {
+    map: Arc<Map>,
+    ranks: usize,
+    seen: AtomicU32,
+    /// The way to the machine of the board that this is a copy of.
+    away: Option<Mutex<TcpStream>>,
+}
 
 /// Makes a board and keeps it; its descriptor's number.
 pub(crate) fn make() -> Result<i32> {
-    let fd = memfd_create("simgpu-nccl", MemfdFlags::CLOEXEC).map_err(|_| Code::SYSTEM)?;
-    ftruncate(&fd, ALL as u64).map_err(|_| Code::SYSTEM)?;
+    let fd = memory()?;
     let number = fd.as_raw_fd();
     MADE.lock().unwrap_or_else(PoisonError::into_inner).push(fd);
     Ok(number)
 }
 
-impl Board {
-    /// The board that a process made.
-    pub(crate) fn open(process: u32, descriptor: i32, ranks: usize) -> Result<Self> {
+fn memory() -> Result<OwnedFd> {
+    let fd = memfd_create("simgpu-nccl", MemfdFlags::CLOEXEC).map_err(|_| Code::SYSTEM)?;
+    ftruncate(&fd, ALL as u64).map_err(|_| Code::SYSTEM)?;
+    Ok(fd)
+}
+
+impl Map {
+    /// The board that a process of this machine made.
+    pub(crate) fn of(process: u32, descriptor: i32) -> Result<Self> {
         let path = format!("/proc/{process}/fd/{descriptor}");
         let file = File::options().read(true).write(true).open(path).map_err(|_| Code::SYSTEM)?;
+        Self::new(&file)
+    }
+
+    fn new(file: impl AsFd) -> Result<Self> {
         let (rights, null) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
         // SAFETY: a new mapping, which overlaps nothing.
-        let base =
-            unsafe { mmap(null, ALL, rights, MapFlags::SHARED, &file, 0) }.map_err(|_| Code::SYSTEM)?;
-        Ok(Self { base: base.cast(), ranks, seen: AtomicU32::new(0) })
+        let base = unsafe { mmap(null, ALL, rights, MapFlags::SHARED, file, 0) }.map_err(|_| Code::SYSTEM)?;
+        Ok(Self { base: base.cast() })
     }
 
     fn counter(&self) -> &AtomicU32 {
@@ -79,7 +98,8 @@ impl Board {
         unsafe { AtomicU64::from_ptr(area.cast()) }
     }
 
-    fn write(&self, rank: usize, which: usize, mark: u64, bytes: &[u8]) {
+    /// Leaves what a rank brings, and then its mark.
+    pub(crate) fn write(&self, rank: usize, which: usize, mark: u64, bytes: &[u8]) {
         let area = self.area(rank, which);
         let room = if which == 0 { HELLO } else { SLOT } - 16;
         if bytes.len() > room {
@@ -97,8 +117,19 @@ impl Board {
     }
 
     fn read(&self, rank: usize, which: usize, mark: u64) -> Option<Vec<u8>> {
+        self.after(rank, which, |there| there == mark).map(|(_, bytes)| bytes)
+    }
+
+    /// What a rank brought, and its mark, if that is one that is wanted.
+    pub(crate) fn after(
+        &self,
+        rank: usize,
+        which: usize,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Option<(u64, Vec<u8>)> {
         let area = self.area(rank, which);
-        if Self::mark(area).load(Ordering::Acquire) != mark {
+        let mark = Self::mark(area).load(Ordering::Acquire);
+        if !wanted(mark) {
             return None;
         }
         // SAFETY: what was written before the mark, in the same area; it is not written again before all have
@@ -106,7 +137,43 @@ impl Board {
         unsafe {
             let length = area.wrapping_add(8).cast::<u64>().read();
             let length = usize::try_from(length).unwrap_or_default().min(SLOT - 16);
-            Some(std::slice::from_raw_parts(area.wrapping_add(16), length).to_vec())
+            Some((mark, std::slice::from_raw_parts(area.wrapping_add(16), length).to_vec()))
+        }
+    }
+
+    /// Waits a moment for somebody to write; false if nobody did.
+    pub(crate) fn news(&self, seen: &AtomicU32) -> bool {
+        let before = seen.load(Ordering::Acquire);
+        if self.counter().load(Ordering::Acquire) == before {
+            let moment = futex::Timespec { tv_sec: 0, tv_nsec: i64::from(MOMENT.subsec_nanos()) };
+            // It may have changed meanwhile, or time is up: both are seen below.
+            let _ = futex::wait(self.counter(), futex::Flags::empty(), before, Some(&moment));
+        }
+        let now = self.counter().load(Ordering::Acquire);
+        seen.store(now, Ordering::Release);
+        now != before
+    }
+}
+
+impl Board {
+    /// The board of an id.
+    pub(crate) fn open(id: &UniqueId, ranks: usize) -> Result<Self> {
+        let seen = AtomicU32::new(0);
+        let Some(at) = id.elsewhere()? else {
+            let map = Arc::new(Map::of(id.process, id.descriptor)?);
+            return Ok(Self { map, ranks, seen, away: None });
+        };
+        let map = Arc::new(Map::new(memory()?)?);
+        let away = relay::join(at, &map).map_err(|_| Code::SYSTEM)?;
+        Ok(Self { map, ranks, seen, away: Some(Mutex::new(away)) })
+    }
+
+    fn write(&self, rank: usize, which: usize, mark: u64, bytes: &[u8]) {
+        self.map.write(rank, which, mark, bytes);
+        if let Some(away) = &self.away {
+            let mut away = away.lock().unwrap_or_else(PoisonError::into_inner);
+            // Without the other machine nothing comes any more, and whoever waits does so until it is ended.
+            let _ = relay::send(&mut away, rank, which, mark, bytes);
         }
     }
 
@@ -118,25 +185,12 @@ impl Board {
     /// What all ranks said of themselves, once all have.
     pub(crate) fn all_greeted(&self) -> Vec<Vec<u8>> {
         loop {
-            let all: Option<Vec<_>> = (0..self.ranks).map(|rank| self.read(rank, 0, 1)).collect();
+            let all: Option<Vec<_>> = (0..self.ranks).map(|rank| self.map.read(rank, 0, 1)).collect();
             match all {
                 Some(all) => return all,
-                None => self.news(),
+                None => self.map.news(&self.seen),
             };
         }
-    }
-
-    /// Waits a moment for somebody to write; false if nobody did.
-    fn news(&self) -> bool {
-        let seen = self.seen.load(Ordering::Acquire);
-        if self.counter().load(Ordering::Acquire) == seen {
-            let moment = futex::Timespec { tv_sec: 0, tv_nsec: i64::from(MOMENT.subsec_nanos()) };
-            // It may have changed meanwhile, or time is up: both are seen below.
-            let _ = futex::wait(self.counter(), futex::Flags::empty(), seen, Some(&moment));
-        }
-        let now = self.counter().load(Ordering::Acquire);
-        self.seen.store(now, Ordering::Release);
-        now != seen
     }
 
     /// The board as the simulated libcuda calls it.
@@ -145,7 +199,7 @@ impl Board {
     }
 }
 
-impl Drop for Board {
+impl Drop for Map {
     fn drop(&mut self) {
         // SAFETY: nothing of it is held any more. It can be unmapped, or the process is about to end.
         let _ = unsafe { munmap(self.base.cast(), ALL) };
@@ -170,7 +224,7 @@ unsafe extern "C" fn give(context: *mut c_void, rank: usize, number: u64, part: 
 unsafe extern "C" fn all(context: *mut c_void, number: u64, sink: Sink, to: *mut c_void) -> bool {
     // SAFETY: the caller's promise.
     let board = unsafe { &*context.cast::<Board>() };
-    let all: Option<Vec<_>> = (0..board.ranks).map(|r| board.read(r, slot(number), number + 1)).collect();
+    let all: Option<Vec<_>> = (0..board.ranks).map(|r| board.map.read(r, slot(number), number + 1)).collect();
     let Some(all) = all else { return false };
     for part in all {
         // SAFETY: the same.
@@ -183,7 +237,8 @@ unsafe extern "C" fn all(context: *mut c_void, number: u64, sink: Sink, to: *mut
 /// `context` is a board.
 unsafe extern "C" fn news(context: *mut c_void) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { &*context.cast::<Board>() }.news()
+    let board = unsafe { &*context.cast::<Board>() };
+    board.map.news(&board.seen)
 }
 
 /// # Safety

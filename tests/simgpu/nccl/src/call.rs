@@ -3,7 +3,7 @@
 use crate::comm::{Comm, Memory, Step};
 use crate::group::{What, ask, ask_all};
 use crate::log::{Code, Result, code};
-use crate::stubs::not_simulated;
+use crate::not_simulated;
 use simgpu_model::collective::Ask;
 use simgpu_model::element::{Op, Type};
 use std::ffi::{c_int, c_uint, c_void};

@@ -9,11 +9,13 @@ use crate::environment::environment;
 use crate::group;
 use crate::log::{BOOTSTRAP, ENV, GRAPH, INIT, NET, info, version};
 use crate::log::{Code, Result, code};
+use crate::relay;
 use simgpu_model::beside;
 use simgpu_model::scenario::Kind;
 use std::collections::hash_map::RandomState;
 use std::ffi::c_int;
 use std::hash::BuildHasher;
+use std::net::SocketAddrV4;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -21,15 +23,29 @@ use std::time::Duration;
 const MAGIC: [u8; 8] = *b"simnccl1";
 
 /// An id as it travels: how it begins, the process that made it, its board there, a number for the
-/// communicator; the rest is zero.
+/// communicator, its machine, and where that listens for others (zero: nowhere); the rest is zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UniqueId {
     magic: [u8; 8],
-    process: u32,
-    descriptor: c_int,
+    pub(crate) process: u32,
+    pub(crate) descriptor: c_int,
     number: u64,
-    rest: [u8; 104],
+    machine: u64,
+    address: [u8; 4],
+    port: u16,
+    rest: [u8; 90],
+}
+
+impl UniqueId {
+    /// Where its machine listens, if that is another one; an error if it listens nowhere.
+    pub(crate) fn elsewhere(&self) -> Result<Option<SocketAddrV4>> {
+        match (self.machine == machine(), self.port) {
+            (true, _) => Ok(None),
+            (false, 0) => Err(Code::SYSTEM),
+            (false, port) => Ok(Some(SocketAddrV4::new(self.address.into(), port))),
+        }
+    }
 }
 
 /// A communicator that is to be.
@@ -66,8 +82,12 @@ unsafe extern "C" fn ncclGetUniqueId(to: *mut UniqueId) -> c_int {
     let id = || {
         begin(driver()?);
         let (magic, process, descriptor, number) = (MAGIC, std::process::id(), make()?, number());
+        let at = relay::listen(descriptor).map_err(|_| Code::SYSTEM)?;
+        let (address, port) = at.map_or(([0; 4], 0), |at| (at.ip().octets(), at.port()));
+        let id =
+            UniqueId { magic, process, descriptor, number, machine: machine(), address, port, rest: [0; 90] };
         // SAFETY: the caller's pointer.
-        unsafe { put(to, UniqueId { magic, process, descriptor, number, rest: [0; 104] }) }
+        unsafe { put(to, id) }
     };
     code(id())
 }
@@ -153,11 +173,11 @@ pub(crate) fn finish(inits: Vec<Init>) -> Result<()> {
 
 fn greet(driver: &Driver, init: &Init) -> Result<Option<Board>> {
     let How::Id(id, ranks) = &init.how else { return Ok(None) };
-    let board = Board::open(id.process, id.descriptor, *ranks).inspect_err(|_| {
+    let board = Board::open(id, *ranks).inspect_err(|_| {
         crate::log::warn(
             driver.ordinal(init.gpu),
             "bootstrap.cc:120",
-            "the process that made the unique id is gone",
+            "the process that made the unique id is gone, or on a machine that cannot be reached",
         );
     })?;
     let own = [u64::from(std::process::id()), init.gpu as u64, driver.ordinal(init.gpu) as u64, host()];
@@ -195,8 +215,16 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
 
 /// The name of this host as a number, which is the same in all its processes.
 fn host() -> u64 {
-    std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default()
-        .hash_one(&environment().host)
+    hash(&environment().host)
+}
+
+/// This boot of this machine as a number.
+fn machine() -> u64 {
+    hash(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+}
+
+fn hash(text: &str) -> u64 {
+    std::hash::BuildHasherDefault::<std::collections::hash_map::DefaultHasher>::default().hash_one(text)
 }
 
 fn rank(hello: &[u8]) -> Rank {

@@ -1,6 +1,6 @@
 //! The process that calls libibverbs: a call that does not return must not take the node with it.
 
-use super::content::{BOX, Plan, compare, content};
+use super::content::{BOX, Piece, Plan, compare, content};
 use super::messages::{Answer, Ask, Make};
 use crate::gpu::Clique;
 use crate::process::partner;
@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 pub const COMMAND: &str = "verbs";
 /// The time limit of one request's transfers.
 const TRANSFERS: Duration = Duration::from_secs(20);
-/// How long a burst takes, and how many of its transfers may be under way.
+/// How long a burst takes.
 const BURST: Duration = Duration::from_millis(80);
-const DEPTH: u32 = 16;
 /// How many single transfers are timed, and for how long at most.
 const TIMED: usize = 1000;
 const TIMING: Duration = Duration::from_millis(80);
@@ -48,14 +47,12 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
             Ok(Answer::Done)
         }
         (Ask::Sizes(verb), Some(open)) => {
-            for piece in Plan::Sizes.pieces() {
-                // A write goes from the first box here to the second one there, a read the other way round.
-                let (here, there) = match verb {
-                    Verb::Write => (piece.from, BOX + piece.to),
-                    Verb::Read => (BOX + piece.to, piece.from),
-                };
-                open.connection.transfer(verb, here, there, piece.bytes, due)?;
-            }
+            // A write goes from the first box here to the second one there, a read the other way round.
+            let places = |piece: Piece| match verb {
+                Verb::Write => (piece.from, BOX + piece.to, piece.bytes),
+                Verb::Read => (BOX + piece.to, piece.from, piece.bytes),
+            };
+            open.connection.all(verb, Plan::Sizes.pieces().into_iter().map(places), due)?;
             Ok(Answer::Done)
         }
         (Ask::Check { plan, source, sentinel }, Some(open)) => {
@@ -66,7 +63,7 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
         (Ask::Burst { verb, bytes }, Some(open)) => {
             let (here, there) = if verb == Verb::Write { (0, BOX) } else { (BOX, 0) };
             let slots = BOX.checked_div(bytes).unwrap_or_default();
-            let burst = Burst { verb, bytes, here, there, slots, depth: DEPTH };
+            let burst = Burst { verb, bytes, here, there, slots };
             let (count, took) = open.connection.burst(&burst, BURST, due)?;
             Ok(Answer::Rate { count, seconds: took.as_secs_f64() })
         }

@@ -1,0 +1,117 @@
+//! Boards across machines: who made a board listens on the interface of NCCL's sockets. A process of another machine
+//! connects and has a copy of the board: what its ranks write goes there, and what all others write comes from there.
+//!
+//! A message is the rank, the place in its part, the mark and the length as numbers of 8 bytes, and then the bytes. A
+//! copy is as good as the board: a rank writes a place again only after all others have read what was there.
+
+use crate::board::{Map, RANKS};
+use crate::environment::environment;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::{fs, thread};
+
+/// Places in a rank's part.
+const PLACES: usize = 3;
+/// The longest that bytes may be.
+const MOST: u64 = 1 << 20;
+
+/// Makes a board reachable from other machines, where NCCL's sockets use a network; where.
+pub(crate) fn listen(descriptor: i32) -> io::Result<Option<SocketAddrV4>> {
+    let interface = environment().interface.as_deref().map(|name| name.trim_start_matches('='));
+    let Some(interface) = interface.filter(|name| *name != "lo") else { return Ok(None) };
+    let listener = TcpListener::bind((own_address(interface)?, 0))?;
+    let std::net::SocketAddr::V4(at) = listener.local_addr()? else { return Ok(None) };
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let Ok(map) = Map::of(std::process::id(), descriptor) else { return };
+            thread::spawn(move || serve(stream, &Arc::new(map)));
+        }
+    });
+    Ok(Some(at))
+}
+
+/// The address of an interface: the one from which the kernel would send into its network.
+fn own_address(interface: &str) -> io::Result<Ipv4Addr> {
+    let routes = fs::read_to_string("/proc/net/route")?;
+    let network = routes.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let number = |n: usize| u32::from_str_radix(fields.get(n)?, 16).ok();
+        let (to, gateway) = (number(1)?, number(2)?);
+        (*fields.first()? == interface && gateway == 0 && to != 0).then_some(Ipv4Addr::from(to.to_ne_bytes()))
+    });
+    let none = || io::Error::other(format!("{interface} has no network"));
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect((Ipv4Addr::from(u32::from(network.ok_or_else(none)?) | 1), 9))?;
+    match socket.local_addr()?.ip() {
+        std::net::IpAddr::V4(own) => Ok(own),
+        std::net::IpAddr::V6(_) => Err(none()),
+    }
+}
+
+/// Connects a copy with its board; the way there.
+pub(crate) fn join(at: SocketAddrV4, copy: &Arc<Map>) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(at)?;
+    stream.set_nodelay(true)?;
+    let (mut from, copy) = (stream.try_clone()?, Arc::clone(copy));
+    thread::spawn(move || while receive(&mut from, &copy, |_| ()).is_ok() {});
+    Ok(stream)
+}
+
+/// Serves one copy until it is gone.
+fn serve(mut to: TcpStream, map: &Arc<Map>) {
+    let (Ok(()), Ok(mut from)) = (to.set_nodelay(true), to.try_clone()) else { return };
+    // The ranks that write in the copy.
+    let theirs = Arc::new((AtomicU64::new(0), AtomicBool::new(false)));
+    let (board, known) = (Arc::clone(map), Arc::clone(&theirs));
+    thread::spawn(move || {
+        let note = |rank: usize| {
+            known.0.fetch_or(1 << rank, Ordering::AcqRel);
+        };
+        while receive(&mut from, &board, note).is_ok() {}
+        known.1.store(true, Ordering::Release);
+    });
+    let mut sent = [[0; PLACES]; RANKS];
+    let seen = AtomicU32::new(0);
+    while !theirs.1.load(Ordering::Acquire) {
+        let not_theirs = |(rank, _): &(usize, _)| theirs.0.load(Ordering::Acquire) & (1 << rank) == 0;
+        for (rank, marks) in sent.iter_mut().enumerate().filter(not_theirs) {
+            for (which, mark) in marks.iter_mut().enumerate() {
+                let Some((now, bytes)) = map.after(rank, which, |there| there != *mark) else { continue };
+                *mark = now;
+                if send(&mut to, rank, which, now, &bytes).is_err() {
+                    return;
+                }
+            }
+        }
+        map.news(&seen);
+    }
+}
+
+pub(crate) fn send(to: &mut TcpStream, rank: usize, which: usize, mark: u64, bytes: &[u8]) -> io::Result<()> {
+    let numbers = [rank as u64, which as u64, mark, bytes.len() as u64];
+    let mut message: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+    message.extend(bytes);
+    to.write_all(&message)
+}
+
+/// Takes one message; `from_rank` is told whose before it can be read on the board.
+fn receive(from: &mut TcpStream, map: &Map, from_rank: impl Fn(usize)) -> io::Result<()> {
+    let mut head = [0; 32];
+    from.read_exact(&mut head)?;
+    let mut numbers = head.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let mut next = || numbers.next().unwrap_or_default();
+    let wrong = || io::Error::other("no message of a board");
+    let place =
+        |number: u64, below: usize| usize::try_from(number).ok().filter(|n| *n < below).ok_or_else(wrong);
+    let (rank, which, mark, length) = (place(next(), RANKS)?, place(next(), PLACES)?, next(), next());
+    if length > MOST {
+        return Err(wrong());
+    }
+    let mut bytes = vec![0; usize::try_from(length).map_err(|_| wrong())?];
+    from.read_exact(&mut bytes)?;
+    from_rank(rank);
+    map.write(rank, which, mark, &bytes);
+    Ok(())
+}
