@@ -16,7 +16,7 @@ use firstlight_init::stages::{
     screen, validate, watchdog,
 };
 use firstlight_init::sys::process::is_process_one;
-use firstlight_init::verdict::Judgement;
+use firstlight_init::verdict::{Judgement, Trouble};
 use log::info;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,20 +87,18 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
             validate::prove(m, &config.validator, reset.tests())
         })
     })?;
-    let met = nodes::meet(m, &config.validator, &proof)?;
+    let rebooted = reset.rebooted().map(|why| Trouble { stage: "reset", code: None, cause: why.to_owned() });
+    let before: Vec<_> =
+        [reset.trouble(), guarded.trouble(), fabric.trouble("fabric"), driver.trouble("driver")]
+            .into_iter()
+            .flatten()
+            .collect();
+    let unfit: Vec<_> = before.iter().cloned().chain(rebooted).collect();
+    let met = nodes::meet(m, &config.validator, &proof, &unfit)?;
     let recovery = recover::recover(m, &config, &reset, &proof)?;
     // Keeping and sending the report can take minutes, and cannot take the machine down.
     reset::settle(m)?;
-    let troubles: Vec<_> = [
-        reset.trouble(),
-        guarded.trouble(),
-        fabric.trouble("fabric"),
-        driver.trouble("driver"),
-        recovery.trouble(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let troubles: Vec<_> = before.into_iter().chain(recovery.trouble()).collect();
     let decision =
         m.stage("decide", |_| Ok(decide::decide(&config.policy, &proof, &troubles, recovery, met)))?;
     let published = m.stage("publish", |m| publish::publish(m, &config, decision))?;

@@ -2,7 +2,7 @@
 //! child. The machine's own verdict stays as it is; the policy follows the worse of the two.
 
 use super::validate::is_verdict;
-use crate::child::{End, Stream};
+use crate::child::{End, Spec, Stream};
 use crate::config::types::Validator;
 use crate::console::CHILD;
 use crate::fault::Fault;
@@ -10,26 +10,33 @@ use crate::file_io::{read_at_most, remove};
 use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
-use crate::verdict::{Met, Proof, Verdict, judge};
+use crate::verdict::{Met, Proof, Trouble, Verdict, judge};
 use log::{debug, info};
 use std::path::Path;
 use std::time::Duration;
 
 /// The time limit of the tests, after the meeting.
 const TESTS: Duration = Duration::from_secs(1800);
+/// The columns of a console.
+const WIDTH: usize = 80;
 /// Maximum size of the report.
 const LARGEST: u64 = 64 << 20;
 
-/// Meets the other nodes if that is configured. A machine that is no good by itself does not: the others are told by its
-/// absence, and its GPUs may hang.
+/// Meets the other nodes if that is configured. A machine that is no good by itself, or had `troubles` before, does not: its
+/// GPUs may hang, and the others report it as absent.
 ///
 /// # Errors
 /// Only an interruption.
-pub fn meet(m: &mut Machine, config: &Validator, proof: &Proof) -> Result<Option<Met>, Fault> {
+pub fn meet(
+    m: &mut Machine,
+    config: &Validator,
+    proof: &Proof,
+    troubles: &[Trouble],
+) -> Result<Option<Met>, Fault> {
     let Some(meeting) = config.meeting else { return Ok(None) };
     m.stage("nodes", |m| {
         let _not_there = remove(Path::new(paths::NODES));
-        let own = judge(proof, &[]).verdict;
+        let own = judge(proof, troubles).verdict;
         if own.is_good() {
             run(m, config, meeting)
         } else {
@@ -40,19 +47,36 @@ pub fn meet(m: &mut Machine, config: &Validator, proof: &Proof) -> Result<Option
 }
 
 fn run(m: &Machine, config: &Validator, meeting: Duration) -> Result<Met, Fault> {
-    let spec = helper::validator(config, &["nodes", "--json", paths::NODES], meeting + TESTS);
+    let spec = spec(config, meeting);
     let reached = |end| matches!(end, End::Exited(status) if Verdict::of_status(status).is_some());
     let done = m.run(&spec, &mut show, reached)?;
     let report = read_at_most(Path::new(paths::NODES), LARGEST).map_err(|e| format!("{}: {e}", paths::NODES));
     Ok(Met::believe(done.end, &done.reason(), report))
 }
 
-/// Its rows are shown; its last lines are not, because the last line of a boot is the machine's.
+fn spec(config: &Validator, meeting: Duration) -> Spec {
+    helper::validator(config, &["nodes", "--json", paths::NODES], meeting + TESTS)
+}
+
+/// Its rows are shown, but not NCCL's tables, which are wider than a console; its last lines are not, because the last line of a boot is the machine's.
 fn show(stream: Stream, line: &str) -> bool {
     match stream {
         Stream::Err => debug!("nodes: {line}"),
         Stream::Out if is_verdict(line) => info!(target: CHILD, "nodes: {line}"),
+        Stream::Out if line.chars().count() > WIDTH => debug!("nodes: {line}"),
         Stream::Out => info!(target: CHILD, "{line}"),
     }
     stream == Stream::Out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_limit_is_that_of_the_meeting_and_of_the_tests() {
+        let (timeout, meeting) = (Duration::from_secs(900), Duration::from_secs(60));
+        let config = Validator { files: Vec::new(), set: Vec::new(), timeout, meeting: Some(meeting) };
+        assert_eq!(spec(&config, meeting).deadline, Duration::from_secs(1860));
+    }
 }

@@ -127,7 +127,7 @@ fn variables(m: &Machine, decision: &Decision) -> Result<Result<Vec<Variable>, T
 /// Adds the setting that the action requires, and removes settings that the verdict does not justify: it
 /// may have become worse than the report's.
 fn apply_action(decision: &Decision, variables: &mut Vec<Variable>) {
-    let verdict = decision.judgement.verdict;
+    let verdict = decision.judgement.worst();
     if decision.action == Action::WorkloadWithoutP2p {
         let reason = format!("the verdict is {verdict}, and the policy for it workload-without-p2p");
         environment::switch_p2p_off(variables, &reason);

@@ -18,6 +18,8 @@ pub struct Met {
     pub codes: Vec<String>,
     /// The validator's exit status, when it had one.
     pub exit_status: Option<i32>,
+    /// The names of the nodes, as far as this one knows them.
+    pub nodes: Vec<String>,
 }
 
 impl fmt::Display for Met {
@@ -32,7 +34,13 @@ impl fmt::Display for Met {
 struct Report {
     schema: String,
     verdict: Verdict,
+    nodes: Vec<Node>,
     findings: Vec<Finding>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    name: String,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +53,13 @@ impl Met {
     /// ERROR for a reason outside of a report.
     #[must_use]
     pub const fn failed(cause: String, exit_status: Option<i32>) -> Self {
-        Self { verdict: Verdict::Error, cause: Some(cause), codes: Vec::new(), exit_status }
+        Self {
+            verdict: Verdict::Error,
+            cause: Some(cause),
+            codes: Vec::new(),
+            exit_status,
+            nodes: Vec::new(),
+        }
     }
 
     /// Accepts a verdict only if exit status and report agree.
@@ -69,6 +83,11 @@ impl Met {
             );
             return Self::failed(cause, Some(status));
         }
+        if verdict.is_good() && report.nodes.len() < 2 {
+            let cause = format!("nodes.json says {verdict} of {} nodes", report.nodes.len());
+            return Self::failed(cause, Some(status));
+        }
+        let nodes = report.nodes.into_iter().map(|node| node.name).collect();
         let codes: BTreeSet<_> = report
             .findings
             .into_iter()
@@ -78,7 +97,7 @@ impl Met {
         let codes: Vec<_> = codes.into_iter().collect();
         let cause = (verdict == Verdict::Error)
             .then(|| format!("firstlight nodes reached no verdict ({})", codes.join(", ")));
-        Self { verdict, cause, codes, exit_status: Some(status) }
+        Self { verdict, cause, codes, exit_status: Some(status), nodes }
     }
 }
 
@@ -91,7 +110,7 @@ mod tests {
         let finding = |code: &str, severity: &str| format!(r#"{{"code":"{code}","severity":"{severity}"}}"#);
         let findings =
             [finding("NODES-PATH", "fail"), finding("A", "info"), finding("NODES-BAD", "fail")].join(",");
-        Ok(format!(r#"{{"schema":"firstlight.nodes/1","verdict":"{verdict}","findings":[{findings}]}}"#)
+        Ok(format!(r#"{{"schema":"firstlight.nodes/1","verdict":"{verdict}","nodes":[{{"name":"a"}}],"findings":[{findings}]}}"#)
             .into_bytes())
     }
 
@@ -108,6 +127,7 @@ mod tests {
                 report("FAIL"),
                 "nodes.json has firstlight.nodes/1 FAIL, the exit status is that of PASS",
             ),
+            (End::Exited(0), report("PASS"), "nodes.json says PASS of 1 nodes"),
             (End::Exited(0), Err("no such file".to_owned()), "no such file"),
             (End::Exited(0), Ok(b"{".to_vec()), "nodes.json: "),
             (End::Exited(64), report("PASS"), "why"),

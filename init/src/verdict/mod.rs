@@ -35,12 +35,14 @@ impl Judgement {
     /// The lines that announce it, the FIRSTLIGHT line last; `here` is this machine's name.
     #[must_use]
     pub fn announcement(&self, here: &str) -> Vec<String> {
-        if !self.lines.is_empty() {
-            return self.lines.clone();
-        }
         let verdict = self.verdict;
         let because = self.cause.as_ref().map_or_else(String::new, |cause| format!("   {cause}"));
-        vec![format!("VERDICT  {verdict}{because}"), self.last_line(here).to_string()]
+        let own = || vec![format!("VERDICT  {verdict}{because}"), self.last_line(here).to_string()];
+        let mut lines = if self.lines.is_empty() { own() } else { self.lines.clone() };
+        if let (Some(last), Some(met)) = (lines.last_mut(), &self.nodes) {
+            last.push_str(&format!(" nodes={}", met.verdict));
+        }
+        lines
     }
 
     /// The line for a verdict that init reached itself.

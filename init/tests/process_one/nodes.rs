@@ -3,11 +3,13 @@
 use super::CONFIG;
 use super::namespace::{Machine, PASS, is_validated, json, scraper_lines};
 use serde_json::{Value, json};
+use std::fs;
 
 /// The validator of these tests: the machine passes, and `nodes` does what the test wrote.
 fn boot(nodes: &str, cmdline: &str) -> (Machine, String) {
-    let report = "nodes() { echo '{\"schema\":\"firstlight.nodes/1\",\"verdict\":\"'$1'\",\"findings\":\
-                  [{\"code\":\"NODES-PATH\",\"severity\":\"fail\"}]}' > /run/firstlight/nodes.json; }";
+    let report = "nodes() { echo '{\"schema\":\"firstlight.nodes/1\",\"verdict\":\"'$1'\",\
+                  \"nodes\":[{\"name\":\"a\"},{\"name\":\"b\"}],\"findings\":\
+                  [{\"code\":\"'${2:-NODES-PATH}'\",\"severity\":\"fail\"}]}' > /run/firstlight/nodes.json; }";
     let validator = format!("{report}\ncase \"$*\" in *\"nodes --json\"*)\n{nodes}\n;; esac\n{PASS}");
     let config = format!("{CONFIG}on_degraded = \"workload\"\n[network]\ntimeout_s = 1\n");
     let m = Machine::new(&validator, &config)
@@ -29,6 +31,9 @@ fn without_a_size_there_is_no_stage_and_no_key() {
     let (m, console) = boot("echo never; exit 1", "firstlight.nodes.timeout_s=5");
     assert!(!console.contains("never") && !console.contains("\nnodes "), "{console}");
     assert!(json(&m, "verdict.json").get("nodes").is_none());
+    assert!(!scraper_lines(&console)[0].contains("nodes="), "{console}");
+    let env = fs::read_to_string(m.path("run-outside/firstlight/env")).unwrap();
+    assert!(!env.contains("FIRSTLIGHT_NODES_VERDICT"), "{env}");
     assert!(console.contains("workload started:") && is_validated(&m), "{console}");
 }
 
@@ -37,7 +42,26 @@ fn nodes_that_pass_let_the_workload_start_and_it_knows() {
     let (m, console) = boot("nodes PASS; echo 'VERDICT  PASS'; exit 0", SIZE);
     assert!(console.contains("workload started: PASS"), "{console}");
     assert!(console.contains("nodes: VERDICT  PASS") && is_validated(&m), "{console}");
-    assert_eq!(nodes(&m)["verdict"], json!("PASS"));
+    assert_eq!((&nodes(&m)["verdict"], &nodes(&m)["nodes"]), (&json!("PASS"), &json!(["a", "b"])));
+    let line = "FIRSTLIGHT verdict=PASS failed=none warned=none codes=none scope=machine host=node7 seconds=0.1 nodes=PASS";
+    assert_eq!(scraper_lines(&console), [line]);
+}
+
+/// A wide table would break the lines of a console.
+#[test]
+fn rows_are_shown_and_wide_tables_are_not() {
+    let (_, console) =
+        boot(&format!("echo '  PASS   nodes-pairs'; echo '{}'; nodes PASS; exit 0", "0 ".repeat(60)), SIZE);
+    assert!(console.contains("  PASS   nodes-pairs\n") && !console.contains("0 0 0 0"), "{console}");
+}
+
+#[test]
+fn a_node_that_meets_no_other_is_an_error_with_its_code() {
+    let (m, console) = boot("nodes ERROR NODES-ABSENT; exit 2", SIZE);
+    assert!(!console.contains("workload started") && !is_validated(&m), "{console}");
+    assert_eq!((&nodes(&m)["verdict"], &nodes(&m)["codes"]), (&json!("ERROR"), &json!(["NODES-ABSENT"])));
+    assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
+    assert!(scraper_lines(&console)[0].ends_with(" nodes=ERROR"), "{console}");
 }
 
 #[test]
@@ -46,7 +70,7 @@ fn the_machines_verdict_stays_and_the_policy_follows_the_worse_one() {
     assert!(!console.contains("workload started") && !is_validated(&m), "{console}");
     assert!(console.contains("PASS, nodes FAIL: policy.on_fail = poweroff"), "{console}");
     assert_eq!(json(&m, "verdict.json")["verdict"], json!("PASS"));
-    let expected = json!({ "verdict": "FAIL", "cause": null, "codes": ["NODES-PATH"], "exit_status": 1 });
+    let expected = json!({ "verdict": "FAIL", "cause": null, "codes": ["NODES-PATH"], "exit_status": 1, "nodes": ["a", "b"] });
     assert_eq!(nodes(&m), expected);
 }
 
@@ -76,4 +100,24 @@ fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
     let (_, m, console) = m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().down();
     assert!(!console.contains("never"), "{console}");
     assert_eq!(nodes(&m)["cause"], json!("not run: this machine is FAIL"));
+}
+
+/// The GPUs of a machine that was reset during the tests between them are not used together again.
+#[test]
+fn a_machine_that_was_reset_does_not_meet_the_others() {
+    let validator = format!("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\n{PASS}");
+    let m = Machine::new(&validator, CONFIG).variables();
+    let id = "FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
+    let mark = contract::mark::Mark {
+        step: contract::mark::Step::PeerWrite,
+        image: None,
+        boot: None,
+        finding: None,
+    };
+    let bytes = [&contract::mark::ATTRIBUTES.to_le_bytes()[..], mark.text().as_bytes()].concat();
+    let m = m.file(&format!("variables/{id}"), bytes);
+    let (_, m, console) =
+        m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().held_or_down();
+    assert!(console.contains("RESET-DURING peer-write") && !console.contains("never"), "{console}");
+    assert_eq!(nodes(&m)["cause"], json!("not run: this machine is ERROR"), "{console}");
 }

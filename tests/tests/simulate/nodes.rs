@@ -3,10 +3,11 @@
 
 use harness::simgpu::{Scenario, prepared};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 const TOKEN: &str = "a token of the simulation";
@@ -151,41 +152,150 @@ fn two_nodes_pass_with_every_value_checked_and_the_network_proven() {
     });
 }
 
-/// A node that finds the others by multicast DNS.
-fn by_mdns(meeting: &Meeting<'_>, name: &str, gpus: &str, token: &str) -> Child {
-    let mut command = Command::new(meeting.base.get_program());
-    command.args(meeting.base.get_args()).args([
-        "nodes",
-        "--gpus",
-        gpus,
-        "--rendezvous",
-        "mdns",
-        "--size",
-        "2",
-    ]);
-    command.arg("--token-file").arg(meeting.dir.join(token)).env_clear().env("NCCL_HOSTID", name);
-    command.args(["--meeting-timeout", &meeting.timeout.to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+/// Two network namespaces with a cable between them, and with link-local addresses.
+struct Cable([String; 2]);
+
+fn ip(words: &str) {
+    let done = Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {words}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+impl Cable {
+    fn new(test: &str) -> Self {
+        let cable = Self(["a", "b"].map(|end| format!("firstlight-{}-{test}-{end}", std::process::id())));
+        let Self([a, b]) = &cable;
+        [a, b].iter().for_each(|name| ip(&format!("netns add {name}")));
+        ip(&format!("-n {a} link add cable0 type veth peer name cable0 netns {b}"));
+        for (name, address) in [(a, "169.254.10.1/16"), (b, "169.254.10.2/16")] {
+            ip(&format!("-n {name} link set lo up"));
+            ip(&format!("-n {name} addr add {address} dev cable0"));
+            ip(&format!("-n {name} link set cable0 up"));
+        }
+        cable
+    }
+
+    /// A node at one end that finds the others by multicast DNS; `words` come before the command.
+    fn node(
+        &self,
+        meeting: &Meeting<'_>,
+        end: usize,
+        (name, gpus): (&str, &str),
+        token: &str,
+        words: &[&str],
+    ) -> Child {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[end]]).arg(meeting.base.get_program());
+        command.args(meeting.base.get_args()).args(words);
+        command.args(["nodes", "--gpus", gpus, "--rendezvous", "mdns", "--size", "2", "--json"]);
+        command.arg(meeting.dir.join(format!("{name}.json")));
+        command.arg("--token-file").arg(meeting.dir.join(token));
+        command.args(["--meeting-timeout", &meeting.timeout.to_string()]);
+        // A machine in files has no routes by which the interface is found.
+        command
+            .env_clear()
+            .env("NCCL_HOSTID", name)
+            .env("NCCL_SOCKET_IFNAME", "cable0")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The ports at one end on which something listens for connections, or for multicast DNS.
+    fn open(&self, end: usize) -> Vec<String> {
+        let files = ["tcp", "tcp6", "udp", "udp6"].map(|name| format!("/proc/net/{name}"));
+        let read =
+            Command::new("ip").args(["netns", "exec", &self.0[end], "cat"]).args(files).output().unwrap();
+        let text = String::from_utf8(read.stdout).unwrap();
+        let is_open = |line: &&str| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            words.get(3) == Some(&"0A") || words.get(1).is_some_and(|own| own.ends_with(":14E9"))
+        };
+        assert_eq!(text.matches("local_address").count(), 4, "{text}");
+        text.lines().filter(is_open).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+/// How long after `since` a node has met the others, by the first line that says so, and what it printed.
+fn met(mut node: Child, since: Instant) -> thread::JoinHandle<(Option<Duration>, Said)> {
+    let out = node.stdout.take().unwrap();
+    thread::spawn(move || {
+        let (mut when, mut text) = (None, String::new());
+        for line in BufReader::new(out).lines() {
+            let line = line.unwrap();
+            if when.is_none() && (line.contains("node 2 of 2") || line.contains("nodes-meeting")) {
+                when = Some(since.elapsed());
+            }
+            text += &(line + "\n");
+        }
+        (when, Said { text, ..said(node) })
+    })
 }
 
 #[test]
-fn nodes_find_each_other_by_mdns_and_one_of_another_meeting_is_counted() {
+fn nodes_on_one_cable_find_each_other_by_mdns_and_leave_no_port_open() {
     with(&machine(""), 2, |meeting| {
-        let two = [("a", "0,1"), ("b", "2,3")].map(|(name, gpus)| by_mdns(meeting, name, gpus, "token"));
-        let two = two.map(said);
-        assert!(two.iter().all(|node| node.status == 0), "{}{}{}", two[0].text, two[0].log, two[1].log);
-        let leads = |node: &&Said| {
-            node.text.contains("PASS nodes-meeting") || node.text.contains("PASS   nodes-meeting")
-        };
-        assert_eq!(two.iter().filter(leads).count(), 1, "{}\n{}", two[0].text, two[1].text);
-        let short = Meeting { timeout: 4, ..Meeting::new(meeting.base, meeting.dir, 2) };
-        let two = [by_mdns(&short, "a", "0,1", "token"), by_mdns(&short, "b", "2,3", "other")].map(said);
-        for node in two {
-            node.ends(
-                2,
-                &["NODES-UNREACHED", "mDNS: 1 of 2 nodes were seen within 4 s; 1 with another token"],
-            );
+        let cable = Cable::new("meet");
+        let a = cable.node(meeting, 0, ("a", "0,1"), "token", &[]);
+        sleep(Duration::from_secs(3));
+        assert!(!cable.open(0).is_empty(), "it does not wait for the other one");
+        let since = Instant::now();
+        let b = cable.node(meeting, 1, ("b", "2,3"), "token", &["--set", "nodes.interfaces=cable0"]);
+        let ends = [met(a, since), met(b, since)].map(|end| end.join().unwrap());
+        for (when, end) in &ends {
+            assert_eq!(end.status, 0, "{}{}", end.text, end.log);
+            println!("met {:?} after the start of the later one", when.unwrap());
+            assert!(when.unwrap() < Duration::from_secs(20));
         }
+        let leads = ends.iter().filter(|(_, end)| end.text.contains("nodes-nccl-socket")).count();
+        assert_eq!(leads, 1, "{}\n{}", ends[0].1.text, ends[1].1.text);
+        for (end, name) in ["a", "b"].iter().enumerate() {
+            assert_eq!(cable.open(end), Vec::<String>::new());
+            let report = fs::read(meeting.dir.join(format!("{name}.json"))).unwrap();
+            let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+            let names: Vec<_> = report["nodes"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|node| node["name"].as_str().unwrap())
+                .collect();
+            let mut sorted = names.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, ["Simulated.a", "Simulated.b"], "{report}");
+        }
+    });
+}
+
+#[test]
+fn nodes_on_one_cable_that_do_not_belong_together_say_what_they_saw() {
+    with(&machine(""), 2, |meeting| {
+        let meeting = Meeting { timeout: 8, ..Meeting::new(meeting.base, meeting.dir, 2) };
+        let cable = Cable::new("apart");
+        let both = [("a", "0,1", "token", 0), ("b", "2,3", "other", 1)];
+        let both = both.map(|(name, gpus, token, end)| cable.node(&meeting, end, (name, gpus), token, &[]));
+        for node in both.map(said) {
+            let seen = "no other node was seen within 8 s; 1 firstlight node with another token or another nodes.size was seen";
+            node.ends(2, &["NODES-ABSENT", seen]);
+        }
+        // On another interface they do not see each other at all.
+        let meeting = Meeting { timeout: 3, ..meeting };
+        let words = ["--set", "nodes.interfaces=lo"];
+        let both =
+            [("a", 0), ("b", 1)].map(|(name, end)| cable.node(&meeting, end, (name, "0"), "token", &words));
+        for node in both.map(said) {
+            node.ends(2, &["NODES-ABSENT", "no other node was seen within 3 s"]);
+            assert!(!node.text.contains("firstlight node with"), "{}", node.text);
+        }
+        let words = ["--set", "nodes.interfaces=cable9"];
+        let wrong = said(cable.node(&meeting, 0, ("a", "0"), "token", &words));
+        wrong.ends(2, &["NODES-UNREACHED", "nodes.interfaces: cable9: No such device"]);
+        assert_eq!((cable.open(0), cable.open(1)), (Vec::new(), Vec::new()));
     });
 }
 

@@ -143,7 +143,7 @@ pub struct Nodes {
     pub token: Option<Token>,
     /// `nodes.rendezvous`: where they meet, `HOST:PORT`, and the node that has this address listens; or `mdns`.
     pub rendezvous: Option<String>,
-    /// `nodes.interfaces`: the network interfaces for `mdns`; all if there are none.
+    /// `nodes.interfaces`: the network interfaces for `mdns`; all but loopback if there are none.
     pub interfaces: Vec<String>,
     /// `nodes.timeout_s`: for the meeting, seconds.
     pub timeout_s: u64,

@@ -8,7 +8,7 @@ use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::Config;
 use crate::machine::root::Root;
-use crate::net::discovery::Beacon;
+use crate::net::discovery::{self, Beacon, Met, Unmet};
 use crate::net::meeting::{Host, Link, NoEntry, Token, join, random_id};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::gather::{Gathered, gather};
@@ -75,7 +75,7 @@ const MDNS: &str = "mdns";
 /// The port of a node that announces itself; another one where several nodes share a machine.
 const PORT: u16 = 29_517;
 
-/// Meets the others without an address: once all are seen, the one with the lowest number leads.
+/// Meets the others without an address; the nodes themselves decide which one leads.
 fn found(
     root: &Root,
     interfaces: &[String],
@@ -83,38 +83,53 @@ fn found(
     here: &Here,
     due: Instant,
 ) -> Result<Role, CommandError> {
-    let any = |port| listen(&[SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))], &terms.token);
-    let host = match any(PORT).or_else(|_| any(0)) {
+    // Both families where the kernel has both.
+    let all = |port| [SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), (Ipv4Addr::UNSPECIFIED, port).into()];
+    let host = match listen(&all(PORT), &terms.token).or_else(|_| listen(&all(0), &terms.token)) {
         Ok(host) => host,
         Err(error) => return Ok(alone(here, format!("this node cannot listen: {error}"))),
     };
     let port = host.address().map_err(|e| CommandError::undone(&e))?.port();
     let id = random_id().map_err(|e| CommandError::undone(&e))?;
-    let meeting = terms.token.meeting().unwrap_or_default();
+    let no_id = || CommandError::Undone("no MAC".to_owned());
+    let meeting = terms.token.meeting(terms.size).ok_or_else(no_id)?;
     let beacon = match Beacon::new(&meeting, &id, port, interfaces) {
         Ok(beacon) => beacon,
         Err(why) => return Ok(alone(here, why)),
     };
-    let seen = beacon.see(terms.size, due);
-    if seen.nodes.len() < terms.size {
-        let strangers = match seen.strangers {
-            0 => String::new(),
-            some => format!("; {some} with another token or of another meeting"),
-        };
-        let (number, size, within) = (seen.nodes.len(), terms.size, terms.timeout.as_secs());
-        return Ok(alone(
-            here,
-            format!("mDNS: {number} of {size} nodes were seen within {within} s{strangers}"),
-        ));
-    }
-    // The announcement goes on until all are there: one that came late may not have seen this one yet.
-    match seen.nodes.first_key_value() {
-        Some((first, at)) if *first != id => {
-            drop(host);
-            Ok(joined(at, terms, here, due))
+    match discovery::meet(beacon, host, (terms.size, &terms.token, &here.card.name), due) {
+        Ok(Met::Leads(host, _announced)) => lead(root, host, terms, here, due),
+        Ok(Met::Joined(link)) => {
+            Ok(introduced(link, here, "the node that leads").map_or_else(Role::Alone, Role::Member))
         }
-        _ => lead(root, host, terms, here, due),
+        Err(why) => Ok(Role::Alone(Box::new(unmet(&why, terms, here)))),
     }
+}
+
+fn unmet(why: &Unmet, terms: &Terms, here: &Here) -> Finding {
+    let (size, within) = (terms.size, terms.timeout.as_secs());
+    let (code, message) = match why {
+        Unmet::Few(number, others) => {
+            let others = match others {
+                0 => String::new(),
+                1 => "; 1 firstlight node with another token or another nodes.size was seen".to_owned(),
+                n => format!("; {n} firstlight nodes with another token or another nodes.size were seen"),
+            };
+            let seen = match number {
+                1 => "no other node was seen".to_owned(),
+                n => format!("{n} of {size} nodes were seen"),
+            };
+            (Code::NodesAbsent, format!("mDNS: {seen} within {within} s{others}"))
+        }
+        Unmet::Many(number) => {
+            (Code::NodesMany, format!("mDNS: {number} nodes with this token were seen; nodes.size is {size}"))
+        }
+        Unmet::Protocol(theirs) => {
+            (Code::NodesUnreached, format!("mDNS: the node that leads speaks {theirs}"))
+        }
+        Unmet::System(error) => (Code::NodesUnreached, format!("this node cannot listen: {error}")),
+    };
+    code.finding(Severity::Error, &here.card.name, message)
 }
 
 fn joined(at: &[SocketAddr], terms: &Terms, here: &Here, due: Instant) -> Role {
@@ -161,17 +176,17 @@ fn alone(here: &Here, message: String) -> Role {
 fn enter(at: &[SocketAddr], token: &Token, here: &Here, due: Instant) -> Result<Link, Box<Finding>> {
     let name = &here.card.name;
     let to = at.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let mut link = join(at, token, name, due).map_err(|why| {
+    let link = join(at, token, name, due).map_err(|why| {
         let code = if why == NoEntry::Token { Code::NodesToken } else { Code::NodesUnreached };
         Box::new(code.finding(Severity::Error, name, format!("node {name}, joining at {to}: {why}")))
     })?;
-    link.to.say(&here.card, SENDING).map_err(|why| {
-        Box::new(Code::NodesLost.finding(
-            Severity::Error,
-            &to,
-            format!("the node that leads, at {to}: {why}"),
-        ))
-    })?;
+    introduced(link, here, &format!("the node that leads, at {to}"))
+}
+
+/// Says who this node is.
+fn introduced(mut link: Link, here: &Here, to: &str) -> Result<Link, Box<Finding>> {
+    let lost = |why| Box::new(Code::NodesLost.finding(Severity::Error, &to, format!("{to}: {why}")));
+    link.to.say(&here.card, SENDING).map_err(lost)?;
     Ok(link)
 }
 
@@ -197,11 +212,19 @@ fn lead(root: &Root, host: Host, terms: &Terms, here: &Here, due: Instant) -> Re
     Ok(Role::Leader(Box::new(Leader { gathered, own: Some(own) })))
 }
 
-/// Obeys the node that leads; the result that it gives.
-pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<Ending, CommandError> {
-    let mut screen = Screen::new(shown);
+/// Obeys the node that leads; the result that it gives, and the names of all nodes, if they were all there.
+pub(super) fn obey(
+    link: Link,
+    root: &Root,
+    here: &Here,
+    shown: bool,
+) -> Result<(Ending, Vec<String>), CommandError> {
+    let (mut screen, mut names) = (Screen::new(shown), Vec::new());
     let ending = serve_with(link, root, here, &mut |order| match order {
-        Order::Welcome(welcome) => screen.welcome(welcome),
+        Order::Welcome(welcome) => {
+            names.clone_from(&welcome.names);
+            screen.welcome(welcome);
+        }
         Order::Open(open) => {
             log::info!("NCCL starts: {:?}, ranks from {} of {}", open.kind, open.first, open.ranks);
         }
@@ -209,7 +232,7 @@ pub(super) fn obey(link: Link, root: &Root, here: &Here, shown: bool) -> Result<
     })?;
     Screen::new(true).findings(&ending.findings);
     screen.member(&here.card.name, &ending);
-    Ok(ending)
+    Ok((ending, names))
 }
 
 fn serve_with(

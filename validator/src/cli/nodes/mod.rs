@@ -11,7 +11,6 @@ use crate::cli::args::{Meet, Nccl, Nodes, Place};
 use crate::config::Config;
 use crate::machine::root::Root;
 use crate::nccl::{Row, Sweep};
-use crate::nodes::gather::Gathered;
 use crate::nodes::order::Ending;
 use crate::nodes::suite::{self, Which};
 use crate::outcome::Outcome;
@@ -19,7 +18,7 @@ use crate::outcome::finding::{Finding, Severity};
 use crate::report::TestEntry;
 use contract::status::DEGRADED;
 use meet::Role;
-use shown::{Screen, Table};
+use shown::{Node, Screen, Table};
 use std::time::{Instant, SystemTime};
 pub(super) use terms::launched;
 
@@ -30,20 +29,20 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
     let shown = asked.json != Some(Place::Stdout);
     let local = local::read(root, config, &asked.meet, &asked.gpus)?;
     let mut screen = Screen::new(shown);
-    let write = |gathered: Option<&Gathered>, tests: &[TestEntry], ending: &Ending| match &asked.json {
-        Some(place) => shown::write(place, gathered, tests, ending, (started, begun)),
+    let write = |nodes: Vec<Node<'_>>, tests: &[TestEntry], ending: &Ending| match &asked.json {
+        Some(place) => shown::write(place, nodes, tests, ending, (started, begun)),
         None => Ok(()),
     };
     match meet::meet(root, config, &asked.meet, &local)? {
         Role::Member(link) => {
-            let ending = meet::obey(link, root, &local, shown)?;
-            write(None, &[], &ending)?;
+            let (ending, names) = meet::obey(link, root, &local, shown)?;
+            write(names.iter().map(|name| Node::Name { name }).collect(), &[], &ending)?;
             Ok(ending.status)
         }
         Role::Alone(finding) => {
             let ending = Ending { status: UNDONE, findings: vec![*finding] };
             screen.findings(&ending.findings);
-            write(None, &[], &ending)?;
+            write(Vec::new(), &[], &ending)?;
             Ok(UNDONE)
         }
         Role::Leader(mut leader) => {
@@ -55,7 +54,8 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
             let seconds = begun.elapsed().as_secs_f64();
             let name = &local.card.name;
             screen.end(&tests, status, name, seconds);
-            write(Some(&leader.gathered), &tests, &Ending { status, findings })?;
+            let nodes = leader.gathered.cluster.cards().into_iter().map(Node::Card).collect();
+            write(nodes, &tests, &Ending { status, findings })?;
             screen.failed.map_or(Ok(status), |why| Err(CommandError::Undone(why)))
         }
     }
@@ -75,7 +75,7 @@ pub(super) fn nccl(
     }
     let shown = asked.json != Some(Place::Stdout);
     match meet::meet(root, config, &asked.meet, &local)? {
-        Role::Member(link) => Ok(meet::obey(link, root, &local, false)?.status),
+        Role::Member(link) => Ok(meet::obey(link, root, &local, false)?.0.status),
         Role::Alone(finding) => {
             Screen::new(true).findings(&[*finding]);
             Ok(UNDONE)

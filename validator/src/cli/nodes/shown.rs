@@ -9,7 +9,6 @@ use crate::nccl::{Row, Sweep};
 use crate::nodes::arm::Group;
 use crate::nodes::card::Card;
 use crate::nodes::cluster::Cluster;
-use crate::nodes::gather::Gathered;
 use crate::nodes::order::{Ending, Welcome};
 use crate::nodes::watcher::{About, Watcher};
 use crate::outcome::finding::{Finding, Severity};
@@ -154,6 +153,19 @@ fn entry(about: &About, judgement: &Judgement, seconds: f64) -> TestEntry {
     }
 }
 
+/// A node in the report.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Node<'a> {
+    /// As the node that leads knows it.
+    Card(&'a Card),
+    /// As a member knows it.
+    Name {
+        /// Its name.
+        name: &'a str,
+    },
+}
+
 /// `firstlight.nodes/1`
 #[derive(Serialize)]
 struct Report<'a> {
@@ -161,8 +173,7 @@ struct Report<'a> {
     verdict: Verdict,
     started: String,
     seconds: f64,
-    /// None on a member, which does not know them.
-    nodes: Vec<&'a Card>,
+    nodes: Vec<Node<'a>>,
     tests: &'a [TestEntry],
     findings: &'a [Finding],
 }
@@ -170,7 +181,7 @@ struct Report<'a> {
 /// Writes the result as JSON.
 pub(super) fn write(
     place: &Place,
-    gathered: Option<&Gathered>,
+    nodes: Vec<Node<'_>>,
     tests: &[TestEntry],
     ending: &Ending,
     (started, begun): (SystemTime, Instant),
@@ -180,7 +191,7 @@ pub(super) fn write(
         verdict: verdict_of(ending.status),
         started: utc(started),
         seconds: begun.elapsed().as_secs_f64(),
-        nodes: gathered.map(|gathered| gathered.cluster.cards()).unwrap_or_default(),
+        nodes,
         tests,
         findings: &ending.findings,
     };

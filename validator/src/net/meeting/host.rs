@@ -65,6 +65,22 @@ impl Host {
         self.listener.local_addr()
     }
 
+    /// Closes the connections that came so far: this node does not admit others yet.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn turn_away(&self) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok(stream) => drop(stream),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // The peer was faster.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Admits peers until `each` returns true, or until `due`; then false.
     ///
     /// # Errors
@@ -98,6 +114,8 @@ impl Host {
         events: &Sender<Event<C>>,
     ) -> io::Result<bool> {
         let Ok((stream, from)) = self.listener.accept() else { return Ok(false) };
+        // A port for both families shows IPv4 addresses as IPv6 ones.
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         if under_way >= AT_ONCE {
             log::warn!("{from}: turned away, {AT_ONCE} others are being admitted");
             return Ok(false);

@@ -103,7 +103,8 @@ impl Speaker {
     /// # Errors
     /// The system's error.
     pub fn own_address(&self) -> io::Result<std::net::SocketAddr> {
-        self.stream.local_addr()
+        let own = self.stream.local_addr()?;
+        Ok(std::net::SocketAddr::new(own.ip().to_canonical(), own.port()))
     }
 
     /// Makes the next message use the number of the last one.

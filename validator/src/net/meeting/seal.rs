@@ -39,10 +39,10 @@ impl Token {
         if fits { Ok(Self(text.to_owned())) } else { Err(refused()) }
     }
 
-    /// The name of its meeting, which does not give it away: 16 hexadecimal digits.
+    /// The name of a meeting of so many nodes, which does not give the token away: 16 hexadecimal digits.
     #[must_use]
-    pub fn meeting(&self) -> Option<String> {
-        let mac = self.mac("meeting", &[])?;
+    pub fn meeting(&self, size: usize) -> Option<String> {
+        let mac = self.mac("meeting", &[&(size as u64).to_le_bytes()])?;
         Some(mac.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
     }
 

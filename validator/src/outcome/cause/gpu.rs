@@ -195,6 +195,7 @@ pub(super) const PLACES: &[Place] = &[
     place(NodesUnreached, "the node where all meet cannot be reached", &[]),
     place(NodesToken, "a node has another token", &[]),
     place(NodesTwice, "a node came twice", &[]),
+    place(NodesMany, "more nodes came than the meeting has", &[]),
     place(NodesAbsent, "not all nodes came", &[&[NodesUnreached, NodesToken, NodesTwice]]),
     place(NodesDiffer, "two nodes differ in their software", &[]),
     place(NodesLost, "a node vanished", &[]),

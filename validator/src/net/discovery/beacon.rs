@@ -1,0 +1,138 @@
+//! The announcement of this node, and what is announced by others.
+
+use mdns_sd::{IfKind, Receiver, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent, ServiceInfo};
+use rustix::net::{AddressFamily, SocketType, netdevice::name_to_index, socket};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, SocketAddrV6};
+use std::time::{Duration, Instant};
+
+/// The kind of service.
+const SERVICE: &str = "_firstlight._tcp.local.";
+/// Keys of its TXT record: the meeting, and the node.
+const MEETING: &str = "meeting";
+const NODE: &str = "node";
+/// How long the last announcements may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+/// The most nodes and addresses of one that are kept: anybody can announce anything.
+const MOST: (usize, usize) = (4096, 16);
+
+/// This node's announcement, and the nodes that it sees; the announcement ends when this is dropped.
+pub struct Beacon {
+    daemon: ServiceDaemon,
+    events: Receiver<ServiceEvent>,
+    meeting: String,
+    pub(super) own: String,
+    pub(super) nodes: BTreeMap<String, Vec<SocketAddr>>,
+    pub(super) refused: BTreeSet<String>,
+    pub(super) strangers: BTreeSet<String>,
+    pub(super) changed: Instant,
+}
+
+impl Beacon {
+    /// Announces that node `own` of `meeting` listens at `port`, on these network interfaces; if there are none, on all that
+    /// are up except loopback.
+    ///
+    /// # Errors
+    /// An interface does not exist, or none can be used; in one line.
+    pub fn new(meeting: &str, own: &str, port: u16, interfaces: &[String]) -> Result<Self, String> {
+        interfaces.iter().try_for_each(|name| exists(name))?;
+        let begin = || -> mdns_sd::Result<Self> {
+            let daemon = ServiceDaemon::new()?;
+            if interfaces.is_empty() {
+                daemon.disable_interface(vec![IfKind::LoopbackV4, IfKind::LoopbackV6])?;
+            } else {
+                daemon.disable_interface(IfKind::All)?;
+                let names: Vec<_> = interfaces.iter().cloned().map(IfKind::Name).collect();
+                daemon.enable_interface(names)?;
+            }
+            let host = format!("firstlight-{own}.local.");
+            let about = [(MEETING, meeting), (NODE, own)];
+            let mut info =
+                ServiceInfo::new(SERVICE, own, &host, "", port, about.as_slice())?.enable_addr_auto();
+            // The name is random, so nobody else has it: asking for it first would cost most of a second.
+            info.set_requires_probe(false);
+            daemon.register(info)?;
+            let events = daemon.browse(SERVICE)?;
+            Ok(Self {
+                daemon,
+                events,
+                meeting: meeting.to_owned(),
+                own: own.to_owned(),
+                nodes: BTreeMap::new(),
+                refused: BTreeSet::new(),
+                strangers: BTreeSet::new(),
+                changed: Instant::now(),
+            })
+        };
+        begin().map_err(|e| format!("mDNS: {e}"))
+    }
+
+    /// Takes in what is announced, for a moment.
+    pub(super) fn listen(&mut self, until: Instant) {
+        while let Ok(event) = self.events.recv_deadline(until) {
+            match event {
+                ServiceEvent::ServiceResolved(service) => self.take(&service),
+                ServiceEvent::ServiceRemoved(_, name) => {
+                    let node = name.split('.').next().unwrap_or_default();
+                    if self.nodes.remove(node).is_some() {
+                        self.changed = Instant::now();
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take(&mut self, service: &ResolvedService) {
+        let text = |key| service.get_property_val_str(key).unwrap_or_default();
+        let (meeting, node) = (text(MEETING), text(NODE));
+        let is_id = !node.is_empty() && node.len() <= 64 && node.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_id || node == self.own || self.nodes.len() + self.strangers.len() >= MOST.0 {
+            return;
+        }
+        if meeting != self.meeting {
+            self.strangers.insert(node.to_owned());
+            return;
+        }
+        let mut at: Vec<_> =
+            service.get_addresses().iter().filter_map(|ip| socket_of(ip, service.port)).collect();
+        at.sort_by_key(|at| (at.is_ipv6(), *at));
+        at.truncate(MOST.1);
+        if !at.is_empty() && self.nodes.insert(node.to_owned(), at.clone()) != Some(at) {
+            self.changed = Instant::now();
+        }
+    }
+}
+
+/// An address with the interface that it belongs to, where it needs one.
+fn socket_of(ip: &ScopedIp, port: u16) -> Option<SocketAddr> {
+    match ip {
+        ScopedIp::V4(v4) => Some((*v4.addr(), port).into()),
+        ScopedIp::V6(v6) => {
+            let scope = if v6.addr().is_unicast_link_local() { v6.scope_id().index } else { 0 };
+            Some(SocketAddrV6::new(*v6.addr(), port, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+fn exists(name: &str) -> Result<(), String> {
+    let any = socket(AddressFamily::INET, SocketType::DGRAM, None);
+    let found = any.and_then(|any| name_to_index(&any, name));
+    found.map(drop).map_err(|e| format!("nodes.interfaces: {name}: {e}"))
+}
+
+impl Drop for Beacon {
+    fn drop(&mut self) {
+        // The process ends without it too.
+        if let Ok(ended) = self.daemon.shutdown() {
+            let _ = ended.recv_timeout(FAREWELL);
+        }
+    }
+}
+
+impl std::fmt::Debug for Beacon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Beacon").field("own", &self.own).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,203 @@
+//! Finding the other nodes of a meeting by multicast DNS (RFC 6762) as a service (RFC 6763), without an address that somebody
+//! has to know. An announcement proves nothing: the proof is made in the meeting itself. An announcement can also outlive its
+//! node, so a node counts only while its port answers.
+
+mod beacon;
+
+use super::meeting::{Cut, Host, Link, NoEntry, Token, join};
+pub use beacon::Beacon;
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long nothing new must come before the nodes that are seen are asked, and the pause between two rounds.
+const SETTLED: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(500);
+const MOMENT: Duration = Duration::from_millis(50);
+/// The time limit for a connection to a node, and for the first byte of one that admits others.
+const CONNECT: Duration = Duration::from_millis(500);
+const FIRST_BYTE: Duration = Duration::from_millis(200);
+/// How long a node waits at one that is to lead, before it looks again who leads.
+const AT_LEADER: Duration = Duration::from_secs(3);
+
+/// How a meeting began.
+#[derive(Debug)]
+pub enum Met {
+    /// This node leads; the announcement goes on until all have come, because one may not have seen this node yet.
+    Leads(Host, Beacon),
+    /// It has joined the node that leads.
+    Joined(Link),
+}
+
+/// Why there is no meeting.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unmet {
+    /// Not all nodes came: how many there are with this one, and how many of other meetings were seen.
+    Few(usize, usize),
+    /// More nodes than the meeting has.
+    Many(usize),
+    /// The node that leads speaks another version of the protocol.
+    Protocol(String),
+    /// The system's error.
+    System(String),
+}
+
+/// What a node does at its port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Port {
+    /// It admits others: it leads.
+    Admits,
+    /// It listens, and has not decided yet.
+    Listens,
+    /// It does not answer.
+    Silent,
+}
+
+/// Meets the other nodes: this one listens at `host` and is announced by `beacon`. A node that admits others already is
+/// joined. Else, once `size` nodes answer, the one with the lowest id leads; what each sees may differ for a moment, so it is
+/// asked again until `due`.
+///
+/// # Errors
+/// See [`Unmet`].
+pub fn meet(
+    mut beacon: Beacon,
+    host: Host,
+    (size, token, name): (usize, &Token, &str),
+    due: Instant,
+) -> Result<Met, Unmet> {
+    let mut answer = 1;
+    loop {
+        beacon.listen((Instant::now() + MOMENT).min(due));
+        host.turn_away().map_err(|e| Unmet::System(e.to_string()))?;
+        if Instant::now() >= due {
+            return Err(Unmet::Few(answer, beacon.strangers.len()));
+        }
+        if beacon.changed.elapsed() < SETTLED {
+            continue;
+        }
+        let asked = ask(&beacon);
+        let first = |port| asked.iter().find(|(.., does)| *does == port).map(|(node, at, _)| (*node, *at));
+        answer = 1 + asked.iter().filter(|(.., does)| *does != Port::Silent).count();
+        let leader = match first(Port::Admits) {
+            Some(leader) => Some(leader),
+            None if answer < size => {
+                beacon.listen((Instant::now() + PAUSE).min(due));
+                continue;
+            }
+            None if answer > size => return Err(Unmet::Many(answer)),
+            None => first(Port::Listens).filter(|(node, _)| **node < beacon.own),
+        };
+        let Some((node, at)) = leader else { return Ok(Met::Leads(host, beacon)) };
+        match join(at, token, name, due.min(Instant::now() + AT_LEADER)) {
+            Ok(link) => return Ok(Met::Joined(link)),
+            Err(NoEntry::Protocol(theirs)) => return Err(Unmet::Protocol(theirs)),
+            // The announcement was false.
+            Err(NoEntry::Token | NoEntry::Stranger(Cut::Malformed(_))) => {
+                let node = node.clone();
+                beacon.refused.insert(node);
+            }
+            // It waits for others, or goes to another one that leads.
+            Err(NoEntry::Nothing(_) | NoEntry::Stranger(_)) => {}
+        }
+    }
+}
+
+/// What each node does at its port; all are asked at the same time.
+fn ask(beacon: &Beacon) -> Vec<(&String, &Vec<SocketAddr>, Port)> {
+    let wanted = beacon.nodes.iter().filter(|(node, _)| !beacon.refused.contains(*node));
+    thread::scope(|scope| {
+        let asked: Vec<_> = wanted.map(|(node, at)| (node, at, scope.spawn(move || port(at)))).collect();
+        let answer =
+            asked.into_iter().map(|(node, at, does)| (node, at, does.join().unwrap_or(Port::Silent)));
+        answer.collect()
+    })
+}
+
+fn port(at: &[SocketAddr]) -> Port {
+    let Some(mut stream) = at.iter().find_map(|at| TcpStream::connect_timeout(at, CONNECT).ok()) else {
+        return Port::Silent;
+    };
+    // One that admits speaks first.
+    let spoke = stream.set_read_timeout(Some(FIRST_BYTE)).and_then(|()| stream.read(&mut [0]));
+    if matches!(spoke, Ok(1)) { Port::Admits } else { Port::Listens }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::meeting::{Event, random_id};
+    use std::net::Ipv4Addr;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn token() -> Token {
+        Token::new(&format!("a token of tests {}", random_id().unwrap())).unwrap()
+    }
+
+    /// A node on loopback that listens and does nothing else.
+    fn node(token: &Token, id: &str, size: usize) -> (Beacon, Host) {
+        let host = Host::bind(&[(Ipv4Addr::LOCALHOST, 0).into()], token.clone()).unwrap();
+        let port = host.address().unwrap().port();
+        (Beacon::new(&token.meeting(size).unwrap(), id, port, &["lo".to_owned()]).unwrap(), host)
+    }
+
+    fn met(token: &Token, id: &str, size: usize, within: Duration) -> Result<Met, Unmet> {
+        let (beacon, host) = node(token, id, size);
+        meet(beacon, host, (size, token, id), Instant::now() + within)
+    }
+
+    #[test]
+    fn the_lowest_id_leads_and_the_other_joins() {
+        let token = token();
+        let other = token.clone();
+        let high = thread::spawn(move || match met(&other, "bb", 2, SOON).unwrap() {
+            Met::Joined(mut link) => link.to.say(&"card", SOON).unwrap(),
+            Met::Leads(..) => panic!("both lead"),
+        });
+        let Met::Leads(host, _beacon) = met(&token, "aa", 2, SOON).unwrap() else {
+            panic!("it does not lead")
+        };
+        let is_there = |event: Event<String>| matches!(event, Event::Came(guest) if guest.card == "card");
+        assert!(host.admit(Instant::now() + SOON, is_there).unwrap(), "it did not come");
+        high.join().unwrap();
+    }
+
+    #[test]
+    fn one_that_admits_already_is_joined_whatever_its_id() {
+        let token = token();
+        let (_beacon, host) = node(&token, "ff", 3);
+        let admits = thread::spawn(move || {
+            host.admit(Instant::now() + SOON, |event: Event<String>| matches!(event, Event::Came(_)))
+        });
+        let Met::Joined(mut link) = met(&token, "aa", 3, SOON).unwrap() else { panic!("it does not join") };
+        link.to.say(&"card", SOON).unwrap();
+        assert!(admits.join().unwrap().unwrap(), "it did not come");
+    }
+
+    #[test]
+    fn more_nodes_than_the_meeting_has_are_an_error() {
+        let token = token();
+        let _others = ["bb", "cc"].map(|id| node(&token, id, 2));
+        // Both must be announced before the third one asks.
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(met(&token, "aa", 2, SOON).unwrap_err(), Unmet::Many(3));
+    }
+
+    #[test]
+    fn an_announcement_that_outlives_its_node_does_not_count_and_others_are_counted() {
+        let (mine, other) = (token(), token());
+        let (_stale, host) = node(&mine, "bb", 2);
+        drop(host);
+        let _stranger = node(&other, "cc", 2);
+        let why = met(&mine, "aa", 2, Duration::from_secs(3)).unwrap_err();
+        // Other tests announce meetings too.
+        assert!(matches!(why, Unmet::Few(1, others) if others > 0), "{why:?}");
+    }
+
+    #[test]
+    fn an_interface_that_does_not_exist_is_named() {
+        let why = Beacon::new("m", "aa", 1, &["nowhere0".to_owned()]).unwrap_err();
+        assert!(why.starts_with("nodes.interfaces: nowhere0: No such device"), "{why}");
+    }
+}
