@@ -102,12 +102,12 @@ fn found(
         Ok(Met::Joined(link)) => {
             Ok(introduced(link, here, "the node that leads").map_or_else(Role::Alone, Role::Member))
         }
-        Err(why) => Ok(Role::Alone(Box::new(unmet(&why, terms, here)))),
+        Err(why) => Ok(Role::Alone(Box::new(unmet(&why, terms.size, terms.timeout, &here.card.name)))),
     }
 }
 
-fn unmet(why: &Unmet, terms: &Terms, here: &Here) -> Finding {
-    let (size, within) = (terms.size, terms.timeout.as_secs());
+fn unmet(why: &Unmet, size: usize, timeout: Duration, name: &str) -> Finding {
+    let within = timeout.as_secs();
     let (code, message) = match why {
         Unmet::Few(number, others) => {
             let others = match others {
@@ -129,7 +129,7 @@ fn unmet(why: &Unmet, terms: &Terms, here: &Here) -> Finding {
         }
         Unmet::System(error) => (Code::NodesUnreached, format!("this node cannot listen: {error}")),
     };
-    code.finding(Severity::Error, &here.card.name, message)
+    code.finding(Severity::Error, name, message)
 }
 
 fn joined(at: &[SocketAddr], terms: &Terms, here: &Here, due: Instant) -> Role {
@@ -268,5 +268,22 @@ impl Leader {
             // It panics nowhere; and its result is known.
             let _ = own.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_nodes_did_not_meet_by_mdns_has_a_code_and_the_numbers() {
+        let said = |why| {
+            let finding = unmet(&why, 2, Duration::from_secs(9), "node1");
+            (finding.code.to_string(), finding.message)
+        };
+        let many = "mDNS: 3 nodes with this token were seen; nodes.size is 2";
+        assert_eq!(said(Unmet::Many(3)), ("NODES-MANY".to_owned(), many.to_owned()));
+        let few = "mDNS: no other node was seen within 9 s; 1 firstlight node with another token or another nodes.size was seen";
+        assert_eq!(said(Unmet::Few(1, 1)), ("NODES-ABSENT".to_owned(), few.to_owned()));
     }
 }
