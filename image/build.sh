@@ -32,8 +32,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$REPO/Cargo.toml" | head -1)
 image_id=$( {
     echo "$version $SOURCE_DATE_EPOCH $(basename "$kernel") ${driver:+$(basename "$driver")}"; echo "$entries"; locked image; locked source | grep ^mkosi; locked tools
     sha256sum < "$binaries/init"; sha256sum < "$binaries/firstlight"
-    cd "$REPO/image"; find files driver-files base mkosi.* keep.list driver-keep.list media/uki.py build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
-    find files driver-files base mkosi.* keep.list driver-keep.list media/uki.py build.sh -type f | LC_ALL=C sort | xargs sha256sum
+    cd "$REPO/image"; find files base mkosi.* keep.list driver-keep.list media/uki.py build.sh \( -type f -o -type l \) -printf '%p %m %l\n' | LC_ALL=C sort
+    find files base mkosi.* keep.list driver-keep.list media/uki.py build.sh -type f | LC_ALL=C sort | xargs sha256sum
 } | hash_of -)
 echo "$kernel/source $kernel/build" > "$work/kernel-tree"
 if [ "$(cat "$out/.image-id" 2> /dev/null)" = "$image_id" ]; then exec "$REPO/image/trust.sh" image; fi
@@ -55,7 +55,11 @@ cp "$REPO/image"/{keep.list,inputs.lock,mkosi.conf,mkosi.prepare,mkosi.postinst,
 # The driver is not in the tree that mkosi packs but behind it: the links that lead to it are.
 : > "$recipe/driver.files"
 if [ -n "$driver" ]; then
-    own_copy "$REPO/image/driver-files/." "$stage/"
+    while read -r path _; do
+        case $path in '' | '#'*) continue ;; /usr/bin/*) part=bin ;; /usr/lib/firmware/*) part=firmware ;; *) part=lib ;; esac
+        mkdir -p "$stage${path%/*}"
+        ln -s "/run/firstlight/driver/$part/${path##*/}" "$stage$path"
+    done < "$REPO/image/driver-keep.list"
     cat "$REPO/image/driver-keep.list" >> "$recipe/keep.list"
     cp "$driver/driver.files" "$recipe/driver.files"
 else

@@ -94,7 +94,7 @@ fn boot(m: &mut Machine) -> Result<After, Fault> {
             .flatten()
             .collect();
     let unfit: Vec<_> = before.iter().cloned().chain(rebooted).collect();
-    let met = nodes::meet(m, &config.validator, &proof, &unfit)?;
+    let met = nodes::meet(m, &config.validator, &proof, (&reset, &unfit))?;
     let recovery = recover::recover(m, &config, &reset, &proof)?;
     // Keeping and sending the report can take minutes, and cannot take the machine down.
     reset::settle(m)?;

@@ -289,31 +289,42 @@ impl Boot {
         self.launch(scratch, slot)?.finish()
     }
 
-    /// Starts two machines with a cable between them, the network [`CABLE`] of each, which takes frames for RDMA with a
-    /// path MTU of 4096 bytes.
+    /// Starts two machines with cables between them, the networks [`CABLES`] of each: `cables` has the number of the port in
+    /// the first machine and in the other one. Their cards take frames for RDMA with a path MTU of 4096 bytes.
     ///
     /// # Errors
     /// When the image is not built or QEMU does not run.
-    pub fn together(boots: [Self; 2]) -> Result<[Running; 2]> {
+    pub fn cabled(boots: [Self; 2], cables: &[[usize; 2]]) -> Result<[Running; 2]> {
         let [one, other] = boots;
         let [one_slot, other_slot] = Slot::take_two()?;
         let dirs = [scratch()?, scratch()?];
-        let socket = dirs[0].path().join("cable");
+        let sockets: Vec<_> = CABLES.iter().map(|name| dirs[0].path().join(name)).collect();
+        let sockets = &sockets[..cables.len()];
         let [one_dir, other_dir] = dirs;
-        let one = one.plugged(&socket, true).launch(one_dir, one_slot)?;
-        // QEMU makes the socket before it does anything else of the network.
-        wait_for(&socket)?;
-        let other = other.plugged(&socket, false).launch(other_dir, other_slot)?;
+        let one = one.plugged(sockets, cables, 0).launch(one_dir, one_slot)?;
+        // QEMU makes the sockets before it does anything else of the network.
+        sockets.iter().try_for_each(|socket| wait_for(socket))?;
+        let other = other.plugged(sockets, cables, 1).launch(other_dir, other_slot)?;
         Ok([one, other])
     }
 
-    /// Adds a card on the cable.
-    fn plugged(self, socket: &Path, first: bool) -> Self {
-        let (server, mac) = if first { ("on", "52:54:00:00:0a:01") } else { ("off", "52:54:00:00:0a:02") };
-        let cable =
-            format!("stream,id={CABLE},server={server},addr.type=unix,addr.path={}", socket.display());
-        let card = format!("virtio-net-pci,netdev={CABLE},mac={mac},host_mtu={MTU}");
-        self.qemu(&["-netdev", &cable, "-device", &card])
+    /// Adds the cards at this end of the cables, in the order of their ports.
+    fn plugged(self, sockets: &[PathBuf], cables: &[[usize; 2]], end: usize) -> Self {
+        let mut ends: Vec<_> =
+            cables.iter().map(|ports| ports[end]).zip(CABLES.iter().zip(sockets)).collect();
+        ends.sort_unstable();
+        ends.into_iter().fold(self, |boot, (port, (id, socket))| {
+            let server = if end == 0 { "on" } else { "off" };
+            let cable =
+                format!("stream,id={id},server={server},addr.type=unix,addr.path={}", socket.display());
+            let mac = format!("52:54:00:00:{:02x}:{:02x}", 10 + port, 1 + end);
+            boot.qemu(&[
+                "-netdev",
+                &cable,
+                "-device",
+                &format!("virtio-net-pci,netdev={id},mac={mac},host_mtu={MTU}"),
+            ])
+        })
     }
 
     fn launch(self, scratch: TempDir, slot: Slot) -> Result<Running> {
@@ -383,8 +394,8 @@ fn wait_for(socket: &Path) -> Result<()> {
 
 /// The disk on which files come back.
 const RECOVER: &str = "recover";
-/// The network between two machines.
-pub const CABLE: &str = "cable";
+/// The networks between two machines.
+pub const CABLES: [&str; 2] = ["cable0", "cable1"];
 /// What its cards take: 4096 bytes, and the headers of RoCE.
 const MTU: u32 = 4200;
 

@@ -25,7 +25,7 @@ pub mod simgpu;
 pub mod stick;
 mod watch;
 
-pub use boot::{Boot, CABLE};
+pub use boot::{Boot, CABLES};
 pub use booted::{Booted, End, Verdict};
 pub use checkout::Checkout;
 pub use driver_image::DriverImage;

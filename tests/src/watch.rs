@@ -216,6 +216,11 @@ impl Running {
         self.qemu.monitor.link(id, up).map_err(|e| monitor(&e))
     }
 
+    /// Cuts the power.
+    pub fn cut(self) {
+        drop(self);
+    }
+
     /// Waits for the end.
     ///
     /// # Errors

@@ -5,6 +5,10 @@ use super::layers::Merged;
 use super::mac::Mac;
 use super::types::{Card, Network, NetworkMode, TimeSource};
 use super::values;
+use std::time::Duration;
+
+/// The least time for addresses of 169.254.0.0/16.
+const LINK_LOCAL: Duration = Duration::from_secs(3);
 
 impl Card {
     /// Parses the kernel word `BOOTIF=`; a value that is not an Ethernet address is ignored.
@@ -62,6 +66,12 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
         (Some("link-local"), _) => NetworkMode::LinkLocal(ports),
         _ => NetworkMode::None,
     };
+    let timeout = m.seconds("network.timeout_s", 30);
+    if matches!(mode, NetworkMode::LinkLocal(_)) && timeout < LINK_LOCAL {
+        let allowed =
+            "3 to 86400 seconds, because network.mode is link-local: probing an address takes 2 of them";
+        m.refuse_as("network.timeout_s", allowed);
+    }
     let rdma = soft_roce || m.has_nodes || matches!(mode, NetworkMode::LinkLocal(_));
     let hostname = m.parsed("network.hostname", values::hostname);
     let named = m.list("network.dns").unwrap_or_default();
@@ -79,7 +89,7 @@ pub(super) fn network(m: &mut Merged, word: Option<&str>, booted_from: Card, nee
         rdma,
         dns: dns.unwrap_or_default(),
         ca: m.parsed("network.ca", |path| path.starts_with('/').then(|| path.to_owned())),
-        timeout: m.seconds("network.timeout_s", 30),
+        timeout,
         time,
     }
 }

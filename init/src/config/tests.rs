@@ -72,6 +72,7 @@ fn a_mode_without_what_it_needs_is_refused() {
         ("[network]\nmode = \"link-local\"\naddress = \"10.0.0.2/8\"\n", "network.address"),
         ("[network]\nmode = \"link-local\"\ngateway = \"10.0.0.1\"\n", "network.gateway"),
         ("[network]\nmode = \"link-local\"\ntime = [\"h\", \"dhcp\"]\n", "network.time"),
+        ("[network]\nmode = \"link-local\"\ntimeout_s = 2\n", "network.timeout_s"),
         ("[network]\nmode = \"none\"\nsoft_roce = true\n", "network.mode"),
         ("[report]\npartition = \"sda1\"\n", "report.partition"),
         ("[console]\nserial = [\"tty S0\"]\n", "console.serial"),
@@ -253,6 +254,15 @@ fn ports_are_named_or_all_and_rdma_is_started_where_several_machines_need_it() {
     assert_eq!(rdma("[nodes]\n", ""), (false, false));
     assert_eq!(rdma("", "firstlight.nodes.size=2"), (true, false));
     assert_eq!(built("[network]\nsoft_roce = true\n", "").unwrap().network.mode, NetworkMode::Dhcp);
+    assert_eq!(network("[network]\ntimeout_s = 3\n", mode).timeout.as_secs(), 3);
+    assert_eq!(network("[network]\ntimeout_s = 2\n", "").timeout.as_secs(), 2);
+    assert_eq!(
+        errors("[network]\ntimeout_s = 2\n", mode),
+        [
+            "/etc/firstlight/config.toml: network.timeout_s: read 2; allowed: 3 to 86400 seconds, because network.mode is \
+          link-local: probing an address takes 2 of them"
+        ]
+    );
     assert_eq!(
         errors("[network]\nmode = \"link-local\"\naddress = \"10.0.0.2/8\"\n", ""),
         [

@@ -2,7 +2,6 @@
 //! that is a fault; the others always end in an [`After`]. One of them, `shell`, is a busybox sh on the console.
 
 pub mod exec;
-mod fetch_root;
 pub mod last;
 pub mod menu;
 mod switch_root;

@@ -25,6 +25,10 @@ pub const KEEPER: &str = "keeper ";
 const LARGEST_MTU: u32 = 9216;
 /// How long all cards must have no new carrier before those with one are used: links of both ends come up one by one.
 const SETTLED: Duration = Duration::from_secs(3);
+/// The time that remains for probing addresses, whatever carriers may still come.
+const PROBING: Duration = Duration::from_millis(2500);
+/// Precedes the name of a port without a carrier: it is used if it gets one before the others have their addresses.
+const LATE: &str = "late:";
 /// How often carriers are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -37,7 +41,6 @@ pub(super) fn take(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
         let _no_reader = writeln!(io::stderr(), "{why}");
     }
     let names = find(ports, until, timeout_s)?;
-    names.iter().for_each(|name| say(&format!("{PORT}{name}")));
     let left = until.saturating_duration_since(Instant::now()).as_millis().to_string();
     let mut command = Command::new("/proc/self/exe");
     command.args(["helper", "keep-link-local", &left]).args(&names).env_clear().current_dir("/");
@@ -45,11 +48,14 @@ pub(super) fn take(timeout_s: &str, ports: &[&str]) -> Result<i32, String> {
     unblock_signals(&mut command);
     own_session(&mut command, Terminal::Plain);
     let mut child = command.spawn().map_err(|e| format!("the keeper of the addresses: {e}"))?;
-    let mut line = String::new();
-    let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line));
-    if matches!(read, Some(Ok(1..))) {
-        say(&format!("{KEEPER}{}", child.id()));
-        say(line.trim_end());
+    let lines =
+        child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines().map_while(Result::ok));
+    for line in lines {
+        if line.starts_with(PORT) {
+            say(&line);
+            continue;
+        }
+        say(&format!("{KEEPER}{}\n{line}", child.id()));
         return Ok(FINE);
     }
     let mut why = String::new();
@@ -62,7 +68,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
     text.parse().map(Duration::from_secs).map_err(|_| format!("{text}: not a number of seconds"))
 }
 
-/// Brings the ports up, and waits for their carriers: those that are named, or all cards.
+/// Brings the ports up, and waits for their carriers: those that are named, or all cards. Cards without a carrier have
+/// [`LATE`] before their names.
 fn find(ports: &[&str], until: Instant, timeout_s: &str) -> Result<Vec<String>, String> {
     let (mut up, mut had, mut since) = (Vec::new(), 0, Instant::now());
     loop {
@@ -80,15 +87,19 @@ fn find(ports: &[&str], until: Instant, timeout_s: &str) -> Result<Vec<String>, 
                 up.push(name.clone());
             }
         }
-        let (with, without): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|name| up.contains(name) && has_carrier(name));
+        let with: Vec<_> = all.iter().filter(|name| up.contains(name) && has_carrier(name)).collect();
         if std::mem::replace(&mut had, with.len()) != with.len() {
             since = Instant::now();
         }
-        let missing = named.iter().find(|(_, names)| !names.iter().any(|name| with.contains(name)));
-        let is_settled = !ports.is_empty() || without.is_empty() || since.elapsed() >= SETTLED;
+        let missing = named.iter().find(|(_, names)| !names.iter().any(|name| with.contains(&name)));
+        let is_late = Instant::now() + PROBING >= until;
+        let is_settled = with.len() == all.len() || since.elapsed() >= SETTLED || is_late;
         match missing {
-            None if is_settled => return Ok(with),
+            None if !ports.is_empty() || is_settled => {
+                let marked =
+                    |name: &String| if with.contains(&name) { name.clone() } else { format!("{LATE}{name}") };
+                return Ok(all.iter().filter(|name| up.contains(name)).map(marked).collect());
+            }
             Some((card, names)) if Instant::now() >= until => {
                 return Err(not_found(card, &seen, names, timeout_s));
             }
@@ -123,15 +134,22 @@ struct Link {
     mac: Mac,
     mtu: u32,
     socket: OwnedFd,
+    /// Whether the others wait for it; a port with [`LATE`] is used if it is in time.
+    is_awaited: bool,
+    /// Not in time.
+    is_left_out: bool,
 }
 
 impl Link {
-    fn open(name: &str) -> io::Result<Self> {
+    fn open(word: &str) -> io::Result<Self> {
+        let late = word.strip_prefix(LATE);
+        let (name, is_awaited) = (late.unwrap_or(word), late.is_none());
         let index = index_of(name)?;
         let mac = fs::read_to_string(format!("/sys/class/net/{name}/address"))?;
         let mac = Mac::read(mac.trim()).ok_or_else(|| io::Error::other("no Ethernet address"))?;
         let (mtu, _) = netlink::mtu(index)?;
-        Ok(Self { name: name.to_owned(), index, mac, mtu, socket: packet::arp_socket(index)? })
+        let (name, socket) = (name.to_owned(), packet::arp_socket(index)?);
+        Ok(Self { name, index, mac, mtu, socket, is_awaited, is_left_out: false })
     }
 
     /// Does it; returns what, and with which result.
@@ -159,7 +177,7 @@ impl Link {
     }
 }
 
-/// Takes addresses, prints one line when every port has one, and goes on until it is ended.
+/// Takes addresses, prints the ports and one line when every port has one, and goes on until it is ended.
 pub(super) fn keep(limit_ms: &str, names: &[&str]) -> Result<i32, String> {
     let limit: u64 = limit_ms.parse().map_err(|_| format!("{limit_ms}: not a number of milliseconds"))?;
     let until = Instant::now() + Duration::from_millis(limit);
@@ -195,7 +213,7 @@ struct Keeper {
 impl Keeper {
     fn look_at_carriers(&mut self, now: Instant) {
         for at in 0..self.links.len() {
-            let is_up = self.links.get(at).is_some_and(|link| has_carrier(&link.name));
+            let is_up = self.links.get(at).is_some_and(|link| !link.is_left_out && has_carrier(&link.name));
             let acts = self.ports.carrier(at, is_up, now);
             self.perform(acts, now);
         }
@@ -216,7 +234,7 @@ impl Keeper {
                         break;
                     }
                 };
-                if let Some(packet) = arp::read(&frame) {
+                if let Some(packet) = arp::read(&frame).filter(|_| !link.is_left_out) {
                     let now = Instant::now();
                     let acts = self.ports.heard(at, &packet, now);
                     self.perform(acts, now);
@@ -246,18 +264,26 @@ impl Keeper {
         }
     }
 
-    /// Prints the line once every port has its address.
+    /// Prints the ports and the line once every port with a carrier has its address. Those that must have one are waited for
+    /// until it is late, the others no longer.
     fn tell(&mut self, is_late: bool) -> Result<(), String> {
-        let (mut have, mut missing) = (Vec::new(), Vec::new());
+        let (mut names, mut have, mut missing, mut on_the_way) = (Vec::new(), Vec::new(), Vec::new(), false);
         for (link, own) in self.links.iter().zip(self.ports.addresses()) {
             match own {
-                Some(own) => have.push(format!("{} {own} MTU {}", link.name, link.mtu)),
-                None => missing.push(link.name.as_str()),
+                Some(own) => {
+                    names.push(link.name.as_str());
+                    have.push(format!("{} {own} MTU {}", link.name, link.mtu));
+                }
+                None if link.is_awaited => missing.push(link.name.as_str()),
+                None => on_the_way |= has_carrier(&link.name),
             }
         }
-        if missing.is_empty() {
+        if missing.is_empty() && (is_late || !on_the_way) {
+            names.iter().for_each(|name| say(&format!("{PORT}{name}")));
             say(&have.join(", "));
             self.is_ready = true;
+            let used: Vec<_> = self.ports.addresses().map(|own| own.is_some()).collect();
+            self.links.iter_mut().zip(used).for_each(|(link, is_used)| link.is_left_out = !is_used);
         } else if is_late {
             let why = self.trouble.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
             return Err(format!("no link-local address in time: {}{why}", missing.join(" ")));

@@ -1,6 +1,7 @@
 //! The stage `nodes`, only where `nodes.size` is configured: this machine meets the others by `firstlight nodes`, in a
 //! child. The machine's own verdict stays as it is; the policy follows the worse of the two.
 
+use super::reset::Reset;
 use super::validate::is_verdict;
 use crate::child::{End, Spec, Stream};
 use crate::config::types::Validator;
@@ -11,6 +12,7 @@ use crate::helper;
 use crate::machine::Machine;
 use crate::paths;
 use crate::verdict::{Met, Proof, Trouble, Verdict, judge};
+use contract::mark::Step;
 use log::{debug, info};
 use std::path::Path;
 use std::time::Duration;
@@ -31,14 +33,14 @@ pub fn meet(
     m: &mut Machine,
     config: &Validator,
     proof: &Proof,
-    troubles: &[Trouble],
+    (reset, troubles): (&Reset, &[Trouble]),
 ) -> Result<Option<Met>, Fault> {
     let Some(meeting) = config.meeting else { return Ok(None) };
     m.stage("nodes", |m| {
         let _not_there = remove(Path::new(paths::NODES));
         let own = judge(proof, troubles).verdict;
         if own.is_good() {
-            run(m, config, meeting)
+            reset.guard(m, Step::Nodes, |why| Met::failed(why, None), |m| run(m, config, meeting))
         } else {
             Ok(Met::failed(format!("not run: this machine is {own}"), None))
         }

@@ -3,7 +3,6 @@
 
 mod judgement;
 mod met;
-mod validator_report;
 
 pub use contract::outcome::Verdict;
 pub use judgement::{Judgement, Trouble};
@@ -14,7 +13,7 @@ use contract::last_line::{BEGINNING, LastLine};
 use contract::outcome::Outcome;
 use contract::recovery::Recovery;
 use contract::schema;
-use validator_report::{MachineFacts, Report};
+use judgement::{MachineFacts, Report};
 
 /// What the validator left behind.
 #[derive(Debug)]

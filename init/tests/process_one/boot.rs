@@ -171,3 +171,26 @@ fn a_driver_that_hangs_is_given_up_and_the_boot_goes_on_to_an_error() {
     assert!(cause.ends_with("while mounting the driver image"), "{cause}");
     assert_eq!(json(&m, "verdict.json")["failed"], json!(["driver"]));
 }
+
+#[test]
+fn a_test_that_fails_leaves_no_machine() {
+    let m = Machine::new(PASS, CONFIG).workload("echo WORKLOAD; exec sleep 600");
+    let mut running = m.boot();
+    running.until("WORKLOAD");
+    let space = std::fs::read_link(format!("/proc/{}/ns/pid_for_children", running.id())).unwrap();
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _still_runs = running;
+        panic!("as an assertion does");
+    }));
+    assert!(failed.is_err());
+    let left = || {
+        let processes =
+            std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("ns/pid"));
+        processes.filter(|link| std::fs::read_link(link).is_ok_and(|own| own == space)).count()
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while left() > 0 {
+        assert!(std::time::Instant::now() < until, "{} processes are left", left());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

@@ -84,10 +84,26 @@ pub(crate) struct Machine {
     kept: Vec<Box<dyn Any>>,
 }
 
-/// A running machine.
+/// A running machine. It is ended when this is dropped: also by a test that fails.
 pub(crate) struct Running {
+    child: Process,
     machine: Machine,
-    child: Child,
+}
+
+/// `unshare`, which takes process 1 with it.
+struct Process(Child);
+
+impl Process {
+    fn end(&mut self) {
+        let _has_ended = self.0.kill();
+        let _is_reaped = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Machine {
@@ -225,14 +241,14 @@ impl Machine {
         let out = fs::File::create(self.path("stdout.txt")).unwrap();
         let log = fs::File::create(self.path("stderr.txt")).unwrap();
         let child = command.stdin(Stdio::null()).stdout(out).stderr(log).spawn().unwrap();
-        Running { machine: self, child }
+        Running { child: Process(child), machine: self }
     }
 }
 
 impl Running {
     /// The process whose network is the machine's.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     /// Everything on the console so far.
@@ -252,7 +268,7 @@ impl Running {
         while !fs::read_to_string(&path).is_ok_and(|content| content.contains(text)) {
             let file = path.display();
             assert!(Instant::now() < until, "no {text:?} in {file}:\n{}", self.output());
-            let down = self.child.try_wait().unwrap();
+            let down = self.child.0.try_wait().unwrap();
             assert!(down.is_none(), "down without {text:?} in {file}:\n{}", self.output());
             sleep(Duration::from_millis(20));
         }
@@ -265,7 +281,7 @@ impl Running {
 
     /// As [`Running::signal`], unless it has ended.
     pub(crate) fn try_signal(&self, name: &str) -> bool {
-        let id = self.child.id();
+        let id = self.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         let mut kill = Command::new("kill");
         kill.args([&format!("-{name}"), children.trim()]).stderr(Stdio::null());
@@ -274,8 +290,7 @@ impl Running {
 
     /// Ends it at once, as a reset does.
     pub(crate) fn reset(mut self) -> Machine {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.child.end();
         self.machine.again()
     }
 
@@ -290,7 +305,7 @@ impl Running {
     /// Waits until it holds or ends; returns whether it holds.
     pub(crate) fn holds(&mut self) -> bool {
         let until = Instant::now() + LIMIT;
-        while self.child.try_wait().unwrap().is_none() && Instant::now() < until {
+        while self.child.0.try_wait().unwrap().is_none() && Instant::now() < until {
             if self.console().lines().any(|line| line.starts_with("HOLD  ")) {
                 return true;
             }
@@ -302,7 +317,7 @@ impl Running {
     /// The names of its processes besides process 1.
     pub(crate) fn others(&self) -> Vec<String> {
         let space = |path: String| fs::read_link(path).ok();
-        let ours = space(format!("/proc/{}/ns/pid_for_children", self.child.id()));
+        let ours = space(format!("/proc/{}/ns/pid_for_children", self.id()));
         let processes = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
         let inside =
             processes.filter(|path| ours.is_some() && space(format!("{}/ns/pid", path.display())) == ours);
@@ -318,12 +333,10 @@ impl Running {
     pub(crate) fn down(mut self) -> (Down, Machine, String) {
         let until = Instant::now() + LIMIT;
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.child.0.try_wait().unwrap() {
                 break status;
             }
             if Instant::now() >= until {
-                self.child.kill().unwrap();
-                self.child.wait().unwrap();
                 panic!("it does not go down:\n{}", self.output());
             }
             sleep(Duration::from_millis(20));

@@ -7,7 +7,7 @@ use super::namespace::{Disk, Down, Machine, PASS, Running};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
@@ -272,6 +272,37 @@ fn an_address_in_use_is_not_taken_and_one_that_is_claimed_twice_is_given_up() {
         let own = addresses(a.id());
         own.len() == 1 && ![first, second].contains(&own[0].address)
     });
+}
+
+/// A port without a carrier has its peer's link up, or not, while the other port probes its address.
+#[test]
+fn a_carrier_that_comes_while_the_others_probe_adds_its_port_and_a_later_one_does_not() {
+    for in_time in [true, false] {
+        let (a, b) = (Space::new(), Space::new());
+        for (port, peer) in [("a1", "b1"), ("a2", "b2")] {
+            cable((a.id(), port), (b.id(), peer));
+            a.run(&["ip", "link", "set", port, "up"]);
+        }
+        b.run(&["ip", "link", "set", "b1", "up"]);
+        let id = a.id().to_string();
+        let words = ["-t", &id, "--net", "--mount", "--", env!("CARGO_BIN_EXE_init"), "helper"];
+        let mut command = Command::new("nsenter");
+        command.args(words).args(["keep-link-local", "20000", "a1", "late:a2"]).stdout(Stdio::piped());
+        let mut keeper = command.spawn().unwrap();
+        sleep(Duration::from_millis(300));
+        if in_time {
+            b.run(&["ip", "link", "set", "b2", "up"]);
+        }
+        let lines = BufReader::new(keeper.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let ports: Vec<_> = lines.map_while(|line| line.strip_prefix("port ").map(str::to_owned)).collect();
+        b.run(&["ip", "link", "set", "b2", "up"]);
+        sleep(Duration::from_millis(if in_time { 0 } else { 3000 }));
+        let found: Vec<_> = addresses(a.id()).into_iter().map(|own| own.port).collect();
+        keeper.kill().unwrap();
+        keeper.wait().unwrap();
+        let wanted = if in_time { &["a1", "a2"].map(String::from)[..] } else { &["a1"].map(String::from) };
+        assert_eq!((ports, found), (wanted.to_vec(), wanted.to_vec()));
+    }
 }
 
 #[test]

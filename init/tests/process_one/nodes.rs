@@ -20,6 +20,7 @@ fn boot(nodes: &str, cmdline: &str) -> (Machine, String) {
     (m, console)
 }
 
+const MARK: &str = "variables/FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
 const SIZE: &str = "firstlight.nodes.size=2";
 
 fn nodes(m: &Machine) -> Value {
@@ -107,7 +108,6 @@ fn a_machine_that_fails_by_itself_does_not_meet_the_others() {
 fn a_machine_that_was_reset_does_not_meet_the_others() {
     let validator = format!("case \"$*\" in *\"nodes --json\"*) echo never ;; esac\n{PASS}");
     let m = Machine::new(&validator, CONFIG).variables();
-    let id = "FirstlightMark-6e0f3c1a-52d4-4b0e-9a77-c8d15b2f94e3";
     let mark = contract::mark::Mark {
         step: contract::mark::Step::PeerWrite,
         image: None,
@@ -115,9 +115,24 @@ fn a_machine_that_was_reset_does_not_meet_the_others() {
         finding: None,
     };
     let bytes = [&contract::mark::ATTRIBUTES.to_le_bytes()[..], mark.text().as_bytes()].concat();
-    let m = m.file(&format!("variables/{id}"), bytes);
+    let m = m.file(MARK, bytes);
     let (_, m, console) =
         m.cmdline("firstlight.nodes.size=2 firstlight.network.timeout_s=1").boot().held_or_down();
     assert!(console.contains("RESET-DURING peer-write") && !console.contains("never"), "{console}");
     assert_eq!(nodes(&m)["cause"], json!("not run: this machine is ERROR"), "{console}");
+}
+
+#[test]
+fn a_reset_while_the_nodes_work_together_is_named_and_they_do_not_meet_again() {
+    let nodes = |does: &str| format!("case \"$*\" in *\"nodes --json\"*) {does} ;; esac\n{PASS}");
+    let words = "firstlight.nodes.size=2 firstlight.network.timeout_s=1";
+    let m = Machine::new(&nodes("sleep 600"), CONFIG).variables().cmdline(words);
+    let firstlight = m.path("usr/bin/firstlight");
+    let mut running = m.boot();
+    running.until_file(MARK, "step=nodes ");
+    let m = running.reset();
+    let good = fs::read_to_string(&firstlight).unwrap().replace("sleep 600", "echo never");
+    let (_, m, console) = m.program("usr/bin/firstlight", &good).boot().held_or_down();
+    assert!(console.contains("RESET-DURING nodes") && !console.contains("never"), "{console}");
+    assert_eq!(self::nodes(&m)["cause"], json!("not run: this machine is ERROR"), "{console}");
 }

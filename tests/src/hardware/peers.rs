@@ -1,6 +1,6 @@
 //! Saved outputs of other programs in a folder: `p2pBandwidthLatencyTest.txt` (its standard output)
-//! and `nvbandwidth.json` (`nvbandwidth -j`), with our names on their matrices; and nccl-tests' tables, as
-//! `all_reduce_perf.txt` and the like, `all_reduce_perf.NCCL_P2P_DISABLE.txt` for the one without peer-to-peer.
+//! and `nvbandwidth.json` (`nvbandwidth -j`), with our names on their matrices; and nccl-tests' standard
+//! outputs one after the other, in `nccl-tests.txt` and, without peer-to-peer, in `nccl-tests.NCCL_P2P_DISABLE.txt`.
 
 use super::Grid;
 use super::nccl::{Asked, Theirs, table};
@@ -46,13 +46,20 @@ pub fn read(folder: &Path) -> Result<Peers, String> {
             peers.matrices.push(Peer { path, gpus, grids });
         }
     }
-    for asked in Asked::all() {
-        let table = saved(folder, &asked.their_file(), |text| table::parse(text, asked.collective))?;
-        peers.sweeps.extend(table.map(|(path, sweep)| Theirs { path, asked, sweep }));
+    for without_p2p in [false, true] {
+        let tables = saved(folder, Asked::their_file(without_p2p), table::all)?;
+        let (path, tables) = tables.unwrap_or_default();
+        peers.sweeps.extend(tables.into_iter().map(|(collective, sweep)| Theirs {
+            path: path.clone(),
+            asked: Asked { collective, without_p2p },
+            sweep,
+        }));
     }
+    let order = Asked::all();
+    peers.sweeps.sort_by_key(|theirs| order.iter().position(|asked| *asked == theirs.asked));
     if peers.matrices.is_empty() && peers.sweeps.is_empty() {
         let names = FILES.map(|(name, _)| name).join(", ");
-        return Err(format!("{}: holds none of {names}, all_reduce_perf.txt ..", folder.display()));
+        return Err(format!("{}: holds none of {names}, nccl-tests.txt", folder.display()));
     }
     Ok(peers)
 }

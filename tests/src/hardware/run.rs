@@ -98,7 +98,7 @@ pub const USAGE: &str = "usage: hardware [--against DIR].. [--only matrices|nccl
                 [--report FILE] [--nccl DIR] [--keep DIR]
 
   --against DIR     compare with p2pBandwidthLatencyTest.txt, nvbandwidth.json, and nccl-tests'
-                    all_reduce_perf.txt, all_reduce_perf.NCCL_P2P_DISABLE.txt, .. there
+                    outputs in nccl-tests.txt and nccl-tests.NCCL_P2P_DISABLE.txt there
   --only WHAT       matrices: not NCCL's tables; nccl: nothing else, and no report
   --firstlight PATH the program; target/release/firstlight unless given
   --library-path P  folders of the driver's libraries, with : between (validate.library_path)

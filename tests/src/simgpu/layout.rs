@@ -125,6 +125,18 @@ pub fn lay_out(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result
     Ok(())
 }
 
+/// Lays the simulated libibverbs out for a machine without cards, so that no real card is looked for.
+///
+/// # Errors
+/// What cannot be written.
+pub(super) fn keep_off_cards(scenario: &Scenario, libraries: &Libraries, dir: &Path) -> Result<()> {
+    let path = dir.join(VERBS);
+    if !scenario.has_cards() {
+        fs::copy(&libraries.verbs, &path).map_err(Error::file("write", path))?;
+    }
+    Ok(())
+}
+
 /// Gives a function another name in a library's table of names, so that nobody finds it.
 fn forget(library: &mut [u8], symbol: &str) -> Result<()> {
     let name: Vec<u8> = [0].into_iter().chain(symbol.bytes()).chain([0]).collect();

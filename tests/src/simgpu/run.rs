@@ -1,6 +1,6 @@
 //! Has the program that ships judge a scenario.
 
-use super::layout::{Libraries, lay_out, program, root};
+use super::layout::{Libraries, keep_off_cards, lay_out, program, root};
 use super::scenario::Scenario;
 use crate::error::{Error, Result};
 use crate::report::Report;
@@ -79,6 +79,8 @@ pub fn prepared<T>(
 pub fn judge(program: &Path, libraries: &Libraries, scenario: &Scenario, dir: &Path) -> Result<Command> {
     let (lib, machine) = (dir.join("lib"), dir.join("root"));
     lay_out(scenario, libraries, &lib)?;
+    // Cards of this host are none of the simulated machine's.
+    keep_off_cards(scenario, libraries, &lib)?;
     root(scenario, &machine)?;
     let mut command = Command::new(program);
     command

@@ -1,92 +1,177 @@
-//! Two machines with a cable between them: do both say what `firstlight nodes` and `firstlight rdma` found?
+//! Two machines with two cables between them: do both find each other, test each rail, and notice what is lost?
 
 use harness::simgpu::{Scenario, overlay};
-use harness::{Boot, CABLE, End, Running};
-use std::time::Duration;
+use harness::{Boot, Booted, CABLES, End};
+use std::time::{Duration, Instant};
 
 /// Both work on one of the two cores that are promised.
 const DEADLINE: Duration = Duration::from_secs(400);
+/// Far beyond the 10 s after which a machine that does not answer counts as lost.
+const NOTICED: Duration = Duration::from_secs(60);
 
-const SIMULATED: &str = "/etc/firstlight/config.d/30-simulated.toml";
-const SETTINGS: &str = "/etc/firstlight/config.d/50-test.toml";
+/// The program with the settings of the boot.
+const FIRSTLIGHT: &str = "firstlight --config /etc/firstlight/config.d/30-simulated.toml --config /etc/firstlight/config.d/50-test.toml";
 
-/// A node's address, and where all meet within so many seconds.
-fn settings(host: u8, within: u32) -> String {
-    format!(
-        r#"
+/// No address is given: each port takes one, and each gets a device for RoCE in software.
+const SETTINGS: &str = r#"
 [network]
-mode = "static"
-address = "169.254.10.{host}/24"
+mode = "link-local"
 soft_roce = true
+timeout_s = 60
 [nodes]
 token = "a token of the simulation"
-rendezvous = "169.254.10.1:29517"
-timeout_s = {within}
-"#
-    )
-}
+rendezvous = "mdns"
+timeout_s = 120
+"#;
 
-/// The simulated machine gets the guest's RDMA device, RoCE in software, as the kernel shows it.
-const SHOW_RXE: &str = "from=/sys/class/infiniband/rxe0/ports/1 to=/sim/machine/sys/class/infiniband/rxe0/ports/1
-rm -rf /sim/machine/sys/class/infiniband
-mkdir -p $to/gids $to/gid_attrs/types $to/gid_attrs/ndevs /sim/machine/sys/class/net/eth0
-for f in state phys_state link_layer rate gids/0 gids/1 gid_attrs/types/0 gid_attrs/types/1 gid_attrs/ndevs/0 gid_attrs/ndevs/1; do
-    cat $from/$f > $to/$f
-done
-for f in operstate carrier; do cat /sys/class/net/eth0/$f > /sim/machine/sys/class/net/eth0/$f; done";
-
-/// A machine with two simulated GPUs, whose workload meets the other one. Both simulate the same host, so NCCL's name for
-/// it tells them apart; and the simulated host has no interface, so the one of the guest is named.
-fn node(host: u8, within: u32) -> Boot {
-    let files = overlay(&Scenario::named("healthy").unwrap().gpus(2)).unwrap();
-    let script = format!(
-        "export NCCL_HOSTID={host} NCCL_SOCKET_IFNAME=eth0
-         firstlight --config {SIMULATED} --config {SETTINGS} nodes --size 2 || exit
-         {SHOW_RXE}
-         firstlight --config {SIMULATED} --config {SETTINGS} rdma --size 2"
-    );
-    let boot =
-        Boot::shipped().memory(1024).overlay(|_| files).config(&settings(host, within)).workload(&script);
+/// A machine with two simulated GPUs and two ports. The ports, their addresses and RDMA devices are the guest's own: the
+/// machine in files describes its GPUs alone, and brings no libibverbs.
+fn node(settings: &str, script: &str) -> Boot {
+    let scenario = "on = \"epyc-8x4090\"\n[nccl]\nhca = \"host\"\n".parse().unwrap();
+    let files = overlay(&Scenario::of(scenario).unwrap().gpus(2)).unwrap();
+    let config = format!("{SETTINGS}{settings}");
+    let boot = Boot::shipped().memory(1024).overlay(|_| files).config(&config).workload(script);
     let words = "firstlight.validate.level=quick firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff";
     boot.append(words).deadline(DEADLINE)
 }
 
-/// The machine that leads, and the other one; they have so many seconds to meet.
-fn nodes(within: u32) -> [Running; 2] {
-    Boot::together([node(1, within), node(2, within)]).unwrap()
-}
+/// The bytes that left by each port during a run, and the places of the first port's IPv4 address in its table before and
+/// after it moved: two addresses are added around it, and taken away again.
+const RAILS: &str = r#"
+sent() { cat /sys/class/net/$1/statistics/tx_bytes; }
+places() { grep -l ':ffff:a9fe:' /sys/class/infiniband/rxe0/ports/1/gids/*; }
+one=$(sent eth0) other=$(sent eth1)
+$F rdma || exit
+echo "RAILS $(($(sent eth0) - one)) $(($(sent eth1) - other))"
+echo "PLACES before $(places)"
+if [ $MOVES = yes ]; then
+    own=$(ip -4 -o addr show dev eth0 | awk '{print $4}') peer=$(ip route show dev eth0 | awk '{print $1}')
+    ip addr add 169.254.99.1/32 dev eth0 && ip addr del $own dev eth0 && ip addr add 169.254.99.2/32 dev eth0
+    ip addr add $own dev eth0 && ip addr del 169.254.99.1/32 dev eth0 && ip addr del 169.254.99.2/32 dev eth0
+    ip route add $peer dev eth0 src ${own%/*} || exit
+    sleep 1
+fi
+echo "PLACES after $(places)"
+$F rdma"#;
 
 #[test]
-fn two_machines_pass_over_a_cable() {
-    let [leader, member] = nodes(120).map(|running| running.finish().unwrap());
-    for (booted, name) in [(&leader, "Simulated.1"), (&member, "Simulated.2")] {
+fn two_machines_pass_over_two_cables_and_each_rail_carries_its_share() {
+    let boots = ["no", "yes"].map(|moves| {
+        let script = format!("F='{FIRSTLIGHT}' MOVES={moves}\n{RAILS}");
+        node("size = 2\n", &script)
+    });
+    let both = Boot::cabled(boots, &[[0, 0], [1, 1]]).unwrap().map(|running| running.finish().unwrap());
+    let mut names = Vec::new();
+    for booted in &both {
         assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-        let both = booted.verdicts_of_nodes();
-        let both: Vec<_> = both.iter().map(|line| (line.verdict.as_str(), line.host.as_str())).collect();
-        assert_eq!(both, [("PASS", name); 2], "{booted}");
+        let last =
+            booted.lines().find(|line| line.starts_with("FIRSTLIGHT ") && line.contains("scope=machine"));
+        assert!(last.unwrap().ends_with(" nodes=PASS"), "{booted}");
+        let met = &booted.json("firstlight/verdict.json")["nodes"];
+        assert_eq!(
+            (met["verdict"].as_str(), met["exit_status"].as_i64()),
+            (Some("PASS"), Some(0)),
+            "{booted}"
+        );
+        names.push(met["nodes"].clone());
+        let lines = booted.verdicts_of_nodes();
+        let verdicts: Vec<_> = lines.iter().map(|line| line.verdict.as_str()).collect();
+        assert_eq!(verdicts, ["PASS"; 2], "{booted}");
+        // The rows of the stage fit a console, whatever the names of the tests.
+        assert!(
+            booted.lines().filter(|line| line.starts_with("  PASS ")).all(|line| line.len() <= 80),
+            "{booted}"
+        );
+        assert_shared(booted);
+        booted.says("workload  /t/workload exited with status 0");
         booted.ended(&End::PowerOff);
     }
-    leader.says("2 nodes with 4 GPUs: Simulated.1, Simulated.2");
-    leader.says("NET/Socket/0 for 8 ordered pairs of ranks");
-    member.says("node 2 of 2: Simulated.1, Simulated.2");
-    // The kernel's rdma_rxe and the image's libibverbs are the real ones.
-    leader.says("PASS   rdma-host       1 pairs of ports, host memory");
-    leader.says("# RDMA host memory: Simulated.1 rxe0:1, Simulated.2 rxe0:1; MTU 4096");
-    leader.says("N/A    rdma-gpu        node Simulated.1: GPU 0 has no GPUDirect RDMA");
+    // Both machines have one name; their addresses tell them apart.
+    let [one, other] = names[0].as_array().unwrap().as_slice() else { panic!("{}", names[0]) };
+    assert!(one != other && one.as_str().unwrap().starts_with("Simulated ("), "{one} {other}");
+    assert_eq!(names[0], names[1]);
+    // Whichever leads. The kernel's rdma_rxe and the image's libibverbs are the real ones.
+    let leads = |text: &str| both.iter().any(|booted| booted.console.contains(text));
+    for text in [
+        "PASS   nodes-nccl-socket",
+        "PASS   rdma-host       2 pairs of ports, host memory",
+        " rxe1:1; MTU 4096",
+    ] {
+        assert!(leads(text), "{text}\n{}\n{}", both[0], both[1]);
+    }
+    let places = both.each_ref().map(|booted| {
+        let of = |when: &str| {
+            let line = booted.lines().find_map(|line| line.strip_prefix(&format!("PLACES {when} ")));
+            line.unwrap_or_else(|| panic!("{booted}")).to_owned()
+        };
+        (of("before"), of("after"))
+    });
+    assert_eq!(places[0].0, places[0].1);
+    assert_ne!(places[1].0, places[1].1, "the address has not moved");
 }
 
-/// Each waits for the other one as long as the settings say, and no longer.
+/// Whether each of the two ports carried at least a third of the bytes of a run.
+#[track_caller]
+fn assert_shared(booted: &Booted) {
+    let bytes =
+        booted.lines().find_map(|line| line.strip_prefix("RAILS ")).unwrap_or_else(|| panic!("{booted}"));
+    let bytes: Vec<u64> = bytes.split(' ').map(|n| n.parse().unwrap()).collect();
+    let (least, all) = (bytes.iter().min().unwrap(), bytes.iter().sum::<u64>());
+    assert!(bytes.len() == 2 && *least > all / 3 && *least > 1_000_000, "{bytes:?}\n{booted}");
+}
+
+/// The runs of a machine whose cables are swapped: port 0 leads to port 1 of the other one. An address of a network that
+/// only the first cable has names the place to meet.
+const RUNS: &str = r#"
+ip addr add 10.9.0.$N/24 dev eth$((N - 1))
+run() { name=$1; shift; echo "RUN $name"; $F "$@" --size 2 --rendezvous 10.9.0.1:29517 --name $NAME; echo "ENDED $name $?"; }
+run swapped rdma
+run pulled nodes
+run absent nodes --meeting-timeout 10
+run killed nodes --meeting-timeout 60
+exit 0"#;
+
+/// The first row of a table of NCCL, on the machine that leads.
+const ROW: &str = " float ";
+
 #[test]
-fn without_its_cable_a_machine_is_absent() {
-    let [mut leader, member] = nodes(15);
-    leader.until("network   firstlight, eth0").unwrap();
-    leader.link(CABLE, false).unwrap();
-    for (running, code) in [(leader, "NODES-ABSENT"), (member, "NODES-UNREACHED")] {
-        let booted = running.finish().unwrap();
-        assert_eq!(booted.verdict().verdict, "PASS", "{booted}");
-        booted.says(code);
-        booted.never_says("PASS   nodes-");
-        booted.says("workload  /t/workload exited with status 2");
-        booted.ended(&End::PowerOff);
+fn swapped_and_pulled_cables_and_a_machine_without_power_are_named_in_time() {
+    let boots = [(1, "left"), (2, "right")]
+        .map(|(n, name)| node("", &format!("F='{FIRSTLIGHT}' N={n} NAME={name}\n{RUNS}")));
+    let [mut left, mut right] = Boot::cabled(boots, &[[0, 1], [1, 0]]).unwrap();
+    for running in [&mut left, &mut right] {
+        running.until("RUN pulled").unwrap();
     }
+    left.until(ROW).unwrap();
+    left.link(CABLES[0], false).unwrap();
+    let pulled = Instant::now();
+    for (running, other) in [(&mut left, "right"), (&mut right, "left")] {
+        running.until(&format!("NODES-LOST         {other}")).unwrap();
+        running.until("ENDED pulled 2").unwrap();
+        println!("pulled: it ended after {:?} and named {other}", pulled.elapsed());
+        assert!(pulled.elapsed() < NOTICED, "{:?}", pulled.elapsed());
+    }
+    for running in [&mut left, &mut right] {
+        running.until("ENDED absent 2").unwrap();
+    }
+    left.link(CABLES[0], true).unwrap();
+    left.until("RUN killed").unwrap();
+    left.until(ROW).unwrap();
+    right.cut();
+    let cut = Instant::now();
+    left.until("ENDED killed 2").unwrap();
+    println!("killed: the other machine ended after {:?}", cut.elapsed());
+    assert!(cut.elapsed() < NOTICED, "{:?}", cut.elapsed());
+    let left = left.finish().unwrap();
+    left.ended(&End::PowerOff);
+    let runs: Vec<_> = left.console.split("RUN ").skip(1).collect();
+    let says = |run: &str, texts: &[&str]| {
+        let said = runs.iter().find(|said| said.starts_with(run)).unwrap_or_else(|| panic!("{left}"));
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        texts.iter().for_each(|text| assert!(said.contains(text), "{run}: {text}\n{left}"));
+    };
+    says("swapped", &["RDMA-ERROR", "left rxe0:1 and right rxe0:1", "left rxe1:1 and right rxe1:1"]);
+    says("pulled", &["NODES-LOST", "node right", "its machine does not answer"]);
+    says("absent", &["NODES-ABSENT"]);
+    says("killed", &["NODES-LOST", "node right"]);
 }

@@ -23,8 +23,11 @@ fn of(machine: &str, name: &str) -> Theirs {
     theirs(machine).into_iter().find(|t| t.asked.name() == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-fn saved(name: &str) -> String {
-    fs::read_to_string(folder("h200-4").join(name)).unwrap()
+/// nccl-tests' output of that collective on four H200.
+fn saved(collective: &str) -> String {
+    let all = fs::read_to_string(folder("h200-4").join("nccl-tests.txt")).unwrap();
+    let of = format!("starting: {collective}_perf\n");
+    table::outputs(&all).find(|output| output.contains(&of)).unwrap().to_owned()
 }
 
 #[test]
@@ -58,8 +61,24 @@ fn every_table_is_read_with_its_gpus() {
 }
 
 #[test]
+fn a_file_of_outputs_has_each_program_once_and_no_other() {
+    let (reduce, gather) = (saved("all_reduce"), saved("all_gather"));
+    let names: Vec<_> =
+        table::all(&format!("{gather}{reduce}")).unwrap().into_iter().map(|(n, _)| n).collect();
+    assert_eq!(names, ["all_gather", "all_reduce"]);
+    let why = |text: &str| table::all(text).unwrap_err();
+    assert_eq!(why(""), "there is no \"# nccl-tests version\"");
+    assert_eq!(why(&format!("{reduce}{reduce}")), "there are two outputs of all_reduce_perf");
+    let other = reduce.replace("starting: all_reduce_perf", "starting: hypercube_perf");
+    assert!(why(&other).starts_with("hypercube_perf is unknown; known are all_reduce, "), "{}", why(&other));
+    // The second output is cut off behind its first line.
+    let cut: String = gather.lines().take(1).map(|line| format!("{line}\n")).collect();
+    assert_eq!(why(&format!("{reduce}{cut}")), "there is no line \"# Collective test starting:\"");
+}
+
+#[test]
 fn a_damaged_table_is_an_error_and_never_fewer_figures() {
-    let good = saved("all_reduce_perf.txt");
+    let good = saved("all_reduce");
     assert!(table::parse(&good, "all_reduce").is_ok());
     let why = |text: &str| table::parse(text, "all_reduce").unwrap_err();
     for (from, to, told) in [
@@ -259,7 +278,7 @@ fn every_collective_is_told_with_its_figures_and_what_it_reached() {
     // Told, not compared: and the other folder suffices.
     let two = folder("h200-2").display().to_string();
     let output = run(&["--against", &two]);
-    assert!(said(&output).contains("h200-2/all_reduce_perf.txt: 2 GPUs, here are 4: not compared"));
+    assert!(said(&output).contains("h200-2/nccl-tests.txt: 2 GPUs, here are 4: not compared"));
     assert_eq!(output.status.code(), Some(0));
     fs::remove_file(dir.path().join("nccl.alltoall.json")).unwrap();
     let output = run(&[]);

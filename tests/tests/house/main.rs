@@ -2,7 +2,6 @@
 //! holds one invariant; the message of a failure names the file that breaks it.
 
 mod docs;
-mod kernel_config;
 mod kernels;
 mod layers;
 mod recipes;

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
@@ -190,12 +191,7 @@ impl Cable {
         command.arg(meeting.dir.join(format!("{name}.json")));
         command.arg("--token-file").arg(meeting.dir.join(token));
         command.args(["--meeting-timeout", &meeting.timeout.to_string()]);
-        // A machine in files has no routes by which the interface is found.
-        command
-            .env_clear()
-            .env("NCCL_HOSTID", name)
-            .env("NCCL_SOCKET_IFNAME", "cable0")
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env_clear().env("NCCL_HOSTID", name).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
@@ -222,15 +218,21 @@ impl Drop for Cable {
     }
 }
 
-/// How long after `since` a node has met the others, by the first line that says so, and what it printed.
-fn met(mut node: Child, since: Instant) -> thread::JoinHandle<(Option<Duration>, Said)> {
-    let out = node.stdout.take().unwrap();
+/// How long after `since` a node has met the others, by the first line that says so, and what it printed; `tell` gets a
+/// message when it has.
+fn met(
+    mut node: Child,
+    since: Instant,
+    tell: &mpsc::Sender<()>,
+) -> thread::JoinHandle<(Option<Duration>, Said)> {
+    let (out, tell) = (node.stdout.take().unwrap(), tell.clone());
     thread::spawn(move || {
         let (mut when, mut text) = (None, String::new());
         for line in BufReader::new(out).lines() {
             let line = line.unwrap();
             if when.is_none() && (line.contains("node 2 of 2") || line.contains("nodes-meeting")) {
                 when = Some(since.elapsed());
+                let _not_awaited = tell.send(());
             }
             text += &(line + "\n");
         }
@@ -247,7 +249,8 @@ fn nodes_on_one_cable_find_each_other_by_mdns_and_leave_no_port_open() {
         assert!(!cable.open(0).is_empty(), "it does not wait for the other one");
         let since = Instant::now();
         let b = cable.node(meeting, 1, ("b", "2,3"), "token", &["--set", "nodes.interfaces=cable0"]);
-        let ends = [met(a, since), met(b, since)].map(|end| end.join().unwrap());
+        let (tell, _told) = mpsc::channel();
+        let ends = [met(a, since, &tell), met(b, since, &tell)].map(|end| end.join().unwrap());
         for (when, end) in &ends {
             assert_eq!(end.status, 0, "{}{}", end.text, end.log);
             println!("met {:?} after the start of the later one", when.unwrap());
@@ -268,6 +271,35 @@ fn nodes_on_one_cable_find_each_other_by_mdns_and_leave_no_port_open() {
             let mut sorted = names.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, ["Simulated.a", "Simulated.b"], "{report}");
+        }
+    });
+}
+
+/// NCCL starts for longer than the test lasts, so nothing is under way between the nodes when the cable is pulled.
+#[test]
+fn a_cable_that_is_pulled_after_the_meeting_is_found_at_both_ends_in_bounded_time() {
+    let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 110\n";
+    with(&machine(slow), 2, |meeting| {
+        let cable = Cable::new("pulled");
+        let (tell, told) = mpsc::channel();
+        let both = [("a", "0,1", 0), ("b", "2,3", 1)].map(|(name, gpus, end)| {
+            met(cable.node(meeting, end, (name, gpus), "token", &[]), Instant::now(), &tell)
+        });
+        both.iter().for_each(|_| told.recv_timeout(Duration::from_secs(30)).unwrap());
+        sleep(Duration::from_secs(3));
+        ip(&format!("-n {} link set cable0 down", cable.0[0]));
+        let pulled = Instant::now();
+        for (end, other) in both.into_iter().zip(["Simulated.b", "Simulated.a"]) {
+            let (_, said) = end.join().unwrap();
+            println!("ended {:?} after the cable was pulled", pulled.elapsed());
+            assert!(pulled.elapsed() < Duration::from_secs(60), "{}\n{}", said.text, said.log);
+            said.ends(2, &["NODES-LOST", "its machine does not answer", "codes=NODES-LOST "]);
+            let name = if other == "Simulated.b" { "a" } else { "b" };
+            let report = fs::read(meeting.dir.join(format!("{name}.json"))).unwrap();
+            let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+            let lost =
+                report["findings"].as_array().unwrap().iter().find(|f| f["code"] == "NODES-LOST").unwrap();
+            assert_eq!((&report["verdict"], &lost["subject"]), (&"ERROR".into(), &other.into()), "{report}");
         }
     });
 }
@@ -394,16 +426,18 @@ fn wrong_values_are_found_and_their_node_is_named() {
 #[test]
 fn a_node_that_vanishes_in_the_middle_is_named_in_bounded_time() {
     let slow = "[[fault]]\nkind = \"nccl-slow-start\"\nseconds = 4\n";
-    with(&machine(slow), 2, |meeting| {
-        let (leader, mut member) = (meeting.leads("0,1"), meeting.start("b", "2,3"));
+    with(&machine(slow), 3, |meeting| {
+        let (leader, mut member) = (meeting.leads("0,1"), meeting.start("b", "2"));
+        let third = meeting.start("c", "3");
         sleep(Duration::from_secs(2));
         member.kill().unwrap();
         member.wait().unwrap();
         let begun = Instant::now();
-        let leader = said(leader);
+        let (leader, third) = (said(leader), said(third));
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
         leader
             .ends(2, &["ERROR nodes-nccl-socket", "node Simulated.b, making the communicator", "NODES-LOST"]);
+        third.ends(2, &["NODES-LOST Simulated.b", "VERDICT ERROR of the node that leads"]);
         let lost = leader.text.matches("it closed the connection").count();
         assert!(lost >= 1 && leader.text.contains("codes=NODES-LOST "), "{}", leader.text);
     });
@@ -418,13 +452,27 @@ fn a_member_whose_leader_vanishes_says_so() {
         leader.kill().unwrap();
         leader.wait().unwrap();
         let member = said(member);
-        assert_eq!(member.status, 2, "{}{}", member.text, member.log);
-        assert!(
-            member.log.contains("NODES-LOST: node Simulated.b has lost the node that leads"),
-            "{}",
-            member.log
-        );
+        let lost = "which leads, is lost: it closed the connection";
+        member.ends(2, &["NODES-LOST", "node Simulated.a at 127.0.0.1", lost, "codes=NODES-LOST "]);
     });
+}
+
+/// A workload has the environment that firstlight wrote for it.
+#[test]
+fn the_interfaces_that_firstlight_advised_are_not_taken_for_a_choice() {
+    for (advised, status) in [("=nowhere0", 0), ("=eth0", 2)] {
+        with(&machine(""), 2, |meeting| {
+            let node = |name: &str, gpus: &str| {
+                let mut command = meeting.node(meeting.base, name, &["nodes", "--gpus", gpus], "token");
+                command.env("NCCL_SOCKET_IFNAME", "=nowhere0").env("FIRSTLIGHT_NCCL_SOCKET_IFNAME", advised);
+                command
+            };
+            let leader = meeting.lead(node("a", "0,1"));
+            let member = node("b", "2,3").spawn().unwrap();
+            let (leader, member) = (said(leader), said(member));
+            assert_eq!((leader.status, member.status), (status, status), "{}{}", leader.text, leader.log);
+        });
+    }
 }
 
 #[test]
@@ -485,9 +533,26 @@ fn rdma_with_and_without_gpudirect_are_proven_by_nccls_lines() {
 }
 
 #[test]
-fn a_card_that_does_not_reach_the_gpus_fails_the_arm_with_gpudirect() {
+fn gpus_without_gpudirect_rdma_are_no_fault() {
     with_card("[nccl]\nhca = \"host\"\n", |leader| {
-        leader.ends(1, &["PASS nodes-nccl-rdma", "FAIL nodes-nccl-gdr", "codes=NODES-PATH", "via NET/IB/0"]);
+        let none = "N/A nodes-nccl-gdr node Simulated.a: GPU 0 has no GPUDirect RDMA";
+        leader.ends(0, &["PASS nodes-nccl-rdma NET/IB/0 for 8", none]);
+    });
+}
+
+#[test]
+fn gpudirect_that_nccl_does_not_use_fails_its_arm() {
+    with_card("[nccl]\nhca = \"unused\"\n", |leader| {
+        leader.ends(
+            1,
+            &[
+                "PASS rdma-gpu",
+                "PASS nodes-nccl-rdma",
+                "FAIL nodes-nccl-gdr",
+                "codes=NODES-PATH",
+                "via NET/IB/0",
+            ],
+        );
     });
 }
 

@@ -35,14 +35,23 @@ pub enum Step {
     FullLoad,
     /// GPUs write to each other for the first time. Part of [`Step::Validate`].
     PeerWrite,
+    /// The machine works with other nodes.
+    Nodes,
     /// The machine was rebooted to recover GPUs. It vetoes no step: the machine goes on without peer-to-peer.
     Recover,
 }
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Fabric, Self::DriverLoad, Self::Validate, Self::FullLoad, Self::PeerWrite, Self::Recover];
+    pub const ALL: [Self; 7] = [
+        Self::Fabric,
+        Self::DriverLoad,
+        Self::Validate,
+        Self::FullLoad,
+        Self::PeerWrite,
+        Self::Nodes,
+        Self::Recover,
+    ];
 
     /// The step that this one is a part of. A part needs the steps before the whole, but not the other parts.
     #[must_use]
@@ -62,6 +71,7 @@ impl fmt::Display for Step {
             Self::Validate => "validate",
             Self::FullLoad => "full-load",
             Self::PeerWrite => "peer-write",
+            Self::Nodes => "nodes",
             Self::Recover => "recover",
         })
     }

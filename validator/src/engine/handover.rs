@@ -2,7 +2,7 @@
 //! verdict withdraws the settings that rely on peer-to-peer, and if peer-to-peer is the reason, the workload
 //! gets a setting that disables it. Pure.
 
-use crate::nccl::advice;
+use crate::nccl::advice::{self, ADVISED_INTERFACE, INTERFACE};
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::report::{Report, TestEntry};
 use crate::suite::P2P_ALLREDUCE;
@@ -10,7 +10,7 @@ use crate::suite::P2P_ALLREDUCE;
 /// NCCL's switch to disable peer-to-peer.
 const P2P_OFF: &str = "NCCL_P2P_DISABLE";
 /// Variables of NCCL that are valid whether or not GPUs have peer access.
-const WITHOUT_P2P: &[&str] = &["NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", P2P_OFF];
+const WITHOUT_P2P: &[&str] = &[INTERFACE, "NCCL_IB_HCA", P2P_OFF];
 
 /// Settings that are valid on a machine with GPUs whatever the result of its tests, and even if they did not
 /// run: NVLS as configured, and the interfaces that are up; `None`: they could not be read.
@@ -26,6 +26,10 @@ pub(super) fn handed_over(report: &Report, advice: Vec<Advice>) -> Vec<Advice> {
     let mut all = of_the_report(report);
     all.extend(advice.into_iter().filter(|a| good || holds_without_p2p(a)));
     all.extend(veto(report).filter(|_| !good));
+    let reason = "the interfaces that are advised here, by which `firstlight nodes` tells them from a choice";
+    let advised = all.iter().rev().find(|advice| advice.name == INTERFACE);
+    let advised = advised.map(|advice| Advice::new(ADVISED_INTERFACE, advice.value.clone(), reason));
+    all.extend(advised);
     all
 }
 
@@ -137,9 +141,8 @@ mod tests {
     }
 
     fn names(tests: &[(&str, Outcome)]) -> Vec<String> {
-        let own = ["FIRSTLIGHT_VERDICT", "FIRSTLIGHT_SCOPE", "FIRSTLIGHT_FINGERPRINT"];
         let all = handed_over(&report(tests), given()).into_iter().map(|a| a.name);
-        all.filter(|n| !own.contains(&n.as_str())).collect()
+        all.filter(|name| !is_own(name)).collect()
     }
 
     #[test]
@@ -174,12 +177,21 @@ mod tests {
     }
 
     #[test]
+    fn the_advised_interfaces_can_be_told_from_a_choice() {
+        let all = handed_over(&report(&[("nccl", Outcome::Pass)]), given());
+        let value = |name| all.iter().find(|advice| advice.name == name).map(|advice| advice.value.as_str());
+        assert_eq!((value(INTERFACE), value(ADVISED_INTERFACE)), (Some("eth0"), Some("eth0")));
+        assert!(handed_over(&report(&[]), Vec::new()).iter().all(|advice| advice.name != ADVISED_INTERFACE));
+    }
+
+    #[test]
     fn failed_or_unknown_peer_to_peer_is_disabled_with_a_reason() {
         for (id, outcome, what) in [
             ("p2p-integrity", Outcome::Fail, "p2p-integrity failed"),
             ("nccl-allreduce", Outcome::Error, "nccl-allreduce gave no answer"),
         ] {
-            let last = handed_over(&report(&[("acs", Outcome::Pass), (id, outcome)]), given()).pop().unwrap();
+            let all = handed_over(&report(&[("acs", Outcome::Pass), (id, outcome)]), given());
+            let last = all.into_iter().rfind(|advice| !is_own(&advice.name)).unwrap();
             assert_eq!((last.name.as_str(), last.value.as_str()), (P2P_OFF, "1"));
             assert!(last.reason.ends_with(what), "{}", last.reason);
         }

@@ -4,7 +4,7 @@
 use super::journal::{Entry, Journal, JournalError};
 use super::plan::{Action, Plan};
 use super::register;
-use crate::machine::pcie::acs_bits::REDIRECT;
+use crate::machine::pcie::routing::REDIRECT;
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 use serde::Serialize;

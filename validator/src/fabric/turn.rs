@@ -5,9 +5,8 @@
 
 use super::pass_through::is_given_away;
 use crate::machine::host::iommu::IommuMode;
-use crate::machine::pcie::acs_bits::EGRESS;
 use crate::machine::pcie::model::{Acs, Bdf, Device, Fabric, Path};
-use crate::machine::pcie::routing::Pch;
+use crate::machine::pcie::routing::{EGRESS, Pch};
 use crate::machine::pcie::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 

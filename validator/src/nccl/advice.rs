@@ -51,13 +51,17 @@ pub fn channels(found: &Channels) -> Option<Advice> {
     (gain.is_finite() && gain > WORTH && best > 0).then(|| Advice::new(name, best.to_string(), &reason))
 }
 
+/// The network interfaces that NCCL may use.
+pub const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
+/// The value that firstlight advised for [`INTERFACE`]: the same value in an environment is no choice of the user's.
+pub const ADVISED_INTERFACE: &str = "FIRSTLIGHT_NCCL_SOCKET_IFNAME";
+
 /// The interfaces that are up, except loopback. Exact names (`=`): otherwise `eth1` would match `eth10` too.
 #[must_use]
 pub fn interfaces(up: &[String]) -> Advice {
-    const NAME: &str = "NCCL_SOCKET_IFNAME";
     match exact(up) {
-        Some(list) => Advice::new(NAME, list, "the network interfaces that are up"),
-        None => Advice::new(NAME, "=lo", "no interface is up; the ranks of one host use the loopback"),
+        Some(list) => Advice::new(INTERFACE, list, "the network interfaces that are up"),
+        None => Advice::new(INTERFACE, "=lo", "no interface is up; the ranks of one host use the loopback"),
     }
 }
 

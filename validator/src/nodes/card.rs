@@ -10,7 +10,7 @@ pub struct Card {
     pub name: String,
     /// What tells it from every other node: its machine, and which of its GPUs take part.
     pub identity: String,
-    /// Its machine, which processes of one launcher may share; NCCL tells machines by the same.
+    /// Its machine, which processes of one launcher may share: host name and boot, by which NCCL tells machines, too.
     pub host: String,
     /// Whether it is the node that listens.
     pub hosts: bool,

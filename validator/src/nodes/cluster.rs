@@ -123,6 +123,12 @@ impl Cluster {
         within: Duration,
         together: bool,
     ) -> Vec<(usize, Heard)> {
+        // What came since the last order: a late answer, or why a node is gone, which sending to it would not tell.
+        while let Ok((n, heard)) = self.answers.try_recv() {
+            if let Err(cut) = heard {
+                self.lose(n, cut);
+            }
+        }
         self.number += 1;
         let number = self.number;
         let mut asked = Vec::new();

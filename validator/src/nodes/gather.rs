@@ -7,6 +7,7 @@ use super::order::{Numbered, Order, Welcome};
 use crate::net::meeting::{Came, Event, Host};
 use crate::outcome::finding::{Code, Finding, Severity};
 use std::io;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// The time limit for telling a node that it is turned away.
@@ -52,10 +53,11 @@ pub fn gather(host: Host, size: usize, due: Instant) -> io::Result<Gathered> {
     if !complete {
         findings.insert(0, absent(&came, size, begun.elapsed(), strangers));
     }
-    findings.extend(differences(&came.iter().map(|came| &came.card).collect::<Vec<_>>()));
-    let complete = complete && findings.iter().all(|finding| finding.severity < Severity::Fail);
     let reached = came.iter().find(|came| !came.card.hosts);
     let reached = reached.and_then(|came| came.link.to.own_address().ok()).map(|address| address.ip());
+    tell_apart(&mut came, reached);
+    findings.extend(differences(&came.iter().map(|came| &came.card).collect::<Vec<_>>()));
+    let complete = complete && findings.iter().all(|finding| finding.severity < Severity::Fail);
     let mut cluster = Cluster::new(came);
     let hosts: Vec<_> = cluster.cards().iter().map(|card| card.hosts).collect();
     let address = |node: usize| reached.filter(|_| hosts.get(node) == Some(&true));
@@ -65,6 +67,28 @@ pub fn gather(host: Host, size: usize, due: Instant) -> io::Result<Gathered> {
         cluster.ask(welcome, SENDING, false);
     }
     Ok(Gathered { cluster, seconds: begun.elapsed().as_secs_f64(), findings, complete })
+}
+
+/// Nodes that share a name get their address behind it, and where that is the same too, their number; `reached` is the
+/// address of the leading node.
+fn tell_apart(came: &mut [Came<Card>], reached: Option<IpAddr>) {
+    let address = |came: &Came<Card>| reached.filter(|_| came.card.hosts).unwrap_or_else(|| came.from.ip());
+    let named: Vec<_> = came.iter().map(|came| (came.card.name.clone(), address(came))).collect();
+    for (came, name) in came.iter_mut().zip(apart(&named)) {
+        came.card.name = name;
+    }
+}
+
+fn apart(named: &[(String, IpAddr)]) -> Vec<String> {
+    let one = |(n, (name, address)): (usize, &(String, IpAddr))| {
+        let same = named.iter().filter(|(other, _)| other == name);
+        match (same.clone().count(), same.filter(|(_, other)| other == address).count()) {
+            (1, _) => name.clone(),
+            (_, 1) => format!("{name} ({address})"),
+            _ => format!("{name} ({address}, node {})", n + 1),
+        }
+    };
+    named.iter().enumerate().map(one).collect()
 }
 
 /// Launchers number their processes; otherwise the leading node is the first, and the others follow by name.
@@ -115,4 +139,29 @@ fn absent(came: &[Came<Card>], size: usize, after: Duration, strangers: Vec<Stri
     );
     let finding = Code::NodesAbsent.finding(Severity::Error, &missing, message);
     finding.values(came.len(), size, Some("nodes")).seen_all(strangers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_one_name_are_told_apart() {
+        let node = |name: &str, address: &str| (name.to_owned(), address.parse().unwrap());
+        let named = [
+            node("firstlight", "169.254.1.7"),
+            node("other", "169.254.1.7"),
+            node("firstlight", "169.254.1.8"),
+            node("twin", "127.0.0.1"),
+            node("twin", "127.0.0.1"),
+        ];
+        let names = [
+            "firstlight (169.254.1.7)",
+            "other",
+            "firstlight (169.254.1.8)",
+            "twin (127.0.0.1, node 4)",
+            "twin (127.0.0.1, node 5)",
+        ];
+        assert_eq!(apart(&named), names);
+    }
 }

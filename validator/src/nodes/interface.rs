@@ -1,114 +1,54 @@
-//! The network interface that has an address of this machine, from the kernel's routes: NCCL's sockets are to use the
-//! network over which the nodes have met, and no other.
+//! The network interface that has an address of this machine: NCCL's sockets are to use the network over which the nodes have
+//! met, and no other. The address is that of a connection, so the running system has it, whatever machine is examined.
 
-use crate::machine::root::Root;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-const ROUTES: &str = "proc/net/route";
-const ADDRESSES: &str = "proc/net/if_inet6";
+use if_addrs::get_if_addrs;
+use std::net::IpAddr;
 
 /// The name of the interface with this address.
 ///
 /// # Errors
-/// One line: the kernel's list cannot be read, or no interface, or several, can be meant.
-pub fn of(root: &Root, address: IpAddr) -> Result<String, String> {
-    if address.to_canonical().is_loopback() {
-        return Ok("lo".to_owned());
-    }
-    let read = |path: &str| root.text(path).map_err(|e| format!("/{path}: {e}"));
-    let found = match address.to_canonical() {
-        IpAddr::V4(address) => by_route(&read(ROUTES)?, address),
-        IpAddr::V6(address) => by_address(&read(ADDRESSES)?, address),
-    };
-    match found.as_slice() {
+/// One line: the kernel's list cannot be read, or no interface, or several, have the address.
+pub fn of(address: IpAddr) -> Result<String, String> {
+    let all = get_if_addrs().map_err(|e| format!("the addresses of the network interfaces: {e}"))?;
+    one(all.into_iter().map(|interface| (interface.ip(), interface.name)), address)
+}
+
+fn one(all: impl Iterator<Item = (IpAddr, String)>, address: IpAddr) -> Result<String, String> {
+    let address = address.to_canonical();
+    let mut names: Vec<_> = all.filter(|(ip, _)| *ip == address).map(|(_, name)| name).collect();
+    names.sort();
+    names.dedup();
+    match names.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(format!("no network interface has the address {address}")),
         several => Err(format!(
-            "{address} can belong to {}; set NCCL_SOCKET_IFNAME to one of them",
-            several.join(" or ")
+            "{} have the address {address}; set NCCL_SOCKET_IFNAME to one of them",
+            several.join(" and ")
         )),
     }
-}
-
-/// The interfaces with the narrowest route to the network of an address: `Iface Destination Gateway Flags RefCnt Use
-/// Metric Mask ..`, addresses as hexadecimal numbers in the machine's byte order. Routes through a gateway are not an
-/// interface's own network.
-fn by_route(text: &str, address: Ipv4Addr) -> Vec<String> {
-    let own = u32::from_ne_bytes(address.octets());
-    let route = |line: &str| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let number = |n: usize| u32::from_str_radix(fields.get(n)?, 16).ok();
-        let (to, gateway, mask) = (number(1)?, number(2)?, number(7)?);
-        let is_own = gateway == 0 && mask != 0 && own & mask == to;
-        is_own.then_some((mask.count_ones(), (*fields.first()?).to_owned()))
-    };
-    let routes: Vec<(u32, String)> = text.lines().skip(1).filter_map(route).collect();
-    let narrowest = routes.iter().map(|(bits, _)| *bits).max();
-    let mut names: Vec<_> =
-        routes.into_iter().filter(|(bits, _)| Some(*bits) == narrowest).map(|(_, name)| name).collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// `fe80..(32 digits) index prefix scope flags name`
-fn by_address(text: &str, address: Ipv6Addr) -> Vec<String> {
-    let digits: String = address.octets().iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = |line: &str| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        (fields.first() == Some(&digits.as_str())).then(|| fields.last().map(|name| (*name).to_owned()))?
-    };
-    text.lines().filter_map(name).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEAD: &str =
-        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n";
-
-    type Route<'a> = (&'a str, [u8; 4], [u8; 4], [u8; 4]);
-
-    fn routes(rows: &[Route<'_>]) -> String {
-        let hex = |bytes: &[u8; 4]| format!("{:08X}", u32::from_ne_bytes(*bytes));
-        let row = |(name, to, gateway, mask): &Route<'_>| {
-            format!("{name}\t{}\t{}\t0001\t0\t0\t0\t{}\t0\t0\t0\n", hex(to), hex(gateway), hex(mask))
+    #[test]
+    fn the_interface_with_the_address_is_meant_also_where_two_are_in_one_network() {
+        let all = || {
+            [("eth0", "169.254.1.7"), ("eth1", "169.254.1.8"), ("eth1", "fe80::1"), ("eth2", "fe80::1")]
+                .into_iter()
+                .map(|(name, ip)| (ip.parse().unwrap(), name.to_owned()))
         };
-        HEAD.to_owned() + &rows.iter().map(row).collect::<String>()
+        let of = |text: &str| one(all(), text.parse().unwrap());
+        assert_eq!(of("169.254.1.8").as_deref(), Ok("eth1"));
+        assert_eq!(of("::ffff:169.254.1.7").as_deref(), Ok("eth0"));
+        assert_eq!(of("169.254.1.9").unwrap_err(), "no network interface has the address 169.254.1.9");
+        let why = "eth1 and eth2 have the address fe80::1; set NCCL_SOCKET_IFNAME to one of them";
+        assert_eq!(of("fe80::1").unwrap_err(), why);
     }
 
     #[test]
-    fn the_network_of_the_address_gives_the_interface() {
-        let text = routes(&[
-            ("eth0", [0, 0, 0, 0], [10, 0, 0, 1], [0, 0, 0, 0]),
-            ("eth0", [10, 0, 0, 0], [0; 4], [255, 255, 255, 0]),
-            ("eth1", [10, 0, 0, 0], [0; 4], [255, 0, 0, 0]),
-            ("eth2", [192, 168, 1, 0], [0; 4], [255, 255, 255, 0]),
-        ]);
-        assert_eq!(by_route(&text, [10, 0, 0, 7].into()), ["eth0"]);
-        assert_eq!(by_route(&text, [10, 9, 0, 7].into()), ["eth1"]);
-        assert_eq!(by_route(&text, [172, 16, 0, 7].into()), [""; 0]);
-    }
-
-    #[test]
-    fn two_link_local_ports_are_not_told_apart() {
-        let net = |name| (name, [169, 254, 0, 0], [0; 4], [255, 255, 0, 0]);
-        let text = routes(&[net("enp1s0f1"), net("enp1s0f0")]);
-        assert_eq!(by_route(&text, [169, 254, 1, 1].into()), ["enp1s0f0", "enp1s0f1"]);
-    }
-
-    #[test]
-    fn an_ipv6_address_is_listed_with_its_interface() {
-        let text = "fd000000000000000000000000000001 02 40 00 80     eth0\n00000000000000000000000000000001 01 80 10 80       lo\n";
-        assert_eq!(by_address(text, "fd00::1".parse().unwrap()), ["eth0"]);
-        assert_eq!(by_address(text, "fd00::2".parse().unwrap()), [""; 0]);
-    }
-
-    #[test]
-    fn loopback_needs_no_list_and_an_unreadable_one_is_an_error() {
-        let root = Root::new("/nowhere");
-        assert_eq!(of(&root, [127, 0, 0, 1].into()), Ok("lo".to_owned()));
-        assert!(of(&root, [10, 0, 0, 1].into()).unwrap_err().starts_with("/proc/net/route: "));
+    fn loopback_is_an_interface_of_this_machine() {
+        assert_eq!(of([127, 0, 0, 1].into()).as_deref(), Ok("lo"));
     }
 }

@@ -44,6 +44,13 @@ pub(super) fn stopped(stop: &Stop, cluster: &Cluster) -> Finding {
     }
 }
 
+/// The first node that is gone.
+pub(super) fn gone(cluster: &Cluster) -> Option<Finding> {
+    let (node, why) = cluster.lost()?;
+    let name = cluster.name(node);
+    Some(Code::NodesLost.finding(Severity::Error, &name, format!("node {name} is lost: {why}")))
+}
+
 /// `2.29.7` for 22907.
 pub(super) fn version_text(number: u32) -> String {
     format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100)

@@ -17,6 +17,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// The time limit for sending an answer.
 const SENDING: Duration = Duration::from_secs(30);
+/// How long the reason may take after a message could not be sent.
+const MOMENT: Duration = Duration::from_secs(2);
 /// The most bytes of NCCL's lines that are sent.
 const LINES: usize = 1 << 20;
 
@@ -70,7 +72,9 @@ pub fn serve(
             if matches!(reply, Reply::Failed(_)) {
                 member.ranks = None;
             }
-            to.say(&Numbered { number, what: reply }, SENDING)?;
+            if let Err(cut) = to.say(&Numbered { number, what: reply }, SENDING) {
+                return Err(first_cut(&orders).unwrap_or(cut));
+            }
         }
     };
     let ended = work();
@@ -99,6 +103,11 @@ fn listen(
     };
     thread::Builder::new().name("orders".to_owned()).spawn(work)?;
     Ok(orders)
+}
+
+/// Why nothing more is heard: on a connection that the kernel gave up, the first call has the reason, and sending fails later.
+fn first_cut(orders: &Receiver<Result<Numbered<Order>, Cut>>) -> Option<Cut> {
+    std::iter::from_fn(|| orders.recv_timeout(MOMENT).ok()).find_map(Result::err)
 }
 
 struct Member<'a> {

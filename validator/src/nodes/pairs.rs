@@ -3,7 +3,7 @@
 use super::arm::{Ask, Groups};
 use super::blame::{Got, Measure, Network, Round, again, infer, rounds};
 use super::cluster::Cluster;
-use super::judge::blamed;
+use super::judge::{blamed, gone};
 use crate::gpu::Collective;
 use crate::nccl::Sweep;
 use crate::nccl::ranks::{NetworkKind, RowAsk};
@@ -23,6 +23,10 @@ pub(super) fn pairs(cluster: &mut Cluster, kind: NetworkKind) -> Judgement {
     let first = measure(cluster, &rounds(network.nodes, rails), kind);
     let before = infer(&network, &first, &[], None);
     let retried = measure(cluster, &again(&before), kind);
+    // Its pairs have no figures, which says nothing of how fast it was.
+    if let Some(lost) = gone(cluster) {
+        return Judgement::by(lost);
+    }
     let inference = infer(&network, &first, &retried, None);
     let findings = blamed(&inference, &|node| cluster.name(node));
     let usual = inference.usual_gb_s.map_or_else(|| "no rate".to_owned(), |rate| format!("{rate:.2} GB/s"));

@@ -1,9 +1,9 @@
 //! The tests over all nodes, in order. Each ends with a judgement; what cannot run is an error with its cause.
 
-use super::arm::{Ask, Groups};
+use super::arm::{Ask, Groups, Stop};
 use super::cluster::Cluster;
 use super::gather::Gathered;
-use super::judge::{gain, path, stopped, version_text, wrong};
+use super::judge::{gain, gone, path, stopped, version_text, wrong};
 use super::pairs::pairs;
 use super::rdma;
 use super::sweep::{one, sweep};
@@ -12,8 +12,8 @@ use crate::gpu::Collective;
 use crate::nccl::log::{Proof, Said};
 use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
-use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
+use crate::outcome::{Judgement, Outcome};
 use std::time::{Duration, Instant};
 
 /// The meeting itself.
@@ -90,7 +90,7 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
     }
     let cluster = &mut gathered.cluster;
     let no_ports = no_ports(cluster);
-    let mut verbs = rdma::Results::default();
+    let (mut verbs, mut no_direct) = (rdma::Results::default(), None);
     for (about, memory) in rdma::TESTS {
         let begun = Instant::now();
         let judgement = match (&no_ports, lost(cluster)) {
@@ -98,6 +98,9 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
             (None, Some(lost)) => lost,
             (None, None) => verbs.test(cluster, memory, watcher),
         };
+        if memory == rdma::Memory::Gpu && judgement.outcome() == Outcome::NotApplicable {
+            no_direct = Some(judgement.clone());
+        }
         end(about, judgement, begun.elapsed().as_secs_f64(), watcher);
     }
     if which == Which::Rdma {
@@ -107,8 +110,10 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
     let mut best = NetworkKind::Socket;
     for (about, kind) in ARMS {
         let begun = Instant::now();
-        let judgement = match (kind, &no_ports) {
-            (NetworkKind::Rdma | NetworkKind::Gdr, Some(none)) => none.clone(),
+        let judgement = match (kind, &no_ports, &no_direct) {
+            (NetworkKind::Rdma | NetworkKind::Gdr, Some(none), _) | (NetworkKind::Gdr, _, Some(none)) => {
+                none.clone()
+            }
             _ => match lost(cluster) {
                 Some(lost) => lost,
                 None => {
@@ -116,7 +121,7 @@ pub fn run(gathered: &mut Gathered, which: Which, watcher: &mut dyn Watcher) -> 
                     if kind == NetworkKind::Rdma {
                         staged = Some(rows);
                     }
-                    if judgement.outcome() == crate::outcome::Outcome::Pass {
+                    if judgement.outcome() == Outcome::Pass {
                         best = kind;
                     }
                     judgement
@@ -202,7 +207,7 @@ fn arm(
     let Some(group) = groups.groups.pop() else { return (lacking(), rows) };
     drop(groups);
     let mut findings = wrong(&rows, &group, cluster);
-    findings.extend(group.stop.as_ref().map(|stop| stopped(stop, cluster)));
+    findings.extend(group.stop.iter().flat_map(|stop| ended(stop, cluster)));
     let mut way = String::new();
     if let (None, Some(said)) = (&group.stop, said) {
         let node = |rank: usize| nodes.get(rank).copied().unwrap_or(usize::MAX);
@@ -219,6 +224,13 @@ fn arm(
     let checked: u64 = rows.iter().map(Row::checked).sum();
     let good = || format!("{way}; {}; {checked} calls checked, all right; NCCL {nccl}", figures(&rows));
     (Judgement::summed_up(good, findings), rows)
+}
+
+/// Why a communicator has ended. NCCL of the other nodes often fails before the kernel gives up a node that is gone: such a
+/// node comes last.
+fn ended(stop: &Stop, cluster: &Cluster) -> Vec<Finding> {
+    let lost = gone(cluster).filter(|_| !matches!(stop, Stop::Lost { .. }));
+    [Some(stopped(stop, cluster)), lost].into_iter().flatten().collect()
 }
 
 fn lacking() -> Judgement {
@@ -266,7 +278,10 @@ pub fn collective(
     let stop = groups.groups.pop().and_then(|group| group.stop);
     drop(groups);
     match stop {
-        Some(stop) => Err(Box::new(stopped(&stop, cluster))),
+        Some(stop) => match ended(&stop, cluster).pop() {
+            Some(finding) => Err(Box::new(finding)),
+            None => Ok(rows),
+        },
         None => Ok(rows),
     }
 }

@@ -42,10 +42,12 @@ pub fn header(report: &Report) -> String {
 pub fn row(test: &TestEntry) -> String {
     let first = format!("  {:<6} {:<15} ", words::outcome(test.outcome), test.id);
     let pad = " ".repeat(INDENT);
-    let lines = fold(&test.summary, SUMMARY);
+    // A long id leaves less of the first line.
+    let width = SUMMARY.saturating_sub(first.chars().count().saturating_sub(INDENT));
+    let lines = fold(&test.summary, width, SUMMARY);
     let mut lines = lines.iter();
     let head = lines.next().map_or("", String::as_str);
-    let mut text = format!("{first}{head:<SUMMARY$} {:>5.1} s\n", test.seconds);
+    let mut text = format!("{first}{head:<width$} {:>5.1} s\n", test.seconds);
     for line in lines {
         // Writing into a String cannot fail.
         let _ = writeln!(text, "{pad}{line}");
@@ -53,9 +55,11 @@ pub fn row(test: &TestEntry) -> String {
     plain(&text)
 }
 
-fn fold(text: &str, width: usize) -> Vec<String> {
+/// Lines of at most `width` columns, the first one of `head`.
+fn fold(text: &str, head: usize, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
+        let width = if lines.len() == 1 { head } else { width };
         match lines.last_mut() {
             Some(line) if line.is_empty() => line.push_str(word),
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
@@ -108,6 +112,15 @@ mod tests {
     use crate::outcome::finding::{Code, Severity};
     use crate::outcome::scope::Scope;
     use crate::render::fixture::{report, test};
+
+    #[test]
+    fn a_row_of_a_long_id_has_80_columns_too() {
+        let words = "NET/Socket/0 for 8 ordered pairs of ranks on different nodes";
+        let rows = row(&test("nodes-nccl-socket", Outcome::Pass, words, vec![]));
+        let expected = "  PASS   nodes-nccl-socket NET/Socket/0 for 8 ordered pairs of ranks on    0.0 s\n                         different nodes\n";
+        assert_eq!(rows, expected);
+        assert!(rows.lines().all(|line| line.chars().count() <= 80));
+    }
 
     #[test]
     fn a_good_machine_is_a_header_rows_and_a_verdict() {

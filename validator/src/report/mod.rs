@@ -12,7 +12,6 @@ mod fingerprint;
 pub mod fleet;
 mod named;
 mod read;
-mod sound;
 pub mod summary;
 
 pub use boot::BootStage;

@@ -2,9 +2,9 @@
 //! only the two GPUs.
 
 use super::{Pair, Resource};
-use crate::machine::pcie::acs_bits::REDIRECT;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
 use crate::machine::pcie::path::between;
+use crate::machine::pcie::routing::REDIRECT;
 use crate::machine::pcie::topo::NvLinks;
 use crate::machine::pcie::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};

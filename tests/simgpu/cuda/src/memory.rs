@@ -153,7 +153,7 @@ unsafe extern "C" fn cuMemGetHandleForAddressRange(
     _flags: u64,
 ) -> c_int {
     call(|driver| {
-        if kind != 1 || driver.scenario().nccl.hca != Some(Hca::Gdr) {
+        if kind != 1 || !matches!(driver.scenario().nccl.hca, Some(Hca::Gdr | Hca::Unused)) {
             return Err(Status::NOT_SUPPORTED);
         }
         let Place::Gpu(_) = driver.engine.memory.place(address, bytes as u64)? else {

@@ -215,7 +215,10 @@ fn join(driver: &Driver, init: &Init, board: Option<Board>) -> Result<Box<Comm>>
 
 /// The name of this host as a number, which is the same in all its processes.
 fn host() -> u64 {
-    hash(&environment().host)
+    match environment().host.as_str() {
+        "" => machine(),
+        named => hash(named),
+    }
 }
 
 /// This boot of this machine as a number.

@@ -7,10 +7,10 @@
 use crate::board::{Map, RANKS};
 use crate::environment::environment;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::{fs, thread};
+use std::thread;
 
 /// Places in a rank's part.
 const PLACES: usize = 3;
@@ -32,22 +32,14 @@ pub(crate) fn listen(descriptor: i32) -> io::Result<Option<SocketAddrV4>> {
     Ok(Some(at))
 }
 
-/// The address of an interface: the one from which the kernel would send into its network.
+/// The first IPv4 address of an interface.
 fn own_address(interface: &str) -> io::Result<Ipv4Addr> {
-    let routes = fs::read_to_string("/proc/net/route")?;
-    let network = routes.lines().find_map(|line| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let number = |n: usize| u32::from_str_radix(fields.get(n)?, 16).ok();
-        let (to, gateway) = (number(1)?, number(2)?);
-        (*fields.first()? == interface && gateway == 0 && to != 0).then_some(Ipv4Addr::from(to.to_ne_bytes()))
-    });
-    let none = || io::Error::other(format!("{interface} has no network"));
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    socket.connect((Ipv4Addr::from(u32::from(network.ok_or_else(none)?) | 1), 9))?;
-    match socket.local_addr()?.ip() {
-        std::net::IpAddr::V4(own) => Ok(own),
-        std::net::IpAddr::V6(_) => Err(none()),
-    }
+    let own = |of: if_addrs::Interface| match of.ip() {
+        std::net::IpAddr::V4(own) if of.name == interface => Some(own),
+        _ => None,
+    };
+    let none = || io::Error::other(format!("{interface} has no address"));
+    if_addrs::get_if_addrs()?.into_iter().find_map(own).ok_or_else(none)
 }
 
 /// Connects a copy with its board; the way there.

@@ -10,8 +10,70 @@
 
 mod device;
 mod health;
-mod library;
 mod link;
 mod process;
 mod state;
 mod stubs;
+
+use crate::state::{Code, Result, code};
+use crate::state::{call, hang, put, put_text, start, stop};
+use simgpu_model::scenario::{Kind, NvmlHangs};
+use simgpu_model::{Scenario, Status, beside};
+use std::ffi::{c_char, c_int, c_uint};
+
+#[expect(clippy::print_stderr, reason = "there is no other way to say what is wrong with a scenario")]
+fn read() -> Result<Scenario> {
+    let scenario = beside::scenario().map_err(|why| {
+        eprintln!("simgpu: {why}");
+        Code::UNKNOWN
+    })?;
+    // Where CUDA finds that kernel module and libraries do not fit, so does NVML.
+    let mismatch = Status::SYSTEM_DRIVER_MISMATCH.0;
+    if scenario.machine.nvml_hangs == NvmlHangs::Start {
+        hang();
+    }
+    let unfit = scenario.fault.iter().any(|f| f.kind == Kind::Init && f.code == mismatch);
+    if unfit { Err(Code::VERSION_MISMATCH) } else { Ok(scenario) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInit_v2() -> c_int {
+    code(start(read))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> c_int {
+    code(start(read))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlShutdown() -> c_int {
+    code(stop())
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetDriverVersion(text: *mut c_char, length: c_uint) -> c_int {
+    // SAFETY: the caller's buffer of `length` bytes.
+    call(|scenario| unsafe { put_text(text, length, &scenario.machine.driver) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetNVMLVersion(text: *mut c_char, length: c_uint) -> c_int {
+    call(|scenario| {
+        let version = format!("{}.{}", scenario.machine.cuda / 1000, scenario.machine.driver);
+        // SAFETY: the caller's buffer of `length` bytes.
+        unsafe { put_text(text, length, &version) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetCudaDriverVersion(version: *mut c_int) -> c_int {
+    // SAFETY: the caller's pointer.
+    call(|scenario| unsafe { put(version, scenario.machine.cuda) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) -> c_int {
+    // SAFETY: the caller's pointer.
+    call(|scenario| unsafe { put(version, scenario.machine.cuda) })
+}

@@ -7,16 +7,13 @@
 )]
 
 mod memory;
-mod peer;
-mod types;
 mod work;
 
-use memory::Region;
+use memory::{Completion, Context, Device, Pair, Queue, Region, Registered};
 use simgpu_model::scenario::{VerbsFault, VerbsKind};
 use simgpu_model::{Scenario, beside};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use types::{Completion, Context, Device, Pair, Queue, Registered};
 use work::post;
 
 const EINVAL: c_int = 22;
@@ -206,7 +203,7 @@ extern "C" fn ibv_destroy_cq(_queue: *mut Queue) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_qp(domain: *mut c_void, init: *const *mut Queue) -> *mut Pair {
-    if peer::serve().is_err() {
+    if work::serve().is_err() {
         return fail(98);
     }
     // SAFETY: the caller's structure, whose second field is the queue.

@@ -84,11 +84,10 @@ impl Asked {
         all
     }
 
-    /// The file in which nccl-tests' standard output was saved.
+    /// The file in which nccl-tests' standard outputs were saved, one after the other.
     #[must_use]
-    pub fn their_file(&self) -> String {
-        let arm = if self.without_p2p { ".NCCL_P2P_DISABLE" } else { "" };
-        format!("{}_perf{arm}.txt", self.collective)
+    pub const fn their_file(without_p2p: bool) -> &'static str {
+        if without_p2p { "nccl-tests.NCCL_P2P_DISABLE.txt" } else { "nccl-tests.txt" }
     }
 
     /// The file in which our JSON is kept.

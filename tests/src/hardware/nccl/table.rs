@@ -2,11 +2,44 @@
 //! size and time make, and their mean must be the average that stands below them, so that a damaged or cut
 //! table is told and not taken for figures.
 
-use super::{Row, Sweep, Timed};
+use super::{NAMES, Row, Sweep, Timed};
 
+/// How an output begins.
+const FIRST: &str = "# nccl-tests version";
 const FIGURES: [&str; 4] = ["time", "algbw", "busbw", "#wrong"];
 /// Figures are printed with two decimals: so much may be lost.
 const ROUNDED: f64 = 0.01;
+
+/// The tables of a file of outputs, one after the other, each with its collective.
+///
+/// # Errors
+/// The file has no output, one of an unknown program, two of one program, or a table that [`parse`] refuses.
+pub fn all(text: &str) -> Result<Vec<(&'static str, Sweep)>, String> {
+    let mut tables: Vec<(&'static str, Sweep)> = Vec::new();
+    for output in outputs(text) {
+        let collective = collective(output)?;
+        if tables.iter().any(|(other, _)| *other == collective) {
+            return Err(format!("there are two outputs of {collective}_perf"));
+        }
+        tables.push((collective, parse(output, collective)?));
+    }
+    if tables.is_empty() { Err(format!("there is no {FIRST:?}")) } else { Ok(tables) }
+}
+
+/// The outputs in a file: each begins at its first line.
+pub fn outputs(text: &str) -> impl Iterator<Item = &str> {
+    let starts = |at: &usize| *at == 0 || text[..*at].ends_with('\n');
+    let begins: Vec<usize> = text.match_indices(FIRST).map(|(at, _)| at).filter(starts).collect();
+    let ends = begins.iter().skip(1).copied().chain([text.len()]).collect::<Vec<_>>();
+    begins.into_iter().zip(ends).map(|(begin, end)| &text[begin..end])
+}
+
+fn collective(output: &str) -> Result<&'static str, String> {
+    let named = |line: &'_ str| line.strip_prefix("# Collective test starting: ").map(str::to_owned);
+    let program = output.lines().find_map(named).ok_or("there is no line \"# Collective test starting:\"")?;
+    let known = NAMES.into_iter().find(|name| program.strip_suffix("_perf") == Some(name));
+    known.ok_or_else(|| format!("{program} is unknown; known are {}, each with _perf", NAMES.join(", ")))
+}
 
 /// The table of `collective`.
 ///

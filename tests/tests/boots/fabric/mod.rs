@@ -2,4 +2,105 @@
 
 mod isolation;
 mod rebar;
-mod unusual;
+
+use harness::Boot;
+use harness::fakepci::Topology;
+
+// Is an unusual fabric read right? Each broken device is named with its fault, without a hang and without blaming
+// its neighbours; a second domain and a second root bus are read as such.
+
+fn boot(topology: &Topology) -> Boot {
+    let boot = Boot::shipped().fakepci(topology).unwrap();
+    boot.append("firstlight.driver.load=false").workload("").whatever_the_verdict()
+}
+
+#[test]
+fn a_port_without_extended_configuration_space_is_never_a_pass() {
+    let mut topology = Topology::new();
+    let root = topology.root_port(1, "");
+    let [sound, small] = topology.switch(root, ["", "fault=small-config"]);
+    topology.gpu(sound, "");
+    topology.gpu(small, "");
+    let booted = boot(&topology).run().unwrap();
+
+    let report = booted.report();
+    assert_eq!(report.device("0001:02:01.0")["config"]["bytes"], 256);
+    assert_eq!(report.about("acs", "0001:02:00.0"), []);
+    let [(code, severity)] = report.about("acs", "0001:02:01.0")[..] else { panic!("{}", report.0) };
+    assert_eq!(code, "NO-ECAM");
+    assert!(["fail", "error"].contains(&severity), "{severity}");
+    assert!(["FAIL", "ERROR"].contains(&booted.verdict().verdict.as_str()), "{booted}");
+}
+
+#[test]
+fn a_gpu_that_fell_off_the_bus_fails_and_does_not_hang_the_boot() {
+    let mut topology = Topology::new();
+    let first = topology.root_port(1, "");
+    topology.gpu(first, "");
+    let second = topology.root_port(2, "");
+    topology.gpu(second, "fault=dead");
+    let booted = boot(&topology).run().unwrap();
+
+    let report = booted.report();
+    assert_eq!(report.outcome("fabric"), "fail", "{}", report.0);
+    assert_eq!(report.about("fabric", "0001:02:00.0"), [("GPU-GONE", "fail")]);
+    assert_eq!(report.about("fabric", "0001:01:00.0"), []);
+    assert_eq!(booted.verdict().verdict, "FAIL");
+}
+
+#[test]
+fn a_narrow_link_degrades_and_an_idle_gpus_slow_link_does_not() {
+    let mut topology = Topology::new();
+    for (dev, options) in [(1, ""), (2, "width=4"), (3, "speed=1")] {
+        let root = topology.root_port(dev, "");
+        topology.gpu(root, options);
+    }
+    let booted = boot(&topology).run().unwrap();
+
+    let report = booted.report();
+    assert_eq!(report.outcome("links"), "warn", "{}", report.0);
+    assert_eq!(report.about("links", "0001:01:00.0"), []);
+    assert_eq!(report.about("links", "0001:02:00.0"), [("LINK-NARROW", "warn")]);
+    assert_eq!(report.about("links", "0001:03:00.0"), [("LINK-SLOW", "info")]);
+    let link = &report.device("0001:02:00.0")["link"];
+    assert_eq!((&link["width"], &link["max_width"]), (&4.into(), &16.into()));
+}
+
+fn two_gpus(parameters: &[&str]) -> Topology {
+    let mut topology = Topology::new();
+    for dev in [1, 2] {
+        let root = topology.root_port(dev, "");
+        topology.gpu(root, "");
+    }
+    parameters.iter().for_each(|p| topology.parameter(p));
+    topology
+}
+
+fn pass_over(topology: &Topology) -> harness::Booted {
+    let boot = Boot::shipped().fakepci(topology).unwrap();
+    boot.append("firstlight.driver.load=false").workload("").whatever_the_verdict().run().unwrap()
+}
+
+#[test]
+fn a_domain_of_five_digits_with_resizable_bars() {
+    let booted = pass_over(&two_gpus(&["domain=0x10002"]));
+    let report = booted.report();
+    let gpus = ["10002:01:00.0", "10002:02:00.0"];
+    assert_eq!(report.0["fabric"]["gpus"], serde_json::json!(gpus));
+    assert_eq!(report.path(gpus[0], gpus[1]), Some("PHB"));
+    assert_eq!(report.device(gpus[0])["parent"], "10002:00:01.0");
+    assert_eq!(report.device(gpus[0])["kind"], "endpoint");
+    let rebar = &report.device(gpus[0])["rebar"][0];
+    assert_eq!((&rebar["bar"], &rebar["current_bytes"]), (&1.into(), &(32_u64 << 30).into()));
+    let sizes: Vec<u64> = (26..36).map(|n| 1 << n).collect();
+    assert_eq!(rebar["supported_bytes"], serde_json::json!(sizes));
+}
+
+#[test]
+fn a_second_root_bus_in_the_first_domain() {
+    let booted = pass_over(&two_gpus(&["domain=0", "bus=0x40"]));
+    let report = booted.report();
+    assert_eq!(report.0["fabric"]["gpus"], serde_json::json!(["0000:41:00.0", "0000:42:00.0"]));
+    assert_eq!(report.path("0000:41:00.0", "0000:42:00.0"), Some("PHB"));
+    assert_eq!(report.outcome("acs"), "pass", "{}", report.0);
+}

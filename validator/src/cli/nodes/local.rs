@@ -9,14 +9,16 @@ use crate::machine::host::nvidia::gpus;
 use crate::machine::host::rdma::{self, Hca, Port};
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::Fabric;
-use crate::machine::pcie::near::{self, Ways};
+use crate::machine::pcie::path::{self, Ways};
 use crate::machine::root::Root;
+use crate::nccl::advice::{ADVISED_INTERFACE, INTERFACE};
 use crate::net::meeting::NAME;
 use crate::nodes::card::{Card, Versions};
 use crate::nodes::member::Local;
 use crate::nodes::rdma::Rail;
 use crate::text::shown::shown_text;
 use std::io::ErrorKind;
+use std::path::Path;
 
 /// The node's facts.
 #[derive(Debug, Clone)]
@@ -27,8 +29,11 @@ pub(super) struct Here {
 
 /// NCCL's name for a node, where a machine stands for several.
 const HOST_ID: &str = "NCCL_HOSTID";
-/// The user's own choice of the network interface.
-const INTERFACE: &str = "NCCL_SOCKET_IFNAME";
+
+/// Where the kernel shows RDMA devices.
+const RDMA: &str = "sys/class/infiniband";
+/// The library of RDMA cards.
+const VERBS: &str = "libibverbs.so.1";
 
 fn set(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.trim().is_empty())
@@ -66,7 +71,6 @@ pub(super) fn read(
     }
     let about = identity::read(root);
     let host_id = set(HOST_ID);
-    let boot = root.text("proc/sys/kernel/random/boot_id").unwrap_or_default();
     let host = about.host.as_deref().unwrap_or("unknown").trim().to_owned();
     let machine = host_id.as_ref().map_or_else(|| host.clone(), |id| format!("{host}.{id}"));
     let sharing = place.as_ref().filter(|place| place.local_size.is_some_and(|n| n > 1));
@@ -76,9 +80,11 @@ pub(super) fn read(
     };
     let name: String = shown_text(&meet.name.clone().unwrap_or_else(default)).chars().take(NAME).collect();
     let part = format!("{chosen:?} {:?}", place.as_ref().and_then(|place| place.local_rank));
+    // Where the machine is one in files, several systems may run it.
+    let boot = Root::new("/").text("proc/sys/kernel/random/boot_id").unwrap_or_default();
     let machine = format!("{} {}", host_id.as_deref().unwrap_or(&host), boot.trim());
     let identity = format!("{machine} {part}");
-    let rails = rails(root, &fabric)?;
+    let rails = rails(&of_cards(root, config), &fabric)?;
     // A card that is near to none of the GPUs that take part uses the first one.
     let rails: Vec<_> = rails
         .into_iter()
@@ -108,12 +114,24 @@ pub(super) fn read(
         gpus: chosen,
         nvls: config.validate.nvls,
         library_path: config.validate.library_path.clone(),
-        interface: set(INTERFACE).map(|name| name.trim_start_matches('=').to_owned()),
+        interface: set(INTERFACE)
+            // What firstlight has advised the workload is no choice of the user's.
+            .filter(|value| set(ADVISED_INTERFACE).as_ref() != Some(value))
+            .map(|name| name.trim_start_matches('=').to_owned()),
         hcas,
         rails,
         host_id,
     };
     Ok(Here { card, local })
+}
+
+/// The system whose RDMA ports take part. A machine in files has those that it shows. If it shows none and brings no libibverbs,
+/// as it brings its GPUs' libraries, the ports are those of the running system, which the system's own libibverbs opens.
+fn of_cards(root: &Root, config: &Config) -> Root {
+    let brought = |dir: &String| Path::new(dir).join(VERBS).exists();
+    let shown = root.exists(RDMA).unwrap_or(true);
+    let is_root = shown || root.is_live() || config.validate.library_path.iter().any(brought);
+    if is_root { root.clone() } else { Root::new("/") }
 }
 
 /// CUDA's numbers of the GPUs that take part.
@@ -130,15 +148,15 @@ fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<usize>,
 
 /// The RDMA ports that are ACTIVE, by name: NCCL pairs those of different nodes by their place in the list.
 fn rails(root: &Root, fabric: &Fabric) -> Result<Vec<Rail>, CommandError> {
-    let names = match root.names("sys/class/infiniband") {
+    let names = match root.names(RDMA) {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(CommandError::Undone(format!("/sys/class/infiniband: {error}"))),
+        Err(error) => return Err(CommandError::Undone(format!("/{RDMA}: {error}"))),
     };
     let mut names: Vec<_> = names.into_iter().filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     let all = rdma::read(root, names.iter().map(String::as_str)).map_err(CommandError::Undone)?;
-    let ways = near::ways(fabric);
+    let ways = path::ways(fabric);
     let ports = all.iter().flat_map(|hca| hca.ports.iter().map(move |port| (hca, port)));
     let active = ports.filter(|(_, port)| port.is_active());
     Ok(active.map(|(hca, port)| rail(hca, port, fabric, &ways)).collect())

@@ -4,12 +4,11 @@
 use super::local::Here;
 use super::shown::Screen;
 use super::terms::{Terms, terms};
-use crate::cli::CommandError;
 use crate::cli::args::Meet;
+use crate::cli::{CommandError, UNDONE};
 use crate::config::Config;
-use crate::machine::root::Root;
 use crate::net::discovery::{self, Beacon, Met, Unmet};
-use crate::net::meeting::{Host, Link, NoEntry, Token, join, random_id};
+use crate::net::meeting::{Cut, Host, Link, NoEntry, Token, join, random_id};
 use crate::nodes::cluster::Cluster;
 use crate::nodes::gather::{Gathered, gather};
 use crate::nodes::interface;
@@ -42,11 +41,11 @@ pub(super) struct Leader {
 }
 
 /// Meets the others.
-pub(super) fn meet(root: &Root, config: &Config, asked: &Meet, here: &Here) -> Result<Role, CommandError> {
+pub(super) fn meet(config: &Config, asked: &Meet, here: &Here) -> Result<Role, CommandError> {
     let terms = terms(config, asked)?;
     let due = Instant::now() + terms.timeout;
     if terms.rendezvous == MDNS {
-        return found(root, &config.nodes.interfaces, &terms, here, due);
+        return found(&config.nodes.interfaces, &terms, here, due);
     }
     let at = match resolve(&terms.rendezvous, due) {
         Ok(at) => at,
@@ -64,7 +63,7 @@ pub(super) fn meet(root: &Root, config: &Config, asked: &Meet, here: &Here) -> R
         },
     };
     match listened {
-        Ok(Some(host)) => lead(root, host, &terms, here, due),
+        Ok(Some(host)) => lead(host, &terms, here, due),
         Ok(None) => Ok(joined(&at, &terms, here, due)),
         Err(error) => Ok(alone(here, format!("this node cannot listen at {}: {error}", terms.rendezvous))),
     }
@@ -76,13 +75,7 @@ const MDNS: &str = "mdns";
 const PORT: u16 = 29_517;
 
 /// Meets the others without an address; the nodes themselves decide which one leads.
-fn found(
-    root: &Root,
-    interfaces: &[String],
-    terms: &Terms,
-    here: &Here,
-    due: Instant,
-) -> Result<Role, CommandError> {
+fn found(interfaces: &[String], terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
     // Both families where the kernel has both.
     let all = |port| [SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)), (Ipv4Addr::UNSPECIFIED, port).into()];
     let host = match listen(&all(PORT), &terms.token).or_else(|_| listen(&all(0), &terms.token)) {
@@ -98,7 +91,7 @@ fn found(
         Err(why) => return Ok(alone(here, why)),
     };
     match discovery::meet(beacon, host, (terms.size, &terms.token, &here.card.name), due) {
-        Ok(Met::Leads(host, _announced)) => lead(root, host, terms, here, due),
+        Ok(Met::Leads(host, _announced)) => lead(host, terms, here, due),
         Ok(Met::Joined(link)) => {
             Ok(introduced(link, here, "the node that leads").map_or_else(Role::Alone, Role::Member))
         }
@@ -190,19 +183,19 @@ fn introduced(mut link: Link, here: &Here, to: &str) -> Result<Link, Box<Finding
     Ok(link)
 }
 
-fn lead(root: &Root, host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
+fn lead(host: Host, terms: &Terms, here: &Here, due: Instant) -> Result<Role, CommandError> {
     let at = host.address().map_err(|e| CommandError::undone(&e))?;
     let loopback = match at {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
         SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
     };
     let to = if at.ip().is_unspecified() { SocketAddr::from((loopback, at.port())) } else { at };
-    let (token, mut own, root) = (terms.token.clone(), here.clone(), root.clone());
+    let (token, mut own) = (terms.token.clone(), here.clone());
     own.card.hosts = true;
     let work = move || match enter(&[to], &token, &own, due) {
         Ok(link) => {
             // The leading side sees and reports whatever happens here.
-            let _ = serve_with(link, &root, &own, &mut |_| ());
+            let _ = serve_with(link, &own, &mut |_| ());
         }
         Err(finding) => log::error!("{}", finding.message),
     };
@@ -212,15 +205,12 @@ fn lead(root: &Root, host: Host, terms: &Terms, here: &Here, due: Instant) -> Re
     Ok(Role::Leader(Box::new(Leader { gathered, own: Some(own) })))
 }
 
-/// Obeys the node that leads; the result that it gives, and the names of all nodes, if they were all there.
-pub(super) fn obey(
-    link: Link,
-    root: &Root,
-    here: &Here,
-    shown: bool,
-) -> Result<(Ending, Vec<String>), CommandError> {
-    let (mut screen, mut names) = (Screen::new(shown), Vec::new());
-    let ending = serve_with(link, root, here, &mut |order| match order {
+/// Obeys the node that leads; the result that it gives, and the names of all nodes, if they were all there. If that node is
+/// lost, this is the result.
+pub(super) fn obey(link: Link, here: &Here, shown: bool) -> Result<(Ending, Vec<String>), CommandError> {
+    let at = link.to.other_address().map_err(|e| CommandError::undone(&e))?;
+    let (mut screen, mut names) = (Screen::new(shown), Vec::<String>::new());
+    let served = serve_with(link, here, &mut |order| match order {
         Order::Welcome(welcome) => {
             names.clone_from(&welcome.names);
             screen.welcome(welcome);
@@ -230,24 +220,32 @@ pub(super) fn obey(
         }
         _ => {}
     })?;
+    let is_lost = served.is_err();
+    // The node that leads has the first rank.
+    let leader = names.first().map_or("that leads", String::as_str);
+    let ending = served.unwrap_or_else(|why| {
+        let message = format!("node {leader} at {at}, which leads, is lost: {why}");
+        let finding = Code::NodesLost.finding(Severity::Error, &leader, message);
+        Ending { status: UNDONE, findings: vec![finding] }
+    });
     Screen::new(true).findings(&ending.findings);
-    screen.member(&here.card.name, &ending);
+    screen.member(
+        &here.card.name,
+        &ending,
+        if is_lost { "the node that leads is lost" } else { "of the node that leads" },
+    );
     Ok((ending, names))
 }
 
+/// As `serve`; an error of its own is that of the system.
 fn serve_with(
     link: Link,
-    root: &Root,
     here: &Here,
     heard: &mut dyn FnMut(&Order),
-) -> Result<Ending, CommandError> {
+) -> Result<Result<Ending, Cut>, CommandError> {
     let address = link.to.own_address().map_err(|e| CommandError::undone(&e))?.ip();
-    let find = |other: Option<IpAddr>| interface::of(root, other.unwrap_or(address));
-    serve(link, &here.local, &find, heard).map_err(|why| {
-        let message = format!("node {} has lost the node that leads: {why}", here.card.name);
-        let finding = Code::NodesLost.finding(Severity::Error, &here.card.name, message);
-        CommandError::Undone(format!("{}: {}", finding.code, finding.message))
-    })
+    let find = |other: Option<IpAddr>| interface::of(other.unwrap_or(address));
+    Ok(serve(link, &here.local, &find, heard))
 }
 
 impl Leader {

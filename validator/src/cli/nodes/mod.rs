@@ -33,9 +33,9 @@ pub(super) fn run(root: &Root, config: &Config, asked: &Nodes, which: Which) -> 
         Some(place) => shown::write(place, nodes, tests, ending, (started, begun)),
         None => Ok(()),
     };
-    match meet::meet(root, config, &asked.meet, &local)? {
+    match meet::meet(config, &asked.meet, &local)? {
         Role::Member(link) => {
-            let (ending, names) = meet::obey(link, root, &local, shown)?;
+            let (ending, names) = meet::obey(link, &local, shown)?;
             write(names.iter().map(|name| Node::Name { name }).collect(), &[], &ending)?;
             Ok(ending.status)
         }
@@ -74,8 +74,8 @@ pub(super) fn nccl(
         local.take(usize::from(gpus))?;
     }
     let shown = asked.json != Some(Place::Stdout);
-    match meet::meet(root, config, &asked.meet, &local)? {
-        Role::Member(link) => Ok(meet::obey(link, root, &local, false)?.0.status),
+    match meet::meet(config, &asked.meet, &local)? {
+        Role::Member(link) => Ok(meet::obey(link, &local, false)?.0.status),
         Role::Alone(finding) => {
             Screen::new(true).findings(&[*finding]);
             Ok(UNDONE)

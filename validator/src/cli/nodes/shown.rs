@@ -56,9 +56,10 @@ impl Screen {
         self.say(&causes::details(&unfolded(&entries), &entries));
     }
 
-    pub(super) fn member(&mut self, name: &str, ending: &Ending) {
+    /// The end of a node that does not lead; `why`: whose verdict it is.
+    pub(super) fn member(&mut self, name: &str, ending: &Ending, why: &str) {
         let verdict = verdict_of(ending.status);
-        self.say(&format!("\nVERDICT  {verdict}   of the node that leads\n"));
+        self.say(&format!("\nVERDICT  {verdict}   {why}\n"));
         let codes = ending.findings.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code.as_str());
         self.say(&of_nodes(verdict, &[], codes.collect(), name, 0.0));
     }

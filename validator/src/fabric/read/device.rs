@@ -1,13 +1,11 @@
 //! Reads one PCI function from its folder in sysfs and its configuration space.
 
 use super::DEVICES;
-use super::attributes::{optional, required, unreadable};
-use super::place;
+use super::attributes::{self, optional, required, unreadable};
 use crate::machine::pcie::bus_address::{self, Window};
 use crate::machine::pcie::config_space::{self, ConfigSpace, Express, PortType};
-use crate::machine::pcie::link;
 use crate::machine::pcie::model::{Bar, Bdf, ConfigState, Device, Kind, Link, Routing, Untold};
-use crate::machine::pcie::resource;
+use crate::machine::pcie::{link, resource};
 use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::text::shown::{quoted, shown};
@@ -116,9 +114,9 @@ impl Folder<'_> {
         }
     }
 
-    fn place(&mut self, bdf: Bdf) -> Option<place::Place> {
+    fn place(&mut self, bdf: Bdf) -> Option<attributes::Place> {
         let link = self.root.link(PathBuf::from(DEVICES).join(bdf.to_string()));
-        let why = match link.as_ref().map(|l| place::parse(l, bdf)) {
+        let why = match link.as_ref().map(|l| attributes::parse(l, bdf)) {
             Ok(Some(place)) => return Some(place),
             Ok(None) => "its link names no root bus".to_owned(),
             Err(e) => format!("no link into /sys/devices: {e}"),

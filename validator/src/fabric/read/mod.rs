@@ -4,16 +4,13 @@
 
 mod attributes;
 mod device;
-mod place;
-mod rdma;
 mod roles;
 
 use crate::fabric::{judge, rebar};
 use crate::machine::host::{cpu, iommu};
-use crate::machine::pcie::bus_address;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Link, SCHEMA};
 use crate::machine::pcie::tree::Tree;
-use crate::machine::pcie::{nic, path};
+use crate::machine::pcie::{bus_address, nic, path};
 use crate::machine::root::Root;
 use crate::outcome::finding::Finding;
 use crate::text::shown::{quoted, shown};
@@ -56,7 +53,7 @@ impl Fabric {
         let of = |wanted: fn(&Device) -> bool| devices.iter().filter(|d| wanted(d)).map(|d| d.bdf).collect();
         let gpus: Vec<Bdf> = of(is_gpu);
         let nics: Vec<Bdf> = of(is_nic);
-        let rdma = rdma::read(root, &devices, &mut findings);
+        let rdma = roles::rdma(root, &devices, &mut findings);
         let peers = devices.iter().filter(|d| nic::exchanges(d, &rdma)).map(|d| d.bdf);
         let paths = path::all(&Tree::new(&devices), &gpus, &peers.collect::<Vec<_>>());
         let lockdown = lockdown(root, &mut findings);

@@ -12,7 +12,6 @@ mod decode;
 mod fix;
 mod group;
 pub mod plan;
-mod registers;
 pub mod resize;
 mod restore;
 mod said;

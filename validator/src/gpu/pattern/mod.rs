@@ -3,14 +3,12 @@
 //! was found. Pure: the tests move the data.
 
 mod compare;
-mod nonce;
 mod origin;
 mod product;
 mod wrong;
 
 pub use compare::{Counts, Piece, compare, pieces};
-pub use nonce::Nonces;
-pub use origin::{from, index, origin};
+pub use origin::{Nonces, from, index, origin};
 pub use product::{PRODUCTS, product_sum};
 pub use wrong::{Elsewhere, Evidence, Source, Wrong, classify};
 

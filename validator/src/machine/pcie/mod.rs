@@ -1,14 +1,12 @@
 //! PCIe: the fabric as data, the content of configuration space, the path between two functions, and their
 //! distance. `fabric` reads a fabric from /sys and changes it.
 
-pub mod acs_bits;
 pub mod aperture;
 pub mod bdf;
 pub mod bus_address;
 pub mod config_space;
 pub mod link;
 pub mod model;
-pub mod near;
 pub mod nic;
 pub mod path;
 pub(crate) mod resource;

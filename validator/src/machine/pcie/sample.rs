@@ -1,9 +1,8 @@
 //! Small fabrics for unit tests.
 
-use super::acs_bits;
 use super::model::{Acs, Bdf, ConfigState, Device, Fabric, Kind, Link, Routing, SCHEMA};
-use super::path;
 use super::tree::Tree;
+use super::{path, routing};
 use crate::machine::host::cpu::Cpus;
 use crate::machine::host::iommu::{Iommu, IommuMode};
 
@@ -43,7 +42,7 @@ pub(crate) fn gpu(at: &str, parent: &str) -> Device {
 
 pub(crate) fn with_acs(device: Device, ctrl: u16) -> Device {
     let acs =
-        Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: acs_bits::names(ctrl), egress: None };
+        Acs { offset: 0x148, cap: 0x5f, ctrl, quirk: false, enabled: routing::acs_names(ctrl), egress: None };
     Device { acs: Some(acs), ..device }
 }
 

@@ -5,7 +5,9 @@ use super::LONGEST;
 use super::seal::{BYTES, Bytes, fed};
 use super::wire::{Cut, receive, send};
 use hmac::Mac;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -44,10 +46,12 @@ pub struct Link {
     pub from: Listener,
 }
 
-/// How long a peer's machine may be silent before the kernel gives the connection up: 5 s, then 5 questions at 3 s.
-const IDLE: Duration = Duration::from_secs(5);
-const BETWEEN: Duration = Duration::from_secs(3);
-const QUESTIONS: u32 = 5;
+/// How long a peer's machine may acknowledge nothing before the kernel gives the connection up, ms. What was sent and not
+/// acknowledged counts; while nothing is sent, the kernel asks after 3 s of silence and then each second.
+const GONE_MS: u32 = 10_000;
+const IDLE: Duration = Duration::from_secs(3);
+const BETWEEN: Duration = Duration::from_secs(1);
+const QUESTIONS: u32 = 7;
 
 impl Link {
     pub(super) fn new(stream: TcpStream, key: Bytes, own: Side) -> Result<Self, Cut> {
@@ -56,7 +60,8 @@ impl Link {
             set_socket_keepalive(&stream, true)?;
             set_tcp_keepidle(&stream, IDLE)?;
             set_tcp_keepintvl(&stream, BETWEEN)?;
-            set_tcp_keepcnt(&stream, QUESTIONS)
+            set_tcp_keepcnt(&stream, QUESTIONS)?;
+            set_tcp_user_timeout(&stream, GONE_MS)
         };
         alive().map_err(io::Error::from)?;
         let from = Listener { stream: stream.try_clone()?, key, side: own.other(), count: 0 };
@@ -105,6 +110,15 @@ impl Speaker {
     pub fn own_address(&self) -> io::Result<std::net::SocketAddr> {
         let own = self.stream.local_addr()?;
         Ok(std::net::SocketAddr::new(own.ip().to_canonical(), own.port()))
+    }
+
+    /// The address of the other end.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn other_address(&self) -> io::Result<std::net::SocketAddr> {
+        let other = self.stream.peer_addr()?;
+        Ok(std::net::SocketAddr::new(other.ip().to_canonical(), other.port()))
     }
 
     /// Makes the next message use the number of the last one.

@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Cut {
-    /// The peer closed it, or its machine is gone.
+    /// The peer closed it.
     #[error("it closed the connection")]
     Gone,
+    /// Its machine acknowledges nothing any more.
+    #[error("its machine does not answer: its power, a cable or the network between is gone")]
+    Unreachable,
     /// Nothing came in time.
     #[error("no message within {:.1} s", .0.as_secs_f64())]
     Silent(Duration),
@@ -25,7 +28,10 @@ impl From<io::Error> for Cut {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Self::Gone,
-            ErrorKind::ConnectionAborted | ErrorKind::TimedOut => Self::Gone,
+            ErrorKind::ConnectionAborted => Self::Gone,
+            // A socket's own timeout is `WouldBlock`.
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable => Self::Unreachable,
+            ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Self::Unreachable,
             _ => Self::Broken(error.to_string()),
         }
     }

@@ -8,7 +8,6 @@ mod member;
 mod messages;
 mod pairs;
 mod pass;
-mod table;
 
 pub use child::{COMMAND, serve};
 pub use member::{Rail, Verbs};
@@ -82,7 +81,7 @@ impl Results {
                 pass.merge(again);
             }
         }
-        watcher.text(&table::text(&all, memory, &|node, rail| port(cluster, node, rail)));
+        watcher.text(&judge::text(&all, memory, &|node, rail| port(cluster, node, rail)));
         let judgement = judge::judge(&all, &self.host, memory, cluster);
         if memory == Memory::Host {
             self.host = all;

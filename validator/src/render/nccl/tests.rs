@@ -18,8 +18,13 @@ const FILES: [(&str, Collective); 8] = [
 ];
 
 fn peer(name: &str) -> String {
-    let path = format!("../tests/data/peers/h200-4/{name}.txt");
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    let (program, arm) =
+        name.split_once('.').map_or((name, ""), |(program, _)| (program, ".NCCL_P2P_DISABLE"));
+    let path = format!("../tests/data/peers/h200-4/nccl-tests{arm}.txt");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let first = "# nccl-tests version";
+    let output = text.split(first).find(|output| output.contains(&format!("starting: {program}\n"))).unwrap();
+    format!("{first}{output}")
 }
 
 /// A time that gives all three printed figures exactly: the figures are rounded, and so is the printed time.

@@ -6,8 +6,8 @@ use crate::config::Level;
 use crate::gpu::{DirectRdma, Gpu};
 use crate::machine::host::modules;
 use crate::machine::pcie::model::PathKind;
-use crate::machine::pcie::near;
-use crate::machine::pcie::near::Ways;
+use crate::machine::pcie::path;
+use crate::machine::pcie::path::Ways;
 use crate::outcome::Advice;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
@@ -58,7 +58,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let ask = |gpu: &Gpu| Ok((gpu.ordinal, gpu.direct_rdma()?));
     let offered = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
     let offered = offered.map_err(|e| during("machine", &e))?;
-    Ok(judge(&offered, !loaded.is_empty(), &near::ways(fabric)))
+    Ok(judge(&offered, !loaded.is_empty(), &path::ways(fabric)))
 }
 
 const fn carrier(offered: DirectRdma, peermem: bool) -> Carrier {
@@ -151,7 +151,7 @@ fn advice(carried: &[Carrier], ways: &[Ways]) -> Option<Advice> {
     let all = carried.iter().all(|c| matches!(c, Carrier::DmaBuf | Carrier::Peermem));
     let nearest = ways.iter().filter_map(Ways::nearest).map(|(kind, _)| kind);
     let far = nearest.filter(|kind| *kind <= PathKind::Phb).max().filter(|_| all && !carried.is_empty())?;
-    let level = near::letters(far.max(PathKind::Pxb));
+    let level = path::letters(far.max(PathKind::Pxb));
     let reason = format!(
         "GPUs have their nearest network card at {level} or nearer, and the driver lets the card access GPU memory"
     );

@@ -2,7 +2,6 @@
 //! is each RDMA device, and which network card is a peer of GPUs?
 
 mod modelled;
-mod unreadable;
 
 use crate::modelled::{Copy, bdf, fabric, names};
 use firstlight::machine::pcie::model::Fabric;

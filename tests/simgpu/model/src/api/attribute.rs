@@ -39,9 +39,9 @@ impl Simulation {
             88..=91 => 0,                                     // PAGEABLE_MEMORY_ACCESS .. COMPUTE_PREEMPTION
             92 => 1,                                          // CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
             102 | 103 => yes(machine.vmm),                    // VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, POSIX_FD
-            116 | 124 => yes(self.scenario().nccl.hca == Some(Hca::Gdr)), // GPU_DIRECT_RDMA, DMA_BUF_SUPPORTED
-            110 | 117..=119 => 0,                                         // GPU_DIRECT_RDMA_WITH_CUDA_VMM ..
-            115 => 1,                                                     // MEMORY_POOLS_SUPPORTED
+            116 | 124 => yes(matches!(self.scenario().nccl.hca, Some(Hca::Gdr | Hca::Unused))), // GPU_DIRECT_RDMA, DMA_BUF_SUPPORTED
+            110 | 117..=119 => 0, // GPU_DIRECT_RDMA_WITH_CUDA_VMM ..
+            115 => 1,             // MEMORY_POOLS_SUPPORTED
             130 | 132 | 133 => 0, // NUMA_CONFIG, MULTICAST_SUPPORTED ..
             134 => i64::from(machine.numa.get(gpu).copied().unwrap_or(-1)), // HOST_NUMA_ID
             _ => return Err(Status::INVALID_VALUE),

@@ -366,6 +366,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod pages_tests;
-#[cfg(test)]
 pub(crate) mod tests;

@@ -3,15 +3,13 @@
 
 mod pinned;
 mod shared;
-mod space;
 mod tags;
 mod vmm;
 
 pub use pinned::{GRAIN, Pinned};
 pub use shared::{Backing, Told, decode, encode};
-pub use space::{GPU_WINDOW, Spaces};
 pub use tags::{Laid, TAG, Tags};
-pub use vmm::{GRANULARITY, Handle};
+pub use vmm::{GPU_WINDOW, GRANULARITY, Handle, Spaces};
 
 use crate::content::Content;
 use crate::extents::{Extents, Piece};

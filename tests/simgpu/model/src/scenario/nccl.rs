@@ -50,6 +50,8 @@ pub enum Hca {
     Host,
     /// It reaches the GPUs' memory too.
     Gdr,
+    /// It reaches the GPUs' memory too, and NCCL does not make use of that.
+    Unused,
 }
 
 /// The collectives, as nccl-tests calls its programs.

@@ -1,8 +1,6 @@
 //! What the witness adds to the judgement of a test.
 
-mod counters;
 mod explained;
-mod users;
 
 use super::*;
 use crate::gpu::{ComputeMode, Counted, Counter};

@@ -5,9 +5,8 @@
 use super::Fault;
 use super::express::PortType;
 use super::registers::Registers;
-use crate::machine::pcie::acs_bits::{self, EGRESS};
 use crate::machine::pcie::model::Acs;
-use crate::machine::pcie::routing::{Pch, Routing};
+use crate::machine::pcie::routing::{self, EGRESS, Pch, Routing};
 
 /// Link Capabilities, from the start of the PCI Express capability; the port's number is its highest byte.
 const LINK_CAPABILITIES: u16 = 0x0c;
@@ -76,7 +75,7 @@ pub(super) fn acs(space: Registers, offset: u16, quirk: bool, faults: &mut Vec<F
     };
     let controls = !quirk && cap & ctrl & EGRESS != 0;
     let egress = if controls { vector(space, offset, cap) } else { None };
-    Some(Acs { offset, cap, ctrl, quirk, enabled: acs_bits::names(ctrl), egress })
+    Some(Acs { offset, cap, ctrl, quirk, enabled: routing::acs_names(ctrl), egress })
 }
 
 /// The port numbers whose bits are set.

@@ -1,11 +1,10 @@
 //! Records a machine: the files that firstlight reads of it, and of the kernel's log the lines that it looks for.
 
-mod lists;
 mod parts;
 
 use super::{Node, Recording};
 use crate::machine::root::Root;
-use lists::FILES;
+use parts::FILES;
 use std::io::{self, ErrorKind};
 
 /// A recorded machine, and what could not be read.

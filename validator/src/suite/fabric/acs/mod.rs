@@ -4,15 +4,13 @@
 mod fabric_pass;
 
 use crate::config::Level;
-use crate::fabric::acs;
-use crate::fabric::acs::AcsPolicy;
+use crate::fabric::acs::{self, AcsPolicy};
 use crate::fabric::journal::Entry;
-use crate::fabric::pass_through;
-use crate::fabric::pass_through::Kept;
+use crate::fabric::pass_through::{self, Kept};
 use crate::fabric::plan::lockdown;
 use crate::fabric::turn::Turns;
-use crate::machine::pcie::acs_bits::REDIRECT;
 use crate::machine::pcie::model::{Bdf, Device, Fabric};
+use crate::machine::pcie::routing::REDIRECT;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;

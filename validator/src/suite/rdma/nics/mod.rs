@@ -8,7 +8,7 @@ use crate::machine::host::rdma;
 use crate::machine::host::rdma::{Hca, Port};
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Device, Fabric};
-use crate::machine::pcie::near;
+use crate::machine::pcie::path;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Advice, Judgement};
 use crate::suite::machine::known;
@@ -36,7 +36,7 @@ fn judge(fabric: &Fabric, hcas: &[Hca]) -> Judgement {
         let others = fabric.nics.len();
         return Judgement::not_applicable(format!("no RDMA device; network functions: {others}"));
     }
-    let ways = near::ways(fabric);
+    let ways = path::ways(fabric);
     let ports: Vec<(&Hca, &Port)> = hcas.iter().flat_map(|h| h.ports.iter().map(move |p| (h, p))).collect();
     let look = |(hca, port): &(&Hca, &Port)| findings(device(fabric, hca), &name(hca, port), port);
     let findings: Vec<_> = ports.iter().flat_map(look).collect();

@@ -2,7 +2,7 @@
 //! and address, and the distance from every GPU to every card.
 
 use crate::machine::host::rdma::{Hca, Port};
-use crate::machine::pcie::near::{Ways, letters};
+use crate::machine::pcie::path::{Ways, letters};
 use crate::suite::shared::speed::table;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -4,7 +4,6 @@
 //! and the GPUs' own counters meanwhile (`watch`). Each test decides what it measures and how it judges the
 //! figures.
 
-mod access;
 mod bench;
 mod chase;
 mod clock;
@@ -19,9 +18,8 @@ mod take;
 mod watch;
 mod ways;
 
-pub(in crate::suite) use access::Access;
 pub(in crate::suite) use bench::{Bench, FULL};
-pub(in crate::suite) use chase::{Chased, LOADS};
+pub(in crate::suite) use chase::{Access, Chased, LOADS};
 pub(in crate::suite) use findings::{judged, moments, noisy, wrong};
 pub(in crate::suite) use flow::{Flow, How, Side, copies, copies_at};
 pub(in crate::suite) use grid::{Grid, across, rounded};
