@@ -122,7 +122,7 @@ fn forward_serial(mut stdout: impl Read, sender: &Sender<Event>) {
 }
 
 /// QEMU creates its socket at start; a busy host takes its time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection to the monitor.
 #[derive(Debug)]

@@ -4,8 +4,6 @@ use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, CABLES, End};
 use std::time::{Duration, Instant};
 
-/// Both work on one of the two cores that are promised.
-const DEADLINE: Duration = Duration::from_secs(400);
 /// Far beyond the 10 s after which a machine that does not answer counts as lost.
 const NOTICED: Duration = Duration::from_secs(60);
 
@@ -32,7 +30,7 @@ fn node(settings: &str, script: &str) -> Boot {
     let config = format!("{SETTINGS}{settings}");
     let boot = Boot::shipped().memory(1024).overlay(|_| files).config(&config).workload(script);
     let words = "firstlight.validate.level=quick firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff";
-    boot.append(words).deadline(DEADLINE)
+    boot.append(words)
 }
 
 /// The bytes that left by each port during a run, and the places of the first port's IPv4 address in its table before and

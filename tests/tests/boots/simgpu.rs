@@ -3,16 +3,13 @@
 
 use harness::simgpu::{Scenario, overlay};
 use harness::{Boot, Booted, End};
-use std::time::Duration;
-
-const DEADLINE: Duration = Duration::from_secs(400);
 
 /// Boots a scenario; a fault switches the machine off.
 fn boot(scenario: &Scenario) -> Booted {
     let files = overlay(scenario).unwrap();
     let script = "echo the workload ran; cp /etc/nccl.conf /run/kept/";
     // A whole run of eight GPUs on an emulated processor.
-    let boot = Boot::shipped().memory(2048).overlay(|_| files).workload(script).deadline(DEADLINE);
+    let boot = Boot::shipped().memory(2048).overlay(|_| files).workload(script);
     boot.append("firstlight.policy.on_fail=poweroff firstlight.policy.on_error=poweroff").run().unwrap()
 }
 

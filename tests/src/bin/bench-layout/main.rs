@@ -69,7 +69,7 @@ fn measure(runs: usize, names: &[String], boots: &[Ready]) -> Result<Vec<Vec<Fig
 
 fn boot(ready: &Ready) -> Result<(Figures, u64), Box<dyn Error>> {
     let boot = Boot::shipped().compressed().memory(2048).append(&ready.words).from(ready.medium.clone());
-    let boot = boot.deadline(Duration::from_secs(600)).stop_after("LAYOUT-END", Duration::ZERO);
+    let boot = boot.stop_after("LAYOUT-END", Duration::ZERO);
     let booted = boot.run().map_err(|e| e.told())?;
     of(&booted.console, booted.took, ready)
         .ok_or_else(|| format!("the script told no figures\n{booted}").into())

@@ -124,7 +124,6 @@ fn the_screen_shows_tests_then_the_verdict_and_its_menu_works() {
         // Any other key goes back; y means it.
         .look_at("HOLD ", &failed, &["b", "n", "1"], DRAWN)
         .look_at("HOLD ", &again, &["b", "y"], DRAWN)
-        .deadline(Duration::from_secs(400))
         .run()
         .unwrap();
     booted.says("FIRSTLIGHT verdict=FAIL failed=p2p-integrity");

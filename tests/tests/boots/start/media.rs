@@ -12,11 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, thread};
 
-/// An emulated network card and firmware take their time.
-const DEADLINE: Duration = Duration::from_secs(400);
-
 fn boot(medium: Medium) -> Boot {
-    Boot::shipped().memory(2048).from(medium).deadline(DEADLINE)
+    Boot::shipped().memory(2048).from(medium)
 }
 
 #[track_caller]
@@ -162,7 +159,7 @@ fn tapped(lab: &Lab, uefi: bool) -> Boot {
     let inside = lab.inside();
     let inside: Vec<_> = inside.iter().map(String::as_str).collect();
     let medium = Medium::Tap(uefi, INTERFACE.to_owned());
-    Boot::shipped().memory(2048).from(medium).within(&inside).deadline(Duration::from_secs(400))
+    Boot::shipped().memory(2048).from(medium).within(&inside)
 }
 
 #[track_caller]
