@@ -8,16 +8,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// Has the program judge all cases, `workers` at a time; `told` hears each as it ends. In the cases' order.
+/// Cases that wait for a deadline use next to no processor: this many run beside the others.
+const WAITERS: usize = 6;
+
+/// Has the program judge all cases, `workers` at a time, and beside them those that mostly wait; `told` hears each as it
+/// ends. In the cases' order.
 pub fn run(cases: &[Case], workers: usize, told: impl Fn(usize, &Said) + Sync) -> Vec<Said> {
-    let mut order: Vec<_> = cases.iter().enumerate().collect();
-    // Those that wait for a deadline need no processor meanwhile: they come first, and the others beside them.
-    order.sort_by_key(|(_, case)| !case.waits());
+    let (wait, work): (Vec<_>, Vec<_>) = cases.iter().enumerate().partition(|(_, case)| case.waits());
     let done = AtomicUsize::new(0);
-    let mut all = at_a_time(workers, &order, |(nth, case)| {
+    let one = |(nth, case): &(usize, &Case)| {
         let said = judge(case);
         told(done.fetch_add(1, Ordering::Relaxed) + 1, &said);
         (*nth, said)
+    };
+    let mut all = thread::scope(|scope| {
+        let waiting = scope.spawn(|| at_a_time(WAITERS, &wait, one));
+        let mut all = at_a_time(workers, &work, one);
+        all.extend(waiting.join().expect("no worker panics"));
+        all
     });
     all.sort_by_key(|(nth, _)| *nth);
     all.into_iter().map(|(_, said)| said).collect()

@@ -152,6 +152,16 @@ fn tests_of_the_suite_judge_and_open_nothing() {
     assert!(opening.is_empty(), "{opening:?}");
 }
 
+/// One name, one meaning: a module of these names gets values and returns values.
+#[test]
+fn what_is_named_judge_or_plan_reads_and_does_nothing() {
+    let acting = ["Root", "Machine", "Instant", "sleep", "fs::", "Command", "RefCell", "unsafe"];
+    let acting = naming("validator/src", &acting);
+    let pure = |file: &&String| file.split(['/', '.']).any(|part| ["judge", "plan"].contains(&part));
+    let wrong: Vec<_> = acting.iter().filter(pure).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 #[test]
 fn process_one_opens_no_connection() {
     let connecting = naming("init/src", &["TcpStream", "TcpListener", "UdpSocket"]);

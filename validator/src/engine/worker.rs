@@ -15,7 +15,7 @@ use crate::suite::{self, Arms, Beside, Gpus, Group, Machine, Test};
 use crate::text::chain;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::{Cell, RefCell};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Instant;
@@ -27,26 +27,31 @@ pub const COMMAND: &str = "worker";
 ///
 /// # Errors
 /// An invalid request, or a parent that no longer listens.
-pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
+pub fn serve(mut input: impl BufRead + 'static, output: impl Write + 'static) -> io::Result<()> {
     // If the parent is gone, the worker is not needed.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let request: Request = serde_json::from_reader(input)?;
+    let mut request = String::new();
+    input.read_line(&mut request)?;
+    let request: Request = serde_json::from_str(&request)?;
+    let parent =
+        Rc::new(Parent { input: RefCell::new(input), output: RefCell::new(output), open: Cell::new(0) });
     if !request.nvlinks_of.is_empty() {
-        return say(&RefCell::new(output), &Message::NvLinks(nvlinks(&request.nvlinks_of)));
+        return parent.say(&Message::NvLinks(nvlinks(&request.nvlinks_of)));
     }
     if request.look {
         let fabric = Fabric::read(&Root::new(request.root)).ok();
         let gpus = suite::look(fabric.as_ref());
-        return say(&RefCell::new(output), &Message::Look(Some(Look { quiet: false, gpus })));
+        return parent.say(&Message::Look(Some(Look { quiet: false, gpus })));
     }
     let tests = request.tests.iter().map(|id| suite::by_id(id).ok_or_else(|| unknown(id)));
     let tests = tests.collect::<io::Result<Vec<_>>>()?;
-    let output = Rc::new(RefCell::new(output));
-    let machine = read(request, Rc::clone(&output));
-    say(&output, &Message::Facts(Box::new(facts(&machine))))?;
+    let ears = Rc::clone(&parent);
+    // A parent that no longer listens kills this process.
+    let machine = read(request, Box::new(move |message| drop(ears.say(&message))));
+    parent.say(&Message::Facts(Box::new(facts(&machine))))?;
     let mut parts = Parts::new(&machine.config.validate.before_part);
     for test in tests {
-        say(&output, &Message::Begin(test.id.to_owned()))?;
+        parent.say(&Message::Begin(test.id.to_owned()))?;
         parts.begin(suite::part(test));
         let start = Instant::now();
         let gpus = machine.nvidia.gpus.as_ref().map_or(0, |gpus| gpus.len());
@@ -55,10 +60,12 @@ pub fn serve(input: impl Read, output: impl Write + 'static) -> io::Result<()> {
         let seconds = start.elapsed().as_secs_f64();
         machine.ended.borrow_mut().insert(test.id.to_owned(), said.outcome());
         machine.matrices.borrow_mut().insert(test.id.to_owned(), said.matrices.clone());
-        say(&output, &Message::End { id: test.id.to_owned(), seconds, said: said.clone() })?;
+        parent.say(&Message::End { id: test.id.to_owned(), seconds, said: said.clone() })?;
         if test.group == Group::Gpu {
-            say(&output, &Message::Look(machine.after(test, &said)))?;
+            parent.say(&Message::Look(machine.after(test, &said)))?;
         }
+        // What the kernel has logged so far belongs to this test: the parent reads it before the next one begins.
+        parent.heard_all()?;
         if gpu::is_spoiled() {
             lineage::end();
             return Ok(());
@@ -76,7 +83,7 @@ fn unknown(id: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, format!("there is no test {id}"))
 }
 
-fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine {
+fn read(request: Request, tell: Box<dyn Fn(Message)>) -> Machine {
     let root = Root::new(request.root);
     let mut fabric = Fabric::read(&root).map_err(|e| chain(&e));
     if let (Ok(fabric), Some(limit)) = (&mut fabric, &request.config.validate.limit) {
@@ -86,8 +93,6 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
     let log_lost = log.as_ref().map_or(0, |log| log.lost);
     let identity = identity::read(&root);
     let nvidia = nvidia::read(&root, &request.config.validate.library_path, identity.kernel.as_deref());
-    // A parent that no longer listens kills this process.
-    let tell = move |message: Message| drop(say(&output, &message));
     Machine {
         root,
         config: request.config,
@@ -103,7 +108,7 @@ fn read(request: Request, output: Rc<RefCell<impl Write + 'static>>) -> Machine 
         nccl: Arms::default(),
         beside: Beside::default(),
         until: Cell::new(None),
-        tell: Box::new(tell),
+        tell,
     }
 }
 
@@ -122,13 +127,34 @@ fn judge(test: &Test, machine: &Machine) -> Judgement {
     (test.run)(machine).unwrap_or_else(|why| Judgement::by(*why))
 }
 
-fn say(output: &RefCell<impl Write>, message: &Message) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    let mut output = output.borrow_mut();
-    output.write_all(&line)?;
-    output.flush()
+/// The parent, which answers each message with an empty line once it has processed it.
+struct Parent<R, W> {
+    input: RefCell<R>,
+    output: RefCell<W>,
+    /// How many messages are not answered.
+    open: Cell<u64>,
 }
+
+impl<R: BufRead, W: Write> Parent<R, W> {
+    fn say(&self, message: &Message) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        let mut output = self.output.borrow_mut();
+        output.write_all(&line)?;
+        self.open.set(self.open.get() + 1);
+        output.flush()
+    }
+
+    /// Waits until every message has been processed.
+    fn heard_all(&self) -> io::Result<()> {
+        let mut input = self.input.borrow_mut();
+        for _ in 0..self.open.take() {
+            input.read_exact(&mut [0])?;
+        }
+        Ok(())
+    }
+}
+
 /// This program again, with nothing of our environment except the folders of the driver's libraries. CUDA
 /// then numbers GPUs by address, as NVML, `nvidia-smi` and the report do, and not the fastest first.
 pub(super) fn command(config: &Config) -> io::Result<Command> {

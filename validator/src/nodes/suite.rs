@@ -14,6 +14,7 @@ use crate::nccl::ranks::{NetworkKind, RowAsk};
 use crate::nccl::{Row, Sweep};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
+use crate::text::count;
 use std::time::{Duration, Instant};
 
 /// The meeting itself.
@@ -152,7 +153,7 @@ fn meeting(gathered: &Gathered) -> Judgement {
     let cards = gathered.cluster.cards();
     let gpus: usize = cards.iter().map(|card| card.gpus).sum();
     let names: Vec<_> = cards.iter().map(|card| card.name.as_str()).collect();
-    let good = || format!("{} nodes with {gpus} GPUs: {}", names.len(), names.join(", "));
+    let good = || format!("{} with {}: {}", count(names.len(), "node"), count(gpus, "GPU"), names.join(", "));
     Judgement::summed_up(good, gathered.findings.clone())
 }
 

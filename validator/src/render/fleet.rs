@@ -8,6 +8,7 @@ use crate::report::drift::{Compared, Drift};
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::{PAIRS, Summary};
 use crate::report::unfolded;
+use crate::text::count;
 use crate::text::shown::shown;
 use std::fmt::Write as _;
 
@@ -128,7 +129,7 @@ pub fn fleet(fleet: &Fleet) -> String {
         0 => String::new(),
         n => format!(", {n} could not be read"),
     };
-    text + &format!("\n{} files{unread}\n", fleet.machines.len())
+    text + &format!("\n{}{unread}\n", count(fleet.machines.len(), "file"))
 }
 
 /// `-37 %`, against the best setting.

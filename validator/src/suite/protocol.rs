@@ -1,4 +1,5 @@
-//! The messages between `validate` and a worker, as JSON: one request in, one message per line out.
+//! The messages between `validate` and a worker, as JSON: one request in, one message per line out, and an empty line in for
+//! each message that was processed.
 
 use crate::config::Config;
 use crate::gpu::Look;

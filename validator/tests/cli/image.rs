@@ -29,7 +29,7 @@ fn an_image_tells_its_name_and_ends_with_the_answers_status() {
     let said = machine.run("image");
     assert_eq!((said.status, said.err.as_str()), (0, ""), "{}", said.out);
     assert!(said.out.starts_with("version   9.1\nimage     abc\nmanifest  "), "{}", said.out);
-    assert!(said.out.ends_with("golden: 1 files as listed, image abc\n"), "{}", said.out);
+    assert!(said.out.ends_with("golden: 1 file as listed, image abc\n"), "{}", said.out);
     machine.write("etc/extra", "x");
     let said = machine.run("image --json -");
     let json: Value = serde_json::from_str(&said.out).unwrap();

@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,8 +71,9 @@ enum What {
     Closed,
 }
 
-/// Runs `command`, gives it `request`, and passes each message to `hear` with its arrival time; `hear`
-/// returns how long the next may take from then on. The second value is the last lines of its standard error.
+/// Runs `command`, gives it the line `request`, and passes each message to `hear` with its arrival time; `hear`
+/// returns how long the next may take from then on. An empty line then answers the message. The second value is the last
+/// lines of its standard error.
 pub(super) fn supervise(
     mut command: Command,
     request: &[u8],
@@ -85,8 +86,15 @@ pub(super) fn supervise(
         Ok(child) => child,
         Err(error) => return (Ending::NotStarted(error), Vec::new()),
     };
-    let events = listen(&mut child, request);
+    let (answer, answers) = channel();
+    let events = listen(&mut child, request, answers);
     let mut last_lines = VecDeque::new();
+    let mut hear = |message, at| {
+        let patience = hear(message, at);
+        // A worker that does not read its answers shows this by dying or by silence.
+        let _ = answer.send(());
+        patience
+    };
     let ending = converse(&events, first, interrupts, &mut last_lines, &mut hear);
     let ending = match ending {
         None => finish(&mut child),
@@ -109,12 +117,14 @@ pub(super) fn supervise(
 
 /// One thread per pipe, so that no pipe can block the parent. The channel is short, so that a worker that
 /// sends without end is slowed down and fills no memory.
-fn listen(child: &mut Child, request: &[u8]) -> Receiver<Event> {
+fn listen(child: &mut Child, request: &[u8], answers: Receiver<()>) -> Receiver<Event> {
     let (sender, events) = sync_channel(64);
     if let Some(mut input) = child.stdin.take() {
-        let request = request.to_owned();
-        // A worker that does not read shows this by dying or by silence.
-        thread::spawn(move || drop(input.write_all(&request)));
+        let request = [request, b"\n"].concat();
+        thread::spawn(move || {
+            input.write_all(&request)?;
+            answers.into_iter().try_for_each(|()| input.write_all(b"\n"))
+        });
     }
     if let Some(output) = child.stdout.take() {
         let sender = sender.clone();

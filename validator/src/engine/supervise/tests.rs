@@ -27,8 +27,24 @@ fn a_worker_that_sends_its_result_and_exits_is_done() {
 
 #[test]
 fn a_worker_gets_its_request() {
-    let (_, last_lines, _) = play("cat >&2");
+    let (_, last_lines, _) = play("head -n 1 >&2");
     assert_eq!(last_lines, ["the request"]);
+}
+
+#[test]
+fn a_message_is_answered_after_it_was_processed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("processed");
+    let mut command = Command::new("sh");
+    let script = r#"read request; echo '{"begin":"acs"}'; read answer; test -e "$0" && echo "first $request, then $answer." >&2"#;
+    command.args(["-c", script]).arg(&file);
+    let (_, last_lines) =
+        supervise(command, b"this", Duration::from_secs(5), &Interrupts::default(), |_, _| {
+            thread::sleep(SOON);
+            std::fs::write(&file, "").unwrap();
+            Duration::from_secs(5)
+        });
+    assert_eq!(last_lines, ["first this, then ."]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::fabric::apply::Applied;
 use crate::fabric::plan::Plan;
 use crate::fabric::rebar;
 use crate::outcome::finding::{Finding, Severity};
+use crate::text::count;
 use std::cmp::Reverse;
 
 /// The width of a stage's line on the boot console.
@@ -26,7 +27,7 @@ pub(super) fn line(plan: &Plan, applied: &Applied, bars: &rebar::Fixed) -> Strin
     let short = if gpus == 0 { bare.clone() } else { format!("{bare}; BAR1 {full} of {gpus} full") };
     let mut lines: Vec<String> = match (left.is_empty(), gpus) {
         (false, _) => worded(&left).iter().map(|left| format!("{short}; {left}")).collect(),
-        (true, 0) => vec![format!("ACS policy {policy}: {covered} functions with ACS, {done}")],
+        (true, 0) => vec![format!("ACS policy {policy}: {} with ACS, {done}", count(covered, "function"))],
         (true, _) => vec![format!("{short} size")],
     };
     lines.push(short);

@@ -13,6 +13,7 @@ use super::restore::Restored;
 use crate::fabric::rebar::RebarChoice;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::finding::Finding;
+use crate::text::count;
 use crate::text::size::size;
 use layout::{cause_and_remedy, message, wrapped};
 use std::fmt::Write;
@@ -86,7 +87,7 @@ fn headline(what: &str, root: &str) -> String {
 
 fn covered(plan: &Plan) -> String {
     let (policy, n, actions) = (plan.policy, plan.covered, plan.actions.len());
-    format!("ACS policy {policy}: {n} functions with ACS, {actions} to write\n")
+    format!("ACS policy {policy}: {} with ACS, {actions} to write\n", count(n, "function"))
 }
 
 /// How many GPUs have their largest BAR1, before or after the pass.

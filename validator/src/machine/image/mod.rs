@@ -14,6 +14,7 @@ pub use document::Document;
 pub use read::{Unknown, examine};
 
 use crate::machine::host::identity::Appliance;
+use crate::text::count;
 use compare::{Change, Difference};
 use driver::Driver;
 use std::fmt;
@@ -82,7 +83,7 @@ impl fmt::Display for Examined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.id();
         if self.is_golden() {
-            return write!(f, "golden: {} files as listed, image {id}", self.listed);
+            return write!(f, "golden: {} as listed, image {id}", count(self.listed, "file"));
         }
         let kinds = [Change::Changed, Change::Missing, Change::Added];
         let of = |change: &Change| (self.count(*change), change.word());

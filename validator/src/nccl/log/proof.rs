@@ -3,6 +3,7 @@
 //! unproven.
 
 use super::{Half, Link, Said};
+use crate::text::count;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an arm allows.
@@ -69,9 +70,9 @@ impl Said {
         for link in expected.filter(|l| l.via.is_p2p() == Some(!wanted)) {
             wrong.entry((link.from, link.to, link.text())).or_default().insert(link.channel);
         }
-        let links = wrong
-            .iter()
-            .map(|((from, to, text), on)| format!("{from} -> {to} via {text} on {}", channels(on.len())));
+        let links = wrong.iter().map(|((from, to, text), on)| {
+            format!("{from} -> {to} via {text} on {}", count(on.len(), "channel"))
+        });
         let none = self.unconnected.iter().map(|(a, b)| format!("no transport between ranks {a} and {b}"));
         let disabled = self.p2p_disabled.iter().filter(|_| wanted).cloned();
         links.chain(none).chain(disabled).collect()
@@ -134,7 +135,11 @@ impl Said {
         let pairs = connected(self.links.iter(), |link| (link.from, link.to)).len();
         let on: BTreeSet<_> = self.links.iter().map(|l| l.channel).collect();
         let all = ranks.saturating_mul(ranks.saturating_sub(1));
-        format!("{} between {pairs} of {all} ordered pairs, {}", via.join(" and "), channels(on.len()))
+        format!(
+            "{} between {pairs} of {all} ordered pairs, {}",
+            via.join(" and "),
+            count(on.len(), "channel")
+        )
     }
 }
 
@@ -146,10 +151,6 @@ fn connected<'a, K: Ord>(links: impl Iterator<Item = &'a Link>, key: impl Fn(&Li
     }
     let whole = |seen: &BTreeSet<Half>| seen.contains(&Half::Both) || seen.len() == 2;
     halves.into_iter().filter(|(_, seen)| whole(seen)).map(|(key, _)| key).collect()
-}
-
-fn channels(count: usize) -> String {
-    if count == 1 { "1 channel".to_owned() } else { format!("{count} channels") }
 }
 
 fn more(missing: usize) -> String {

@@ -7,6 +7,7 @@ use crate::render::fleet::{HEAD, below, cells, cost};
 use crate::render::words;
 use crate::report::fleet::{Fleet, Machine, Sweep};
 use crate::report::summary::Summary;
+use crate::text::count;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -15,13 +16,13 @@ use std::io;
 /// # Errors
 /// The XML writer's error.
 pub fn fleet(fleet: &Fleet) -> io::Result<String> {
-    let title = format!("firstlight: {} reports", fleet.machines.len());
+    let title = format!("firstlight: {}", count(fleet.machines.len(), "report"));
     let unread = fleet.unread();
-    let files = if unread == 1 { "file" } else { "files" };
-    let note = element("p").with("class", "note").text(&format!("{unread} {files} could not be read."));
+    let note =
+        element("p").with("class", "note").text(&format!("{} could not be read.", count(unread, "file")));
     let head = element("header")
         .child(element("p").text("firstlight"))
-        .child(element("h1").text(&format!("{} reports", fleet.machines.len())))
+        .child(element("h1").text(&count(fleet.machines.len(), "report")))
         .child(element("p").text(&verdicts(fleet)))
         .children((unread > 0).then_some(note));
     let sweeps = fleet.sweeps.iter().map(sweep);

@@ -10,6 +10,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{Group, READING, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "nodes",
@@ -56,7 +57,7 @@ fn judge(all: &[(Read<Stands>, Wanted)], ours: bool) -> Judgement {
 
 fn names(all: &[(Read<Stands>, Wanted)]) -> String {
     let gpus = all.iter().filter(|(_, w)| w.path.strip_prefix("/dev/nvidia").is_some_and(is_number)).count();
-    format!("nvidiactl, {gpus} GPUs, uvm")
+    format!("nvidiactl, {}, uvm", count(gpus, "GPU"))
 }
 
 fn is_number(text: &str) -> bool {
@@ -110,7 +111,7 @@ mod tests {
         let said = say(Ok(Stands::Device(195, 0)), Some((195, 0)), true);
         assert_eq!(
             (said.outcome(), said.summary.as_str()),
-            (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPUs, uvm")
+            (Outcome::Pass, "1 of 1 nodes: nvidiactl, 1 GPU, uvm")
         );
         for found in [Stands::Nothing, Stands::Other, Stands::Device(195, 1), Stands::Device(511, 0)] {
             let said = say(Ok(found), Some((195, 0)), false);

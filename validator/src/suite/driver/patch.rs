@@ -10,6 +10,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer;
 use crate::suite::{Group, READING, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "patch",
@@ -44,8 +45,10 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 fn not_effective(lines: &[&str]) -> Option<Finding> {
     let first = lines.first()?;
-    let message =
-        format!("the kernel logged {} lines of an ineffective patch, the first: {first}", lines.len());
+    let message = format!(
+        "the kernel logged {} of an ineffective patch, the first: {first}",
+        count(lines.len(), "line")
+    );
     let seen = lines.iter().take(8).map(|l| format!("kmsg: {l}")).collect();
     let finding = Code::PatchNotEffective.finding(Severity::Fail, "nvidia", message);
     Some(finding.values(lines.len(), 0, Some("lines")).seen_all(seen))

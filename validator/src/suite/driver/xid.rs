@@ -11,6 +11,7 @@ use crate::machine::host::nvidia::xid::When;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Finding, Severity};
 use crate::suite::{Group, Machine, READING, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "xid",
@@ -53,7 +54,7 @@ fn judge(lines: &[Line], missing: u64) -> Judgement {
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         None => format!("none {since}"),
         Some(worst) if worst.severity == Severity::Info => {
-            format!("{} caused by programs, no other {since}", count(findings.len()))
+            format!("{} caused by programs, no other {since}", count(findings.len(), "Xid error"))
         }
         Some(worst) => worst.message.clone(),
     };
@@ -70,10 +71,6 @@ fn with_taint(said: Judgement, taint: Option<Finding>) -> Judgement {
     }
     let summary = taint.message.clone();
     Judgement::of(summary, said.findings.into_iter().chain([taint]).collect())
-}
-
-fn count(n: usize) -> String {
-    if n == 1 { "1 Xid error".to_owned() } else { format!("{n} Xid errors") }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::machine::pcie::nic;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::{Group, READING, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "links",
@@ -39,9 +40,9 @@ fn judge(fabric: &Fabric) -> Judgement {
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.clone(),
         None => format!(
-            "links of {} GPUs and {} NICs at full width",
-            gpus.len(),
-            nics.iter().filter(|d| d.link.is_some()).count()
+            "links of {} and {} at full width",
+            count(gpus.len(), "GPU"),
+            count(nics.iter().filter(|d| d.link.is_some()).count(), "NIC")
         ),
     };
     Judgement::of(summary, findings)

@@ -6,6 +6,7 @@ use crate::machine::pcie::model::Fabric;
 use crate::outcome::Judgement;
 use crate::outcome::finding::Finding;
 use crate::suite::{Group, READING, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "fabric",
@@ -27,10 +28,10 @@ fn judge(fabric: &Fabric, problems: &[Finding]) -> Judgement {
     let summary = match findings.iter().max_by_key(|f| f.severity) {
         Some(worst) => worst.message.clone(),
         None => format!(
-            "{} PCI functions, {} GPUs, {} NICs",
-            fabric.devices.len(),
-            fabric.gpus.len(),
-            fabric.nics.len()
+            "{}, {}, {}",
+            count(fabric.devices.len(), "PCI function"),
+            count(fabric.gpus.len(), "GPU"),
+            count(fabric.nics.len(), "NIC")
         ),
     };
     Judgement::of(summary, findings)

@@ -7,6 +7,7 @@ use crate::nccl::{FirstWrong, Row, Stray, Sweep, Timed};
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 use crate::suite::shared::transfer::unanswered;
+use crate::text::count;
 use std::collections::BTreeSet;
 
 /// The least number of timed calls, even where not all of them have a buffer of their own.
@@ -129,13 +130,13 @@ fn finding(which: Which, row: &Row, sizes: usize) -> Finding {
             let call = if wrongs.calls > 1 { format!(" of call {call}") } else { String::new() };
             format!("; the first is element {element} of rank {rank}{call}: {found}, expected {expected}")
         });
-    let (count, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
-    let of = if calls == 1 { "1 call".to_owned() } else { format!("{calls} calls") };
-    let ones = if wrongs.ones == count { ", all of them all ones" } else { "" };
-    let message = format!("{what}, {place}: {count} of {looked} values of {of} are wrong{ones}{first}{more}");
+    let (wrong, looked, calls) = (wrongs.count, wrongs.looked, wrongs.calls);
+    let of = count(calls, "call");
+    let ones = if wrongs.ones == wrong { ", all of them all ones" } else { "" };
+    let message = format!("{what}, {place}: {wrong} of {looked} values of {of} are wrong{ones}{first}{more}");
     let finding = Code::NcclWrongData.finding(Severity::Fail, &row.collective, message);
-    let finding = finding.values(count, 0, Some("values"));
-    if wrongs.ones == count { unanswered(finding) } else { finding }
+    let finding = finding.values(wrong, 0, Some("values"));
+    if wrongs.ones == wrong { unanswered(finding) } else { finding }
 }
 
 #[cfg(test)]

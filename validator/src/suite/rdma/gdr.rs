@@ -14,6 +14,7 @@ use crate::outcome::{Judgement, Outcome};
 use crate::suite::machine::unreadable;
 use crate::suite::shared::gpu_fault::during;
 use crate::suite::{Group, Machine, Test};
+use crate::text::count;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ fn summary(of: &impl Fn(Carrier) -> Vec<String>) -> String {
         (Carrier::Unsupported, "not offered, data goes through host memory"),
     ];
     let offered = offered.into_iter().map(|(which, word)| (of(which).len(), word)).filter(|(n, _)| *n > 0);
-    let offered: Vec<_> = offered.map(|(n, word)| format!("{n} GPUs: {word}")).collect();
+    let offered: Vec<_> = offered.map(|(n, word)| format!("{}: {word}", count(n, "GPU"))).collect();
     let carried = !of(Carrier::DmaBuf).is_empty() || !of(Carrier::Peermem).is_empty();
     let untried = if carried { "; card traffic is not tested, which requires a second machine" } else { "" };
     format!("{}{untried}", offered.join(", "))

@@ -12,6 +12,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::{Machine, known};
 use crate::suite::{Group, READING, Test};
+use crate::text::count;
 
 pub(in crate::suite) const TEST: Test = Test {
     id: "driver",
@@ -52,7 +53,9 @@ fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding
             Some(error) => format!("no NVIDIA GPU; loading nvidia failed with {error}"),
             None => "no NVIDIA GPU".to_owned(),
         },
-        Some(account) if !account.load => format!("driver.load = false: {gpus} GPUs without their driver"),
+        Some(account) if !account.load => {
+            format!("driver.load = false: {} without a driver", count(gpus, "GPU"))
+        }
         _ => {
             if worst(&findings).is_none_or(|f| f.severity < Severity::Fail) {
                 findings.push(absent(gpus, account.is_some()));
@@ -67,7 +70,7 @@ fn without(fabric: &Fabric, account: Option<&Account>, mut findings: Vec<Finding
 }
 
 fn absent(gpus: usize, tried: bool) -> Finding {
-    let message = format!("no NVIDIA driver is loaded for {gpus} GPUs");
+    let message = format!("no NVIDIA driver is loaded for {}", count(gpus, "GPU"));
     let finding = Code::DriverMissing
         .finding(Severity::Fail, "nvidia", message)
         .values("not loaded", "loaded", None)
@@ -148,7 +151,7 @@ mod tests {
         let left_out = with("/load", json!(false));
         let said = without(&two, Some(&left_out), vec![]);
         assert_eq!(said.outcome(), Outcome::NotApplicable);
-        assert_eq!(said.summary, "driver.load = false: 2 GPUs without their driver");
+        assert_eq!(said.summary, "driver.load = false: 2 GPUs without a driver");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::machine::unreadable;
 use crate::suite::{Group, Machine, READING, Test};
+use crate::text::count;
 use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::Duration;
@@ -49,8 +50,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 fn nothing(fabric: &Fabric) -> String {
     let ports: Vec<_> = fabric.devices.iter().filter_map(|d| d.acs.as_ref()).collect();
     let redirecting = ports.iter().filter(|a| a.ctrl & REDIRECT != 0).count();
-    let have = ports.len();
-    format!("no port on a GPU path; {have} functions have ACS, {redirecting} redirect")
+    let functions = count(ports.len(), "function");
+    format!("no port on a GPU path; {functions} with ACS, of which {redirecting} redirect")
 }
 
 /// Ports at which GPU paths turn; with `all` also every other function with ACS.
@@ -253,6 +254,6 @@ mod tests {
         let fabric = fixture::machine(0);
         assert!(covered(&fabric, AcsPolicy::Path).is_empty());
         assert_eq!(covered(&fabric, AcsPolicy::All).len(), 1);
-        assert_eq!(nothing(&fabric), "no port on a GPU path; 1 functions have ACS, 0 redirect");
+        assert_eq!(nothing(&fabric), "no port on a GPU path; 1 function with ACS, of which 0 redirect");
     }
 }

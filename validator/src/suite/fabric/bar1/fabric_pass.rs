@@ -52,7 +52,7 @@ mod tests {
         let fabric = fixture::machine(1);
         let gpus: Vec<_> =
             fabric.devices.iter().filter(|d| fabric.gpus.contains(&d.bdf)).map(|d| (d, way)).collect();
-        explained(Judgement::of("1 GPUs: 32 GiB", vec![]), findings, &gpus)
+        explained(Judgement::of("1 GPU: 32 GiB", vec![]), findings, &gpus)
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
         let said = after(findings(Code::RebarResized, Severity::Info), Way::Bar1);
         assert_eq!(
             (said.outcome(), said.findings.len(), said.summary.as_str()),
-            (Outcome::Pass, 1, "1 GPUs: 32 GiB")
+            (Outcome::Pass, 1, "1 GPU: 32 GiB")
         );
         let said = after(findings(Code::RebarNoRoom, Severity::Fail), Way::Bar1);
         assert_eq!((said.outcome(), said.summary.as_str()), (Outcome::Fail, "said"));

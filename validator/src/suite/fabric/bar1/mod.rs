@@ -17,6 +17,7 @@ use crate::suite::machine::{Machine, known};
 use crate::suite::shared::peer;
 use crate::suite::shared::peer::Way;
 use crate::suite::{ASKING, Group, Test};
+use crate::text::count;
 use crate::text::size::size;
 use std::collections::BTreeMap;
 
@@ -89,7 +90,7 @@ fn sizes(gpus: &[(&Device, Way)]) -> String {
     all.sort_unstable();
     all.dedup();
     let all: Vec<_> = all.into_iter().map(size).collect();
-    format!("{} GPUs: {}", gpus.len(), all.join(", "))
+    format!("{}: {}", count(gpus.len(), "GPU"), all.join(", "))
 }
 
 fn finding(gpu: &Device, way: Way, memory: Option<u64>) -> Option<Finding> {

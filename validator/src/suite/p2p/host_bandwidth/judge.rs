@@ -7,6 +7,7 @@ use crate::outcome::finding::Finding;
 use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{judged, moments, noisy, rounded};
+use crate::text::count;
 
 /// The matrices in the report's order, and their row.
 const MATRICES: &[(&str, &str)] = &[
@@ -101,7 +102,7 @@ fn summary(seen: &Seen) -> String {
     let least = |name| seen.grid.range(name).map(|(low, _)| format!("{low:.1}"));
     let all = least("host.to.all.ce").zip(least("host.from.all.ce"));
     let all = all.map(|(to, from)| format!("; all at once at least {to} and {from} each"));
-    format!("{gpus} GPUs: {to} GB/s from the host, {from} to it{}", all.unwrap_or_default())
+    format!("{}: {to} GB/s from the host, {from} to it{}", count(gpus, "GPU"), all.unwrap_or_default())
 }
 
 #[cfg(test)]
