@@ -50,8 +50,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 fn nothing(fabric: &Fabric) -> String {
     let ports: Vec<_> = fabric.devices.iter().filter_map(|d| d.acs.as_ref()).collect();
     let redirecting = ports.iter().filter(|a| a.ctrl & REDIRECT != 0).count();
-    let functions = count(ports.len(), "function");
-    format!("no port on a GPU path; {functions} with ACS, of which {redirecting} redirect")
+    let functions = match ports.len() {
+        0 => "no function has ACS".to_owned(),
+        n => format!("{} with ACS, {redirecting} redirecting", count(n, "function")),
+    };
+    format!("no port on a GPU path; {functions}")
 }
 
 /// Ports at which GPU paths turn; with `all` also every other function with ACS.
@@ -254,6 +257,6 @@ mod tests {
         let fabric = fixture::machine(0);
         assert!(covered(&fabric, AcsPolicy::Path).is_empty());
         assert_eq!(covered(&fabric, AcsPolicy::All).len(), 1);
-        assert_eq!(nothing(&fabric), "no port on a GPU path; 1 function with ACS, of which 0 redirect");
+        assert_eq!(nothing(&fabric), "no port on a GPU path; 1 function with ACS, 0 redirecting");
     }
 }
