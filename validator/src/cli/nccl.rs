@@ -9,6 +9,7 @@ use crate::cli::args::{Nccl, P2pChoice, Place};
 use crate::config::Config;
 use crate::engine;
 use crate::gpu::Values;
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Fabric;
 use crate::machine::root::Root;
 use crate::nccl::log::Said;
@@ -140,7 +141,7 @@ fn measure(
 }
 
 /// The GPUs that are used, by CUDA's numbers.
-fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<usize>, CommandError> {
+fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<GpuId>, CommandError> {
     let fabric = Fabric::read(root).map_err(|e| CommandError::undone(&e))?;
     if !root.is_live() && config.validate.library_path.is_empty() {
         return Err(CommandError::Undone(format!(
@@ -150,8 +151,8 @@ fn gpus(root: &Root, config: &Config, asked: &Nccl) -> Result<Vec<usize>, Comman
     }
     let there = fabric.gpus.len();
     let limit = chosen(root, &asked.only)?;
-    let all = || (0..asked.gpus.map_or(there, usize::from)).collect();
-    let chosen: Vec<usize> = limit.map_or_else(all, |limit| limit.ordinals());
+    let all = || GpuId::all(asked.gpus.map_or(there, usize::from)).collect();
+    let chosen: Vec<_> = limit.map_or_else(all, |limit| limit.ordinals());
     let gpus = chosen.len();
     if gpus > there || gpus == 0 {
         let wish = asked.gpus.map_or(String::new(), |n| format!("-g {n}: "));
@@ -177,7 +178,7 @@ pub(super) fn exact(sweep: &Sweep, gpus: usize) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn setup(config: &Config, asked: &Nccl, gpus: Vec<usize>) -> Setup {
+fn setup(config: &Config, asked: &Nccl, gpus: Vec<GpuId>) -> Setup {
     Setup {
         arm: match asked.p2p {
             P2pChoice::On => Arm::P2p,

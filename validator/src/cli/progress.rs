@@ -2,6 +2,7 @@
 //! one live row, which is removed before anything else is written; elsewhere a line every ten seconds. A thread of its
 //! own writes it, so that the seconds go on while a test is silent.
 
+use crate::schedule::Pair;
 use crate::text::shown::shown;
 use contract::last_line::PROGRESS;
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ struct Doing {
     since: Instant,
     deadline: Duration,
     what: String,
-    pairs: BTreeSet<(usize, usize)>,
+    pairs: BTreeSet<Pair>,
 }
 
 #[derive(Debug, Default)]
@@ -119,9 +120,9 @@ impl Drop for Progress {
 }
 
 /// The pair of `GPU 0 -> 1` at the beginning of what a test does.
-pub(super) fn pair(what: &str) -> Option<(usize, usize)> {
+pub(super) fn pair(what: &str) -> Option<Pair> {
     let (from, to) = what.split(':').next()?.strip_prefix("GPU ")?.split_once(" -> ")?;
-    Some((from.parse().ok()?, to.parse().ok()?))
+    Some(Pair::of(from.parse().ok()?, to.parse().ok()?))
 }
 
 /// `p2p-integrity  12 s of 60 s  pair 5 of 12  GPU 0 -> 1: ..`; `None` if nothing is under way.

@@ -1,6 +1,7 @@
 //! A run that is limited to some of the machine's GPUs: which are tested, and which are left out. Pure.
 
 use super::{Expect, GpuName, numbered};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::{Bdf, Fabric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -41,8 +42,8 @@ impl Limit {
 
     /// The same as numbers.
     #[must_use]
-    pub fn ordinals(&self) -> Vec<usize> {
-        self.visible.split(',').filter_map(|number| number.parse().ok()).collect()
+    pub fn ordinals(&self) -> Vec<GpuId> {
+        self.visible.split(',').filter_map(|number| number.parse().ok().map(GpuId::new)).collect()
     }
 
     /// Removes the other GPUs from the fabric that the run sees.

@@ -13,6 +13,7 @@ pub use limit::Limit;
 
 use crate::fabric::acs::AcsPolicy;
 use crate::fabric::rebar::RebarChoice;
+use crate::machine::GpuId;
 use crate::net::meeting::Token;
 use crate::outcome::scope::Scope;
 use schemars::JsonSchema;
@@ -109,7 +110,7 @@ pub struct Validate {
     /// behind it: process 1's to say, and no key.
     pub before_part: Vec<String>,
     /// Ordered pairs of GPUs, by number, between which nothing is sent: the command line's to say, and no key.
-    pub avoid: Vec<(usize, usize)>,
+    pub avoid: Vec<(GpuId, GpuId)>,
     /// `validate.identity`: what the report says about which machine it is of.
     pub identity: IdentityPolicy,
     /// `validate.nvls`: whether NCCL may use NVLink SHARP, in its tests and in what is handed over.

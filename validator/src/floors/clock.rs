@@ -2,6 +2,7 @@
 //! alone.
 
 use super::rounded;
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 
 /// Two clocks may differ by this part; crystals differ by a ten thousandth.
@@ -13,7 +14,7 @@ const STEP_MS: f64 = 0.02;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretch {
     /// The GPU's number.
-    pub gpu: usize,
+    pub gpu: GpuId,
     /// Its length by the GPU's clock, ms.
     pub gpu_ms: f64,
     /// Its least length by the host's clock, ms: the GPU had begun, and had no request to end yet.
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     fn said(gpu_ms: f64) -> Option<Finding> {
-        clock(&Stretch { gpu: 1, gpu_ms, least_ms: 5.0, most_ms: 5.4 })
+        clock(&Stretch { gpu: 1.into(), gpu_ms, least_ms: 5.0, most_ms: 5.4 })
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub fn latency(pair: Pair, small: Small, (first, again): (f64, Option<f64>), lik
 mod tests {
     use super::*;
 
-    const PAIR: Pair = Pair::new(0, 1);
+    const PAIR: Pair = Pair::of(0, 1);
 
     fn severity(small: Small, figure: f64, like: Like) -> Option<Severity> {
         latency(PAIR, small, (figure, None), &like).map(|f| f.severity)

@@ -3,6 +3,7 @@
 
 use super::carrier::{Floor, Grade};
 use super::rounded;
+use crate::machine::GpuId;
 use crate::machine::pcie::link::raw_gb_s;
 use crate::machine::pcie::model::{Bdf, Link};
 use crate::machine::pcie::tree::Tree;
@@ -15,7 +16,7 @@ const HOST: f64 = 0.75;
 /// A GPU's link, read while data moves, that is narrower or slower than it can be. `can_gts`, `can_width`:
 /// the capability of both ends.
 #[must_use]
-pub fn loaded(gpu: usize, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) -> Option<Finding> {
+pub fn loaded(gpu: GpuId, bdf: Bdf, now: &Link, can_gts: f64, can_width: u32) -> Option<Finding> {
     if now.gts >= can_gts && now.width >= can_width {
         return None;
     }
@@ -40,7 +41,7 @@ pub fn raw_to_host(tree: &Tree, gpu: Bdf) -> Option<f64> {
 /// the links carry. It is at most a warning: peer-to-peer does not use host memory. Slightly below the floor
 /// it is not even that: other tenants of a shared host keep its memory busy.
 #[must_use]
-pub fn host(gpu: usize, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
+pub fn host(gpu: GpuId, what: &str, (first, again): (f64, Option<f64>), raw: Option<f64>) -> Option<Finding> {
     let subject = format!("GPU {gpu}");
     let gb_s = again.map_or(first, |again| again.max(first));
     let again = again.map_or(String::new(), |again| format!(" ({again:.2} when measured again)"));
@@ -68,7 +69,7 @@ pub fn host(gpu: usize, what: &str, (first, again): (f64, Option<f64>), raw: Opt
 /// NVML's and the kernel's readings of one GPU's link, taken at the same time under load. A lower reading of
 /// NVML would lower only what is expected; the kernel's may be a recording, or a virtual machine's.
 #[must_use]
-pub fn disagree(gpu: usize, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
+pub fn disagree(gpu: GpuId, bdf: Bdf, nvml: &Link, sysfs: &Link) -> Option<Finding> {
     let (by_nvml, by_kernel) = (raw_gb_s(nvml.gts, nvml.width), raw_gb_s(sysfs.gts, sysfs.width));
     if (by_nvml - by_kernel).abs() < f64::EPSILON {
         return None;

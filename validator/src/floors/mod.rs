@@ -42,7 +42,7 @@ mod tests {
     use crate::outcome::finding::{Finding, Severity};
     use crate::schedule::Pair;
 
-    const PAIR: Pair = Pair::new(0, 1);
+    const PAIR: Pair = Pair::of(0, 1);
 
     fn pcie(kind: PathKind, raw_gb_s: f64) -> Carrier {
         Carrier::Pcie { kind, raw_gb_s }
@@ -228,14 +228,14 @@ mod tests {
     fn a_link_that_stays_narrow_under_load_is_reported() {
         let link = |gts, width| Link { gts, width, max_gts: 16.0, max_width: 16 };
         let at = bdf("0000:01:00.0");
-        assert_eq!(loaded(0, at, &link(16.0, 16), 16.0, 16), None);
-        let finding = loaded(3, at, &link(16.0, 8), 16.0, 16).unwrap();
+        assert_eq!(loaded(0.into(), at, &link(16.0, 16), 16.0, 16), None);
+        let finding = loaded(3.into(), at, &link(16.0, 8), 16.0, 16).unwrap();
         assert_eq!(
             finding.message,
             "GPU 3 (0000:01:00.0): x8 at 16 GT/s under load, expected x16 at 16 GT/s"
         );
         assert_eq!((finding.measured, finding.expected), (15.75.into(), 31.51.into()));
-        assert!(loaded(0, at, &link(2.5, 16), 16.0, 16).is_some());
+        assert!(loaded(0.into(), at, &link(2.5, 16), 16.0, 16).is_some());
     }
 
     #[test]
@@ -243,17 +243,17 @@ mod tests {
         let devices = two_gpus();
         let raw = raw_to_host(&Tree::new(&devices), bdf("0000:01:00.0"));
         assert!((raw.unwrap() - 31.5).abs() < 0.1);
-        assert_eq!(host(0, "from the host", (25.0, None), raw), None);
-        assert_eq!(host(0, "from the host", (12.0, None), raw).unwrap().severity, Severity::Warn);
-        assert!(host(0, "to the host", (12.0, None), None).unwrap().message.contains("is unknown"));
-        assert_eq!(host(1, "to the host", (54.87, None), Some(63.0)), None);
+        assert_eq!(host(0.into(), "from the host", (25.0, None), raw), None);
+        assert_eq!(host(0.into(), "from the host", (12.0, None), raw).unwrap().severity, Severity::Warn);
+        assert!(host(0.into(), "to the host", (12.0, None), None).unwrap().message.contains("is unknown"));
+        assert_eq!(host(1.into(), "to the host", (54.87, None), Some(63.0)), None);
         // A shared host's memory is busy at times: that is information, and says nothing about the GPU.
         assert_eq!(
-            host(1, "from the host", (44.9, Some(44.8)), Some(63.0)).unwrap().severity,
+            host(1.into(), "from the host", (44.9, Some(44.8)), Some(63.0)).unwrap().severity,
             Severity::Info
         );
-        assert_eq!(host(1, "from the host", (30.0, Some(54.9)), Some(63.0)), None);
-        let slow = host(1, "from the host", (30.0, Some(31.0)), Some(63.0)).unwrap();
+        assert_eq!(host(1.into(), "from the host", (30.0, Some(54.9)), Some(63.0)), None);
+        let slow = host(1.into(), "from the host", (30.0, Some(31.0)), Some(63.0)).unwrap();
         assert_eq!(slow.severity, Severity::Warn);
         assert!(slow.message.contains("30.00 GB/s (31.00 when measured again) from the host"), "{slow:?}");
     }

@@ -1,5 +1,6 @@
 //! NVLinks that are down or do not answer: otherwise a missing link would only lower what is expected.
 
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::{Code, Finding, Severity};
 
@@ -7,7 +8,7 @@ use crate::outcome::finding::{Code, Finding, Severity};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
     /// CUDA's number.
-    pub gpu: usize,
+    pub gpu: GpuId,
     /// Its address.
     pub bdf: Bdf,
     /// Its model, as the driver names it.
@@ -116,13 +117,13 @@ mod tests {
     use super::*;
 
     fn boards(name: &str, all: &[(u32, u32)]) -> Vec<Board> {
-        let board = |(gpu, (up, down)): (usize, &(u32, u32))| Board {
+        let board = |(gpu, (up, down)): (GpuId, &(u32, u32))| Board {
             gpu,
             bdf: Bdf { domain: 0, bus: 1, device: 0, function: 0 },
             name: name.to_owned(),
             links: Ok(Links { up: *up, down: (*up..up + down).collect(), silent: Vec::new() }),
         };
-        all.iter().enumerate().map(board).collect()
+        GpuId::each(all).map(board).collect()
     }
 
     fn said(name: &str, all: &[(u32, u32)]) -> Vec<(String, Severity)> {

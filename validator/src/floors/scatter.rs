@@ -87,14 +87,14 @@ mod tests {
     use super::*;
 
     fn all(figures: &[f64]) -> Vec<(Pair, f64, String)> {
-        figures.iter().enumerate().map(|(n, f)| (Pair::new(0, n + 1), *f, "SYS".to_owned())).collect()
+        figures.iter().enumerate().map(|(n, f)| (Pair::of(0, n + 1), *f, "SYS".to_owned())).collect()
     }
 
     #[test]
     fn one_far_below_its_group_is_named_and_cannot_shift_the_median() {
         let found = outliers("sm.write", &all(&[25.5, 25.8, 25.6, 26.0, 12.0, 25.7]));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].0, found[0].1.severity), (Pair::new(0, 5), Severity::Warn));
+        assert_eq!((found[0].0, found[0].1.severity), (Pair::of(0, 5), Severity::Warn));
         assert!(found[0].1.message.contains("the median of all comparable pairs is 25.65 GB/s"), "{found:?}");
     }
 
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(outliers("ce.write", &all(&[20.6, 22.5, 21.0, 21.7, 25.5, 26.0, 25.8])), []);
         assert_eq!(outliers("ce.write", &all(&[25.0, 25.0, 25.0, 2.0])), [], "too few");
         let mut mixed = all(&[25.0; 6]);
-        mixed.push((Pair::new(7, 8), 12.0, "PIX".to_owned()));
+        mixed.push((Pair::of(7, 8), 12.0, "PIX".to_owned()));
         assert_eq!(outliers("ce.write", &mixed), [], "it is of another kind");
     }
 }

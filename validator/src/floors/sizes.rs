@@ -75,7 +75,7 @@ mod tests {
         let least = expected_by_size(sizes);
         let found = sizes.iter().zip(least);
         found
-            .filter_map(|(s, least)| slow_size(Pair::new(0, 1), "ce.write", s, least, None).map(|_| s.bytes))
+            .filter_map(|(s, least)| slow_size(Pair::of(0, 1), "ce.write", s, least, None).map(|_| s.bytes))
             .collect()
     }
 
@@ -92,8 +92,8 @@ mod tests {
         }
         let all = sizes(1 << 20, 3.0);
         let (size, least) = (all[4], expected_by_size(&all)[4]);
-        assert_eq!(slow_size(Pair::new(0, 1), "ce.write", &size, least, Some(25.0)), None);
-        let finding = slow_size(Pair::new(0, 1), "ce.write", &size, least, Some(7.0)).unwrap();
+        assert_eq!(slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(25.0)), None);
+        let finding = slow_size(Pair::of(0, 1), "ce.write", &size, least, Some(7.0)).unwrap();
         assert!(
             finding.message.contains("of 1048576 bytes 7.95 GB/s (7.00 when measured again)"),
             "{finding:?}"

@@ -2,6 +2,7 @@
 //! once for all tests of a worker.
 
 use super::cuda::{self, Gpu, GpuError};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 
 /// All GPUs that CUDA sees, in its order, or the requested ones.
@@ -19,7 +20,7 @@ impl Clique {
     /// # Errors
     /// CUDA cannot be started, or a GPU cannot be used.
     pub fn open() -> Result<Self, GpuError> {
-        Self::of(0..cuda::count()?)
+        Self::of(GpuId::all(cuda::count()?))
     }
 
     /// Starts CUDA and a context on these GPUs only, by CUDA's numbers, in this order: a process of one rank
@@ -27,22 +28,22 @@ impl Clique {
     ///
     /// # Errors
     /// As for `open`; a number without a GPU, or a repeated one.
-    pub fn open_only(ordinals: &[usize]) -> Result<Self, GpuError> {
+    pub fn open_only(gpus: &[GpuId]) -> Result<Self, GpuError> {
         let count = cuda::count()?;
-        for (at, n) in ordinals.iter().enumerate() {
-            if *n >= count {
+        for (at, n) in gpus.iter().enumerate() {
+            if n.index() >= count {
                 return Err(GpuError::Nonsense(format!("there is no GPU {n}: CUDA sees {count}")));
             }
-            if ordinals.iter().take(at).any(|before| before == n) {
+            if gpus.iter().take(at).any(|before| before == n) {
                 return Err(GpuError::Nonsense(format!("GPU {n} is requested twice")));
             }
         }
-        Self::of(ordinals.iter().copied())
+        Self::of(gpus.iter().copied())
     }
 
-    fn of(ordinals: impl Iterator<Item = usize>) -> Result<Self, GpuError> {
+    fn of(gpus: impl Iterator<Item = GpuId>) -> Result<Self, GpuError> {
         let cuda = cuda::version()?;
-        Ok(Self { gpus: ordinals.map(cuda::open).collect::<Result<_, _>>()?, cuda })
+        Ok(Self { gpus: gpus.map(|gpu| cuda::open(gpu.index())).collect::<Result<_, _>>()?, cuda })
     }
 
     /// The number of GPUs.
@@ -57,10 +58,10 @@ impl Clique {
         self.gpus.is_empty()
     }
 
-    /// The `n`-th: GPU `n` if all are open.
+    /// The GPU with this number, if all are open.
     #[must_use]
-    pub fn gpu(&self, n: usize) -> Option<&Gpu> {
-        self.gpus.get(n)
+    pub fn gpu(&self, gpu: GpuId) -> Option<&Gpu> {
+        self.gpus.get(gpu.index())
     }
 
     /// Every ordered pair of different GPUs.

@@ -1,7 +1,92 @@
-//! The machine: its files below one root, its host, its PCIe functions and its boot image. Read-only.
+//! The machine: its files below one root, its host, its PCIe functions and its boot image. Read-only. And the
+//! numbers of its GPUs and of the ranks on them, as types.
 
 pub mod host;
 pub mod image;
 pub mod pcie;
 pub mod recording;
 pub mod root;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A type for each kind of number, so that one is not taken for another. In JSON and in texts it is the number.
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(usize);
+
+        impl $name {
+            /// From the plain number.
+            #[must_use]
+            pub const fn new(number: usize) -> Self {
+                Self(number)
+            }
+
+            /// The plain number, which is also the place in a list of all.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0
+            }
+
+            /// The first `count`.
+            pub fn all(count: usize) -> impl DoubleEndedIterator<Item = Self> + ExactSizeIterator + Clone {
+                (0..count).map(Self)
+            }
+
+            /// Each of `items` with its number, in order.
+            pub fn each<T>(items: impl IntoIterator<Item = T>) -> impl Iterator<Item = (Self, T)> {
+                items.into_iter().enumerate().map(|(number, item)| (Self(number), item))
+            }
+        }
+
+        /// As in texts, so that a list of them is shown as `[0, 1]`.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+
+        /// Tests write plain numbers.
+        #[cfg(test)]
+        impl From<usize> for $name {
+            fn from(number: usize) -> Self {
+                Self(number)
+            }
+        }
+
+        #[cfg(test)]
+        impl PartialEq<usize> for $name {
+            fn eq(&self, number: &usize) -> bool {
+                self.0 == *number
+            }
+        }
+
+        #[cfg(test)]
+        impl $name {
+            /// These.
+            pub fn list<const N: usize>(numbers: [usize; N]) -> Vec<Self> {
+                numbers.map(Self).to_vec()
+            }
+        }
+    };
+}
+
+number! {
+    /// A GPU by its number in this run.
+    GpuId
+}
+
+number! {
+    /// A rank of a communicator.
+    Rank
+}

@@ -3,6 +3,7 @@
 
 use super::order::{Ending, Failure, Numbered, Open, Order, Reply};
 use super::rdma::{Rail, Verbs};
+use crate::machine::GpuId;
 use crate::nccl::ranks::{Arm, Network, Part, Ranks, Setup, Trouble, TroubleKind};
 use crate::net::meeting::{Cut, Link, Listener};
 use std::net::IpAddr;
@@ -26,7 +27,7 @@ const LINES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Local {
     /// CUDA's numbers of its GPUs.
-    pub gpus: Vec<usize>,
+    pub gpus: Vec<GpuId>,
     /// Whether NCCL may use NVLink SHARP.
     pub nvls: bool,
     /// Folders of the libraries.

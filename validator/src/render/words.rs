@@ -1,5 +1,6 @@
 //! Words that several forms of a report share: outcomes, severities, the machine.
 
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::Outcome;
@@ -82,8 +83,8 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// `GPU 0, 0000:01:00.0, slot 3`: a GPU by its number in the report; the slot where the firmware numbers them.
-pub(crate) fn gpu(report: &Report, number: usize) -> String {
-    let Some(gpu) = report.gpus.get(number) else { return format!("GPU {number}") };
+pub(crate) fn gpu(report: &Report, number: GpuId) -> String {
+    let Some(gpu) = report.gpus.get(number.index()) else { return format!("GPU {number}") };
     let slot = slot(report, gpu.bdf).map(|slot| format!(", slot {slot}")).unwrap_or_default();
     format!("GPU {number}, {}{slot}", gpu.bdf)
 }

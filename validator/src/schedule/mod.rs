@@ -10,6 +10,7 @@ pub(crate) use plan::circle;
 pub use plan::{Plan, Shared};
 pub use route::{Lane, NoRoute, Route, Routes, Way};
 
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -19,16 +20,27 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Pair {
     /// Where the data is.
-    pub from: usize,
+    pub from: GpuId,
     /// Where it goes.
-    pub to: usize,
+    pub to: GpuId,
 }
 
 impl Pair {
     /// `from` -> `to`
     #[must_use]
-    pub const fn new(from: usize, to: usize) -> Self {
+    pub const fn new(from: GpuId, to: GpuId) -> Self {
         Self { from, to }
+    }
+
+    /// `from` -> `to`, by their plain numbers.
+    #[must_use]
+    pub const fn of(from: usize, to: usize) -> Self {
+        Self::new(GpuId::new(from), GpuId::new(to))
+    }
+
+    /// All pairs of `gpus` GPUs, a GPU with itself too.
+    pub fn all(gpus: usize) -> impl Iterator<Item = Self> + Clone {
+        GpuId::all(gpus).flat_map(move |from| GpuId::all(gpus).map(move |to| Self { from, to }))
     }
 
     /// The other direction.
@@ -57,7 +69,7 @@ impl fmt::Display for Pair {
 pub enum Resource {
     /// A GPU, sending or receiving: a ring over all GPUs, in which each does both, moves less per
     /// pair than disjoint pairs do (seen on four H200 behind NVSwitch).
-    Gpu(usize),
+    Gpu(GpuId),
     /// The link of a bridge that the traffic crosses.
     Port(Bdf),
     /// The connection of the root ports of one root bus, named as in sysfs: `pci0000:c0`.

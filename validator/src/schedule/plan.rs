@@ -149,10 +149,10 @@ pub(crate) fn circle(gpus: usize) -> Vec<Vec<Pair>> {
 }
 
 fn matching(gpus: usize, seats: usize, round: usize) -> Vec<Pair> {
-    let facing = |k: usize| Pair::new((round + k) % seats, (round + seats - k) % seats);
-    let still = Pair::new(round, seats);
+    let facing = |k: usize| Pair::of((round + k) % seats, (round + seats - k) % seats);
+    let still = Pair::of(round, seats);
     let pairs = std::iter::once(still).chain((1..=seats / 2).map(facing));
-    pairs.map(Pair::sorted).filter(|p| p.to < gpus).collect()
+    pairs.map(Pair::sorted).filter(|p| p.to.index() < gpus).collect()
 }
 
 #[cfg(test)]

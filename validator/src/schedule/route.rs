@@ -2,6 +2,7 @@
 //! only the two GPUs.
 
 use super::{Pair, Resource};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::{Bdf, Device, Fabric, Path, PathKind};
 use crate::machine::pcie::path::between;
 use crate::machine::pcie::routing::REDIRECT;
@@ -106,7 +107,7 @@ impl Routes {
         let mut routes = BTreeMap::new();
         for (from, a) in numbered() {
             for (to, b) in numbered().skip(from + 1) {
-                let pair = Pair::new(from, to);
+                let pair = Pair::of(from, to);
                 routes.insert(pair, route(pair, a, b)?);
             }
         }
@@ -134,7 +135,8 @@ impl Routes {
     }
 
     fn halves(&self, resource: &Resource, pair: Pair) -> Vec<Lane> {
-        let over = |gpu: usize, port: &Bdf| self.above.get(gpu).is_some_and(|ports| ports.contains(port));
+        let over =
+            |gpu: GpuId, port: &Bdf| self.above.get(gpu.index()).is_some_and(|ports| ports.contains(port));
         let (up, down) = match resource {
             Resource::Gpu(n) => (*n == pair.from, *n == pair.to),
             Resource::Port(port) => (over(pair.from, port), over(pair.to, port)),

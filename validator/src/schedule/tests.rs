@@ -89,7 +89,7 @@ fn behind_nvswitch_only_the_gpus_themselves_are_shared() {
 #[test]
 fn on_one_host_bridge_every_pair_is_alone() {
     let routes = over_pcie(&on_one_root_bus(4));
-    assert!(matches!(routes.get(Pair::new(0, 1)).unwrap().way, Way::Pcie { kind: PathKind::Phb, .. }));
+    assert!(matches!(routes.get(Pair::of(0, 1)).unwrap().way, Way::Pcie { kind: PathKind::Phb, .. }));
     let (ordered, unordered) = plans(&routes);
     assert_eq!((ordered.rounds.len(), unordered.rounds.len()), (12, 6));
     assert_eq!(unordered.shared[0].resource, Resource::HostBridge("pci0000:00".into()));
@@ -111,7 +111,7 @@ fn near_pairs_of_two_nodes_run_together() {
     let fabric = apart(4, |n| (format!("pci0000:{n:02x}"), Some(u32::from(n / 2))));
     let (_, unordered) = plans(&over_pcie(&fabric));
     assert_eq!(unordered.rounds.len(), 5);
-    assert!(unordered.rounds.contains(&vec![Pair::new(0, 1), Pair::new(2, 3)]), "{unordered}");
+    assert!(unordered.rounds.contains(&vec![Pair::of(0, 1), Pair::of(2, 3)]), "{unordered}");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn the_reference_machine_is_measured_pair_by_pair() {
 #[test]
 fn pairs_of_two_switches_run_together_and_the_uplinks_carry_one_at_a_time() {
     let (ordered, unordered) = plans(&over_pcie(&two_switches()));
-    let inside = [Pair::new(0, 1), Pair::new(2, 3), Pair::new(4, 5), Pair::new(6, 7)];
+    let inside = [Pair::of(0, 1), Pair::of(2, 3), Pair::of(4, 5), Pair::of(6, 7)];
     let routes = over_pcie(&two_switches());
     let free: Vec<_> = inside.iter().flat_map(|p| &routes.get(*p).unwrap().resources).collect();
     assert_eq!(free.iter().collect::<BTreeSet<_>>().len(), free.len(), "they share a resource");
@@ -172,7 +172,7 @@ fn gpu_numbers_are_the_callers_and_not_the_order_of_addresses() {
     let mut gpus = fabric.gpus.clone();
     gpus.swap(1, 7);
     let routes = Routes::new(&fabric, &gpus, &NvLinks::new()).unwrap();
-    let kind = |a, b| match routes.get(Pair::new(a, b)).unwrap().way {
+    let kind = |a, b| match routes.get(Pair::of(a, b)).unwrap().way {
         Way::Pcie { kind, .. } => kind,
         other => panic!("{other:?}"),
     };

@@ -4,6 +4,7 @@ use super::terms::launched;
 use crate::cli::CommandError;
 use crate::cli::args::Meet;
 use crate::config::{Config, GpuName, Limit};
+use crate::machine::GpuId;
 use crate::machine::host::identity;
 use crate::machine::host::nvidia::gpus;
 use crate::machine::host::rdma::{self, Hca, Port};
@@ -135,15 +136,15 @@ fn of_cards(root: &Root, config: &Config) -> Root {
 }
 
 /// CUDA's numbers of the GPUs that take part.
-fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<usize>, CommandError> {
-    let all = || (0..fabric.gpus.len()).collect();
+fn chosen(root: &Root, fabric: &Fabric, names: &[GpuName]) -> Result<Vec<GpuId>, CommandError> {
+    let all = || GpuId::all(fabric.gpus.len()).collect();
     if names.is_empty() {
         return Ok(all());
     }
     let held = gpus::read(root).map_err(|e| CommandError::undone(&e))?;
     let held: Vec<_> = held.keys().filter_map(|address| address.parse().ok()).collect();
     let limit = Limit::of(names, &fabric.gpus, &held).map_err(CommandError::Usage)?;
-    Ok(limit.map_or_else(all, |limit| limit.visible.split(',').filter_map(|n| n.parse().ok()).collect()))
+    Ok(limit.map_or_else(all, |limit| limit.ordinals()))
 }
 
 /// The RDMA ports that are ACTIVE, by name: NCCL pairs those of different nodes by their place in the list.
@@ -169,7 +170,7 @@ fn rail(hca: &Hca, port: &Port, fabric: &Fabric, ways: &[Ways]) -> Rail {
     let link = slot.and_then(|rdma| fabric.devices.iter().find(|d| d.bdf == rdma.bdf)?.link.as_ref());
     let of_slot = link.filter(|link| link.gts > 0.0).map(|link| raw_gb_s(link.gts, link.width) * 8.0);
     let near = |ways: &Ways| ways.to.iter().find(|(name, _)| *name == hca.name).map(|(_, kind)| *kind);
-    let gpu = ways.iter().enumerate().filter_map(|(n, ways)| Some((near(ways)?, n))).min().map(|(_, n)| n);
+    let gpu = GpuId::each(ways).filter_map(|(gpu, ways)| Some((near(ways)?, gpu))).min().map(|(_, gpu)| gpu);
     Rail {
         device: hca.name.clone(),
         port: u8::try_from(port.number).unwrap_or_default(),

@@ -9,6 +9,7 @@ use crate::machine::root::Root;
 use crate::outcome::finding::{Code, Finding};
 use crate::outcome::{Judgement, Outcome};
 use crate::report::{Report, TestEntry};
+use crate::schedule::Pair;
 use crate::suite;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -42,10 +43,11 @@ pub(super) fn finish(
     if known.is_empty() || interrupts.come().is_some() {
         return;
     }
-    let run = |tests: &[&str], avoid: Vec<(usize, usize)>, spent: f64| {
+    let run = |tests: &[&str], avoid: Vec<Pair>, spent: f64| {
         let mut config = config.clone();
         let left = config.validate.timeout_s as f64 - spent;
-        (config.validate.timeout_s, config.validate.avoid) = (whole(left)?, avoid);
+        (config.validate.timeout_s, config.validate.avoid) =
+            (whole(left)?, avoid.iter().map(|pair| (pair.from, pair.to)).collect());
         let plan = suite::selection(&config.validate, tests);
         interrupts.come().is_none().then(|| engine::planned(root, &config, &plan, interrupts, &mut Silent))
     };
@@ -93,7 +95,7 @@ fn whole(seconds: f64) -> Option<u64> {
 }
 
 /// The results by ordered pair. A test that ended without them names the pair that it hung in.
-fn results(report: &Report) -> BTreeMap<(usize, usize), String> {
+fn results(report: &Report) -> BTreeMap<Pair, String> {
     let Some(test) = report.tests.iter().find(|test| test.id == TRIED) else { return BTreeMap::new() };
     let tables = test.tables.iter().filter(|table| table["name"] == TABLE);
     let rows = tables.filter_map(|table| table["rows"].as_array()).flatten();
@@ -105,25 +107,25 @@ fn results(report: &Report) -> BTreeMap<(usize, usize), String> {
     silent.filter_map(|f| Some((pair_of(f)?, "HANG".to_owned()))).collect()
 }
 
-fn result(row: &Value) -> Option<((usize, usize), String)> {
+fn result(row: &Value) -> Option<(Pair, String)> {
     let number = |n: usize| usize::try_from(row.get(n)?.as_u64()?).ok();
-    Some(((number(0)?, number(1)?), row.get(2)?.as_str()?.to_owned()))
+    Some((Pair::of(number(0)?, number(1)?), row.get(2)?.as_str()?.to_owned()))
 }
 
 /// The pair that a message starts with: `GPU 0 -> 1: copy engine write ..`.
-fn pair_of(finding: &Finding) -> Option<(usize, usize)> {
+fn pair_of(finding: &Finding) -> Option<Pair> {
     let (from, rest) = finding.message.strip_prefix("GPU ")?.split_once(" -> ")?;
-    Some((from.parse().ok()?, rest.split(':').next()?.parse().ok()?))
+    Some(Pair::of(from.parse().ok()?, rest.split(':').next()?.parse().ok()?))
 }
 
 /// Adds a later run of the same test: its findings, its time, and its results, also those that it has no table of.
-fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<(usize, usize), String>) {
+fn add(report: &mut Report, more: TestEntry, results: &BTreeMap<Pair, String>) {
     let Some(test) = report.tests.iter_mut().find(|test| test.id == TRIED) else { return };
     test.findings.extend(more.findings);
     test.seconds += more.seconds;
     test.log_tail.extend(more.log_tail);
     test.outcome = Judgement::of("", test.findings.clone()).outcome();
-    let rows = results.iter().map(|((from, to), result)| json!([from, to, result]));
+    let rows = results.iter().map(|(pair, result)| json!([pair.from, pair.to, result]));
     match test.tables.iter_mut().find(|table| table["name"] == TABLE).and_then(|t| t["rows"].as_array_mut()) {
         Some(all) => all.extend(rows),
         None => {
@@ -143,7 +145,7 @@ mod tests {
     fn a_silent_test_names_its_pair_and_another_message_names_none() {
         let of =
             |message: &str| pair_of(&Code::TestTimeout.finding(Severity::Error, "p2p-integrity", message));
-        assert_eq!(of("GPU 3 -> 12: copy engine write of 4 B: no answer"), Some((3, 12)));
+        assert_eq!(of("GPU 3 -> 12: copy engine write of 4 B: no answer"), Some(Pair::of(3, 12)));
         assert_eq!((of("GPU 3: mapping memory"), of("preparing memory on every GPU")), (None, None));
     }
 

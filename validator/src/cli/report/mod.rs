@@ -12,6 +12,7 @@ use crate::outcome::scope::Scope;
 use crate::outcome::{Advice, Outcome, Verdict};
 use crate::render::{html, junit, pretty, prometheus, text};
 use crate::report::{Report, TestEntry, from_json};
+use crate::schedule::Pair;
 use crate::suite::P2P_ALLREDUCE;
 use crate::text::shown::shown_text;
 use serde_json::{Map, Value};
@@ -94,9 +95,9 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
         return Ok(Vec::new());
     }
     // First, so that no answer of an earlier report stays.
-    let pairs = proven.clone().map(|pairs| move |from, to| from == to || pairs.contains(&(from, to)));
+    let pairs = proven.clone().map(|pairs| move |pair: Pair| pair.from == pair.to || pairs.contains(&pair));
     answer(&dir.join(PROVEN), gpus, pairs).map_err(undone)?;
-    answer(&dir.join(NONE), gpus, Some(|_, _| false)).map_err(undone)?;
+    answer(&dir.join(NONE), gpus, Some(|_| false)).map_err(undone)?;
     let off = report.workload_env.get("NCCL_P2P_DISABLE").is_some_and(|value| value == "1");
     let bad = |t: &TestEntry| t.id == P2P_ALLREDUCE && matches!(t.outcome, Outcome::Fail | Outcome::Error);
     let (folder, reason) = match (off, proven) {
@@ -120,7 +121,7 @@ fn for_vllm(report: &Report, dir: &Path) -> Result<Vec<Advice>, CommandError> {
 
 /// The ordered pairs that peer-to-peer is proven for, also between processes, as vLLM uses it; `None` unless
 /// the verdict is good and of the whole machine.
-fn proven(report: &Report) -> Option<Vec<(usize, usize)>> {
+fn proven(report: &Report) -> Option<Vec<Pair>> {
     let good = matches!(report.verdict, Verdict::Pass | Verdict::Degraded) && report.scope == Scope::Machine;
     let test = |id: &str| {
         let found = report.tests.iter().find(|test| test.id == id);
@@ -133,22 +134,23 @@ fn proven(report: &Report) -> Option<Vec<(usize, usize)>> {
         return None;
     }
     let rows = access.values.iter().enumerate();
-    let yes = rows.flat_map(|(from, row)| row.iter().enumerate().map(move |(to, yes)| (from, to, *yes)));
-    Some(yes.filter(|(_, _, yes)| *yes == Some(1.0)).map(|(from, to, _)| (from, to)).collect())
+    let yes =
+        rows.flat_map(|(from, row)| row.iter().enumerate().map(move |(to, yes)| (Pair::of(from, to), *yes)));
+    Some(yes.filter(|(_, yes)| *yes == Some(1.0)).map(|(pair, _)| pair).collect())
 }
 
 /// Writes the file that vLLM's `gpu_p2p_access_check` reads: whether GPU i reaches GPU j, for all ordered pairs
 /// of `gpus` GPUs and each with itself. Its name has the numbers of all GPUs, as without `CUDA_VISIBLE_DEVICES`.
 /// `None` removes it.
-fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(usize, usize) -> bool>) -> io::Result<()> {
+fn answer(folder: &Path, gpus: usize, reaches: Option<impl Fn(Pair) -> bool>) -> io::Result<()> {
     let numbers: Vec<_> = (0..gpus).map(|gpu| gpu.to_string()).collect();
     let file = folder.join(format!("gpu_p2p_access_cache_for_{}.json", numbers.join(",")));
     let Some(reaches) = reaches else {
         return fs::remove_file(file)
             .or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) });
     };
-    let pairs = (0..gpus).flat_map(|from| (0..gpus).map(move |to| (from, to)));
-    let all = pairs.map(|(from, to)| (format!("{from}->{to}"), Value::Bool(reaches(from, to))));
+    let named = |pair: Pair| (format!("{}->{}", pair.from, pair.to), Value::Bool(reaches(pair)));
+    let all = Pair::all(gpus).map(named);
     let text = serde_json::to_string_pretty(&Value::Object(all.collect::<Map<_, _>>()))?;
     fs::create_dir_all(folder)?;
     whole::write(&file, text.as_bytes())

@@ -4,6 +4,7 @@
 use super::device::Device;
 use crate::render::screen::{Ended, Live, Now};
 use crate::report::{Report, TestEntry};
+use crate::schedule::Pair;
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -81,13 +82,13 @@ impl Running {
     }
 
     /// It does something else now, with this pair if it names one.
-    pub(in crate::cli) fn doing(&self, what: &str, pair: Option<(usize, usize)>) {
+    pub(in crate::cli) fn doing(&self, what: &str, pair: Option<Pair>) {
         self.with(|live| {
             if let Some(now) = &mut live.now {
                 what.clone_into(&mut now.what);
             }
-            if let Some((from, to)) = pair {
-                live.pair(from, to);
+            if let Some(pair) = pair {
+                live.pair(pair);
             }
         });
     }

@@ -4,6 +4,7 @@
 use super::change;
 use super::users::Present;
 use crate::gpu::Standing;
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Recovery, Severity};
 use crate::outcome::{Judgement, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,8 +144,8 @@ pub(super) fn by_users(said: Judgement, present: &Present) -> Judgement {
         return said;
     }
     let (hidden, mut findings): (Vec<_>, Vec<_>) = said.findings.iter().cloned().partition(explained);
-    let gpus: BTreeSet<usize> = hidden.iter().flat_map(|f| whose(f, present)).collect();
-    let who = |gpu: &usize| {
+    let gpus: BTreeSet<GpuId> = hidden.iter().flat_map(|f| whose(f, present)).collect();
+    let who = |gpu: &GpuId| {
         let names = present.on.get(gpu).into_iter().flatten().cloned().collect::<Vec<_>>().join(", ");
         format!("GPU {gpu} is in use by {names}")
     };
@@ -164,16 +165,16 @@ fn by_memory(finding: &Finding) -> bool {
 }
 
 /// The GPUs of a finding that other programs use: those in its subject, or all if it names none.
-fn whose(finding: &Finding, present: &Present) -> BTreeSet<usize> {
+fn whose(finding: &Finding, present: &Present) -> BTreeSet<GpuId> {
     let named = numbers(&finding.subject);
     present.on.keys().copied().filter(|gpu| named.is_empty() || named.contains(gpu)).collect()
 }
 
 /// The GPUs that a subject names: `GPU 3`, `GPU 0 -> 1`, `GPU 0 -> GPU 1`, `GPU 0, GPU 1`.
-fn numbers(subject: &str) -> BTreeSet<usize> {
+fn numbers(subject: &str) -> BTreeSet<GpuId> {
     let Some((_, rest)) = subject.split_once("GPU ") else { return BTreeSet::new() };
     let words = rest.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.filter_map(|word| word.parse().ok()).collect()
+    words.filter_map(|word| word.parse().ok().map(GpuId::new)).collect()
 }
 
 fn lines(findings: &[Finding]) -> Vec<String> {

@@ -2,6 +2,7 @@
 //! ours. Pure.
 
 use crate::gpu::{Process, Standing};
+use crate::machine::GpuId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory in use before ours that indicates another program, bytes: the driver itself uses less.
@@ -11,10 +12,10 @@ const STRANGE: u64 = 1 << 30;
 #[derive(Debug, Default)]
 pub(super) struct Users {
     /// Before this run used the GPUs: nothing was ours.
-    first: BTreeMap<usize, BTreeSet<String>>,
+    first: BTreeMap<GpuId, BTreeSet<String>>,
     /// At the last look, and since the last failure was judged.
-    last: BTreeMap<usize, BTreeSet<String>>,
-    since: BTreeMap<usize, BTreeSet<String>>,
+    last: BTreeMap<GpuId, BTreeSet<String>>,
+    since: BTreeMap<GpuId, BTreeSet<String>>,
     gpus: usize,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Users {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Present {
     /// The programs, by the GPU's number.
-    pub(super) on: BTreeMap<usize, BTreeSet<String>>,
+    pub(super) on: BTreeMap<GpuId, BTreeSet<String>>,
     /// How many GPUs there are.
     pub(super) gpus: usize,
 }
@@ -30,7 +31,7 @@ pub(super) struct Present {
 impl Users {
     /// Adds a look at NVML; `quiet`: the present load is not ours; `first`: nothing on the GPUs is ours.
     pub(super) fn see(&mut self, now: &[Standing], quiet: bool, first: bool) {
-        let seen = now.iter().filter_map(|g| Some((g.ordinal?, on(g, quiet, first))));
+        let seen = now.iter().filter_map(|g| Some((GpuId::new(g.ordinal?), on(g, quiet, first))));
         let seen: BTreeMap<_, _> = seen.collect();
         self.gpus = now.len();
         if first {

@@ -2,6 +2,7 @@
 //! carry in relation to its rate decides when all are done: a GPU's own link, a bridge's, or a shared
 //! resource between them whose rate only measuring shows.
 
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::schedule::{Lane, Pair, Resource, Routes, Way};
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ const PAYLOAD: f64 = 0.8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Key<'a> {
     /// A GPU's own links: those of PCIe, or NVLinks.
-    Own { gpu: usize, lane: Lane, nvlink: bool },
+    Own { gpu: GpuId, lane: Lane, nvlink: bool },
     /// A bridge's link.
     Port(Bdf, Lane),
     /// Any other resource between GPUs, as pairs of one class use it.
@@ -171,7 +172,7 @@ impl<'a> Network<'a> {
     fn links_of(&self, key: Key<'_>, pair: Pair) -> f64 {
         let way = self.known.routes.get(pair).map(|route| route.way);
         let (Key::Own { gpu, nvlink: true, .. }, Some(Way::NvLink(links))) = (key, way) else { return 1.0 };
-        let all = self.known.nvlinks.get(gpu).copied().unwrap_or(0);
+        let all = self.known.nvlinks.get(gpu.index()).copied().unwrap_or(0);
         (f64::from(all) / f64::from(links.max(1))).max(1.0)
     }
 }

@@ -33,11 +33,11 @@ fn behind_a_switch_each_gpu_sends_and_receives_what_its_own_links_carry() {
     let alone = everyone(&routes, 392.0);
     let none = BTreeMap::new();
     let known = Known { routes: &routes, alone: &alone, nvlinks: &[18; 4], classes: &none };
-    let ring: Vec<_> = (0..4).map(|n| Pair::new(n, (n + 1) % 4)).collect();
+    let ring: Vec<_> = (0..4).map(|n| Pair::of(n, (n + 1) % 4)).collect();
     near(total(known, &ring), 4.0 * 392.0);
     let all: Vec<_> = alone.keys().copied().collect();
     near(total(known, &all), 4.0 * 392.0);
-    let to_one: Vec<_> = (1..4).map(|n| Pair::new(n, 0)).collect();
+    let to_one: Vec<_> = (1..4).map(|n| Pair::of(n, 0)).collect();
     near(total(known, &to_one), 392.0);
     let network = Network::new(known, &|_| None, &[]);
     assert_eq!(network.expected(&to_one).unwrap().limit, "GPU 0 in");
@@ -86,11 +86,11 @@ fn two_writers_share_their_uplink_and_a_collapse_is_found() {
     let alone = everyone(&routes, 37.0);
     let none = BTreeMap::new();
     let known = Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &none };
-    let writers = [Pair::new(0, 2), Pair::new(1, 3)];
+    let writers = [Pair::of(0, 2), Pair::of(1, 3)];
     // Nothing is known about the resources between the root ports except what passes.
     let expected = |gen5: bool, moved: f64| {
         let raw = |_: Bdf| gen5.then_some(63.0);
-        let others = [Pair::new(2, 3), Pair::new(3, 2)];
+        let others = [Pair::of(2, 3), Pair::of(3, 2)];
         let ran = [Ran { pairs: &writers, total: moved }, Ran { pairs: &others, total: 60.0 }];
         Network::new(known, &raw, &ran).expected(&writers).unwrap()
     };
@@ -132,10 +132,10 @@ fn an_unknown_resource_carries_what_was_seen_to_pass() {
     let fabric = fabric(devices);
     let routes = Routes::new(&fabric, &fabric.gpus, &NvLinks::new()).unwrap();
     let alone = everyone(&routes, 22.0);
-    let far = |pair: &Pair| usize::from(pair.from / 2 != pair.to / 2);
+    let far = |pair: &Pair| usize::from(pair.from.index() / 2 != pair.to.index() / 2);
     let classes: BTreeMap<_, _> = alone.keys().map(|pair| (*pair, far(pair))).collect();
     let known = Known { routes: &routes, alone: &alone, nvlinks: &[0; 4], classes: &classes };
-    let across = [Pair::new(0, 2), Pair::new(1, 3), Pair::new(2, 0), Pair::new(3, 1)];
+    let across = [Pair::of(0, 2), Pair::of(1, 3), Pair::of(2, 0), Pair::of(3, 1)];
     let all: Vec<_> = alone.keys().copied().collect();
     let expected = |across_gb_s, all_gb_s: f64| {
         let ran = [Ran { pairs: &across, total: across_gb_s }, Ran { pairs: &all, total: all_gb_s }];
@@ -152,7 +152,7 @@ fn an_unknown_resource_carries_what_was_seen_to_pass() {
 
 #[test]
 fn classes_are_pairs_of_one_kind_and_speed() {
-    let pair = |n| Pair::new(0, n);
+    let pair = |n| Pair::of(0, n);
     let speeds = [(1, 25.5), (2, 26.0), (3, 20.6), (4, 21.7), (5, 22.5), (6, 26.0)];
     let alone: BTreeMap<_, _> = speeds.iter().map(|(n, gb_s)| (pair(*n), *gb_s)).collect();
     let found = classes(&alone, &|p| if p.to == 6 { "PIX".to_owned() } else { "SYS".to_owned() });
@@ -167,8 +167,8 @@ fn classes_are_pairs_of_one_kind_and_speed() {
 fn a_starved_transfer_in_its_group_is_named() {
     let share = |pair, gb_s, alone, like: &str| Share { pair, gb_s, alone, like: like.to_owned() };
     let each = |slow: f64| -> Vec<_> {
-        let one = |n| share(Pair::new(0, n), if n == 3 { slow } else { 12.5 }, 25.0, "SYS");
-        let others = [share(Pair::new(1, 2), 2.0, 25.0, "PIX"), share(Pair::new(1, 3), 4.0, 8.0, "SYS")];
+        let one = |n| share(Pair::of(0, n), if n == 3 { slow } else { 12.5 }, 25.0, "SYS");
+        let others = [share(Pair::of(1, 2), 2.0, 25.0, "PIX"), share(Pair::of(1, 3), 4.0, 8.0, "SYS")];
         (1..6).map(one).chain(others).collect()
     };
     assert_eq!(starved("all to all", &each(6.5)), []);
@@ -204,7 +204,7 @@ proptest! {
         let nvlinks = vec![18; gpus];
         let expected = total(Known { routes: &routes, alone: &alone, nvlinks: &nvlinks, classes: &BTreeMap::new() }, &pairs);
         prop_assert!(expected > 0.0 && expected <= alone.values().sum::<f64>() + 1e-6);
-        for gpu in 0..gpus {
+        for gpu in GpuId::all(gpus) {
             let most = alone.iter().filter(|(p, _)| p.from == gpu).map(|(_, s)| *s).fold(0.0, f64::max);
             prop_assert!(expected / gpus as f64 <= most + 1e-6);
         }

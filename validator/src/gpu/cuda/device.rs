@@ -5,6 +5,7 @@ use super::api::{Api, api};
 use super::context::Context;
 use super::error::GpuError;
 use super::images;
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use cudarc::driver::sys::{self, CUdevice_attribute_enum as Attribute};
 use std::ffi::{CStr, c_char, c_int};
@@ -68,6 +69,12 @@ pub(in crate::gpu) fn open(ordinal: usize) -> Result<Gpu, GpuError> {
 }
 
 impl Gpu {
+    /// Its number in a run, which opens every GPU that CUDA sees.
+    #[must_use]
+    pub const fn id(&self) -> GpuId {
+        GpuId::new(self.ordinal)
+    }
+
     fn open(api: &'static Api, n: c_int) -> Result<Self, GpuError> {
         let mut device = 0;
         // SAFETY: one handle is written.

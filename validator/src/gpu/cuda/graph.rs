@@ -8,6 +8,7 @@ use super::error::GpuError;
 use super::launch::{THREADS, at};
 use super::memory::{Buffer, pinned::Pinned, span::Span};
 use super::stream::Stream;
+use crate::machine::Rank;
 use cudarc::driver::sys;
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
@@ -51,7 +52,7 @@ pub struct Books {
 #[derive(Debug, Clone)]
 pub struct Reduction<'m> {
     /// Which of the ranks it is.
-    pub rank: usize,
+    pub rank: Rank,
     /// All ranks' signal areas.
     pub signals: Vec<Span<'m>>,
     /// All ranks' data areas: the first half is the input, the second half a rank's part of the sum.
@@ -72,7 +73,7 @@ pub struct Late {
     /// Of which step; there are three in a round.
     pub step: u64,
     /// Of which rank.
-    pub peer: usize,
+    pub peer: Rank,
 }
 
 /// What a rank found in the results of one kind of all-reduce.
@@ -134,7 +135,7 @@ impl Books {
     pub fn late(&self, launches: u64) -> Option<Late> {
         let said = self.number(launches.saturating_sub(1) * BOOKS_BYTES / 8 + 1);
         let peer = usize::try_from(said & 0xff).ok()?.checked_sub(1)?;
-        Some(Late { step: said >> 8, peer })
+        Some(Late { step: said >> 8, peer: Rank::new(peer) })
     }
 
     /// What was found in the results of kind 0, one-shot, or 1, two-shot; only after `finish` of its stream.
@@ -175,7 +176,11 @@ impl Stream {
     fn introduce(&self, asked: &Reduction<'_>) -> Result<(), GpuError> {
         let Reduction { books, signals, data, out, .. } = asked;
         let ranks = signals.len();
-        if ranks != data.len() || ranks > RANKS || asked.rank >= ranks || !out.bytes.is_multiple_of(16) {
+        if ranks != data.len()
+            || ranks > RANKS
+            || asked.rank.index() >= ranks
+            || !out.bytes.is_multiple_of(16)
+        {
             return Err(GpuError::Nonsense(format!("an all-reduce of {ranks} ranks, {} bytes", out.bytes)));
         }
         let begin = LAUNCHES * BOOKS_BYTES + 2 * RESULT_BYTES;
@@ -203,9 +208,10 @@ impl Stream {
     /// New input, the all-reduce, and the check of its result.
     fn round(&self, asked: &Reduction<'_>, n: u32, twice: bool) -> Result<(), GpuError> {
         let books = asked.books;
-        let own = asked.data.get(asked.rank).ok_or_else(|| GpuError::Nonsense("no own area".to_owned()))?;
+        let own =
+            asked.data.get(asked.rank.index()).ok_or_else(|| GpuError::Nonsense("no own area".to_owned()))?;
         let small = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (mut rank, mut ranks) = (small(asked.rank), small(asked.signals.len()));
+        let (mut rank, mut ranks) = (small(asked.rank.index()), small(asked.signals.len()));
         let (mut n, mut words, mut seed) = (n, asked.out.words(), asked.seed);
         let mut input = own.address;
         let mut state = books.device.span(BOOKS, BOOKS_BYTES)?.address;

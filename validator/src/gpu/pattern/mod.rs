@@ -184,7 +184,10 @@ mod tests {
         behind[1024..].copy_from_slice(&right()[..8976]);
         let wrong = with(|e| e.elsewhere = Some(Elsewhere::Shifted(4096)), &behind);
         assert_eq!(wrong, Wrong::Offset(4096), "nothing has arrived at its beginning");
-        assert_eq!(with(|e| e.elsewhere = Some(Elsewhere::Gpu(3)), &behind), Wrong::OtherGpu(3));
+        assert_eq!(
+            with(|e| e.elsewhere = Some(Elsewhere::Gpu(3.into())), &behind),
+            Wrong::OtherGpu(3.into())
+        );
     }
 
     #[test]

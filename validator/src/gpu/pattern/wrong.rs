@@ -2,6 +2,7 @@
 //! nothing arrives, zeros arrive, it arrives elsewhere, only the writer sees it.
 
 use super::{Counts, Piece, from, origin, word};
+use crate::machine::GpuId;
 use std::fmt;
 
 /// The kind of fault.
@@ -33,7 +34,7 @@ pub enum Wrong {
     /// An earlier round's data arrives.
     OldRound,
     /// It arrives in that GPU.
-    OtherGpu(usize),
+    OtherGpu(GpuId),
     /// Single bits are flipped.
     Flip,
     /// None of these.
@@ -72,7 +73,7 @@ pub enum Elsewhere {
     /// In the memory of the right GPU, this many bytes after its place.
     Shifted(i64),
     /// In that GPU.
-    Gpu(usize),
+    Gpu(GpuId),
 }
 
 /// The memory around the source of a read.

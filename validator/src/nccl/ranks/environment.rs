@@ -87,13 +87,14 @@ fn network(network: &Network) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::GpuId;
     use std::collections::BTreeMap;
 
     fn setup(arm: Arm) -> Setup {
         Setup {
             arm,
             processes: false,
-            gpus: vec![0, 1],
+            gpus: GpuId::all(2).collect(),
             nvls: false,
             channels: None,
             most_bytes: 8,

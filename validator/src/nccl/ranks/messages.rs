@@ -2,6 +2,7 @@
 
 use super::{Device, RowAsk, TroubleKind};
 use crate::gpu::{GpuError, UniqueId};
+use crate::machine::GpuId;
 use crate::nccl::Timed;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ pub(super) enum Ask {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Open {
     /// CUDA's numbers.
-    pub(super) gpus: Vec<usize>,
+    pub(super) gpus: Vec<GpuId>,
     /// The first one's rank; the others follow.
     pub(super) first: usize,
     /// Minimum bytes of each of a GPU's two buffers.

@@ -27,6 +27,7 @@ pub use session::{Opening, Ranks, Whole};
 pub use trouble::{Trouble, TroubleKind};
 
 use crate::gpu::{Collective, DataType, RedOp, Shape};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::nccl::Sweep;
 use serde::{Deserialize, Serialize};
@@ -65,7 +66,7 @@ pub struct Setup {
     /// One process for each GPU, as in frameworks; else one for all.
     pub processes: bool,
     /// CUDA's numbers of the GPUs, ordered by address; the n-th is rank n.
-    pub gpus: Vec<usize>,
+    pub gpus: Vec<GpuId>,
     /// Whether NCCL may use NVLink SHARP.
     pub nvls: bool,
     /// The exact number of channels; `None` leaves it to NCCL.
@@ -145,7 +146,7 @@ pub struct Device {
     /// Its process id.
     pub pid: u32,
     /// CUDA's number for the GPU, ordered by address.
-    pub ordinal: usize,
+    pub ordinal: GpuId,
     /// Its address.
     pub bdf: Bdf,
     /// Its model.

@@ -6,6 +6,7 @@ use super::layout::{Layout, Part};
 use super::messages::Fault;
 use super::trouble::TroubleKind;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pinned, Span, Stream, Tally};
+use crate::machine::GpuId;
 
 /// CUDA and NCCL need memory besides the buffers, bytes.
 const BESIDE: u64 = 64 << 20;
@@ -21,7 +22,7 @@ pub(super) const GUARD: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) rank: usize,
-    pub(super) ordinal: usize,
+    pub(super) gpu: GpuId,
     pub(super) stream: Stream,
     pub(super) tally: Tally,
     /// For the guard bands.
@@ -41,7 +42,7 @@ impl Seat {
         let (free, total) = gpu.memory().map_err(failed)?;
         let wanted = most_bytes.saturating_mul(2).saturating_add(BESIDE);
         if wanted > free {
-            return Err(short(gpu.ordinal, rank, wanted, free, total));
+            return Err(short(gpu.id(), rank, wanted, free, total));
         }
         let room = room(most_bytes, wish, free);
         let bytes = room.saturating_add(2 * GUARD + STEP);
@@ -49,7 +50,7 @@ impl Seat {
         let take = || {
             Ok(Self {
                 rank,
-                ordinal: gpu.ordinal,
+                gpu: gpu.id(),
                 stream: gpu.stream()?,
                 tally: Tally::new(gpu)?,
                 bands: Tally::new(gpu)?,
@@ -105,10 +106,10 @@ fn room(least: u64, wish: u64, free: u64) -> u64 {
     (free / SHARE).min(wish).max(least).next_multiple_of(line)
 }
 
-fn short(ordinal: usize, rank: usize, wanted: u64, free: u64, total: u64) -> Fault {
+fn short(gpu: GpuId, rank: usize, wanted: u64, free: u64, total: u64) -> Fault {
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let text = format!(
-        "GPU {ordinal}: the rows' two buffers need {} MiB of memory, but only {} of {} MiB are free",
+        "GPU {gpu}: the rows' two buffers need {} MiB of memory, but only {} of {} MiB are free",
         mib(wanted),
         free >> 20,
         mib(total)
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn short_memory_is_reported_with_its_size() {
-        let fault = short(3, 1, (2 << 30) + BESIDE, 1 << 30, 80 << 30);
+        let fault = short(3.into(), 1, (2 << 30) + BESIDE, 1 << 30, 80 << 30);
         let expected =
             "GPU 3: the rows' two buffers need 2112 MiB of memory, but only 1024 of 81920 MiB are free";
         assert_eq!((fault.text.as_str(), fault.rank), (expected, Some(1)));

@@ -4,6 +4,7 @@ use super::Device;
 use super::messages::{Fault, Open, Opened};
 use super::seat::Seat;
 use crate::gpu::{Call, Clique, Comm, Gpu, GpuError, Group, Nccl, UniqueId};
+use crate::machine::GpuId;
 
 /// When dropped, communicators go first and contexts last.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ impl Team {
 
     /// Joins the communicator of `ranks`.
     pub(super) fn join(&mut self, id: Option<&UniqueId>, ranks: usize) -> Result<(), Fault> {
-        let gpus = self.seats.iter().map(|seat| find(&self.clique, seat.ordinal));
+        let gpus = self.seats.iter().map(|seat| find(&self.clique, seat.gpu));
         let gpus = gpus.collect::<Result<Vec<_>, _>>()?;
         let comms = match (id, self.seats.as_slice(), gpus.as_slice()) {
             (None, seats, gpus) if seats.len() == ranks => Comm::all(gpus)?,
@@ -94,7 +95,7 @@ impl Team {
     }
 }
 
-fn find(clique: &Clique, ordinal: usize) -> Result<&Gpu, Fault> {
-    let found = clique.gpus.iter().find(|gpu| gpu.ordinal == ordinal);
-    found.ok_or_else(|| Fault::broken(format!("GPU {ordinal} was not opened")))
+fn find(clique: &Clique, id: GpuId) -> Result<&Gpu, Fault> {
+    let found = clique.gpus.iter().find(|gpu| gpu.id() == id);
+    found.ok_or_else(|| Fault::broken(format!("GPU {id} was not opened")))
 }

@@ -21,7 +21,8 @@ pub struct Round {
 #[must_use]
 pub fn rounds(nodes: usize, rails: usize) -> Vec<Round> {
     let pairs = circle(nodes).into_iter().filter(|round| !round.is_empty());
-    let pairs = pairs.map(|round| round.iter().map(|pair| (pair.from, pair.to)).collect::<Vec<_>>());
+    let pairs =
+        pairs.map(|round| round.iter().map(|pair| (pair.from.index(), pair.to.index())).collect::<Vec<_>>());
     pairs.flat_map(|pairs| (0..rails).map(move |rail| Round { rail, pairs: pairs.clone() })).collect()
 }
 

@@ -74,21 +74,19 @@ fn answer(open: &mut Option<Open>, ask: Ask) -> Result<Answer, VerbsError> {
 
 fn make(open: &mut Option<Open>, wanted: &Make) -> Result<Answer, VerbsError> {
     let mut gpus = None;
-    if let Some(ordinal) = wanted.gpu {
+    if let Some(gpu) = wanted.gpu {
         let cuda = |e: crate::gpu::GpuError| VerbsError::Call { what: "CUDA".to_owned(), why: e.to_string() };
-        let opened = Clique::open_only(&[ordinal]).map_err(cuda)?;
-        if let Some(gpu) = opened.gpu(0) {
-            let offered = gpu.direct_rdma().map_err(cuda)?;
+        let opened = Clique::open_only(&[gpu]).map_err(cuda)?;
+        if let Some(device) = opened.gpus.first() {
+            let offered = device.direct_rdma().map_err(cuda)?;
             if !offered.dma_buf && !offered.peer_memory {
-                return Ok(Answer::Unsupported(format!(
-                    "GPU {ordinal} has no GPUDirect RDMA in this driver"
-                )));
+                return Ok(Answer::Unsupported(format!("GPU {gpu} has no GPUDirect RDMA in this driver")));
             }
         }
         gpus = Some(opened);
     }
     let port = Rc::new(Port::open(&wanted.device, wanted.port, wanted.gid)?);
-    let region = match gpus.as_ref().and_then(|gpus| gpus.gpu(0)) {
+    let region = match gpus.as_ref().and_then(|gpus| gpus.gpus.first()) {
         Some(gpu) => Region::gpu(&port, gpu, 2 * BOX)?,
         None => Region::host(&port, 2 * BOX)?,
     };

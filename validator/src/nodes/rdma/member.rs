@@ -2,6 +2,7 @@
 
 use super::child::COMMAND;
 use super::messages::{Answer, Ask, Make};
+use crate::machine::GpuId;
 use crate::process::partner::{self, Partner};
 use std::io;
 use std::process::Stdio;
@@ -22,7 +23,7 @@ pub struct Rail {
     /// The index of its RoCE v2 address, where it has one.
     pub gid: Option<u8>,
     /// The GPU next to it; `None` without GPUs.
-    pub gpu: Option<usize>,
+    pub gpu: Option<GpuId>,
     /// What it should carry in one direction, Gb/s: the rate of its link or of its slot. `None` for a device without a slot.
     pub gbit_s: Option<f64>,
 }

@@ -1,6 +1,7 @@
 //! What the leading node asks of a connection, and the answers.
 
 use super::content::{Plan, Wrong};
+use crate::machine::GpuId;
 use crate::verbs::{Endpoint, Registration, Verb};
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +60,7 @@ pub struct Make {
     /// The index of the port's global identifier, on Ethernet.
     pub gid: Option<u8>,
     /// The GPU whose memory is used; `None`: the host's.
-    pub gpu: Option<usize>,
+    pub gpu: Option<GpuId>,
 }
 
 /// An answer.

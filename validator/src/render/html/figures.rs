@@ -2,11 +2,13 @@
 //! a table: each cell has its figure, and its color is one of six steps of one hue.
 
 use super::frame::{cell, folded, note, number, row, section, table};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Matrix, Outcome};
 use crate::render::element::{Element, element};
 use crate::render::words;
 use crate::report::{Report, TestEntry, pairs_of};
+use crate::schedule::Pair;
 use serde_json::Value;
 
 /// Larger matrices are folded, but for those that matter most and those with findings.
@@ -70,8 +72,8 @@ fn missed(report: &Report, test: &TestEntry, matrix: &Matrix) -> Vec<Missed> {
     let of = |finding: &Finding| {
         let (measured, expected) = (finding.measured.as_f64()?, finding.expected.as_f64()?);
         finding.unit.as_deref().filter(|unit| *unit == matrix.unit)?;
-        let (from, to) = pairs_of(finding, report).into_iter().next()?;
-        let at = |labels: &[String], gpu: usize| labels.iter().position(|label| *label == gpu.to_string());
+        let Pair { from, to } = pairs_of(finding, report).into_iter().next()?;
+        let at = |labels: &[String], gpu: GpuId| labels.iter().position(|label| *label == gpu.to_string());
         let (row, column) = (at(&matrix.rows, from)?, at(&matrix.columns, to)?);
         let is = (*matrix.values.get(row)?.get(column)?)?;
         let bound = if measured < expected { "at least" } else { "at most" };

@@ -10,6 +10,7 @@ mod topology;
 
 use super::element::{Element, element};
 use super::words;
+use crate::machine::GpuId;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::scope::Scope;
 use crate::render::alike::alike;
@@ -118,14 +119,14 @@ fn tests(report: &Report) -> Element {
 fn machine(report: &Report) -> Element {
     let facts = words::facts(report);
     let facts = table(None, &["what", "is"], facts.iter().map(|(name, value)| row(name, [cell(value)])));
-    let gpu = |(number, gpu): (usize, &Gpu)| {
+    let gpu = |(number, gpu): (GpuId, &Gpu)| {
         let link = gpu.link.as_ref().map(|link| format!("x{}, {:.1} GT/s", link.width, link.gts));
         let bar1 = gpu.bar1_bytes.map(|bytes| format!("{} MiB", bytes >> 20));
         let texts = [gpu.name.clone(), gpu.uuid.clone(), gpu.vbios.clone(), bar1, link];
         row(&words::gpu(report, number), texts.map(|text| cell(&text.unwrap_or_default())))
     };
     let head = ["GPU", "model", "id", "VBIOS", "BAR1", "link"];
-    let gpus = report.gpus.iter().enumerate();
+    let gpus = GpuId::each(&report.gpus);
     let gpus = (!report.gpus.is_empty()).then(|| table(None, &head, gpus.map(gpu)));
     let set = |(name, value): (&String, &String)| {
         let reason = report.workload_reasons.get(name).map_or("", String::as_str);

@@ -10,6 +10,7 @@ pub use table::{columns, head, row, tail};
 
 use crate::floors::gain::{Gain, percent};
 use crate::gpu::Collective;
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::nccl::{Row, Sweep};
 use crate::report::Report;
@@ -29,7 +30,7 @@ pub struct Device {
     /// The host's name.
     pub host: String,
     /// CUDA's number of the GPU.
-    pub ordinal: usize,
+    pub ordinal: GpuId,
     /// Its address.
     pub bdf: Bdf,
     /// The model.

@@ -79,7 +79,7 @@ fn devices(text: &str) -> Vec<Device> {
         rank,
         pid: pid(line),
         host: "vm".to_owned(),
-        ordinal: rank,
+        ordinal: GpuId::new(rank),
         bdf: format!("0000:00:{:02x}.0", rank + 6).parse().unwrap(),
         name: "NVIDIA H200".to_owned(),
     };
@@ -161,7 +161,7 @@ fn processes_are_listed_with_their_own_numbers() {
         rank,
         pid: 1000 + u32::try_from(rank).unwrap(),
         host: "a-long-host-name".to_owned(),
-        ordinal: rank,
+        ordinal: GpuId::new(rank),
         bdf: "10000:c1:00.0".parse().unwrap(),
         name: "NVIDIA GeForce RTX 4090".to_owned(),
     };

@@ -2,6 +2,7 @@
 
 use crate::outcome::finding::{Code, Severity};
 use crate::report::Report;
+use crate::schedule::Pair;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -15,16 +16,16 @@ pub fn pairs(report: &Report) -> Option<String> {
     let rows = tables.filter_map(|table| table["rows"].as_array()).flatten();
     let number = |value: &serde_json::Value| usize::try_from(value.as_u64()?).ok();
     let result = |row: &serde_json::Value| {
-        Some(((number(row.get(0)?)?, number(row.get(1)?)?), row.get(2)?.as_str()?.to_owned()))
+        Some((Pair::of(number(row.get(0)?)?, number(row.get(1)?)?), row.get(2)?.as_str()?.to_owned()))
     };
-    let results: BTreeMap<(usize, usize), String> = rows.filter_map(result).collect();
+    let results: BTreeMap<Pair, String> = rows.filter_map(result).collect();
     let gpus = report.gpus.len();
     if results.is_empty() {
         return None;
     }
-    let cell = |from: usize, to: usize| match results.get(&(from, to)).map(String::as_str) {
-        _ if from == to => "-".to_owned(),
-        Some("ok") => speed(report, from, to).unwrap_or_else(|| "ok".to_owned()),
+    let cell = |pair: Pair| match results.get(&pair).map(String::as_str) {
+        _ if pair.from == pair.to => "-".to_owned(),
+        Some("ok") => speed(report, pair).unwrap_or_else(|| "ok".to_owned()),
         Some(other) => other.to_owned(),
         None => "untried".to_owned(),
     };
@@ -34,7 +35,7 @@ pub fn pairs(report: &Report) -> Option<String> {
     let mut text =
         format!("Pairs: {good} of {all} ok; from row to column, GB/s where data arrives\n   GPU{columns}\n");
     for from in 0..gpus {
-        let cells: String = (0..gpus).map(|to| format!("{:>9}", cell(from, to))).collect();
+        let cells: String = (0..gpus).map(|to| format!("{:>9}", cell(Pair::of(from, to)))).collect();
         // Writing into a String cannot fail.
         let _ = writeln!(text, "{from:>6}{cells}");
     }
@@ -42,10 +43,10 @@ pub fn pairs(report: &Report) -> Option<String> {
 }
 
 /// The speed of a pair, marked if it is too low.
-fn speed(report: &Report, from: usize, to: usize) -> Option<String> {
+fn speed(report: &Report, pair: Pair) -> Option<String> {
     let matrix = report.tests.iter().flat_map(|test| &test.matrices).find(|m| m.name == "sample.uni.on")?;
-    let value = (*matrix.values.get(from)?.get(to)?)?;
-    let subject = format!("GPU {from} -> {to}");
+    let value = (*matrix.values.get(pair.from.index())?.get(pair.to.index())?)?;
+    let subject = pair.to_string();
     let mut found =
         report.tests.iter().flat_map(|test| &test.findings).filter(|f| f.severity > Severity::Info);
     let slow = found.any(|f| f.subject == subject && SLOW.iter().any(|code| f.is(*code)));

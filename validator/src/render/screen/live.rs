@@ -4,6 +4,7 @@ use super::{BOLD, DIM, TITLE, color_of, plain, rows};
 use crate::outcome::Outcome;
 use crate::render::words;
 use crate::report::{Report, TestEntry};
+use crate::schedule::Pair;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Style};
@@ -52,7 +53,7 @@ pub struct Live {
     head: String,
     gpus: usize,
     tests: Vec<(String, Option<(Outcome, String)>)>,
-    pairs: BTreeMap<(usize, usize), Cell>,
+    pairs: BTreeMap<Pair, Cell>,
     /// What is under way.
     pub now: Option<Now>,
 }
@@ -73,8 +74,8 @@ impl Live {
     }
 
     /// The running test works on this pair.
-    pub fn pair(&mut self, from: usize, to: usize) {
-        self.pairs.entry((from, to)).or_insert(Cell::Tried);
+    pub fn pair(&mut self, pair: Pair) {
+        self.pairs.entry(pair).or_insert(Cell::Tried);
     }
 
     /// A test has ended. One that was not planned, about the run itself, is added.
@@ -88,7 +89,7 @@ impl Live {
         let figures = WITH_PEER_ACCESS.iter().find_map(named).filter(|_| test.id == FIGURES);
         for (from, row) in figures.iter().flat_map(|matrix| matrix.values.iter().enumerate()) {
             for (to, figure) in row.iter().enumerate().filter(|(to, _)| *to != from) {
-                self.pairs.extend(figure.map(|figure| ((from, to), Cell::Figure(figure))));
+                self.pairs.extend(figure.map(|figure| (Pair::of(from, to), Cell::Figure(figure))));
             }
         }
     }
@@ -120,15 +121,15 @@ impl Live {
 
     fn matrix(&self) -> Vec<Line<'static>> {
         let numbers: String = (0..self.gpus).map(|to| format!("{to:>5} ")).collect();
-        let cell = |from: usize, to: usize| match self.pairs.get(&(from, to)) {
-            _ if from == to => Span::styled("    - ", DIM),
+        let cell = |pair: Pair| match self.pairs.get(&pair) {
+            _ if pair.from == pair.to => Span::styled("    - ", DIM),
             None => Span::styled("    . ", DIM),
             Some(Cell::Tried) => Span::styled("    o ", Style::new().fg(Color::Cyan)),
             Some(Cell::Figure(figure)) => Span::styled(format!("{figure:>5.1} "), BOLD),
         };
         let row = |from: usize| {
             let head = [Span::styled(format!("{from:>3} "), BOLD)].into_iter();
-            Line::from(head.chain((0..self.gpus).map(|to| cell(from, to))).collect::<Vec<_>>())
+            Line::from(head.chain((0..self.gpus).map(|to| cell(Pair::of(from, to)))).collect::<Vec<_>>())
         };
         let head = Line::from(vec![Span::styled("GPU ", BOLD), Span::styled(numbers, BOLD)]);
         let note = ["from row to column", "o tried, else GB/s"].map(|line| Line::styled(line, DIM));

@@ -110,7 +110,7 @@ mod tests {
         machine.gpus = (1..=4).map(|n| crate::render::fixture::gpu(&format!("0000:0{n}:00.0"))).collect();
         live.machine(&machine);
         live.ended(&test("iommu", Outcome::Pass, "off", vec![]));
-        live.pair(0, 1);
+        live.pair(crate::schedule::Pair::of(0, 1));
         live.now = Some(Now {
             id: "p2p-integrity".into(),
             spent_s: 12,

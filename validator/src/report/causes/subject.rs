@@ -1,13 +1,15 @@
 //! What a finding is about, from the text of its subject: which GPUs, and which ordered pairs of them.
 
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::Finding;
 use crate::report::Report;
+use crate::schedule::Pair;
 use std::collections::BTreeSet;
 
 /// The GPUs of a subject, by number; `None` is all of them, or the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Gpus(Option<BTreeSet<usize>>);
+pub(super) struct Gpus(Option<BTreeSet<GpuId>>);
 
 impl Gpus {
     /// `GPU 1`, `GPU 0 -> 1`, the address of a GPU or of a port above it; anything else is about all GPUs.
@@ -16,7 +18,7 @@ impl Gpus {
         if subject.contains(", ..") {
             return Self(None);
         }
-        let pairs = pairs(subject).into_iter().flat_map(|(from, to)| [from, to]);
+        let pairs = pairs(subject).into_iter().flat_map(|pair| [pair.from, pair.to]);
         let mut gpus: BTreeSet<_> = numbers(subject).into_iter().chain(pairs).collect();
         for word in subject.split([' ', ',']) {
             gpus.extend(below(word, report));
@@ -34,13 +36,13 @@ impl Gpus {
 }
 
 /// The GPUs at an address, with or without its function, or below the port there.
-fn below(word: &str, report: &Report) -> Vec<usize> {
+fn below(word: &str, report: &Report) -> Vec<GpuId> {
     let address = |text: &str| text.parse::<Bdf>().ok();
     let Some(at) = address(word).or_else(|| address(&format!("{word}.0"))) else { return Vec::new() };
     let parent = |bdf: Bdf| report.fabric.as_ref()?.devices.iter().find(|d| d.bdf == bdf)?.parent;
     // A chain of bridges is never longer; a damaged one may have a circle.
     let above = |gpu: Bdf| std::iter::successors(Some(gpu), |bdf| parent(*bdf)).take(32);
-    let gpus = report.gpus.iter().enumerate();
+    let gpus = GpuId::each(&report.gpus);
     gpus.filter(|(_, gpu)| above(gpu.bdf).any(|bdf| bdf == at)).map(|(number, _)| number).collect()
 }
 
@@ -50,35 +52,35 @@ fn number(text: &str) -> Option<(usize, &str)> {
     Some((text.get(..end)?.parse().ok()?, text.get(end..)?))
 }
 
-fn numbers(text: &str) -> Vec<usize> {
-    text.split("GPU ").skip(1).filter_map(|rest| number(rest).map(|(n, _)| n)).collect()
+fn numbers(text: &str) -> Vec<GpuId> {
+    text.split("GPU ").skip(1).filter_map(|rest| number(rest).map(|(n, _)| GpuId::new(n))).collect()
 }
 
-fn pairs(text: &str) -> Vec<(usize, usize)> {
+fn pairs(text: &str) -> Vec<Pair> {
     let pair = |rest: &str| {
         let (from, rest) = number(rest)?;
         let (to, _) = number(rest.strip_prefix(" -> ")?)?;
-        Some((from, to))
+        Some(Pair::of(from, to))
     };
     text.split("GPU ").skip(1).filter_map(pair).collect()
 }
 
 /// The ordered pairs of GPUs that a finding is about, by their numbers; empty if it names none.
 #[must_use]
-pub fn pairs_of(finding: &Finding, report: &Report) -> BTreeSet<(usize, usize)> {
+pub fn pairs_of(finding: &Finding, report: &Report) -> BTreeSet<Pair> {
     Pairs::of(finding, report).named
 }
 
 /// The GPUs that a subject names, by number; empty if it is about all of them, or about none.
 #[must_use]
-pub fn gpus_of(subject: &str, report: &Report) -> BTreeSet<usize> {
+pub fn gpus_of(subject: &str, report: &Report) -> BTreeSet<GpuId> {
     Gpus::of(subject, report).0.unwrap_or_default()
 }
 
 /// Ordered pairs of GPUs, or how many there are at least where not all are named.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
-    named: BTreeSet<(usize, usize)>,
+    named: BTreeSet<Pair>,
     at_least: usize,
 }
 
@@ -95,10 +97,10 @@ impl Pairs {
         if named.is_empty()
             && let Gpus(Some(some)) = Gpus::of(&finding.subject, report)
         {
-            let others = |gpu: usize| (0..gpus).filter(move |other| *other != gpu);
-            named.extend(
-                some.iter().flat_map(|gpu| others(*gpu).flat_map(|other| [(*gpu, other), (other, *gpu)])),
-            );
+            let others = |gpu: GpuId| GpuId::all(gpus).filter(move |other| *other != gpu);
+            named.extend(some.iter().flat_map(|gpu| {
+                others(*gpu).map(|other| Pair::new(*gpu, other)).flat_map(|pair| [pair, pair.back()])
+            }));
         }
         let at_least = number(&finding.subject).filter(|(_, rest)| rest.starts_with(" pairs ("));
         Self { named, at_least: at_least.map_or(0, |(n, _)| n) }

@@ -71,7 +71,8 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     };
     let seen = clique.gpus.iter().map(look).collect::<Result<Vec<_>, _>>();
     let seen = seen.map_err(|e| crate::suite::shared::gpu_fault::during("machine", &e))?;
-    let kind = clique.gpu(0).map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
+    let kind =
+        clique.gpus.first().map(|g| format!("compute capability {}.{}", g.capability.0, g.capability.1));
     let about = format!("CUDA {}, {}", clique.cuda, kind.unwrap_or_default());
     Ok(judge(machine.fabric()?, &seen, &about))
 }

@@ -5,6 +5,7 @@
 
 use super::{groups, trouble};
 use crate::config::Level;
+use crate::machine::GpuId;
 use crate::nccl::ranks::{Arm, Ranks, Setup, Trouble};
 use crate::outcome::finding::Finding;
 use crate::suite::Machine;
@@ -95,7 +96,7 @@ impl Which {
     /// Its configuration on this machine.
     pub(super) fn setup(self, machine: &Machine) -> Result<Setup, Box<Finding>> {
         let groups = groups::of(machine)?;
-        let all = || (0..groups.iter().map(Vec::len).sum()).collect();
+        let all = || GpuId::all(groups.iter().map(Vec::len).sum()).collect();
         Ok(Setup {
             arm: match self {
                 // Between groups there is no peer-to-peer.
@@ -107,7 +108,7 @@ impl Which {
             },
             processes: self == Self::Processes,
             gpus: match self {
-                Self::Withheld => vec![0, 1],
+                Self::Withheld => GpuId::all(2).collect(),
                 Self::Group(n) => groups.get(n).cloned().unwrap_or_else(all),
                 _ => all(),
             },

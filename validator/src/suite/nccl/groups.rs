@@ -2,6 +2,7 @@
 //! of a group. Then each group is proven separately; between groups NCCL may use any transport.
 
 use crate::gpu::Clique;
+use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::outcome::{Matrix, Outcome};
 use crate::schedule::Pair;
@@ -13,7 +14,7 @@ use crate::suite::shared::peers;
 const ACCESS: (&str, &str) = ("p2p-capability", "p2p.connectivity");
 
 /// All groups, of single GPUs too; one of all GPUs where access does not form groups.
-pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<usize>>, Box<Finding>> {
+pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<GpuId>>, Box<Finding>> {
     let clique = machine.clique()?;
     let known =
         machine.matrix(ACCESS.0, ACCESS.1).filter(|_| machine.outcome(ACCESS.0) != Some(Outcome::Error));
@@ -21,20 +22,23 @@ pub(super) fn of(machine: &Machine) -> Result<Vec<Vec<usize>>, Box<Finding>> {
     Ok(found(clique.len(), &access))
 }
 
-fn found(gpus: usize, access: &[Vec<Option<f64>>]) -> Vec<Vec<usize>> {
+fn found(gpus: usize, access: &[Vec<Option<f64>>]) -> Vec<Vec<GpuId>> {
     let reaches = |pair: Pair| {
-        access.get(pair.from).and_then(|row| row.get(pair.to).copied().flatten()).is_some_and(|can| can > 0.0)
+        access
+            .get(pair.from.index())
+            .and_then(|row| row.get(pair.to.index()).copied().flatten())
+            .is_some_and(|can| can > 0.0)
     };
     let groups = peers::groups(gpus, reaches).filter(|groups| groups.iter().any(|group| group.len() > 1));
-    groups.unwrap_or_else(|| vec![(0..gpus).collect()])
+    groups.unwrap_or_else(|| vec![GpuId::all(gpus).collect()])
 }
 
 fn asked(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
     let mut access = vec![vec![None; clique.len()]; clique.len()];
     for (from, to) in clique.pairs() {
-        let pair = Pair::new(from.ordinal, to.ordinal);
+        let pair = Pair::new(from.id(), to.id());
         let can = from.can_access(to).map_err(|e| during(&pair.to_string(), &e))?;
-        if let Some(cell) = access.get_mut(pair.from).and_then(|row| row.get_mut(pair.to)) {
+        if let Some(cell) = access.get_mut(pair.from.index()).and_then(|row| row.get_mut(pair.to.index())) {
             *cell = Some(f64::from(u8::from(can)));
         }
     }
@@ -42,11 +46,11 @@ fn asked(clique: &Clique) -> Result<Vec<Vec<Option<f64>>>, Box<Finding>> {
 }
 
 /// A group's part of a matrix of all GPUs.
-pub(super) fn part(matrix: &Matrix, group: &[usize]) -> Matrix {
-    let pick = |labels: &[String]| group.iter().filter_map(|gpu| labels.get(*gpu).cloned()).collect();
-    let row = |from: &usize| {
-        let row = matrix.values.get(*from);
-        group.iter().map(|to| row.and_then(|row| row.get(*to).copied().flatten())).collect()
+pub(super) fn part(matrix: &Matrix, group: &[GpuId]) -> Matrix {
+    let pick = |labels: &[String]| group.iter().filter_map(|gpu| labels.get(gpu.index()).cloned()).collect();
+    let row = |from: &GpuId| {
+        let row = matrix.values.get(from.index());
+        group.iter().map(|to| row.and_then(|row| row.get(to.index()).copied().flatten())).collect()
     };
     Matrix {
         name: matrix.name.clone(),
@@ -78,7 +82,7 @@ mod tests {
     #[test]
     fn a_groups_part_has_its_own_rows_and_columns() {
         let all = super::super::limits::tests::edges(4, 20.0);
-        let part = part(&all, &[1, 3]);
+        let part = part(&all, &GpuId::list([1, 3]));
         assert_eq!(
             (part.rows, part.values),
             (vec!["1".into(), "3".into()], vec![vec![None, Some(20.0)], vec![Some(20.0), None]])

@@ -55,7 +55,7 @@ impl Limits {
     ) -> Option<Self> {
         let edges = edges?;
         let ring = best_ring(&edges.values)?;
-        let nvlink = matches!(carrier(Pair::new(ring.edge.0, ring.edge.1)), Carrier::NvLink { .. });
+        let nvlink = matches!(carrier(Pair::of(ring.edge.0, ring.edge.1)), Carrier::NvLink { .. });
         let pair = others(edges).fold(f64::INFINITY, f64::min);
         let latency_us = latency.map(|m| others(m).fold(0.0, f64::max)).filter(|us| *us > 0.0);
         let ranks = u32::try_from(edges.values.len()).ok()?.into();

@@ -33,6 +33,7 @@ pub(super) use types::TEST as TYPES;
 
 use super::Machine;
 use crate::floors::Carrier;
+use crate::machine::GpuId;
 use crate::nccl::Row;
 use crate::outcome::finding::{Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
@@ -43,9 +44,9 @@ use limits::Limits;
 
 /// The expected speeds between these GPUs, from the figures of earlier tests; `None` where they were not
 /// measured.
-fn limits(machine: &Machine, gpus: &[usize], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
+fn limits(machine: &Machine, gpus: &[GpuId], carrier: &dyn Fn(Pair) -> Carrier) -> Option<Limits> {
     let part = |(test, name)| machine.matrix(test, name).map(|matrix| groups::part(&matrix, gpus));
-    let gpu = |n: usize| gpus.get(n).copied().unwrap_or(n);
+    let gpu = |n: GpuId| gpus.get(n.index()).copied().unwrap_or(n);
     let carrier = |pair: Pair| carrier(Pair::new(gpu(pair.from), gpu(pair.to)));
     Limits::of(part(EDGES).as_ref(), part(LATENCY).as_ref(), &carrier)
 }
@@ -55,7 +56,7 @@ fn limits(machine: &Machine, gpus: &[usize], carrier: &dyn Fn(Pair) -> Carrier) 
 fn limits_of_all(machine: &Machine, rows: &[Row]) -> Result<Result<Limits, Finding>, Box<Finding>> {
     let (clique, groups) = (machine.clique()?, groups::of(machine)?);
     let carrier = Ways::new(machine, clique).carriers(machine.fabric()?, &Links::default());
-    let all: Vec<usize> = (0..clique.len()).collect();
+    let all: Vec<_> = GpuId::all(clique.len()).collect();
     let known = limits(machine, &all, &carrier).filter(|_| groups.len() == 1);
     let unjudged = || {
         let found = speed::unjudged(rows);

@@ -5,6 +5,7 @@ use super::arms::{self, Which};
 use super::{checked, connected, groups, limits_of_all, proof, remeasure, sweep, tables};
 use crate::config::Level;
 use crate::gpu::Collective;
+use crate::machine::GpuId;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Row, Sweep};
@@ -54,7 +55,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 fn measure(
     machine: &Machine,
     ranks: &mut Ranks,
-    groups: &[Vec<usize>],
+    groups: &[Vec<GpuId>],
 ) -> Result<(Vec<Row>, proof::Seen), Trouble> {
     let which = Which::Processes;
     let sweep = Sweep::standard(Collective::AllReduce);

@@ -3,6 +3,7 @@
 
 use super::arms::Which;
 use super::dumps::{self, Witness};
+use crate::machine::GpuId;
 use crate::nccl::log::{Expect, Pairs, Proof, Said, Via};
 use crate::nccl::ranks::Ranks;
 use crate::outcome::finding::{Code, Finding, Severity};
@@ -21,9 +22,9 @@ pub(super) struct Seen {
 }
 
 /// Reads an arm's lines; `groups`: within each all ranks reach each other.
-pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<usize>]) -> Seen {
+pub(super) fn of(which: Which, ranks: &Ranks, pairs: Pairs, groups: &[Vec<GpuId>]) -> Seen {
     let said = Said::read(&ranks.said());
-    let together = |a, b| peers::joins(groups, Pair::new(a, b));
+    let together = |a, b| peers::joins(groups, Pair::of(a, b));
     let mut seen = judge(which, &said, (ranks.ranks(), &together), ranks.environment(), pairs);
     let Witness { table, finding } = dumps::of(which, ranks);
     seen.tables.push(table);

@@ -9,6 +9,7 @@ use super::{checked, groups, limits, open, proof, remeasure, sweep, withheld};
 use crate::config::Level;
 use crate::floors::Carrier;
 use crate::gpu::Collective;
+use crate::machine::GpuId;
 use crate::nccl::log::Pairs;
 use crate::nccl::ranks::{Ranks, Trouble};
 use crate::nccl::{Distance, Row, Sweep, advice};
@@ -80,7 +81,7 @@ pub(in crate::suite) fn ahead(machine: &Machine) {
     }
 }
 
-fn first(strict: &[(Which, Vec<usize>)]) -> Vec<Which> {
+fn first(strict: &[(Which, Vec<GpuId>)]) -> Vec<Which> {
     strict.iter().map(|(which, _)| *which).chain([Which::Withheld]).collect()
 }
 
@@ -90,7 +91,7 @@ fn names_another_way(findings: &[Finding]) -> bool {
 }
 
 /// The arms of the proof: one of all GPUs, or one of each group with at least one pair.
-fn strict(groups: &[Vec<usize>]) -> Vec<(Which, Vec<usize>)> {
+fn strict(groups: &[Vec<GpuId>]) -> Vec<(Which, Vec<GpuId>)> {
     if let [all] = groups {
         return vec![(Which::Strict, all.clone())];
     }
@@ -123,7 +124,7 @@ impl Taken {
 fn one(
     machine: &Machine,
     which: Which,
-    gpus: &[usize],
+    gpus: &[GpuId],
     carrier: &dyn Fn(Pair) -> Carrier,
 ) -> Result<Taken, Box<Finding>> {
     let (mut rows, seen) = arms::with(machine, which, |ranks| measure(machine, which, ranks))?;
@@ -140,11 +141,11 @@ fn one(
 }
 
 /// The peer-to-peer level for the workload, once it is proven between all pairs that reach each other.
-fn level(outcome: Outcome, groups: &[Vec<usize>], carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
+fn level(outcome: Outcome, groups: &[Vec<GpuId>], carrier: impl Fn(Pair) -> Carrier) -> Option<Advice> {
     if !matches!(outcome, Outcome::Pass | Outcome::Warn) {
         return None;
     }
-    let all = |group: &Vec<usize>| {
+    let all = |group: &Vec<GpuId>| {
         let pairs = group.iter().flat_map(|a| group.iter().map(move |b| Pair::new(*a, *b)));
         pairs.filter(|pair| pair.from != pair.to).collect::<Vec<_>>()
     };
@@ -166,7 +167,7 @@ fn measure(machine: &Machine, which: Which, ranks: &mut Ranks) -> Result<(Vec<Ro
         }
     }
     rows.extend(checked::many(machine, which, ranks)?);
-    let whole = [(0..ranks.ranks()).collect()];
+    let whole = [GpuId::all(ranks.ranks()).collect()];
     let seen = proof::of(which, ranks, Pairs::All, &whole);
     Ok((rows, seen))
 }
@@ -178,22 +179,23 @@ mod tests {
 
     #[test]
     fn every_group_with_a_pair_has_an_arm_of_its_own() {
-        assert_eq!(strict(&[vec![0, 1, 2]]), [(Which::Strict, vec![0, 1, 2])]);
-        let groups = [vec![0, 3], vec![1], vec![2, 4]];
-        assert_eq!(strict(&groups), [(Which::Group(0), vec![0, 3]), (Which::Group(2), vec![2, 4])]);
+        assert_eq!(strict(&[GpuId::list([0, 1, 2])]), [(Which::Strict, GpuId::list([0, 1, 2]))]);
+        let [a, b, c] = [GpuId::list([0, 3]), GpuId::list([1]), GpuId::list([2, 4])];
+        assert_eq!(strict(&[a.clone(), b, c.clone()]), [(Which::Group(0), a), (Which::Group(2), c)]);
     }
 
     #[test]
     fn the_level_is_that_of_the_farthest_pair_and_requires_a_proof() {
         let carrier = |pair: Pair| Carrier::Pcie {
-            kind: if pair == Pair::new(2, 0) { PathKind::Sys } else { PathKind::Pix },
+            kind: if pair == Pair::of(2, 0) { PathKind::Sys } else { PathKind::Pix },
             raw_gb_s: 31.5,
         };
-        let of =
-            |outcome, gpus: usize| level(outcome, &[(0..gpus).collect()], carrier).map(|a| (a.name, a.value));
+        let of = |outcome, gpus: usize| {
+            level(outcome, &[GpuId::all(gpus).collect()], carrier).map(|a| (a.name, a.value))
+        };
         let is = |value: &str| Some(("NCCL_P2P_LEVEL".to_owned(), value.to_owned()));
         assert_eq!((of(Outcome::Pass, 2), of(Outcome::Warn, 3)), (is("PIX"), is("SYS")));
-        let bridged = level(Outcome::Warn, &[vec![0, 1], vec![2]], carrier);
+        let bridged = level(Outcome::Warn, &[GpuId::list([0, 1]), GpuId::list([2])], carrier);
         assert_eq!(bridged.map(|a| a.value), Some("PIX".to_owned()));
         for unproven in [Outcome::Fail, Outcome::Error, Outcome::NotApplicable] {
             assert_eq!(of(unproven, 3), None);

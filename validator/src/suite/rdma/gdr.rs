@@ -4,6 +4,7 @@
 
 use crate::config::Level;
 use crate::gpu::{DirectRdma, Gpu};
+use crate::machine::GpuId;
 use crate::machine::host::modules;
 use crate::machine::pcie::model::PathKind;
 use crate::machine::pcie::path;
@@ -56,7 +57,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     }
     let loaded = modules::loaded(&machine.root, &[PEERMEM]).map_err(|e| unreadable("sys/module", &e))?;
     let clique = machine.clique()?;
-    let ask = |gpu: &Gpu| Ok((gpu.ordinal, gpu.direct_rdma()?));
+    let ask = |gpu: &Gpu| Ok((gpu.id(), gpu.direct_rdma()?));
     let offered = clique.gpus.iter().map(ask).collect::<Result<Vec<_>, _>>();
     let offered = offered.map_err(|e| during("machine", &e))?;
     Ok(judge(&offered, !loaded.is_empty(), &path::ways(fabric)))
@@ -71,7 +72,7 @@ const fn carrier(offered: DirectRdma, peermem: bool) -> Carrier {
     }
 }
 
-fn judge(offered: &[(usize, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judgement {
+fn judge(offered: &[(GpuId, DirectRdma)], peermem: bool, ways: &[Ways]) -> Judgement {
     let of = |wanted| {
         let gpus = offered.iter().filter(move |(_, offered)| carrier(*offered, peermem) == wanted);
         gpus.map(|(gpu, _)| gpu.to_string()).collect::<Vec<_>>()
@@ -117,8 +118,8 @@ fn summary(of: &impl Fn(Carrier) -> Vec<String>) -> String {
     format!("{}{untried}", offered.join(", "))
 }
 
-fn evidence(offered: &[(usize, DirectRdma)], peermem: bool) -> Vec<String> {
-    let line = |(gpu, offered): &(usize, DirectRdma)| {
+fn evidence(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Vec<String> {
+    let line = |(gpu, offered): &(GpuId, DirectRdma)| {
         let (old, new, mapped) = (offered.peer_memory, offered.dma_buf, offered.mapped);
         format!(
             "GPU {gpu}: GPU_DIRECT_RDMA_SUPPORTED {old}, DMA_BUF_SUPPORTED {new}, with mapped memory {mapped}"
@@ -128,9 +129,9 @@ fn evidence(offered: &[(usize, DirectRdma)], peermem: bool) -> Vec<String> {
     offered.iter().map(line).chain([format!("/sys/module/{PEERMEM}: {module}")]).collect()
 }
 
-fn table(offered: &[(usize, DirectRdma)], peermem: bool) -> Value {
+fn table(offered: &[(GpuId, DirectRdma)], peermem: bool) -> Value {
     let columns = [("GPU", ""), ("by", ""), ("dma-buf", ""), ("peer memory", ""), ("mapped memory", "")];
-    let row = |(gpu, offered): &(usize, DirectRdma)| {
+    let row = |(gpu, offered): &(GpuId, DirectRdma)| {
         let by = match carrier(*offered, peermem) {
             Carrier::DmaBuf => "dma-buf",
             Carrier::Peermem => PEERMEM,
@@ -174,7 +175,7 @@ mod tests {
     }
 
     fn say(offered: &[DirectRdma], peermem: bool) -> Judgement {
-        let offered: Vec<_> = offered.iter().copied().enumerate().collect();
+        let offered: Vec<_> = GpuId::each(offered.iter().copied()).collect();
         judge(&offered, peermem, &ways(&[PathKind::Pix]))
     }
 

@@ -2,6 +2,7 @@
 //! has eight peers at most: then the pairs take turns, in groups as large as the driver allows.
 
 use crate::gpu::{Clique, GpuError, PeerAccess, is_spoiled};
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use std::collections::BTreeMap;
 
@@ -77,7 +78,7 @@ fn open(clique: &Clique, pairs: &[Pair]) -> Result<Open, GpuError> {
 
 /// The pairs in groups in which no GPU has more than `most` peers.
 fn groups(pairs: &[Pair], most: usize) -> Vec<Vec<Pair>> {
-    let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut taken: BTreeMap<GpuId, usize> = BTreeMap::new();
     let mut groups: Vec<Vec<Pair>> = Vec::new();
     for pair in pairs {
         let count = taken.entry(pair.from).or_default();
@@ -95,7 +96,7 @@ fn groups(pairs: &[Pair], most: usize) -> Vec<Vec<Pair>> {
 
 /// The largest number of peers of one GPU.
 fn peers(pairs: &[Pair]) -> usize {
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<GpuId, usize> = BTreeMap::new();
     for pair in pairs {
         *counts.entry(pair.from).or_default() += 1;
     }

@@ -1,5 +1,6 @@
 //! Findings that are the same for many pairs of GPUs, and matrices of all pairs.
 
+use crate::machine::GpuId;
 use crate::outcome::Matrix;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
@@ -55,13 +56,13 @@ pub(in crate::suite) fn matrix(
     value: impl Fn(Pair) -> Option<f64>,
 ) -> Matrix {
     let labels: Vec<String> = (0..gpus).map(|n| n.to_string()).collect();
-    let row = |from| (0..gpus).map(|to| value(Pair { from, to })).collect();
+    let row = |from| GpuId::all(gpus).map(|to| value(Pair { from, to })).collect();
     Matrix {
         name: name.to_owned(),
         unit: unit.to_owned(),
         rows: labels.clone(),
         columns: labels,
-        values: (0..gpus).map(row).collect(),
+        values: GpuId::all(gpus).map(row).collect(),
     }
 }
 
@@ -73,9 +74,9 @@ mod tests {
     #[test]
     fn findings_that_differ_only_in_the_pair_become_one() {
         let found = |text: &str| Code::P2pUnsupported.finding(Severity::Fail, "", text);
-        let pairs = (1..7).map(|to| (Pair { from: 0, to }, found("no")));
+        let pairs = (1..7).map(|to| (Pair::of(0, to), found("no")));
         let mut all: Vec<_> = pairs.collect();
-        all.push((Pair { from: 1, to: 0 }, found("never")));
+        all.push((Pair::of(1, 0), found("never")));
         let said = together(all);
         assert_eq!(said.len(), 2);
         assert_eq!(said[0].message, "6 pairs (GPU 0 -> 1, GPU 0 -> 2, GPU 0 -> 3, GPU 0 -> 4, ..): no");

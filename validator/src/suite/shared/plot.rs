@@ -5,6 +5,7 @@ use super::room;
 use super::transfer::Memory;
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{Buffer, Clique, Extent, Gpu, GpuError, Pages, Pinned, Span, Stream, Tally};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::text::size::gib;
 use std::cell::Cell;
@@ -49,7 +50,7 @@ pub(in crate::suite) struct Chunk {
 /// Memory that does not hold its owner's pattern.
 #[derive(Debug, Clone)]
 pub(in crate::suite) struct Changed {
-    pub(in crate::suite) gpu: usize,
+    pub(in crate::suite) gpu: GpuId,
     /// The piece of memory.
     pub(in crate::suite) place: Extent,
     /// The number of its first word within the pattern, and the pattern's seed.
@@ -63,7 +64,7 @@ pub(in crate::suite) struct Changed {
 /// How much of a GPU's memory is held, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) struct Share {
-    pub(in crate::suite) gpu: usize,
+    pub(in crate::suite) gpu: GpuId,
     pub(in crate::suite) bytes: u64,
     pub(in crate::suite) total: u64,
 }
@@ -112,7 +113,7 @@ impl<'g> Plot<'g> {
     }
 
     pub(in crate::suite) fn share(&self) -> Share {
-        Share { gpu: self.gpu.ordinal, bytes: self.bytes(), total: self.gpu.memory_bytes }
+        Share { gpu: self.gpu.id(), bytes: self.bytes(), total: self.gpu.memory_bytes }
     }
 
     pub(in crate::suite) fn chunks(&self) -> &[Chunk] {
@@ -138,7 +139,7 @@ impl<'g> Plot<'g> {
     }
 
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: filling or checking its own memory", self.gpu.ordinal), OWN)
+        self.stream.finish(&format!("GPU {}: filling or checking its own memory", self.gpu.id()), OWN)
     }
 
     /// Words from word `place` of `span` on.
@@ -206,7 +207,7 @@ pub(in crate::suite) fn changed(plots: &[Plot<'_>]) -> Result<Vec<Changed>, GpuE
             let span = chunk.span();
             if !counts.all_right(span.words()) {
                 let found = plot.words(span, counts.first.unwrap_or_default())?;
-                let (gpu, first, seed) = (plot.gpu.ordinal, chunk.word(0), plot.seed());
+                let (gpu, first, seed) = (plot.gpu.id(), chunk.word(0), plot.seed());
                 all.push(Changed { gpu, place: *span, first, seed, counts, found });
             }
         }
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_smallest_share_is_reported_and_never_rounded_up() {
-        let share = |bytes, total| Share { gpu: 0, bytes, total };
+        let share = |bytes, total| Share { gpu: 0.into(), bytes, total };
         let coverage = coverage(&[share(24_564 << 20, 24_564 << 20), share((140 << 30) - 1, 140 << 30)]);
         assert_eq!(coverage, "99.9 % of 140.0 GiB");
     }

@@ -2,6 +2,7 @@
 //! finding instead of a fault for each transfer.
 
 use crate::gpu::{Clique, GpuError};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 
 /// `CUDA_ERROR_OUT_OF_MEMORY`
@@ -20,13 +21,13 @@ pub(in crate::suite) fn full(clique: &Clique, least: u64) -> Result<Option<Findi
     let mut left = Vec::new();
     for gpu in &clique.gpus {
         let (free, total) = gpu.memory()?;
-        left.push((gpu.ordinal, free, total));
+        left.push((gpu.id(), free, total));
     }
     Ok(finding(&left, least))
 }
 
 /// From GPUs with their free and total memory.
-fn finding(gpus: &[(usize, u64, u64)], least: u64) -> Option<Finding> {
+fn finding(gpus: &[(GpuId, u64, u64)], least: u64) -> Option<Finding> {
     let short: Vec<_> = gpus.iter().filter(|(_, free, _)| *free < least).collect();
     let names: Vec<_> = short.iter().map(|(n, ..)| format!("GPU {n}")).collect();
     let (_, free, total) = short.iter().min_by_key(|(_, free, _)| free)?;
@@ -48,6 +49,7 @@ mod tests {
     #[test]
     fn full_gpus_are_one_finding_with_their_names() {
         let gpus = [(0, 20 << 30, 24 << 30), (1, 5 << 20, 24 << 30), (3, 9 << 20, 24 << 30)];
+        let gpus = gpus.map(|(gpu, free, all)| (GpuId::new(gpu), free, all));
         let found = finding(&gpus, LEAST).unwrap();
         assert!(found.is(Code::GpuInUse) && found.severity == Severity::Error);
         assert_eq!(

@@ -26,7 +26,7 @@ impl<'g> Seat<'g> {
 
     /// Waits for this GPU's work on its own memory.
     pub(in crate::suite) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.ordinal), OWN)
+        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.id()), OWN)
     }
 
     /// Words of `what` from word `place` on: a sample for the report.

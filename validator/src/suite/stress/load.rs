@@ -3,6 +3,7 @@
 
 use crate::gpu::pattern::{Nonces, PRODUCTS, product_sum};
 use crate::gpu::{Arithmetic, Clique, Gpu, GpuError, Stream, Sums};
+use crate::machine::GpuId;
 use std::time::{Duration, Instant};
 
 /// Different batches of a launch: as many as the host calculates in a few milliseconds.
@@ -15,7 +16,7 @@ const HANG: Duration = Duration::from_secs(20);
 /// Blocks of one launch with a wrong sum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WrongSum {
-    pub(super) gpu: usize,
+    pub(super) gpu: GpuId,
     pub(super) arithmetic: &'static str,
     /// How many blocks, and of how many.
     pub(super) blocks: u32,
@@ -129,14 +130,14 @@ impl<'g> Load<'g> {
     fn collect(&mut self, n: usize) -> Result<(), GpuError> {
         let Some(lane) = self.lanes.get_mut(n) else { return Ok(()) };
         let Some((arithmetic, times, sum)) = lane.job.take() else { return Ok(()) };
-        let gpu = lane.gpu.ordinal;
+        let gpu = lane.gpu.id();
         lane.stream.finish(&format!("GPU {gpu}: matrix products"), HANG)?;
         let expected = sum.wrapping_mul(u64::from(times));
         let wrong: Vec<_> =
             lane.sums.read().filter(|(found, _)| *found != expected).map(|(_, sm)| sm).collect();
         if wrong.is_empty() {
             let done = f64::from(lane.sums.blocks()) * f64::from(BATCHES) * f64::from(times) * batch();
-            if let Some(right) = self.right.get_mut(gpu) {
+            if let Some(right) = self.right.get_mut(gpu.index()) {
                 *right += done;
             }
         } else {
@@ -147,7 +148,7 @@ impl<'g> Load<'g> {
 }
 
 impl WrongSum {
-    fn of(gpu: usize, arithmetic: Arithmetic, mut multiprocessors: Vec<u64>, of: u32) -> Self {
+    fn of(gpu: GpuId, arithmetic: Arithmetic, mut multiprocessors: Vec<u64>, of: u32) -> Self {
         let blocks = u32::try_from(multiprocessors.len()).unwrap_or(u32::MAX);
         multiprocessors.sort_unstable();
         multiprocessors.dedup();
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn multiprocessors_are_named_once() {
-        let wrong = WrongSum::of(2, Arithmetic::Float, vec![7, 3, 7], 264);
+        let wrong = WrongSum::of(2.into(), Arithmetic::Float, vec![7, 3, 7], 264);
         assert_eq!((wrong.blocks, wrong.multiprocessors), (3, vec![3, 7]));
     }
 }

@@ -4,6 +4,7 @@
 use super::{end, progress};
 use crate::gpu::pattern::{Counts, Nonces};
 use crate::gpu::{GpuError, March};
+use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
@@ -23,7 +24,7 @@ const ENOUGH: usize = 4;
 /// Wrong words of one piece of memory in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wrong {
-    gpu: usize,
+    gpu: GpuId,
     /// Bytes from the beginning of the tested memory to the first and the last wrong word.
     first: u64,
     last: u64,
@@ -94,7 +95,7 @@ fn step(plots: &[Plot<'_>], (before, after): (u32, u32), seen: &mut Seen) -> Res
 fn wrong(plot: &Plot<'_>, chunk: &Chunk) -> Option<Wrong> {
     let counts = Counts::from(plot.tally.checked());
     let at = |word: Option<u64>| chunk.byte(word.unwrap_or_default() * 4);
-    let (gpu, first, last) = (plot.gpu.ordinal, at(counts.first), at(counts.last));
+    let (gpu, first, last) = (plot.gpu.id(), at(counts.first), at(counts.last));
     let whole = counts.all_right(chunk.span().words());
     (!whole).then(|| Wrong { gpu, first, last, counts, bits: plot.tally.wrong_bits() })
 }
@@ -155,7 +156,7 @@ fn memory_table(seen: &Seen, steps: u64) -> Value {
     let row = |share: &Share| {
         let wrong: u64 = seen.wrong.iter().filter(|w| w.gpu == share.gpu).map(|w| w.counts.wrong).sum();
         let rounded = |bytes: u64| ((gib(bytes) * 10.0).floor() / 10.0).into();
-        vec![share.gpu.into(), rounded(share.bytes), rounded(share.total), steps.into(), wrong.into()]
+        vec![share.gpu.index().into(), rounded(share.bytes), rounded(share.total), steps.into(), wrong.into()]
     };
     table("memory", &columns, &seen.shares.iter().map(row).collect::<Vec<_>>())
 }
@@ -167,9 +168,10 @@ mod tests {
 
     fn seen(wrong: Option<Counts>) -> Seen {
         let share = |gpu| Share { gpu, bytes: 79 << 30, total: 80 << 30 };
-        let wrong = wrong.map(|counts| Wrong { gpu: 1, first: 3 << 30, last: 3 << 30, counts, bits: 0x10 });
+        let wrong =
+            wrong.map(|counts| Wrong { gpu: 1.into(), first: 3 << 30, last: 3 << 30, counts, bits: 0x10 });
         Seen {
-            shares: vec![share(0), share(1)],
+            shares: GpuId::list([0, 1]).into_iter().map(share).collect(),
             rounds: 3,
             wrong: wrong.into_iter().collect(),
             broken: Vec::new(),

@@ -5,6 +5,7 @@ use super::load::{Load, WrongSum};
 use super::second::{Second, findings, heat_of, seconds_table};
 use super::{end, progress};
 use crate::gpu::GpuError;
+use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
@@ -158,12 +159,12 @@ fn finding(wrong: &WrongSum) -> Finding {
 
 fn rates(seen: &Seen) -> Value {
     let columns = [("GPU", ""), ("right products", "10^12"), ("rate", "10^12/s"), ("wrong launches", "")];
-    let row = |(gpu, right): (usize, &f64)| {
+    let row = |(gpu, right): (GpuId, &f64)| {
         let wrong = seen.wrong.iter().filter(|w| w.gpu == gpu).count();
         let rate = if seen.took > 0.0 { right / 1e12 / seen.took } else { 0.0 };
-        vec![gpu.into(), rounded(right / 1e12).into(), rounded(rate).into(), wrong.into()]
+        vec![gpu.index().into(), rounded(right / 1e12).into(), rounded(rate).into(), wrong.into()]
     };
-    table("products", &columns, &seen.right.iter().enumerate().map(row).collect::<Vec<_>>())
+    table("products", &columns, &GpuId::each(&seen.right).map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -187,7 +188,8 @@ mod tests {
 
     #[test]
     fn one_wrong_block_fails_and_names_its_multiprocessor() {
-        let wrong = WrongSum { gpu: 1, arithmetic: "int8", blocks: 1, of: 264, multiprocessors: vec![77] };
+        let wrong =
+            WrongSum { gpu: 1.into(), arithmetic: "int8", blocks: 1, of: 264, multiprocessors: vec![77] };
         let said = judge(&Seen { wrong: vec![wrong], ..seen() });
         assert!(said.outcome() == Outcome::Fail && said.findings[0].is(Code::GpuArithmetic));
         assert_eq!(said.summary, "GPU 1: 1 of 264 blocks have a wrong sum of exact int8 products");

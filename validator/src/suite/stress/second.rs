@@ -1,6 +1,7 @@
 //! What NVML reports about the GPUs second by second while they work: clocks, heat, power and links.
 
 use crate::gpu::{Clique, State};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
 use crate::suite::shared::speed::{
@@ -33,13 +34,13 @@ impl Second {
 pub(super) fn findings(seconds: &[Second]) -> Vec<Finding> {
     let mut all = throttled_for(&states(seconds));
     let gpus = seconds.iter().map(|second| second.widths.len()).max().unwrap_or_default();
-    all.extend((0..gpus).filter_map(|gpu| narrowed(gpu, seconds)));
+    all.extend(GpuId::all(gpus).filter_map(|gpu| narrowed(gpu, seconds)));
     all
 }
 
 /// A link that lost lanes while its GPU worked.
-fn narrowed(gpu: usize, seconds: &[Second]) -> Option<Finding> {
-    let mut widths = seconds.iter().filter_map(|s| Some((s.at, (*s.widths.get(gpu)?)?)));
+fn narrowed(gpu: GpuId, seconds: &[Second]) -> Option<Finding> {
+    let mut widths = seconds.iter().filter_map(|s| Some((s.at, (*s.widths.get(gpu.index())?)?)));
     let (_, before) = widths.next()?;
     let (at, after) = widths.find(|(_, width)| *width < before)?;
     let message =
@@ -51,13 +52,14 @@ fn narrowed(gpu: usize, seconds: &[Second]) -> Option<Finding> {
 /// A row for each second and GPU.
 pub(super) fn seconds_table(name: &str, seconds: &[Second]) -> Value {
     let columns = [&[("time", "s")][..], &STATE_COLUMNS, &[("link", "lanes")]].concat();
-    let row = |second: &Second, gpu: usize| {
+    let row = |second: &Second, gpu: GpuId| {
         let mut row = vec![rounded(second.at).into()];
-        row.extend(state_cells(gpu, second.states.get(gpu).and_then(Option::as_ref)));
-        row.push(second.widths.get(gpu).copied().flatten().map_or(Value::Null, Value::from));
+        row.extend(state_cells(gpu, second.states.get(gpu.index()).and_then(Option::as_ref)));
+        row.push(second.widths.get(gpu.index()).copied().flatten().map_or(Value::Null, Value::from));
         row
     };
-    let rows = seconds.iter().flat_map(|second| (0..second.states.len()).map(move |gpu| row(second, gpu)));
+    let rows =
+        seconds.iter().flat_map(|second| GpuId::all(second.states.len()).map(move |gpu| row(second, gpu)));
     table(name, &columns, &rows.collect::<Vec<_>>())
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gpu::{Collective, DataType, RedOp};
+use crate::machine::GpuId;
 use crate::nccl::ranks::messages::Done;
 use crate::nccl::ranks::watch::patience;
 use crate::nccl::ranks::{Arm, Device};
@@ -15,7 +16,7 @@ use std::thread;
 const SOON: Duration = Duration::from_secs(20);
 
 fn setup(processes: usize) -> Setup {
-    let (arm, gpus) = (Arm::P2p, (4..4 + processes.max(2)).collect());
+    let (arm, gpus) = (Arm::P2p, (4..4 + processes.max(2)).map(GpuId::new).collect());
     Setup {
         arm,
         processes: processes > 0,
@@ -50,7 +51,7 @@ fn say(answer: &Answer) -> String {
 
 fn device(rank: usize) -> Device {
     let bdf = format!("0000:0{rank}:00.0").parse().unwrap();
-    Device { rank, pid: 70, ordinal: 4 + rank, bdf, name: "NVIDIA Something".to_owned() }
+    Device { rank, pid: 70, ordinal: GpuId::new(4 + rank), bdf, name: "NVIDIA Something".to_owned() }
 }
 
 fn opened(ranks: std::ops::Range<usize>) -> Answer {

@@ -5,11 +5,13 @@
 mod picture;
 
 use super::frame::{drawing, note, section};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::{Bdf, Device, Kind};
 use crate::machine::pcie::tree::Tree;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::render::element::Element;
 use crate::report::{Report, pairs_of};
+use crate::schedule::Pair;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sizes of the drawing's parts.
@@ -38,8 +40,8 @@ struct Picture<'a> {
     report: &'a Report,
     ends: BTreeSet<Bdf>,
     acs: BTreeSet<String>,
-    bad: BTreeMap<(usize, usize), (Severity, String)>,
-    lanes: BTreeMap<usize, u64>,
+    bad: BTreeMap<Pair, (Severity, String)>,
+    lanes: BTreeMap<GpuId, u64>,
     right: f64,
     y: f64,
     middle: BTreeMap<Bdf, f64>,
@@ -128,11 +130,10 @@ fn cleared(report: &Report) -> BTreeSet<String> {
 
 /// Pairs that findings name, the lower number first, each with its worst finding's code. A finding that stands for many
 /// pairs names only some of them: the others are those without access, and those to which data did not arrive.
-fn bad_pairs(report: &Report) -> BTreeMap<(usize, usize), (Severity, String)> {
-    let mut all: BTreeMap<(usize, usize), (Severity, String)> = BTreeMap::new();
-    let mut keep = |(from, to): (usize, usize), finding: &Finding| {
-        let worst =
-            all.entry((from.min(to), from.max(to))).or_insert((finding.severity, finding.code.clone()));
+fn bad_pairs(report: &Report) -> BTreeMap<Pair, (Severity, String)> {
+    let mut all: BTreeMap<Pair, (Severity, String)> = BTreeMap::new();
+    let mut keep = |pair: Pair, finding: &Finding| {
+        let worst = all.entry(pair.sorted()).or_insert((finding.severity, finding.code.clone()));
         if finding.severity > worst.0 {
             *worst = (finding.severity, finding.code.clone());
         }
@@ -147,13 +148,14 @@ fn bad_pairs(report: &Report) -> BTreeMap<(usize, usize), (Severity, String)> {
         let rows = tables.flat_map(|table| table["rows"].as_array().into_iter().flatten());
         for row in rows.filter(|row| row[2] != "ok") {
             let gpu = |n: usize| row[n].as_u64().and_then(|n| usize::try_from(n).ok());
-            gpu(0).zip(gpu(1)).into_iter().for_each(|pair| keep(pair, worst));
+            gpu(0).zip(gpu(1)).into_iter().for_each(|(from, to)| keep(Pair::of(from, to), worst));
         }
         for matrix in test.matrices.iter().filter(|matrix| matrix.name == ACCESS) {
             let values = matrix.values.iter().enumerate();
-            let cells = values
-                .flat_map(|(from, row)| row.iter().enumerate().map(move |(to, value)| ((from, to), *value)));
-            let none = cells.filter(|((from, to), value)| from != to && *value == Some(0.0));
+            let cells = values.flat_map(|(from, row)| {
+                row.iter().enumerate().map(move |(to, value)| (Pair::of(from, to), *value))
+            });
+            let none = cells.filter(|(pair, value)| pair.from != pair.to && *value == Some(0.0));
             none.for_each(|(pair, _)| keep(pair, worst));
         }
     }
@@ -161,7 +163,7 @@ fn bad_pairs(report: &Report) -> BTreeMap<(usize, usize), (Severity, String)> {
 }
 
 /// The fewest lanes of each GPU's link while it worked, where a test has them.
-fn lanes(report: &Report) -> BTreeMap<usize, u64> {
+fn lanes(report: &Report) -> BTreeMap<GpuId, u64> {
     let mut all = BTreeMap::new();
     for table in report.tests.iter().flat_map(|test| &test.tables) {
         let at = |name: &str| {
@@ -171,8 +173,9 @@ fn lanes(report: &Report) -> BTreeMap<usize, u64> {
             continue;
         };
         let of = |n: usize, row: &serde_json::Value| row.get(n)?.as_u64();
-        for (gpu, lanes) in
-            rows.iter().filter_map(|row| Some((usize::try_from(of(gpu, row)?).ok()?, of(link, row)?)))
+        for (gpu, lanes) in rows
+            .iter()
+            .filter_map(|row| Some((GpuId::new(usize::try_from(of(gpu, row)?).ok()?), of(link, row)?)))
         {
             let least = all.entry(gpu).or_insert(lanes);
             *least = lanes.min(*least);
@@ -182,7 +185,7 @@ fn lanes(report: &Report) -> BTreeMap<usize, u64> {
 }
 
 fn notes(
-    bad: &BTreeMap<(usize, usize), (Severity, String)>,
+    bad: &BTreeMap<Pair, (Severity, String)>,
     left_out: usize,
     nics: usize,
     loaded: bool,
@@ -201,7 +204,7 @@ fn notes(
         text += &format!(" {nics} more NICs are not drawn.");
     }
     let mut notes = vec![text];
-    let named: Vec<_> = bad.keys().take(6).map(|(a, b)| format!("GPU {a} and {b}")).collect();
+    let named: Vec<_> = bad.keys().take(6).map(|pair| format!("GPU {} and {}", pair.from, pair.to)).collect();
     if !named.is_empty() {
         let more = bad.len().saturating_sub(named.len());
         let more = if more > 0 { format!(", and {more} more pairs") } else { String::new() };

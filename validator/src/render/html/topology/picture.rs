@@ -1,12 +1,14 @@
 //! Draws the topology: boxes for NUMA nodes, ports and ends, links between them, and lines between pairs with findings.
 
 use super::{ARCS, BOX, END, MOST_PAIRS, Node, PORT, Picture, ROW, SOCKET, gap};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::{Device, Fabric, Kind, Link};
 use crate::outcome::finding::Severity;
 use crate::render::element::element;
 use crate::render::html::frame::{label, line, place, rectangle, short};
 use crate::render::words;
 use crate::report::gpus_of;
+use crate::schedule::Pair;
 
 /// The generation of a rate.
 fn generation(gts: f64) -> Option<u8> {
@@ -86,7 +88,7 @@ impl Picture<'_> {
         self.middle.insert(device.bdf, middle);
         let slot =
             words::slot(self.report, device.bdf).map(|slot| format!(", slot {slot}")).unwrap_or_default();
-        let gpu = self.report.gpus.iter().position(|gpu| gpu.bdf == device.bdf);
+        let gpu = self.report.gpus.iter().position(|gpu| gpu.bdf == device.bdf).map(GpuId::new);
         let (name, code) = match gpu {
             Some(number) => (format!("GPU {number}{slot}"), self.code(number)),
             None => (format!("{}{slot}", nic(self.report.fabric.as_ref(), device)), None),
@@ -111,12 +113,12 @@ impl Picture<'_> {
     }
 
     /// The first finding about a GPU or one of its pairs.
-    fn code(&self, number: usize) -> Option<(String, Severity)> {
+    fn code(&self, gpu: GpuId) -> Option<(String, Severity)> {
         let findings = self.report.tests.iter().flat_map(|test| &test.findings);
         let about = findings
-            .filter(|f| f.severity > Severity::Info && gpus_of(&f.subject, self.report).contains(&number));
+            .filter(|f| f.severity > Severity::Info && gpus_of(&f.subject, self.report).contains(&gpu));
         let about = about.rev().max_by_key(|f| f.severity).map(|f| (f.code.clone(), f.severity));
-        let pairs = self.bad.iter().filter(|((a, b), _)| *a == number || *b == number);
+        let pairs = self.bad.iter().filter(|(pair, _)| pair.from == gpu || pair.to == gpu);
         let pair = pairs
             .rev()
             .max_by_key(|(_, (severity, _))| *severity)
@@ -158,7 +160,7 @@ impl Picture<'_> {
         let Some((speed, lanes, _)) = rate else { return };
         self.parts.push(label(bend + 4.0, at - 4.0, "small", &speed));
         self.parts.push(label(bend + 4.0, at + 12.0, "small", &lanes));
-        let gpu = self.report.gpus.iter().position(|gpu| gpu.bdf == device.bdf);
+        let gpu = self.report.gpus.iter().position(|gpu| gpu.bdf == device.bdf).map(GpuId::new);
         if let Some(loaded) = gpu.and_then(|gpu| self.lanes.get(&gpu)) {
             self.parts.push(label(bend + 4.0, at + 23.0, "small", &format!("x{loaded} load")));
         }
@@ -166,8 +168,8 @@ impl Picture<'_> {
 
     /// A line between the GPUs of each pair with findings; how many pairs have none, because there are too many.
     pub(super) fn pairs(&mut self) -> usize {
-        for ((a, b), (severity, code)) in self.bad.iter().take(MOST_PAIRS) {
-            let middle = |number: &usize| self.middle.get(&self.report.gpus.get(*number)?.bdf).copied();
+        for (Pair { from: a, to: b }, (severity, code)) in self.bad.iter().take(MOST_PAIRS) {
+            let middle = |gpu: &GpuId| self.middle.get(&self.report.gpus.get(gpu.index())?.bdf).copied();
             let (Some(from), Some(to)) = (middle(a), middle(b)) else { continue };
             let (x, out) =
                 (self.right + END, self.right + END + ((to - from).abs() / 5.0 + 14.0).min(ARCS * 1.25));

@@ -5,6 +5,8 @@ use super::super::processes::messages::Trouble;
 use super::judge::REMEDY;
 use super::rank::{Answer, Ask, COMMAND, HANG, Join, Ran, Run};
 use crate::gpu::Clique;
+use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::process::partner::{Lost, Partner};
 use std::io;
@@ -31,7 +33,7 @@ pub(super) enum Stop {
 
 /// A rank's process.
 struct Process {
-    gpu: usize,
+    gpu: GpuId,
     handles: [Vec<u8>; 2],
     partner: Partner,
 }
@@ -41,12 +43,12 @@ pub(super) struct Crew(Vec<Process>);
 
 impl Crew {
     /// Starts a process for each of these GPUs, all at the same time.
-    pub(super) fn start(clique: &Clique, gpus: &[usize]) -> Result<Self, Stop> {
+    pub(super) fn start(clique: &Clique, gpus: &[GpuId]) -> Result<Self, Stop> {
         let broken = |why: String| {
             let message = format!("a process for each GPU cannot be started: {why}");
             Stop::All(Box::new(Code::CudaStart.finding(Severity::Error, "machine", message)))
         };
-        let start = |gpu: &usize| -> io::Result<Process> {
+        let start = |gpu: &GpuId| -> io::Result<Process> {
             Ok(Process { gpu: *gpu, handles: Default::default(), partner: Partner::start(COMMAND)? })
         };
         let started = gpus.iter().map(start).collect::<io::Result<_>>();
@@ -69,12 +71,12 @@ impl Crew {
         Ok(crew)
     }
 
-    fn of(&mut self, gpu: usize) -> Option<&mut Process> {
+    fn of(&mut self, gpu: GpuId) -> Option<&mut Process> {
         self.0.iter_mut().find(|process| process.gpu == gpu)
     }
 
-    fn say(&mut self, gpus: &[usize], ask: impl Fn(usize, usize) -> Ask) -> Result<(), Stop> {
-        for (rank, gpu) in gpus.iter().enumerate() {
+    fn say(&mut self, gpus: &[GpuId], ask: impl Fn(Rank, GpuId) -> Ask) -> Result<(), Stop> {
+        for (rank, gpu) in Rank::each(gpus) {
             let said = self.of(*gpu).map(|process| process.partner.say(&ask(rank, *gpu), None));
             said.unwrap_or(Ok(())).map_err(|lost| gone(*gpu, &lost))?;
         }
@@ -82,7 +84,7 @@ impl Crew {
     }
 
     /// Everyone's answer, within the same time.
-    fn hear(&mut self, gpus: &[usize], within: Duration) -> Result<Vec<(usize, Answer)>, (usize, Lost)> {
+    fn hear(&mut self, gpus: &[GpuId], within: Duration) -> Result<Vec<(GpuId, Answer)>, (GpuId, Lost)> {
         let due = Instant::now() + within;
         let mut answers = Vec::new();
         for process in gpus {
@@ -96,9 +98,9 @@ impl Crew {
 
     fn ask(
         &mut self,
-        gpus: &[usize],
+        gpus: &[GpuId],
         within: Duration,
-        ask: impl Fn(usize, usize) -> Ask,
+        ask: impl Fn(Rank, GpuId) -> Ask,
     ) -> Result<Vec<Answer>, Stop> {
         self.say(gpus, ask)?;
         let answers = self.hear(gpus, within).map_err(|(gpu, lost)| gone(gpu, &lost))?;
@@ -114,7 +116,7 @@ impl Crew {
     }
 
     /// All ranks open each other's memory; where one cannot, those that can close it again.
-    pub(super) fn join(&mut self, group: &[usize]) -> Result<(), Stop> {
+    pub(super) fn join(&mut self, group: &[GpuId]) -> Result<(), Stop> {
         let handles: Vec<_> =
             group.iter().filter_map(|gpu| self.of(*gpu).map(|process| process.handles.clone())).collect();
         self.say(group, |rank, _| Ask::Join(Join { rank, handles: handles.clone() }))?;
@@ -129,11 +131,11 @@ impl Crew {
         Err(fault)
     }
 
-    pub(super) fn leave(&mut self, group: &[usize]) -> Result<(), Stop> {
+    pub(super) fn leave(&mut self, group: &[GpuId]) -> Result<(), Stop> {
         self.ask(group, OPENING, |_, _| Ask::Leave).map(drop)
     }
 
-    pub(super) fn run(&mut self, group: &[usize], run: Run) -> Result<Vec<Ran>, Stop> {
+    pub(super) fn run(&mut self, group: &[GpuId], run: Run) -> Result<Vec<Ran>, Stop> {
         let ran = |answer| match answer {
             Answer::Ran(ran) => Ok(ran),
             answer => {
@@ -157,7 +159,7 @@ impl Drop for Crew {
     }
 }
 
-fn gone(gpu: usize, lost: &Lost) -> Stop {
+fn gone(gpu: GpuId, lost: &Lost) -> Stop {
     let (code, severity) = match lost {
         Lost::Silent(_) => (Code::P2pHang, Severity::Fail),
         Lost::Died(_) | Lost::Broken(_) => (Code::TestCrashed, Severity::Error),
@@ -168,7 +170,7 @@ fn gone(gpu: usize, lost: &Lost) -> Stop {
 }
 
 /// The consequence of a GPU's fault in its process; `code` is that of any other fault.
-fn stop(gpu: usize, trouble: &Trouble, code: Code, severity: Severity) -> Stop {
+fn stop(gpu: GpuId, trouble: &Trouble, code: Code, severity: Severity) -> Stop {
     let (code, severity) = match trouble {
         Trouble { hang: true, .. } => (Code::P2pHang, Severity::Fail),
         Trouble { sticky: true, .. } => (Code::CudaSticky, Severity::Fail),

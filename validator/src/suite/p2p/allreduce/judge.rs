@@ -2,6 +2,8 @@
 
 use super::rank::{GIVE_UP_S, Ran};
 use crate::gpu::{Late, ROUNDS, Reduced};
+use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -28,7 +30,7 @@ pub(super) struct Results {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reduction {
     /// The GPU of each rank.
-    pub(super) gpus: Vec<usize>,
+    pub(super) gpus: Vec<GpuId>,
     pub(super) bytes: u64,
     /// How often the graph was launched.
     pub(super) launches: u64,
@@ -80,8 +82,8 @@ impl Reduction {
         self.launches * ROUNDS.get(kind).copied().map_or(0, u64::from)
     }
 
-    fn gpu(&self, rank: usize) -> usize {
-        self.gpus.get(rank).copied().unwrap_or(rank)
+    fn gpu(&self, rank: Rank) -> GpuId {
+        self.gpus.get(rank.index()).copied().unwrap_or(GpuId::new(rank.index()))
     }
 
     /// The median time of a round, microseconds.
@@ -93,20 +95,22 @@ impl Reduction {
     }
 
     /// The rank that sums up a place in a two-shot all-reduce.
-    fn keeper(&self, place: u64) -> usize {
+    fn keeper(&self, place: u64) -> Rank {
         let part = (self.bytes / 16).div_ceil((self.gpus.len() as u64).max(1));
-        usize::try_from((place / 4).checked_div(part).unwrap_or_default()).unwrap_or_default()
+        Rank::new(usize::try_from((place / 4).checked_div(part).unwrap_or_default()).unwrap_or_default())
     }
 
     /// Of a kind's wrong words, one finding: which GPU read them from which.
     fn wrong(&self, kind: usize) -> Option<Finding> {
-        let all = || self.reduced.iter().filter_map(|both| both.get(kind)).enumerate();
+        let all = || Rank::each(self.reduced.iter().filter_map(|both| both.get(kind)));
         let (rank, worst) =
             all().filter(|(_, found)| found.wrong > 0).min_by_key(|(_, found)| found.first)?;
         let everywhere = all().all(|(_, found)| found.wrong > 0);
         let keeper = self.keeper(worst.first);
-        let input =
-            usize::try_from(worst.peers.trailing_zeros()).ok().filter(|_| worst.peers.count_ones() == 1);
+        let input = usize::try_from(worst.peers.trailing_zeros())
+            .ok()
+            .filter(|_| worst.peers.count_ones() == 1)
+            .map(Rank::new);
         let (reader, source) = match (kind, input) {
             (0, input) => (rank, input),
             // A two-shot sum that is wrong everywhere was wrong where it was made, and else where it was fetched.
@@ -132,7 +136,7 @@ impl Reduction {
         Some(finding.seen_all(bad.map(|(rank, found)| self.evidence(rank, kind_name, found)).collect()))
     }
 
-    fn evidence(&self, rank: usize, kind: &str, found: &Reduced) -> String {
+    fn evidence(&self, rank: Rank, kind: &str, found: &Reduced) -> String {
         let gpu = self.gpu(rank);
         let sample = found.sample.map_or(String::new(), |[round, place, got, want]| {
             format!("; in round {round} word {place} is {got:08x}, expected {want:08x}")
@@ -148,9 +152,9 @@ impl Reduction {
     /// The flag that did not come although its sender had sent it: of all ranks that gave up, others waited for
     /// those that did.
     fn stalled(&self) -> Option<Finding> {
-        let step = |rank: usize| self.late.get(rank).copied().flatten().map_or(u64::MAX, |late| late.step);
-        let all =
-            || (0..self.late.len()).filter_map(|rank| Some((rank, self.late.get(rank).copied().flatten()?)));
+        let step =
+            |rank: Rank| self.late.get(rank.index()).copied().flatten().map_or(u64::MAX, |late| late.step);
+        let all = || Rank::each(&self.late).filter_map(|(rank, late)| Some((rank, (*late)?)));
         let (rank, late) = all().find(|(_, late)| step(late.peer) >= late.step)?;
         let pair = Pair { from: self.gpu(late.peer), to: self.gpu(rank) };
         let message = format!(
@@ -158,7 +162,7 @@ impl Reduction {
             size(self.bytes),
             pair.from
         );
-        let line = |(rank, late): (usize, Late)| {
+        let line = |(rank, late): (Rank, Late)| {
             let (gpu, peer) = (self.gpu(rank), self.gpu(late.peer));
             let (round, step) = (late.step / STEPS, late.step % STEPS + 1);
             format!("GPU {gpu} gave up in round {round}, step {step}, waiting for GPU {peer}")

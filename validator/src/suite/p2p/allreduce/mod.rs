@@ -10,6 +10,7 @@ pub(in crate::suite) use rank::serve;
 use crate::config::Level;
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Clique, GpuError, LAUNCHES, RANKS, ROUNDS};
+use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::gate::gate;
@@ -56,7 +57,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         return Ok(Judgement::not_applicable(why));
     }
     let mut results = Results::default();
-    let gpus: Vec<usize> = open.iter().flatten().copied().collect();
+    let gpus: Vec<GpuId> = open.iter().flatten().copied().collect();
     machine.doing("starting a process for each GPU");
     let mut crew = match Crew::start(clique, &gpus) {
         Ok(crew) => crew,
@@ -101,8 +102,8 @@ fn ended(stop: Stop) -> Result<Judgement, Box<Finding>> {
 }
 
 /// Groups of two or more GPUs in which each reaches every other, each GPU in the first one that it fits.
-fn groups(clique: &Clique) -> Result<Vec<Vec<usize>>, GpuError> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
+fn groups(clique: &Clique) -> Result<Vec<Vec<GpuId>>, GpuError> {
+    let mut groups: Vec<Vec<GpuId>> = Vec::new();
     for gpu in &clique.gpus {
         let mut place = None;
         for (n, group) in groups.iter().enumerate().filter(|(_, group)| group.len() < RANKS) {
@@ -116,8 +117,8 @@ fn groups(clique: &Clique) -> Result<Vec<Vec<usize>>, GpuError> {
             }
         }
         match place.and_then(|n| groups.get_mut(n)) {
-            Some(group) => group.push(gpu.ordinal),
-            None => groups.push(vec![gpu.ordinal]),
+            Some(group) => group.push(gpu.id()),
+            None => groups.push(vec![gpu.id()]),
         }
     }
     groups.retain(|group| group.len() > 1);
@@ -125,7 +126,7 @@ fn groups(clique: &Clique) -> Result<Vec<Vec<usize>>, GpuError> {
 }
 
 /// All sizes in one group.
-fn reduce(machine: &Machine, crew: &mut Crew, group: &[usize], results: &mut Results) -> Result<(), Stop> {
+fn reduce(machine: &Machine, crew: &mut Crew, group: &[GpuId], results: &mut Results) -> Result<(), Stop> {
     machine.doing(&format!("GPUs {group:?}: opening each other's memory"));
     crew.join(group)?;
     let (rounds, most) = effort(machine.config.validate.level);
@@ -185,7 +186,11 @@ mod tests {
 
     /// Ranks of GPUs 4, 5 and so on.
     fn of(ranks: Vec<Ran>) -> Reduction {
-        let mut it = Reduction { gpus: (4..4 + ranks.len()).collect(), bytes: BYTES, ..Reduction::default() };
+        let mut it = Reduction {
+            gpus: (4..4 + ranks.len()).map(Into::into).collect(),
+            bytes: BYTES,
+            ..Reduction::default()
+        };
         it.take(1, ranks);
         it
     }
@@ -257,7 +262,10 @@ mod tests {
 
     #[test]
     fn the_flag_that_was_sent_and_did_not_come_is_blamed_and_not_those_that_were_never_sent() {
-        let late = |step, peer| Ran { late: Some(Late { step, peer }), ..ran(looked().map(|_| right(0))) };
+        let late = |step, peer: usize| Ran {
+            late: Some(Late { step, peer: peer.into() }),
+            ..ran(looked().map(|_| right(0)))
+        };
         // Rank 1 misses rank 0's flag; the others then wait for rank 1.
         let said = said(vec![of(vec![late(6, 1), late(4, 0), late(6, 1)])]);
         assert_eq!((said.outcome(), said.findings.len()), (Outcome::Fail, 1));
@@ -271,7 +279,7 @@ mod tests {
         let mut few = looked();
         few[1].looked -= 1;
         assert_eq!(said(vec![of(vec![ran(looked()), ran(few)])]).outcome(), Outcome::Error);
-        let none = Reduction { gpus: vec![0, 1], bytes: BYTES, ..Reduction::default() };
+        let none = Reduction { gpus: vec![0.into(), 1.into()], bytes: BYTES, ..Reduction::default() };
         assert_eq!(said(vec![none]).outcome(), Outcome::Error);
         assert_eq!(judge(&Results::default()).outcome(), Outcome::Error);
     }

@@ -6,6 +6,8 @@ use crate::gpu::{
     Books, Buffer, Clique, Gpu, GpuError, Graph, IpcHandle, LAUNCHES, Late, Reduced, Reduction, SIGNALS,
     Stream,
 };
+use crate::machine::GpuId;
+use crate::machine::Rank;
 use crate::process::partner::Worker;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -26,7 +28,7 @@ const PAGE: u64 = 2 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// Start CUDA on this GPU alone, and allocate.
-    Open { gpu: usize },
+    Open { gpu: GpuId },
     /// Open all ranks' memory.
     Join(Join),
     /// Make all-reduces.
@@ -38,7 +40,7 @@ pub(super) enum Ask {
 /// The group that a rank joins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Join {
-    pub(super) rank: usize,
+    pub(super) rank: Rank,
     /// The handles of each rank's signal and data area.
     pub(super) handles: Vec<[Vec<u8>; 2]>,
 }
@@ -136,7 +138,7 @@ fn failed(error: &GpuError) -> Answer {
 }
 
 /// Makes all-reduces in one group. True when it is to leave the group, false when the worker has no more requests.
-fn joined(worker: &Worker, own: &Own, rank: usize, peers: &[Option<[Buffer; 2]>]) -> io::Result<bool> {
+fn joined(worker: &Worker, own: &Own, rank: Rank, peers: &[Option<[Buffer; 2]>]) -> io::Result<bool> {
     let mut graph = None;
     loop {
         let run = match next(worker)? {
@@ -161,19 +163,19 @@ fn joined(worker: &Worker, own: &Own, rank: usize, peers: &[Option<[Buffer; 2]>]
 }
 
 impl Own {
-    fn open(number: usize) -> Result<(Self, Answer), GpuError> {
-        let clique = Clique::open_only(&[number])?;
-        let gpu =
-            clique.gpu(0).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {number}")))?.clone();
-        let stream = gpu.stream()?;
-        let (signals, data) = (gpu.alloc(PAGE)?, gpu.alloc(PAGE)?);
+    fn open(gpu: GpuId) -> Result<(Self, Answer), GpuError> {
+        let clique = Clique::open_only(&[gpu])?;
+        let none = || GpuError::Nonsense(format!("there is no GPU {gpu}"));
+        let device = clique.gpus.first().ok_or_else(none)?.clone();
+        let stream = device.stream()?;
+        let (signals, data) = (device.alloc(PAGE)?, device.alloc(PAGE)?);
         let handles = [signals.ipc_handle()?, data.ipc_handle()?].map(|handle| handle.0.to_vec());
         // No flag of another program may be taken for one of these.
         stream.set_bytes(signals.whole(), 0)?;
-        let (out, books) = (gpu.alloc(LARGEST)?, Books::new(&gpu, &stream)?);
-        stream.finish(&format!("GPU {number}: clearing its memory"), HANG)?;
-        let answer = Answer::Opened { id: gpu.uuid.clone(), handles };
-        Ok((Self { gpu, stream, signals, data, out, books }, answer))
+        let (out, books) = (device.alloc(LARGEST)?, Books::new(&device, &stream)?);
+        stream.finish(&format!("GPU {gpu}: clearing its memory"), HANG)?;
+        let answer = Answer::Opened { id: device.uuid.clone(), handles };
+        Ok((Self { gpu: device, stream, signals, data, out, books }, answer))
     }
 
     /// The areas of all ranks but this one.
@@ -183,15 +185,15 @@ impl Own {
             let name = name.map_err(|_| GpuError::Nonsense("a handle of another size".to_owned()))?;
             self.gpu.open_ipc(IpcHandle(name), PAGE)
         };
-        let of = |(rank, [signals, data]): (usize, &[Vec<u8>; 2])| {
+        let of = |(rank, [signals, data]): (Rank, &[Vec<u8>; 2])| {
             if rank == join.rank { Ok(None) } else { Ok(Some([open(signals)?, open(data)?])) }
         };
-        join.handles.iter().enumerate().map(of).collect()
+        Rank::each(&join.handles).map(of).collect()
     }
 
     fn reduction<'m>(
         &'m self,
-        rank: usize,
+        rank: Rank,
         peers: &'m [Option<[Buffer; 2]>],
         run: Run,
     ) -> Result<Reduction<'m>, GpuError> {
@@ -215,7 +217,7 @@ impl Own {
     fn run(&self, graph: &Graph<'_>, run: Run) -> Result<Ran, GpuError> {
         let launches = run.launches.clamp(1, LAUNCHES);
         self.stream.replay(graph, launches, &self.books)?;
-        self.stream.finish(&format!("GPU {}: all-reduces in a graph", self.gpu.ordinal), HANG)?;
+        self.stream.finish(&format!("GPU {}: all-reduces in a graph", self.gpu.id()), HANG)?;
         Ok(Ran {
             reduced: [0, 1].map(|kind| self.books.reduced(kind)),
             late: self.books.late(launches),

@@ -2,6 +2,7 @@
 
 use crate::config::Level;
 use crate::floors::stats::{BANDWIDTH, Policy, STAGED};
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::shared::speed::{Figure, Flow, How, Job, Side};
 
@@ -73,7 +74,7 @@ pub(super) fn warm_up(way: Pair, how: How, sizes: Sizes, times: u32) -> Flow {
 }
 
 /// The sample program's cells of one GPU with itself.
-pub(super) fn within(gpu: usize, on: bool, sizes: Sizes, level: Level) -> Vec<Cell> {
+pub(super) fn within(gpu: GpuId, on: bool, sizes: Sizes, level: Level) -> Vec<Cell> {
     let way = Pair::new(gpu, gpu);
     let (one, other) = (sample(way, sizes), sample(way, sizes).at(sizes.bytes / 2, sizes.bytes / 2));
     let uni = Cell {

@@ -5,6 +5,7 @@ use super::cells::{self, Cell, Sizes};
 use super::{LATENCY_CELL, Seen, sizes};
 use crate::config::Level;
 use crate::floors::stats::{LATENCY, Policy};
+use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
@@ -85,7 +86,7 @@ impl Run<'_, '_> {
         self.within(false)?;
         for from in 0..self.bench.gpus() {
             for to in from + 1..self.bench.gpus() {
-                let pair = Pair::new(from, to);
+                let pair = Pair::of(from, to);
                 let sizes = self.sizes(pair, 1);
                 self.warm(&[pair, pair.back()].map(|way| vec![cells::warm_up(way, How::Peer, sizes, 1)]))?;
                 for cell in cells::between(pair, false, sizes, self.level) {
@@ -99,8 +100,8 @@ impl Run<'_, '_> {
     /// Copies within each GPU, all GPUs at once: they share no link.
     fn within(&mut self, on: bool) -> Result<(), Box<Finding>> {
         let cells =
-            |gpu: usize| cells::within(gpu, on, self.sizes(Pair::new(gpu, gpu), 1), self.level).into_iter();
-        let cells = across((0..self.bench.gpus()).map(cells).collect());
+            |gpu: GpuId| cells::within(gpu, on, self.sizes(Pair::new(gpu, gpu), 1), self.level).into_iter();
+        let cells = across(GpuId::all(self.bench.gpus()).map(cells).collect());
         cells.iter().try_for_each(|cells| self.measure(cells))
     }
 

@@ -84,8 +84,7 @@ pub(super) struct Basis<'a> {
 
 impl Basis<'_> {
     pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> {
-        let gpus = self.gpus;
-        (0..gpus).flat_map(move |from| (0..gpus).map(move |to| Pair::new(from, to)))
+        Pair::all(self.gpus)
     }
 }
 

@@ -135,12 +135,8 @@ mod tests {
 
     #[test]
     fn a_size_below_what_its_neighbours_suggest_is_slow() {
-        let row = |n: u32, gb_s| Row {
-            pair: Pair::new(0, 1),
-            kind: "PIX".to_owned(),
-            bytes: 4096 << (2 * n),
-            gb_s,
-        };
+        let row =
+            |n: u32, gb_s| Row { pair: Pair::of(0, 1), kind: "PIX".to_owned(), bytes: 4096 << (2 * n), gb_s };
         let speeds = [2.0, 6.5, 14.0, 4.0, 24.0, 25.0];
         let rows: Vec<_> = (0..).zip(speeds).map(|(n, gb_s)| row(n, [Some(gb_s), None])).collect();
         let found: Vec<_> = slow(&rows, 0).into_iter().map(|(size, _)| size.bytes).collect();
@@ -151,7 +147,7 @@ mod tests {
 
     #[test]
     fn one_pair_represents_its_kind() {
-        let pairs = [(0, 1), (0, 2), (1, 2), (2, 3)].map(|(a, b)| Pair::new(a, b));
+        let pairs = [(0, 1), (0, 2), (1, 2), (2, 3)].map(|(a, b)| Pair::of(a, b));
         let kind = |p: Pair| if p.from == 0 { "PIX".into() } else { "SYS".to_owned() };
         assert_eq!(one_of_each(pairs.into_iter(), kind), [pairs[0], pairs[2]]);
     }

@@ -116,7 +116,7 @@ mod tests {
         let mut grid = Grid::default();
         for n in 0..figures {
             let samples = if n < slow { samples } else { &[25.0; 3] };
-            grid.put("ce.write", Pair::new(n, n + 1), BANDWIDTH.of(samples).unwrap());
+            grid.put("ce.write", Pair::of(n, n + 1), BANDWIDTH.of(samples).unwrap());
         }
         grid
     }
@@ -147,7 +147,7 @@ mod tests {
         // A figure that was low only once was a burst.
         let mut moment = grid(&[5.0; 3], 2, 4);
         for n in 0..2 {
-            moment.put_again("ce.write", Pair::new(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());
+            moment.put_again("ce.write", Pair::of(n, n + 1), BANDWIDTH.of(&[25.0; 3]).unwrap());
         }
         let finding = bursts(&moment).unwrap();
         assert!(finding.message.starts_with("6 of 18 samples") && finding.severity == Severity::Info);

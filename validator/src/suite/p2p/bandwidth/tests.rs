@@ -19,7 +19,7 @@ fn figure(median: f64) -> Measured {
 /// Two GPUs with these figures in both directions.
 fn seen(figures: &[(&'static str, f64)]) -> Seen {
     let mut seen = Seen::default();
-    for pair in [Pair::new(0, 1), Pair::new(1, 0)] {
+    for pair in [Pair::of(0, 1), Pair::of(1, 0)] {
         for (name, gb_s) in figures {
             let grid = if *name == "latency" { &mut seen.latency } else { &mut seen.grid };
             grid.put(name, pair, figure(*gb_s));
@@ -98,13 +98,13 @@ fn each_engine_and_direction_is_compared_with_its_own_floor() {
         ("sm.write", 180.0, Outcome::Fail),
     ] {
         let mut figures = seen(HEALTHY);
-        figures.grid.put(name, Pair::new(0, 1), figure(gb_s));
+        figures.grid.put(name, Pair::of(0, 1), figure(gb_s));
         let judgement = said(figures, H200, None);
         assert_eq!(judgement.outcome(), outcome, "{name}: {:?}", judgement.findings);
         assert!(judgement.summary.contains(name), "{}", judgement.summary);
     }
     let mut figures = seen(&[("ce.write", 26.0), ("sample.uni.off", 5.0)]);
-    figures.grid.put("ce.write", Pair::new(1, 0), figure(20.5));
+    figures.grid.put("ce.write", Pair::of(1, 0), figure(20.5));
     let judgement = said(figures, Carrier::Pcie { kind: PathKind::Sys, raw_gb_s: 31.5 }, None);
     assert!(judgement.findings[0].is(Code::P2pAsymmetric), "{:?}", judgement.findings);
 }
@@ -112,7 +112,7 @@ fn each_engine_and_direction_is_compared_with_its_own_floor() {
 #[test]
 fn low_figures_are_measured_again_and_reported_with_both_values() {
     let slow = || seen(&[("ce.write", 6.5), ("sample.uni.off", 5.0), ("latency", 1.4)]);
-    let pair = Pair::new(0, 1);
+    let pair = Pair::of(0, 1);
     let doubtful = with(GEN4, None, |basis| super::judge::doubtful(&slow(), basis));
     assert!(doubtful.contains(&("ce.write", pair)) && doubtful.contains(&("latency", pair)), "{doubtful:?}");
     assert_eq!(with(H200, None, |basis| super::judge::doubtful(&seen(HEALTHY), basis)), []);
@@ -176,14 +176,14 @@ fn a_floor_that_cannot_be_measured_is_an_error() {
     let judgement = unmeasured(none(), Some(20.0));
     assert!(judgement.outcome() == Outcome::Error && judgement.findings[0].is(Code::ExpectUnchecked));
     let mut apart = seen(&[("sample.uni.off", 19.0)]);
-    apart.apart = vec![(Pair::new(0, 1), "no".to_owned())];
+    apart.apart = vec![(Pair::of(0, 1), "no".to_owned())];
     assert_eq!(said(apart, GEN4, Some(20.0)).outcome(), Outcome::Error);
 }
 
 #[test]
 fn pairs_without_peer_access_have_no_figure_with_it_on() {
     let mut apart = seen(&[("sample.uni.off", 19.0)]);
-    apart.apart = vec![(Pair::new(0, 1), "no".to_owned())];
+    apart.apart = vec![(Pair::of(0, 1), "no".to_owned())];
     let judgement = said(apart, GEN4, None);
     assert_eq!(judgement.outcome(), Outcome::Pass, "p2p-capability fails");
     assert_eq!(judgement.summary, "no pair has peer access; through host memory 19.0 to 19.0 GB/s");
@@ -203,7 +203,7 @@ fn names(cells: &[Cell]) -> BTreeSet<&'static str> {
 
 #[test]
 fn standard_fills_every_matrix_and_quick_one_direction() {
-    let pair = Pair::new(0, 1);
+    let pair = Pair::of(0, 1);
     let all = |level| {
         let sample = [false, true].map(|on| between(pair, on, SIZES, level));
         [sample.concat(), devices(pair, SIZES, level)].concat()
@@ -219,7 +219,7 @@ fn standard_fills_every_matrix_and_quick_one_direction() {
 
 #[test]
 fn copies_are_those_of_the_reference_programs() {
-    let pair = Pair::new(0, 1);
+    let pair = Pair::of(0, 1);
     let sample = &between(pair, true, SIZES, Level::Standard)[2];
     assert_eq!((sample.name, sample.job.figure), ("sample.bi.on", Figure::Total));
     let flow = sample.job.flows[1];
@@ -227,9 +227,9 @@ fn copies_are_those_of_the_reference_programs() {
     let cells = devices(pair, SIZES, Level::Standard);
     let sm_read = cells.iter().find(|c| c.name == "sm.read" && c.cells == [pair.back()]).unwrap();
     let flow = sm_read.job.flows[0];
-    assert_eq!((flow.way, flow.actor(), flow.by), (pair, 1, Side::Target));
+    assert_eq!((flow.way, flow.actor(), flow.by), (pair, 1.into(), Side::Target));
     assert_eq!((flow.bytes, flow.times), (530_000_000, 4));
-    let both = within(3, false, SIZES, Level::Standard).pop().unwrap();
+    let both = within(3.into(), false, SIZES, Level::Standard).pop().unwrap();
     assert_eq!((both.job.figure, both.job.flows[1].from), (Figure::TotalWithin, 256 << 20));
 }
 

@@ -4,6 +4,7 @@ use super::beside::{against, evidence, nvml, predictions, unpredicted, word};
 use super::predict::Expected;
 use super::{Enabling, Said};
 use crate::gpu::Status;
+use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -12,7 +13,7 @@ use crate::suite::shared::peers;
 use std::collections::BTreeSet;
 
 /// Judges all pairs; `expected` are the groups within which access is configured, if any.
-pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) -> Judgement {
+pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<GpuId>]>) -> Judgement {
     let found: Vec<(Pair, Finding)> = all.iter().filter_map(|s| Some((s.pair, one(s)?))).collect();
     let (found, grouped) = match expected {
         Some(groups) => (found.into_iter().map(|f| as_meant(f, groups)).collect(), None),
@@ -46,7 +47,7 @@ pub(super) fn judge(gpus: usize, all: &[Said], expected: Option<&[Vec<usize>]>) 
 }
 
 /// A missing access that the configuration does not ask for is harmless.
-fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<usize>]) -> (Pair, Finding) {
+fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<GpuId>]) -> (Pair, Finding) {
     let lacking = finding.is(Code::P2pUnsupported) || finding.is(Code::P2pMixed);
     let severity = if peers::joins(groups, pair) { Severity::Fail } else { Severity::Info };
     (pair, if lacking { Finding { severity, ..finding } } else { finding })
@@ -56,7 +57,7 @@ fn as_meant((pair, finding): (Pair, Finding), groups: &[Vec<usize>]) -> (Pair, F
 fn in_groups(gpus: usize, found: Vec<(Pair, Finding)>) -> (Vec<(Pair, Finding)>, Option<Finding>) {
     let (refused, others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(_, f)| f.is(Code::P2pUnsupported));
-    let lacking: BTreeSet<(usize, usize)> = refused.iter().map(|(pair, _)| (pair.from, pair.to)).collect();
+    let lacking: BTreeSet<(GpuId, GpuId)> = refused.iter().map(|(pair, _)| (pair.from, pair.to)).collect();
     let groups = peers::groups(gpus, |pair| !lacking.contains(&(pair.from, pair.to)));
     // GPUs none of which reaches another form no groups.
     let groups = groups.filter(|groups| !refused.is_empty() && groups.iter().any(|group| group.len() > 1));

@@ -10,6 +10,7 @@ mod predict;
 
 use crate::config::{Level, numbered};
 use crate::gpu::{Clique, Gpu, GpuError, Nvml, P2pAnswers, P2pAttribute};
+use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
@@ -63,7 +64,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
         machine.nvml().map_err(|why| Box::new(Code::CudaMissing.finding(Severity::Error, "machine", why)))?;
     let facts = facts::of(machine, clique, nvml)?;
     let ask = |(from, to): (&Gpu, &Gpu)| {
-        let pair = Pair { from: from.ordinal, to: to.ordinal };
+        let pair = Pair { from: from.id(), to: to.id() };
         let predicted = facts.predict(from.bdf, to.bdf);
         machine.doing(&format!("{pair}: asking about peer access"));
         said(nvml, from, to, (pair, predicted)).map_err(|e| during(&pair.to_string(), &e))
@@ -84,10 +85,12 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 pub(in crate::suite) fn expected(
     machine: &Machine,
     clique: &Clique,
-) -> Result<Option<Vec<Vec<usize>>>, Box<Finding>> {
+) -> Result<Option<Vec<Vec<GpuId>>>, Box<Finding>> {
     let gpus: Vec<_> = clique.gpus.iter().map(|gpu| gpu.bdf).collect();
     let wished = machine.config.expect.peers.as_ref().map(|groups| numbered(groups, &gpus));
-    wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))
+    let groups = wished.transpose().map_err(|why| Box::new(unknown_peer(&why)))?;
+    let of = |group: Vec<usize>| group.into_iter().map(GpuId::new).collect();
+    Ok(groups.map(|groups| groups.into_iter().map(of).collect()))
 }
 
 /// `EXPECT-UNCHECKED`: `expect.peers` does not fit the machine.

@@ -13,7 +13,7 @@ fn answers(status: Status) -> P2pAnswers {
 
 fn said(can: bool, nvml: Status, enabling: Enabling) -> Said {
     Said {
-        pair: Pair { from: 0, to: 1 },
+        pair: Pair::of(0, 1),
         can,
         supported: can,
         atomics: false,
@@ -85,12 +85,11 @@ fn a_source_that_does_not_answer_is_an_error() {
 
 /// All pairs of `gpus`; those for which `apart` holds have no access, and all sources agree.
 fn pairs(gpus: usize, apart: impl Fn(usize, usize) -> bool) -> Vec<Said> {
-    let all = (0..gpus).flat_map(|from| (0..gpus).map(move |to| Pair { from, to }));
-    let one = |pair: Pair| match apart(pair.from, pair.to) {
+    let one = |pair: Pair| match apart(pair.from.index(), pair.to.index()) {
         true => Said { pair, ..said(false, Status::Topology, refused()) },
         false => Said { pair, ..said(true, Status::Ok, Enabling::Works) },
     };
-    all.filter(|pair| pair.from != pair.to).map(one).collect()
+    Pair::all(gpus).filter(|pair| pair.from != pair.to).map(one).collect()
 }
 
 /// The codes of findings that are not harmless.
@@ -105,7 +104,7 @@ fn bridged_pairs_are_degraded_with_their_groups_and_pass_where_expected() {
     let judgement = judge(4, &bridged, None);
     assert_eq!((judgement.outcome(), bad(&judgement)), (Outcome::Warn, vec!["PEERS-GROUPED"]));
     assert!(judgement.summary.contains("[0,1] [2,3]; 8 of 12"), "{}", judgement.summary);
-    let meant = judge(4, &bridged, Some(&[vec![0, 1], vec![2, 3]]));
+    let meant = judge(4, &bridged, Some(&[GpuId::list([0, 1]), GpuId::list([2, 3])]));
     assert_eq!(meant.outcome(), Outcome::Pass);
     assert!(meant.summary.starts_with("4 of 12 ordered pairs, as expect.peers"), "{}", meant.summary);
 }
@@ -113,7 +112,7 @@ fn bridged_pairs_are_degraded_with_their_groups_and_pass_where_expected() {
 #[test]
 fn expected_access_that_is_missing_fails() {
     let bridged = pairs(4, |a, b| a / 2 != b / 2);
-    for groups in [&[vec![0, 1, 2, 3]][..], &[vec![0, 2], vec![1, 3]]] {
+    for groups in [&[GpuId::list([0, 1, 2, 3])][..], &[GpuId::list([0, 2]), GpuId::list([1, 3])]] {
         let judgement = judge(4, &bridged, Some(groups));
         assert!(judgement.outcome() == Outcome::Fail, "{groups:?}");
         assert!(judgement.findings.iter().any(|f| f.is(Code::P2pUnsupported)));
@@ -139,7 +138,7 @@ fn access_missing_without_a_pattern_or_everywhere_fails() {
 fn a_wrong_answer_between_groups_stays_a_failure() {
     let mut bridged = pairs(4, |a, b| a / 2 != b / 2);
     bridged[1].nvml = answers(Status::Ok);
-    for expected in [None, Some(&[vec![0, 1], vec![2, 3]][..])] {
+    for expected in [None, Some(&[GpuId::list([0, 1]), GpuId::list([2, 3])][..])] {
         assert_eq!(judge(4, &bridged, expected).outcome(), Outcome::Fail);
     }
 }
@@ -157,11 +156,14 @@ fn boards_of_two_generations_are_not_applicable_unless_access_is_asked_for() {
     assert_eq!(judgement.outcome(), Outcome::NotApplicable);
     assert!(judgement.summary.contains("Ada AD102 and Ampere GA102"), "{}", judgement.summary);
     assert!(judgement.findings[0].is(Code::P2pMixed) && judgement.findings[0].severity == Severity::Info);
-    assert_eq!(judge(2, &[one.clone()], Some(&[vec![0], vec![1]])).outcome(), Outcome::Pass);
-    assert_eq!(judge(2, &[one.clone()], Some(&[vec![0, 1]])).outcome(), Outcome::Fail);
+    assert_eq!(
+        judge(2, &[one.clone()], Some(&[GpuId::list([0]), GpuId::list([1])])).outcome(),
+        Outcome::Pass
+    );
+    assert_eq!(judge(2, &[one.clone()], Some(&[GpuId::list([0, 1])])).outcome(), Outcome::Fail);
     // Other pairs are judged as ever.
     let other = Said { atomics: true, ..said(true, Status::Ok, Enabling::Works) };
-    let judgement = judge(2, &[one, Said { pair: Pair { from: 1, to: 0 }, ..other }], None);
+    let judgement = judge(2, &[one, Said { pair: Pair::of(1, 0), ..other }], None);
     assert_eq!((judgement.outcome(), judgement.findings.len()), (Outcome::Pass, 1));
 }
 

@@ -2,6 +2,7 @@
 //! a second for each GiB, so the GPUs of a node share one block.
 
 use crate::gpu::{Clique, GpuError, Pinned, Span};
+use crate::machine::GpuId;
 use crate::machine::host::near::near;
 use crate::machine::pcie::model::Fabric;
 use crate::outcome::finding::Finding;
@@ -16,7 +17,7 @@ const GRAIN: u64 = 1 << 16;
 /// Memory near some GPUs.
 #[derive(Debug)]
 pub(super) struct HostBlock {
-    pub(super) gpus: Vec<usize>,
+    pub(super) gpus: Vec<GpuId>,
     pinned: Pinned,
 }
 
@@ -32,7 +33,7 @@ impl HostBlock {
 pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock>, Box<Finding>> {
     let nodes = nodes(machine.fabric()?, clique);
     let bytes = share(BYTES, nodes.len());
-    let block = |(processors, gpus): (Option<String>, Vec<usize>)| {
+    let block = |(processors, gpus): (Option<String>, Vec<GpuId>)| {
         machine.doing(&format!("locking {bytes} bytes of the host's memory"));
         let _near = processors.as_deref().and_then(near);
         let gpu = gpus.first().and_then(|n| clique.gpu(*n));
@@ -44,16 +45,16 @@ pub(super) fn blocks(machine: &Machine, clique: &Clique) -> Result<Vec<HostBlock
 }
 
 /// GPUs by the processors near them.
-fn nodes(fabric: &Fabric, clique: &Clique) -> Vec<(Option<String>, Vec<usize>)> {
+fn nodes(fabric: &Fabric, clique: &Clique) -> Vec<(Option<String>, Vec<GpuId>)> {
     let near = |gpu: &crate::gpu::Gpu| {
         let device = fabric.devices.iter().find(|d| d.bdf == gpu.bdf);
-        (gpu.ordinal, device.and_then(|d| d.local_cpus.clone()))
+        (gpu.id(), device.and_then(|d| d.local_cpus.clone()))
     };
     grouped(clique.gpus.iter().map(near))
 }
 
-fn grouped(gpus: impl Iterator<Item = (usize, Option<String>)>) -> Vec<(Option<String>, Vec<usize>)> {
-    let mut nodes: Vec<(Option<String>, Vec<usize>)> = Vec::new();
+fn grouped(gpus: impl Iterator<Item = (GpuId, Option<String>)>) -> Vec<(Option<String>, Vec<GpuId>)> {
+    let mut nodes: Vec<(Option<String>, Vec<GpuId>)> = Vec::new();
     for (gpu, processors) in gpus {
         match nodes.iter_mut().find(|(known, _)| *known == processors) {
             Some((_, gpus)) => gpus.push(gpu),
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn gpus_of_one_node_share_their_memory() {
         let gpus = [(0, Some("0-31")), (1, Some("32-63")), (2, Some("0-31")), (3, None)];
-        let nodes = grouped(gpus.into_iter().map(|(n, list)| (n, list.map(str::to_owned))));
+        let nodes = grouped(gpus.into_iter().map(|(n, list)| (GpuId::new(n), list.map(str::to_owned))));
         let gpus: Vec<_> = nodes.into_iter().map(|(_, gpus)| gpus).collect();
         assert_eq!(gpus, [vec![0, 2], vec![1], vec![3]]);
     }

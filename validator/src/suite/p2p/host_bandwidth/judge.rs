@@ -3,6 +3,7 @@
 use super::Seen;
 use crate::floors::stats::BANDWIDTH;
 use crate::floors::{contradicted, host, impossible};
+use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::outcome::{Judgement, Matrix};
 use crate::schedule::Pair;
@@ -38,12 +39,12 @@ const BOUNDED: [&str; 6] =
     ["host.to.ce", "host.from.ce", "host.bi.to.ce", "host.bi.from.ce", "host.to.all.ce", "host.from.all.ce"];
 
 /// The GPUs that are to be measured again before they are judged.
-pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<usize> {
-    let gpus = ways.iter().enumerate();
+pub(super) fn low(seen: &Seen, ways: &[Way]) -> Vec<GpuId> {
+    let gpus = GpuId::each(ways);
     gpus.filter(|(gpu, way)| !slow(seen, *gpu, **way).is_empty()).map(|(gpu, _)| gpu).collect()
 }
 
-fn slow(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
+fn slow(seen: &Seen, gpu: GpuId, way: Way) -> Vec<Finding> {
     let moved = JUDGED.iter().filter_map(|(name, _)| seen.grid.get(name, Pair::new(gpu, gpu)));
     let moved = moved.reduce(f64::max);
     // The floor does not follow from links that carry more than they report.
@@ -56,7 +57,7 @@ fn slow(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
 }
 
 /// Figures above what the links can carry.
-fn beyond(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
+fn beyond(seen: &Seen, gpu: GpuId, way: Way) -> Vec<Finding> {
     let (subject, own) = (format!("GPU {gpu}"), Pair::new(gpu, gpu));
     let above = |name: &&str| impossible(&subject, name, seen.grid.get(name, own)?, way.most);
     let all: Vec<_> = BOUNDED.iter().filter_map(above).collect();
@@ -71,7 +72,7 @@ fn beyond(seen: &Seen, gpu: usize, way: Way) -> Vec<Finding> {
 /// figures of all GPUs at once and of both directions depend on what GPUs share, and are reported only.
 pub(super) fn judge(seen: Seen, ways: &[Way], states: &[String]) -> Judgement {
     let figure = |name: &str, gpu| seen.grid.get(name, Pair::new(gpu, gpu));
-    let gpus = || ways.iter().copied().enumerate();
+    let gpus = || GpuId::each(ways.iter().copied());
     let mut findings: Vec<_> = gpus().flat_map(|(gpu, way)| beyond(&seen, gpu, way)).collect();
     findings.extend(gpus().flat_map(|(gpu, way)| slow(&seen, gpu, way)));
     for finding in &mut findings {
@@ -86,7 +87,7 @@ pub(super) fn judge(seen: Seen, ways: &[Way], states: &[String]) -> Judgement {
         unit: "GB/s".to_owned(),
         rows: vec![(*label).to_owned()],
         columns: (0..ways.len()).map(|n| n.to_string()).collect(),
-        values: vec![(0..ways.len()).map(|gpu| figure(name, gpu).map(rounded)).collect()],
+        values: vec![GpuId::all(ways.len()).map(|gpu| figure(name, gpu).map(rounded)).collect()],
     };
     let matrices = MATRICES.iter().map(row).collect();
     judged(summary, seen.findings.into_iter().chain(findings)).showing(matrices)
@@ -116,8 +117,8 @@ mod tests {
     fn seen(to: f64) -> Seen {
         let mut seen = Seen::default();
         for (name, _) in MATRICES {
-            for gpu in 0..2 {
-                let median = if *name == "host.to.ce" && gpu == 0 { to } else { 55.4 };
+            for gpu in GpuId::all(2) {
+                let median = if *name == "host.to.ce" && gpu.index() == 0 { to } else { 55.4 };
                 let figure =
                     Measured { samples: vec![median; 3], median, spread: 0.0, repeats: 0, noisy: false };
                 seen.grid.put(name, Pair::new(gpu, gpu), figure);
@@ -146,14 +147,17 @@ mod tests {
     #[test]
     fn a_gpu_that_stays_slow_warns_with_its_state() {
         let way = Way { raw: Some(63.0), own: Some(63.0), most: Some(63.0) };
-        assert_eq!((low(&seen(13.0), &[way; 2]), low(&seen(54.9), &[way; 2])), (vec![0], Vec::new()));
+        assert_eq!(
+            (low(&seen(13.0), &[way; 2]), low(&seen(54.9), &[way; 2])),
+            (GpuId::list([0]), Vec::new())
+        );
         let judged = said(seen(13.0), Some(63.0), &["GPU 0: 35 C".to_owned()]);
         assert_eq!(judged.outcome(), Outcome::Warn);
         assert!(judged.findings[0].is(Code::HostSlow));
         assert_eq!(judged.findings[0].evidence, ["GPU 0: 35 C"]);
         let mut moment = seen(13.0);
         let figure = Measured { samples: vec![54.0; 3], median: 54.0, spread: 0.0, repeats: 0, noisy: false };
-        moment.grid.put_again("host.to.ce", Pair::new(0, 0), figure);
+        moment.grid.put_again("host.to.ce", Pair::of(0, 0), figure);
         assert_eq!(said(moment, Some(63.0), &[]).outcome(), Outcome::Pass);
         assert_eq!(
             said(seen(44.9), Some(63.0), &[]).outcome(),

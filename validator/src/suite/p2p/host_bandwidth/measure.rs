@@ -7,6 +7,7 @@ use crate::config::Level;
 use crate::floors::stats::{BANDWIDTH, Policy, Unusable, gb_s};
 use crate::gpu::pattern::Counts;
 use crate::gpu::{GpuError, Span};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::Machine;
@@ -46,7 +47,7 @@ pub(super) fn again(
     machine: &Machine,
     bench: &Bench<'_>,
     blocks: &[HostBlock],
-    gpus: &[usize],
+    gpus: &[GpuId],
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
     let mut run = Run { again: true, ..Run::new(machine, bench, seen) };
@@ -79,7 +80,7 @@ impl<'a, 'b> Run<'a, 'b> {
 
 impl Run<'_, '_> {
     /// To the host and back, one after the other.
-    fn alone(&mut self, block: &HostBlock, gpu: usize) -> Result<(), Box<Finding>> {
+    fn alone(&mut self, block: &HostBlock, gpu: GpuId) -> Result<(), Box<Finding>> {
         let host = self.part(block, 0, self.parts(block))?;
         if !self.again {
             self.wake(gpu, host)?;
@@ -101,7 +102,7 @@ impl Run<'_, '_> {
 
     /// One direction while the other is busy for twice as long, as nvbandwidth does. What one run writes to
     /// the host, the next one reads back.
-    fn both(&mut self, block: &HostBlock, gpu: usize) -> Result<(), Box<Finding>> {
+    fn both(&mut self, block: &HostBlock, gpu: GpuId) -> Result<(), Box<Finding>> {
         let parts = self.parts(block) * 2;
         let (mut full, mut empty) = (self.part(block, 0, parts)?, self.part(block, 1, parts)?);
         let mut held = self.bench.fresh();
@@ -159,12 +160,12 @@ impl Run<'_, '_> {
 
     /// Copies within each GPU, all GPUs at once: they share no link.
     fn local(&mut self) -> Result<(), Box<Finding>> {
-        let job = |gpu: usize| {
+        let job = |gpu: GpuId| {
             let flow = Flow::write(Pair::new(gpu, gpu), How::Ce, self.bench.bytes, LOCAL);
             Job::new(vec![flow], Figure::First)
         };
-        let jobs: Vec<_> = (0..self.bench.gpus()).map(job).collect();
-        for (gpu, taken) in self.bench.sampled(self.machine, &self.policy, &jobs)?.into_iter().enumerate() {
+        let jobs: Vec<_> = GpuId::all(self.bench.gpus()).map(job).collect();
+        for (gpu, taken) in GpuId::each(self.bench.sampled(self.machine, &self.policy, &jobs)?) {
             match taken {
                 Taken::Wrong(flow, checked) => self.seen.findings.push(wrong(&flow, &checked)),
                 Taken::Figures(figures) => {
@@ -178,7 +179,7 @@ impl Run<'_, '_> {
     }
 
     /// Copies that wake up the link, which is read meanwhile.
-    fn wake(&mut self, gpu: usize, host: Span<'_>) -> Result<(), Box<Finding>> {
+    fn wake(&mut self, gpu: GpuId, host: Span<'_>) -> Result<(), Box<Finding>> {
         let machine = self.machine;
         let fabric = machine.fabric()?;
         let Some(bdf) = machine.clique()?.gpu(gpu).map(|g| g.bdf) else { return Ok(()) };
@@ -220,7 +221,7 @@ impl Run<'_, '_> {
         self.policy.wants_more(samples).map_err(|why| odd("machine", why))
     }
 
-    fn put(&mut self, name: &'static str, gpu: usize, samples: &[f64]) -> Result<(), Box<Finding>> {
+    fn put(&mut self, name: &'static str, gpu: GpuId, samples: &[f64]) -> Result<(), Box<Finding>> {
         let figure = self.policy.of(samples).map_err(|why| odd(&format!("GPU {gpu}"), why))?;
         let put = if self.again { Grid::put_again } else { Grid::put };
         put(&mut self.seen.grid, name, Pair::new(gpu, gpu), figure);
@@ -228,7 +229,7 @@ impl Run<'_, '_> {
     }
 }
 
-const fn flow(gpu: usize, towards: Towards, host: Span<'_>, times: u32) -> HostFlow<'_> {
+const fn flow(gpu: GpuId, towards: Towards, host: Span<'_>, times: u32) -> HostFlow<'_> {
     HostFlow { gpu, towards, host, times }
 }
 

@@ -6,6 +6,7 @@ use super::level_plan::{GUARD, Plan};
 use super::results::Sent;
 use crate::gpu::pattern::{Counts, Nonces, Piece, Wrong, compare, pieces};
 use crate::gpu::{Clique, GpuError, Span};
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::plot::{Changed, Plot};
@@ -89,8 +90,8 @@ impl<'m> Bench<'m> {
         Ok(bench)
     }
 
-    pub(super) fn station(&self, n: usize) -> Result<&Station<'m>, GpuError> {
-        self.stations.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+    pub(super) fn station(&self, gpu: GpuId) -> Result<&Station<'m>, GpuError> {
+        self.stations.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
     pub(super) fn nonce(&self) -> u64 {

@@ -96,7 +96,7 @@ fn put(station: &Station<'_>, span: Span<'_>, n: u64, case: &Case) -> Result<(),
 }
 
 fn finding(station: &Station<'_>, case: &str, counted: &Counts, expected: &Counts, host: bool) -> Finding {
-    let gpu = format!("GPU {}", station.gpu.ordinal);
+    let gpu = format!("GPU {}", station.gpu.id());
     let message = format!(
         "{gpu}: the checker reports {} wrong words of {}, first {}, for {case}; expected {} of {}, first {}",
         counted.wrong,

@@ -65,8 +65,8 @@ impl<'m> Bench<'m> {
             let place = changed.counts.first.unwrap_or_default();
             let found = changed.station.words(changed.span, place, WINDOW)?.words;
             let Some(begin) = origin(&found, moved.seed, &meant) else { continue };
-            let n = changed.station.gpu.ordinal;
-            if n != moved.receiver.gpu.ordinal {
+            let n = changed.station.gpu.id();
+            if n != moved.receiver.gpu.id() {
                 return Ok(Some(Elsewhere::Gpu(n)));
             }
             let landed = changed.span.address + place * 4;
@@ -92,7 +92,7 @@ impl<'m> Bench<'m> {
                 origin(&found, past.seed, &meant).is_some()
             };
             let (cell, sure) = since.iter().find(whose).map_or((last.cell, false), |past| (past.cell, true));
-            let what = What::Stray { gpu: it.station.gpu.ordinal, sure };
+            let what = What::Stray { gpu: it.station.gpu.id(), sure };
             found.truncate(SAMPLE);
             let (address, first) = (it.span.address, it.first);
             let counts = it.counts;
@@ -109,7 +109,7 @@ impl<'m> Bench<'m> {
         for it in self.changed(used)? {
             let found = it.station.words(it.span, it.counts.first.unwrap_or_default(), WINDOW)?.words;
             let Changed { station, span, first, sentinel: seed, counts } = it;
-            all.push(Anywhere { gpu: station.gpu.ordinal, place: *span, first, seed, counts, found });
+            all.push(Anywhere { gpu: station.gpu.id(), place: *span, first, seed, counts, found });
         }
         Ok(all)
     }

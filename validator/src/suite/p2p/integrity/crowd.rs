@@ -5,6 +5,7 @@
 use super::bench::Bench;
 use super::results::{Access, Crowd, Sent, Tried};
 use crate::gpu::{BatchExpected, Clique, GpuError, Piece, Stream, Table, is_spoiled};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::shared::errand::{Errand, ErrandResult, GUARD, Keeper, Shape, run, small};
@@ -44,7 +45,7 @@ impl Bench<'_> {
     ) -> Result<Option<Crowd>, GpuError> {
         let well = |t: &&Tried| t.access == Access::On && t.faults.is_empty() && t.ended.is_none();
         let pairs: Vec<Pair> = tried.iter().filter(well).map(|t| t.pair).collect();
-        let (Some(first), false) = (clique.gpu(0), pairs.is_empty()) else { return Ok(None) };
+        let (Some(first), false) = (clique.gpus.first(), pairs.is_empty()) else { return Ok(None) };
         let seed = self.nonce();
         let shapes = self.shapes(pairs.len() as u64, seed);
         let at_once = with_all(clique, &pairs, |open| {
@@ -126,7 +127,7 @@ impl Bench<'_> {
         for station in &self.stations {
             let seed = self.nonce();
             station.stream.fill(station.plain.part(layout.source(), layout.area())?, seed, 0)?;
-            self.sent.borrow_mut().push(Sent { gpu: station.gpu.ordinal, seed });
+            self.sent.borrow_mut().push(Sent { gpu: station.gpu.id(), seed });
             seeds.push(seed);
         }
         self.stations.iter().try_for_each(|station| station.wait())?;
@@ -168,7 +169,7 @@ impl Bench<'_> {
         let (sender, receiver) = (self.station(sends)?, self.station(receives)?);
         let layout = self.plan.layout();
         let (area, part) = (peer(sends, receives) * self.slice(), peer(receives, sends) * self.slice());
-        let seed = seeds.get(sends).copied().unwrap_or_default();
+        let seed = seeds.get(sends.index()).copied().unwrap_or_default();
         let piece = |shape: &Shape| {
             let (first, place) = (area + shape.from, layout.target() + part + shape.to);
             let to = receiver.plain.part(place, shape.bytes)?;
@@ -222,7 +223,7 @@ impl Bench<'_> {
     fn sources_again(&self) -> Result<(), GpuError> {
         let layout = self.plan.layout();
         for station in &self.stations {
-            let last = self.sent.borrow().iter().rev().find(|s| s.gpu == station.gpu.ordinal).map(|s| s.seed);
+            let last = self.sent.borrow().iter().rev().find(|s| s.gpu == station.gpu.id()).map(|s| s.seed);
             let area = station.plain.part(layout.source(), layout.area())?;
             station.stream.fill(area, last.unwrap_or_default(), 0)?;
         }
@@ -230,15 +231,16 @@ impl Bench<'_> {
     }
 
     /// The pair whose data this was: word `number` of what GPU `from` sent.
-    pub(super) fn sent_to(&self, from: usize, number: u64) -> Pair {
+    pub(super) fn sent_to(&self, from: GpuId, number: u64) -> Pair {
         let n = usize::try_from(number * 4 / self.slice().max(1)).unwrap_or_default();
-        Pair { from, to: if n >= from { n + 1 } else { n } }
+        Pair { from, to: GpuId::new(if n >= from.index() { n + 1 } else { n }) }
     }
 }
 
 /// The index of `other` among the peers of `gpu`.
-const fn peer(gpu: usize, other: usize) -> u64 {
-    (if other > gpu { other - 1 } else { other }) as u64
+const fn peer(gpu: GpuId, other: GpuId) -> u64 {
+    let n = other.index();
+    (if n > gpu.index() { n - 1 } else { n }) as u64
 }
 
 fn refused(pair: Pair, error: &GpuError) -> Finding {

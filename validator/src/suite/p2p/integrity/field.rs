@@ -59,7 +59,7 @@ impl<'g> Station<'g> {
             Memory::Mapped => self
                 .mapped
                 .as_ref()
-                .ok_or_else(|| GpuError::Nonsense(format!("GPU {}: no mapped memory", self.gpu.ordinal))),
+                .ok_or_else(|| GpuError::Nonsense(format!("GPU {}: no mapped memory", self.gpu.id()))),
         }
     }
 
@@ -78,7 +78,7 @@ impl<'g> Station<'g> {
 
     /// Waits for this GPU's work on its own memory.
     pub(super) fn wait(&self) -> Result<(), GpuError> {
-        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.ordinal), OWN)
+        self.stream.finish(&format!("GPU {}: checking its own memory", self.gpu.id()), OWN)
     }
 
     /// Queues copies of parts of `what` to the host.

@@ -62,7 +62,7 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
     let mut bench = Bench::new(machine, clique, asked.clone()).map_err(broken)?;
     let wrong = bench.checkers().map_err(broken)?;
     let avoid = &machine.config.validate.avoid;
-    let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.ordinal, to.ordinal));
+    let wanted = |(from, to): &(&Gpu, &Gpu)| !avoid.contains(&(from.id(), to.id()));
     let pairs = clique.pairs().filter(wanted).count();
     if !wrong.is_empty() {
         let summary = wrong.first().map(|f| f.message.clone()).unwrap_or_default();
@@ -93,7 +93,7 @@ impl<'m> Bench<'m> {
     fn checkers(&self) -> Result<Vec<Finding>, GpuError> {
         let mut wrong = Vec::new();
         for station in &self.stations {
-            self.machine.doing(&format!("GPU {}: testing the checker", station.gpu.ordinal));
+            self.machine.doing(&format!("GPU {}: testing the checker", station.gpu.id()));
             wrong.extend(checker::test(station, &mut self.nonces.borrow_mut())?);
         }
         Ok(wrong)
@@ -107,13 +107,13 @@ impl<'m> Bench<'m> {
         let mut refused = None;
         for station in &mut self.stations {
             let peers = reaching(&gpus, station.gpu)?;
-            self.machine.doing(&format!("GPU {}: mapping memory for its peers", station.gpu.ordinal));
+            self.machine.doing(&format!("GPU {}: mapping memory for its peers", station.gpu.id()));
             match station.map(layout, &peers) {
                 Err(error) if error.is_sticky() => return Err(error),
                 // One refused peer, which p2p-capability reports, must not stop the others.
                 Err(_) => match station.map(layout, &enabling(&peers, station.gpu)?) {
                     Err(error) if error.is_sticky() => return Err(error),
-                    Err(error) => refused = Some((station.gpu.ordinal, error)),
+                    Err(error) => refused = Some((station.gpu.id(), error)),
                     Ok(()) => {}
                 },
                 Ok(()) => {}
@@ -136,7 +136,7 @@ impl<'m> Bench<'m> {
     /// All transfers of one pair. An error that ends it early is recorded, and other pairs are still tried,
     /// with memory restored.
     fn pair(&self, from: &Gpu, to: &Gpu) -> Result<Tried, GpuError> {
-        let pair = Pair { from: from.ordinal, to: to.ordinal };
+        let pair = Pair { from: from.id(), to: to.id() };
         let mut tried = Tried { pair, access: Access::No, faults: Vec::new(), ended: None };
         if let Err(error) = self.transfers(from, to, &mut tried) {
             tried.ended = Some(during(&pair.to_string(), &error));
@@ -197,7 +197,7 @@ impl<'m> Bench<'m> {
 /// Those that reach `owner`'s memory according to CUDA.
 fn reaching<'g>(gpus: &[&'g Gpu], owner: &Gpu) -> Result<Vec<&'g Gpu>, GpuError> {
     let mut peers = Vec::new();
-    for peer in gpus.iter().filter(|g| g.ordinal != owner.ordinal) {
+    for peer in gpus.iter().filter(|g| g.id() != owner.id()) {
         if peer.can_access(owner)? {
             peers.push(*peer);
         }

@@ -1,5 +1,6 @@
 //! What was tried, and the results.
 
+use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::shared::plot::Share;
@@ -51,6 +52,6 @@ pub(super) struct Crowd {
 /// Data that was in a source area.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
-    pub(super) gpu: usize,
+    pub(super) gpu: GpuId,
     pub(super) seed: u64,
 }

@@ -7,7 +7,7 @@ use crate::gpu::pattern::{Counts, Wrong, word};
 use crate::outcome::Outcome;
 use crate::suite::shared::transfer::{Fault, Traces, What, findings};
 
-const PAIR: Pair = Pair { from: 0, to: 1 };
+const PAIR: Pair = Pair::of(0, 1);
 
 fn cell(engine: Engine, way: Way, bytes: u64) -> Cell {
     Cell { pair: PAIR, kind: Kind { engine, way, memory: Memory::Plain }, bytes, shift: (0, 0) }
@@ -34,7 +34,7 @@ fn tried(pair: Pair, access: Access, faults: Vec<Fault>) -> Tried {
 }
 
 fn both(access: &Access, faults: Vec<Fault>) -> Judgement {
-    let back = Pair { from: 1, to: 0 };
+    let back = Pair::of(1, 0);
     judge(
         &Plan::of(Level::Standard),
         2,
@@ -139,15 +139,19 @@ fn each_kind_of_fault_has_its_code_and_its_words() {
         (What::Data(OldRound), Code::P2pWrongData, "data of an earlier transfer"),
         (What::Data(Flip), Code::P2pWrongData, "flipped bits"),
         (What::Data(Garbage), Code::P2pWrongData, "no known pattern"),
-        (What::Data(OtherGpu(3)), Code::P2pStray, "arrives in GPU 3 instead"),
+        (What::Data(OtherGpu(3.into())), Code::P2pStray, "arrives in GPU 3 instead"),
         (What::Beside, Code::P2pStray, "changes memory beside its target"),
         (What::Source, Code::P2pStray, "changes its source"),
         (
-            What::Stray { gpu: 2, sure: false },
+            What::Stray { gpu: 2.into(), sure: false },
             Code::P2pStray,
             "writes change memory of GPU 2 that is not their target",
         ),
-        (What::Stray { gpu: 2, sure: true }, Code::P2pStray, "of 4 KiB changes memory of GPU 2 that is not"),
+        (
+            What::Stray { gpu: 2.into(), sure: true },
+            Code::P2pStray,
+            "of 4 KiB changes memory of GPU 2 that is not",
+        ),
         (What::Checker("x"), Code::P2pChecker, "SM write of 4 KiB: x"),
     ] {
         let found = findings(PAIR, &[fault(write, what)]);
@@ -158,8 +162,7 @@ fn each_kind_of_fault_has_its_code_and_its_words() {
 
 #[test]
 fn many_pairs_with_one_fault_are_one_finding_with_limited_evidence() {
-    let pairs: Vec<_> = (0..16)
-        .flat_map(|from| (0..16).map(move |to| Pair { from, to }))
+    let pairs: Vec<_> = Pair::all(16)
         .filter(|p| p.from != p.to)
         .map(|pair| {
             let cell = Cell { pair, ..cell(Engine::Copy, Way::Write, 4) };
@@ -176,7 +179,7 @@ fn many_pairs_with_one_fault_are_one_finding_with_limited_evidence() {
 #[test]
 fn a_refusal_is_reported_and_left_to_capability_but_no_pair_tried_is_not_a_pass() {
     let refused = Access::Refused("217".into());
-    let back = Pair { from: 1, to: 0 };
+    let back = Pair::of(1, 0);
     let one = [tried(PAIR, Access::On, vec![]), tried(back, refused.clone(), vec![])];
     let said = judge(&Plan::of(Level::Quick), 2, &one, vec![], &All::default());
     assert_eq!(said.outcome(), Outcome::Pass);

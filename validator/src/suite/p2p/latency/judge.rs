@@ -116,14 +116,14 @@ mod tests {
     /// Two GPUs as recorded on H200, with this latency from 0 to 1.
     fn seen(us: f64) -> Seen {
         let mut seen = Seen::default();
-        for pair in [Pair::new(0, 1), Pair::new(1, 0)] {
+        for pair in [Pair::of(0, 1), Pair::of(1, 0)] {
             seen.copies.put("sample.latency.off.gpu", pair, figure(15.42));
             seen.copies.put("sample.latency.off.cpu", pair, figure(4.75));
             seen.copies.put("sample.latency.on.gpu", pair, figure(if pair.from == 0 { us } else { 2.2 }));
             seen.copies.put("sample.latency.on.cpu", pair, figure(1.33));
             seen.loads.put("chase", pair, figure(827.3));
         }
-        seen.copies.put("sample.latency.on.gpu", Pair::new(0, 0), figure(1.8));
+        seen.copies.put("sample.latency.on.gpu", Pair::of(0, 0), figure(1.8));
         seen
     }
 
@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn a_slow_copy_warns_and_one_through_host_memory_fails() {
         assert_eq!(judge(seen(4.0), 2, Level::Standard, &[]).outcome(), Outcome::Warn);
-        assert_eq!(late(&seen(4.0), &KINDS), [Pair::new(0, 1)]);
+        assert_eq!(late(&seen(4.0), &KINDS), [Pair::of(0, 1)]);
         let mut moment = seen(4.0);
-        moment.copies.put_again(JUDGED, Pair::new(0, 1), figure(2.3));
+        moment.copies.put_again(JUDGED, Pair::of(0, 1), figure(2.3));
         assert_eq!(judge(moment, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
         let mut chase = seen(2.23);
-        chase.loads.put("chase", Pair::new(1, 0), figure(1700.0));
+        chase.loads.put("chase", Pair::of(1, 0), figure(1700.0));
         let said = judge(chase, 2, Level::Standard, &[]);
         assert!(
             said.outcome() == Outcome::Warn && said.summary.contains("1.8 times the best"),
@@ -171,10 +171,10 @@ mod tests {
     fn figures_by_the_hosts_clock_may_scatter_and_by_the_gpus_clock_may_not() {
         let noisy = Measured { spread: 0.9, noisy: true, ..figure(2.2) };
         let mut scattered = seen(2.23);
-        scattered.copies.put("sample.latency.on.cpu", Pair::new(0, 1), noisy.clone());
+        scattered.copies.put("sample.latency.on.cpu", Pair::of(0, 1), noisy.clone());
         assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Pass);
         let mut scattered = seen(2.23);
-        scattered.copies.put("sample.latency.on.gpu", Pair::new(0, 1), noisy);
+        scattered.copies.put("sample.latency.on.gpu", Pair::of(0, 1), noisy);
         assert_eq!(judge(scattered, 2, Level::Standard, &[]).outcome(), Outcome::Warn);
     }
 }

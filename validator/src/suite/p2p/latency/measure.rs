@@ -4,6 +4,7 @@ use super::Seen;
 use crate::config::Level;
 use crate::floors::stats::{LATENCY, ns_per_load};
 use crate::gpu::GpuError;
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 use crate::suite::Machine;
@@ -33,9 +34,9 @@ pub(super) fn all(
     seen: &mut Seen,
 ) -> Result<(), Box<Finding>> {
     let mut run = Run { machine, bench, seen, again: false };
-    let within: Vec<_> = (0..bench.gpus()).map(|n| Pair::new(n, n)).collect();
+    let within: Vec<_> = GpuId::all(bench.gpus()).map(|gpu| Pair::new(gpu, gpu)).collect();
     run.copies(OFF, &within)?;
-    for pair in (0..bench.gpus()).flat_map(|a| (0..bench.gpus()).map(move |b| Pair::new(a, b))) {
+    for pair in Pair::all(bench.gpus()) {
         if pair.from != pair.to {
             run.copies(OFF, &[pair])?;
         }

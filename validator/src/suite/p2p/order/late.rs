@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_hop_is_compared_with_the_best_of_its_group_and_measured_again() {
-        let (near, late) = (Pair::new(0, 1), Pair::new(2, 3));
+        let (near, late) = (Pair::of(0, 1), Pair::of(2, 3));
         let said = |again: &BTreeMap<Pair, f64>| {
-            let hops = [(near, 1100.0), (Pair::new(0, 2), 1600.0), (late, 2900.0)];
+            let hops = [(near, 1100.0), (Pair::of(0, 2), 1600.0), (late, 2900.0)];
             found(&hops, again, &|_| "SYS".to_owned(), &|_| false)
         };
         let found = said(&BTreeMap::new());

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::outcome::Outcome;
 
-    const PAIR: Pair = Pair { from: 0, to: 1 };
+    const PAIR: Pair = Pair::of(0, 1);
 
     fn side(done: u64) -> Round {
         Round { wrong: 0, first_bad: None, done, timed_out: done < ROUNDS, cycles: 1 }

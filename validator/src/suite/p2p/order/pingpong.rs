@@ -4,6 +4,7 @@
 use super::{Played, names};
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Buffer, Event, Gpu, GpuError, Pingpong, Pinned, Stream, Tally};
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ impl<'g> Player<'g> {
     /// Sets it to zeros: a flag of an earlier game would be taken for a new one.
     pub(super) fn clear(&self) -> Result<(), GpuError> {
         self.stream.set_bytes(self.memory.whole(), 0)?;
-        self.stream.finish(&format!("GPU {}: clearing its mailbox", self.gpu.ordinal), HANG)
+        self.stream.finish(&format!("GPU {}: clearing its mailbox", self.gpu.id()), HANG)
     }
 
     fn launch(&self, partner: &Self, rounds: u64, first: bool, seeds: [u64; 2]) -> Result<(), GpuError> {
@@ -54,8 +55,8 @@ impl<'g> Player<'g> {
     }
 }
 
-pub(super) fn player<'p, 'g>(players: &'p [Player<'g>], n: usize) -> Result<&'p Player<'g>, GpuError> {
-    players.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+pub(super) fn player<'p, 'g>(players: &'p [Player<'g>], gpu: GpuId) -> Result<&'p Player<'g>, GpuError> {
+    players.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
 }
 
 /// One game for each of these pairs, all at the same time; access is on.

@@ -2,6 +2,7 @@
 
 use crate::gpu::GpuError;
 use crate::gpu::pattern::Counts;
+use crate::machine::GpuId;
 use crate::suite::shared::transfer::Engine;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ pub(super) enum Ask {
     Start,
     /// Open a buffer of the worker for GPU `gpu`: by its CUDA IPC handle, or by the descriptor that
     /// accompanies the request.
-    Open { gpu: usize, ipc: Option<Vec<u8>>, bytes: u64 },
+    Open { gpu: GpuId, ipc: Option<Vec<u8>>, bytes: u64 },
     /// Write fresh data to it.
     Write(Job),
     /// Read its content, and check it.

@@ -159,15 +159,15 @@ fn all(
     results: &mut Results,
 ) -> Result<(), Stop> {
     for owner in seats {
-        let subject = format!("GPU {}", owner.gpu.ordinal);
+        let subject = format!("GPU {}", owner.gpu.id());
         let here = |e: GpuError| stop(&subject, &Trouble::from(&e));
-        let peers = seats.iter().filter(|p| p.gpu.ordinal != owner.gpu.ordinal);
+        let peers = seats.iter().filter(|p| p.gpu.id() != owner.gpu.id());
         let shared = Shared::new(owner, how, results.sizes).map_err(here)?;
         for peer in peers {
             if !peer.gpu.can_access(owner.gpu).map_err(here)? {
                 continue;
             }
-            let pair = Pair { from: peer.gpu.ordinal, to: owner.gpu.ordinal };
+            let pair = Pair { from: peer.gpu.id(), to: owner.gpu.id() };
             machine.doing(&format!("{pair}: between processes by {how}"));
             match owner::pair(other, &shared, pair, &mut results.faults) {
                 Ok(()) => results.tried.push((pair, how)),

@@ -3,6 +3,7 @@
 
 use super::messages::{Answer, Ask, Job, Trouble};
 use crate::gpu::{Buffer, Clique, Gpu, GpuError, IpcHandle, Span};
+use crate::machine::GpuId;
 use crate::process::partner;
 use crate::suite::shared::seat::Seat;
 use crate::suite::shared::transfer::Engine;
@@ -32,13 +33,13 @@ pub(in crate::suite) fn serve() -> io::Result<()> {
 struct Desk<'c> {
     clique: &'c OnceCell<Clique>,
     /// Of the GPUs that have acted already.
-    seats: BTreeMap<usize, Seat<'c>>,
+    seats: BTreeMap<GpuId, Seat<'c>>,
     opened: Option<Opened>,
 }
 
 /// The acting GPU, and the worker's buffer.
 struct Opened {
-    gpu: usize,
+    gpu: GpuId,
     theirs: Buffer,
     own: Buffer,
 }
@@ -56,18 +57,18 @@ impl<'c> Desk<'c> {
                 self.clique.set(clique).map_err(|_| nonsense("a second start"))?;
                 Ok(Answer::Started(ids))
             }
-            Ask::Open { gpu: n, ipc, bytes } => {
+            Ask::Open { gpu: id, ipc, bytes } => {
                 // The last one is closed before the next is opened.
                 drop(self.opened.take());
-                let gpu = self.gpu(n)?;
+                let gpu = self.gpu(id)?;
                 let name = ipc.and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
                 let theirs = match (name, descriptor) {
                     (Some(name), None) => gpu.open_ipc(IpcHandle(name), bytes)?,
                     (None, Some(descriptor)) => gpu.import(descriptor.as_fd(), bytes)?,
                     _ => return Err(nonsense("a buffer without a handle")),
                 };
-                self.opened = Some(Opened { gpu: n, theirs, own: gpu.alloc(bytes)? });
-                if let Entry::Vacant(seat) = self.seats.entry(n) {
+                self.opened = Some(Opened { gpu: id, theirs, own: gpu.alloc(bytes)? });
+                if let Entry::Vacant(seat) = self.seats.entry(id) {
                     seat.insert(Seat::new(gpu)?);
                 }
                 Ok(Answer::Done)
@@ -87,9 +88,9 @@ impl<'c> Desk<'c> {
         }
     }
 
-    fn gpu(&self, n: usize) -> Result<&'c Gpu, GpuError> {
+    fn gpu(&self, gpu: GpuId) -> Result<&'c Gpu, GpuError> {
         let clique = self.clique.get().ok_or_else(|| nonsense("work before the start"))?;
-        clique.gpu(n).ok_or_else(|| nonsense("a GPU that does not exist"))
+        clique.gpu(gpu).ok_or_else(|| nonsense("a GPU that does not exist"))
     }
 
     fn working(&self) -> Result<(&Seat<'c>, &Opened), GpuError> {
@@ -127,5 +128,5 @@ fn copy(seat: &Seat<'_>, job: Job, to: Span<'_>, from: Span<'_>) -> Result<(), G
         Engine::Sm => seat.stream.copy_sm(to, from)?,
         Engine::Copy | Engine::Staged => seat.stream.copy(to, from)?,
     }
-    seat.stream.finish(&format!("GPU {}: {} bytes between processes", seat.gpu.ordinal, job.bytes), ACROSS)
+    seat.stream.finish(&format!("GPU {}: {} bytes between processes", seat.gpu.id(), job.bytes), ACROSS)
 }

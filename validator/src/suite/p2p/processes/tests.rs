@@ -6,7 +6,7 @@ use crate::gpu::pattern::{Counts, Wrong};
 use crate::outcome::Outcome;
 use crate::suite::shared::transfer::{Cell, Engine, Kind, Memory, Traces, Way, What};
 
-const PAIR: Pair = Pair { from: 0, to: 1 };
+const PAIR: Pair = Pair::of(0, 1);
 
 fn results() -> Results {
     Results { tried: vec![(PAIR, How::Ipc), (PAIR, How::Descriptor)], ..Results::default() }
@@ -96,7 +96,7 @@ fn an_aborted_test_is_not_a_pass() {
 
 #[test]
 fn messages_survive_serialization() {
-    let ask = Ask::Open { gpu: 3, ipc: Some(vec![7; 64]), bytes: 1 };
+    let ask = Ask::Open { gpu: 3.into(), ipc: Some(vec![7; 64]), bytes: 1 };
     assert_eq!(serde_json::from_slice::<Ask>(&serde_json::to_vec(&ask).unwrap()).unwrap(), ask);
     let counts = fault().traces.counts;
     let answer = Answer::Read(counts, vec![u32::MAX; 8]);

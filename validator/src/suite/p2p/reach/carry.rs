@@ -267,6 +267,7 @@ fn rings(pairs: &[Pair], all: bool) -> Vec<Vec<Pair>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::GpuId;
     use crate::schedule::circle;
     use std::collections::BTreeSet;
 
@@ -278,7 +279,7 @@ mod tests {
             let all = rings(&pairs, true);
             assert_eq!(all.concat().len(), pairs.len());
             for ring in &all {
-                let ends = |end: fn(&Pair) -> usize| ring.iter().map(end).collect::<BTreeSet<_>>().len();
+                let ends = |end: fn(&Pair) -> GpuId| ring.iter().map(end).collect::<BTreeSet<_>>().len();
                 assert!(ends(|p| p.from) == ring.len() && ends(|p| p.to) == ring.len());
             }
             let once = rings(&pairs, false).concat();

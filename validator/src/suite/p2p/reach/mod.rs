@@ -11,6 +11,7 @@ mod tags;
 use crate::config::Level;
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Clique, GpuError, is_spoiled};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Outcome};
 use crate::schedule::Pair;
@@ -82,11 +83,11 @@ fn run(machine: &Machine) -> Result<Judgement, Box<Finding>> {
 
 /// Ordered pairs of peer and owner, where there is memory to test.
 fn pairs(clique: &Clique, plots: &[Plot<'_>]) -> Result<Vec<Pair>, GpuError> {
-    let worth = |n: usize| plots.get(n).is_some_and(|plot| plot.bytes() >= LITTLE);
+    let worth = |gpu: GpuId| plots.get(gpu.index()).is_some_and(|plot| plot.bytes() >= LITTLE);
     let mut pairs = Vec::new();
     for (peer, owner) in clique.pairs() {
-        if worth(peer.ordinal) && worth(owner.ordinal) && peer.can_access(owner)? {
-            pairs.push(Pair::new(peer.ordinal, owner.ordinal));
+        if worth(peer.id()) && worth(owner.id()) && peer.can_access(owner)? {
+            pairs.push(Pair::new(peer.id(), owner.id()));
         }
     }
     Ok(pairs)
@@ -149,8 +150,8 @@ fn refusal(machine: &Machine) -> Severity {
 }
 
 /// The memory held on one GPU.
-fn plot<'p, 'g>(plots: &'p [Plot<'g>], n: usize) -> Result<&'p Plot<'g>, GpuError> {
-    plots.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+fn plot<'p, 'g>(plots: &'p [Plot<'g>], gpu: GpuId) -> Result<&'p Plot<'g>, GpuError> {
+    plots.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
 }
 
 /// How much memory is tested, for the summary.
@@ -169,7 +170,7 @@ mod tests {
     use crate::suite::shared::plot::{Changed, Share};
     use crate::suite::shared::transfer::{Engine, Kind, Way};
 
-    const PAIR: Pair = Pair { from: 0, to: 1 };
+    const PAIR: Pair = Pair::of(0, 1);
 
     fn counts(wrong: u64) -> Counts {
         let first = (wrong > 0).then_some(128);
@@ -181,7 +182,7 @@ mod tests {
         let missed = fault.map(|what| Missed { at: 256 << 20, what, found: vec![1], expected: vec![2] });
         let counts = counts(if missed.is_some() { 2 } else { 0 });
         let swept = vec![Swept { pair: PAIR, kind, pages: 11_000, page: 2 << 20, counts, missed }];
-        let shares = vec![Share { gpu: 1, bytes: 22 << 30, total: 24 << 30 }];
+        let shares = vec![Share { gpu: 1.into(), bytes: 22 << 30, total: 24 << 30 }];
         Results { shares, swept, pairs: vec![PAIR], at_once: 1, ..Results::default() }
     }
 
@@ -224,7 +225,7 @@ mod tests {
         assert!(said.findings[0].cause.contains("two addresses lead to the same memory"));
         let said = judge(&results(Way::Read, Some(TagFault::Alias(0))));
         assert!(said.summary.ends_with("the read returns the content of 0x0"), "{}", said.summary);
-        let said = judge(&results(Way::Write, Some(TagFault::Foreign(Pair::new(2, 3)))));
+        let said = judge(&results(Way::Write, Some(TagFault::Foreign(Pair::of(2, 3)))));
         assert!(said.summary.ends_with("it holds what GPU 2 -> 3 wrote"), "{}", said.summary);
     }
 
@@ -232,7 +233,8 @@ mod tests {
     fn memory_that_changed_unwritten_is_a_stray_and_unchecked_pages_are_an_error() {
         let mut stray = results(Way::Write, None);
         let place = Extent { address: 0x7000_0000, bytes: 4096 };
-        stray.strays = vec![Changed { gpu: 2, place, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
+        stray.strays =
+            vec![Changed { gpu: 2.into(), place, first: 0, seed: 1, counts: counts(2), found: vec![9] }];
         let said = judge(&stray);
         assert!(said.findings[0].is(Code::P2pStray) && said.outcome() == Outcome::Fail);
         let mut unlooked = results(Way::Write, None);

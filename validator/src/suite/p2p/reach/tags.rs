@@ -5,6 +5,7 @@ use super::judge::{Missed, Results, Swept, TagFault};
 use super::plot;
 use crate::gpu::pattern::{Counts, Nonces, origin, word};
 use crate::gpu::{GpuError, Pages, TAG, Tags};
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use crate::suite::shared::plot::Plot;
@@ -35,7 +36,7 @@ pub(super) fn written(
     let mut rounds = Vec::new();
     for pair in pairs {
         let sentinel = plot(plots, pair.to)?.seed();
-        let tags = Tags { writer: pair.from as u64, seed: nonces.next(), sentinel };
+        let tags = Tags { writer: pair.from.index() as u64, seed: nonces.next(), sentinel };
         rounds.push(Round { pair: *pair, tags, nonce, shift });
     }
     let doing = format!("{} pairs write into every page", pairs.len());
@@ -91,13 +92,13 @@ pub(super) fn read(
 ) -> Result<(), GpuError> {
     let nonce = nonces.next();
     let seeds: Vec<u64> = plots.iter().map(|_| nonces.next()).collect();
-    let tags = |n: usize| -> Result<Tags, GpuError> {
-        let seed = seeds.get(n).copied().unwrap_or_default();
-        Ok(Tags { writer: n as u64, seed, sentinel: plot(plots, n)?.seed() })
+    let tags = |gpu: GpuId| -> Result<Tags, GpuError> {
+        let seed = seeds.get(gpu.index()).copied().unwrap_or_default();
+        Ok(Tags { writer: gpu.index() as u64, seed, sentinel: plot(plots, gpu)?.seed() })
     };
-    for (n, owner) in plots.iter().enumerate() {
+    for (gpu, owner) in GpuId::each(plots) {
         for chunk in owner.chunks() {
-            owner.stream.tag(&chunk.pages(shift, nonce), &tags(n)?)?;
+            owner.stream.tag(&chunk.pages(shift, nonce), &tags(gpu)?)?;
         }
     }
     plots.iter().try_for_each(Plot::wait)?;
@@ -123,15 +124,15 @@ pub(super) fn read(
             results.swept.push(swept(owner, round, Way::Read, counts, missed));
         }
     }
-    for (n, owner) in plots.iter().enumerate() {
-        let round = Round { pair: Pair::new(n, n), tags: tags(n)?, nonce, shift };
+    for (gpu, owner) in GpuId::each(plots) {
+        let round = Round { pair: Pair::new(gpu, gpu), tags: tags(gpu)?, nonce, shift };
         ask(owner, owner, &round, true)?;
     }
     plots.iter().try_for_each(Plot::wait)
 }
 
 /// Rounds in waves in which each checking GPU occurs at most once.
-fn waves(rounds: &[Round], who: impl Fn(Pair) -> usize) -> Vec<Vec<Round>> {
+fn waves(rounds: &[Round], who: impl Fn(Pair) -> GpuId) -> Vec<Vec<Round>> {
     let mut waves: Vec<Vec<Round>> = Vec::new();
     for round in rounds {
         let same = |other: &Round| who(other.pair) == who(round.pair);

@@ -3,6 +3,7 @@
 use super::{Second, Seen};
 use crate::floors::stats::median;
 use crate::gpu::State;
+use crate::machine::GpuId;
 use crate::outcome::Judgement;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::shared::speed::{STATE_COLUMNS, heat, judged, rounded, state_cells, table, throttled_for};
@@ -44,14 +45,14 @@ fn drop_of(seconds: &[Second], middle: f64) -> Option<Finding> {
 
 fn soak_table(seconds: &[Second]) -> Value {
     let columns = [&[("time", "s"), ("all pairs", "GB/s")][..], &STATE_COLUMNS].concat();
-    let row = |second: &Second, gpu: usize, state: Option<&State>| {
+    let row = |second: &Second, gpu: GpuId, state: Option<&State>| {
         let mut row = vec![rounded(second.at).into(), rounded(second.gb_s).into()];
         row.extend(state_cells(gpu, state));
         row
     };
     let rows: Vec<_> = seconds
         .iter()
-        .flat_map(|s| s.states.iter().enumerate().map(move |(gpu, state)| row(s, gpu, state.as_ref())))
+        .flat_map(|s| GpuId::each(&s.states).map(move |(gpu, state)| row(s, gpu, state.as_ref())))
         .collect();
     table("soak", &columns, &rows)
 }

@@ -3,6 +3,7 @@
 use super::pattern::Kind;
 use super::{Moved, Seen};
 use crate::floors::{Expected, Known, Network, Ran, Share, classes, collapse, starved};
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::outcome::{Judgement, Matrix};
@@ -154,12 +155,12 @@ fn matrices(moved: &[Moved], gpus: usize) -> Vec<Matrix> {
     };
     let pairs = MATRICES.iter().map(|(name, kind)| matrix(name, "GB/s", gpus, |pair| cell(*kind, pair)));
     let total = |kind: Kind| moved.iter().find(|m| m.pattern.kind == kind).map(|m| rounded(m.best()));
-    let row = |name: &str, kind: fn(usize) -> Kind| Matrix {
+    let row = |name: &str, kind: fn(GpuId) -> Kind| Matrix {
         name: name.to_owned(),
         unit: "GB/s".to_owned(),
         rows: vec!["total".to_owned()],
         columns: (0..gpus).map(|n| n.to_string()).collect(),
-        values: vec![(0..gpus).map(|n| total(kind(n))).collect()],
+        values: vec![GpuId::all(gpus).map(|gpu| total(kind(gpu))).collect()],
     };
     let ones = [row("together.to-one", Kind::ToOne), row("together.from-one", Kind::FromOne)];
     pairs.chain(ones.into_iter().filter(|_| gpus > 2)).collect()

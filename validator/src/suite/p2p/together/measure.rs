@@ -92,7 +92,7 @@ impl Run<'_, '_> {
     /// Each pair by itself, unless `p2p-bandwidth` has just measured that.
     fn alone(&mut self, rounds: &[Vec<Pair>]) -> Result<(), Box<Finding>> {
         if let Some(known) = known(self.machine, rounds) {
-            let bytes = self.flow(Pair::new(0, 1), 1).bytes;
+            let bytes = self.flow(Pair::of(0, 1), 1).bytes;
             self.times = known.iter().map(|(pair, gb_s)| (*pair, copies_at(bytes, *gb_s))).collect();
             self.seen.alone = known;
             return Ok(());
@@ -161,6 +161,6 @@ impl Run<'_, '_> {
 /// The pairs' speeds from `p2p-bandwidth`, if it measured every one.
 fn known(machine: &Machine, rounds: &[Vec<Pair>]) -> Option<BTreeMap<Pair, f64>> {
     let Matrix { values, .. } = machine.matrix(MEASURED.0, MEASURED.1)?;
-    let speed = |pair: Pair| Some((pair, (*values.get(pair.from)?.get(pair.to)?)?));
+    let speed = |pair: Pair| Some((pair, (*values.get(pair.from.index())?.get(pair.to.index())?)?));
     rounds.iter().flatten().flat_map(|pair| [*pair, pair.back()]).map(speed).collect()
 }

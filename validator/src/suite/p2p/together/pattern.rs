@@ -1,5 +1,6 @@
 //! Which transfers run at the same time. Pure.
 
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use std::fmt;
 
@@ -20,9 +21,9 @@ pub(super) enum Kind {
     /// Every GPU to every other.
     All,
     /// All others to this one.
-    ToOne(usize),
+    ToOne(GpuId),
     /// This one to all others.
-    FromOne(usize),
+    FromOne(GpuId),
     /// Each GPU to the one `n` further.
     Shift(usize),
     /// Each GPU to the `n` that follow it: for GPUs that cannot have all others as peers.
@@ -61,13 +62,13 @@ const NEXT: usize = 4;
 
 /// All patterns of this many GPUs.
 pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
-    let all = || (0..gpus).flat_map(|a| (0..gpus).map(move |b| Pair::new(a, b))).filter(|p| p.from != p.to);
+    let all = || Pair::all(gpus).filter(|p| p.from != p.to);
     let mut patterns = vec![
         shift(gpus, Kind::Ring, 1),
         shift(gpus, Kind::RingBack, gpus.saturating_sub(1)),
         Pattern { kind: Kind::All, pairs: all().collect() },
     ];
-    let ones = (0..gpus).flat_map(|n| {
+    let ones = GpuId::all(gpus).flat_map(|n| {
         let to = all().filter(|p| p.to == n).collect();
         let from = all().filter(|p| p.from == n).collect();
         [(Kind::ToOne(n), to), (Kind::FromOne(n), from)].map(|(kind, pairs)| Pattern { kind, pairs })
@@ -84,13 +85,13 @@ pub(super) fn patterns(gpus: usize) -> Vec<Pattern> {
 
 /// Replaces all to all where that needs more peers than a GPU can have.
 pub(super) fn fewer_peers(gpus: usize) -> Option<Pattern> {
-    let next = |n: usize| (1..=NEXT).map(move |k| Pair::new(n, (n + k) % gpus));
+    let next = |n: usize| (1..=NEXT).map(move |k| Pair::of(n, (n + k) % gpus));
     let pairs = || (0..gpus).flat_map(next).collect();
     (gpus > 2 * NEXT).then(|| Pattern { kind: Kind::Next(NEXT), pairs: pairs() })
 }
 
 fn shift(gpus: usize, kind: Kind, n: usize) -> Pattern {
-    Pattern { kind, pairs: (0..gpus).map(|gpu| Pair::new(gpu, (gpu + n) % gpus)).collect() }
+    Pattern { kind, pairs: (0..gpus).map(|gpu| Pair::of(gpu, (gpu + n) % gpus)).collect() }
 }
 
 #[cfg(test)]
@@ -129,7 +130,7 @@ mod tests {
     #[test]
     fn access_is_asked_for_once_for_each_pair() {
         let all = patterns(3).remove(2);
-        assert_eq!(all.access(), [Pair::new(0, 1), Pair::new(0, 2), Pair::new(1, 2)]);
+        assert_eq!(all.access(), [Pair::of(0, 1), Pair::of(0, 2), Pair::of(1, 2)]);
     }
 
     #[test]
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(fewer_peers(8), None);
         let next = fewer_peers(9).unwrap();
         assert_eq!((next.pairs.len(), next.kind.to_string().as_str()), (36, "each to the next 4 GPUs"));
-        let peers = next.access().iter().filter(|p| p.from == 0 || p.to == 0).count();
+        let peers = next.access().iter().filter(|p| p.from.index() == 0 || p.to.index() == 0).count();
         assert_eq!(peers, 8);
     }
 }

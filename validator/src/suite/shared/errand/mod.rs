@@ -13,6 +13,7 @@ use crate::gpu::pattern::Counts;
 use crate::gpu::{
     Batch, BatchExpected, GpuError, Piece, Pinned, Span, Stream, Table, Tally, is_spoiled, wrong_piece,
 };
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use crate::suite::Machine;
 use std::time::Duration;
@@ -45,7 +46,7 @@ pub(in crate::suite) struct Errand<'a> {
 /// The GPU that owns the targets' memory, with what it needs to check them.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::suite) struct Keeper<'a> {
-    pub(in crate::suite) gpu: usize,
+    pub(in crate::suite) gpu: GpuId,
     pub(in crate::suite) stream: &'a Stream,
     pub(in crate::suite) tally: &'a Tally,
     pub(in crate::suite) host: &'a Pinned,
@@ -145,7 +146,7 @@ fn note(result: &mut ErrandResult, said: Result<(), GpuError>) {
 }
 
 /// Indices of errands by keeper, in waves in which each keeper occurs at most once.
-fn waves(keepers: &[usize]) -> Vec<Vec<usize>> {
+fn waves(keepers: &[GpuId]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     for (n, keeper) in keepers.iter().enumerate() {
         let before = keepers.iter().take(n).filter(|k| *k == keeper).count();
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn no_keeper_checks_two_errands_at_a_time() {
-        assert_eq!(waves(&[0, 1, 0, 2, 0, 1]), [vec![0, 1, 3], vec![2, 5], vec![4]]);
+        assert_eq!(waves(&GpuId::list([0, 1, 0, 2, 0, 1])), [vec![0, 1, 3], vec![2, 5], vec![4]]);
         assert!(waves(&[]).is_empty());
     }
 }

@@ -138,7 +138,7 @@ mod tests {
             Counts { looked, wrong: 3, zeros: 0, ones: 0, sentinels: 0, first: Some(20), last: Some(22) };
         change(&mut again);
         let at = again.first.unwrap_or_default();
-        Mistake { pair: Pair::new(0, 1), kind, piece, expected, crowd: 3, again, at, found: vec![7; 4] }
+        Mistake { pair: Pair::of(0, 1), kind, piece, expected, crowd: 3, again, at, found: vec![7; 4] }
     }
 
     #[test]

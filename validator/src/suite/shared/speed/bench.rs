@@ -5,6 +5,7 @@ use super::super::gpu_fault::during;
 use super::flow::{Flow, How};
 use crate::gpu::pattern::Nonces;
 use crate::gpu::{Buffer, Clique, Event, Gpu, GpuError, Latch, Span, Stream, Tally};
+use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::schedule::Pair;
 use crate::suite::Machine;
@@ -71,7 +72,7 @@ impl<'a> Bench<'a> {
     }
 
     fn made(clique: &'a Clique, lanes: usize, bytes: u64) -> Result<Self, GpuError> {
-        let first = clique.gpu(0).ok_or_else(|| GpuError::Nonsense("CUDA sees no GPU".to_owned()))?;
+        let first = clique.gpus.first().ok_or_else(|| GpuError::Nonsense("CUDA sees no GPU".to_owned()))?;
         let free = clique.gpus.iter().map(|g| Ok(g.memory()?.0)).collect::<Result<Vec<_>, GpuError>>()?;
         let bytes = fitting(bytes, free.into_iter().min().unwrap_or_default());
         let kits = clique.gpus.iter().map(|gpu| Kit::new(gpu, bytes, lanes)).collect::<Result<_, _>>()?;
@@ -82,7 +83,7 @@ impl<'a> Bench<'a> {
 
     fn load_kernels(&self) -> Result<(), GpuError> {
         let alone = |gpu: &Gpu| {
-            let way = Pair::new(gpu.ordinal, gpu.ordinal);
+            let way = Pair::new(gpu.id(), gpu.id());
             [How::Peer, How::Ce, How::Sm].map(|how| Flow::write(way, how, 1 << 20, 1))
         };
         for n in 0..3 {
@@ -112,12 +113,12 @@ impl<'a> Bench<'a> {
         self.clique.len()
     }
 
-    pub(super) fn gpu(&self, n: usize) -> Result<&Gpu, GpuError> {
-        self.clique.gpu(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+    pub(super) fn gpu(&self, gpu: GpuId) -> Result<&Gpu, GpuError> {
+        self.clique.gpu(gpu).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
-    pub(super) fn kit(&self, n: usize) -> Result<&Kit, GpuError> {
-        self.kits.get(n).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {n}")))
+    pub(super) fn kit(&self, gpu: GpuId) -> Result<&Kit, GpuError> {
+        self.kits.get(gpu.index()).ok_or_else(|| GpuError::Nonsense(format!("there is no GPU {gpu}")))
     }
 
     /// Where a transfer reads its data.
@@ -131,7 +132,7 @@ impl<'a> Bench<'a> {
     }
 
     /// A size that the kernels of `gpu` copy in whole rounds.
-    pub(in crate::suite) fn whole_rounds(&self, gpu: usize, bytes: u64) -> u64 {
+    pub(in crate::suite) fn whole_rounds(&self, gpu: GpuId, bytes: u64) -> u64 {
         self.clique.gpu(gpu).map_or(bytes, |g| super::flow::whole_rounds(bytes, g.sms))
     }
 }
@@ -164,8 +165,8 @@ impl Lane {
 }
 
 /// Where the part for `peer` begins in the buffers of `gpu`.
-const fn place(gpu: usize, peer: usize, bytes: u64) -> u64 {
-    let n = if peer > gpu { peer - 1 } else { peer };
+const fn place(gpu: GpuId, peer: GpuId, bytes: u64) -> u64 {
+    let n = if peer.index() > gpu.index() { peer.index() - 1 } else { peer.index() };
     n as u64 * bytes
 }
 
@@ -181,8 +182,8 @@ mod tests {
 
     #[test]
     fn every_peer_has_its_own_part() {
-        assert_eq!([0, 1, 3].map(|peer| place(2, peer, 10)), [0, 10, 20]);
-        assert_eq!([1, 2, 3].map(|peer| place(0, peer, 10)), [0, 10, 20]);
+        assert_eq!([0, 1, 3].map(|peer: usize| place(2.into(), peer.into(), 10)), [0, 10, 20]);
+        assert_eq!([1, 2, 3].map(|peer: usize| place(0.into(), peer.into(), 10)), [0, 10, 20]);
     }
 
     #[test]

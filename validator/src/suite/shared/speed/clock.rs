@@ -5,6 +5,7 @@ use super::super::gpu_fault::during;
 use super::bench::Bench;
 use crate::floors::{Stretch, clock};
 use crate::gpu::GpuError;
+use crate::machine::GpuId;
 use crate::outcome::finding::Finding;
 use crate::suite::Machine;
 use std::thread;
@@ -63,11 +64,11 @@ impl Bench<'_> {
             lane.finish("reading a GPU's clock", PATIENCE)?;
         }
         let all = begun.elapsed();
-        let stretch = |(gpu, lane): (usize, &&super::bench::Lane)| {
+        let stretch = |(gpu, lane): (GpuId, &&super::bench::Lane)| {
             let gpu_ms = lane.stop.ms_since(&lane.start)?;
             Ok(Stretch { gpu, gpu_ms, least_ms: ms(slept), most_ms: ms(all) })
         };
-        Ok((slept, lanes.iter().enumerate().map(stretch).collect::<Result<_, GpuError>>()?))
+        Ok((slept, GpuId::each(&lanes).map(stretch).collect::<Result<_, GpuError>>()?))
     }
 }
 

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::schedule::Pair;
 
-    const FLOW: Flow = Flow::write(Pair::new(0, 1), How::Ce, 64, 2);
+    const FLOW: Flow = Flow::write(Pair::of(0, 1), How::Ce, 64, 2);
 
     #[test]
     fn wrong_data_is_reported_with_what_was_found_in_its_place() {

@@ -1,5 +1,6 @@
 //! One transfer as data: from where to where, who moves it and with what engine, how much and how often.
 
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use std::fmt;
 use std::time::Duration;
@@ -85,7 +86,7 @@ impl Flow {
     }
 
     /// The GPU that moves it.
-    pub(in crate::suite) const fn actor(&self) -> usize {
+    pub(in crate::suite) const fn actor(&self) -> GpuId {
         match self.by {
             Side::Source => self.way.from,
             Side::Target => self.way.to,
@@ -140,11 +141,11 @@ mod tests {
 
     #[test]
     fn the_row_of_a_matrix_acts_and_the_column_is_its_peer() {
-        let actor = Pair::new(2, 5);
+        let actor = Pair::of(2, 5);
         let write = Flow::by(Side::Source, actor, How::Ce, 16, 1);
         let read = Flow::by(Side::Target, actor, How::Ce, 16, 1);
-        assert_eq!((write.actor(), write.way), (2, Pair::new(2, 5)));
-        assert_eq!((read.actor(), read.way), (2, Pair::new(5, 2)));
+        assert_eq!((write.actor(), write.way), (2.into(), Pair::of(2, 5)));
+        assert_eq!((read.actor(), read.way), (2.into(), Pair::of(5, 2)));
         assert_eq!(read.to_string(), "GPU 5 -> 2: copy engine reads 1 x 16 bytes");
     }
 
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn patience_grows_with_the_bytes() {
-        let flow = Flow::write(Pair::new(0, 1), How::Peer, 160_000_000, 5);
+        let flow = Flow::write(Pair::of(0, 1), How::Peer, 160_000_000, 5);
         assert_eq!(patience([&flow]), Duration::from_secs(7));
         assert_eq!(patience([&flow, &flow]), Duration::from_secs(11));
         assert_eq!(patience_for(u64::MAX), Duration::from_secs(33));

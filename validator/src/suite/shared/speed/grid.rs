@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_null() {
         let mut grid = Grid::default();
-        grid.put("ce.write", Pair::new(0, 1), BANDWIDTH.of(&[393.000_04; 3]).unwrap());
+        grid.put("ce.write", Pair::of(0, 1), BANDWIDTH.of(&[393.000_04; 3]).unwrap());
         let matrix = grid.matrix("ce.write", "GB/s", 2);
         assert_eq!(matrix.values, [vec![None, Some(393.0)], vec![None, None]]);
         assert_eq!(grid.range("ce.read"), None);
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn the_better_of_two_measurements_counts_and_both_are_reported() {
         let figure = |median: f64| BANDWIDTH.of(&[median; 3]).unwrap();
-        let pair = Pair::new(0, 1);
+        let pair = Pair::of(0, 1);
         for (mut grid, better) in [(Grid::default(), 30.0), (Grid::times(), 20.0)] {
             grid.put("x", pair, figure(20.0));
             assert_eq!(grid.both("x", pair), Some((20.0, None)));

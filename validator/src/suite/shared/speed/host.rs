@@ -5,6 +5,7 @@
 use super::bench::{Bench, Kit, Lane};
 use super::run::{PARKED, idle};
 use crate::gpu::{Checked, GpuError, Span, Tally};
+use crate::machine::GpuId;
 use std::fmt;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(in crate::suite) enum Towards {
 /// One transfer, `times` copies one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::suite) struct HostFlow<'h> {
-    pub(in crate::suite) gpu: usize,
+    pub(in crate::suite) gpu: GpuId,
     pub(in crate::suite) towards: Towards,
     /// The part of the host's memory.
     pub(in crate::suite) host: Span<'h>,

@@ -2,6 +2,7 @@
 //! and the kernel are both read and compared: neither is trusted alone.
 
 use crate::floors::{disagree, loaded};
+use crate::machine::GpuId;
 use crate::machine::pcie::link::{gts, parse_speed, raw_gb_s};
 use crate::machine::pcie::model::{Bdf, Fabric, Link};
 use crate::outcome::finding::Finding;
@@ -98,13 +99,14 @@ impl Links {
 
     /// GPUs whose link stayed below its capability, or for which NVML and the kernel disagree about the link.
     pub(in crate::suite) fn findings(&self, gpus: &[Bdf]) -> Vec<Finding> {
-        let found = |(n, bdf): (usize, &Bdf)| {
+        let found = |(gpu, bdf): (GpuId, &Bdf)| {
             let readings = self.0.get(bdf)?;
-            let narrow = readings.link().and_then(|link| loaded(n, *bdf, link, link.max_gts, link.max_width));
+            let narrow =
+                readings.link().and_then(|link| loaded(gpu, *bdf, link, link.max_gts, link.max_width));
             let both = readings.nvml.as_ref().zip(readings.sysfs.as_ref());
-            Some(narrow.into_iter().chain(both.and_then(|(nvml, sysfs)| disagree(n, *bdf, nvml, sysfs))))
+            Some(narrow.into_iter().chain(both.and_then(|(nvml, sysfs)| disagree(gpu, *bdf, nvml, sysfs))))
         };
-        gpus.iter().enumerate().filter_map(found).flatten().collect()
+        GpuId::each(gpus).filter_map(found).flatten().collect()
     }
 }
 

@@ -5,6 +5,7 @@
 use super::bench::{Bench, Kit, Lane};
 use super::flow::{Flow, How, patience};
 use crate::gpu::{Checked, GpuError, Tally};
+use crate::machine::GpuId;
 use std::time::Instant;
 
 /// How long a parked queue waits for the host at most, clocks: p2pBandwidthLatencyTest's number.
@@ -163,7 +164,7 @@ const fn arrived(flow: &Flow, checked: &Checked) -> bool {
 /// patterns.
 fn seats(groups: &[Vec<Flow>], mut fresh: impl FnMut() -> (u64, u64)) -> Vec<Vec<Seat>> {
     let (mut lanes, mut tallies) = (Vec::new(), Vec::new());
-    let next = |used: &mut Vec<usize>, gpu: usize| {
+    let next = |used: &mut Vec<GpuId>, gpu: GpuId| {
         let before = used.iter().filter(|n| **n == gpu).count();
         used.push(gpu);
         before
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn transfers_of_one_gpu_get_lanes_and_tallies_of_their_own() {
-        let flow = |from, to| Flow::write(Pair::new(from, to), How::Ce, 16, 1);
+        let flow = |from, to| Flow::write(Pair::of(from, to), How::Ce, 16, 1);
         let mut seed = 0;
         let seats = seats(&[vec![flow(0, 1), flow(1, 0)], vec![flow(0, 2)], vec![flow(1, 2)]], || {
             seed += 2;

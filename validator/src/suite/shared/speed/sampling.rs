@@ -140,7 +140,7 @@ mod tests {
 
     /// One GB in two copies.
     fn flow(from: usize, to: usize) -> Flow {
-        Flow::write(Pair::new(from, to), How::Ce, 500_000_000, 2)
+        Flow::write(Pair::of(from, to), How::Ce, 500_000_000, 2)
     }
 
     fn timed(each: &[f64], total: f64) -> Timed {

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_few_transfers_are_named_and_more_are_counted() {
         let groups = |n: usize| -> Vec<_> {
-            (0..n).map(|k| vec![Flow::write(Pair::new(k, k + 1), How::Ce, 4, 1)]).collect()
+            (0..n).map(|k| vec![Flow::write(Pair::of(k, k + 1), How::Ce, 4, 1)]).collect()
         };
         assert_eq!(doing(&groups(1)), "GPU 0 -> 1: copy engine writes 1 x 4 bytes");
         assert!(doing(&groups(6)).ends_with("and 2 more at once"), "{}", doing(&groups(6)));

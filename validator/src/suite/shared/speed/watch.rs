@@ -2,6 +2,7 @@
 //! had to repeat, clocks that were throttled, heat and power.
 
 use crate::gpu::State;
+use crate::machine::GpuId;
 use crate::machine::pcie::model::Bdf;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::suite::Machine;
@@ -13,7 +14,7 @@ use super::rounded;
 /// One GPU's replay counter before and after.
 #[derive(Debug)]
 struct Seen {
-    gpu: usize,
+    gpu: GpuId,
     bdf: Bdf,
     replays: Option<u32>,
 }
@@ -25,8 +26,8 @@ pub(in crate::suite) struct Watch(Vec<Seen>);
 impl Watch {
     /// Starts to watch.
     pub(in crate::suite) fn begin(machine: &Machine, gpus: &[Bdf]) -> Self {
-        let seen = |(gpu, bdf): (usize, &Bdf)| Seen { gpu, bdf: *bdf, replays: replays(machine, *bdf) };
-        Self(gpus.iter().enumerate().map(seen).collect())
+        let seen = |(gpu, bdf): (GpuId, &Bdf)| Seen { gpu, bdf: *bdf, replays: replays(machine, *bdf) };
+        Self(GpuId::each(gpus).map(seen).collect())
     }
 
     /// What has happened since, and the GPUs' present state, for the evidence of other findings.
@@ -49,7 +50,7 @@ fn replays(machine: &Machine, bdf: Bdf) -> Option<u32> {
 }
 
 /// A link that repeats packets has bit errors; a few are harmless by design.
-fn replayed(gpu: usize, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Option<Finding> {
+fn replayed(gpu: GpuId, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Option<Finding> {
     let more = after?.checked_sub(before?).filter(|more| *more > 0)?;
     let message = format!("GPU {gpu} ({bdf}): its PCIe link repeated {more} packets, expected 0");
     let finding = Code::PcieAer.finding(Severity::Warn, &bdf, message);
@@ -57,7 +58,7 @@ fn replayed(gpu: usize, bdf: Bdf, before: Option<u32>, after: Option<u32>) -> Op
 }
 
 /// Throttling by the power limit is normal for a busy GPU; anything else is a fault.
-fn throttled(gpu: usize, state: &State) -> Option<Finding> {
+fn throttled(gpu: GpuId, state: &State) -> Option<Finding> {
     let bad = state.throttled.iter().any(|why| why != "power cap");
     let why = (!state.throttled.is_empty()).then(|| state.throttled.join(", "))?;
     let severity = if bad { Severity::Warn } else { Severity::Info };
@@ -66,7 +67,7 @@ fn throttled(gpu: usize, state: &State) -> Option<Finding> {
 }
 
 /// `GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W`
-pub(in crate::suite) fn state_line(gpu: usize, state: &State) -> String {
+pub(in crate::suite) fn state_line(gpu: GpuId, state: &State) -> String {
     let words = [
         state.sm_mhz.map(|mhz| format!("SM {mhz} MHz")),
         state.memory_mhz.map(|mhz| format!("memory {mhz} MHz")),
@@ -88,13 +89,13 @@ pub(in crate::suite) fn states_now(machine: &Machine) -> Vec<Option<State>> {
 /// GPUs whose clocks were throttled, with every reason and its number of seconds; `seconds`: the states of all
 /// GPUs in each.
 pub(in crate::suite) fn throttled_for(seconds: &[&[Option<State>]]) -> Vec<Finding> {
-    let mut reasons: BTreeMap<(usize, &str), usize> = BTreeMap::new();
-    for (gpu, state) in seconds.iter().flat_map(|states| states.iter().enumerate()) {
+    let mut reasons: BTreeMap<(GpuId, &str), usize> = BTreeMap::new();
+    for (gpu, state) in seconds.iter().flat_map(|states| GpuId::each(states.iter())) {
         for why in state.iter().flat_map(|state| &state.throttled) {
             *reasons.entry((gpu, why)).or_default() += 1;
         }
     }
-    let finding = |((gpu, why), times): ((usize, &str), usize)| {
+    let finding = |((gpu, why), times): ((GpuId, &str), usize)| {
         // A busy GPU may reach its power limit; anything else is a fault.
         let severity = if why == "power cap" { Severity::Info } else { Severity::Warn };
         let all = seconds.len();
@@ -115,11 +116,11 @@ pub(in crate::suite) const STATE_COLUMNS: [(&str, &str); 6] = [
 ];
 
 /// The cells of one row.
-pub(in crate::suite) fn state_cells(gpu: usize, state: Option<&State>) -> [Value; 6] {
+pub(in crate::suite) fn state_cells(gpu: GpuId, state: Option<&State>) -> [Value; 6] {
     let number = |n: Option<f64>| n.map_or(Value::Null, |n| rounded(n).into());
     let of = |field: fn(&State) -> Option<f64>| number(state.and_then(field));
     [
-        gpu.into(),
+        gpu.index().into(),
         of(|s| s.sm_mhz.map(f64::from)),
         of(|s| s.memory_mhz.map(f64::from)),
         of(|s| s.celsius.map(f64::from)),
@@ -156,17 +157,20 @@ mod tests {
 
     #[test]
     fn a_rising_replay_counter_is_reported_and_an_unknown_one_is_not() {
-        assert!(replayed(0, BDF, Some(7), Some(9)).unwrap().message.contains("repeated 2 packets"));
+        assert!(replayed(0.into(), BDF, Some(7), Some(9)).unwrap().message.contains("repeated 2 packets"));
         for (before, after) in [(Some(7), Some(7)), (None, Some(7)), (Some(7), None), (Some(7), Some(0))] {
-            assert_eq!(replayed(0, BDF, before, after), None);
+            assert_eq!(replayed(0.into(), BDF, before, after), None);
         }
     }
 
     #[test]
     fn heat_warns_and_the_power_limit_is_reported() {
-        assert_eq!(throttled(0, &state(&[])), None);
-        assert_eq!(throttled(0, &state(&["power cap"])).unwrap().severity, Severity::Info);
-        assert_eq!(throttled(0, &state(&["power cap", "power brake"])).unwrap().severity, Severity::Warn);
-        assert_eq!(state_line(0, &state(&[])), "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W");
+        assert_eq!(throttled(0.into(), &state(&[])), None);
+        assert_eq!(throttled(0.into(), &state(&["power cap"])).unwrap().severity, Severity::Info);
+        assert_eq!(
+            throttled(0.into(), &state(&["power cap", "power brake"])).unwrap().severity,
+            Severity::Warn
+        );
+        assert_eq!(state_line(0.into(), &state(&[])), "GPU 0: SM 1980 MHz, memory 3201 MHz, 35 C, 121.4 W");
     }
 }

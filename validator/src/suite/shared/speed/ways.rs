@@ -73,7 +73,7 @@ impl Ways {
 
     /// The lesser of the two ends.
     fn ends(&self, pair: Pair, of: impl Fn(Bdf) -> Option<f64>) -> Option<f64> {
-        let [a, b] = [pair.from, pair.to].map(|n| self.gpus.get(n).copied().and_then(&of));
+        let [a, b] = [pair.from, pair.to].map(|gpu| self.gpus.get(gpu.index()).copied().and_then(&of));
         Some(a?.min(b?))
     }
 
@@ -97,7 +97,7 @@ impl Ways {
         if !matches!(self.routes.get(pair).map(|r| r.way), Some(Way::Pcie { .. })) {
             return Vec::new();
         }
-        let ends = [pair.from, pair.to].map(|n| self.gpus.get(n).copied());
+        let ends = [pair.from, pair.to].map(|gpu| self.gpus.get(gpu.index()).copied());
         let [Some(a), Some(b)] = ends else { return Vec::new() };
         let tree = crate::machine::pcie::tree::Tree::of(fabric);
         let ports =
@@ -130,7 +130,7 @@ fn distances(machine: &Machine, gpus: &[Bdf]) -> BTreeMap<Pair, u32> {
         for (to, b) in nodes.iter().enumerate().skip(from + 1) {
             let (Some(a), Some(b)) = (*a, *b) else { continue };
             let far = *known.entry((a, b)).or_insert_with(|| distance(machine, a, b));
-            all.extend(far.map(|far| (Pair::new(from, to), far)));
+            all.extend(far.map(|far| (Pair::of(from, to), far)));
         }
     }
     all
@@ -142,7 +142,7 @@ fn board(gpu: &Gpu, states: &Result<NvLinkStates, String>) -> Board {
         down: states.down.clone(),
         silent: states.silent.clone(),
     });
-    Board { gpu: gpu.ordinal, bdf: gpu.bdf, name: gpu.name.clone(), links }
+    Board { gpu: gpu.id(), bdf: gpu.bdf, name: gpu.name.clone(), links }
 }
 
 /// The distance of two NUMA nodes according to the firmware: 10 is the same node.

@@ -1,5 +1,6 @@
 //! One transfer between two GPUs: who moves how much, in which direction, in what kind of memory. Pure.
 
+use crate::machine::GpuId;
 use crate::schedule::Pair;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -100,7 +101,7 @@ impl Way {
 
 impl Cell {
     /// The GPU that has the data and the one where it must arrive.
-    pub(in crate::suite) const fn ends(&self) -> (usize, usize) {
+    pub(in crate::suite) const fn ends(&self) -> (GpuId, GpuId) {
         match self.kind.way {
             Way::Write => (self.pair.from, self.pair.to),
             Way::Read => (self.pair.to, self.pair.from),

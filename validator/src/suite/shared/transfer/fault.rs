@@ -2,6 +2,7 @@
 
 use super::cell::{Cell, Engine, Way};
 use crate::gpu::pattern::{Counts, Wrong, word};
+use crate::machine::GpuId;
 use crate::outcome::finding::{Code, Finding, Severity};
 use crate::schedule::Pair;
 
@@ -15,7 +16,7 @@ pub(in crate::suite) enum What {
     /// The source itself.
     Source,
     /// Memory of that GPU that took no part; `sure` when the transfer's data is there.
-    Stray { gpu: usize, sure: bool },
+    Stray { gpu: GpuId, sure: bool },
     /// A check did not read all words, or GPU and host see different data.
     Checker(&'static str),
 }
